@@ -1,0 +1,1 @@
+"""Bundles: what a folder holds, what it needs, and whether it can run on a device."""

@@ -1,0 +1,1 @@
+"""Inventory and playbook: YAML files become models, errors keep their position."""

@@ -1,0 +1,1 @@
+"""Plan, apply and run over many devices; events and records."""

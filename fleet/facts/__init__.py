@@ -1,0 +1,1 @@
+"""Facts of a device, from one round trip."""

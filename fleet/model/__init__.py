@@ -1,0 +1,1 @@
+"""Plain data: what every other room speaks about. Imports nothing of ours."""

@@ -1,0 +1,71 @@
+"""What is deployed: a bundle folder as fleet understands it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet.model.files import FileRef
+
+
+@dataclass(frozen=True)
+class ContextBinary:
+    """One context binary and what could be read of it.
+
+    `read_by` is `libQnnSystem` (authoritative), `markers` (plain text in the file) or
+    `nothing`. `problem` says why it cannot be used (truncated, not a context binary, ...).
+    Sizes in bytes; `hexagon_arch` like `v73`; `build_id` without leading v.
+    """
+
+    name: str
+    size: int
+    sha256: str
+    read_by: str
+    build_id: str | None = None
+    soc_type: str | None = None
+    soc_model: int | None = None
+    hexagon_arch: str | None = None
+    vtcm_mb: int | None = None
+    backend_api: str | None = None
+    blob_version: str | None = None
+    blob_size: int | None = None
+    graphs: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class MissingFile:
+    """A file that the bundle names and does not have."""
+
+    name: str
+    named_by: str
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle folder. `qairt` is the required version or build id, None when unknown.
+
+    `files` are all that goes to the device, under names relative to the bundle.
+    `config` is the Genie configuration as data; `backend` its backend type (QnnHtp).
+    """
+
+    kind: str
+    name: str
+    root: Path
+    config_name: str
+    config: dict[str, Any]
+    backend: str | None
+    extensions: dict[str, Any]
+    qairt: str | None
+    qairt_source: str
+    contexts: tuple[ContextBinary, ...]
+    files: tuple[FileRef, ...]
+    missing: tuple[MissingFile, ...]
+    context_size: int | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(item.size for item in self.files)

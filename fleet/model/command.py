@@ -1,0 +1,65 @@
+"""A command for a device, as data: argv + environment, never shell text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fleet.model.errors import InputError
+
+_ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to start: `argv` exactly, with `env` added and in folder `cwd`.
+
+    `unset` names variables that are removed first (DSP_LIBRARY_PATH wins over ours
+    otherwise). Quoting happens once, in the transport.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = ""
+    unset: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.argv:
+            raise InputError("a command needs a program")
+        for text in (*self.argv, *self.env.values(), self.cwd):
+            if "\0" in text:
+                raise InputError("a NUL character cannot be passed to a program")
+        for name in (*self.env, *self.unset):
+            if not _ENV_NAME.match(name):
+                raise InputError(f"'{name}' is no name of an environment variable")
+
+
+def script(source: str, *args: str, env: Mapping[str, str] | None = None) -> Command:
+    """A POSIX shell script of ours as a command; `args` become $1, $2, ..."""
+    return Command(("sh", "-c", source, "fleet", *args), env=env or {})
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended. `status` is the exit status; 128+N when a signal ended it."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """True for exit status 0."""
+        return self.status == 0
+
+    @property
+    def text(self) -> str:
+        """Standard output as text; bytes that are no UTF-8 are replaced."""
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def error_text(self) -> str:
+        """Standard error as text, stripped."""
+        return self.stderr.decode("utf-8", "replace").strip()

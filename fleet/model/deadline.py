@@ -1,0 +1,50 @@
+"""A point in time that is handed down: no call invents a time limit of its own."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from fleet.model.errors import DeadlineError, InputError
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*$")
+
+
+class Deadline:
+    """Monotonic deadline. `Deadline(30)` ends in 30 seconds."""
+
+    __slots__ = ("_end", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left, never below 0."""
+        return max(0.0, self._end - time.monotonic())
+
+    @property
+    def expired(self) -> bool:
+        """True once no time is left."""
+        return self.remaining <= 0.0
+
+    def check(self, doing: str) -> None:
+        """Raise DeadlineError naming what was being done, when no time is left."""
+        if self.expired:
+            raise DeadlineError(f"{doing} did not end within {self.seconds:g} s")
+
+
+def parse_duration(text: str | float) -> float:
+    """Seconds from `90`, `"90s"`, `"1.5m"`, `"2h"`, `"300ms"`; InputError otherwise."""
+    if isinstance(text, int | float):
+        seconds = float(text)
+    else:
+        match = _DURATION.match(text)
+        if not match:
+            raise InputError(f"'{text}' is no duration", hint="write it like 90s, 5m or 1h")
+        seconds = float(match[1]) * _UNITS[match[2] or "s"]
+    if seconds <= 0:
+        raise InputError(f"a duration must be above 0, not {text}")
+    return seconds

@@ -1,0 +1,165 @@
+"""The one exception tree of fleet.
+
+FleetError                     anything fleet reports; carries the cure
+├── InputError                 a file, key, value or option the user gave is wrong (exit 2)
+│   ├── InventoryError         inventory file
+│   └── PlaybookError          playbook file
+├── TransportError             the way to the device
+│   ├── UnreachableError       no connection within the deadline (exit 3)
+│   ├── ConnectionLostError    the connection was there and broke (exit 3)
+│   ├── DeadlineError          connected, but the call did not end in time (exit 3)
+│   ├── AuthError              the device refuses the user, key or password (exit 3)
+│   └── HostKeyError           unknown, changed or revoked host key (exit 3)
+├── DeviceError                the device answered, and what it answered is a failure
+│   ├── DiskFullError          no blocks or inodes left for the deploy user
+│   ├── TransferError          bytes arrived that are not the ones that were sent
+│   └── HealthError            no NPU session could be opened; the old release stays
+├── PreflightError             a deploy that cannot work, refused before a byte moves
+├── RuntimeStoreError          a QAIRT runtime is missing, mixed or damaged
+├── BundleError                a bundle folder cannot be read
+├── RunnerError                a run or its output makes no sense
+└── LabError                   a lab board cannot be made
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in a text file. `line` and `column` count from 1; 0 means unknown."""
+
+    file: Path
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        parts = [str(self.file), *(str(n) for n in (self.line, self.column) if n)]
+        return ":".join(parts)
+
+
+class FleetError(Exception):
+    """Root of all errors that fleet reports.
+
+    `message` says what is wrong and why, `hint` what to do next (a command where there is
+    one), `device` and `step` where it happened. None of them may hold a secret.
+    """
+
+    exit_code = 1
+    retryable = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        device: str = "",
+        step: str = "",
+        position: Position | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.device = device
+        self.step = step
+        self.position = position
+
+    def __str__(self) -> str:
+        return ": ".join(
+            part for part in (str(self.position or ""), self.device, self.message) if part
+        )
+
+    def as_dict(self) -> dict[str, object]:
+        """The error for `--json`: kind, message, hint, device, step and position."""
+        return {
+            "error": type(self).__name__,
+            "message": self.message,
+            "hint": self.hint,
+            "device": self.device,
+            "step": self.step,
+            "position": str(self.position) if self.position else "",
+        }
+
+
+class InputError(FleetError):
+    """A file, key, value or option that the user gave is wrong; nothing was done."""
+
+    exit_code = 2
+
+
+class InventoryError(InputError):
+    """The inventory cannot be read, or names what does not exist."""
+
+
+class PlaybookError(InputError):
+    """The playbook cannot be read, or names what does not exist."""
+
+
+class TransportError(FleetError):
+    """The way to the device failed; the device itself may be well."""
+
+    exit_code = 3
+
+
+class UnreachableError(TransportError):
+    """No connection within the deadline: wrong address, device off, port closed, no route."""
+
+    retryable = True
+
+
+class ConnectionLostError(TransportError):
+    """An open connection broke: cable, reboot, sshd gone. What was sent may be partly there."""
+
+    retryable = True
+
+
+class DeadlineError(TransportError):
+    """The device is connected but the call did not end before its deadline."""
+
+    retryable = True
+
+
+class AuthError(TransportError):
+    """The device refuses the user, key or password. Tried once: accounts lock."""
+
+
+class HostKeyError(TransportError):
+    """The host key is unknown, changed or revoked. Never passed over in silence."""
+
+
+class DeviceError(FleetError):
+    """The device answered and reports a failure of a step."""
+
+
+class DiskFullError(DeviceError):
+    """No blocks or inodes are left where the release goes (available to the deploy user)."""
+
+
+class TransferError(DeviceError):
+    """A blob on the device has not the hash of the blob that was sent."""
+
+
+class HealthError(DeviceError):
+    """The health probe opened no NPU session; `current` was not switched."""
+
+
+class PreflightError(FleetError):
+    """The deploy cannot work; refused before a byte was sent."""
+
+
+class RuntimeStoreError(FleetError):
+    """A QAIRT runtime is missing, inconsistent or damaged."""
+
+
+class BundleError(FleetError):
+    """A bundle folder is missing or cannot be understood."""
+
+
+class RunnerError(FleetError):
+    """A runner's plan or output makes no sense (no profile, unreadable JSON)."""
+
+
+class LabError(FleetError):
+    """A lab board cannot be made, found or changed."""

@@ -1,0 +1,130 @@
+"""What was seen on a device. None means unknown, and nothing may be derived from it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Soc:
+    """Identity of the chip.
+
+    `kernel_soc_id` is the number in /sys/devices/soc0/soc_id (676); `soc_model` the one of
+    QNN configs (77): two different number spaces. `hexagon_arch` is like `v73`.
+    `source` says where it comes from: soc_id, device-tree, inventory or unknown.
+    """
+
+    kernel_soc_id: int | None = None
+    machine: str | None = None
+    compatible: tuple[str, ...] = ()
+    model: str | None = None
+    chip: str | None = None
+    soc_model: int | None = None
+    soc_model_candidates: tuple[int, ...] = ()
+    hexagon_arch: str | None = None
+    vtcm_mb: int | None = None
+    source: str = "unknown"
+    conflict: str = ""
+
+
+@dataclass(frozen=True)
+class User:
+    """The deploy user. `groups_db` is what the database says, `groups_live` this login."""
+
+    name: str | None = None
+    uid: int | None = None
+    home: str | None = None
+    groups_db: tuple[str, ...] = ()
+    groups_live: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DeviceNode:
+    """A device node and a true open() of it by the deploy user.
+
+    `open_error` is "" when it opened, else EACCES, ENOENT, ... ; None when not tried.
+    `mode` is octal text such as `660`.
+    """
+
+    path: str
+    exists: bool
+    mode: str | None = None
+    owner: str | None = None
+    group: str | None = None
+    open_error: str | None = None
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Room where releases go. `available_bytes` and `inodes` are those of the deploy user."""
+
+    path: str
+    mount: str | None = None
+    available_bytes: int | None = None
+    inodes: int | None = None
+    writable: bool | None = None
+
+
+@dataclass(frozen=True)
+class ThermalZone:
+    """One sensor; `celsius` is None when it cannot be read."""
+
+    name: str
+    type: str
+    celsius: float | None
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Programs found on the device. `sha256` is the argv of a hash tool, () when none."""
+
+    python3: str | None = None
+    python3_version: str | None = None
+    sha256: tuple[str, ...] = ()
+    timeout: bool = False
+    dd_fullblock: bool = False
+    sync_file: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All facts of one device, from one round trip."""
+
+    hostname: str | None = None
+    os_id: str | None = None
+    os_version: str | None = None
+    os_name: str | None = None
+    kernel: str | None = None
+    machine: str | None = None
+    libc: str | None = None
+    libc_version: str | None = None
+    boot_id: str | None = None
+    machine_id: str | None = None
+    uptime_s: float | None = None
+    memory_bytes: int | None = None
+    memory_available_bytes: int | None = None
+    soc: Soc = Soc()
+    user: User = User()
+    nodes: tuple[DeviceNode, ...] = ()
+    libcdsprpc: tuple[str, ...] = ()
+    libcdsprpc_unversioned: bool | None = None
+    qnn_libraries: tuple[str, ...] = ()
+    dsp_library_path: str | None = None
+    base_dir: str = ""
+    disk: Disk = Disk("")
+    thermal: tuple[ThermalZone, ...] = ()
+    tools: Tools = Tools()
+    lab: bool = False
+
+    @property
+    def emulated(self) -> bool:
+        """True where no Hexagon can be: a lab board, or an x86_64 target.
+
+        The x86_64 build of libQnnHtp is Qualcomm's HTP emulator
+        (qairt_experiments section 2), so its speed is never the NPU's.
+        """
+        return self.lab or self.machine in {"x86_64", "amd64", "i686"}
+
+    def as_dict(self) -> dict[str, object]:
+        """The facts as plain data for JSON, with `emulated`."""
+        return {**asdict(self), "emulated": self.emulated}

@@ -1,0 +1,52 @@
+"""Hosts of an inventory, after groups, children and vars were merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fleet.model.secret import SecretRef
+
+DEFAULT_CONNECT_SECONDS = 15.0  # a board behind two jump hosts needs 3 s; 15 s means absent
+
+
+@dataclass(frozen=True)
+class Host:
+    """One device of the inventory.
+
+    `address` is what ssh is asked for (an alias of an ssh config works). Unset values
+    (None, "") are left to the ssh configuration. `identity_files` are private keys.
+    `known_hosts` is fleet's own file (written by `fleet trust` only). `host_key` pins one
+    fingerprint (`SHA256:...`). `base_dir` "" means ~/fleet on the device. `soc` names the
+    chip (`QCS9075`) where the device cannot be asked: the explicit override.
+    """
+
+    name: str
+    transport: str = "ssh"
+    address: str = ""
+    port: int | None = None
+    user: str | None = None
+    identity_files: tuple[Path, ...] = ()
+    password: SecretRef | None = None
+    become_password: SecretRef | None = None
+    proxy_jump: str | None = None
+    ssh_config: Path | None = None
+    known_hosts: Path = Path("known_hosts")
+    host_key: str | None = None
+    connect_timeout: float = DEFAULT_CONNECT_SECONDS
+    base_dir: str = ""
+    soc: str | None = None
+    target: str | None = None
+    groups: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All hosts of one file, in the order of the file. `groups` maps group → host names."""
+
+    path: Path
+    hosts: tuple[Host, ...]
+    groups: Mapping[str, tuple[str, ...]]
+    warnings: tuple[str, ...] = ()

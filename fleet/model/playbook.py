@@ -1,0 +1,55 @@
+"""A playbook: what shall be true on the devices, and what to run there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_MAX_TOKENS = 128  # a query without a limit writes no profile when the context is full
+DEFAULT_RUN_SECONDS = 300.0
+DEFAULT_HEALTH_SECONDS = 120.0  # an 8B bundle opens in 4 s on an IQ-9075; slow flash takes more
+DEFAULT_PARALLEL = 16
+
+
+@dataclass(frozen=True)
+class RuntimeSpec:
+    """Which QAIRT runtime. `version` None: the one that the bundle was compiled with.
+
+    `target` None: chosen by the device. `wheel` allows fetching `onnxruntime-qnn` when no
+    runtime of that version is in the store.
+    """
+
+    version: str | None = None
+    target: str | None = None
+    wheel: bool = True
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What to run. `prompt` is text with real newlines.
+
+    `repeats` counted runs after `warmups`; `timeout` seconds for each. `max_tokens` is
+    always set. `token_limit_counts`: a run that was cut by the limit still counts.
+    """
+
+    runner: str = "genie"
+    prompt: str = ""
+    max_tokens: int = DEFAULT_MAX_TOKENS
+    repeats: int = 1
+    warmups: int = 0
+    timeout: float = DEFAULT_RUN_SECONDS
+    token_limit_counts: bool = False
+
+
+@dataclass(frozen=True)
+class Playbook:
+    """One deployment by name. `bundle` is an absolute host path."""
+
+    path: Path
+    name: str
+    bundle: Path
+    runtime: RuntimeSpec = RuntimeSpec()
+    run: RunSpec | None = None
+    health_timeout: float = DEFAULT_HEALTH_SECONDS
+    parallel: int = DEFAULT_PARALLEL
+    keep: int = 3

@@ -1,0 +1,80 @@
+"""A QAIRT runtime in the host's store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Library:
+    """One file of a runtime. `path` is relative to the runtime's root, in SDK layout.
+
+    `build_id` is like `2.51.0.260929181845` (no leading v, no _nnnnn suffix);
+    `aisw_version` like `2.51.0`: libGenie and NetRunExtensions carry only that,
+    libQnnSystem carries neither (qairt_experiments section 1).
+    `machine` is aarch64, x86_64, hexagon, win-arm64, win-x86_64 or other.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    machine: str
+    hexagon_arch: str | None = None
+    build_id: str | None = None
+    aisw_version: str | None = None
+
+    @property
+    def name(self) -> str:
+        """File name without folders."""
+        return self.path.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True)
+class RuntimeSource:
+    """Where a runtime came from. `kind` is sdk-folder, sdk-zip, wheel or url."""
+
+    kind: str
+    name: str
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A runtime whose stub, skel, backend and tools were all built together.
+
+    `version` is `2.51.0`, `build_id` the full id; `targets` are QAIRT target names such as
+    `aarch64-oe-linux-gcc11.2` or `x86_64-linux-clang` that have a libQnnHtp.
+    """
+
+    id: str
+    version: str
+    build_id: str
+    root: Path
+    targets: tuple[str, ...]
+    hexagon_archs: tuple[str, ...]
+    source: RuntimeSource
+    libraries: tuple[Library, ...]
+
+
+def version_key(text: str) -> tuple[int, ...]:
+    """Order of QAIRT versions and build ids: `2.51.0.260929181845` → (2, 51, 0, 260929181845).
+
+    A leading `v` and a `_nnnnn` suffix do not count (they are absent from wheels).
+    Raises ValueError for text that is no version.
+    """
+    core = text.strip().removeprefix("v").split("_", 1)[0]
+    return tuple(int(part) for part in core.split("."))
+
+
+def same_build(one: str, other: str) -> bool:
+    """Qualcomm's own rule: equal major.minor.patch, idents equal when one is a prefix.
+
+    Source: ai-hub-models QAIRTVersion (deployment.md 1.2): 2.45.0.260326 equals
+    2.45.0.260326154327, and 2.45.0 equals both.
+    """
+    a, b = (text.strip().removeprefix("v").split("_", 1)[0].split(".") for text in (one, other))
+    if a[:3] != b[:3]:
+        return False
+    ident_a, ident_b = ".".join(a[3:]), ".".join(b[3:])
+    return ident_a.startswith(ident_b) or ident_b.startswith(ident_a)

@@ -1,0 +1,98 @@
+"""Values that must not be seen: passwords by reference."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from fleet.model.errors import InputError
+
+_CMD_SECONDS = 30.0  # a password manager may ask for a touch; longer means it hangs
+
+
+class Secret:
+    """A value that can be used but not printed: every way to text gives `***`.
+
+    `reveal()` is the only way in, and only `transport` calls it.
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The value itself."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __str__(self) -> str:
+        return "***"
+
+    def __format__(self, spec: str) -> str:
+        return "***"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Secret is never pickled")
+
+
+@dataclass(frozen=True)
+class SecretRef:
+    """Where a secret is, until it is needed. Printing it shows the reference only.
+
+    `base` is the folder that a relative `file:` starts from. `literal` holds a value that
+    stood in an Ansible inventory in clear text.
+    """
+
+    reference: str
+    base: Path
+    literal: Secret | None = None
+
+    def get(self) -> Secret:
+        """The secret. Raises InputError when the reference leads nowhere."""
+        return self.literal if self.literal is not None else resolve(self.reference, self.base)
+
+
+def resolve(reference: str, base: Path) -> Secret:
+    """The secret behind `env:NAME`, `file:PATH` (relative to `base`) or `cmd:PROGRAM ARGS`.
+
+    A file or a program gives its first line. Raises InputError naming the reference, never
+    the value.
+    """
+    kind, _, rest = reference.partition(":")
+    if kind == "env" and rest:
+        value = os.environ.get(rest)
+        if value is None:
+            raise InputError(f"environment variable {rest} is not set", hint=f"export {rest}=...")
+        return Secret(value)
+    if kind == "file" and rest:
+        path = base / Path(rest).expanduser()
+        try:
+            return Secret(path.read_text("utf-8").split("\n", 1)[0])
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot read the secret file {path}: {error}") from error
+    if kind == "cmd" and rest:
+        return _from_command(rest)
+    raise InputError(
+        "a secret is given by reference, never in the file itself",
+        hint="use env:NAME, file:PATH or cmd:PROGRAM",
+    )
+
+
+def _from_command(line: str) -> Secret:
+    try:
+        done = subprocess.run(
+            shlex.split(line), capture_output=True, text=True, timeout=_CMD_SECONDS, check=True
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise InputError(
+            f"the secret command '{line}' failed ({type(error).__name__})",
+            hint="run it by hand to see why",
+        ) from error
+    return Secret(done.stdout.split("\n", 1)[0])

@@ -1,0 +1,1 @@
+"""QAIRT runtimes: add, fetch, scan, and choose the files a target needs."""

@@ -1,0 +1,77 @@
+"""The seam between fleet and a device: six methods, a deadline on each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from fleet.model.command import Command, Result
+from fleet.model.deadline import Deadline
+
+Output = Callable[[bytes], None]
+
+
+@dataclass
+class Traffic:
+    """What went over a transport. `round_trips` counts commands; bytes are payload bytes.
+
+    `bytes_sent` is standard input, `bytes_received` standard output and error; the
+    transport's own protocol is not counted.
+    """
+
+    round_trips: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who answered. `kind` is host-key or local; `value` the fingerprint or machine name."""
+
+    kind: str
+    value: str
+
+
+class Transport(Protocol):
+    """A connection to one device. Not shared between threads.
+
+    Every method may raise a TransportError: UnreachableError (open), AuthError and
+    HostKeyError (open), ConnectionLostError, DeadlineError.
+    """
+
+    traffic: Traffic
+
+    @property
+    def describe(self) -> str:
+        """How the device is reached, for people: `ssh ubuntu@10.0.0.7:22`."""
+        ...
+
+    def open(self, deadline: Deadline) -> None:
+        """Connect and check the identity. Opening twice does nothing."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; never raises. The device's processes of ours end."""
+        ...
+
+    def identity(self, deadline: Deadline) -> Identity:
+        """Who answered on the open connection."""
+        ...
+
+    def run(
+        self,
+        command: Command,
+        deadline: Deadline,
+        *,
+        stdin: Iterable[bytes] = (),
+        on_stdout: Output | None = None,
+        on_stderr: Output | None = None,
+    ) -> Result:
+        """Run to the end: one round trip. An exit status that is not 0 is no exception.
+
+        `stdin` is sent in order, then closed; the command may answer while it is sent.
+        With `on_stdout` / `on_stderr` the chunks go there as they come and the Result
+        holds none of them.
+        """
+        ...
