@@ -1,0 +1,71 @@
+"""How results and errors look: a table for people, JSON for programs, one error at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fleet.model.errors import FleetError
+from fleet.model.secret import Secret
+
+console = Console(highlight=False, soft_wrap=False)
+errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Path | Secret):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def emit_json(value: object) -> None:
+    """One JSON document on standard output."""
+    typer.echo(json.dumps(value, indent=2, default=_plain, ensure_ascii=False))
+
+
+def emit_line(value: object) -> None:
+    """One JSON document on one line, for streams of events."""
+    typer.echo(json.dumps(value, default=_plain, ensure_ascii=False))
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table; None is shown as `unknown`. Without a terminal it is as wide as its content."""
+    view = Table(title=title, title_justify="left", title_style="bold")
+    for column in columns:
+        view.add_column(column, overflow="fold")
+    for row in rows:
+        view.add_row(*("unknown" if cell is None else escape(str(cell)) for cell in row))
+    if console.is_terminal:
+        console.print(view)
+    else:
+        Console(highlight=False, width=200).print(view)
+
+
+def note(text: str) -> None:
+    """A remark for people, on standard error so that pipes stay clean."""
+    errors.print(escape(text))
+
+
+def show_error(error: FleetError) -> None:
+    """`error:` with position and cause, `try:` with the cure."""
+    errors.print(f"[bold red]error:[/] {escape(str(error))}")
+    if error.hint:
+        errors.print(f"  [bold]try:[/] {escape(error.hint)}")
+
+
+def size(count: int | None) -> str:
+    """Bytes for people: `1.4 MB` (powers of 1000); None is `unknown`."""
+    if count is None:
+        return "unknown"
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return ""
