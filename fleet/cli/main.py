@@ -6,7 +6,6 @@ import importlib
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 from fleet import __version__
@@ -48,14 +47,9 @@ for _name in MODULES:
 def main() -> None:
     """Run the command line; every FleetError becomes one message and its exit code."""
     try:
-        app(standalone_mode=False)
+        app()
     except FleetError as error:
         output.show_error(error)
         sys.exit(error.exit_code)
-    except click.exceptions.Abort:
+    except KeyboardInterrupt:
         sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.exit(141)

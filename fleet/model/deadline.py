@@ -30,10 +30,26 @@ class Deadline:
         """True once no time is left."""
         return self.remaining <= 0.0
 
+    def touch(self) -> None:
+        """Bytes moved. A plain deadline does not care; see Stall."""
+
     def check(self, doing: str) -> None:
         """Raise DeadlineError naming what was being done, when no time is left."""
         if self.expired:
             raise DeadlineError(f"{doing} did not end within {self.seconds:g} s")
+
+
+class Stall(Deadline):
+    """A deadline that starts again with every byte that moves: for bulk data.
+
+    A transfer may take hours; a link that is silent for `seconds` is dead.
+    """
+
+    __slots__ = ()
+
+    def touch(self) -> None:
+        """Bytes moved: the full time is left again."""
+        self._end = time.monotonic() + self.seconds
 
 
 def parse_duration(text: str | float) -> float:

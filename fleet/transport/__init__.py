@@ -1,0 +1,26 @@
+"""Transports: the only importers of paramiko and fabric. `connect(host)` picks one."""
+
+from __future__ import annotations
+
+from fleet.model.errors import InputError
+from fleet.model.inventory import Host
+from fleet.transport.base import Identity, Traffic, Transport
+from fleet.transport.local import LocalTransport
+from fleet.transport.ssh import SshTransport
+
+__all__ = ["Identity", "Traffic", "Transport", "transport_for"]
+
+
+def transport_for(host: Host, *, accept_new: bool = False) -> Transport:
+    """The transport that the inventory names for a host, not yet open.
+
+    `accept_new` pins a host key that was never seen; a changed key is refused always.
+    """
+    if host.transport == "ssh":
+        return SshTransport(host, accept_new=accept_new)
+    if host.transport == "local":
+        return LocalTransport()
+    raise InputError(
+        f"{host.name}: transport '{host.transport}' is not supported yet",
+        hint="use ssh or local",
+    )

@@ -1,0 +1,25 @@
+"""The one place where a command becomes shell text."""
+
+from __future__ import annotations
+
+import shlex
+
+from fleet.model.command import Command
+
+# Constant text; everything that varies is a positional argument. `"$@"` without exec keeps
+# this shell alive, so that a signal comes back as 128+N: paramiko drops exit-signal.
+_WRAPPER = 'cd -- "$1" || exit 126; shift; %s"$@"; exit "$?"'
+
+
+def render(command: Command) -> str:
+    """One line that any login shell (sh, bash, zsh, fish, csh) runs as exactly `command`.
+
+    The line is a simple command of quoted words. An exit status of 126 with a message of
+    `cd` says that the folder does not exist.
+    """
+    unset = "".join(f"unset {name}; " for name in command.unset)
+    wrapper = _WRAPPER % unset
+    env = ["env", *(f"{name}={value}" for name, value in command.env.items())]
+    words = ["sh", "-c", wrapper, "fleet", command.cwd or "."]
+    words += env if command.env else []
+    return shlex.join([*words, *command.argv])

@@ -1,0 +1,249 @@
+"""SSH: fabric makes the connection (ssh config, jump hosts), paramiko runs the commands."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import paramiko
+from fabric import Config, Connection
+
+from fleet.model.command import Command, Result
+from fleet.model.deadline import Deadline
+from fleet.model.errors import ConnectionLostError, DeadlineError, UnreachableError
+from fleet.model.inventory import Host
+from fleet.transport.base import Identity, Output, Traffic
+from fleet.transport.hostkeys import Policy, entry_name, fingerprint, known_keys
+from fleet.transport.quote import render
+from fleet.transport.ssh_errors import mapped
+from fleet.transport.streams import Collector, Feeder, start
+
+_CHUNK = 1 << 16
+_PACKET = 1 << 15  # paramiko's largest packet; a longer slice would only be copied again
+KILLED = 255  # the shell on the device was killed; OpenSSH's client says 255 too
+_SLICE_SECONDS = 0.5  # how often a waiting stream looks at the deadline
+KEEPALIVE_SECONDS = 10  # a NAT table forgets an idle connection after 30 s at the earliest
+UNACKED_MS = 30_000  # the kernel gives up on a peer that acknowledges nothing for this long
+CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
+
+
+class _Transport(paramiko.Transport):
+    """paramiko's transport with AEAD ciphers first: 1.5 times as fast (lab section 5)."""
+
+    _preferred_ciphers = CIPHERS
+
+
+class SshTransport:
+    """One kept connection to a device over SSH."""
+
+    def __init__(self, host: Host, *, accept_new: bool = False) -> None:
+        self.traffic = Traffic()
+        self._host = host
+        self._accept_new = accept_new
+        self._connection: Connection | None = None
+        self._key = ""
+
+    @property
+    def describe(self) -> str:
+        """`ssh user@address:port`, as far as the inventory says."""
+        user = f"{self._host.user}@" if self._host.user else ""
+        port = f":{self._host.port}" if self._host.port else ""
+        return f"ssh {user}{self._host.address or self._host.name}{port}"
+
+    def open(self, deadline: Deadline) -> None:
+        """Connect, check the host key before the user is named, authenticate once."""
+        if self._connection is not None:
+            return
+        limit = min(deadline.remaining, self._host.connect_timeout)
+        with mapped(self._host, self.describe, limit):
+            connection = self._build(limit)
+            self._connection = connection
+            try:
+                connection.open()
+                self._key = fingerprint(connection.transport.get_remote_server_key())
+                _tune(connection.transport)
+            except BaseException:
+                self.close()
+                raise
+
+    def _build(self, limit: float) -> Connection:
+        host = self._host
+        path = str(host.ssh_config) if host.ssh_config else None
+        config = Config(lazy=True, runtime_ssh_path=path)
+        config.load_ssh_config()
+        kwargs: dict[str, Any] = {
+            "transport_factory": _Transport,
+            "banner_timeout": limit,
+            "auth_timeout": limit,
+            "channel_timeout": limit,
+            "look_for_keys": not host.identity_files,
+        }
+        own = dict(kwargs)
+        if host.identity_files:
+            own["key_filename"] = [str(path) for path in host.identity_files]
+        gateway = None
+        for hop in host.proxy_jump.split(",") if host.proxy_jump else ():
+            gateway = Connection(
+                hop.strip(),
+                config=config,
+                gateway=gateway,
+                connect_timeout=limit,
+                connect_kwargs=dict(own),
+            )
+        if host.password is not None:
+            own["password"] = host.password.get().reveal()
+        connection = Connection(
+            host.address or host.name,
+            user=host.user,
+            port=host.port,
+            config=config,
+            gateway=gateway,
+            connect_timeout=limit,
+            connect_kwargs=own,
+        )
+        hop = connection
+        while isinstance(hop, Connection):
+            self._guard(hop, pinned=hop is connection)
+            if hop is not connection:
+                hop.connect_kwargs = {**kwargs, **hop.connect_kwargs}
+                hop.connect_timeout = limit
+            hop = hop.gateway
+        return connection
+
+    def _guard(self, hop: Connection, *, pinned: bool) -> None:
+        """Give a hop its trusted keys; fabric alone would accept any key."""
+        host = self._host if pinned else _unpinned(self._host)
+        name = entry_name(hop.host, hop.port)
+        if not host.host_key:
+            for kind, key in known_keys(host, name).items():
+                hop.client.get_host_keys().add(name, kind, key)
+        hop.client.set_missing_host_key_policy(Policy(host, accept_new=self._accept_new))
+
+    def close(self) -> None:
+        """Close the connection and its jump hosts."""
+        connection, self._connection = self._connection, None
+        while isinstance(connection, Connection):
+            with contextlib.suppress(Exception):
+                connection.client.close()
+            connection = connection.gateway
+
+    def identity(self, deadline: Deadline) -> Identity:
+        """The fingerprint of the host key of the open connection."""
+        deadline.check("asking for the identity")
+        self._live()
+        return Identity("host-key", self._key)
+
+    def _live(self) -> paramiko.Transport:
+        if self._connection is None:
+            raise UnreachableError(f"{self.describe} is not open", device=self._host.name)
+        transport: paramiko.Transport = self._connection.transport
+        if not transport.is_active():
+            raise ConnectionLostError("the connection is gone", device=self._host.name)
+        return transport
+
+    def run(
+        self,
+        command: Command,
+        deadline: Deadline,
+        *,
+        stdin: Iterable[bytes] = (),
+        on_stdout: Output | None = None,
+        on_stderr: Output | None = None,
+    ) -> Result:
+        """See Transport.run. At the deadline the channel is closed; the connection stays."""
+        started = time.monotonic()
+        transport = self._live()
+        self.traffic.round_trips += 1
+        what = command.argv[0]
+        with mapped(self._host, self.describe, deadline.seconds):
+            channel = transport.open_session(timeout=deadline.remaining)
+            try:
+                channel.settimeout(min(deadline.remaining, _SLICE_SECONDS))
+                channel.exec_command(render(command))
+                out = Collector(self.traffic, on_stdout)
+                err = Collector(self.traffic, on_stderr)
+                feeder = Feeder(
+                    self.traffic, stdin, _Writer(channel, deadline), channel.shutdown_write
+                )
+                readers = [
+                    start(_drain, channel.recv, out, deadline),
+                    start(_drain, channel.recv_stderr, err, deadline),
+                ]
+                self._wait(channel, what, deadline)
+                feeder.stop()
+                for reader in readers:
+                    reader.join(deadline.remaining + _SLICE_SECONDS)
+                status = channel.recv_exit_status()
+            finally:
+                channel.close()
+        if status < 0 and transport.is_active():
+            status = KILLED
+        if status < 0:
+            raise ConnectionLostError(
+                f"the connection broke while '{what}' ran", device=self._host.name
+            )
+        for stream in (feeder, out, err):
+            stream.check()
+        return Result(status, out.taken, err.taken, time.monotonic() - started)
+
+    def _wait(self, channel: paramiko.Channel, what: str, deadline: Deadline) -> None:
+        while not channel.status_event.wait(min(deadline.remaining, _SLICE_SECONDS)):
+            if channel.closed:
+                return
+            if deadline.expired:
+                raise DeadlineError(
+                    f"'{what}' did not end within {deadline.seconds:g} s", device=self._host.name
+                )
+
+
+class _Writer:
+    """Writes whole chunks to a channel; a full window is waited for until the deadline."""
+
+    def __init__(self, channel: paramiko.Channel, deadline: Deadline) -> None:
+        self._channel = channel
+        self._deadline = deadline
+
+    def __call__(self, chunk: bytes) -> None:
+        view = memoryview(chunk)
+        while view:
+            try:
+                view = view[self._channel.send(bytes(view[:_PACKET])) :]
+                self._deadline.touch()
+            except TimeoutError:
+                if self._deadline.expired:
+                    raise
+
+
+def _drain(receive: Callable[[int], bytes], collector: Collector, deadline: Deadline) -> None:
+    while True:
+        try:
+            chunk = receive(_CHUNK)
+        except TimeoutError:
+            if deadline.expired:
+                return
+            continue
+        except OSError:
+            return
+        if not chunk:
+            return
+        deadline.touch()
+        collector.take(chunk)
+
+
+def _tune(transport: paramiko.Transport) -> None:
+    """No Nagle (57 ms → 4 ms a command, lab section 5), keep-alive, and an end to silence."""
+    transport.set_keepalive(KEEPALIVE_SECONDS)
+    raw = transport.sock
+    if isinstance(raw, socket.socket):
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKED_MS)
+
+
+def _unpinned(host: Host) -> Host:
+    """The same host for its jump hosts: the pin of the board is not theirs."""
+    return replace(host, host_key=None)

@@ -1,0 +1,78 @@
+"""Where errors of paramiko and of the socket become ours."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import paramiko
+from paramiko.ssh_exception import (
+    BadHostKeyException,
+    NoValidConnectionsError,
+    PasswordRequiredException,
+    ProxyCommandFailure,
+)
+
+from fleet.model.errors import (
+    AuthError,
+    ConnectionLostError,
+    FleetError,
+    InputError,
+    UnreachableError,
+)
+from fleet.model.inventory import Host
+from fleet.transport.hostkeys import changed, fingerprint
+
+
+@contextmanager
+def mapped(host: Host, way: str, seconds: float) -> Iterator[None]:
+    """Turn every foreign error into a FleetError that names the device and the cure."""
+    try:
+        yield
+    except FleetError as error:
+        error.device = error.device or host.name
+        raise
+    except BadHostKeyException as error:
+        raise changed(host, fingerprint(error.key), fingerprint(error.expected_key)) from error
+    except PasswordRequiredException as error:
+        raise AuthError(
+            "the private key is encrypted", device=host.name, hint="ssh-add it first"
+        ) from error
+    except paramiko.AuthenticationException as error:
+        raise AuthError(
+            f"{way} refuses the login: {error}",
+            device=host.name,
+            hint=f"try: ssh {host.address or host.name}; check user, identity_file and password",
+        ) from error
+    except (TimeoutError, socket.gaierror, NoValidConnectionsError, ProxyCommandFailure) as error:
+        raise _unreachable(host, way, seconds, error) from error
+    except FileNotFoundError as error:
+        raise InputError(f"no such file: {error.filename}", device=host.name) from error
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        raise _broken(host, way, error) from error
+
+
+def _unreachable(host: Host, way: str, seconds: float, error: Exception) -> UnreachableError:
+    if isinstance(error, TimeoutError):
+        why = f"no answer within {seconds:g} s"
+    elif isinstance(error, socket.gaierror):
+        why = f"the name {host.address or host.name} is not known"
+    else:
+        why = str(error)
+    return UnreachableError(
+        f"{way}: {why}",
+        device=host.name,
+        hint="is it on, and is the address right? fleet inventory list shows what is used",
+    )
+
+
+def _broken(host: Host, way: str, error: Exception) -> FleetError:
+    text = str(error) or type(error).__name__
+    if any(mark in text for mark in ("banner", "not a valid", "No existing session")):
+        return UnreachableError(f"{way}: no SSH server answers there ({text})", device=host.name)
+    if isinstance(error, paramiko.ChannelException):
+        return UnreachableError(f"{way}: the jump host cannot reach it ({text})", device=host.name)
+    if isinstance(error, ConnectionRefusedError):
+        return UnreachableError(f"{way}: {text}", device=host.name, hint="is sshd running there?")
+    return ConnectionLostError(f"{way}: {text}", device=host.name)

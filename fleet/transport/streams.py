@@ -1,0 +1,106 @@
+"""What both transports need for the three streams of a command."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable
+
+from fleet.transport.base import Output, Traffic
+
+
+class Collector:
+    """Takes the chunks of one output stream: hands them on, or keeps them.
+
+    An error in a callback is kept and raised by `check()` in the caller's thread, so that
+    a failing renderer cannot block the device by not reading.
+    """
+
+    def __init__(self, traffic: Traffic, forward: Output | None) -> None:
+        self._traffic = traffic
+        self._forward = forward
+        self._kept: list[bytes] = []
+        self._failure: Exception | None = None
+
+    def take(self, chunk: bytes) -> None:
+        """One chunk, in order."""
+        self._traffic.bytes_received += len(chunk)
+        if self._forward is None:
+            self._kept.append(chunk)
+        elif self._failure is None:
+            try:
+                self._forward(chunk)
+            except Exception as error:  # noqa: BLE001 - raised again by check()
+                self._failure = error
+
+    def check(self) -> None:
+        """Raise what a callback raised."""
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def taken(self) -> bytes:
+        """All that was kept."""
+        return b"".join(self._kept)
+
+
+class Feeder:
+    """Sends `source` through `write` in a thread of its own, then calls `finish`.
+
+    A device that stops reading (`OSError` of write) ends the feeding and is no error: the
+    exit status tells. An error of the source itself is raised by `check()`.
+    """
+
+    def __init__(
+        self,
+        traffic: Traffic,
+        source: Iterable[bytes],
+        write: Callable[[bytes], object],
+        finish: Callable[[], object],
+    ) -> None:
+        self._traffic = traffic
+        self._source = iter(source)
+        self._write = write
+        self._finish = finish
+        self._stopped = False
+        self._failure: Exception | None = None
+        self.thread = start(self._work)
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self._stopped = True
+
+    def check(self) -> None:
+        """Raise what the source raised."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _work(self) -> None:
+        try:
+            for chunk in self._chunks():
+                if self._stopped:
+                    break
+                self._write(chunk)
+                self._traffic.bytes_sent += len(chunk)
+        except (OSError, ValueError):  # ValueError: the pipe was closed under us
+            pass
+        with contextlib.suppress(OSError):
+            self._finish()
+
+    def _chunks(self) -> Iterable[bytes]:
+        while True:
+            try:
+                chunk = next(self._source)
+            except StopIteration:
+                return
+            except Exception as error:  # noqa: BLE001 - raised again by check()
+                self._failure = error
+                return
+            yield chunk
+
+
+def start(target: Callable[..., object], *args: object) -> threading.Thread:
+    """A started daemon thread."""
+    thread = threading.Thread(target=target, args=args, daemon=True)
+    thread.start()
+    return thread
