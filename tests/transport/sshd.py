@@ -55,6 +55,7 @@ class Sshd:
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)
         settings = (
+            *options,  # the first value of a setting wins
             f"ListenAddress=127.0.0.1:{self.port}",
             f"HostKey={self.host_key}",
             f"AuthorizedKeysFile={self.folder}/authorized",
@@ -65,7 +66,6 @@ class Sshd:
             "PasswordAuthentication=no",
             "PermitRootLogin=yes",
             "MaxStartups=100",
-            *options,
         )
         argv = [str(SSHD), "-D", "-e", "-f", "/dev/null"]
         for setting in settings:
