@@ -32,11 +32,16 @@ class Library:
 
 @dataclass(frozen=True)
 class RuntimeSource:
-    """Where a runtime came from. `kind` is sdk-folder, sdk-zip, wheel or url."""
+    """Where a runtime came from. `kind` is sdk-folder, sdk-zip or wheel.
+
+    `name` is the file name or the folder, `sha256` that of the file (None for a folder),
+    `provides` the targets and Hexagon folders (`hexagon-v73`) that came from it.
+    """
 
     kind: str
     name: str
     sha256: str | None = None
+    provides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,9 @@ class Runtime:
     """A runtime whose stub, skel, backend and tools were all built together.
 
     `version` is `2.51.0`, `build_id` the full id; `targets` are QAIRT target names such as
-    `aarch64-oe-linux-gcc11.2` or `x86_64-linux-clang` that have a libQnnHtp.
+    `aarch64-oe-linux-gcc11.2` or `x86_64-linux-clang` that have a libQnnHtp. Wheels of one
+    build merge into one runtime: `sources` are all of them, `source` the first. `changed`
+    is True when the very call that returned this value changed the store.
     """
 
     id: str
@@ -55,6 +62,8 @@ class Runtime:
     hexagon_archs: tuple[str, ...]
     source: RuntimeSource
     libraries: tuple[Library, ...]
+    sources: tuple[RuntimeSource, ...] = ()
+    changed: bool = False
 
 
 def version_key(text: str) -> tuple[int, ...]:

@@ -1,0 +1,62 @@
+"""What a release is: its files by content, its environment, where they come from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from fleet.model.files import FileRef
+
+SCHEMA = 1
+RELEASE = "{release}"  # stands for the release's absolute folder in environment values
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One release of one name. The id is the hash of everything that makes it what it is.
+
+    `env` values may hold `{release}`. `origin` says where the parts come from (runtime id
+    and build, bundle, runner); it is part of the id.
+    """
+
+    name: str
+    files: tuple[FileRef, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The manifest as it stands on the device: no host paths."""
+        return {
+            "schema": SCHEMA,
+            "name": self.name,
+            "env": dict(self.env),
+            "unset": list(self.unset),
+            "origin": dict(self.origin),
+            "files": [
+                {k: v for k, v in asdict(item).items() if k != "source"}
+                for item in sorted(self.files, key=lambda item: item.name)
+            ],
+        }
+
+    @property
+    def id(self) -> str:
+        """16 hex digits: the same content gives the same id on every host."""
+        text = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def blobs(self) -> dict[str, FileRef]:
+        """sha256 → one file with that content; executable when any of them is."""
+        found: dict[str, FileRef] = {}
+        for item in self.files:
+            if item.sha256 not in found or item.executable:
+                found[item.sha256] = item
+        return found
+
+    def environment(self, release: str) -> dict[str, str]:
+        """The environment for a release that stands in the folder `release`."""
+        return {name: value.replace(RELEASE, release) for name, value in self.env.items()}

@@ -1,0 +1,156 @@
+"""Actions as data: what plan shows, apply does, and tests read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleet.model.facts import Facts
+from fleet.model.files import FileRef
+from fleet.model.finding import Finding
+from fleet.model.inventory import Host
+from fleet.model.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing that will be done on a device. `bytes` is payload to send."""
+
+    needs_root = False
+    bytes = 0
+
+    def describe(self) -> str:
+        """One line for people."""
+        raise NotImplementedError
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "action": type(self).__name__,
+            "describe": self.describe(),
+            "needs_root": self.needs_root,
+            "bytes": self.bytes,
+        }
+
+
+@dataclass(frozen=True)
+class Blob:
+    """One blob to send from `offset` on (bytes that the device already has)."""
+
+    file: FileRef
+    offset: int = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes still to send."""
+        return self.file.size - self.offset
+
+
+@dataclass(frozen=True)
+class SendBlobs(Action):
+    """Send what the store on the device lacks, in one stream."""
+
+    blobs: tuple[Blob, ...] = ()
+
+    @property
+    def bytes(self) -> int:  # type: ignore[override]
+        """Payload bytes of all blobs."""
+        return sum(blob.left for blob in self.blobs)
+
+    def describe(self) -> str:
+        """`send 12 files, 108123456 bytes (1 resumed)`."""
+        resumed = sum(1 for blob in self.blobs if blob.offset)
+        tail = f" ({resumed} resumed)" if resumed else ""
+        return f"send {len(self.blobs)} files, {self.bytes} bytes{tail}"
+
+
+@dataclass(frozen=True)
+class StageRelease(Action):
+    """Make the release folder of links beside the live one."""
+
+    manifest: Manifest
+
+    def describe(self) -> str:
+        """`stage tiny-genie/0123456789abcdef: 14 files`."""
+        return f"stage {self.manifest.name}/{self.manifest.id}: {len(self.manifest.files)} files"
+
+
+@dataclass(frozen=True)
+class ProbeHealth(Action):
+    """Open a real NPU session with the staged release."""
+
+    manifest: Manifest
+
+    def describe(self) -> str:
+        """`open an NPU session with tiny-genie/...`."""
+        return f"open an NPU session with {self.manifest.name}/{self.manifest.id}"
+
+
+@dataclass(frozen=True)
+class SwitchRelease(Action):
+    """Point `current` to a release, in one rename."""
+
+    name: str
+    id: str
+    previous: str | None = None
+
+    def describe(self) -> str:
+        """`switch current/tiny-genie: <old> -> <new>`."""
+        return f"switch current/{self.name}: {self.previous or 'nothing'} -> {self.id}"
+
+
+@dataclass(frozen=True)
+class PruneReleases(Action):
+    """Remove releases beyond the newest `keep`, never the current or the previous one."""
+
+    name: str
+    keep: int
+
+    def describe(self) -> str:
+        """`keep the newest 3 releases of tiny-genie`."""
+        return f"keep the newest {self.keep} releases of {self.name}"
+
+
+@dataclass(frozen=True)
+class DevicePlan:
+    """What deploy would do on one device. Refused when a finding refuses."""
+
+    host: Host
+    facts: Facts
+    target: str
+    manifest: Manifest
+    findings: tuple[Finding, ...] = ()
+    actions: tuple[Action, ...] = ()
+    current: str | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def refused(self) -> bool:
+        """True when nothing may be done."""
+        return any(finding.refuses for finding in self.findings)
+
+    @property
+    def unchanged(self) -> bool:
+        """True when the device is as the playbook wants it."""
+        return not self.refused and not self.actions
+
+    @property
+    def bytes(self) -> int:
+        """Payload bytes that would be sent."""
+        return sum(action.bytes for action in self.actions)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "host": self.host.name,
+            "target": self.target,
+            "release": self.manifest.id,
+            "current": self.current,
+            "emulated": self.facts.emulated,
+            "refused": self.refused,
+            "unchanged": self.unchanged,
+            "bytes": self.bytes,
+            "findings": [finding.as_dict() for finding in self.findings],
+            "actions": [action.as_dict() for action in self.actions],
+            "notes": list(self.notes),
+        }

@@ -1,0 +1,67 @@
+"""One measured run: numbers with units, conditions, provenance, and whether it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Times in milliseconds, rates in tokens per second; None where the source has none."""
+
+    init_ms: float | None = None
+    prompt_tokens: int | None = None
+    prompt_tps: float | None = None
+    ttft_ms: float | None = None
+    generated_tokens: int | None = None
+    decode_tps: float | None = None
+    decode_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run on one device.
+
+    `problems` says why a run does not count: cut (timeout, token-limit, no-query-event,
+    context-full), cpu-fallback, failed. `finish` is eos, token-limit, or None when unknown.
+    `emulated` runs are never an NPU's numbers. `files` maps release names to sha256.
+    """
+
+    run_id: str
+    host: str
+    name: str
+    release: str
+    runner: str
+    repeat: int
+    warmup: bool
+    started: str
+    seconds: float
+    status: int
+    metrics: Metrics
+    finish: str | None
+    problems: tuple[str, ...]
+    emulated: bool
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    prompt_sha256: str
+    files: Mapping[str, str]
+    origin: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    identity: str
+    text: str = ""
+    fleet: str = ""
+    schema: int = SCHEMA
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> bool:
+        """True for a whole run on the NPU that is no warm-up."""
+        return not self.problems and not self.warmup
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for record.json."""
+        return {**asdict(self), "counts": self.counts}

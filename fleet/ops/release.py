@@ -1,0 +1,152 @@
+"""Releases on a device: what is there, and the commands that stage, switch and prune."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from fleet.model.command import Command
+from fleet.model.errors import InputError
+from fleet.model.facts import Facts
+from fleet.model.manifest import Manifest
+from fleet.model.plan import (
+    Action,
+    Blob,
+    ProbeHealth,
+    PruneReleases,
+    SendBlobs,
+    StageRelease,
+    SwitchRelease,
+)
+from fleet.ops.shell import device_script, framed
+
+
+@dataclass(frozen=True)
+class ReleaseState:
+    """What a device has of one release. `parts` maps sha256 → bytes of an unfinished upload."""
+
+    current: str | None
+    installed: bool
+    history: tuple[str, ...]
+    have: frozenset[str]
+    parts: dict[str, int]
+    bad: frozenset[str]
+    unlinked: frozenset[str]
+
+    @property
+    def previous(self) -> str | None:
+        """The release that a rollback goes to: the newest in history that is not current."""
+        return next((past for past in reversed(self.history) if past != self.current), None)
+
+
+def release_dir(base: str, name: str, release_id: str) -> str:
+    """`<base>/releases/<name>/<id>`."""
+    return f"{base}/releases/{name}/{release_id}"
+
+
+def state_command(facts: Facts, manifest: Manifest, *, verify: bool) -> Command:
+    """Asks for the state of `manifest`; with `verify` every blob is hashed on the device."""
+    mode = "hash" if verify and facts.tools.sha256 else "size"
+    return device_script(
+        "state", facts.base_dir, manifest.name, manifest.id, mode, *facts.tools.sha256
+    )
+
+
+def state_input(manifest: Manifest) -> Iterator[bytes]:
+    """Standard input of `state_command`."""
+    for item in manifest.files:
+        yield f"{item.sha256}\t{item.size}\t{item.name}\n".encode()
+
+
+def parse_state(text: str, host: str) -> ReleaseState:
+    """The answer of `state_command`. Raises DeviceError when it was cut."""
+    found: dict[str, list[str]] = {"history": [], "have": [], "bad": [], "unlinked": []}
+    current: str | None = None
+    installed = False
+    parts: dict[str, int] = {}
+    for kind, *rest in framed(text, "fleet-state 1", host):
+        if kind == "current":
+            current = rest[0]
+        elif kind == "installed":
+            installed = True
+        elif kind == "part":
+            parts[rest[0]] = int(rest[1])
+        elif kind in found:
+            found[kind].append(rest[0])
+    return ReleaseState(
+        current=current,
+        installed=installed,
+        history=tuple(found["history"]),
+        have=frozenset(found["have"]),
+        parts=parts,
+        bad=frozenset(found["bad"]),
+        unlinked=frozenset(found["unlinked"]),
+    )
+
+
+def actions_for(manifest: Manifest, state: ReleaseState, keep: int) -> tuple[Action, ...]:
+    """What has to be done so that `manifest` is current and whole; () when it is."""
+    lacking = [item for sha, item in manifest.blobs.items() if sha not in state.have]
+    is_current = state.current == manifest.id and state.installed
+    if is_current and not lacking and not state.unlinked:
+        return ()
+    actions: list[Action] = []
+    if lacking:
+        blobs = tuple(_resumed(Blob(item), state) for item in lacking)
+        actions.append(SendBlobs(blobs))
+    actions += [StageRelease(manifest), ProbeHealth(manifest)]
+    if not is_current:
+        actions.append(SwitchRelease(manifest.name, manifest.id, state.current))
+        actions.append(PruneReleases(manifest.name, keep))
+    return tuple(actions)
+
+
+def _resumed(blob: Blob, state: ReleaseState) -> Blob:
+    part = state.parts.get(blob.file.sha256, 0)
+    return Blob(blob.file, part if part <= blob.file.size else 0)
+
+
+def env_lines(manifest: Manifest, release: str) -> list[str]:
+    """`env.sh` for people: source it, then start any tool of the release by hand."""
+    lines = [f"# {manifest.name}/{manifest.id}, written by fleet; use with: . {release}/env.sh"]
+    lines += [f"unset {name}" for name in manifest.unset]
+    for name, value in manifest.environment(release).items():
+        lines.append(f"export {name}={shlex.quote(value)}")
+    return lines
+
+
+def stage_command(facts: Facts, manifest: Manifest, run_id: str) -> Command:
+    """Makes the release folder; safe to repeat."""
+    return device_script("stage", facts.base_dir, manifest.name, manifest.id, run_id)
+
+
+def stage_input(manifest: Manifest, base: str) -> Iterator[bytes]:
+    """Standard input of `stage_command`."""
+    folders = {str(parent) for item in manifest.files for parent in _parents(item.name)}
+    for folder in sorted(folders):
+        yield f"d\t{folder}\n".encode()
+    for item in manifest.files:
+        if "\t" in item.name:
+            raise InputError(f"a file name with a tab cannot be deployed: {item.name!r}")
+        yield f"f\t{item.sha256}\t{item.name}\n".encode()
+    for line in env_lines(manifest, release_dir(base, manifest.name, manifest.id)):
+        yield f"e\t{line}\n".encode()
+    for line in json.dumps(manifest.as_dict(), indent=1, sort_keys=True).splitlines():
+        yield f"m\t{line}\n".encode()
+
+
+def _parents(name: str) -> list[PurePosixPath]:
+    return list(PurePosixPath(name).parents)[:-1]
+
+
+def switch_command(base: str, name: str, release_id: str, run_id: str) -> Command:
+    """Points `current/<name>` to a release and writes it into the history."""
+    return device_script("switch", base, name, release_id, run_id)
+
+
+def prune_command(base: str, name: str, keep: int) -> Command:
+    """Removes old releases of `name` and blobs that no release uses."""
+    return device_script("prune", base, name, str(keep))

@@ -1,0 +1,5 @@
+# Prints one file of a work folder and removes the folder. $1 work folder, $2 file name.
+work=$1
+if [ -f "$work/$2" ]; then cat "$work/$2"; status=0; else status=44; fi
+rm -rf "$work"
+exit $status

@@ -1,0 +1,25 @@
+# Removes releases beyond the newest $3 (by history) and blobs that no release links to.
+# $1 base, $2 name, $3 keep. The current and the previous release always stay.
+set -u
+base=$1 name=$2 keep=$3
+now=$(readlink "$base/current/$name"); now=${now##*/}
+newest=''
+while read -r id; do newest="$id $newest"; done < "$base/history/$name"
+stay=" $now "; count=1
+[ "$keep" -lt 2 ] && keep=2
+for id in $newest; do
+  case $stay in *" $id "*) continue ;; esac
+  [ "$count" -ge "$keep" ] && break
+  stay="$stay$id "; count=$((count + 1))
+done
+for rel in "$base/releases/$name"/* "$base/releases/$name"/.stage-*; do
+  [ -d "$rel" ] || continue
+  case $stay in *" ${rel##*/} "*) ;; *) rm -rf "$rel"; echo "release ${rel##*/}" ;; esac
+done
+linked=" $(find "$base/releases" -type l -exec readlink {} \; | sed 's|.*/||' | tr '\n' ' ') "
+for blob in "$base/store"/*; do
+  [ -f "$blob" ] || continue
+  case $blob in *.part) continue ;; esac
+  case $linked in *" ${blob##*/} "*) ;; *) rm -f "$blob"; echo "blob ${blob##*/}" ;; esac
+done
+echo "pruned"

@@ -1,0 +1,19 @@
+# What is deployed under a base folder. $1 base.
+set -u
+base=$1
+echo "fleet-status 1"
+for link in "$base/current"/*; do
+  [ -L "$link" ] || continue
+  name=${link##*/}; id=$(readlink "$link"); id=${id##*/}
+  rel=$base/releases/$name/$id
+  state=damaged
+  if [ -f "$rel/.installed" ] && [ -f "$rel/manifest.json" ]; then state=installed; fi
+  broken=$(find "$rel" -type l ! -exec test -e {} \; -print 2>/dev/null | wc -l); broken=$((broken))
+  [ "$broken" -gt 0 ] && state=damaged
+  echo "name $name $id $state $broken"
+  if [ -f "$base/history/$name" ]; then
+    while read -r past; do echo "history $name $past"; done < "$base/history/$name"
+  fi
+  if [ -f "$rel/manifest.json" ]; then printf 'manifest %s ' "$name"; tr '\n' ' ' < "$rel/manifest.json"; echo; fi
+done
+echo "end"

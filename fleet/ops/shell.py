@@ -1,0 +1,36 @@
+"""Device scripts as commands."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from fleet.model.command import Command, script
+from fleet.model.errors import DeviceError
+
+
+@cache
+def _source(name: str) -> str:
+    text = (files("fleet.ops.scripts") / f"{name}.sh").read_text("utf-8")
+    lines = text.splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith("# ")) + "\n"
+
+
+def device_script(name: str, *args: str) -> Command:
+    """The script `scripts/<name>.sh` with its arguments, as one command."""
+    return script(_source(name), *args)
+
+
+def framed(text: str, tag: str, host: str) -> list[list[str]]:
+    """The lines between `tag` and `end`, split at blanks; noise before `tag` is dropped.
+
+    Raises DeviceError when the answer was cut.
+    """
+    lines = text.splitlines()
+    if tag not in lines or lines[-1:] != ["end"]:
+        raise DeviceError(
+            f"the answer of the device was cut: {text[-200:]!r}",
+            device=host,
+            hint="is the login shell of this user printing or ending something?",
+        )
+    return [line.split(" ") for line in lines[lines.index(tag) + 1 : -1]]

@@ -1,0 +1,117 @@
+"""Many blobs in one stream: frames for receive.sh, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from fleet.model.command import Command
+from fleet.model.errors import DeviceError, DiskFullError, InputError, TransferError
+from fleet.model.facts import Facts
+from fleet.model.plan import Blob
+from fleet.ops.shell import device_script
+
+CHUNK = 1 << 18  # large enough that a read costs nothing beside a send; small in memory
+_NO_SPACE = ("No space left on device", "Disk quota exceeded", "File too large")
+
+
+def receive_command(facts: Facts, *, single: bool) -> Command:
+    """Takes blobs from stdin; `single` for a device whose dd cannot count bytes of a pipe."""
+    return device_script(
+        "receive",
+        facts.base_dir,
+        "single" if single else "framed",
+        sync_mode(facts),
+        *facts.tools.sha256,
+    )
+
+
+def sync_mode(facts: Facts) -> str:
+    """`file` where `sync FILE` works, else `all`: never a rename before the data is safe."""
+    return "file" if facts.tools.sync_file else "all"
+
+
+def mode_of(blob: Blob) -> str:
+    """Blobs are read-only, and executable when any file of theirs is."""
+    return "555" if blob.file.executable else "444"
+
+
+def frames(blobs: Sequence[Blob], progress: Callable[[int], None]) -> Iterator[bytes]:
+    """Standard input of `receive_command`; `progress` gets the payload bytes sent so far.
+
+    Raises InputError when a source changed while it was sent.
+    """
+    done = 0
+    for blob in blobs:
+        item = blob.file
+        yield f"{item.sha256} {item.size} {blob.offset} {mode_of(blob)}\n".encode()
+        left = blob.left
+        with item.source.open("rb") as stream:
+            stream.seek(blob.offset)
+            while left and (chunk := stream.read(min(CHUNK, left))):
+                yield chunk
+                left -= len(chunk)
+                done += len(chunk)
+                progress(done)
+        if left:
+            raise InputError(f"{item.source} became shorter while it was sent", hint="deploy again")
+
+
+@dataclass
+class Receipt:
+    """What arrived. Fed with the lines of receive.sh as they come."""
+
+    ok: set[str] = field(default_factory=set)
+    unhashed: set[str] = field(default_factory=set)
+    bad: dict[str, str] = field(default_factory=dict)
+    failed: str = ""
+    cut: bool = False
+    _rest: bytes = b""
+
+    def take(self, chunk: bytes) -> None:
+        """One chunk of the device's standard output."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            self._line(line.decode("utf-8", "replace"))
+
+    def _line(self, line: str) -> None:
+        kind, _, rest = line.partition(" ")
+        sha, _, more = rest.partition(" ")
+        if kind == "ok":
+            self.ok.add(sha)
+        elif kind == "unhashed":
+            self.unhashed.add(sha)
+        elif kind == "bad":
+            self.bad[sha] = more
+        elif kind == "failed":
+            self.failed = more.strip() or "write failed"
+        elif kind in {"short", "moved"}:
+            self.cut = True
+
+    def check(self, blobs: Sequence[Blob], facts: Facts, host: str, stderr: str) -> None:
+        """Raise what went wrong: DiskFullError, TransferError or DeviceError."""
+        if any(mark in self.failed for mark in _NO_SPACE):
+            need = sum(blob.left for blob in blobs)
+            raise DiskFullError(
+                f"{facts.base_dir}: {self.failed.strip()}: needed {need} bytes, "
+                f"{facts.disk.available_bytes} were available before",
+                device=host,
+                hint=f"free space under {facts.disk.mount or facts.base_dir}, "
+                "or set base_dir in the inventory; what arrived is kept and resumed",
+            )
+        if self.failed:
+            raise DeviceError(f"cannot write to {facts.base_dir}: {self.failed}", device=host)
+        if self.bad:
+            names = ", ".join(sorted(b.file.name for b in blobs if b.file.sha256 in self.bad))
+            raise TransferError(
+                f"{names}: the hash on the device is not that of what was sent",
+                device=host,
+                hint="deploy again; if it stays, the source changes or the device's disk is bad",
+            )
+        missing = [b for b in blobs if b.file.sha256 not in self.ok | self.unhashed]
+        if missing or self.cut:
+            raise TransferError(
+                f"{len(missing)} of {len(blobs)} files did not arrive: {stderr[-300:]}",
+                device=host,
+                hint="deploy again; it goes on where it stopped",
+            )

@@ -1,0 +1,153 @@
+"""Runs one Genie dialog query through libGenie with ctypes, for runtimes without genie-t2t-run.
+
+Standard output carries the generated text only; what the libraries print goes to standard
+error. The outcome file holds the text, the return codes and Genie's own profile as text.
+Exit status: 0 done, 10 bad configuration, 11 no dialog (the NPU session failed), 12 query
+failed, 13 context size exceeded (Genie warns with 4 and writes no query event), 124 timeout.
+"""
+
+import argparse
+import ctypes as c
+import json
+import os
+import sys
+import threading
+
+CONTEXT_EXCEEDED = 4
+LEVELS = {1: "ERROR", 2: "WARN", 3: "INFO", 4: "VERBOSE"}
+LOG = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p, c.c_int, c.c_uint64, c.c_void_p)
+TOKEN = c.CFUNCTYPE(None, c.c_char_p, c.c_int, c.c_void_p)
+ALLOC = c.CFUNCTYPE(None, c.c_size_t, c.POINTER(c.c_void_p))
+
+
+class Genie:
+    """libGenie with a logger and a profiler, and every handle that has to be freed."""
+
+    def __init__(self, library: str, level: int) -> None:
+        self.lib = c.CDLL(library)
+        self.libc = c.CDLL(None)
+        self.libc.vsnprintf.argtypes = [c.c_void_p, c.c_size_t, c.c_char_p, c.c_void_p]
+        self.keep = LOG(self._log)
+        self.dialog, self.config = c.c_void_p(), c.c_void_p()
+        self.profile, self.log = c.c_void_p(), c.c_void_p()
+        self.lib.GenieLog_create(None, self.keep, c.c_int(level), c.byref(self.log))
+        self.lib.GenieProfile_create(None, c.byref(self.profile))
+
+    def _log(self, _: int, template: bytes, level: int, __: int, values: int) -> None:
+        line = c.create_string_buffer(8192)
+        self.libc.vsnprintf(line, 8192, template, values)
+        text = line.value.decode("utf-8", "replace").strip()
+        sys.stderr.write("[%s] %s\n" % (LEVELS.get(level, "LOG"), text))  # noqa: UP031
+        sys.stderr.flush()
+
+    def version(self) -> str:
+        parts = ("Major", "Minor", "Patch")
+        return ".".join(str(getattr(self.lib, "Genie_getApi%sVersion" % p)()) for p in parts)  # noqa: UP031
+
+    def open(self, text: bytes) -> "tuple[int, int]":
+        """(config status, dialog status); 0 is good."""
+        status = self.lib.GenieDialogConfig_createFromJson(text, c.byref(self.config))
+        if status:
+            return status, -1
+        self.lib.GenieDialogConfig_bindLogger(self.config, self.log)
+        self.lib.GenieDialogConfig_bindProfiler(self.config, self.profile)
+        return 0, self.lib.GenieDialog_create(self.config, c.byref(self.dialog))
+
+    def query(self, prompt: bytes, limit: int, out: int) -> "tuple[int, bytes]":
+        """(status, text). Tokens are written to the descriptor `out` as they come."""
+        pieces = []
+
+        def take(piece: "bytes | None", _: int, __: "int | None") -> None:
+            if piece:
+                pieces.append(piece)
+                os.write(out, piece)
+
+        self.lib.GenieDialog_setMaxNumTokens(self.dialog, c.c_uint32(limit))
+        callback = TOKEN(take)
+        status = self.lib.GenieDialog_query(self.dialog, prompt, c.c_int(0), callback, None)
+        return status, b"".join(pieces)
+
+    def profile_text(self) -> str:
+        """Genie's profile JSON, as it wrote it; "" when there is none."""
+        buffers = []
+
+        def allocate(count: int, where: "c._Pointer[c.c_void_p]") -> None:
+            buffer = c.create_string_buffer(count + 1)
+            buffers.append(buffer)
+            where[0] = c.addressof(buffer)  # type: ignore[assignment]
+
+        data, callback = c.c_void_p(), ALLOC(allocate)
+        status = self.lib.GenieProfile_getJsonData(self.profile, callback, c.byref(data))
+        if status or not data.value:
+            return ""
+        return c.string_at(data.value).decode("utf-8", "replace")
+
+    def free(self) -> None:
+        """Free in the order that Genie wants; without it the process crashes at its end."""
+        if self.dialog.value:
+            self.lib.GenieDialog_free(self.dialog)
+        if self.config.value:
+            self.lib.GenieDialogConfig_free(self.config)
+        self.lib.GenieProfile_free(self.profile)
+        self.lib.GenieLog_free(self.log)
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="one Genie query")
+    parser.add_argument("--library", default="libGenie.so")
+    parser.add_argument("--config", required=True)
+    parser.add_argument("--prompt-file")
+    parser.add_argument("--outcome", required=True)
+    parser.add_argument("--max-tokens", type=int, default=128)
+    parser.add_argument("--timeout", type=float, default=300.0)
+    parser.add_argument("--log-level", type=int, default=2)
+    parser.add_argument("--check", action="store_true", help="open a session and close it")
+    return parser.parse_args()
+
+
+def work(args: argparse.Namespace, out: int) -> int:
+    with open(args.config, "rb") as stream:  # noqa: PTH123
+        config = stream.read()
+    prompt = b""
+    if args.prompt_file:
+        with open(args.prompt_file, "rb") as stream:  # noqa: PTH123
+            prompt = stream.read()
+    try:
+        genie = Genie(args.library, args.log_level)
+    except OSError as error:
+        sys.stderr.write("cannot load %s: %s\n" % (args.library, error))  # noqa: UP031
+        return 11
+    outcome = {"runner": "fleet_genie", "genie_api": genie.version(), "query": None, "text": ""}
+    outcome["config"], outcome["create"] = genie.open(config)
+    status = 10 if outcome["config"] else 11 if outcome["create"] else 0
+    if not status and not args.check:
+        code, text = genie.query(prompt, args.max_tokens, out)
+        outcome["query"], outcome["text"] = code, text.decode("utf-8", "replace")
+        status = 0 if code == 0 else 13 if code == CONTEXT_EXCEEDED else 12
+    outcome["profile"] = genie.profile_text()
+    with open(args.outcome, "w") as stream:  # noqa: PTH123
+        json.dump(outcome, stream)
+    genie.free()
+    return status
+
+
+def main() -> None:
+    args = options()
+    out = os.dup(1)
+    os.dup2(2, 1)
+
+    def expire() -> None:
+        sys.stderr.write("fleet_genie: no end within %g s\n" % args.timeout)  # noqa: UP031
+        sys.stderr.flush()
+        os._exit(124)
+
+    timer = threading.Timer(args.timeout, expire)
+    timer.daemon = True
+    timer.start()
+    status = work(args, out)
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()
