@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fleet.model.errors import InputError
-from fleet.runners.base import Outcome, Runner, Start
+from fleet.runners.base import Ended, Outcome, Runner, Start
 from fleet.runners.genie import GenieRunner
 
-__all__ = ["RUNNERS", "Outcome", "Runner", "Start", "runner"]
+__all__ = ["RUNNERS", "Ended", "Outcome", "Runner", "Start", "runner"]
 
 RUNNERS: dict[str, Runner] = {"genie": GenieRunner()}
 

@@ -31,13 +31,22 @@ class Start:
 
 
 @dataclass(frozen=True)
+class Ended:
+    """How a start ended on the device: exit status, standard output, the collected file."""
+
+    status: int
+    stdout: bytes
+    collected: bytes
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What a run gave. `raw` are files to keep as they are: name → content.
 
     `problems` says why it does not count; `finish` is eos, token-limit or None.
     """
 
-    metrics: Metrics = Metrics()
+    metrics: Metrics = field(default_factory=Metrics)
     text: str = ""
     finish: str | None = None
     problems: tuple[str, ...] = ()
@@ -61,14 +70,6 @@ class Runner(Protocol):
         """One run of a prompt."""
         ...
 
-    def read(
-        self,
-        start: Start,
-        run: RunSpec,
-        bundle: Bundle,
-        status: int,
-        stdout: bytes,
-        collected: bytes,
-    ) -> Outcome:
+    def read(self, start: Start, run: RunSpec, bundle: Bundle, ended: Ended) -> Outcome:
         """What the run gave. Never raises for bad output of the device: that is a problem."""
         ...

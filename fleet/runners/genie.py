@@ -14,7 +14,7 @@ from fleet.model.facts import Facts
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
-from fleet.runners.base import Outcome, Start
+from fleet.runners.base import Ended, Outcome, Start
 from fleet.runners.genie_profile import parse_profile
 
 SCRIPT = "run/fleet_genie.py"
@@ -79,24 +79,16 @@ class GenieRunner:
             *("--outcome", "{work}/outcome.json"),
         )
 
-    def read(
-        self,
-        start: Start,
-        run: RunSpec,
-        bundle: Bundle,
-        status: int,
-        stdout: bytes,
-        collected: bytes,
-    ) -> Outcome:
+    def read(self, start: Start, run: RunSpec, bundle: Bundle, ended: Ended) -> Outcome:
         """Metrics, text and whether the run was whole and on the NPU."""
         problems: list[str] = []
         if bundle.backend not in {None, "QnnHtp"}:
             problems.append(f"cpu-fallback: backend {bundle.backend} does not run on the NPU")
-        if status in _TIMEOUT_STATUS:
+        if ended.status in _TIMEOUT_STATUS:
             problems.append(f"cut: no end within {start.timeout:g} s")
-        elif status:
-            problems.append(_STATUS.get(status, f"failed: exit status {status}"))
-        text, profile = self._split(start, stdout, collected)
+        elif ended.status:
+            problems.append(_STATUS.get(ended.status, f"failed: exit status {ended.status}"))
+        text, profile = self._split(start, ended)
         metrics = Metrics()
         if profile:
             try:
@@ -111,17 +103,19 @@ class GenieRunner:
         raw = {"profile.json": profile.encode()} if profile else {}
         return Outcome(metrics, text, finish, tuple(problems), raw)
 
-    def _split(self, start: Start, stdout: bytes, collected: bytes) -> tuple[str, str]:
+    def _split(self, start: Start, ended: Ended) -> tuple[str, str]:
         """(generated text, Genie's profile as text)."""
         if start.collect == "profile.json":
-            match = _BETWEEN.search(stdout)
-            text = match[1] if match else stdout
-            return text.decode("utf-8", "replace").strip(), collected.decode("utf-8", "replace")
+            match = _BETWEEN.search(ended.stdout)
+            text = match[1] if match else ended.stdout
+            return text.decode("utf-8", "replace").strip(), ended.collected.decode(
+                "utf-8", "replace"
+            )
         try:
-            outcome = json.loads(collected)
+            outcome = json.loads(ended.collected)
             return str(outcome["text"]), str(outcome.get("profile", ""))
         except (ValueError, KeyError, TypeError):
-            return stdout.decode("utf-8", "replace"), ""
+            return ended.stdout.decode("utf-8", "replace"), ""
 
 
 def _finish(metrics: Metrics, run: RunSpec) -> str | None:

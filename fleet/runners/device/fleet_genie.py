@@ -41,6 +41,7 @@ class Genie:
         sys.stderr.flush()
 
     def version(self) -> str:
+        """libGenie's API version, `1.21.0`."""
         parts = ("Major", "Minor", "Patch")
         return ".".join(str(getattr(self.lib, "Genie_getApi%sVersion" % p)()) for p in parts)  # noqa: UP031
 
@@ -74,7 +75,7 @@ class Genie:
         def allocate(count: int, where: "c._Pointer[c.c_void_p]") -> None:
             buffer = c.create_string_buffer(count + 1)
             buffers.append(buffer)
-            where[0] = c.addressof(buffer)  # type: ignore[assignment]
+            where[0] = c.addressof(buffer)
 
         data, callback = c.c_void_p(), ALLOC(allocate)
         status = self.lib.GenieProfile_getJsonData(self.profile, callback, c.byref(data))
@@ -93,6 +94,7 @@ class Genie:
 
 
 def options() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description="one Genie query")
     parser.add_argument("--library", default="libGenie.so")
     parser.add_argument("--config", required=True)
@@ -106,6 +108,7 @@ def options() -> argparse.Namespace:
 
 
 def work(args: argparse.Namespace, out: int) -> int:
+    """Open, ask, write the outcome, free; the exit status of the program."""
     with open(args.config, "rb") as stream:  # noqa: PTH123
         config = stream.read()
     prompt = b""
@@ -117,9 +120,10 @@ def work(args: argparse.Namespace, out: int) -> int:
     except OSError as error:
         sys.stderr.write("cannot load %s: %s\n" % (args.library, error))  # noqa: UP031
         return 11
-    outcome = {"runner": "fleet_genie", "genie_api": genie.version(), "query": None, "text": ""}
-    outcome["config"], outcome["create"] = genie.open(config)
-    status = 10 if outcome["config"] else 11 if outcome["create"] else 0
+    refused, failed = genie.open(config)
+    outcome = {"runner": "fleet_genie", "genie_api": genie.version(), "text": ""}  # type: dict[str, object]
+    outcome.update(config=refused, create=failed, query=None)
+    status = 10 if refused else 11 if failed else 0
     if not status and not args.check:
         code, text = genie.query(prompt, args.max_tokens, out)
         outcome["query"], outcome["text"] = code, text.decode("utf-8", "replace")
@@ -132,6 +136,7 @@ def work(args: argparse.Namespace, out: int) -> int:
 
 
 def main() -> None:
+    """Keep standard output for the text, start the watchdog, work."""
     args = options()
     out = os.dup(1)
     os.dup2(2, 1)
