@@ -1,0 +1,88 @@
+"""From a device and a playbook to a plan: facts, state, pre-flight. Two round trips."""
+
+from __future__ import annotations
+
+from fleet.bundles.preflight import preflight
+from fleet.engine.session import Session
+from fleet.engine.workbench import Parts, Workbench
+from fleet.facts.gather import gather
+from fleet.model.deadline import Deadline
+from fleet.model.facts import Facts
+from fleet.model.manifest import Manifest
+from fleet.model.plan import Action, DevicePlan, SendBlobs
+from fleet.ops.release import (
+    ReleaseState,
+    actions_for,
+    parse_state,
+    state_command,
+    state_input,
+)
+
+FACTS_SECONDS = 30.0
+HASHING_BYTES_PER_SECOND = 20e6  # sha256sum on a small core without SHA instructions
+
+
+def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> DevicePlan:
+    """What deploy would do on this device. Nothing is changed.
+
+    `verify` hashes every blob on the device instead of believing its size.
+    """
+    facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+    parts = bench.parts(bench.target_for(session.host, facts), facts.soc.hexagon_arch)
+    manifest = bench.manifest(parts, facts)
+    state = ask_state(session, facts, manifest, verify=verify)
+    actions = actions_for(manifest, state, bench.playbook.keep)
+    findings = preflight(
+        bench.bundle,
+        parts.runtime,
+        parts.selection,
+        parts.target,
+        facts,
+        bytes_to_send=sum(action.bytes for action in actions),
+        files_to_send=_files(actions),
+    )
+    return DevicePlan(
+        host=session.host,
+        facts=facts,
+        target=parts.target,
+        manifest=manifest,
+        findings=findings,
+        actions=actions,
+        current=state.current,
+        notes=_notes(facts, parts, state),
+    )
+
+
+def ask_state(
+    session: Session, facts: Facts, manifest: Manifest, *, verify: bool = False
+) -> ReleaseState:
+    """One round trip: what the device has of `manifest`."""
+    seconds = 60.0
+    if verify:
+        seconds += sum(item.size for item in manifest.files) / HASHING_BYTES_PER_SECOND
+    result = session.ask(
+        state_command(facts, manifest, verify=verify),
+        "state",
+        stdin=state_input(manifest),
+        seconds=seconds,
+    )
+    return parse_state(result.text, session.host.name)
+
+
+def _files(actions: tuple[Action, ...]) -> int:
+    return sum(len(action.blobs) for action in actions if isinstance(action, SendBlobs))
+
+
+def _notes(facts: Facts, parts: Parts, state: ReleaseState) -> tuple[str, ...]:
+    notes = []
+    if facts.emulated:
+        notes.append("emulated: no Hexagon NPU here; numbers are those of the HTP emulator")
+    if not facts.tools.sha256:
+        notes.append("no hash tool on the device: what arrives is read back and hashed here")
+    if state.bad:
+        notes.append(f"{len(state.bad)} damaged files in the store are sent again")
+    if not facts.tools.sync_file:
+        notes.append("no `sync FILE` on the device: a whole sync before each rename")
+    if parts.runtime.source.kind == "wheel":
+        notes.append(f"runtime from {parts.runtime.source.name}")
+    return tuple(notes)

@@ -1,0 +1,99 @@
+"""Starting a runner on a device and bringing its outcome back. Two round trips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fleet.engine.session import Session
+from fleet.model.command import Command
+from fleet.model.deadline import Deadline
+from fleet.model.errors import DeadlineError, HealthError
+from fleet.model.manifest import RELEASE, Manifest
+from fleet.ops.release import release_dir
+from fleet.ops.shell import device_script
+from fleet.runners.base import Ended, Start
+
+WORK = "{work}"
+GRACE_SECONDS = 15.0  # the device ends the run itself; the host only if it does not
+COLLECT_SECONDS = 60.0
+KEEP_BYTES = 1 << 20  # of standard output in memory; the whole of it goes to the listener
+_TELLING = ("error", "<e>", "cannot", "fail", "traceback", "no end within")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A start with its place on a device: absolute folders, ready to run."""
+
+    start: Start
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str
+    work: str
+    unset: tuple[str, ...]
+
+
+def place(start: Start, manifest: Manifest, base: str, run_id: str) -> Placed:
+    """Fill in the folders of a start."""
+    release = release_dir(base, manifest.name, manifest.id)
+    work = f"{base}/runs/{run_id}"
+    argv = tuple(word.replace(RELEASE, release).replace(WORK, work) for word in start.argv)
+    return Placed(
+        start,
+        argv,
+        manifest.environment(release),
+        f"{release}/{start.cwd}",
+        work,
+        manifest.unset,
+    )
+
+
+def execute(
+    session: Session,
+    placed: Placed,
+    on_stdout: Callable[[bytes], None],
+    on_stderr: Callable[[bytes], None],
+) -> Ended:
+    """Run to the end and collect. A run past its deadline has status 124."""
+    shell = device_script("run", placed.work, placed.start.config, *placed.argv)
+    command = Command(shell.argv, env=placed.env, cwd=placed.cwd, unset=placed.unset)
+    kept = bytearray()
+
+    def keep(chunk: bytes) -> None:
+        kept.extend(chunk[: max(0, KEEP_BYTES - len(kept))])
+        on_stdout(chunk)
+
+    try:
+        status = session.transport.run(
+            command,
+            Deadline(placed.start.timeout + GRACE_SECONDS),
+            stdin=[placed.start.prompt] if placed.start.prompt else (),
+            on_stdout=keep,
+            on_stderr=on_stderr,
+        ).status
+    except DeadlineError:
+        status = 124
+    collected = session.transport.run(
+        device_script("collect", placed.work, placed.start.collect), Deadline(COLLECT_SECONDS)
+    )
+    return Ended(status, bytes(kept), collected.stdout)
+
+
+def probe(session: Session, placed: Placed) -> None:
+    """Open a real NPU session; HealthError with the first telling lines when it fails."""
+    said = bytearray()
+    ended = execute(session, placed, said.extend, said.extend)
+    if ended.status:
+        raise HealthError(
+            f"no NPU session (exit status {ended.status}): {_first_words(bytes(said))}",
+            device=session.host.name,
+            step="health",
+            hint="`current` was not switched; the cause is the first error, not the last",
+        )
+
+
+def _first_words(said: bytes) -> str:
+    """The first lines that tell: the chain's cause stands first (qairt_experiments, Fact 1)."""
+    lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    telling = [line for line in lines if any(mark in line.lower() for mark in _TELLING)]
+    return " | ".join((telling or lines[-3:])[:4]) or "it said nothing"

@@ -1,0 +1,128 @@
+"""What all devices of one playbook share on the host: bundle, runtimes, file lists."""
+
+from __future__ import annotations
+
+import platform
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.bundles.inspect import inspect_bundle
+from fleet.model.bundle import Bundle
+from fleet.model.errors import InputError, RuntimeStoreError
+from fleet.model.events import Listener, StepStarted, Warned
+from fleet.model.facts import Facts
+from fleet.model.inventory import Host
+from fleet.model.manifest import RELEASE, Manifest
+from fleet.model.playbook import Playbook
+from fleet.model.runtime import Runtime
+from fleet.ops.environment import environment, health_as_dict
+from fleet.runners import Runner, runner
+from fleet.runtimes.releases import package, wheel_for
+from fleet.runtimes.select import Selection, select_files
+from fleet.runtimes.store import RuntimeStore
+from fleet.runtimes.targets import default_target
+
+EMULATOR_TARGET = "x86_64-linux-clang"
+Bytes = Callable[[int, int | None], None]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What one kind of device gets."""
+
+    target: str
+    runtime: Runtime
+    selection: Selection
+
+
+class Workbench:
+    """Bundle and runtimes of a playbook; each target is resolved once, whatever the fleet."""
+
+    def __init__(
+        self, playbook: Playbook, store: RuntimeStore, listener: Listener, *, offline: bool = False
+    ) -> None:
+        self.playbook = playbook
+        self.runner: Runner = runner(playbook.run.runner if playbook.run else "genie")
+        self._store = store
+        self._say = listener
+        self._offline = offline
+        self._lock = threading.Lock()
+        self._parts: dict[tuple[str, str | None], Parts] = {}
+        self.bundle: Bundle = inspect_bundle(playbook.bundle, self._system_library())
+        for text in self.bundle.warnings:
+            listener(Warned("", text))
+
+    def _system_library(self) -> Path | None:
+        """libQnnSystem of a runtime in the store that this host can load."""
+        if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+            return None
+        found = self._store.find(None, EMULATOR_TARGET)
+        path = found.root / "lib" / EMULATOR_TARGET / "libQnnSystem.so" if found else None
+        return path if path and path.is_file() else None
+
+    def target_for(self, host: Host, facts: Facts) -> str:
+        """Inventory, then playbook, then what the device's OS and machine call for."""
+        fixed = host.target or self.playbook.runtime.target
+        if fixed:
+            return fixed
+        chosen = default_target("linux", facts.machine or "")
+        if chosen is None:
+            raise InputError(
+                f"no QAIRT target is known for machine {facts.machine or 'unknown'}",
+                hint="set `target:` in the inventory",
+            )
+        return chosen
+
+    def parts(self, target: str, arch: str | None) -> Parts:
+        """Runtime and files for a target and Hexagon arch (`v73`; None when unknown)."""
+        with self._lock:
+            key = (target, arch)
+            if key not in self._parts:
+                runtime = self._runtime(target)
+                selection = select_files(runtime, target, arch, self.runner.name)
+                self._parts[key] = Parts(target, runtime, selection)
+            return self._parts[key]
+
+    def _runtime(self, target: str) -> Runtime:
+        version = self.playbook.runtime.version or self.bundle.qairt
+        found = self._store.find(version, target)
+        if found is not None:
+            return found
+        wheel = wheel_for(version) if version else None
+        if wheel is None or not self.playbook.runtime.wheel:
+            raise RuntimeStoreError(
+                f"no QAIRT {version or 'runtime'} for {target} is in the store",
+                hint="fleet runtime add <SDK folder, zip or URL>; fleet runtime list shows what is",
+            )
+        self._say(StepStarted("", "fetch-runtime", f"fetch QAIRT {version} for {target}"))
+        return self._store.fetch(f"{package()}=={wheel}", target=target, offline=self._offline)
+
+    def manifest(self, parts: Parts, facts: Facts) -> Manifest:
+        """The release for one kind of device."""
+        has_tool = parts.selection.has_tool
+        own = self.runner.files(has_tool=has_tool)
+        bundle = tuple(
+            item.__class__(
+                item.source, f"bundle/{item.name}", item.size, item.sha256, item.executable
+            )
+            for item in self.bundle.files
+        )
+        seconds = self.playbook.health_timeout
+        health = self.runner.health(self.bundle, facts, has_tool=has_tool, timeout=seconds)
+        return Manifest(
+            name=self.playbook.name,
+            files=(*parts.selection.files, *own, *bundle),
+            env=environment(RELEASE),
+            unset=("DSP_LIBRARY_PATH",),
+            origin={
+                "runtime": parts.runtime.id,
+                "build_id": parts.runtime.build_id,
+                "source": parts.runtime.source.name,
+                "target": parts.target,
+                "bundle": self.bundle.name,
+                "runner": self.runner.name,
+                "health": health_as_dict(health.argv, health.cwd, health.config, health.timeout),
+            },
+        )
