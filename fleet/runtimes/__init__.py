@@ -1,1 +1,1 @@
-"""QAIRT runtimes: add, fetch, scan, and choose the files a target needs."""
+"""QAIRT runtimes on the host: add, fetch, scan, check, choose files for a target."""

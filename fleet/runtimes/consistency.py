@@ -1,0 +1,68 @@
+"""One runtime, one build: mixed stub, skel and backend end in 1008 or 14001 on the device.
+
+From QAIRT 2.48.40 the stub asks the skel for a symbol with the version in its name, so a mix
+cannot work (qairt_experiments section 1; `Stub lib id mismatch` in section 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fleet.model.errors import RuntimeStoreError
+from fleet.model.finding import Finding
+from fleet.model.runtime import Library
+
+_CURE = "do not mix files of two QAIRT versions; re-extract the SDK into an empty folder"
+_SOURCE = "qairt_experiments sections 1 and 6"
+_BACKENDS = ("libQnnHtp.so", "QnnHtp.dll")
+
+
+def build_of(libraries: Sequence[Library]) -> Library | None:
+    """The file that speaks for the build: libQnnHtp, else the first with a build id."""
+    known = [item for item in libraries if item.build_id]
+    return next((item for item in known if item.name in _BACKENDS), known[0] if known else None)
+
+
+def check_consistent(libraries: Sequence[Library]) -> list[Finding]:
+    """Every file that is of another build than libQnnHtp, as findings; [] when all agree.
+
+    Files that carry no version (libQnnSystem, libc++) prove nothing and are passed over.
+    """
+    reference = build_of(libraries)
+    if reference is None or reference.build_id is None:
+        return []
+    return [
+        finding
+        for item in libraries
+        if (finding := _against(item, reference, reference.build_id)) is not None
+    ]
+
+
+def _against(item: Library, reference: Library, build: str) -> Finding | None:
+    version = build.rsplit(".", 1)[0]
+    if item.build_id is not None:
+        have, need = item.build_id, build
+    elif item.aisw_version is not None:
+        have, need = item.aisw_version, version
+    else:
+        return None
+    if have == need:
+        return None
+    return Finding(
+        rule="one-build",
+        severity="refuse",
+        message=f"{item.path} is of QAIRT {have}, {reference.path} of {build}",
+        have=have,
+        need=need,
+        cure=_CURE,
+        source=_SOURCE,
+    )
+
+
+def require_consistent(libraries: Sequence[Library], where: str) -> None:
+    """Raise RuntimeStoreError with the first mixed pair and how many more there are."""
+    problems = check_consistent(libraries)
+    if not problems:
+        return
+    more = f" (and {len(problems) - 1} more files)" if len(problems) > 1 else ""
+    raise RuntimeStoreError(f"{where} is mixed: {problems[0].message}{more}", hint=_CURE)

@@ -1,0 +1,159 @@
+"""Download one file of a known SHA-256: streamed, resumed, verified before anyone uses it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from fleet.model.errors import InputError, RuntimeStoreError
+from fleet.model.files import sha256_file
+from fleet.runtimes.lock import file_lock
+from fleet.runtimes.progress import Progress
+
+CONNECT_SECONDS = 15.0
+SILENCE_SECONDS = 60.0  # a server that sends nothing for this long is gone; the total is open
+_WAIT_SECONDS = 3600.0  # another process downloads the same file: take its result
+_TRIES_WITHOUT_BYTES = 4
+_CHUNK = 1 << 20
+_SHA256 = re.compile(r"^[0-9a-f]{64}$")
+_RANGE = re.compile(r"^bytes (\d+)-\d+/(\d+|\*)$")
+
+
+def checked_digest(url: str, sha256: str | None) -> str:
+    """The SHA-256 in lower case. Raises InputError for none, a wrong one or a URL unlike http."""
+    if not url.lower().startswith(("https://", "http://")):
+        raise InputError(f"'{url}' is no http or https URL")
+    if not sha256:
+        raise InputError(
+            "a download needs the SHA-256 of the file", hint=f"fleet runtime add {url} --sha256 HEX"
+        )
+    if not _SHA256.match(sha256.lower()):
+        raise InputError(f"'{sha256}' is no SHA-256", hint="64 hexadecimal digits")
+    return sha256.lower()
+
+
+@contextmanager
+def part_lock(folder: Path, digest: str) -> Iterator[None]:
+    """Only one process at a time downloads a file; the next one finds it in the store."""
+    with file_lock(folder / f"{digest}.lock", _WAIT_SECONDS):
+        yield
+
+
+def download(url: str, digest: str, folder: Path, progress: Progress) -> Path:
+    """The verified file in `folder`. What an earlier try left in `.part` is continued.
+
+    Raises RuntimeStoreError when the server refuses, stays silent, or sends another file
+    (which is then removed).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{digest}.part"
+    tries = 0
+    timeout = httpx.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS)
+    with httpx.Client(timeout=timeout, follow_redirects=True) as client:
+        while True:
+            before = _size(part)
+            try:
+                _stream(client, url, part, progress)
+                break
+            except httpx.TransportError as error:
+                tries = 0 if _size(part) > before else tries + 1
+                if tries >= _TRIES_WITHOUT_BYTES:
+                    raise _broken(url, part, error) from error
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                raise _broken(url, part, error) from error
+    got = sha256_file(part)
+    if got != digest:
+        _forget(part)
+        raise RuntimeStoreError(
+            f"{url} is not the expected file: its SHA-256 is {got}, not {digest}",
+            hint="check the URL and the number; the file was removed",
+        )
+    _validator(part).unlink(missing_ok=True)
+    return part.replace(folder / digest)
+
+
+def _stream(client: httpx.Client, url: str, part: Path, progress: Progress) -> None:
+    """One request. Appends to `part` when the server proves that it is the same file."""
+    have = _size(part)
+    validator = _read_validator(part) if have else ""
+    headers = {"Accept-Encoding": "identity"}
+    if have and validator:
+        headers |= {"Range": f"bytes={have}-", "If-Range": validator}
+    with client.stream("GET", url, headers=headers) as answer:
+        if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+            _finish_or_forget(answer, part, have)
+            return
+        if answer.status_code not in {httpx.codes.OK, httpx.codes.PARTIAL_CONTENT}:
+            raise RuntimeStoreError(
+                f"{url} answers {answer.status_code} {answer.reason_phrase}",
+                hint="check the URL; some downloads need a login: add the file itself then",
+            )
+        start = _start(answer) if answer.status_code == httpx.codes.PARTIAL_CONTENT else 0
+        if start not in {0, have}:
+            _forget(part)
+            raise httpx.RemoteProtocolError("the server sent another range than was asked for")
+        _append(answer, part, start, progress)
+
+
+def _append(answer: httpx.Response, part: Path, start: int, progress: Progress) -> None:
+    _write_validator(part, answer)
+    length = answer.headers.get("Content-Length", "")
+    total = start + int(length) if length.isdigit() else None
+    done = start
+    with part.open("ab" if start else "wb") as out:
+        for chunk in answer.iter_raw(_CHUNK):
+            out.write(chunk)
+            done += len(chunk)
+            progress("downloading", done, total)
+    if total is not None and done < total:
+        raise httpx.RemoteProtocolError(f"the server sent {done} of {total} bytes")
+
+
+def _finish_or_forget(answer: httpx.Response, part: Path, have: int) -> None:
+    """416: everything is here already, or the file behind the URL is another one."""
+    if answer.headers.get("Content-Range") != f"bytes */{have}":
+        _forget(part)
+        raise httpx.RemoteProtocolError("the file on the server has become shorter")
+
+
+def _start(answer: httpx.Response) -> int:
+    match = _RANGE.match(answer.headers.get("Content-Range", ""))
+    return int(match[1]) if match else -1
+
+
+def _write_validator(part: Path, answer: httpx.Response) -> None:
+    tag = answer.headers.get("ETag", "")
+    value = tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", "")
+    _validator(part).write_text(json.dumps({"if_range": value}), "utf-8")
+
+
+def _read_validator(part: Path) -> str:
+    try:
+        return str(json.loads(_validator(part).read_text("utf-8"))["if_range"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _validator(part: Path) -> Path:
+    return part.with_suffix(".json")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _forget(part: Path) -> None:
+    part.unlink(missing_ok=True)
+    _validator(part).unlink(missing_ok=True)
+
+
+def _broken(url: str, part: Path, error: Exception) -> RuntimeStoreError:
+    return RuntimeStoreError(
+        f"{url} cannot be downloaded: {str(error) or type(error).__name__}",
+        hint=f"try again: {_size(part) / 1e6:.1f} MB are kept and will not be sent twice",
+    )

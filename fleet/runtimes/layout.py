@@ -1,0 +1,123 @@
+"""Which files of an SDK or a wheel go where in a runtime (SDK layout).
+
+An SDK has `lib/<target>/`, `lib/hexagon-vNN/unsigned/` and `bin/<target>/`. A wheel is flat
+(`onnxruntime_qnn/*`, on x86_64 also `onnxruntime_qnn.libs/libc++-*`); its skels are told
+apart by their ELF header.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
+
+from fleet.data import load
+from fleet.model.errors import InputError, RuntimeStoreError
+from fleet.runtimes.scan import HEADER_BYTES, identify
+from fleet.runtimes.targets import target_of_wheel
+from fleet.runtimes.tree import Tree, ZipTree
+
+Layout = dict[str, str]  # path in the runtime → name in the tree
+
+_BACKEND = re.compile(
+    r"^(?P<prefix>(?:[^/]+/){0,2})lib/(?P<target>[^/]+)/(?:lib)?QnnHtp\.(?:so|dll)$"
+)
+_HEXAGON = re.compile(r"^lib/hexagon-v[0-9a-f]+/unsigned/")
+_SKEL = re.compile(r"^lib/(hexagon-v[0-9a-f]+)/unsigned/libQnnHtpV[0-9A-F]+Skel\.so$")
+_WHEEL_FOLDERS = re.compile(r"^onnxruntime_qnn(\.libs)?/[^/]+$")
+
+
+def group_of(path: str) -> str:
+    """What belongs together: `hexagon-v73`, a target's name, or `` for the top folder."""
+    parts = path.split("/")
+    return parts[1] if len(parts) > 2 else ""
+
+
+def targets_of(paths: Iterable[str]) -> tuple[str, ...]:
+    """Targets whose libQnnHtp is among these runtime paths."""
+    found = (_BACKEND.match(path) for path in paths)
+    return tuple(sorted({match["target"] for match in found if match and not match["prefix"]}))
+
+
+def sdk_prefix(names: Iterable[str], where: str) -> str:
+    """The folder of a zip that is the SDK root: "", `2.51.0/` or `qairt/2.51.0/`."""
+    prefixes = {match["prefix"] for name in names if (match := _BACKEND.match(name))}
+    if len(prefixes) == 1:
+        return prefixes.pop()
+    if prefixes:
+        raise RuntimeStoreError(
+            f"{where} holds more than one SDK: {', '.join(sorted(prefixes))}",
+            hint="add them one by one",
+        )
+    raise RuntimeStoreError(
+        f"{where} is no QAIRT SDK: no lib/<target>/libQnnHtp.so in it",
+        hint="give the folder that holds sdk.yaml, lib and bin, or the SDK's zip, or a wheel",
+    )
+
+
+def sdk_layout(tree: Tree, targets: Collection[str]) -> Layout:
+    """What to take of an SDK: the named targets, or all but the Windows ones.
+
+    Raises InputError when a named target is not in this SDK.
+    """
+    names = tree.sizes()
+    have = targets_of(names)
+    missing = sorted(set(targets) - set(have))
+    if missing:
+        raise InputError(
+            f"this SDK has no target {', '.join(missing)}", hint="it has " + ", ".join(have)
+        )
+    wanted = set(targets) or {name for name in have if "windows" not in name}
+    wanted |= {match[1] for name in names if (match := _SKEL.match(name))}
+    return {name: name for name in names if group_of(name) in wanted | {""} and _kept(name)}
+
+
+def _kept(name: str) -> bool:
+    keep = load("runtime_files")["keep"]
+    top, _, rest = name.partition("/")
+    if not rest:
+        return _matches(top, keep["root"])
+    if _HEXAGON.match(name):
+        return _matches(name.rsplit("/", 1)[-1], keep["dsp"])
+    return (
+        top in {"lib", "bin"}
+        and name.count("/") == 2
+        and (_matches(name.rsplit("/", 1)[-1], keep[top]))
+    )
+
+
+def wheel_layout(tree: ZipTree, where: str) -> Layout:
+    """What to take of an onnxruntime-qnn wheel: QAIRT, not the provider.
+
+    libc++ goes beside the libraries: LD_LIBRARY_PATH finds it there although their RPATH
+    says `$ORIGIN/../onnxruntime_qnn.libs` (measured by loading them).
+    """
+    keep = load("runtime_files")["keep"]
+    names = {name.rsplit("/", 1)[-1]: name for name in tree.sizes() if _WHEEL_FOLDERS.match(name)}
+    backend = names.get("libQnnHtp.so") or names.get("QnnHtp.dll")
+    machine = identify(tree.head(backend, HEADER_BYTES), backend)[0] if backend else ""
+    target = target_of_wheel(machine)
+    if target is None:
+        raise RuntimeStoreError(
+            f"{where} holds no QAIRT for a target that fleet knows",
+            hint="give an onnxruntime-qnn wheel for Linux or Windows on ARM",
+        )
+    layout: Layout = {}
+    for short, name in names.items():
+        if _matches(short, keep["root"]):
+            layout[short] = name
+        elif _matches(short, keep["lib"]) or _matches(short, keep["dsp"]):
+            layout[f"{_wheel_folder(tree, short, name, target)}/{short}"] = name
+    return layout
+
+
+def _wheel_folder(tree: ZipTree, short: str, name: str, target: str) -> str:
+    catalog = re.fullmatch(r"lib[a-z]+(v[0-9a-f]+)\.cat", short)
+    if catalog:
+        return f"lib/hexagon-{catalog[1]}/unsigned"
+    arch = identify(tree.head(name, HEADER_BYTES), name)[1]
+    return f"lib/hexagon-{arch}/unsigned" if arch else f"lib/{target}"
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

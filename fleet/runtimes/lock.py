@@ -1,0 +1,41 @@
+"""One process at a time changes the store."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fleet.model.deadline import Deadline
+from fleet.model.errors import RuntimeStoreError
+
+_POLL_SECONDS = 0.05
+
+
+@contextmanager
+def file_lock(path: Path, seconds: float) -> Iterator[None]:
+    """Hold an exclusive lock on `path`; it ends with the process, so none is ever stale.
+
+    Raises RuntimeStoreError when another process holds it for `seconds`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    deadline = Deadline(seconds)
+    with path.open("a") as stream:
+        while not _try(stream.fileno()):
+            if deadline.expired:
+                raise RuntimeStoreError(
+                    f"another fleet process has kept the runtime store busy for {seconds:g} s",
+                    hint="wait for it to end, then try again",
+                )
+            time.sleep(min(_POLL_SECONDS, deadline.remaining))
+        yield
+
+
+def _try(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,113 @@
+"""Fetch a wheel with the user's own pip: indexes, proxies and certificates are pip's business."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from packaging.version import Version
+
+from fleet.data import load
+from fleet.model.errors import RuntimeStoreError
+from fleet.runtimes.progress import Progress
+
+_PIP_SECONDS = 3600.0  # 100 MB over a slow line; pip itself gives up on a silent server
+_RAW_PROGRESS = Version("24.1")  # `--progress-bar raw` prints `Progress DONE of TOTAL`
+_PROGRESS = re.compile(rb"^Progress (\d+) of (\d+)")
+_ABSENT = re.compile(r"No matching distribution found|Could not find a version that satisfies")
+_BROKEN = re.compile(r"connection broken|ConnectionError|ProxyError|Max retries|SSLError|timed out")
+
+
+def download(requirement: str, platforms: Sequence[str], folder: Path, progress: Progress) -> Path:
+    """The wheel of `requirement` for one of `platforms`, downloaded into `folder`.
+
+    Wheels are tagged for one Python; the newest that has one is taken, since QAIRT's files in
+    them are the same. Raises RuntimeStoreError: no pip, no such wheel, or no network.
+    """
+    command = _command(requirement, platforms, folder)
+    said = ""
+    for python in load("runtime_files")["wheel_pythons"]:
+        status, said = _run(
+            [*command, "--python-version", python, requirement],
+            f"downloading {requirement}",
+            progress,
+        )
+        if status == 0:
+            return _only_wheel(folder, requirement)
+        if _BROKEN.search(said) or not _ABSENT.search(said):
+            break
+    cause = _last_error(said)
+    if _BROKEN.search(said) or not _ABSENT.search(said):
+        raise RuntimeStoreError(
+            f"pip could not download {requirement}: {cause}",
+            hint="check the network and pip's settings (pip config list), or add a wheel that "
+            "you have: fleet runtime add FILE.whl",
+        )
+    raise RuntimeStoreError(
+        f"pip finds no wheel of {requirement} for {platforms[0]}: {cause}",
+        hint="check the version, or add an SDK: fleet runtime add PATH",
+    )
+
+
+def _command(requirement: str, platforms: Sequence[str], folder: Path) -> list[str]:
+    try:
+        version = Version(importlib.metadata.version("pip"))
+    except importlib.metadata.PackageNotFoundError as error:
+        raise RuntimeStoreError(
+            f"this Python ({sys.executable}) has no pip, which fetches {requirement}",
+            hint=f"{sys.executable} -m ensurepip, or fleet runtime add FILE.whl",
+        ) from error
+    bar = "raw" if version >= _RAW_PROGRESS else "off"
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    command += ["--no-input", "--disable-pip-version-check", "--progress-bar", bar]
+    command += ["--implementation", "cp", "--dest", str(folder)]
+    for platform in platforms:
+        command += ["--platform", platform]
+    return command
+
+
+def _run(command: Sequence[str], doing: str, progress: Progress) -> tuple[int, str]:
+    """Exit status and everything that pip said; progress lines are passed on."""
+    progress(doing, 0, None)
+    with tempfile.TemporaryFile() as errors:
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+        ) as process:
+            timer = threading.Timer(_PIP_SECONDS, process.kill)
+            timer.start()
+            try:
+                said = _listen(process.stdout, doing, progress)
+            finally:
+                timer.cancel()
+        errors.seek(0)
+        return process.returncode, said + errors.read().decode("utf-8", "replace")
+
+
+def _listen(stream: IO[bytes] | None, doing: str, progress: Progress) -> str:
+    said = []
+    for line in stream or ():
+        match = _PROGRESS.match(line)
+        if match:
+            progress(doing, int(match[1]), int(match[2]) or None)
+        else:
+            said.append(line.decode("utf-8", "replace"))
+    return "".join(said)
+
+
+def _only_wheel(folder: Path, requirement: str) -> Path:
+    wheels = sorted(folder.glob("*.whl"))
+    if len(wheels) != 1:
+        raise RuntimeStoreError(f"pip left {len(wheels)} wheels for {requirement} instead of one")
+    return wheels[0]
+
+
+def _last_error(said: str) -> str:
+    lines = [line for line in said.splitlines() if line.startswith("ERROR:")]
+    return (lines[0] if lines else said.strip()[-300:]).removeprefix("ERROR:").strip()

@@ -1,0 +1,59 @@
+"""Which wheel holds which QAIRT, and what API a QAIRT version has.
+
+The table is `fleet/data/qairt_releases.yaml`. A version that is not in it is unknown (None).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fleet.data import load
+from fleet.model.runtime import same_build, version_key
+
+
+def _rows() -> list[Mapping[str, str]]:
+    rows: list[Mapping[str, str]] = load("qairt_releases")["releases"]
+    return rows
+
+
+def package() -> str:
+    """Name of the package whose wheels hold QAIRT."""
+    return str(load("qairt_releases")["package"])
+
+
+def release(version: str) -> Mapping[str, Any] | None:
+    """The row of a QAIRT version or build id (`2.51.0`, `2.51.0.260929181845`, with v or _nnn).
+
+    A build id matches only its own row: 2.51.0 of another day is another build.
+    """
+    return next((row for row in _rows() if same_build(row["build_id"], version)), None)
+
+
+def wheel_for(version: str) -> str | None:
+    """The onnxruntime-qnn version that holds this QAIRT: `2.51.0` → `2.7.0`; None if unknown."""
+    row = release(version)
+    return str(row["wheel"]) if row else None
+
+
+def qairt_of_wheel(wheel: str) -> str | None:
+    """The QAIRT build id inside onnxruntime-qnn of this version; None if unknown."""
+    return next((row["build_id"] for row in _rows() if row["wheel"] == wheel), None)
+
+
+def backend_api(version: str) -> str | None:
+    """HTP backend API of a QAIRT version: `2.51.0` → `5.51.0`; None for text that is no version.
+
+    From the table, else by the rule that its minor is QAIRT's minor. The patch number of an
+    unlisted version is not known and given as 0: compare major and minor only.
+    """
+    row = release(version)
+    if row:
+        return str(row["htp_backend_api"])
+    try:
+        key = version_key(version)
+    except ValueError:
+        return None
+    if len(key) < 2 or key[0] != 2:
+        return None
+    return f"{load('qairt_releases')['htp_backend_api_major']}.{key[1]}.0"

@@ -1,0 +1,122 @@
+"""Read what a library says about itself: machine, Hexagon arch, build id, version.
+
+Where these stand was measured on QAIRT 2.47 to 2.51 (qairt_experiments section 1): the build
+id `v2.51.0.260929181845` in libQnnHtp, Prepare, every stub and skel; `AISW_VERSION: 2.51.0`
+also in libGenie and NetRunExtensions; nothing in libQnnSystem; the Hexagon arch in the low
+byte of ELF e_flags. A truncated library ends a process with SIGBUS, so it is refused here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import re
+import struct
+from pathlib import Path
+
+from fleet.model.errors import RuntimeStoreError
+from fleet.model.runtime import Library
+
+HEADER_BYTES = 4096  # ELF header and the PE header of every DLL seen lie in the first page
+_BUILD_ID = re.compile(rb"v(\d{1,3}\.\d{1,4}\.\d{1,4}\.\d{12})(?!\d)")
+_AISW = re.compile(rb"AISW_VERSION: ?(\d{1,3}\.\d{1,4}\.\d{1,4})")
+_ELF_MACHINES = {62: "x86_64", 183: "aarch64", 164: "hexagon"}
+_PE_MACHINES = {0x8664: "win-x86_64", 0xAA64: "win-arm64"}
+_ELF_NAME = re.compile(r"\.so(\.[0-9.]+)?$")
+_PE_NAME = re.compile(r"\.(dll|exe)$", re.IGNORECASE)
+
+
+def scan_file(path: Path, name: str) -> Library:
+    """Hash and scan one file; `name` is its path in the runtime. About 250 MB/s at worst.
+
+    Raises RuntimeStoreError naming the file when a .so is no ELF, a .dll no PE, or the file
+    is shorter than its header says.
+    """
+    size = path.stat().st_size
+    if size == 0:
+        raise _damaged(name, "it is empty")
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        machine, arch = identify(data[:HEADER_BYTES], name)
+        _check_length(data, name)
+        build = _BUILD_ID.search(data)
+        aisw = _AISW.search(data)
+        return Library(
+            path=name,
+            size=size,
+            sha256=hashlib.sha256(data).hexdigest(),
+            machine=machine,
+            hexagon_arch=arch,
+            build_id=build[1].decode() if build else None,
+            aisw_version=aisw[1].decode() if aisw else None,
+        )
+
+
+def identify(head: bytes, name: str) -> tuple[str, str | None]:
+    """Machine and Hexagon arch (`v73`) from the first bytes of a file.
+
+    Raises RuntimeStoreError for a .so or .dll whose header is not one.
+    """
+    try:
+        if head[:4] == b"\x7fELF":
+            (machine,) = struct.unpack_from("<H", head, 18)
+            (flags,) = struct.unpack_from("<I", head, 48 if head[4] == 2 else 36)
+            known = _ELF_MACHINES.get(machine, "other")
+            return known, f"v{flags & 0xFF:x}" if known == "hexagon" else None
+        if head[:2] == b"MZ":
+            (start,) = struct.unpack_from("<I", head, 0x3C)
+            (machine,) = struct.unpack_from("<H", head, start + 4)
+            return _PE_MACHINES.get(machine, "other"), None
+    except (struct.error, IndexError) as error:
+        raise _damaged(name, "its header is cut off") from error
+    if _ELF_NAME.search(name):
+        raise _damaged(name, "it is no ELF file")
+    if _PE_NAME.search(name):
+        raise _damaged(name, "it is no Windows library")
+    return "other", None
+
+
+def _check_length(data: mmap.mmap, name: str) -> None:
+    try:
+        end = _elf_end(data) if data[:4] == b"\x7fELF" else 0
+        if data[:2] == b"MZ":
+            end = _pe_end(data)
+    except struct.error as error:
+        raise _damaged(name, "its header is cut off") from error
+    if end > len(data):
+        raise _damaged(name, f"it has {len(data)} bytes and its header speaks of {end}")
+
+
+def _elf_end(data: mmap.mmap) -> int:
+    """Last byte that the segment and section tables of an ELF file speak of."""
+    if data[4] == 2:
+        phoff, shoff = struct.unpack_from("<QQ", data, 32)
+        phentsize, phnum, shentsize, shnum = struct.unpack_from("<HHHH", data, 54)
+        offsets, form = (8, 32), "<Q"
+    else:
+        phoff, shoff = struct.unpack_from("<II", data, 28)
+        phentsize, phnum, shentsize, shnum = struct.unpack_from("<HHHH", data, 42)
+        offsets, form = (4, 16), "<I"
+    end = shoff + shentsize * shnum
+    for index in range(phnum):
+        entry = phoff + index * phentsize
+        start, length = (struct.unpack_from(form, data, entry + at)[0] for at in offsets)
+        end = max(end, start + length)
+    return int(end)
+
+
+def _pe_end(data: mmap.mmap) -> int:
+    """Last byte that the section table of a PE file speaks of."""
+    (start,) = struct.unpack_from("<I", data, 0x3C)
+    (sections,) = struct.unpack_from("<H", data, start + 6)
+    (optional,) = struct.unpack_from("<H", data, start + 20)
+    end = 0
+    for index in range(sections):
+        length, offset = struct.unpack_from("<II", data, start + 24 + optional + index * 40 + 16)
+        end = max(end, offset + length)
+    return int(end)
+
+
+def _damaged(name: str, why: str) -> RuntimeStoreError:
+    return RuntimeStoreError(
+        f"{name} is damaged: {why}", hint="download or extract the SDK or wheel again"
+    )

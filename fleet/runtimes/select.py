@@ -1,0 +1,132 @@
+"""Which files of a runtime go to a device, for a target, a Hexagon arch and a runner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from fleet.data import load
+from fleet.model.errors import InputError, RuntimeStoreError
+from fleet.model.files import FileRef
+from fleet.model.runtime import Library, Runtime
+from fleet.runtimes.targets import target_facts
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Files under their release names: `lib/<name>`, `dsp/<name>`, `bin/<name>` (executable).
+
+    `missing` are required files that the runtime lacks (runtime paths); with any of them a
+    deploy cannot work. `has_tool` tells whether the SDK's program is among the files.
+    `arch_problem` is set when stub and skel could not be chosen, and says why.
+    """
+
+    target: str
+    runner: str
+    hexagon_arch: str | None
+    files: tuple[FileRef, ...]
+    missing: tuple[str, ...]
+    has_tool: bool
+    arch_problem: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(item.size for item in self.files)
+
+
+@dataclass(frozen=True)
+class _Want:
+    folder: str  # lib, dsp or bin
+    pattern: str
+    required: bool
+
+
+def runners() -> tuple[str, ...]:
+    """Names of the runners that the table knows."""
+    return tuple(load("runtime_files")["runners"])
+
+
+def select_files(
+    runtime: Runtime, target: str, hexagon_arch: str | None, runner: str = "genie"
+) -> Selection:
+    """What `runner` needs of `runtime` on a device of `target` with a DSP of `hexagon_arch`.
+
+    An unknown arch (None) gives everything but stub and skel, and `arch_problem`. An
+    emulator target has no DSP and needs no arch. Raises InputError for an unknown target or
+    runner, RuntimeStoreError when the runtime has nothing for the target.
+    """
+    facts = target_facts(target)
+    row = _row(runner, facts.kind, target)
+    if target not in runtime.targets:
+        raise RuntimeStoreError(
+            f"runtime {runtime.id} has no {target} (it has {', '.join(runtime.targets)})",
+            hint=f"fleet runtime fetch {runtime.version} --target {target}",
+        )
+    problem = ""
+    if facts.kind != "emulator" and hexagon_arch is None:
+        problem = "stub and skel cannot be chosen: the Hexagon arch of the device is unknown"
+    files: dict[str, FileRef] = {}
+    missing: list[str] = []
+    for want in _wants(row, hexagon_arch):
+        found = _find(runtime, target, hexagon_arch, want)
+        files |= {item.name: item for item in found}
+        if want.required and not found:
+            missing.append(f"{_folder(target, hexagon_arch, want.folder)}{want.pattern}")
+    tool = row["tool"]
+    return Selection(
+        target=target,
+        runner=runner,
+        hexagon_arch=hexagon_arch,
+        files=tuple(files[name] for name in sorted(files)),
+        missing=tuple(missing),
+        has_tool=bool(tool) and f"bin/{tool}" in files,
+        arch_problem=problem,
+    )
+
+
+def _row(runner: str, kind: str, target: str) -> dict[str, Any]:
+    table: dict[str, Any] | None = load("runtime_files")["runners"].get(runner)
+    if table is None:
+        raise InputError(f"'{runner}' is no runner", hint="one of " + ", ".join(runners()))
+    if kind not in table:
+        raise InputError(f"the runner {runner} is not known to work on {target}")
+    return {"tool": table["tool"], "tool_required": table["tool_required"], **table[kind]}
+
+
+def _wants(row: dict[str, Any], arch: str | None) -> Iterator[_Want]:
+    for key in ("required", "optional"):
+        for folder, patterns in row.get(key, {}).items():
+            for pattern in patterns:
+                if "{A}" not in pattern:
+                    yield _Want(folder, pattern, key == "required")
+                elif arch is not None:
+                    digits = arch.removeprefix("v").upper()
+                    yield _Want(folder, pattern.replace("{A}", digits), key == "required")
+    if row["tool"]:
+        yield _Want("bin", row["tool"], row["tool_required"])
+
+
+def _find(runtime: Runtime, target: str, arch: str | None, want: _Want) -> list[FileRef]:
+    folder = _folder(target, arch, want.folder)
+    return [
+        _ref(runtime, item, want.folder)
+        for item in runtime.libraries
+        if item.path == f"{folder}{item.name}" and fnmatchcase(item.name, want.pattern)
+    ]
+
+
+def _folder(target: str, arch: str | None, folder: str) -> str:
+    return f"lib/hexagon-{arch}/unsigned/" if folder == "dsp" else f"{folder}/{target}/"
+
+
+def _ref(runtime: Runtime, item: Library, folder: str) -> FileRef:
+    return FileRef(
+        source=runtime.root / item.path,
+        name=f"{folder}/{item.name}",
+        size=item.size,
+        sha256=item.sha256,
+        executable=folder == "bin",
+    )

@@ -1,0 +1,78 @@
+"""Bring files into a temporary folder of the store and read what they are."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fleet.model.errors import RuntimeStoreError
+from fleet.model.runtime import Library
+from fleet.runtimes.layout import Layout, group_of
+from fleet.runtimes.progress import Progress
+from fleet.runtimes.scan import scan_file
+from fleet.runtimes.tree import Tree, ZipTree
+
+PREFIX = ".stage-"
+_LEFTOVER_SECONDS = 24 * 3600.0  # a stage of a killed process; no add takes a day
+_SPARE_BYTES = 50_000_000
+
+
+@contextmanager
+def stage_folder(root: Path) -> Iterator[Path]:
+    """A folder beside the runtimes, so that renaming works; removed at the end if still there."""
+    root.mkdir(parents=True, exist_ok=True)
+    _sweep(root)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(root: Path) -> None:
+    for folder in root.glob(f"{PREFIX}*"):
+        try:
+            old = time.time() - folder.stat().st_mtime > _LEFTOVER_SECONDS
+        except OSError:  # its own process has just removed it
+            continue
+        if old:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def fill(tree: Tree, layout: Layout, folder: Path, progress: Progress) -> list[Library]:
+    """Place and scan every file of `layout`. Licence files are placed and not listed.
+
+    Raises RuntimeStoreError for a damaged file or a full disk.
+    """
+    sizes = tree.sizes()
+    total = sum(sizes[name] for name in layout.values())
+    if isinstance(tree, ZipTree):
+        _require_space(folder, total)
+    done = 0
+    libraries = []
+    for path, name in sorted(layout.items()):
+        progress("adding", done, total)
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            tree.place(name, place)
+        except OSError as error:
+            raise RuntimeStoreError(f"cannot store {name}: {error}") from error
+        if group_of(path):
+            libraries.append(scan_file(place, path))
+        done += sizes[name]
+    progress("adding", total, total)
+    return libraries
+
+
+def _require_space(folder: Path, need: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < need + _SPARE_BYTES:
+        raise RuntimeStoreError(
+            f"{need / 1e6:.0f} MB are needed in {folder.parent} and {free / 1e6:.0f} MB are free",
+            hint="free some room, or set FLEET_HOME to a larger disk",
+        )

@@ -1,0 +1,79 @@
+"""Facts of the QAIRT targets (`aarch64-oe-linux-gcc11.2`, ...), from runtime_files.yaml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fleet.data import load
+from fleet.model.errors import InputError
+
+
+@dataclass(frozen=True)
+class TargetFacts:
+    """What a build of QAIRT can and cannot do.
+
+    `kind` is `device` (a DSP behind FastRPC), `emulator` (x86_64, no DSP) or `windows`.
+    `stub_archs` None means unknown, () means no HTP. `min_glibc` None means unknown.
+    `refused_soc_models` are QNN soc_model numbers that the libraries refuse at load, with
+    `Dsp startup: Unsupported SoC model`.
+    """
+
+    name: str
+    os: str
+    machine: str
+    kind: str
+    stub_archs: tuple[str, ...] | None
+    genie: bool
+    min_glibc: str | None = None
+    refused_soc_models: tuple[int, ...] = ()
+    needs_on_device: tuple[str, ...] = ()
+    warning: str = ""
+    wheel_machine: str | None = None
+    wheel_platforms: tuple[str, ...] = ()
+
+
+def known_targets() -> tuple[str, ...]:
+    """Names of all targets of the table."""
+    return tuple(load("runtime_files")["targets"])
+
+
+def target_facts(target: str) -> TargetFacts:
+    """The facts of one target. Raises InputError naming the known ones."""
+    row: dict[str, Any] | None = load("runtime_files")["targets"].get(target)
+    if row is None:
+        raise InputError(
+            f"'{target}' is no QAIRT target that fleet knows",
+            hint="one of " + ", ".join(known_targets()),
+        )
+    archs = row["stub_archs"]
+    wheel = row.get("wheel") or {}
+    return TargetFacts(
+        name=target,
+        os=row["os"],
+        machine=row["machine"],
+        kind=row["kind"],
+        stub_archs=None if archs is None else tuple(archs),
+        genie=row["genie"],
+        min_glibc=row.get("min_glibc"),
+        refused_soc_models=tuple(row.get("refused_soc_models", ())),
+        needs_on_device=tuple(row.get("needs_on_device", ())),
+        warning=row.get("warning", ""),
+        wheel_machine=wheel.get("machine"),
+        wheel_platforms=tuple(wheel.get("platforms", ())),
+    )
+
+
+def default_target(os_family: str, machine: str) -> str | None:
+    """The target for an OS family (linux, android, windows) and `uname -m`; None if unknown."""
+    found = load("runtime_files")["default_targets"].get(os_family.lower(), {})
+    target = found.get(machine.lower())
+    return None if target is None else str(target)
+
+
+def target_of_wheel(machine: str) -> str | None:
+    """The target that a wheel with libQnnHtp of this machine (`aarch64`, ...) stands for."""
+    for name, row in load("runtime_files")["targets"].items():
+        if (row.get("wheel") or {}).get("machine") == machine:
+            return str(name)
+    return None

@@ -1,0 +1,164 @@
+"""An SDK or wheel as a set of named files, be it a folder or a zip.
+
+A zip is not trusted: no absolute names, no `..`, no links, no members that grow out of
+proportion; only the members that are needed are extracted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from fleet.model.errors import RuntimeStoreError
+
+_GLOBS = ("*", "lib/*/*", "lib/hexagon-*/unsigned/*", "bin/*/*")
+_MAX_MEMBER = 2_000_000_000  # the largest QAIRT library seen has 106 MB
+_MAX_RATIO = 250  # QAIRT libraries shrink 2 to 10 times; a zip bomb 1000 times
+_RATIO_FROM = 10_000_000  # a small file full of zeros is no bomb
+_FICLONE = 0x40049409  # ioctl of Linux: share the blocks of a file (btrfs, xfs)
+_CHUNK = 1 << 20
+
+
+class Tree(Protocol):
+    """Named files with their sizes, and a way to bring one to a place."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Relative POSIX name → bytes, of the files that a runtime could need."""
+
+    def head(self, name: str, count: int) -> bytes:
+        """The first bytes of a file."""
+
+    def place(self, name: str, destination: Path) -> None:
+        """Put the file at `destination`, which does not exist and whose folder does."""
+
+
+class FolderTree:
+    """An extracted SDK. Only `lib/*/`, `bin/*/`, `lib/hexagon-*/unsigned/` and the top."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def sizes(self) -> Mapping[str, int]:
+        """Files of the SDK that could matter; docs and examples are never walked."""
+        return {
+            path.relative_to(self.root).as_posix(): path.stat().st_size
+            for pattern in _GLOBS
+            for path in sorted(self.root.glob(pattern))
+            if path.is_file()
+        }
+
+    def head(self, name: str, count: int) -> bytes:
+        """The first bytes of a file."""
+        with (self.root / name).open("rb") as stream:
+            return stream.read(count)
+
+    def place(self, name: str, destination: Path) -> None:
+        """Share the blocks, else hard link, else copy: an SDK has gigabytes."""
+        source = (self.root / name).resolve()
+        if not _reflink(source, destination):
+            try:
+                os.link(source, destination)
+            except OSError:  # another filesystem, or links are refused there
+                shutil.copyfile(source, destination)
+
+
+def _reflink(source: Path, destination: Path) -> bool:
+    with source.open("rb") as old, destination.open("xb") as new:
+        try:
+            fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
+        except OSError:
+            destination.unlink()
+            return False
+    return True
+
+
+class ZipTree:
+    """A zip. Raises RuntimeStoreError for a broken or a hostile one."""
+
+    def __init__(self, archive: zipfile.ZipFile, prefix: str = "") -> None:
+        self._archive = archive
+        self.prefix = prefix
+        self._members = {
+            info.filename.removeprefix(prefix): info
+            for info in archive.infolist()
+            if _checked(info) and info.filename.startswith(prefix) and not info.is_dir()
+        }
+
+    def below(self, prefix: str) -> ZipTree:
+        """The same zip, seen from one of its folders (`qairt/2.51.0/`)."""
+        return ZipTree(self._archive, prefix)
+
+    def sizes(self) -> Mapping[str, int]:
+        """All members."""
+        return {name: info.file_size for name, info in self._members.items()}
+
+    def head(self, name: str, count: int) -> bytes:
+        """The first bytes of a member."""
+        with _zip_errors(name), self._archive.open(self._usable(name)) as stream:
+            return stream.read(count)
+
+    def place(self, name: str, destination: Path) -> None:
+        """Extract one member; its checksum is verified on the way."""
+        info = self._usable(name)
+        with (
+            _zip_errors(name),
+            self._archive.open(info) as stream,
+            destination.open("xb") as out,
+        ):
+            shutil.copyfileobj(stream, out, _CHUNK)
+
+    def _usable(self, name: str) -> zipfile.ZipInfo:
+        info = self._members[name]
+        grows = info.file_size > _RATIO_FROM and (
+            info.file_size > _MAX_RATIO * max(1, info.compress_size)
+        )
+        if stat.S_ISLNK(info.external_attr >> 16):
+            raise _hostile(f"{name} is a link")
+        if info.file_size > _MAX_MEMBER or grows:
+            raise _hostile(f"{name} would grow to {info.file_size} bytes")
+        return info
+
+
+@contextmanager
+def open_zip(path: Path) -> Iterator[ZipTree]:
+    """The zip at `path`. Raises RuntimeStoreError when it is none or cut off."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, OSError) as error:
+        raise RuntimeStoreError(
+            f"{path} is no complete zip: {error}", hint="download it again"
+        ) from error
+    with archive:
+        yield ZipTree(archive)
+
+
+def _checked(info: zipfile.ZipInfo) -> bool:
+    name = info.filename
+    drive = len(name) > 1 and name[1] == ":"
+    if name.startswith("/") or drive or "\\" in name or ".." in PurePosixPath(name).parts:
+        raise _hostile(f"the member {name!r} would leave its folder")
+    return True
+
+
+@contextmanager
+def _zip_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise RuntimeStoreError(
+            f"{name} cannot be extracted: {error}", hint="download the file again"
+        ) from error
+
+
+def _hostile(why: str) -> RuntimeStoreError:
+    return RuntimeStoreError(
+        f"the zip is refused: {why}", hint="get the SDK or wheel from its publisher again"
+    )
