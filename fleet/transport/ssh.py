@@ -60,8 +60,7 @@ class SshTransport:
             return
         limit = min(deadline.remaining, self._host.connect_timeout)
         with mapped(self._host, self.describe, limit):
-            connection = self._build(limit)
-            self._connection = connection
+            connection = self.connection(limit)
             try:
                 connection.open()
                 self._key = fingerprint(connection.transport.get_remote_server_key())
@@ -70,7 +69,8 @@ class SshTransport:
                 self.close()
                 raise
 
-    def _build(self, limit: float) -> Connection:
+    def connection(self, limit: float) -> Connection:
+        """A fabric connection with our keys and policies, not open; close() ends it."""
         host = self._host
         path = str(host.ssh_config) if host.ssh_config else None
         config = Config(lazy=True, runtime_ssh_path=path)
@@ -112,6 +112,7 @@ class SshTransport:
                 hop.connect_kwargs = {**kwargs, **hop.connect_kwargs}
                 hop.connect_timeout = limit
             hop = hop.gateway
+        self._connection = connection
         return connection
 
     def _guard(self, hop: Connection, *, pinned: bool) -> None:

@@ -1,0 +1,47 @@
+"""Options that many commands share, and how they become hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.config.inventory import load_inventory, select
+from fleet.model.errors import FleetError, InputError
+from fleet.model.inventory import Host
+
+InventoryOption = Annotated[
+    Path, typer.Option("--inventory", "-i", help="Inventory file (YAML).", show_default=False)
+]
+LimitOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit", "-l", help="Only these: names, groups, globs, '!not', '&and', '~regex'."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+ParallelOption = Annotated[
+    int | None, typer.Option("--parallel", "-p", min=1, help="Devices at a time.")
+]
+AcceptNewOption = Annotated[
+    bool, typer.Option("--accept-new", help="Pin host keys that were never seen.")
+]
+OfflineOption = Annotated[bool, typer.Option("--offline", help="Fetch nothing: the store only.")]
+PlaybookArgument = Annotated[Path, typer.Argument(help="Playbook file (YAML).")]
+
+
+def hosts_of(inventory: Path, limit: list[str] | None) -> tuple[Host, ...]:
+    """The hosts that are meant; InputError when there is none."""
+    loaded = load_inventory(inventory)
+    hosts = select(loaded, limit or ["all"])
+    if not hosts:
+        raise InputError(f"{inventory} has no hosts", hint="fleet inventory list")
+    return hosts
+
+
+def end_with(errors: list[FleetError | None], fine: bool) -> None:
+    """Leave with exit code 0, or the worst of the devices' codes."""
+    if not fine:
+        codes = [error.exit_code for error in errors if error is not None]
+        raise typer.Exit(max(codes, default=1))

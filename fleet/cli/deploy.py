@@ -1,0 +1,198 @@
+"""`fleet plan`, `fleet deploy`, `fleet status`, `fleet rollback`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fleet.cli import output
+from fleet.cli.common import (
+    AcceptNewOption,
+    InventoryOption,
+    JsonOption,
+    LimitOption,
+    OfflineOption,
+    ParallelOption,
+    PlaybookArgument,
+    end_with,
+    hosts_of,
+)
+from fleet.cli.live import listening
+from fleet.cli.results import show_devices, show_errors, show_plans, show_records
+from fleet.config.playbook import load_playbook
+from fleet.engine import releases
+from fleet.engine.operation import Operation, Options
+from fleet.engine.pool import DeviceResult
+
+VerifyOption = Annotated[
+    bool, typer.Option("--verify", help="Hash every file on the device, believe no size.")
+]
+DEFAULT_PARALLEL = 16
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands of releases."""
+    root.command()(plan)
+    root.command()(deploy)
+    root.command()(status)
+    root.command()(rollback)
+
+
+def plan(
+    playbook: PlaybookArgument,
+    inventory: InventoryOption,
+    limit: LimitOption = None,
+    parallel: ParallelOption = None,
+    verify: VerifyOption = False,
+    offline: OfflineOption = False,
+    accept_new: AcceptNewOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what deploy would do; change nothing.
+
+    Example: fleet plan -i inventories/lab.yaml playbooks/tiny-genie.yaml
+    """
+    options = Options(verify=verify, offline=offline, accept_new=accept_new, parallel=parallel)
+    _plan(playbook, inventory, limit, options, as_json)
+
+
+def _plan(
+    playbook: PlaybookArgument,
+    inventory: InventoryOption,
+    limit: LimitOption,
+    options: Options,
+    as_json: bool,
+) -> None:
+    with listening(as_json=as_json) as listener:
+        operation = Operation(
+            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
+        )
+        results = operation.plan()
+    if as_json:
+        for one in results:
+            if one.plan is not None:
+                output.emit_line({"event": "Plan", **one.plan.as_dict()})
+    else:
+        show_plans(results)
+        show_errors([one for one in results if not (one.plan and one.plan.refused)])
+    _end(results)
+
+
+def deploy(
+    playbook: PlaybookArgument,
+    inventory: InventoryOption,
+    limit: LimitOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="As `fleet plan`.")] = False,
+    run: Annotated[
+        bool | None,
+        typer.Option("--run/--no-run", help="Run after it. Default: where something changed."),
+    ] = None,
+    parallel: ParallelOption = None,
+    verify: VerifyOption = False,
+    offline: OfflineOption = False,
+    accept_new: AcceptNewOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the devices as the playbook says, run it there, bring the profile back.
+
+    Example: fleet deploy -i inventories/lab.yaml playbooks/tiny-genie.yaml --limit lab001
+    """
+    word = {None: "auto", True: "always", False: "never"}[run]
+    options = Options(word, verify, offline, accept_new, parallel)
+    if dry_run:
+        _plan(playbook, inventory, limit, options, as_json)
+        return
+    with listening(as_json=as_json) as listener:
+        operation = Operation(
+            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
+        )
+        results = operation.deploy()
+    if not as_json:
+        show_devices(f"deploy {operation.playbook.name}", results)
+        show_measured(operation, results)
+    _end(results)
+
+
+def show_measured(operation: Operation, results: list[DeviceResult]) -> None:
+    """The table of runs, and where the records are."""
+    records = [record.as_dict() for one in results for record in one.records]
+    if records:
+        show_records(f"{operation.playbook.name}: run {operation.run_id}", records)
+        output.note(f"records: {operation.runs.root / operation.run_id}")
+        output.note(f"next: fleet profiles show {operation.run_id}")
+    elif any(one.outcome == "unchanged" for one in results) and operation.playbook.run:
+        output.note("nothing changed, so nothing was run; measure again with: fleet run")
+
+
+def status(
+    inventory: InventoryOption,
+    limit: LimitOption = None,
+    parallel: ParallelOption = None,
+    accept_new: AcceptNewOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what is deployed, and whether it is whole. Reads only.
+
+    Example: fleet status -i inventories/lab.yaml
+    """
+    hosts = hosts_of(inventory, limit)
+    results = releases.status(
+        hosts, lambda _: None, parallel=parallel or DEFAULT_PARALLEL, accept_new=accept_new
+    )
+    if as_json:
+        output.emit_json(
+            [{"host": one.host.name, "outcome": one.outcome, **one.details} for one in results]
+        )
+    else:
+        rows = []
+        for one in results:
+            found = one.details.get("deployed", [])
+            for item in found if isinstance(found, list) else []:
+                origin = item["origin"]
+                rows.append(
+                    (
+                        one.host.name,
+                        item["name"],
+                        item["id"],
+                        item["state"],
+                        origin.get("build_id"),
+                        item["previous"] or "-",
+                        "yes" if one.details.get("emulated") else "no",
+                    )
+                )
+            if not found:
+                rows.append((one.host.name, "-", "-", one.outcome, "-", "-", "-"))
+        columns = ("device", "name", "release", "state", "QAIRT", "rollback to", "emulated")
+        output.table("status", columns, rows)
+    show_errors(results)
+    _end(results)
+
+
+def rollback(
+    name: Annotated[str, typer.Argument(help="Release name, as `fleet status` shows it.")],
+    inventory: InventoryOption,
+    limit: LimitOption = None,
+    to: Annotated[str | None, typer.Option("--to", help="Release id; default: the last.")] = None,
+    parallel: ParallelOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Switch back to the release before, after opening an NPU session with it. No upload.
+
+    Example: fleet rollback tiny-genie -i inventories/lab.yaml --limit lab001
+    """
+    with listening(as_json=as_json) as listener:
+        results = releases.rollback(
+            hosts_of(inventory, limit),
+            name,
+            listener,
+            to=to,
+            parallel=parallel or DEFAULT_PARALLEL,
+        )
+    if not as_json:
+        show_devices(f"rollback {name}", results)
+    _end(results)
+
+
+def _end(results: list[DeviceResult]) -> None:
+    end_with([one.error for one in results], all(one.fine for one in results))

@@ -1,0 +1,71 @@
+"""`fleet facts`: what a device is, from one round trip."""
+
+from __future__ import annotations
+
+import typer
+
+from fleet.cli import output
+from fleet.cli.common import (
+    AcceptNewOption,
+    InventoryOption,
+    JsonOption,
+    LimitOption,
+    ParallelOption,
+    end_with,
+    hosts_of,
+)
+from fleet.cli.results import show_errors
+from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.session import Session
+from fleet.facts.gather import gather
+from fleet.facts.view import summary
+from fleet.model.deadline import Deadline
+from fleet.model.facts import Facts
+
+FACTS_SECONDS = 30.0
+
+
+def register(root: typer.Typer) -> None:
+    """Add `facts`."""
+    root.command()(facts)
+
+
+def facts(
+    inventory: InventoryOption,
+    limit: LimitOption = None,
+    parallel: ParallelOption = None,
+    accept_new: AcceptNewOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show OS, SoC, FastRPC, disk and tools of devices. Reads only, one round trip each.
+
+    Example: fleet facts -i inventories/lab.yaml --limit lab001 --json
+    """
+    found: dict[str, Facts] = {}
+
+    def work(session: Session, result: DeviceResult) -> None:
+        found[session.host.name] = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+        result.outcome = "ok"
+
+    hosts = hosts_of(inventory, limit)
+    results = on_every_device(
+        hosts, work, lambda _: None, parallel=parallel or 16, accept_new=accept_new
+    )
+    if as_json:
+        output.emit_json(
+            [
+                {
+                    "host": one.host.name,
+                    "outcome": one.outcome,
+                    "round_trips": one.round_trips,
+                    "error": one.error.as_dict() if one.error else None,
+                    "facts": found[one.host.name].as_dict() if one.host.name in found else None,
+                }
+                for one in results
+            ]
+        )
+    else:
+        for name, each in found.items():
+            output.table(name, ("fact", "value"), summary(each))
+        show_errors(results)
+    end_with([one.error for one in results], all(one.fine for one in results))

@@ -1,0 +1,137 @@
+"""Events on the screen: a live table on a terminal, plain lines elsewhere, or JSON lines."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.live import Live
+from rich.table import Table
+
+from fleet.cli import output
+from fleet.model.events import (
+    DeviceDone,
+    Event,
+    Listener,
+    Output,
+    Progress,
+    RunDone,
+    StepStarted,
+    Warned,
+)
+
+REFRESH_PER_SECOND = 8
+_COLOURS = {"unchanged": "green", "changed": "green", "ran": "green", "planned": "green"}
+
+
+@contextmanager
+def listening(*, as_json: bool, show_output: bool = False) -> Iterator[Listener]:
+    """The listener that suits where the output goes."""
+    if as_json:
+        lock = threading.Lock()
+
+        def say(event: Event) -> None:
+            with lock:
+                output.emit_line(event.as_dict())
+
+        yield say
+    elif output.errors.is_terminal:
+        board = _Board()
+        with Live(board.view(), console=output.errors, auto_refresh=False, transient=True) as live:
+            board.live = live
+            yield board.take
+    else:
+        yield _Lines(show_output=show_output).take
+
+
+class _Lines:
+    """One line an event; progress only at its end. For CI and pipes."""
+
+    def __init__(self, *, show_output: bool) -> None:
+        self._show_output = show_output
+        self._lock = threading.Lock()
+
+    def take(self, event: Event) -> None:
+        text = self._text(event)
+        if text:
+            with self._lock:
+                output.note(f"{event.host}: {text}" if event.host else text)
+
+    def _text(self, event: Event) -> str:
+        match event:
+            case StepStarted():
+                return f"{event.step}: {event.text}"
+            case Warned():
+                return f"warning: {event.text}"
+            case DeviceDone():
+                sent = output.size(event.bytes_sent)
+                mark = ", emulated" if event.emulated else ""
+                return (
+                    f"{event.outcome} ({event.text}) in {event.seconds:.1f} s, "
+                    f"{event.round_trips} round trips, {sent} sent{mark}"
+                )
+            case Output() if self._show_output:
+                return event.text.rstrip("\n")
+        return ""
+
+
+class _Row:
+    """What is shown of one device."""
+
+    def __init__(self) -> None:
+        self.step = ""
+        self.text = ""
+        self.done = self.total = 0
+        self.since = time.monotonic()
+        self.outcome = ""
+
+
+class _Board:
+    """The live table: step, bytes, rate per device."""
+
+    def __init__(self) -> None:
+        self.live: Live | None = None
+        self._rows: dict[str, _Row] = {}
+        self._lock = threading.Lock()
+        self._drawn = 0.0
+
+    def take(self, event: Event) -> None:
+        """Update the row of a device; draw at most a few times a second."""
+        with self._lock:
+            row = self._rows.setdefault(event.host, _Row())
+            match event:
+                case StepStarted():
+                    row.step, row.text = event.step, event.text
+                    row.done, row.total, row.since = 0, event.bytes, time.monotonic()
+                case Progress():
+                    row.done, row.total = event.done, event.total
+                case Warned():
+                    row.text = event.text
+                case DeviceDone():
+                    row.outcome, row.text = event.outcome, event.text
+                case RunDone():
+                    row.text = event.record["text"][:60]
+            now = time.monotonic()
+            if self.live and (now - self._drawn > 1 / REFRESH_PER_SECOND or row.outcome):
+                self._drawn = now
+                self.live.update(self.view(), refresh=True)
+
+    def view(self) -> Table:
+        """The table as it is now; at most a screenful, busy devices first."""
+        table = Table(box=None, pad_edge=False)
+        for column in ("device", "step", "sent", "rate", ""):
+            table.add_column(column, no_wrap=True)
+        room = max(5, output.errors.height - 4)
+        rows = sorted(self._rows.items(), key=lambda pair: (bool(pair[1].outcome), pair[0]))
+        for host, row in rows[:room]:
+            share = f"{output.size(row.done)}/{output.size(row.total)}" if row.total else ""
+            spent = time.monotonic() - row.since
+            rate = f"{output.size(int(row.done / spent))}/s" if row.done and spent > 0 else ""
+            colour = _COLOURS.get(row.outcome, "red" if row.outcome else "")
+            step = f"[{colour}]{row.outcome}[/]" if row.outcome else row.step
+            table.add_row(host or "workstation", step, share, rate, row.text[:70])
+        if len(rows) > room:
+            table.add_row(f"... {len(rows) - room} more", "", "", "", "")
+        return table

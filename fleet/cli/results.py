@@ -1,0 +1,109 @@
+"""Tables of results: devices, plans, and measured runs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from fleet.cli import output
+from fleet.engine.pool import DeviceResult
+
+
+def show_devices(title: str, results: Sequence[DeviceResult]) -> None:
+    """One row a device; errors with their cure below."""
+    rows = [
+        (
+            one.host.name,
+            one.outcome,
+            one.text if one.error is None else "see below",
+            f"{one.seconds:.1f} s",
+            one.round_trips,
+            output.size(one.bytes_sent),
+        )
+        for one in results
+    ]
+    output.table(title, ("device", "outcome", "", "time", "round trips", "sent"), rows)
+    show_errors(results)
+
+
+def show_errors(results: Sequence[DeviceResult]) -> None:
+    """The errors of devices, equal ones once."""
+    for one in results:
+        if one.error is not None:
+            output.show_error(one.error)
+
+
+def show_plans(results: Sequence[DeviceResult]) -> None:
+    """Every action literally, then findings and notes."""
+    for one in results:
+        plan = one.plan
+        if plan is None:
+            continue
+        state = "refused" if plan.refused else "unchanged" if plan.unchanged else "will change"
+        output.console.print(
+            f"[bold]{one.host.name}[/]  {plan.target}  {plan.manifest.name}/{plan.manifest.id}"
+            f"  {state}",
+            markup=True,
+        )
+        for action in plan.actions:
+            root = " (as root)" if action.needs_root else ""
+            output.console.print(f"  + {action.describe()}{root}", markup=False)
+        for finding in plan.findings:
+            mark = "REFUSED" if finding.refuses else "warning"
+            output.console.print(
+                f"  ! {mark} {finding.rule}: {finding.message} (have {finding.have}, "
+                f"need {finding.need}); {finding.cure}",
+                markup=False,
+            )
+        for text in plan.notes:
+            output.console.print(f"  - {text}", markup=False)
+
+
+def _median(records: Sequence[dict[str, Any]], key: str) -> str:
+    values = [r["metrics"][key] for r in records if r["counts"] and r["metrics"][key] is not None]
+    return f"{statistics.median(values):.1f}" if values else "-"
+
+
+def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
+    """Medians of the runs that count, one row a device; what does not count is said."""
+    hosts: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        if not record["warmup"]:
+            hosts.setdefault(record["host"], []).append(record)
+    rows = []
+    for host, mine in hosts.items():
+        good = [r for r in mine if r["counts"]]
+        soc = mine[0]["facts"]["soc"]
+        rows.append(
+            (
+                host,
+                soc["chip"],
+                mine[0]["origin"]["build_id"],
+                f"{len(good)}/{len(mine)}",
+                *(_median(mine, k) for k in ("init_ms", "ttft_ms", "prompt_tps", "decode_tps")),
+                _median(mine, "generated_tokens").removesuffix(".0"),
+                "yes" if mine[0]["emulated"] else "no",
+            )
+        )
+    output.table(
+        title,
+        (
+            "device",
+            "chip",
+            "QAIRT",
+            "runs",
+            "init ms",
+            "TTFT ms",
+            "prompt tok/s",
+            "gen tok/s",
+            "tokens",
+            "emulated",
+        ),
+        rows,
+    )
+    if any(r["emulated"] for r in records):
+        output.note("emulated: the HTP emulator on x86_64; these are no NPU numbers")
+    for record in records:
+        for problem in record["problems"]:
+            output.note(f"{record['host']} run {record['repeat'] + 1}: not counted: {problem}")

@@ -1,0 +1,221 @@
+"""`fleet runtime`: the QAIRT runtimes on this computer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TransferSpeedColumn
+from rich.progress import Progress as Bars
+
+from fleet.cli import output
+from fleet.model.runtime import Runtime
+from fleet.runtimes.progress import Progress, silent
+from fleet.runtimes.select import Selection, select_files
+from fleet.runtimes.spec import DEFAULT_SPEC
+from fleet.runtimes.store import RuntimeStore
+
+app = typer.Typer(help="QAIRT runtimes on this computer: add, fetch, look, remove.")
+
+_Name = Annotated[str, typer.Argument(metavar="ID", help="Id, build id or QAIRT version.")]
+_Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+
+
+def register(root: typer.Typer) -> None:
+    """Hang this group into the command tree."""
+    root.add_typer(app, name="runtime", no_args_is_help=True)
+
+
+@app.command()
+def add(
+    source: Annotated[
+        str, typer.Argument(metavar="PATH|URL", help="SDK folder, SDK zip, wheel, or a URL.")
+    ],
+    sha256: Annotated[
+        str | None, typer.Option(help="SHA-256 of the file; needed for a URL.")
+    ] = None,
+    target: Annotated[
+        list[str] | None, typer.Option(help="Take only this target of an SDK. Repeatable.")
+    ] = None,
+) -> None:
+    """Add a runtime to the store. Only what a board needs is taken of an SDK.
+
+    Examples:
+      fleet runtime add ~/qairt/2.51.0.260929 --target aarch64-oe-linux-gcc11.2
+      fleet runtime add v2.51.0.260929.zip
+      fleet runtime add https://example.com/sdk.zip --sha256 HEX
+    """
+    with _bars() as progress:
+        runtime = RuntimeStore().add(
+            source, sha256=sha256, targets=tuple(target or ()), progress=progress
+        )
+    _say(runtime)
+
+
+@app.command()
+def fetch(
+    spec: Annotated[
+        str, typer.Argument(metavar="[VERSION|onnxruntime-qnn==X]", help="What to fetch.")
+    ] = DEFAULT_SPEC,
+    *,
+    target: Annotated[str, typer.Option(help="QAIRT target, such as x86_64-linux-clang.")],
+    offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
+) -> None:
+    """Fetch a runtime from an onnxruntime-qnn wheel, with your own pip and its settings.
+
+    Examples:
+      fleet runtime fetch 2.51.0 --target aarch64-oe-linux-gcc11.2
+      fleet runtime fetch onnxruntime-qnn==2.7.0 --target x86_64-linux-clang
+    """
+    with _bars() as progress:
+        runtime = RuntimeStore().fetch(spec, target=target, progress=progress, offline=offline)
+    _say(runtime)
+
+
+@app.command("list")
+def list_(as_json: _Json = False) -> None:
+    """The runtimes in the store, newest first.
+
+    Example:
+      fleet runtime list --json
+    """
+    store = RuntimeStore()
+    runtimes = store.list()
+    if as_json:
+        output.emit_json([_as_dict(item) for item in runtimes])
+    elif runtimes:
+        rows = [
+            (item.id, ", ".join(item.targets), ", ".join(item.hexagon_archs), _size(item))
+            for item in runtimes
+        ]
+        output.table(f"Runtimes in {store.root}", ("id", "targets", "Hexagon", "size"), rows)
+    else:
+        output.note(f"no runtimes in {store.root}; get one with: fleet runtime fetch --target T")
+    for problem in store.problems():
+        output.note(f"damaged: {problem}")
+
+
+@app.command()
+def show(
+    name: _Name,
+    as_json: _Json = False,
+    files: Annotated[bool, typer.Option("--files", help="Every file with its version.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Compare all SHA-256 first.")] = False,
+) -> None:
+    """One runtime: where it came from and what it holds.
+
+    Example:
+      fleet runtime show 2.51.0 --files
+    """
+    store = RuntimeStore()
+    runtime = store.get(name)
+    if check:
+        store.verify(runtime, deep=True)
+    if as_json:
+        output.emit_json(_as_dict(runtime, files=files))
+        return
+    rows = [
+        ("build id", runtime.build_id),
+        ("targets", ", ".join(runtime.targets)),
+        ("Hexagon archs", ", ".join(runtime.hexagon_archs) or "none"),
+        ("files", f"{len(runtime.libraries)}, {_size(runtime)}"),
+        ("folder", runtime.root),
+        *((item.kind, f"{item.name}: {', '.join(item.provides)}") for item in runtime.sources),
+    ]
+    output.table(runtime.id, ("", ""), rows)
+    if files:
+        output.table(
+            "Files",
+            ("file", "machine", "arch", "build id or version", "size"),
+            [
+                (
+                    item.path,
+                    item.machine,
+                    item.hexagon_arch or "",
+                    item.build_id or item.aisw_version,
+                    output.size(item.size),
+                )
+                for item in runtime.libraries
+            ],
+        )
+
+
+@app.command()
+def remove(name: _Name) -> None:
+    """Delete a runtime from the store. Devices keep what they have.
+
+    Example:
+      fleet runtime remove qairt-2.47.0.260601114230
+    """
+    runtime = RuntimeStore().remove(name)
+    output.note(f"removed {runtime.id if runtime else name}")
+
+
+@app.command()
+def files(
+    name: _Name,
+    target: Annotated[str, typer.Option(help="QAIRT target of the device.")],
+    arch: Annotated[str | None, typer.Option(help="Hexagon arch, such as v73.")] = None,
+    runner: Annotated[str, typer.Option(help="genie, qnn-net-run or mllm.")] = "genie",
+    as_json: _Json = False,
+) -> None:
+    """What would be pushed to a device.
+
+    Example:
+      fleet runtime files 2.51.0 --target aarch64-oe-linux-gcc11.2 --arch v73
+    """
+    selection = select_files(RuntimeStore().get(name), target, arch, runner)
+    if as_json:
+        output.emit_json(_selection_dict(selection))
+        return
+    output.table(
+        f"{runner} on {target}: {output.size(selection.size)}",
+        ("file", "size", "from"),
+        [(item.name, output.size(item.size), item.source) for item in selection.files],
+    )
+    for item in selection.missing:
+        output.note(f"missing: {item}")
+    if selection.arch_problem:
+        output.note(f"{selection.arch_problem}; give --arch")
+
+
+def _say(runtime: Runtime) -> None:
+    done = "added" if runtime.changed else "already in the store, nothing changed:"
+    output.note(f"{done} {runtime.id} ({', '.join(runtime.targets)})")
+
+
+def _size(runtime: Runtime) -> str:
+    return output.size(sum(item.size for item in runtime.libraries))
+
+
+def _as_dict(runtime: Runtime, *, files: bool = False) -> dict[str, object]:
+    value = asdict(runtime)
+    del value["changed"], value["source"]
+    libraries = value.pop("libraries")
+    value["size"] = sum(item.size for item in runtime.libraries)
+    return {**value, "files": libraries} if files else value
+
+
+def _selection_dict(selection: Selection) -> dict[str, object]:
+    return {**asdict(selection), "size": selection.size}
+
+
+@contextmanager
+def _bars() -> Iterator[Progress]:
+    """Progress bars on standard error, for people only."""
+    if not output.errors.is_terminal:
+        yield silent
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Bars(*columns, TransferSpeedColumn(), console=output.errors, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show_progress(doing: str, done: int, total: int | None) -> None:
+            if doing not in tasks:
+                tasks[doing] = bars.add_task(doing, total=total)
+            bars.update(tasks[doing], completed=done, total=total)
+
+        yield show_progress

@@ -1,0 +1,141 @@
+"""What the command line and the Python API do: plan, deploy, run on many devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet.engine.applying import apply_plan
+from fleet.engine.planning import plan_device
+from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.records import RunStore, new_run_id
+from fleet.engine.running import Job, run_device
+from fleet.engine.session import Session
+from fleet.engine.workbench import Workbench
+from fleet.model.errors import DeviceError, InputError, PreflightError
+from fleet.model.events import Listener
+from fleet.model.inventory import Host
+from fleet.model.plan import DevicePlan
+from fleet.model.playbook import Playbook
+from fleet.runtimes.store import RuntimeStore
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to go about it. `run` is auto (when something changed), always or never."""
+
+    run: str = "auto"
+    verify: bool = False
+    offline: bool = False
+    accept_new: bool = False
+    parallel: int | None = None
+
+
+class Operation:
+    """A playbook on hosts. Each method talks to every host in parallel and never raises for
+    one of them: its DeviceResult says what went wrong.
+    """
+
+    def __init__(
+        self,
+        playbook: Playbook,
+        hosts: Sequence[Host],
+        listener: Listener,
+        *,
+        options: Options | None = None,
+        runtimes: RuntimeStore | None = None,
+        runs: RunStore | None = None,
+    ) -> None:
+        self.playbook = playbook
+        self.hosts = tuple(hosts)
+        self.options = options or Options()
+        self.run_id = new_run_id()
+        self.runs = runs or RunStore()
+        self._listener = listener
+        self._bench = Workbench(
+            playbook, runtimes or RuntimeStore(), listener, offline=self.options.offline
+        )
+
+    def plan(self) -> list[DeviceResult]:
+        """What deploy would do; nothing is changed."""
+        return self._everywhere(self._plan)
+
+    def deploy(self) -> list[DeviceResult]:
+        """Make the devices as the playbook says, then run it where that is wanted."""
+        return self._everywhere(self._deploy)
+
+    def run(self) -> list[DeviceResult]:
+        """Run what is deployed; a device that is not up to date fails and says so."""
+        if self.playbook.run is None:
+            raise InputError(
+                f"{self.playbook.path} has no `run:` section", hint="see docs/playbook.md"
+            )
+        return self._everywhere(self._run)
+
+    def _everywhere(self, work: object) -> list[DeviceResult]:
+        return on_every_device(
+            self.hosts,
+            work,  # type: ignore[arg-type]
+            self._listener,
+            parallel=self.options.parallel or self.playbook.parallel,
+            accept_new=self.options.accept_new,
+        )
+
+    def _look(self, session: Session, result: DeviceResult) -> DevicePlan:
+        result.plan = plan_device(session, self._bench, verify=self.options.verify)
+        return result.plan
+
+    def _plan(self, session: Session, result: DeviceResult) -> None:
+        plan = self._look(session, result)
+        _refuse(plan)
+        result.outcome = "unchanged" if plan.unchanged else "planned"
+        result.text = f"release {plan.manifest.id}"
+
+    def _deploy(self, session: Session, result: DeviceResult) -> None:
+        plan = self._look(session, result)
+        _refuse(plan)
+        apply_plan(session, plan, self.run_id)
+        result.outcome = "unchanged" if plan.unchanged else "changed"
+        result.text = f"release {plan.manifest.id}"
+        wanted = {"always": True, "never": False}.get(self.options.run, not plan.unchanged)
+        if wanted and self.playbook.run is not None:
+            self._measure(session, result, plan)
+
+    def _run(self, session: Session, result: DeviceResult) -> None:
+        plan = self._look(session, result)
+        if not plan.unchanged:
+            _refuse(plan)
+            raise DeviceError(
+                f"{plan.manifest.name}/{plan.manifest.id} is not what is deployed there "
+                f"({plan.current or 'nothing'} is)",
+                device=session.host.name,
+                hint="fleet deploy, with the same inventory and playbook",
+            )
+        result.outcome = "ran"
+        self._measure(session, result, plan)
+
+    def _measure(self, session: Session, result: DeviceResult, plan: DevicePlan) -> None:
+        run = self.playbook.run
+        if run is None:
+            return
+        job = Job(session, self._bench, plan, run, self.runs, self.run_id)
+        result.records = run_device(job)
+        bad = [record for record in result.records if record.problems]
+        if bad:
+            result.outcome = "failed"
+            result.text = f"{len(bad)} of {len(result.records)} runs do not count: " + "; ".join(
+                sorted({problem for record in bad for problem in record.problems})
+            )
+
+
+def _refuse(plan: DevicePlan) -> None:
+    refusals = [finding for finding in plan.findings if finding.refuses]
+    if refusals:
+        first = refusals[0]
+        more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
+        raise PreflightError(
+            f"pre-flight {first.rule}: {first.message}: have {first.have}, need {first.need}{more}",
+            device=plan.host.name,
+            step="pre-flight",
+            hint=first.cure,
+        )

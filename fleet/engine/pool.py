@@ -1,0 +1,116 @@
+"""One worker a device, a bounded pool, every error kept with its device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+
+from fleet.engine.session import Session
+from fleet.model.errors import FleetError, PreflightError, TransportError
+from fleet.model.events import DeviceDone, Listener
+from fleet.model.inventory import Host
+from fleet.model.plan import DevicePlan
+from fleet.model.record import Record
+
+FINE = {"changed", "unchanged", "planned", "ran", "ok"}
+
+
+@dataclass
+class DeviceResult:
+    """What became of one device. `outcome` is as in DeviceDone."""
+
+    host: Host
+    outcome: str = "failed"
+    text: str = ""
+    plan: DevicePlan | None = None
+    records: list[Record] = field(default_factory=list)
+    details: dict[str, object] = field(default_factory=dict)
+    error: FleetError | None = None
+    seconds: float = 0.0
+    round_trips: int = 0
+    bytes_sent: int = 0
+
+    @property
+    def fine(self) -> bool:
+        """True when nothing is wrong with this device."""
+        return self.outcome in FINE
+
+
+Work = Callable[[Session, DeviceResult], None]
+
+
+def on_every_device(
+    hosts: Sequence[Host],
+    work: Work,
+    listener: Listener,
+    *,
+    parallel: int,
+    accept_new: bool = False,
+    executor: Executor | None = None,
+) -> list[DeviceResult]:
+    """Run `work` for each host; results come in the order of `hosts`.
+
+    One broken device ends only its own work. `executor` takes the place of the threads:
+    any concurrent.futures.Executor whose workers reach the devices.
+    """
+    pool = executor or ThreadPoolExecutor(max_workers=max(1, min(parallel, len(hosts))))
+    try:
+        pending: dict[Future[DeviceResult], str] = {
+            pool.submit(_guarded, host, work, listener, accept_new): host.name for host in hosts
+        }
+        done = {pending[future]: future.result() for future in as_completed(pending)}
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    if executor is None:
+        pool.shutdown()
+    return [done[host.name] for host in hosts]
+
+
+def _guarded(host: Host, work: Work, listener: Listener, accept_new: bool) -> DeviceResult:
+    result = DeviceResult(host)
+    started = time.monotonic()
+    session: Session | None = None
+    try:
+        session = Session(host, listener, accept_new=accept_new)
+        session.open()
+        work(session, result)
+    except FleetError as error:
+        _note(result, error)
+    except Exception as error:  # noqa: BLE001 - the border between devices
+        _note(result, FleetError(f"{type(error).__name__}: {error}", device=host.name))
+    finally:
+        if session is not None:
+            session.close()
+            result.round_trips = session.traffic.round_trips
+            result.bytes_sent = session.traffic.bytes_sent
+    result.seconds = time.monotonic() - started
+    listener(_done(result))
+    return result
+
+
+def _note(result: DeviceResult, error: FleetError) -> None:
+    error.device = error.device or result.host.name
+    result.error = error
+    result.text = error.message
+    if isinstance(error, PreflightError):
+        result.outcome = "refused"
+    elif isinstance(error, TransportError):
+        result.outcome = "unreachable"
+    else:
+        result.outcome = "failed"
+
+
+def _done(result: DeviceResult) -> DeviceDone:
+    return DeviceDone(
+        host=result.host.name,
+        outcome=result.outcome,
+        text=result.text,
+        hint=result.error.hint if result.error else "",
+        seconds=round(result.seconds, 3),
+        round_trips=result.round_trips,
+        bytes_sent=result.bytes_sent,
+        emulated=bool(result.plan and result.plan.facts.emulated),
+    )

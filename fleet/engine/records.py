@@ -1,0 +1,65 @@
+"""Records of runs on the workstation: one folder a run, plain files, nothing overwritten."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fleet.model.errors import InputError
+from fleet.model.home import fleet_home
+from fleet.model.record import Record
+
+
+def new_run_id() -> str:
+    """`20261120-224501-3fa9c1`: sorts by time, unique across workstations."""
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+
+
+class RunStore:
+    """`<root>/<run id>/<host>/<repeat>/{record.json,profile.json,stdout.log,stderr.log}`."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or fleet_home() / "runs"
+
+    def folder(self, run_id: str, host: str, repeat: int, *, warmup: bool) -> Path:
+        """A new folder for one run."""
+        name = f"warmup-{repeat}" if warmup else str(repeat)
+        folder = self.root / run_id / host / name
+        folder.mkdir(parents=True)
+        return folder
+
+    def save(self, folder: Path, record: Record) -> None:
+        """Write record.json, whole or not at all."""
+        part = folder / "record.json.part"
+        part.write_text(json.dumps(record.as_dict(), indent=1, ensure_ascii=False), "utf-8")
+        part.replace(folder / "record.json")
+
+    def runs(self) -> list[str]:
+        """Run ids, newest first."""
+        if not self.root.is_dir():
+            return []
+        return sorted((one.name for one in self.root.iterdir() if one.is_dir()), reverse=True)
+
+    def load(self, run_id: str) -> list[dict[str, Any]]:
+        """All records of a run (`last` for the newest). Raises InputError when there is none."""
+        if run_id == "last":
+            run_id = next(iter(self.runs()), "last")
+        folder = self.root / run_id
+        if "/" in run_id or not folder.is_dir():
+            raise InputError(
+                f"there is no run '{run_id}' in {self.root}", hint="fleet profiles list"
+            )
+        return list(_read(folder))
+
+
+def _read(folder: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(folder.glob("*/*/record.json")):
+        try:
+            record = json.loads(path.read_text("utf-8"))
+        except ValueError as error:
+            raise InputError(f"{path} is damaged: {error}") from error
+        yield record

@@ -1,0 +1,155 @@
+"""What is deployed on devices, and the way back: status and rollback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from fleet.engine.applying import check_health
+from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.records import new_run_id
+from fleet.engine.session import Session
+from fleet.facts.gather import gather
+from fleet.model.command import Command
+from fleet.model.deadline import Deadline
+from fleet.model.errors import DeviceError
+from fleet.model.events import Listener, StepStarted
+from fleet.model.inventory import Host
+from fleet.model.manifest import Manifest
+from fleet.ops.release import release_dir, switch_command
+from fleet.ops.shell import device_script, framed
+
+FACTS_SECONDS = 30.0
+
+
+@dataclass
+class Deployed:
+    """One name on a device. `state` is installed or damaged; `broken` counts dead links.
+
+    `history` is oldest first; `origin` is what the manifest says of runtime and bundle.
+    """
+
+    name: str
+    id: str
+    state: str
+    broken: int
+    history: list[str] = field(default_factory=list)
+    origin: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def previous(self) -> str | None:
+        """Where a rollback goes: the newest in history that is not current."""
+        return next((past for past in reversed(self.history) if past != self.id), None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {**asdict(self), "previous": self.previous}
+
+
+def parse_status(text: str, host: str) -> list[Deployed]:
+    """The answer of status.sh. Raises DeviceError when it was cut."""
+    found: dict[str, Deployed] = {}
+    for kind, name, *rest in framed(text, "fleet-status 1", host):
+        if kind == "name":
+            found[name] = Deployed(name, rest[0], rest[1], int(rest[2]))
+        elif kind == "history" and name in found:
+            found[name].history.append(rest[0])
+        elif kind == "manifest" and name in found:
+            try:
+                found[name].origin = json.loads(" ".join(rest))["origin"]
+            except (ValueError, KeyError, TypeError):
+                found[name].state = "damaged"
+    return list(found.values())
+
+
+def deployed(session: Session, base: str) -> list[Deployed]:
+    """Everything under a base folder; one round trip."""
+    result = session.ask(device_script("status", base), "status")
+    return parse_status(result.text, session.host.name)
+
+
+def status(
+    hosts: Sequence[Host], listener: Listener, *, parallel: int, accept_new: bool = False
+) -> list[DeviceResult]:
+    """What is deployed on each host; `details["deployed"]` holds it. Reads only."""
+
+    def work(session: Session, result: DeviceResult) -> None:
+        facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+        found = deployed(session, facts.base_dir)
+        result.outcome = "ok"
+        result.details = {
+            "deployed": [one.as_dict() for one in found],
+            "base_dir": facts.base_dir,
+            "emulated": facts.emulated,
+        }
+
+    return on_every_device(hosts, work, listener, parallel=parallel, accept_new=accept_new)
+
+
+def rollback(
+    hosts: Sequence[Host],
+    name: str,
+    listener: Listener,
+    *,
+    to: str | None = None,
+    parallel: int = 16,
+) -> list[DeviceResult]:
+    """Switch `name` back to its previous release (or to `to`), after a health probe of it.
+
+    Nothing is uploaded. A device without that release, or whose old release opens no NPU
+    session, fails and stays as it is.
+    """
+    run_id = new_run_id()
+
+    def work(session: Session, result: DeviceResult) -> None:
+        facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+        base, host = facts.base_dir, session.host.name
+        known = {one.name: one for one in deployed(session, base)}
+        if name not in known:
+            raise DeviceError(f"{name} is not deployed there", device=host, hint="fleet status")
+        target = to or known[name].previous
+        if target is None or target not in known[name].history:
+            raise DeviceError(
+                f"there is no release {to or 'before ' + known[name].id} of {name}",
+                device=host,
+                hint="fleet status --json shows the history",
+            )
+        if target == known[name].id:
+            result.outcome, result.text = "unchanged", f"release {target}"
+            return
+        manifest = _StoredManifest.read(session, base, name, target)
+        session.emit(StepStarted(host, "health", f"open an NPU session with {name}/{target}"))
+        check_health(session, manifest, base, run_id)
+        session.emit(StepStarted(host, "switch", f"switch current/{name}: -> {target}"))
+        session.ask(switch_command(base, name, target, run_id), "switch")
+        result.outcome, result.text = "changed", f"release {target}, was {known[name].id}"
+
+    return on_every_device(hosts, work, listener, parallel=parallel)
+
+
+class _StoredManifest(Manifest):
+    """A manifest as it stands on a device: its id is given, its files need no host."""
+
+    _stored_id: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id of the folder it was read from."""
+        return self._stored_id
+
+    @classmethod
+    def read(cls, session: Session, base: str, name: str, release_id: str) -> Manifest:
+        """Read manifest.json of a release; DeviceError when it is gone or damaged."""
+        path = f"{release_dir(base, name, release_id)}/manifest.json"
+        text = session.ask(Command(("cat", path)), "manifest").text
+        try:
+            data = json.loads(text)
+            found = cls(name, (), data["env"], tuple(data["unset"]), data["origin"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise DeviceError(
+                f"{path} is damaged: {error}", device=session.host.name, hint="fleet deploy"
+            ) from error
+        object.__setattr__(found, "_stored_id", release_id)
+        return found
