@@ -1,0 +1,113 @@
+"""A base folder on this machine, and the device scripts run on it under a chosen shell."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleet.model.facts import Disk, Facts, Tools
+from fleet.model.files import FileRef, file_ref
+from fleet.model.manifest import Manifest
+from fleet.model.plan import Blob
+from fleet.ops import release, upload
+from fleet.ops.release import ReleaseState
+from fleet.ops.shell import device_script
+
+SHELLS = ("dash", "bash", "busybox", "mksh")
+
+
+class Board:
+    def __init__(self, root: Path, shell: str) -> None:
+        found = shutil.which(shell)
+        if found is None:
+            pytest.skip(f"no {shell} on this machine: apt-get install {shell}")
+        self.shell = [found, "sh"] if shell == "busybox" else [found]
+        self.base = root / "base with space"
+        self.facts = Facts(
+            base_dir=str(self.base),
+            disk=Disk(str(root), available_bytes=1 << 40),
+            tools=Tools(sha256=("sha256sum",), dd_fullblock=True, sync_file=True),
+        )
+
+    def without(self, **tools: object) -> Facts:
+        return replace(self.facts, tools=replace(self.facts.tools, **tools))
+
+    def run(
+        self, name: str, *args: str, stdin: bytes = b"", env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
+        command = device_script(name, *args)
+        return self.argv(command.argv, stdin, env)
+
+    def argv(
+        self, argv: tuple[str, ...], stdin: bytes = b"", env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
+        assert argv[:2] == ("sh", "-c")
+        return subprocess.run(
+            [*self.shell, *argv[1:]],
+            input=stdin,
+            capture_output=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, **(env or {})},
+        )
+
+    def state(self, manifest: Manifest, *, verify: bool = False) -> ReleaseState:
+        command = release.state_command(self.facts, manifest, verify=verify)
+        done = self.argv(command.argv, b"".join(release.state_input(manifest)))
+        assert done.returncode == 0, done.stderr
+        return release.parse_state(done.stdout.decode(), "board")
+
+    def send(self, blobs: list[Blob], *, cut: int | None = None) -> upload.Receipt:
+        data = b"".join(upload.frames(blobs, lambda _: None))
+        command = upload.receive_command(self.facts, single=False)
+        done = self.argv(command.argv, data[:cut])
+        receipt = upload.Receipt()
+        receipt.take(done.stdout)
+        return receipt
+
+    def stage(self, manifest: Manifest, run: str = "r1") -> subprocess.CompletedProcess[bytes]:
+        command = release.stage_command(self.facts, manifest, run)
+        return self.argv(command.argv, b"".join(release.stage_input(manifest, str(self.base))))
+
+    def switch(self, manifest: Manifest, run: str = "r1") -> subprocess.CompletedProcess[bytes]:
+        return self.argv(
+            release.switch_command(str(self.base), manifest.name, manifest.id, run).argv
+        )
+
+    def deploy(self, manifest: Manifest) -> None:
+        state = self.state(manifest)
+        lacking = [Blob(i) for sha, i in manifest.blobs.items() if sha not in state.have]
+        self.send(lacking).check(lacking, self.facts, "board", "")
+        assert self.stage(manifest).returncode == 0
+        done = self.switch(manifest)
+        assert done.returncode == 0, done.stderr
+
+    @property
+    def current(self) -> str | None:
+        link = self.base / "current" / "app"
+        return link.resolve().name if link.is_symlink() else None
+
+    def store(self) -> set[str]:
+        folder = self.base / "store"
+        return {one.name for one in folder.iterdir()} if folder.is_dir() else set()
+
+
+def make_files(root: Path, content: dict[str, bytes]) -> tuple[FileRef, ...]:
+    files = []
+    for name, data in content.items():
+        path = root / hashlib.sha256(name.encode() + data).hexdigest()[:12]
+        path.write_bytes(data)
+        files.append(file_ref(path, name, executable=name.startswith("bin/")))
+    return tuple(files)
+
+
+def manifest(root: Path, content: dict[str, bytes]) -> Manifest:
+    root.mkdir(parents=True, exist_ok=True)
+    env = {"LD_LIBRARY_PATH": "{release}/lib", "ODD": "it's; $(id) `x`"}
+    return Manifest("app", make_files(root, content), env, ("DSP_LIBRARY_PATH",), {"v": 1})

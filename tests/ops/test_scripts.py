@@ -1,0 +1,322 @@
+"""The device scripts, under every POSIX shell of this machine, on real files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from fleet.model.errors import DeviceError, DiskFullError, TransferError
+from fleet.model.plan import Blob, PruneReleases, SendBlobs, StageRelease, SwitchRelease
+from fleet.ops import release, upload
+from fleet.ops.release import actions_for
+
+from .board import SHELLS, Board, manifest
+
+CONTENT = {
+    "lib/libA.so": b"a" * 3_000_000,
+    "bin/tool": b"#!/bin/sh\necho hi\n",
+    "bundle/odd 'name' $x é.bin": os.urandom(1_048_576),
+    "bundle/empty": b"",
+    "bundle/copy-of-a": b"a" * 3_000_000,
+}
+
+
+@pytest.fixture(params=SHELLS)
+def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
+    return Board(tmp_path, request.param)
+
+
+def test_a_whole_deploy(board: Board, tmp_path: Path) -> None:
+    app = manifest(tmp_path / "src", CONTENT)
+    empty = board.state(app)
+    assert (empty.current, empty.installed, empty.have, empty.parts) == (
+        None, False, frozenset(), {}
+    )  # fmt: skip
+    board.deploy(app)
+    assert board.current == app.id
+    folder = board.base / "current" / "app"
+    for name, data in CONTENT.items():
+        assert (folder / name).read_bytes() == data
+    assert os.access(folder / "bin/tool", os.X_OK)
+    after = board.state(app)
+    assert (after.current, after.installed) == (app.id, True)
+    assert after.have == set(app.blobs)
+    assert after.history == (app.id,)
+    assert not after.unlinked
+    assert actions_for(app, after, 3) == ()
+    assert board.store() == set(app.blobs)
+
+
+def test_equal_content_is_sent_once(tmp_path: Path) -> None:
+    app = manifest(tmp_path / "src", CONTENT)
+    assert len(app.blobs) == len(CONTENT) - 1
+
+
+def test_env_sh_works_with_any_value(board: Board, tmp_path: Path) -> None:
+    app = manifest(tmp_path / "src", CONTENT)
+    board.deploy(app)
+    script = '. "$1/env.sh"; printf "%s|%s|%s" "$LD_LIBRARY_PATH" "$ODD" "${DSP_LIBRARY_PATH-none}"'
+    path = str(board.base / "releases" / "app" / app.id)
+    env = {**os.environ, "DSP_LIBRARY_PATH": "/elsewhere"}
+    done = subprocess.run(
+        [*board.shell, "-c", script, "x", path], capture_output=True, text=True, env=env, check=True
+    )
+    assert done.stdout == f"{path}/lib|it's; $(id) `x`|none"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_cut_anywhere_then_resumed(tmp_path: Path, seed: int) -> None:
+    """At any cut no third state: blobs are whole or not there, and the rest is not sent twice."""
+    board = Board(tmp_path, "dash")
+    app = manifest(tmp_path / "src", CONTENT)
+    dice = random.Random(seed)
+    whole = sum(item.size for item in app.blobs.values())
+    sent = 0
+    for _ in range(3):
+        state = board.state(app)
+        (send,) = [a for a in actions_for(app, state, 3) if isinstance(a, SendBlobs)] or [None]
+        if send is None:
+            break
+        cut = dice.randrange(send.bytes + 400)
+        board.send(list(send.blobs), cut=cut)
+        for name in board.store():
+            if not name.endswith(".part"):
+                path = board.base / "store" / name
+                assert hashlib.sha256(path.read_bytes()).hexdigest() == name
+        sent += min(cut, send.bytes)
+    last = board.state(app)
+    lacking = [a for a in actions_for(app, last, 3) if isinstance(a, SendBlobs)]
+    sent += sum(a.bytes for a in lacking)
+    for action in lacking:
+        board.send(list(action.blobs)).check(action.blobs, board.facts, "b", "")
+    assert board.state(app).have == set(app.blobs)
+    assert sent <= whole + 3 * 400
+
+
+def test_a_changed_part_is_found_and_sent_again(board: Board, tmp_path: Path) -> None:
+    app = manifest(tmp_path / "src", {"f": os.urandom(100_000)})
+    (blob,) = [Blob(item) for item in app.blobs.values()]
+    board.send([blob], cut=60_000)
+    part = board.base / "store" / f"{blob.file.sha256}.part"
+    part.write_bytes(b"?" + part.read_bytes()[1:])
+    state = board.state(app)
+    resumed = Blob(blob.file, state.parts[blob.file.sha256])
+    receipt = board.send([resumed])
+    with pytest.raises(TransferError, match="hash on the device"):
+        receipt.check([resumed], board.facts, "board", "")
+    assert board.store() == set()
+    board.deploy(app)
+    assert board.current == app.id
+
+
+def test_a_part_that_moved_on_is_refused(board: Board, tmp_path: Path) -> None:
+    app = manifest(tmp_path / "src", {"f": b"x" * 1000})
+    (item,) = app.blobs.values()
+    board.send([Blob(item)], cut=500)
+    receipt = board.send([Blob(item, 10)])
+    assert receipt.cut
+    with pytest.raises(TransferError, match="did not arrive"):
+        receipt.check([Blob(item, 10)], board.facts, "board", "")
+
+
+def test_damaged_blob_is_found_by_size_and_by_hash(board: Board, tmp_path: Path) -> None:
+    app = manifest(tmp_path / "src", CONTENT)
+    board.deploy(app)
+    blob = board.base / "store" / app.files[0].sha256
+    blob.chmod(0o644)
+    blob.write_bytes(b"b" * 3_000_000)
+    assert not board.state(app).bad
+    assert board.state(app, verify=True).bad == {app.files[0].sha256}
+    blob.write_bytes(b"short")
+    assert board.state(app).bad == {app.files[0].sha256}
+    kinds = [type(a) for a in actions_for(app, board.state(app), 3)]
+    assert SendBlobs in kinds
+    assert SwitchRelease not in kinds
+    board.deploy(app)
+    assert (board.base / "current/app/lib/libA.so").read_bytes() == b"a" * 3_000_000
+
+
+def test_removed_link_is_repaired_in_place(board: Board, tmp_path: Path) -> None:
+    app = manifest(tmp_path / "src", CONTENT)
+    board.deploy(app)
+    (board.base / "current/app/bin/tool").unlink()
+    state = board.state(app)
+    assert len(state.unlinked) == 1
+    assert isinstance(actions_for(app, state, 3)[0], StageRelease)
+    assert board.stage(app).returncode == 0
+    assert actions_for(app, board.state(app), 3) == ()
+
+
+def test_stage_refuses_when_a_blob_is_gone(board: Board, tmp_path: Path) -> None:
+    app = manifest(tmp_path / "src", CONTENT)
+    done = board.stage(app)
+    assert done.returncode == 78
+    assert b"is gone" in done.stderr
+    assert board.switch(app).returncode == 78
+    assert board.current is None
+
+
+def test_current_is_old_or_new_at_every_instant(tmp_path: Path) -> None:
+    board = Board(tmp_path, "dash")
+    apps = [manifest(tmp_path / str(n), {"f": bytes([n])}) for n in (1, 2)]
+    for app in apps:
+        board.deploy(app)
+    seen: set[bytes] = set()
+    stop = threading.Event()
+
+    def observe() -> None:
+        path = board.base / "current" / "app" / "f"
+        while not stop.is_set():
+            seen.add(path.read_bytes())
+
+    thread = threading.Thread(target=observe)
+    thread.start()
+    for turn in range(100):
+        assert board.switch(apps[turn % 2]).returncode == 0
+    stop.set()
+    thread.join()
+    assert seen == {b"\1", b"\2"}
+
+
+def test_history_rollback_and_prune(board: Board, tmp_path: Path) -> None:
+    apps = [manifest(tmp_path / str(n), {"f": bytes([n]), "same": b"s"}) for n in range(5)]
+    for app in apps:
+        board.deploy(app)
+    state = board.state(apps[4])
+    assert state.previous == apps[3].id
+    assert board.switch(apps[3]).returncode == 0
+    assert board.state(apps[3]).previous == apps[4].id
+    done = board.run("prune", str(board.base), "app", "2")
+    assert done.returncode == 0
+    left = {one.name for one in (board.base / "releases" / "app").iterdir()}
+    assert left == {apps[3].id, apps[4].id}
+    assert board.store() == set(apps[3].blobs) | set(apps[4].blobs)
+
+
+@pytest.mark.parametrize("keep", ["0", "1"])
+def test_the_previous_release_is_never_pruned(board: Board, tmp_path: Path, keep: str) -> None:
+    apps = [manifest(tmp_path / str(n), {"f": bytes([n])}) for n in range(3)]
+    for app in apps:
+        board.deploy(app)
+    board.run("prune", str(board.base), "app", keep)
+    left = {one.name for one in (board.base / "releases" / "app").iterdir()}
+    assert left == {apps[1].id, apps[2].id}
+
+
+def test_prune_keeps_blobs_of_names_with_spaces_and_of_other_apps(
+    board: Board, tmp_path: Path
+) -> None:
+    app = manifest(tmp_path / "src", CONTENT)
+    board.deploy(app)
+    done = board.run("prune", str(board.base), "app", "3")
+    assert done.stdout == b"pruned\n"
+    assert board.store() == set(app.blobs)
+
+
+def test_no_hash_tool_keeps_the_part_for_reading_back(board: Board, tmp_path: Path) -> None:
+    app = manifest(tmp_path / "src", {"bin/t": b"data"})
+    (blob,) = [Blob(item) for item in app.blobs.values()]
+    facts = board.without(sha256=(), sync_file=False)
+    data = b"".join(upload.frames([blob], lambda _: None))
+    done = board.argv(upload.receive_command(facts, single=False).argv, data)
+    assert done.stdout.decode() == f"unhashed {blob.file.sha256}\n"
+    done = board.run("accept", str(board.base), "file", stdin=f"{blob.file.sha256} 555\n".encode())
+    assert done.returncode == 0
+    assert board.state(app).have == {blob.file.sha256}
+
+
+def test_single_stream_for_a_dd_without_fullblock(board: Board, tmp_path: Path) -> None:
+    app = manifest(tmp_path / "src", {"f": os.urandom(70_000)})
+    (blob,) = [Blob(item) for item in app.blobs.values()]
+    data = b"".join(upload.frames([blob], lambda _: None))
+    done = board.argv(upload.receive_command(board.facts, single=True).argv, data)
+    assert done.stdout.decode() == f"ok {blob.file.sha256}\n"
+
+
+def test_full_disk_is_said_and_what_arrived_stays(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a small tmpfs")
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=True)
+    try:
+        board = Board(small, "dash")
+        app = manifest(tmp_path / "src", {"a": b"x" * 1000, "z": os.urandom(3_000_000)})
+        blobs = [Blob(item) for item in app.blobs.values()]
+        receipt = board.send(blobs)
+        with pytest.raises(DiskFullError, match="No space left on device") as caught:
+            receipt.check(blobs, board.facts, "board", "")
+        assert "base_dir" in caught.value.hint
+        assert blobs[0].file.sha256 in board.store()
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_unwritable_base_is_said(tmp_path: Path) -> None:
+    board = Board(tmp_path, "dash")
+    board.base.parent.mkdir(exist_ok=True)
+    board.base.write_text("a file where the folder should be")
+    app = manifest(tmp_path / "src", {"f": b"x"})
+    blobs = [Blob(item) for item in app.blobs.values()]
+    receipt = board.send(blobs)
+    with pytest.raises(DeviceError, match="cannot write"):
+        receipt.check(blobs, board.facts, "board", "")
+
+
+def test_cut_answer_is_an_error() -> None:
+    with pytest.raises(DeviceError, match="cut"):
+        release.parse_state("motd\nfleet-state 1\nhave abc\n", "board")
+
+
+def test_noise_before_the_answer_is_dropped() -> None:
+    state = release.parse_state("Welcome!\nfleet-state 1\ncurrent x\nend\n", "board")
+    assert state.current == "x"
+
+
+def test_run_and_collect(board: Board, tmp_path: Path) -> None:
+    work = tmp_path / "work dir"
+    argv = (
+        "sh",
+        "-c",
+        'cat "$1/prompt.txt" "$1/config.json" > "$1/out"; cat; exit 5',
+        "x",
+        str(work),
+    )
+    done = board.run("run", str(work), '{"a": "it\'s"}', *argv, stdin=b"line 1\nline 2\n")
+    assert done.returncode == 5
+    assert done.stdout == b""
+    assert (work.stat().st_mode & 0o777) == 0o700
+    got = board.run("collect", str(work), "out")
+    assert got.stdout == b'line 1\nline 2\n{"a": "it\'s"}'
+    assert not work.exists()
+    assert board.run("collect", str(work), "out").returncode == 44
+
+
+def test_status(board: Board, tmp_path: Path) -> None:
+    assert board.run("status", str(board.base)).stdout == b"fleet-status 1\nend\n"
+    apps = [manifest(tmp_path / str(n), {"f": bytes([n])}) for n in range(2)]
+    for app in apps:
+        board.deploy(app)
+    text = board.run("status", str(board.base)).stdout.decode()
+    assert f"name app {apps[1].id} installed 0" in text
+    (board.base / "store" / apps[1].files[0].sha256).unlink()
+    text = board.run("status", str(board.base)).stdout.decode()
+    assert f"name app {apps[1].id} damaged 1" in text
+
+
+def test_actions_describe_themselves(tmp_path: Path) -> None:
+    app = manifest(tmp_path / "src", CONTENT)
+    state = release.ReleaseState("old", True, ("old",), frozenset(), {}, frozenset(), frozenset())
+    actions = actions_for(app, state, 3)
+    assert [a.describe() for a in actions][-2:] == [
+        f"switch current/app: old -> {app.id}",
+        "keep the newest 3 releases of app",
+    ]
+    assert isinstance(actions[-1], PruneReleases)
+    assert actions[0].bytes == sum(item.size for item in app.blobs.values())
