@@ -1,0 +1,43 @@
+# make demo   a real deploy, run and profile on three lab boards
+# make test   format, lint, types and all tests
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test test-slow check bench clean
+
+demo: $(STAMP)
+	@$(BIN)/python -m fleet.lab.demo
+
+test: $(STAMP)-dev
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/pytest -q -n 2 -m "not slow"
+
+test-slow: $(STAMP)-dev
+	@$(BIN)/pytest -q -m slow
+
+check: $(STAMP)-dev
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "fleet needs Python 3.11 or newer; set PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "fleet needs the venv module: apt-get install python3-venv" >&2; exit 1; }
+
+$(STAMP): pyproject.toml | $(VENV)/bin/python
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+$(STAMP)-dev: pyproject.toml $(STAMP)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .lab

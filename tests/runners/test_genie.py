@@ -1,0 +1,137 @@
+"""The genie runner: what it starts, and which runs count."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleet.model.bundle import Bundle
+from fleet.model.errors import InputError
+from fleet.model.facts import Facts, Tools
+from fleet.model.playbook import RunSpec
+from fleet.runners import Ended, runner
+from fleet.runners.genie import GenieRunner
+
+from .test_genie_profile import CREATED, profile, query, value
+
+BUNDLE = Bundle(
+    kind="genie",
+    name="tiny",
+    root=Path("/b"),
+    config_name="genie_config.json",
+    config={"dialog": {"type": "basic", "engine": {}}},
+    backend="QnnHtp",
+    extensions={},
+    qairt="2.51.0",
+    qairt_source="tool-versions.yaml",
+    contexts=(),
+    files=(),
+    missing=(),
+)
+FACTS = Facts(base_dir="/home/u/fleet", tools=Tools(timeout=True))
+RUN = RunSpec(prompt="line 1\nline 2", max_tokens=10, timeout=30)
+GENIE = GenieRunner()
+
+
+def done(tokens: int) -> str:
+    return profile(
+        CREATED,
+        query(
+            **{
+                "num-generated-tokens": value(tokens),
+                "token-generation-rate": value(20.0, "toks/sec"),
+            }
+        ),
+    )
+
+
+def own(text: str, *, said: str = "hello") -> bytes:
+    return json.dumps({"text": said, "profile": text}).encode()
+
+
+def test_our_runner_where_the_tool_is_missing() -> None:
+    start = GENIE.start(BUNDLE, FACTS, RUN, has_tool=False)
+    assert start.argv[:2] == ("python3", "{release}/run/fleet_genie.py")
+    assert start.argv[start.argv.index("--max-tokens") + 1] == "10"
+    assert start.argv[start.argv.index("--timeout") + 1] == "30"
+    assert start.prompt == b"line 1\nline 2"
+    assert start.cwd == "bundle"
+    (script,) = GENIE.files(has_tool=False)
+    assert script.name == "run/fleet_genie.py"
+    assert script.executable
+
+
+def test_the_tool_gets_a_token_limit_and_a_time_limit() -> None:
+    start = GENIE.start(BUNDLE, FACTS, RUN, has_tool=True)
+    assert start.argv[:4] == ("timeout", "-k", "5", "30")
+    assert "{release}/bin/genie-t2t-run" in start.argv
+    assert json.loads(start.config)["dialog"]["max-num-tokens"] == 10
+    assert "max-num-tokens" not in BUNDLE.config["dialog"]
+    assert GENIE.files(has_tool=True) == ()
+
+
+def test_health_opens_a_session_only() -> None:
+    start = GENIE.health(BUNDLE, FACTS, has_tool=False, timeout=60)
+    assert "--check" in start.argv
+    assert start.prompt == b""
+
+
+def test_a_good_run() -> None:
+    start = GENIE.start(BUNDLE, FACTS, RUN, has_tool=False)
+    found = GENIE.read(start, RUN, BUNDLE, Ended(0, b"hello", own(done(7))))
+    assert (found.text, found.finish, found.problems) == ("hello", "eos", ())
+    assert found.metrics.decode_tps == 20.0
+    assert json.loads(found.raw["profile.json"])["components"]
+
+
+def test_a_good_run_of_the_tool() -> None:
+    start = GENIE.start(BUNDLE, FACTS, RUN, has_tool=True)
+    stdout = b'Using libGenie.so version 1.17.0\n[INFO] "x"\n[PROMPT]: q\n\n[BEGIN]: hi\nyou[END]\n'
+    found = GENIE.read(start, RUN, BUNDLE, Ended(0, stdout, done(7).encode()))
+    assert (found.text, found.problems) == ("hi\nyou", ())
+
+
+def test_token_limit_is_a_cut_unless_it_may_count() -> None:
+    start = GENIE.start(BUNDLE, FACTS, RUN, has_tool=False)
+    ended = Ended(0, b"", own(done(10)))
+    found = GENIE.read(start, RUN, BUNDLE, ended)
+    assert found.finish == "token-limit"
+    assert found.problems == ("cut: token limit 10 reached",)
+    fine = GENIE.read(start, replace(RUN, token_limit_counts=True), BUNDLE, ended)
+    assert (fine.finish, fine.problems) == ("token-limit", ())
+
+
+@pytest.mark.parametrize(
+    ("status", "collected", "problem"),
+    [
+        (124, b"", "cut: no end within 30 s"),
+        (137, b"", "cut: no end within 30 s"),
+        (13, own(profile(CREATED)), "cut: context size exceeded"),
+        (11, own('{"components": null}'), "failed: no NPU session"),
+        (10, b"{}", "failed: Genie refuses the configuration"),
+        (139, b"", "failed: exit status 139"),
+        (0, own(profile(CREATED)), "cut: Genie wrote no query event"),
+        (0, b"", "cut: Genie wrote no query event"),
+        (0, own("{"), "failed: the profile is no JSON"),
+    ],
+)
+def test_what_does_not_count(status: int, collected: bytes, problem: str) -> None:
+    start = GENIE.start(BUNDLE, FACTS, RUN, has_tool=False)
+    found = GENIE.read(start, RUN, BUNDLE, Ended(status, b"out", collected))
+    assert found.problems[0].startswith(problem)
+
+
+def test_a_cpu_backend_is_marked() -> None:
+    start = GENIE.start(BUNDLE, FACTS, RUN, has_tool=False)
+    cpu = replace(BUNDLE, backend="QnnGenAiTransformer")
+    found = GENIE.read(start, RUN, cpu, Ended(0, b"", own(done(7))))
+    assert found.problems[0].startswith("cpu-fallback")
+
+
+def test_unknown_runner_names_the_known_ones() -> None:
+    with pytest.raises(InputError) as caught:
+        runner("genei")
+    assert "genie" in caught.value.hint
