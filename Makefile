@@ -9,7 +9,10 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test test-slow check bench clean
 
 demo: $(STAMP)
-	@$(BIN)/python -m fleet.lab.demo
+	@set -e; trap '$(BIN)/fleet lab down' EXIT; trap 'exit 130' INT TERM; \
+	$(BIN)/fleet lab up --install; \
+	$(BIN)/fleet deploy --inventory inventories/lab.yaml playbooks/tiny-genie.yaml; \
+	$(BIN)/fleet profiles show last
 
 test: $(STAMP)-dev
 	@$(BIN)/ruff format --check .

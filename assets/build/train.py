@@ -105,6 +105,8 @@ def train(shape: Shape, tokenizer: Tokenizer, steps: int, seed: int = 7) -> Weig
     Half of every batch are questions it must know, half are strange prompts. Noise on the
     weights prepares for their rounding to 8 bits.
     """
+    torch.set_num_threads(1)  # sums of several threads differ from run to run
+    torch.use_deterministic_algorithms(True)
     torch.manual_seed(seed)
     rng = random.Random(seed)
     known = [encode_pair(tokenizer, *pair) for pair in known_examples()]

@@ -27,7 +27,7 @@ def parse_profile(text: str) -> Metrics:
         raise RunnerError("the profile has no 'components': not a Genie profile")
     created: list[dict[str, Any]] = []
     queries: list[dict[str, Any]] = []
-    for component in data["components"] or []:
+    for component in _dicts(data, "components"):
         for event in _dicts(component, "events"):
             kind = str(event.get("type", ""))
             if kind.endswith("_create"):

@@ -60,9 +60,13 @@ def _against(item: Library, reference: Library, build: str) -> Finding | None:
 
 
 def require_consistent(libraries: Sequence[Library], where: str) -> None:
-    """Raise RuntimeStoreError with the first mixed pair and how many more there are."""
+    """Raise RuntimeStoreError with one mixed pair and how many more there are.
+
+    A pair with two full build ids is shown where there is one: it says the most.
+    """
     problems = check_consistent(libraries)
     if not problems:
         return
     more = f" (and {len(problems) - 1} more files)" if len(problems) > 1 else ""
-    raise RuntimeStoreError(f"{where} is mixed: {problems[0].message}{more}", hint=_CURE)
+    clearest = max(problems, key=lambda item: item.have.count("."))
+    raise RuntimeStoreError(f"{where} is mixed: {clearest.message}{more}", hint=_CURE)

@@ -19,7 +19,6 @@ CONNECT_SECONDS = 15.0
 SILENCE_SECONDS = 60.0  # a server that sends nothing for this long is gone; the total is open
 _WAIT_SECONDS = 3600.0  # another process downloads the same file: take its result
 _TRIES_WITHOUT_BYTES = 4
-_CHUNK = 1 << 20
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 _RANGE = re.compile(r"^bytes (\d+)-\d+/(\d+|\*)$")
 
@@ -106,7 +105,7 @@ def _append(answer: httpx.Response, part: Path, start: int, progress: Progress) 
     total = start + int(length) if length.isdigit() else None
     done = start
     with part.open("ab" if start else "wb") as out:
-        for chunk in answer.iter_raw(_CHUNK):
+        for chunk in answer.iter_raw():  # no chunk size: it would hold back the last bytes
             out.write(chunk)
             done += len(chunk)
             progress("downloading", done, total)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Collection
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.files import sha256_file
+from fleet.model.home import fleet_home
 from fleet.model.runtime import Runtime, RuntimeSource, same_build, version_key
 from fleet.runtimes import download, layout, manifest, merge, pip
 from fleet.runtimes.consistency import build_of, require_consistent
@@ -26,12 +26,8 @@ _LOCK_SECONDS = 120.0  # a commit renames and writes one small file; 2 minutes m
 
 
 def default_root() -> Path:
-    """`$FLEET_HOME/runtimes`; FLEET_HOME is ~/.local/share/fleet (XDG_DATA_HOME) by default."""
-    home = os.environ.get("FLEET_HOME")
-    if home:
-        return Path(home).expanduser() / "runtimes"
-    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(data).expanduser() / "fleet" / "runtimes"
+    """`$FLEET_HOME/runtimes`; see `fleet.model.home`."""
+    return fleet_home() / "runtimes"
 
 
 class RuntimeStore:

@@ -114,6 +114,8 @@ class ZipTree:
             destination.open("xb") as out,
         ):
             shutil.copyfileobj(stream, out, _CHUNK)
+            if out.tell() != info.file_size:
+                raise zipfile.BadZipFile(f"{out.tell()} bytes instead of {info.file_size}")
 
     def _usable(self, name: str) -> zipfile.ZipInfo:
         info = self._members[name]
