@@ -1,0 +1,16 @@
+"""Fixtures for all rooms."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet.runtimes.store import RuntimeStore
+from tests.support_runtime import ARM, NEW, X86, cached_runtime, cached_store
+
+
+@pytest.fixture(scope="session")
+def qairt_store() -> RuntimeStore:
+    """A store with real QAIRT 2.51.0 for x86_64 and aarch64; read only."""
+    cached_runtime(NEW, X86)
+    cached_runtime(NEW, ARM)
+    return cached_store()

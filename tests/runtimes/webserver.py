@@ -1,0 +1,88 @@
+"""A real HTTP server on loopback that can cut connections, change files and fall silent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class FileServer(ThreadingHTTPServer):
+    """Serves `content` at every path. `cuts` are bytes after which one answer each breaks off."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.content = content
+        self.etag = '"one"'
+        self.cuts: list[int] = []
+        self.ranges = True
+        self.status = 200
+        self.silent = threading.Event()  # set: headers only, then nothing
+        self.over = threading.Event()
+        self.seen: list[tuple[str | None, str | None]] = []  # Range, If-Range
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/sdk.zip"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that goes away is part of the tests."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: FileServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+    def do_GET(self) -> None:
+        server = self.server
+        wanted, condition = self.headers.get("Range"), self.headers.get("If-Range")
+        server.seen.append((wanted, condition))
+        if self.path == "/moved":
+            self.send_response(302)
+            self.send_header("Location", "/sdk.zip")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        start = 0
+        status = server.status
+        if status == 200 and server.ranges and wanted and condition in {None, server.etag}:
+            start = int(wanted.removeprefix("bytes=").rstrip("-"))
+            status = 206
+        body = server.content[start:]
+        if start >= len(server.content) > 0:
+            status, body = 416, b""
+        self.send_response(status)
+        self.send_header("ETag", server.etag)
+        self.send_header("Content-Length", str(len(body)))
+        if status == 206:
+            end = len(server.content)
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{end}")
+        if status == 416:
+            self.send_header("Content-Range", f"bytes */{len(server.content)}")
+        self.end_headers()
+        if server.silent.is_set():
+            server.over.wait(30)
+            body = b""
+        cut = server.cuts.pop(0) if server.cuts else len(body)
+        self.wfile.write(body[:cut])
+        if cut < len(body):
+            self.wfile.flush()
+            self.close_connection = True
+
+
+@contextmanager
+def serve(content: bytes) -> Iterator[FileServer]:
+    """The server, running in a thread."""
+    with FileServer(content) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.over.set()
+            server.shutdown()
+            thread.join()
