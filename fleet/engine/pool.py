@@ -19,7 +19,7 @@ FINE = {"changed", "unchanged", "planned", "ran", "ok"}
 
 @dataclass
 class DeviceResult:
-    """What became of one device. `outcome` is as in DeviceDone."""
+    """What became of one device. `outcome` is as in DeviceDone; `bytes_sent` is payload."""
 
     host: Host
     outcome: str = "failed"
@@ -85,7 +85,7 @@ def _guarded(host: Host, work: Work, listener: Listener, accept_new: bool) -> De
         if session is not None:
             session.close()
             result.round_trips = session.traffic.round_trips
-            result.bytes_sent = session.traffic.bytes_sent
+            result.bytes_sent = session.payload_bytes
     result.seconds = time.monotonic() - started
     listener(_done(result))
     return result

@@ -17,13 +17,14 @@ CONTROL_SECONDS = 60.0  # a control script takes below 1 s; slow flash under loa
 class Session:
     """A host of the inventory with a transport that can be opened anew.
 
-    `traffic` adds up over all connections.
+    `traffic` adds up over all connections; `payload_bytes` counts the bytes of blobs only.
     """
 
     def __init__(self, host: Host, listener: Listener, *, accept_new: bool = False) -> None:
         self.host = host
         self.say = listener
         self._accept_new = accept_new
+        self.payload_bytes = 0
         self._past: list[Traffic] = []
         self.transport: Transport = transport_for(host, accept_new=accept_new)
 

@@ -85,7 +85,10 @@ class Upload:
             return
         host = self._session.host.name
 
+        counted = self._session.payload_bytes
+
         def progress(done: int) -> None:
+            self._session.payload_bytes = counted + done
             self._session.emit(Progress(host, "send", before + done, self._total))
 
         receipt = Receipt()

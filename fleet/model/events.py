@@ -56,7 +56,7 @@ class DeviceDone(Event):
     """A device is finished.
 
     `outcome` is changed, unchanged, planned, refused, failed or unreachable. `round_trips`
-    and the payload `bytes_sent` are those of the whole work on this device.
+    and `bytes_sent` (payload: bytes of blobs) are those of the whole work on this device.
     """
 
     outcome: str

@@ -19,7 +19,8 @@ class Host:
     (None, "") are left to the ssh configuration. `identity_files` are private keys.
     `known_hosts` is fleet's own file (written by `fleet trust` only). `host_key` pins one
     fingerprint (`SHA256:...`). `base_dir` "" means ~/fleet on the device. `soc` names the
-    chip (`QCS9075`) where the device cannot be asked: the explicit override.
+    chip (`QCS9075`) where the device cannot be asked: the explicit override. `serial` is
+    that of adb; `identity` is what the device must answer as its identity.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Host:
     base_dir: str = ""
     soc: str | None = None
     target: str | None = None
+    serial: str | None = None
+    identity: str | None = None
     groups: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
 
