@@ -6,6 +6,7 @@ import contextlib
 import socket
 import threading
 from types import TracebackType
+from typing import Self
 
 
 class Cable:
@@ -25,7 +26,7 @@ class Cable:
         self._open: list[socket.socket] = []
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
-    def __enter__(self) -> Cable:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
