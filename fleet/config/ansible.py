@@ -1,0 +1,270 @@
+"""Ansible's inventory variables, understood as far as they concern a connection.
+
+Names and precedence: `ansible.builtin.ssh` connection and `sudo` become plugin (of several
+names for one thing the last one listed there wins, whatever group or host it stands at).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fleet.config.hostvars import HostVars
+from fleet.config.problems import SECRET_KEYS, Problems, suggestion
+from fleet.config.settings import PRIORITY, SECTIONS, Ignored, Notes, Setting, Settings, check
+from fleet.config.ssh_args import understand
+from fleet.config.yamlpos import Document, Keys, Vault, describe
+from fleet.model.errors import InventoryError, Position
+from fleet.model.secret import Secret, SecretRef
+
+# Ansible's name → (our field, rank among the names of that field).
+NAMES: Mapping[str, tuple[str, int]] = {
+    "ansible_host": ("host", 1),
+    "ansible_ssh_host": ("host", 2),
+    "ansible_port": ("port", 1),
+    "ansible_ssh_port": ("port", 2),
+    "ansible_user": ("user", 1),
+    "ansible_ssh_user": ("user", 2),
+    "ansible_private_key_file": ("identity_file", 1),
+    "ansible_ssh_private_key_file": ("identity_file", 2),
+    "ansible_connection": ("transport", 1),
+    "ansible_password": ("password", 1),
+    "ansible_ssh_pass": ("password", 2),
+    "ansible_ssh_password": ("password", 3),
+    "ansible_become_password": ("become_password", 1),
+    "ansible_become_pass": ("become_password", 2),
+    "ansible_sudo_pass": ("become_password", 3),
+}
+# OpenSSH takes the first of two options, and Ansible puts these in this order.
+ARGUMENTS: Mapping[str, int] = {
+    "ansible_ssh_args": 3,
+    "ansible_ssh_common_args": 2,
+    "ansible_ssh_extra_args": 1,
+}
+CONNECTIONS: Mapping[str, str] = {
+    "ssh": "ssh",
+    "paramiko": "ssh",
+    "paramiko_ssh": "ssh",
+    "smart": "ssh",
+    "local": "local",
+    "adb": "adb",
+}
+# Known to Ansible and of no use here. A name ending in * stands for all that start so.
+UNUSED = (
+    "ansible_become",
+    "ansible_become_exe",
+    "ansible_become_flags",
+    "ansible_become_method",
+    "ansible_become_user",
+    "ansible_check_mode",
+    "ansible_config_file",
+    "ansible_control_path",
+    "ansible_diff_mode",
+    "ansible_facts*",
+    "ansible_host_key_checking",
+    "ansible_network_*",
+    "ansible_paramiko_*",
+    "ansible_pipelining",
+    "ansible_python_interpreter",
+    "ansible_remote_tmp",
+    "ansible_scp_*",
+    "ansible_sftp_*",
+    "ansible_shell_*",
+    "ansible_ssh_executable",
+    "ansible_ssh_host_key_checking",
+    "ansible_ssh_pipelining",
+    "ansible_ssh_retries",
+    "ansible_ssh_timeout",
+    "ansible_ssh_transfer_method",
+    "ansible_sudo",
+    "ansible_sudo_user",
+    "ansible_timeout",
+    "ansible_user_*",
+    "ansible_winrm_*",
+    PRIORITY,
+)
+_NEAR = 0.8  # `prot` is near `port`; `domain` is near nothing
+_LOOKUP = re.compile(
+    r"""\{\{\s*(?:lookup|query)\(\s*(['"])(?:ansible\.builtin\.)?env\1\s*,\s*"""
+    r"""(['"])([A-Za-z_][A-Za-z0-9_]*)\2\s*\)\s*\}\}"""
+)
+
+
+class VaultRef(SecretRef):
+    """A secret that ansible-vault encrypted: it loads, and its use fails with the cure."""
+
+    def get(self) -> Secret:
+        """Raise InventoryError: fleet has no key of the vault."""
+        raise InventoryError(
+            f"{self.reference} is encrypted by ansible-vault; fleet cannot decrypt it",
+            hint="write env:NAME instead, and set NAME from `ansible-vault view`",
+        )
+
+
+def is_ansible(document: Document) -> bool:
+    """True when a key of the file starts with `ansible_` (the group priority is ours too)."""
+    names = (str(path[-1]) for path in document.keys)
+    return any(name.startswith("ansible_") and name != PRIORITY for name in names)
+
+
+class AnsibleReader:
+    """Takes what it knows, keeps the rest out, warns where a name looks mistyped."""
+
+    port_key = "ansible_port"
+
+    def __init__(self, document: Document, problems: Problems, notes: Notes, folder: Path) -> None:
+        self._document, self._problems, self._notes = document, problems, notes
+        self._folder = folder
+        keys = {str(path[-1]) for path in document.keys}
+        self._twins = {name for key, (name, _) in NAMES.items() if key in keys}
+        for name in ("group_vars", "host_vars"):
+            if (folder / name).is_dir():
+                notes.warn(
+                    f"the folder {name} beside it is not read; put what fleet needs into this file",
+                    Position(document.file),
+                )
+
+    def section(self, name: str, path: Keys) -> None:
+        """See Reader. Ansible skips such keys too."""
+        near = suggestion(name, SECTIONS)
+        self._ignore(name, path)
+        self._notes.warn(
+            f"'{name}' is no part of a group and is not used" + (f"; {near}" if near else ""),
+            self._document.key(path),
+        )
+
+    def settings(self, body: dict[str, Any], path: Keys) -> Settings:
+        """See Reader."""
+        found: Settings = {}
+        for key, value in body.items():
+            here = (*path, key)
+            if key in NAMES:
+                setting = self._named(key, value, here)
+                found[key] = (setting,) if setting else ()
+            elif key in ARGUMENTS:
+                found[key] = self._arguments(key, value, here)
+            elif key in HostVars.model_fields:
+                found[key] = self._own(key, value, here)
+            else:
+                self._unknown(key, here)
+        return found
+
+    def _ignore(self, key: str, path: Keys) -> None:
+        self._notes.ignored.append(Ignored(key, self._document.key(path)))
+
+    def _unknown(self, key: str, path: Keys) -> None:
+        self._ignore(key, path)
+        if any(key == name or (name[-1] == "*" and key.startswith(name[:-1])) for name in UNUSED):
+            return
+        if key.startswith("ansible_") and key.endswith("_interpreter"):
+            return
+        known = [*NAMES, *ARGUMENTS, *(name for name in UNUSED if name[-1] != "*")]
+        near = suggestion(
+            key, known if key.startswith("ansible_") else HostVars.model_fields, cutoff=_NEAR
+        )
+        if near or key.startswith("ansible_"):
+            self._notes.warn(
+                f"variable '{key}' is not used" + (f"; {near}" if near else ""),
+                self._document.key(path),
+            )
+
+    def _named(self, key: str, value: object, path: Keys) -> Setting | None:
+        name, rank = NAMES[key]
+        if value is None:
+            return Setting(name, None, rank)
+        if name in SECRET_KEYS:
+            return self._secret(key, value, path)
+        text = self._document.text(path) if not isinstance(value, Vault) else ""
+        if text and self._template(key, text, path):
+            return None
+        if name == "transport" and text:
+            return self._connection(key, text, path)
+        if name == "port" and text.strip().isdigit():
+            value = int(text)
+        elif text:
+            value = text
+        return check(self._document, self._problems, name, value, path, rank=rank)
+
+    def _template(self, key: str, text: str, path: Keys) -> bool:
+        if "{{" not in text and "{%" not in text:
+            return False
+        self._problems.add(
+            f"'{key}' holds a template ({{{{ ... }}}}); templates are not evaluated",
+            self._document.value(path),
+            "write the value itself; for a password write env:NAME",
+        )
+        return True
+
+    def _connection(self, key: str, text: str, path: Keys) -> Setting | None:
+        kind = CONNECTIONS.get(text.removeprefix("ansible.builtin."))
+        if kind is None:
+            self._problems.add(
+                f"'{key}: {text}' is no way to a device that fleet knows",
+                self._document.value(path),
+                "use ssh or local, or leave these hosts out of this file",
+            )
+            return None
+        return Setting("transport", kind, NAMES[key][1])
+
+    def _secret(self, key: str, value: object, path: Keys) -> Setting | None:
+        name, rank = NAMES[key]
+        at = self._document.value(path)
+        if isinstance(value, Vault):
+            return Setting(name, VaultRef(f"'{key}' ({at})", self._folder), rank)
+        text = self._document.text(path)
+        if not text:
+            self._problems.add(f"'{key}' must be text, not {describe(value)}", at, "write env:NAME")
+            return None
+        lookup = _LOOKUP.fullmatch(text.strip())
+        if lookup:
+            return Setting(name, SecretRef(f"env:{lookup[3]}", self._folder), rank)
+        if self._template(key, text, path):
+            return None
+        if text.startswith(("env:", "file:", "cmd:")):
+            found = check(self._document, self._problems, name, text, path, rank=rank)
+            return found and Setting(name, SecretRef(text, self._folder), rank)
+        self._notes.warn(
+            f"'{key}' stands in clear text; write env:NAME, file:PATH or cmd:PROGRAM", at
+        )
+        return Setting(
+            name, SecretRef(f"clear text of '{key}' ({at})", self._folder, Secret(text)), rank
+        )
+
+    def _arguments(self, key: str, value: object, path: Keys) -> tuple[Setting, ...]:
+        text = self._document.text(path)
+        if value is None or not isinstance(value, str) or self._template(key, text, path):
+            return ()
+        at = self._document.value(path)
+        known, unused = understand(text)
+        for each in unused:
+            self._notes.warn(f"'{key}': {each}", at)
+        settings = (
+            check(self._document, self._problems, name, found, path, rank=ARGUMENTS[key])
+            for name, found in known.items()
+        )
+        return tuple(setting for setting in settings if setting is not None)
+
+    def _own(self, key: str, value: object, path: Keys) -> tuple[Setting, ...]:
+        """A key of ours in an Ansible file, which may as well be somebody's own variable."""
+        at = self._document.key(path)
+        has_twin = any(name == key for name, _ in NAMES.values())
+        if key in self._twins:
+            self._ignore(key, path)
+            self._notes.warn(f"'{key}' is not used, the file gives ansible_ variables for it", at)
+            return ()
+        if value is None:
+            return (Setting(key, None, 9),)
+        trial = Problems(InventoryError)
+        setting = check(self._document, trial, key, value, path, rank=9)
+        if setting is None:
+            self._ignore(key, path)
+            why = trial.errors[0].message
+            self._notes.warn(f"'{key}' is a key of fleet and is not used: {why}", at)
+            return ()
+        if has_twin:
+            self._notes.warn(
+                f"'{key}' is used as fleet's own key; rename it if it means something else", at
+            )
+        return (setting,)

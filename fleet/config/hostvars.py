@@ -1,0 +1,173 @@
+"""The shape of an inventory file: the keys of a host, of a group, of the file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, RootModel, WithJsonSchema
+
+from fleet.config.fields import Duration, FilePath, FilePaths, Matches, Strict, no_template, wrong
+
+# No space, and no leading dash: OpenSSH would take it for an option.
+Address = Annotated[
+    str,
+    Matches(r"[^\s\x00-\x1f,/@-][^\s\x00-\x1f,/@]*", "address", "write a name or an IP address"),
+]
+User = Annotated[
+    str, Matches(r"[^\s\x00-\x1f:@/-][^\s\x00-\x1f:@/]*", "user name", "write the login name only")
+]
+Jump = Annotated[
+    str,
+    Matches(
+        r"[^\s\x00-\x1f,/-][^\s\x00-\x1f,/]*(,[^\s\x00-\x1f,/-][^\s\x00-\x1f,/]*)*",
+        "jump host",
+        "write [user@]host[:port], several with a comma and no space",
+    ),
+]
+Reference = Annotated[
+    str,
+    Matches(
+        r"(env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+|cmd:[^\x00-\x1f]+)",
+        "reference to a secret, and a secret never stands in the file itself",
+        "write env:NAME, file:PATH or cmd:PROGRAM ARGS",
+        shown=False,
+    ),
+]
+HostKey = Annotated[
+    str,
+    Matches(
+        r"SHA256:[A-Za-z0-9+/]{43}=?",
+        "fingerprint of a host key",
+        "write SHA256:... as `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` prints it",
+    ),
+]
+Soc = Annotated[
+    str,
+    Matches(
+        r"[A-Z]{2,4}[0-9]{3,5}[A-Z]{0,3}",
+        "chip name",
+        "write the chip, not the board, in capitals without a dash: QCS9075, SM8750",
+    ),
+]
+Target = Annotated[
+    str,
+    Matches(
+        r"(aarch64|arm64x|x86_64|hexagon)-[a-z0-9][a-z0-9._-]*",
+        "QAIRT target name",
+        "write it like aarch64-oe-linux-gcc11.2, aarch64-android or x86_64-linux-clang",
+    ),
+]
+Plain = Annotated[str, Matches(r"[^\s\x00-\x1f]+", "identifier", "write it without spaces")]
+Text = Annotated[str, AfterValidator(no_template)]
+
+
+def _base_dir(value: str) -> str:
+    no_template(value)
+    parts = value.split("/")
+    if not value.startswith(("/", "~/")) or ".." in parts or any(ord(c) < 32 for c in value):
+        raise wrong(
+            f"'{value}' is no base folder",
+            "write an absolute path or one that starts with ~/, without ..",
+        )
+    if not value.strip("~/"):
+        raise wrong(
+            f"'{value}' would fill the folder itself", "name a folder of its own, like ~/fleet"
+        )
+    return value.rstrip("/")
+
+
+BaseDir = Annotated[
+    str,
+    AfterValidator(_base_dir),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": r"^(~/|/)[^\u0000-\u001f]*[^\u0000-\u001f/]/*$",
+            "not": {"pattern": r"(^|/)\.\.(/|$)"},
+        }
+    ),
+]
+
+
+class HostVars(Strict):
+    """What is known of a host; the same keys stand in `vars` of a group. null unsets a key."""
+
+    transport: Literal["ssh", "local", "adb"] | None = Field(
+        None, description="How the device is reached: ssh (default), local (this machine) or adb."
+    )
+    host: Address | None = Field(
+        None,
+        description="Address or ssh config alias; without it the host's name in this file.",
+    )
+    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        None, description="SSH port; without it the ssh config decides, then 22."
+    )
+    user: User | None = Field(
+        None, description="Login name; without it the ssh config decides, then your own."
+    )
+    identity_file: FilePaths | None = Field(
+        None, description="Private key or keys; relative to the inventory's folder."
+    )
+    password: Reference | None = Field(
+        None, description="Login password by reference: env:NAME, file:PATH or cmd:PROGRAM."
+    )
+    become_password: Reference | None = Field(
+        None, description="sudo password by reference: env:NAME, file:PATH or cmd:PROGRAM."
+    )
+    proxy_jump: Jump | None = Field(
+        None, description="Jump hosts: [user@]host[:port], several separated by commas."
+    )
+    ssh_config: FilePath | None = Field(
+        None, description="An OpenSSH client configuration to use instead of ~/.ssh/config."
+    )
+    known_hosts: FilePath | None = Field(
+        None,
+        description="fleet's own file of trusted host keys; default: <inventory>.known_hosts.",
+    )
+    host_key: HostKey | None = Field(
+        None, description="The one accepted host key, as fingerprint SHA256:..."
+    )
+    connect_timeout: Duration | None = Field(
+        None, description="Longest time to connect: seconds, or 500ms, 15s, 2m. Default 15 s."
+    )
+    base_dir: BaseDir | None = Field(
+        None, description="Folder of fleet on the device: absolute or ~/... Default ~/fleet."
+    )
+    soc: Soc | None = Field(
+        None, description="Chip name (QCS9075) where the device cannot be asked for it."
+    )
+    target: Target | None = Field(
+        None, description="QAIRT target (aarch64-oe-linux-gcc11.2) instead of the detected one."
+    )
+    serial: Plain | None = Field(None, description="adb serial number of the device.")
+    identity: Plain | None = Field(
+        None, description="What the device must answer as its identity, else it is refused."
+    )
+    labels: dict[str, Text] | None = Field(
+        None, description="Free labels (text: text); those of groups and host are joined."
+    )
+
+
+class GroupVars(HostVars):
+    """Variables of all hosts of a group."""
+
+    ansible_group_priority: int | None = Field(
+        None, description="Among groups of one depth the higher number wins (as in Ansible)."
+    )
+
+
+class GroupBody(Strict):
+    """A group: its hosts, its child groups, and variables for all of them."""
+
+    hosts: dict[str, HostVars | None] | None = Field(
+        None,
+        description="Host names → their keys. A name may hold ranges: evk[01:30], evk[a:f].",
+    )
+    children: dict[str, GroupBody | None] | None = Field(
+        None, description="Groups inside this one; empty when they are defined elsewhere."
+    )
+    vars: GroupVars | None = Field(None, description="Keys for all hosts of the group.")
+
+
+class InventoryFile(RootModel[dict[str, GroupBody | None]]):
+    """A fleet inventory: group names → groups."""

@@ -1,0 +1,127 @@
+"""Inventory files: fleet's own, strict; Ansible's YAML inventories, as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet.config.ansible import AnsibleReader, is_ansible
+from fleet.config.groups import ALL, UNGROUPED, Group, Tree, merged
+from fleet.config.problems import Problems
+from fleet.config.select import select
+from fleet.config.settings import Ignored, NativeReader, Notes, Reader
+from fleet.config.yamlpos import read
+from fleet.model.errors import InputError, InventoryError
+from fleet.model.inventory import Host, Inventory
+from fleet.model.secret import SecretRef
+
+__all__ = ["Reading", "load_inventory", "read_inventory", "select"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that a file gave. `inventory` is None when there are errors."""
+
+    inventory: Inventory | None
+    errors: tuple[InputError, ...]
+    warnings: tuple[str, ...]
+    ignored: tuple[Ignored, ...]
+    ansible: bool
+
+
+def load_inventory(path: Path) -> Inventory:
+    """The hosts of a file, with groups, children and vars merged.
+
+    Raises InventoryError for the first thing that is wrong, with file, line and column.
+    """
+    reading, problems = _read(path)
+    problems.raise_first(f"fleet inventory check {path}")
+    if reading.inventory is None:
+        raise InventoryError(f"{path} gave no inventory")
+    return reading.inventory
+
+
+def read_inventory(path: Path) -> Reading:
+    """Like load_inventory(), with all errors instead of the first. Syntax errors raise."""
+    return _read(path)[0]
+
+
+def _read(path: Path) -> tuple[Reading, Problems]:
+    document = read(path, InventoryError)
+    problems, notes = Problems(InventoryError), Notes()
+    folder = path.absolute().parent
+    ansible = is_ansible(document)
+    reader: Reader = NativeReader(document, problems)
+    if ansible:
+        reader = AnsibleReader(document, problems, notes, folder)
+    tree = Tree(document, problems, reader)
+    inventory = None
+    if not problems.errors:
+        inventory = _inventory(tree, path, folder, notes)
+    warnings = tuple(notes.warnings)
+    return Reading(inventory, problems.errors, warnings, tuple(notes.ignored), ansible), problems
+
+
+def _inventory(tree: Tree, path: Path, folder: Path, notes: Notes) -> Inventory:
+    groups_of = tree.groups_of()
+    hosts = tuple(
+        _host(name, settings, groups_of[name], path, folder)
+        for name, settings in ((n, merged(_layers(tree, n, groups_of[n]))) for n in tree.hosts)
+    )
+    members: dict[str, list[str]] = {name: [] for name in tree.groups}
+    for name in tree.hosts:
+        for group in groups_of[name]:
+            members[group.name].append(name)
+    for name in tree.hosts.keys() & tree.groups.keys():
+        notes.warn(
+            f"'{name}' is a group and a host; --limit {name} means the group",
+            tree.groups[name].position,
+        )
+    return Inventory(
+        path.absolute(),
+        hosts,
+        {name: tuple(each) for name, each in members.items()},
+        tuple(notes.warnings),
+    )
+
+
+def _layers(tree: Tree, name: str, groups: tuple[Group, ...]) -> list[Any]:
+    return [*(group.settings for group in groups), tree.hosts[name]]
+
+
+def _host(
+    name: str, values: Mapping[str, Any], groups: tuple[Group, ...], path: Path, folder: Path
+) -> Host:
+    """The host of merged settings. Paths start from the inventory's folder."""
+    fields: dict[str, Any] = {
+        key: value
+        for key, value in values.items()
+        if key not in {"host", "identity_file", "ssh_config", "known_hosts"}
+    }
+    for key in ("password", "become_password"):
+        if isinstance(fields.get(key), str):
+            fields[key] = SecretRef(fields[key], folder)
+    known = values.get("known_hosts") or f"{path.stem}.known_hosts"
+    config = values.get("ssh_config")
+    return Host(
+        name,
+        address=values.get("host") or name,
+        identity_files=tuple(_path(each, folder) for each in values.get("identity_file") or ()),
+        ssh_config=_path(config, folder) if config else None,
+        known_hosts=_path(known, folder),
+        groups=tuple(g.name for g in groups if g.name not in {ALL, UNGROUPED}),
+        **fields,
+    )
+
+
+def _path(text: str, folder: Path) -> Path:
+    path = Path(text)
+    try:
+        path = path.expanduser()
+    except RuntimeError as error:
+        raise InventoryError(
+            f"'{text}': there is no such user on this machine", hint="write the path out"
+        ) from error
+    return folder / path

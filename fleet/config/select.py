@@ -1,0 +1,146 @@
+"""Which hosts a pattern means: Ansible's --limit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from fleet.config.problems import suggestion
+from fleet.config.ranges import expand
+from fleet.model.errors import InventoryError
+from fleet.model.inventory import Host, Inventory
+
+_SUBSCRIPT = re.compile(r"(?P<base>.+)\[(?:(?P<one>-?\d+)|(?P<first>\d+)[:-](?P<last>\d*))\]")
+_COLON = re.compile(r":(?![^\[]*\])")  # not inside [0:2]
+
+
+def select(inventory: Inventory, patterns: Sequence[str] = ()) -> tuple[Host, ...]:
+    """The hosts that `patterns` mean, in the order of the inventory; all without patterns.
+
+    Names, groups, globs, `~regex`, `group[0]`, `group[0:2]` (both ends count, as in
+    Ansible), `!exclude`, `&intersect`; several in one text with commas. Raises
+    InventoryError for a pattern that matches nothing, and when nothing is left.
+    """
+    words = [word for pattern in patterns for word in _split(inventory, pattern)]
+    if not words:
+        return inventory.hosts
+    chosen: set[str] = set()
+    plain = [word for word in words if word[0] not in "!&"]
+    for word in plain or ["all"]:
+        chosen |= _match(inventory, word)
+    for word in words:
+        if word[0] == "&":
+            chosen &= _match(inventory, word[1:])
+    for word in words:
+        if word[0] == "!":
+            chosen -= _match(inventory, word[1:])
+    if not chosen:
+        raise InventoryError(
+            f"no host is left after '{','.join(words)}'",
+            hint=f"fleet inventory list {inventory.path}",
+        )
+    return tuple(host for host in inventory.hosts if host.name in chosen)
+
+
+def _split(inventory: Inventory, pattern: str) -> list[str]:
+    """Words of a pattern; Ansible's older `a:b:!c` is split too, names with a colon are not."""
+    if pattern.lstrip("!&").startswith("~"):
+        return [pattern.strip()]
+    words: list[str] = []
+    names = {host.name for host in inventory.hosts}
+    for part in re.split(r",(?![^\[]*\])", pattern):
+        word = part.strip()
+        if word.lstrip("!&") in names or (
+            word.count(":") > 1 and re.fullmatch(r"[!&]?[0-9A-Fa-f:.]+", word)
+        ):
+            words.append(word)
+        else:
+            words += [each.strip() for each in _COLON.split(word)]
+    if any(word in {"", "!", "&"} for word in words):
+        raise InventoryError(
+            f"'{pattern}' holds an empty pattern",
+            hint="write --limit evk1,evk2 or --limit 'all,!evk3'",
+        )
+    return words
+
+
+def _match(inventory: Inventory, word: str) -> set[str]:
+    found = _named(inventory, word)
+    if not found:
+        found = set(_slice(inventory, word))
+    if not found and "[" in word:
+        known = {host.name for host in inventory.hosts}
+        found = known.intersection(expand(word)) or _globbed(inventory, word)
+    if not found:
+        raise _nothing(inventory, word)
+    return found
+
+
+def _named(inventory: Inventory, word: str) -> set[str]:
+    if word.startswith("~"):
+        return _regex(inventory, word[1:])
+    if word in {"all", "*"}:
+        return {host.name for host in inventory.hosts}
+    if word in inventory.groups:
+        return set(inventory.groups[word])
+    if any(host.name == word for host in inventory.hosts):
+        return {word}
+    return _globbed(inventory, word) if "*" in word or "?" in word else set()
+
+
+def _globbed(inventory: Inventory, word: str) -> set[str]:
+    found = {host.name for host in inventory.hosts if fnmatchcase(host.name, word)}
+    for name, members in inventory.groups.items():
+        if fnmatchcase(name, word):
+            found.update(members)
+    return found
+
+
+def _regex(inventory: Inventory, text: str) -> set[str]:
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        raise InventoryError(
+            f"'~{text}' is no regular expression: {error}", hint="a glob may do: 'evk*'"
+        ) from error
+    found = {host.name for host in inventory.hosts if pattern.match(host.name)}
+    for name, members in inventory.groups.items():
+        if pattern.match(name):
+            found.update(members)
+    return found
+
+
+def _slice(inventory: Inventory, word: str) -> list[str]:
+    match = _SUBSCRIPT.fullmatch(word)
+    if not match:
+        return []
+    members = _named(inventory, match["base"])
+    names = [host.name for host in inventory.hosts if host.name in members]
+    if not names:
+        return []
+    if match["one"] is not None:
+        at = int(match["one"])
+        picked = names[at : at + 1 or None] if -len(names) <= at < len(names) else []
+    else:
+        last = int(match["last"]) if match["last"] else len(names)
+        picked = names[int(match["first"]) : last + 1]
+    if not picked:
+        raise InventoryError(
+            f"'{word}': '{match['base']}' has only {len(names)} hosts",
+            hint=f"the last one is {match['base']}[{len(names) - 1}]",
+        )
+    return picked
+
+
+def _nothing(inventory: Inventory, word: str) -> InventoryError:
+    names = [*(host.name for host in inventory.hosts), *inventory.groups]
+    if word in inventory.groups:
+        return InventoryError(
+            f"group '{word}' has no hosts", hint=f"fleet inventory list {inventory.path}"
+        )
+    near = suggestion(word, names)
+    return InventoryError(
+        f"no host or group matches '{word}'",
+        hint=near or f"fleet inventory list {inventory.path}",
+    )

@@ -1,0 +1,137 @@
+"""Variables of one host or group, key by key: checked values that can be merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from fleet.config.hostvars import GroupBody, GroupVars, HostVars
+from fleet.config.problems import Problems, report, suggest_or_list
+from fleet.config.yamlpos import Document, Keys
+from fleet.model.errors import Position
+
+PRIORITY = "ansible_group_priority"
+SECTIONS = tuple(GroupBody.model_fields)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A checked value for a field of HostVars. None unsets what was inherited.
+
+    Of two settings for one field the higher `rank` wins (Ansible has several names for one
+    thing). Secrets are SecretRef already.
+    """
+
+    field: str
+    value: object
+    rank: int = 0
+
+
+Settings = dict[str, tuple[Setting, ...]]  # by the key in the file: that is what merges
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """A variable that fleet does not use."""
+
+    key: str
+    position: Position
+
+
+@dataclass
+class Notes:
+    """What a reader found beside errors."""
+
+    warnings: list[str] = field(default_factory=list)
+    ignored: list[Ignored] = field(default_factory=list)
+
+    def warn(self, text: str, position: Position) -> None:
+        """Remember a warning once."""
+        line = f"{position}: {text}"
+        if line not in self.warnings:
+            self.warnings.append(line)
+
+
+class Reader(Protocol):
+    """How variables are understood: strictly, or as Ansible writes them."""
+
+    port_key: str
+
+    def settings(self, body: dict[str, Any], path: Keys) -> Settings:
+        """The checked variables of the mapping at `path`."""
+        ...
+
+    def section(self, name: str, path: Keys) -> None:
+        """A key of a group that is not hosts, children or vars."""
+        ...
+
+
+class NativeReader:
+    """Every key must be known."""
+
+    port_key = "port"
+
+    def __init__(self, document: Document, problems: Problems) -> None:
+        self._document, self._problems = document, problems
+
+    def settings(self, body: dict[str, Any], path: Keys) -> Settings:
+        """See Reader."""
+        found: Settings = {}
+        for key, value in body.items():
+            here = (*path, key)
+            if key == PRIORITY:
+                continue
+            if key in HostVars.model_fields and value is None and not self._document.text(here):
+                self._problems.add(
+                    f"'{key}' has no value",
+                    self._document.key(here),
+                    "give it one; null unsets a key that is inherited",
+                )
+                continue
+            checked = check(self._document, self._problems, key, value, here)
+            if checked is not None:
+                found[key] = (checked,)
+        return found
+
+    def section(self, name: str, path: Keys) -> None:
+        """See Reader."""
+        hint = suggest_or_list(name, SECTIONS)
+        if name in HostVars.model_fields:
+            hint = f"move it to `vars:` of the group (vars: {{{name}: ...}})"
+        self._problems.add(f"'{name}' is no part of a group", self._document.key(path), hint)
+
+
+def check(
+    document: Document,
+    problems: Problems,
+    name: str,
+    value: object,
+    path: Keys,
+    *,
+    rank: int = 0,
+) -> Setting | None:
+    """The setting for field `name`; errors are reported at `path` and give None."""
+    try:
+        model = HostVars.model_validate({name: value})
+    except ValidationError as error:
+        report(error, HostVars, document, problems, base=path, skip=1)
+        return None
+    return Setting(name, getattr(model, name), rank)
+
+
+def priority(document: Document, problems: Problems, body: dict[str, Any], path: Keys) -> int:
+    """`ansible_group_priority` of the vars at `path`; Ansible's default is 1."""
+    value = body.get(PRIORITY)
+    here = (*path, PRIORITY)
+    if value is None:
+        return 1
+    if isinstance(value, str) and value.strip().lstrip("-").isdigit():
+        return int(value)
+    try:
+        checked = GroupVars.model_validate({PRIORITY: value}).ansible_group_priority
+    except ValidationError as error:
+        report(error, GroupVars, document, problems, base=here, skip=1)
+        return 1
+    return 1 if checked is None else checked

@@ -1,0 +1,125 @@
+"""What is wrong with a YAML file, in plain words instead of a parser's."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+
+import yaml
+
+from fleet.model.errors import InputError, Position
+
+_INI_SECTION = re.compile(r"^\s*\[[^\]\s]+\]\s*$", re.MULTILINE)
+
+# A piece of PyYAML's problem or context → (what it means, the cure).
+_WORDS: tuple[tuple[str, str, str], ...] = (
+    (
+        "mapping values are not allowed",
+        "a second `: ` in one line, or a line that is indented too far",
+        "put text that holds `: ` in quotes, and indent keys of one level alike",
+    ),
+    (
+        "while scanning a quoted scalar",
+        "a quote is opened and never closed",
+        "close it, or put the whole text in the other kind of quotes",
+    ),
+    (
+        "found unknown escape character",
+        "a backslash in double quotes begins an escape that does not exist",
+        "use single quotes",
+    ),
+    ("while parsing a flow", "a { or [ is opened and not closed", "close it"),
+    (
+        "expected <block end>",
+        "the indentation does not fit the lines above, or text goes on after a closing quote",
+        "indent keys of one level alike; quote the whole text",
+    ),
+    (
+        "could not find expected ':'",
+        "a key without a colon, or a text that goes on in the next line",
+        "write `key: value`; quote long text or use `|`",
+    ),
+    (
+        "that cannot start any token",
+        "a value cannot start with this character",
+        "put the value in quotes",
+    ),
+    ("special characters are not allowed", "a control character is in the text", "remove it"),
+    ("could not determine a constructor", "an unknown tag", "remove the tag"),
+)
+
+
+def plain_words(
+    cause: yaml.YAMLError, text: str, path: Path, error: type[InputError]
+) -> InputError:
+    """The error for a syntax problem. Lines of the file are not quoted: they may hold secrets."""
+    if isinstance(cause, yaml.reader.ReaderError):
+        line, column = _place(text, int(cause.position))
+        problem = str(cause.reason)
+    else:
+        problem = f"{getattr(cause, 'context', None) or ''} {getattr(cause, 'problem', '')}"
+        mark = getattr(cause, "problem_mark", None) or getattr(cause, "context_mark", None)
+        if "quoted scalar" in problem and "escape" not in problem:
+            mark = getattr(cause, "context_mark", None) or mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+    tab = _tab(text, line)
+    if tab:
+        return error(
+            "a tab is used for indentation; YAML allows only spaces",
+            position=Position(path, *tab),
+            hint=f"replace tabs by spaces: expand -t 2 {path}",
+        )
+    if _INI_SECTION.search(text):
+        return error(
+            "the file is no YAML; it looks like an INI inventory",
+            position=Position(path, line, column),
+            hint="convert it: ansible-inventory -i FILE --list --yaml",
+        )
+    for piece, meaning, cure in _WORDS:
+        if piece in problem:
+            return error(
+                f"not valid YAML: {meaning}", position=Position(path, line, column), hint=cure
+            )
+    return error(
+        f"not valid YAML: {problem.strip()}",
+        position=Position(path, line, column),
+        hint="check quotes, colons and indentation of this line and the one above",
+    )
+
+
+def _place(text: str, offset: int) -> tuple[int, int]:
+    before = text[:offset]
+    return before.count("\n") + 1, offset - before.rfind("\n")
+
+
+def _tab(text: str, line: int) -> tuple[int, int] | None:
+    """Line and column of a tab in the indentation of `line` or of the two around it."""
+    lines = text.split("\n")
+    for number in (line, line - 1, line + 1):
+        if 1 <= number <= len(lines):
+            content = lines[number - 1]
+            indent = content[: len(content) - len(content.lstrip())]
+            if "\t" in indent and content.strip():
+                return number, indent.index("\t") + 1
+    return None
+
+
+def missing_file(path: Path, cause: OSError, error: type[InputError]) -> InputError:
+    """The error for a file that cannot be read, with names that are near."""
+    if isinstance(cause, FileNotFoundError):
+        near = near_names(path)
+        hint = f"did you mean {near[0]}?" if near else "check the path"
+        return error(f"there is no file {path}", hint=hint)
+    if isinstance(cause, IsADirectoryError):
+        return error(f"{path} is a folder, not a file", hint="name the file in it")
+    return error(f"cannot read {path}: {cause.strerror}", hint=f"ls -l {path}")
+
+
+def near_names(path: Path) -> list[Path]:
+    """What is in the same folder under a similar name, the most similar first."""
+    try:
+        names = [item.name for item in path.parent.iterdir()]
+    except OSError:
+        return []
+    return [path.parent / name for name in difflib.get_close_matches(path.name, names, n=3)]
