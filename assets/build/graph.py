@@ -48,13 +48,13 @@ class GraphWriter:
         """Multiply with a trained matrix."""
         return self.node("MatMul", x, self.weight(name), out=out)
 
-    def heads(self, x: str, out: str = "") -> str:
+    def heads(self, x: str, out: str = "", split: str = "") -> str:
         """(1, ar, width) to (heads, 1, ar, head)."""
         s = self.shape
-        split = self.node("Reshape", x, self.ints(1, self.ar, s.heads, s.head))
+        split = self.node("Reshape", x, self.ints(1, self.ar, s.heads, s.head), out=split)
         return self.node("Transpose", split, out=out, perm=[2, 0, 1, 3])
 
-    def rotate(self, x: str) -> str:
+    def rotate(self, x: str, out: str = "") -> str:
         """Turn both halves of a head by the angles that Genie feeds."""
         half, head = self.shape.half, self.shape.head
         cos, sin = "position_ids_cos", "position_ids_sin"
@@ -62,15 +62,16 @@ class GraphWriter:
         b = self.node("Slice", x, self.ints(half), self.ints(head), self.ints(3))
         first = self.node("Sub", self.node("Mul", a, cos), self.node("Mul", b, sin))
         second = self.node("Add", self.node("Mul", b, cos), self.node("Mul", a, sin))
-        return self.node("Concat", first, second, axis=3)
+        return self.node("Concat", first, second, out=out, axis=3)
 
     def attention(self, x: str, layer: int) -> str:
         """Look at the tokens before and at the new ones; the cache takes the new ones."""
         s = self.shape
         q = self.rotate(self.heads(self.matmul(x, f"q{layer}")))
-        k = self.rotate(self.heads(self.matmul(x, f"k{layer}")))
+        k = self.rotate(self.heads(self.matmul(x, f"k{layer}")), out=f"key_{layer}_turned")
         k = self.node("Transpose", k, out=f"past_key_{layer}_out", perm=[0, 1, 3, 2])
-        v = self.heads(self.matmul(x, f"v{layer}"), out=f"past_value_{layer}_out")
+        v = self.matmul(x, f"v{layer}", out=f"value_{layer}_flat")
+        v = self.heads(v, out=f"past_value_{layer}_out", split=f"value_{layer}_split")
         keys = self.node("Concat", f"past_key_{layer}_in", k, axis=3)
         values = self.node("Concat", f"past_value_{layer}_in", v, axis=2)
         scale = self.constant("attention_scale", np.array(s.head**-0.5, np.float32))

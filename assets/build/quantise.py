@@ -5,13 +5,14 @@ each from the context binary. A past key or value must have the same scale going
 out, because Genie copies it from one to the other.
 """
 
+import math
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import onnx
 from graph import float_inputs
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize
 from onnxruntime.quantization.execution_providers.qnn import get_qnn_qdq_config
 from replay import Feed, Replay
@@ -22,7 +23,7 @@ _TOP = 65535
 
 def _encoding(low: float, high: float) -> list[dict[str, object]]:
     scale = (high - low) / _TOP
-    zero = round(-low / scale)
+    zero = math.ceil(-low / scale - 0.25)  # 32767.5 gives 32768, Genie's empty cache
     return [
         {
             "quant_type": QuantType.QUInt16,
@@ -39,11 +40,16 @@ def _overrides(shape: Shape, reach: dict[str, float]) -> dict[str, list[dict[str
         "position_ids_cos": _encoding(-1.001, 1.001),
         "position_ids_sin": _encoding(-1.001, 1.001),
     }
+    before = {"key": ("turned",), "value": ("flat", "split")}
     for layer in range(shape.layers):
-        for kind in ("key", "value"):
+        for kind, steps in before.items():
+            # A Reshape or Transpose hands on the encoding of what goes in, so an encoding for
+            # what comes out alone would be passed over without a word.
             high = reach[f"past_{kind}_{layer}_out"] * 1.1
-            for side in ("in", "out"):
-                fixed[f"past_{kind}_{layer}_{side}"] = _encoding(-high, high)
+            for name in (f"past_{kind}_{layer}_in", f"past_{kind}_{layer}_out"):
+                fixed[name] = _encoding(-high, high)
+            for step in steps:
+                fixed[f"{kind}_{layer}_{step}"] = _encoding(-high, high)
     return fixed
 
 
@@ -142,6 +148,26 @@ def _sort(graph: onnx.GraphProto) -> None:
     graph.node.extend(ordered)
 
 
+def _end_encodings(graph: onnx.GraphProto) -> dict[str, tuple[float, int]]:
+    """Give scale and zero point of every 16-bit input and output."""
+    value = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
+    found: dict[str, tuple[float, int]] = {}
+    for node in graph.node:
+        if node.op_type in {"QuantizeLinear", "DequantizeLinear"}:
+            end = node.output[0] if node.op_type == "QuantizeLinear" else node.input[0]
+            found[end] = (value[node.input[1]].item(), value[node.input[2]].item())
+    return found
+
+
+def _check_cache(shape: Shape, graph: onnx.GraphProto) -> None:
+    encodings = _end_encodings(graph)
+    for layer in range(shape.layers):
+        for kind in ("key", "value"):
+            name = f"past_{kind}_{layer}"
+            into, out = encodings[f"{name}_in"], encodings[f"{name}_out"]
+            assert into == out, f"{name}: {into} going in, {out} coming out"
+
+
 def open_ends(shape: Shape, model: onnx.ModelProto, ar: int) -> onnx.ModelProto:
     """Give a copy of a quantised model whose inputs and outputs are 16-bit integers."""
     result = onnx.ModelProto()
@@ -153,5 +179,6 @@ def open_ends(shape: Shape, model: onnx.ModelProto, ar: int) -> onnx.ModelProto:
     for value in graph.output:
         _open_output(graph, value)
     _sort(graph)
+    _check_cache(shape, graph)
     onnx.checker.check_model(result)
     return result
