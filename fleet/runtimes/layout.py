@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from fleet.data import load
 from fleet.model.errors import InputError, RuntimeStoreError
@@ -37,6 +38,11 @@ def targets_of(paths: Iterable[str]) -> tuple[str, ...]:
     """Targets whose libQnnHtp is among these runtime paths."""
     found = (_BACKEND.match(path) for path in paths)
     return tuple(sorted({match["target"] for match in found if match and not match["prefix"]}))
+
+
+def is_sdk_root(folder: Path) -> bool:
+    """True for the folder of an SDK that holds `lib/<target>/libQnnHtp.so` (or the DLL)."""
+    return any(folder.glob("lib/*/libQnnHtp.so")) or any(folder.glob("lib/*/QnnHtp.dll"))
 
 
 def sdk_prefix(names: Iterable[str], where: str) -> str:

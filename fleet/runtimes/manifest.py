@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -68,23 +68,18 @@ def read(folder: Path) -> Runtime:
         ) from error
 
 
-def damaged(runtime: Runtime, *, deep: bool = False) -> list[str]:
-    """Files that are missing or changed, one sentence each. `deep` compares the hashes too."""
+def damaged(runtime: Runtime, *, deep: bool = False) -> list[tuple[str, str]]:
+    """Files that are missing or changed: (path, why). `deep` compares the hashes too."""
     found = []
     for item in runtime.libraries:
         path = runtime.root / item.path
         try:
             size = path.stat().st_size
         except OSError:
-            found.append(f"{item.path} is missing")
+            found.append((item.path, "is missing"))
             continue
         if size != item.size:
-            found.append(f"{item.path} has {size} bytes instead of {item.size}")
+            found.append((item.path, f"has {size} bytes instead of {item.size}"))
         elif deep and sha256_file(path) != item.sha256:
-            found.append(f"{item.path} was changed (its SHA-256 differs)")
+            found.append((item.path, "was changed (its SHA-256 differs)"))
     return found
-
-
-def with_root(runtime: Runtime, root: Path) -> Runtime:
-    """The same runtime at another place."""
-    return replace(runtime, root=root)

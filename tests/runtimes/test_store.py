@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fleet.model.errors import InputError, RuntimeStoreError
-from fleet.runtimes.store import RuntimeStore, default_root
+from fleet.runtimes.catalog import default_root
+from fleet.runtimes.store import RuntimeStore
 from tests.runtimes.fakes import (
     ARM,
     BUILD,
@@ -196,6 +197,30 @@ def test_damage_is_reported_with_its_cure_and_repaired_by_it(
     assert store.add(wheel).changed is True
     store.verify(store.get(ID), deep=True)
     assert store.problems() == ()
+
+
+def test_the_cure_names_the_source_of_the_damaged_file(store: RuntimeStore, tmp_path: Path) -> None:
+    store.add(write_zip(tmp_path / "a.whl", wheel_files()))
+    store.add(write_zip(tmp_path / "b.whl", wheel_files(machine=62)))
+    sdk = write_tree(tmp_path / "sdk", sdk_files(target="aarch64-android"))
+    runtime = store.add(sdk)
+    cures = {X86: f"fetch 2.51.0 --target {X86}", "aarch64-android": f"add {sdk}"}
+    for target, cure in cures.items():
+        path = runtime.root / f"lib/{target}/libQnnHtp.so"
+        data = path.read_bytes()
+        path.unlink()
+        with pytest.raises(RuntimeStoreError) as caught:
+            store.get(ID)
+        assert caught.value.hint == f"fleet runtime {cure}"
+        path.write_bytes(data)
+
+
+def test_what_the_system_refuses_is_said_with_its_cause(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    store = RuntimeStore(tmp_path / "file" / "runtimes")
+    with pytest.raises(RuntimeStoreError, match=r"cannot add .*Not a directory") as caught:
+        store.add(write_zip(tmp_path / "a.whl", wheel_files()))
+    assert "FLEET_HOME" in caught.value.hint
 
 
 def test_changed_bytes_are_found_by_the_deep_check(store: RuntimeStore, tmp_path: Path) -> None:

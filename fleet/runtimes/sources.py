@@ -1,0 +1,87 @@
+"""What a runtime is added from: an SDK folder, an SDK zip or a wheel, opened for reading."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.model.errors import InputError, RuntimeStoreError
+from fleet.model.runtime import Runtime, RuntimeSource
+from fleet.runtimes.layout import (
+    Layout,
+    group_of,
+    is_sdk_root,
+    sdk_layout,
+    sdk_prefix,
+    targets_of,
+    wheel_layout,
+)
+from fleet.runtimes.tree import FolderTree, Tree, ZipTree, open_zip
+
+_WHEEL_FOLDER = "onnxruntime_qnn/"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A source and the files that are wanted of it."""
+
+    tree: Tree
+    layout: Layout
+    source: RuntimeSource
+
+    def is_in(self, runtime: Runtime) -> bool:
+        """True when this very file has already given all its groups to the runtime."""
+        wanted = {group_of(path) for path in self.layout} - {""}
+        given = {
+            group
+            for item in runtime.sources
+            if item.sha256 is not None and item.sha256 == self.source.sha256
+            for group in item.provides
+        }
+        return wanted <= given
+
+
+def open_folder(path: Path, targets: Collection[str]) -> Opened:
+    """An extracted SDK: `path` itself, or the only one in it (`<version>`, `qairt/<version>`)."""
+    candidates = (path, *sorted(path.glob("*")), *sorted(path.glob("qairt/*")))
+    roots = [item for item in candidates if item.is_dir() and is_sdk_root(item)]
+    if not roots:
+        raise RuntimeStoreError(
+            f"{path} is no QAIRT SDK: no lib/<target>/libQnnHtp.so in it",
+            hint="give the folder that holds sdk.yaml, lib and bin, or the SDK's zip, or a wheel",
+        )
+    if len(roots) > 1 and roots[0] != path:
+        raise RuntimeStoreError(
+            f"{path} holds more than one SDK: {', '.join(str(item) for item in roots)}",
+            hint="add them one by one",
+        )
+    tree = FolderTree(roots[0])
+    source = RuntimeSource("sdk-folder", str(roots[0].resolve()))
+    return Opened(tree, sdk_layout(tree, targets), source)
+
+
+@contextmanager
+def open_file(path: Path, name: str, digest: str, targets: Collection[str]) -> Iterator[Opened]:
+    """A wheel or an SDK zip; told apart by what is in it, not by its name."""
+    with open_zip(path) as archive:
+        names = archive.sizes()
+        if any(member.startswith(_WHEEL_FOLDER) for member in names):
+            layout = _wheel(archive, name, targets)
+            yield Opened(archive, layout, RuntimeSource("wheel", name, digest))
+        else:
+            tree = archive.below(sdk_prefix(names, name))
+            layout = sdk_layout(tree, targets)
+            yield Opened(tree, layout, RuntimeSource("sdk-zip", name, digest))
+
+
+def _wheel(archive: ZipTree, name: str, targets: Collection[str]) -> Layout:
+    layout = wheel_layout(archive, name)
+    have = targets_of(layout)
+    if targets and not set(targets) <= set(have):
+        raise InputError(
+            f"the wheel {name} is for {', '.join(have)}, not {', '.join(sorted(targets))}",
+            hint="leave --target out, or fetch the other one",
+        )
+    return layout
