@@ -80,6 +80,7 @@ class Tools:
 
     python3: str | None = None
     python3_version: str | None = None
+    python3_ctypes: bool | None = None
     sha256: tuple[str, ...] = ()
     timeout: bool = False
     dd_fullblock: bool = False
@@ -113,6 +114,7 @@ class Facts:
     base_dir: str = ""
     disk: Disk = Disk("")
     thermal: tuple[ThermalZone, ...] = ()
+    remoteproc: tuple[tuple[str, str], ...] = ()
     tools: Tools = Tools()
     lab: bool = False
 

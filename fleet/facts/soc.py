@@ -1,0 +1,103 @@
+"""Which SoC is it: inventory, kernel id, device tree, or unknown."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fleet.data import load
+from fleet.model.errors import InputError
+from fleet.model.facts import Soc
+
+Row = Mapping[str, Any]
+
+
+def _rows() -> list[Row]:
+    return list(load("socs")["socs"])
+
+
+def by_chip(name: str) -> Row | None:
+    """The row of a chip (`QCS9075`, any case), None when it is not in the table."""
+    return next((row for row in _rows() if row["chip"].lower() == name.lower()), None)
+
+
+def by_kernel_id(number: int) -> Row | None:
+    """The row of a number of /sys/devices/soc0/soc_id."""
+    return next((row for row in _rows() if number in row["kernel_soc_ids"]), None)
+
+
+def by_soc_model(number: int) -> tuple[Row, ...]:
+    """All rows with a QNN soc_model; several chips of a die family share one."""
+    return tuple(row for row in _rows() if number in models_of(row))
+
+
+def models_of(row: Row) -> tuple[int, ...]:
+    """Every soc_model that stands for a chip; QCS6490 has two (35 in old SDKs, 93 in new)."""
+    found = [row.get("soc_model"), *row.get("soc_model_candidates", ())]
+    return tuple(dict.fromkeys(number for number in found if number is not None))
+
+
+def by_tree(compatible: Iterable[str], model: str | None) -> Row | None:
+    """The row of a device tree: the most specific compatible string, else the model.
+
+    The upstream tree of the IQ-9075 EVK names qcs9100 and never qcs9075: same die family,
+    same soc_model, so the family's row is right for everything but the name.
+    """
+    for text in compatible:
+        chip = text.partition(",")[2]
+        if text.startswith("qcom,") and (row := by_chip(chip)):
+            return row
+        for row in _rows():
+            if any(listed[:1] == [text] for listed in row.get("compatible", ())):
+                return row
+    return next((row for row in _rows() if model and model in row.get("models", ())), None)
+
+
+def identify(seen: Soc, override: str | None = None) -> Soc:
+    """Fill in chip, soc_model, arch and VTCM of what was seen.
+
+    `override` is the chip that the inventory names; InputError when the table has no such
+    chip. A kernel id wins over the device tree; a contradiction goes into `conflict`.
+    """
+    kernel = by_kernel_id(seen.kernel_soc_id) if seen.kernel_soc_id is not None else None
+    tree = by_tree(seen.compatible, seen.model)
+    if override is not None:
+        row = by_chip(override)
+        if row is None:
+            names = [one["chip"] for one in _rows()]
+            close = difflib.get_close_matches(override.upper(), names, 3) or names[:8]
+            raise InputError(
+                f"soc '{override}' is not in the SoC table", hint="one of: " + ", ".join(close)
+            )
+        source = "inventory"
+    elif kernel is not None:
+        row, source = kernel, "soc_id"
+    elif tree is not None and seen.kernel_soc_id is None:
+        row, source = tree, "device-tree"
+    else:
+        return replace(seen, source="unknown", conflict=_unlisted(seen, tree))
+    return replace(
+        seen,
+        chip=row["chip"],
+        soc_model=row.get("soc_model"),
+        soc_model_candidates=models_of(row),
+        hexagon_arch=row.get("arch"),
+        vtcm_mb=row.get("vtcm_mb"),
+        source=source,
+        conflict=_conflict(row, source, kernel, tree),
+    )
+
+
+def _unlisted(seen: Soc, tree: Row | None) -> str:
+    if seen.kernel_soc_id is None or tree is None:
+        return ""
+    return f"soc_id {seen.kernel_soc_id} is not in the table, the device tree says {tree['chip']}"
+
+
+def _conflict(row: Row, source: str, kernel: Row | None, tree: Row | None) -> str:
+    for name, other in (("soc_id", kernel), ("device tree", tree)):
+        if other is not None and other.get("arch") != row.get("arch"):
+            return f"{source} says {row['chip']}, {name} says {other['chip']}"
+    return ""

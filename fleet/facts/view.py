@@ -1,0 +1,79 @@
+"""Facts for people: rows with remarks, `unknown` where nothing was seen."""
+
+from __future__ import annotations
+
+from fleet.model.facts import DeviceNode, Facts
+
+_SHOWN_ZONES = 4
+
+
+def summary(facts: Facts) -> list[tuple[str, str]]:
+    """(fact, value) rows in the order in which one looks."""
+    soc, user = facts.soc, facts.user
+    rows = [
+        ("emulated", "yes: no Hexagon NPU here" if facts.emulated else "no"),
+        ("os", _words(facts.os_name, facts.kernel, facts.machine)),
+        ("libc", _words(facts.libc, facts.libc_version)),
+        ("soc", _words(soc.chip, f"from {soc.source}")),
+        ("soc_id (kernel)", _text(soc.kernel_soc_id)),
+        ("soc_model (QNN)", _text(soc.soc_model)),
+        ("Hexagon", _words(soc.hexagon_arch, f"VTCM {_text(soc.vtcm_mb)} MB")),
+        ("board", _text(soc.model)),
+        ("user", _words(user.name, f"uid {_text(user.uid)}")),
+        ("groups", " ".join(user.groups_live) or "unknown"),
+        *((node.path, _node(node)) for node in facts.nodes),
+        ("libcdsprpc", _libcdsprpc(facts)),
+        *((f"remoteproc {name}", state or "unknown") for name, state in facts.remoteproc),
+        ("python3", _words(facts.tools.python3, facts.tools.python3_version)),
+        ("hash tool", " ".join(facts.tools.sha256) or "none: blobs are read back"),
+        ("base folder", facts.base_dir or "unknown"),
+        ("disk", _disk(facts)),
+        ("thermal", _thermal(facts)),
+    ]
+    if soc.conflict:
+        rows.append(("conflict", soc.conflict))
+    waiting = sorted(set(user.groups_db) - set(user.groups_live))
+    if waiting:
+        rows.append(
+            ("new groups", f"{', '.join(waiting)}: in the database, not in this login (reconnect)")
+        )
+    if facts.dsp_library_path:
+        rows.append(("DSP_LIBRARY_PATH", f"{facts.dsp_library_path} (fleet unsets it)"))
+    if facts.qnn_libraries:
+        rows.append(("QNN on the system", " ".join(facts.qnn_libraries)))
+    return rows
+
+
+def _text(value: object) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def _words(*values: object) -> str:
+    return " ".join(_text(value) for value in values)
+
+
+def _node(node: DeviceNode) -> str:
+    if not node.exists:
+        return "absent"
+    said = {"": "opens", None: "not tried"}.get(node.open_error, f"refused: {node.open_error}")
+    return f"{_text(node.mode)} {_text(node.owner)}:{_text(node.group)}, {said}"
+
+
+def _libcdsprpc(facts: Facts) -> str:
+    if not facts.libcdsprpc:
+        return "none"
+    tail = "" if facts.libcdsprpc_unversioned else " (no unversioned name: the stub needs it)"
+    return " ".join(facts.libcdsprpc) + tail
+
+
+def _disk(facts: Facts) -> str:
+    disk = facts.disk
+    free = "unknown" if disk.available_bytes is None else f"{disk.available_bytes / 1e9:.1f} GB"
+    state = {True: "writable", False: "NOT writable", None: "unknown"}[disk.writable]
+    return f"{free} and {_text(disk.inodes)} inodes free on {_text(disk.mount)}, {state}"
+
+
+def _thermal(facts: Facts) -> str:
+    zones = [f"{z.type} {_text(z.celsius)} C" for z in facts.thermal[:_SHOWN_ZONES]]
+    more = len(facts.thermal) - len(zones)
+    return ", ".join(zones) + (f" and {more} more" if more else "") if zones else "unknown"
