@@ -6,6 +6,7 @@ cannot work (qairt_experiments section 1; `Stub lib id mismatch` in section 6).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from fleet.model.errors import RuntimeStoreError
@@ -15,17 +16,22 @@ from fleet.model.runtime import Library
 _CURE = "do not mix files of two QAIRT versions; re-extract the SDK into an empty folder"
 _SOURCE = "qairt_experiments sections 1 and 6"
 _BACKENDS = ("libQnnHtp.so", "QnnHtp.dll")
+_ONE_RUN = re.compile(r"Htp|Genie")  # backend, Prepare, stubs, skels, NetRunExtensions, Genie
 
 
 def build_of(libraries: Sequence[Library]) -> Library | None:
-    """The file that speaks for the build: libQnnHtp, else the first with a build id."""
-    known = [item for item in libraries if item.build_id]
+    """The file that speaks for the build: libQnnHtp, else an HTP file, else any with a build id."""
+    known = sorted(
+        (item for item in libraries if item.build_id),
+        key=lambda item: _ONE_RUN.search(item.name) is None,
+    )
     return next((item for item in known if item.name in _BACKENDS), known[0] if known else None)
 
 
 def check_consistent(libraries: Sequence[Library]) -> list[Finding]:
     """Every file that is of another build than libQnnHtp, as findings; [] when all agree.
 
+    HTP and Genie files refuse; others (Gpu, Saver, Ir) take no part in an HTP run and warn.
     Files that carry no version (libQnnSystem, libc++) prove nothing and are passed over.
     """
     reference = build_of(libraries)
@@ -50,7 +56,7 @@ def _against(item: Library, reference: Library, build: str) -> Finding | None:
         return None
     return Finding(
         rule="one-build",
-        severity="refuse",
+        severity="refuse" if _ONE_RUN.search(item.name) else "warn",
         message=f"{item.path} is of QAIRT {have}, {reference.path} of {build}",
         have=have,
         need=need,
@@ -64,7 +70,7 @@ def require_consistent(libraries: Sequence[Library], where: str) -> None:
 
     A pair with two full build ids is shown where there is one: it says the most.
     """
-    problems = check_consistent(libraries)
+    problems = [item for item in check_consistent(libraries) if item.refuses]
     if not problems:
         return
     more = f" (and {len(problems) - 1} more files)" if len(problems) > 1 else ""

@@ -6,7 +6,7 @@ import pytest
 
 from fleet.model.errors import RuntimeStoreError
 from fleet.model.runtime import Library
-from fleet.runtimes.consistency import build_of, check_consistent
+from fleet.runtimes.consistency import build_of, check_consistent, require_consistent
 from fleet.runtimes.store import RuntimeStore
 from tests.runtimes.fakes import BUILD, OTHER
 from tests.support_runtime import ARM, NEW, OLD, cached_runtime
@@ -27,14 +27,24 @@ def test_one_build_has_no_findings() -> None:
 
 def test_each_other_build_is_a_finding_against_the_backend() -> None:
     libraries = [
-        library("lib/t/libAaa.so", OTHER),
+        library("lib/t/libHtpPrepare.so", OTHER),
         library("lib/t/libGenie.so", None, "2.50.40"),
         library("lib/t/libQnnHtp.so", BUILD),
     ]
     first, second = check_consistent(libraries)
     assert (first.have, first.need, first.severity) == (OTHER, BUILD, "refuse")
-    assert first.message == f"lib/t/libAaa.so is of QAIRT {OTHER}, lib/t/libQnnHtp.so of {BUILD}"
+    assert (
+        first.message
+        == f"lib/t/libHtpPrepare.so is of QAIRT {OTHER}, lib/t/libQnnHtp.so of {BUILD}"
+    )
     assert (second.have, second.need) == ("2.50.40", "2.51.0")
+
+
+def test_a_file_that_takes_no_part_in_a_run_only_warns() -> None:
+    libraries = [library("lib/t/libQnnGpu.so", OTHER), library("lib/t/libQnnHtp.so", BUILD)]
+    assert [item.severity for item in check_consistent(libraries)] == ["warn"]
+    require_consistent(libraries, "sdk")
+    assert build_of([libraries[0], library("lib/t/libQnnHtpV73Stub.so", BUILD)]) != libraries[0]
 
 
 def test_nothing_is_derived_from_nothing() -> None:
