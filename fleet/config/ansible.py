@@ -85,7 +85,7 @@ UNUSED = (
     "ansible_winrm_*",
     PRIORITY,
 )
-_NEAR = 0.8  # `prot` is near `port`; `domain` is near nothing
+_NEAR = 0.75  # `prot` is near `port`; `domain` is near nothing
 _LOOKUP = re.compile(
     r"""\{\{\s*(?:lookup|query)\(\s*(['"])(?:ansible\.builtin\.)?env\1\s*,\s*"""
     r"""(['"])([A-Za-z_][A-Za-z0-9_]*)\2\s*\)\s*\}\}"""
@@ -158,13 +158,15 @@ class AnsibleReader:
         self._ignore(key, path)
         if any(key == name or (name[-1] == "*" and key.startswith(name[:-1])) for name in UNUSED):
             return
-        if key.startswith("ansible_") and key.endswith("_interpreter"):
-            return
+        ours = not key.startswith("ansible_")
+        interpreter = not ours and key.endswith("_interpreter")  # of any language
         known = [*NAMES, *ARGUMENTS, *(name for name in UNUSED if name[-1] != "*")]
         near = suggestion(
-            key, known if key.startswith("ansible_") else HostVars.model_fields, cutoff=_NEAR
+            key, HostVars.model_fields if ours else known, cutoff=0.95 if interpreter else _NEAR
         )
-        if near or key.startswith("ansible_"):
+        if interpreter and not near:
+            return
+        if near or not ours:
             self._notes.warn(
                 f"variable '{key}' is not used" + (f"; {near}" if near else ""),
                 self._document.key(path),

@@ -8,6 +8,8 @@ from pydantic import AfterValidator, Field, RootModel, WithJsonSchema
 
 from fleet.config.fields import Duration, FilePath, FilePaths, Matches, Strict, no_template, wrong
 
+TARGET = r"(aarch64|arm64x|x86_64|hexagon)-[a-z0-9][a-z0-9._-]*"
+
 # No space, and no leading dash: OpenSSH would take it for an option.
 Address = Annotated[
     str,
@@ -52,7 +54,7 @@ Soc = Annotated[
 Target = Annotated[
     str,
     Matches(
-        r"(aarch64|arm64x|x86_64|hexagon)-[a-z0-9][a-z0-9._-]*",
+        TARGET,
         "QAIRT target name",
         "write it like aarch64-oe-linux-gcc11.2, aarch64-android or x86_64-linux-clang",
     ),
@@ -93,58 +95,73 @@ class HostVars(Strict):
     """What is known of a host; the same keys stand in `vars` of a group. null unsets a key."""
 
     transport: Literal["ssh", "local", "adb"] | None = Field(
-        None, description="How the device is reached: ssh (default), local (this machine) or adb."
+        default=None,
+        description="How the device is reached: ssh (default), local (this machine) or adb.",
     )
     host: Address | None = Field(
-        None,
+        default=None,
         description="Address or ssh config alias; without it the host's name in this file.",
     )
     port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
-        None, description="SSH port; without it the ssh config decides, then 22."
+        default=None,
+        description="SSH port; without it the ssh config decides, then 22.",
     )
     user: User | None = Field(
-        None, description="Login name; without it the ssh config decides, then your own."
+        default=None,
+        description="Login name; without it the ssh config decides, then your own.",
     )
     identity_file: FilePaths | None = Field(
-        None, description="Private key or keys; relative to the inventory's folder."
+        default=None,
+        description="Private key or keys; relative to the inventory's folder.",
     )
     password: Reference | None = Field(
-        None, description="Login password by reference: env:NAME, file:PATH or cmd:PROGRAM."
+        default=None,
+        description="Login password by reference: env:NAME, file:PATH or cmd:PROGRAM.",
     )
     become_password: Reference | None = Field(
-        None, description="sudo password by reference: env:NAME, file:PATH or cmd:PROGRAM."
+        default=None,
+        description="sudo password by reference: env:NAME, file:PATH or cmd:PROGRAM.",
     )
     proxy_jump: Jump | None = Field(
-        None, description="Jump hosts: [user@]host[:port], several separated by commas."
+        default=None,
+        description="Jump hosts: [user@]host[:port], several separated by commas.",
     )
     ssh_config: FilePath | None = Field(
-        None, description="An OpenSSH client configuration to use instead of ~/.ssh/config."
+        default=None,
+        description="An OpenSSH client configuration to use instead of ~/.ssh/config.",
     )
     known_hosts: FilePath | None = Field(
-        None,
+        default=None,
         description="fleet's own file of trusted host keys; default: <inventory>.known_hosts.",
     )
     host_key: HostKey | None = Field(
-        None, description="The one accepted host key, as fingerprint SHA256:..."
+        default=None,
+        description="The one accepted host key, as fingerprint SHA256:...",
     )
     connect_timeout: Duration | None = Field(
-        None, description="Longest time to connect: seconds, or 500ms, 15s, 2m. Default 15 s."
+        default=None,
+        description="Longest time to connect: seconds, or 500ms, 15s, 2m. Default 15 s.",
     )
     base_dir: BaseDir | None = Field(
-        None, description="Folder of fleet on the device: absolute or ~/... Default ~/fleet."
+        default=None,
+        description="Folder of fleet on the device: absolute or ~/... Default ~/fleet.",
     )
     soc: Soc | None = Field(
-        None, description="Chip name (QCS9075) where the device cannot be asked for it."
+        default=None,
+        description="Chip name (QCS9075) where the device cannot be asked for it.",
     )
     target: Target | None = Field(
-        None, description="QAIRT target (aarch64-oe-linux-gcc11.2) instead of the detected one."
+        default=None,
+        description="QAIRT target (aarch64-oe-linux-gcc11.2) instead of the detected one.",
     )
-    serial: Plain | None = Field(None, description="adb serial number of the device.")
+    serial: Plain | None = Field(default=None, description="adb serial number of the device.")
     identity: Plain | None = Field(
-        None, description="What the device must answer as its identity, else it is refused."
+        default=None,
+        description="What the device must answer as its identity, else it is refused.",
     )
     labels: dict[str, Text] | None = Field(
-        None, description="Free labels (text: text); those of groups and host are joined."
+        default=None,
+        description="Free labels (text: text); those of groups and host are joined.",
     )
 
 
@@ -152,7 +169,8 @@ class GroupVars(HostVars):
     """Variables of all hosts of a group."""
 
     ansible_group_priority: int | None = Field(
-        None, description="Among groups of one depth the higher number wins (as in Ansible)."
+        default=None,
+        description="Among groups of one depth the higher number wins (as in Ansible).",
     )
 
 
@@ -160,13 +178,14 @@ class GroupBody(Strict):
     """A group: its hosts, its child groups, and variables for all of them."""
 
     hosts: dict[str, HostVars | None] | None = Field(
-        None,
+        default=None,
         description="Host names → their keys. A name may hold ranges: evk[01:30], evk[a:f].",
     )
     children: dict[str, GroupBody | None] | None = Field(
-        None, description="Groups inside this one; empty when they are defined elsewhere."
+        default=None,
+        description="Groups inside this one; empty when they are defined elsewhere.",
     )
-    vars: GroupVars | None = Field(None, description="Keys for all hosts of the group.")
+    vars: GroupVars | None = Field(default=None, description="Keys for all hosts of the group.")
 
 
 class InventoryFile(RootModel[dict[str, GroupBody | None]]):

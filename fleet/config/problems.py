@@ -84,12 +84,17 @@ def report(
     The data stood at `base` of the document; the first `skip` parts of pydantic's location
     belong to `base` already.
     """
-    for detail in cause.errors(include_url=False):
+    details = sorted(cause.errors(include_url=False), key=lambda each: each["type"] == "missing")
+    meant: set[tuple[Keys, str]] = set()  # a key that is missing because it is mistyped
+    for detail in details:
         path = _locate(document, base, detail["loc"][skip:])
         key = str(path[-1]) if path else ""
         if detail["type"] == "extra_forbidden":
-            hint = suggest_or_list(key, _known(model, detail["loc"]))
-            problems.add(f"unknown key '{key}'", document.key(path), hint)
+            known = _known(model, detail["loc"])
+            problems.add(f"unknown key '{key}'", document.key(path), suggest_or_list(key, known))
+            meant.update((path[:-1], name) for name in known if name in suggestion(key, known))
+            continue
+        if detail["type"] == "missing" and (path, str(detail["loc"][-1])) in meant:
             continue
         message, hint = words(detail, key, document.text(path))
         problems.add(message, document.value(path), hint)

@@ -43,7 +43,10 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Playbook:
-    """One deployment by name. `bundle` is an absolute host path."""
+    """One deployment by name. `bundle` is an absolute host path.
+
+    `warnings` are remarks on the file, each with its place, for a person to read.
+    """
 
     path: Path
     name: str
@@ -53,3 +56,4 @@ class Playbook:
     health_timeout: float = DEFAULT_HEALTH_SECONDS
     parallel: int = DEFAULT_PARALLEL
     keep: int = 3
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,176 @@
+"""Playbook files: strict YAML → Playbook."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from fleet.config.playbook_file import BundleBody, PlaybookFile, RunBody, RuntimeBody
+from fleet.config.problems import Problems, report, suggestion
+from fleet.config.yaml_words import near_names
+from fleet.config.yamlpos import Document, Keys, read
+from fleet.model.errors import PlaybookError
+from fleet.model.playbook import (
+    DEFAULT_HEALTH_SECONDS,
+    DEFAULT_PARALLEL,
+    Playbook,
+    RunSpec,
+    RuntimeSpec,
+)
+
+MAX_PROMPT_BYTES = 1 << 20  # a context of 128k tokens is about 0.5 MB of text
+_BUNDLE_MARK = "genie_config.json"
+
+
+def load_playbook(path: Path) -> Playbook:
+    """The playbook in a file; paths in it start from the file's folder.
+
+    Raises PlaybookError for the first thing that is wrong, with file, line and column.
+    """
+    document = read(path, PlaybookError)
+    problems = Problems(PlaybookError)
+    try:
+        body = PlaybookFile.model_validate(document.data)
+    except ValidationError as error:
+        report(error, PlaybookFile, document, problems)
+        problems.raise_first()
+        raise
+    loader = _Loader(document, problems)
+    playbook = loader.playbook(body)
+    problems.raise_first()
+    return playbook
+
+
+class _Loader:
+    """What the shape alone cannot say: files, folders and texts."""
+
+    def __init__(self, document: Document, problems: Problems) -> None:
+        self._document, self._problems = document, problems
+        self._folder = document.file.absolute().parent
+        self._warnings: list[str] = []
+
+    def playbook(self, body: PlaybookFile) -> Playbook:
+        runtime = body.runtime
+        if not isinstance(runtime, RuntimeBody):
+            runtime = RuntimeBody(version=runtime)
+        run = None if body.run is None else self._run(body.run)
+        health, strategy = body.health, body.strategy
+        return Playbook(
+            path=self._document.file.absolute(),
+            name=body.name,
+            bundle=self._bundle(body),
+            runtime=RuntimeSpec(
+                version=None if runtime.version == "bundle" else runtime.version,
+                target=None if runtime.target == "auto" else runtime.target,
+                wheel=runtime.source == "any",
+            ),
+            run=run,
+            health_timeout=health.timeout if health else DEFAULT_HEALTH_SECONDS,
+            parallel=strategy.parallel if strategy else DEFAULT_PARALLEL,
+            keep=strategy.keep if strategy else Playbook.keep,
+            warnings=tuple(self._warnings),
+        )
+
+    def _path(self, text: str, keys: Keys) -> Path:
+        try:
+            return self._folder / Path(text).expanduser()
+        except RuntimeError:
+            self._problems.add(
+                f"'{text}': there is no such user on this machine",
+                self._document.value(keys),
+                "write the path out",
+            )
+            return self._folder / text
+
+    def _bundle(self, body: PlaybookFile) -> Path:
+        mapping = isinstance(body.bundle, BundleBody)
+        keys: Keys = ("bundle", "path") if mapping else ("bundle",)
+        text = body.bundle.path if isinstance(body.bundle, BundleBody) else body.bundle
+        path = self._path(text, keys)
+        if path.is_dir():
+            return path.resolve()
+        if path.exists():
+            message = f"the bundle {path} is a file; a bundle is a folder"
+            hint = (
+                f"name its folder: {path.parent}" if path.name == _BUNDLE_MARK else "name a folder"
+            )
+        else:
+            message, hint = f"there is no bundle folder {path}", _near_bundle(path)
+        self._problems.add(message, self._document.value(keys), hint)
+        return path
+
+    def _run(self, body: RunBody) -> RunSpec:
+        prompt = body.prompt
+        keys: Keys = ("run", "prompt")
+        if (body.prompt is None) == (body.prompt_file is None):
+            both = body.prompt is not None
+            self._problems.add(
+                "`run` has both prompt and prompt_file" if both else "`run` has no prompt",
+                self._document.key(("run", "prompt_file") if both else ("run",)),
+                "remove one of them" if both else "add `prompt: |` with text, or `prompt_file:`",
+            )
+        elif body.prompt_file is not None:
+            keys = ("run", "prompt_file")
+            prompt = self._read_prompt(self._path(body.prompt_file, keys), keys)
+        if prompt is not None:
+            self._look_at(prompt, keys)
+        return RunSpec(
+            runner=body.runner,
+            prompt=prompt or "",
+            max_tokens=body.max_tokens,
+            repeats=body.repeats,
+            warmups=body.warmups,
+            timeout=body.timeout,
+            token_limit_counts=body.token_limit_counts,
+        )
+
+    def _read_prompt(self, path: Path, keys: Keys) -> str | None:
+        at = self._document.value(keys)
+        try:
+            with path.open("rb") as stream:
+                data = stream.read(MAX_PROMPT_BYTES + 1)
+            text = data.decode("utf-8-sig")
+        except FileNotFoundError:
+            near = near_names(path)
+            hint = f"did you mean {near[0].name}?" if near else f"ls {path.parent}"
+            self._problems.add(f"there is no prompt file {path}", at, hint)
+            return None
+        except OSError as error:
+            self._problems.add(f"cannot read the prompt file {path}: {error.strerror}", at)
+            return None
+        except UnicodeDecodeError:
+            self._problems.add(f"the prompt file {path} is not UTF-8", at, "convert it with iconv")
+            return None
+        if len(data) > MAX_PROMPT_BYTES or "\0" in text:
+            why = "holds a NUL character" if "\0" in text else "is larger than 1 MB"
+            self._problems.add(f"the prompt file {path} {why}", at, "is it the right file?")
+            return None
+        return text
+
+    def _look_at(self, prompt: str, keys: Keys) -> None:
+        at = self._document.value(keys)
+        if not prompt.strip():
+            self._problems.add("the prompt is empty", at, "write the text after `prompt: |`")
+        if r"\n" in prompt:
+            self._warnings.append(
+                f"{at}: the prompt holds a backslash and an n, which is no newline;"
+                " use `prompt: |` with real lines, or double quotes"
+            )
+        if "\r" in prompt:
+            self._warnings.append(f"{at}: the prompt has Windows line ends (CR LF)")
+
+
+def _near_bundle(path: Path) -> str:
+    """What could have been meant: a similar name, else the bundles that are there."""
+    parent = path.parent
+    if not parent.is_dir():
+        existing = next(each for each in path.parents if each.is_dir())
+        return f"{existing} is there, and holds no '{path.relative_to(existing).parts[0]}'"
+    folders = sorted(item.name for item in parent.iterdir() if item.is_dir())
+    near = suggestion(path.name, folders)
+    if near:
+        return near
+    bundles = [name for name in folders if (parent / name / _BUNDLE_MARK).is_file()]
+    listed = ", ".join((bundles or folders)[:10])
+    return f"{parent} holds: {listed}" if listed else f"{parent} holds no folder"

@@ -1,0 +1,153 @@
+"""The shape of a playbook file."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
+
+from fleet.config.fields import Duration, FilePath, Matches, Strict, no_template, wrong
+from fleet.config.hostvars import TARGET
+from fleet.model.playbook import (
+    DEFAULT_HEALTH_SECONDS,
+    DEFAULT_MAX_TOKENS,
+    DEFAULT_PARALLEL,
+    DEFAULT_RUN_SECONDS,
+    Playbook,
+)
+
+VERSION = r"bundle|\d+\.\d+\.\d+(\.\d+)?"
+
+Name = Annotated[
+    str,
+    Matches(
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
+        "release name",
+        "use up to 64 letters, digits and . _ -, a letter or digit first",
+    ),
+]
+AutoTarget = Annotated[
+    str,
+    Matches(
+        f"auto|{TARGET}", "QAIRT target", "write `auto`, or a name like aarch64-oe-linux-gcc11.2"
+    ),
+]
+PositiveInt = Annotated[int, Field(ge=1)]
+
+
+def _version(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return value
+    if not isinstance(value, str):
+        raise wrong(
+            "YAML reads this version as a number, which loses digits (2.50 becomes 2.5)",
+            'write all three numbers, in quotes: "2.51.0"',
+        )
+    no_template(value)
+    if not re.fullmatch(VERSION, value):
+        raise wrong(
+            f"'{value}' is no QAIRT version",
+            'write "2.51.0", a full build id like "2.45.0.260326", or `bundle`',
+        )
+    return value
+
+
+Version = Annotated[
+    str,
+    BeforeValidator(_version),
+    WithJsonSchema({"type": "string", "pattern": f"^({VERSION})$"}),
+]
+
+
+def _short(value: object) -> str:
+    """Which branch of `short form | mapping` a value is; the names cannot be keys."""
+    return "(mapping)" if isinstance(value, dict) else "(short)"
+
+
+class RuntimeBody(Strict):
+    """Which QAIRT runtime goes to the devices."""
+
+    version: Version = Field(
+        default="bundle",
+        description="`bundle` (the one it was compiled with) or a QAIRT version, quoted.",
+    )
+    target: AutoTarget = Field(
+        default="auto", description="QAIRT target; `auto` takes the one that fits each device."
+    )
+    source: Literal["any", "store"] = Field(
+        default="any",
+        description="`store`: only runtimes in the store; `any`: fetch a wheel when none is there.",
+    )
+
+
+class BundleBody(Strict):
+    """What is deployed."""
+
+    path: FilePath = Field(description="Folder of the bundle, relative to the playbook.")
+    kind: Literal["genie"] = Field(default="genie", description="Kind of the bundle.")
+
+
+class RunBody(Strict):
+    """What to run, and how often."""
+
+    runner: Literal["genie"] = Field(
+        default="genie", description="Program that runs on the device."
+    )
+    prompt: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Prompt text; real newlines are kept. Either this or prompt_file."
+    )
+    prompt_file: FilePath | None = Field(
+        default=None, description="File with the prompt (UTF-8), relative to the playbook."
+    )
+    max_tokens: PositiveInt = Field(
+        default=DEFAULT_MAX_TOKENS, description="Most tokens that are generated."
+    )
+    repeats: PositiveInt = Field(default=1, description="Runs that count.")
+    warmups: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="Runs before them that do not count."
+    )
+    timeout: Duration = Field(
+        default=DEFAULT_RUN_SECONDS, description="Longest time of one run: seconds, or 90s, 5m, 1h."
+    )
+    token_limit_counts: bool = Field(
+        default=False, description="A run that was cut at max_tokens still counts."
+    )
+
+
+class HealthBody(Strict):
+    """The probe that opens an NPU session before the release is switched."""
+
+    timeout: Duration = Field(
+        default=DEFAULT_HEALTH_SECONDS,
+        description="Longest time of the probe: seconds, or 90s, 5m.",
+    )
+
+
+class StrategyBody(Strict):
+    """How devices are worked on."""
+
+    parallel: PositiveInt = Field(
+        default=DEFAULT_PARALLEL, description="How many devices are worked on at one time."
+    )
+    keep: PositiveInt = Field(
+        default=Playbook.keep,
+        description="Releases that stay on a device, the current one included.",
+    )
+
+
+class PlaybookFile(Strict):
+    """A fleet playbook: what shall be true on the devices, and what to run there."""
+
+    name: Name = Field(description="Name of the release on the devices.")
+    bundle: Annotated[
+        Annotated[FilePath, Tag("(short)")] | Annotated[BundleBody, Tag("(mapping)")],
+        Discriminator(_short),
+    ] = Field(description="Folder of the bundle, relative to the playbook; or a mapping.")
+    runtime: Annotated[
+        Annotated[Version, Tag("(short)")] | Annotated[RuntimeBody, Tag("(mapping)")],
+        Discriminator(_short),
+    ] = Field(default="bundle", description="QAIRT version as text, or a mapping.")
+    run: RunBody | None = Field(default=None, description="What to run; nothing without it.")
+    health: HealthBody | None = Field(default=None, description="The health probe.")
+    strategy: StrategyBody | None = Field(default=None, description="How devices are worked on.")
