@@ -1,0 +1,136 @@
+"""`fleet lab`: boards without hardware."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.cli import output
+from fleet.cli.common import JsonOption
+from fleet.lab import Lab
+from fleet.lab.faults import FAULTS
+from fleet.lab.folder import Folder
+from fleet.lab.lab import DEFAULT_PORT
+
+DirOption = Annotated[Path, typer.Option("--dir", help="Folder of the lab.")]
+DEFAULT_DIR = Path(".lab")
+NameArgument = Annotated[str, typer.Argument(help="Board, as `fleet lab list` shows it.")]
+FaultArgument = Annotated[
+    str, typer.Argument(help="One of: " + ", ".join([*FAULTS, "new-host-key"]))
+]
+
+
+def register(root: typer.Typer) -> None:
+    """Add the group `lab`."""
+    group = typer.Typer(no_args_is_help=True, help="Boards without hardware (emulated).")
+    for command in (up, down, reset, fault, heal):
+        group.command()(command)
+    group.command("list")(list_boards)
+    group.command("power-cycle")(power_cycle)
+    group.command("exec")(exec_on)
+    root.add_typer(group, name="lab")
+
+
+def _lab(folder: Path) -> Lab:
+    return Lab(Folder(folder))
+
+
+def up(
+    count: Annotated[int, typer.Option(min=1, max=500, help="How many boards.")] = 3,
+    profile: Annotated[str, typer.Option(help="Board type: iq9075, qcs6490, ...")] = "iq9075",
+    kind: Annotated[str, typer.Option(help="auto, namespace (root) or user.")] = "auto",
+    port: Annotated[int, typer.Option(help="Port of the first board.")] = DEFAULT_PORT,
+    folder: DirOption = DEFAULT_DIR,
+    install: Annotated[
+        bool, typer.Option("--install", help="As root: install what lacks with apt-get.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Boot lab boards on loopback.
+
+    Example: fleet lab up --count 3
+    """
+    lab = Lab.up(folder, count=count, profile=profile, kind=kind, base_port=port, install=install)
+    boards = lab.boards
+    if as_json:
+        output.emit_json({"emulated": True, "boards": [asdict(one) for one in boards]})
+        return
+    first, last = boards[0], boards[-1]
+    output.note(
+        f"{len(boards)} {first.kind} boards up, emulated ({profile}): "
+        f"{first.name} 127.0.0.1:{first.port} to {last.name} :{last.port}"
+    )
+    output.note("next: fleet deploy -i inventories/lab.yaml playbooks/tiny-genie.yaml")
+
+
+def down(folder: DirOption = DEFAULT_DIR) -> None:
+    """End the boards and forget what was on them.
+
+    Example: fleet lab down
+    """
+    _lab(folder).close()
+    output.note("lab is down")
+
+
+def list_boards(folder: DirOption = DEFAULT_DIR, as_json: JsonOption = False) -> None:
+    """Show the boards.
+
+    Example: fleet lab list
+    """
+    boards = _lab(folder).boards
+    if as_json:
+        output.emit_json([asdict(one) for one in boards])
+        return
+    rows = [(one.name, one.kind, one.profile, one.port, one.user, "yes") for one in boards]
+    output.table("lab", ("board", "kind", "profile", "port", "user", "emulated"), rows)
+
+
+def reset(name: NameArgument, folder: DirOption = DEFAULT_DIR) -> None:
+    """Make a board as new.
+
+    Example: fleet lab reset lab002
+    """
+    _lab(folder).reset(name)
+
+
+def power_cycle(name: NameArgument, folder: DirOption = DEFAULT_DIR) -> None:
+    """Cut the power of a board and boot it again; its files stay.
+
+    Example: fleet lab power-cycle lab002
+    """
+    _lab(folder).power_cycle(name)
+
+
+def fault(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_DIR) -> None:
+    """Break something on a board.
+
+    Example: fleet lab fault lab002 node-root-only
+    """
+    _lab(folder).fault(name, what)
+
+
+def heal(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_DIR) -> None:
+    """Take a fault away.
+
+    Example: fleet lab heal lab002 node-root-only
+    """
+    _lab(folder).heal(name, what)
+
+
+def exec_on(
+    name: NameArgument,
+    argv: Annotated[list[str], typer.Argument(help="Program and arguments, after --.")],
+    folder: DirOption = DEFAULT_DIR,
+) -> None:
+    """Run a program on a board as its root, not through ssh.
+
+    Example: fleet lab exec lab001 -- ls -l /dev
+    """
+    done: subprocess.CompletedProcess[str] = _lab(folder).exec(name, argv)
+    typer.echo(done.stdout, nl=False)
+    typer.echo(done.stderr, nl=False, err=True)
+    raise typer.Exit(done.returncode)

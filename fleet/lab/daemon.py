@@ -1,0 +1,169 @@
+"""The process that owns the boards of a lab. Started by `Lab.up`, ended by `Lab.close`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import getpass
+import json
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from fleet.lab.folder import Board, Folder, make_key, start_ticks
+from fleet.lab.namespace import NamespaceBoard
+from fleet.lab.rootfs import rootfs
+from fleet.lab.userboard import UserBoard
+from fleet.model.errors import LabError
+
+BOOT_AT_ONCE = 8  # two cores; more only makes each slower
+AnyBoard = NamespaceBoard | UserBoard
+
+
+class Daemon:
+    """Boots boards, hands connections to them, obeys the control socket."""
+
+    def __init__(self, folder: Folder, options: argparse.Namespace) -> None:
+        self._folder = folder
+        self._options = options
+        self._boards: dict[str, AnyBoard] = {}
+        self._select = selectors.DefaultSelector()
+        self._running = True
+        self._control_dir = tempfile.mkdtemp(prefix="fleet-lab-")
+        self._control = socket.socket(socket.AF_UNIX)
+
+    def run(self) -> None:
+        """Up, serve, down. The state file appears when every board accepts connections."""
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, self._stop)
+        self._control.bind(f"{self._control_dir}/control")
+        self._control.listen()
+        self._select.register(self._control, selectors.EVENT_READ, None)
+        try:
+            self._boot()
+            self._publish()
+            while self._running:
+                for key, _ in self._select.select(1.0):
+                    self._serve(key.data)
+        finally:
+            self._down()
+
+    def _stop(self, *_: object) -> None:
+        self._running = False
+
+    def _boot(self) -> None:
+        kind = self._options.kind
+        base = rootfs() if kind == "namespace" else Path()
+        for number in range(1, self._options.count + 1):
+            name = f"lab{number:03d}"
+            home = str(self._folder.board(name) / "home")
+            board = Board(
+                name=name,
+                kind=kind,
+                profile=self._options.profile,
+                port=self._options.port + number - 1 if self._options.port else 0,
+                user="ubuntu" if kind == "namespace" else getpass.getuser(),
+                home="/home/ubuntu" if kind == "namespace" else home,
+                host_key="",
+            )
+            self._folder.prepare_board(board)
+            one: AnyBoard = (
+                NamespaceBoard(board, self._folder, base)
+                if kind == "namespace"
+                else UserBoard(board, self._folder)
+            )
+            self._boards[name] = one
+            listener = one.listen()
+            if listener is not None:
+                self._select.register(listener, selectors.EVENT_READ, one)
+        boards = list(self._boards.values())
+        for first in range(0, len(boards), BOOT_AT_ONCE):
+            some = boards[first : first + BOOT_AT_ONCE]
+            for one in some:
+                one.start()
+            for one in some:
+                one.wait()
+
+    def _publish(self) -> None:
+        boards = [one.board for one in self._boards.values()]
+        self._folder.write_client_files(boards)
+        self._folder.write_state(
+            {
+                "emulated": True,
+                "pid": os.getpid(),
+                "started": start_ticks(os.getpid()),
+                "control": f"{self._control_dir}/control",
+                "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "boards": boards,
+            }
+        )
+
+    def _serve(self, what: AnyBoard | None) -> None:
+        if isinstance(what, NamespaceBoard):
+            with contextlib.suppress(OSError):
+                what.accept()
+        elif what is None:
+            peer, _ = self._control.accept()
+            with peer, peer.makefile("rw", encoding="utf-8") as line:
+                answer = self._obey(json.loads(line.readline() or "{}"))
+                line.write(json.dumps(answer) + "\n")
+
+    def _obey(self, order: dict[str, Any]) -> dict[str, str]:
+        try:
+            what = order.get("do")
+            if what == "down":
+                self._running = False
+                return {}
+            one = self._boards[order["name"]]
+            one.power_off()
+            if what == "reset":
+                one.wipe()
+            if what == "new-host-key":
+                make_key(self._folder.board(one.board.name) / "ssh_host_ed25519_key")
+            if what != "off":
+                self._folder.prepare_board(one.board)
+                one.start()
+                one.wait()
+            if what != "new-host-key":  # the pins of the lab stay as they were: a re-flash
+                self._publish()
+        except (LabError, KeyError, OSError) as error:
+            return {"error": str(error)}
+        return {}
+
+    def _down(self) -> None:
+        for one in self._boards.values():
+            with contextlib.suppress(OSError):
+                one.power_off()
+        self._folder.state_file.unlink(missing_ok=True)
+        Path(self._control_dir, "control").unlink(missing_ok=True)
+        Path(self._control_dir).rmdir()
+
+
+def main() -> None:
+    """`python -m fleet.lab.daemon`: the last line on standard error is the reason of an end."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dir", required=True)
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--profile", required=True)
+    parser.add_argument("--kind", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    options = parser.parse_args()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    folder = Folder(Path(options.dir))
+    try:
+        Daemon(folder, options).run()
+    except LabError as error:
+        sys.stderr.write(f"{error.message}\n{error.hint}\n")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""A lab: boards without hardware, from Python. See docs/lab.md."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fleet.lab.faults import FAULTS
+from fleet.lab.folder import Board, Folder, start_ticks
+from fleet.lab.namespace import ENTER, can_unshare
+from fleet.lab.profiles import profile as known_profile
+from fleet.lab.rootfs import find, require, rootfs
+from fleet.model.errors import LabError
+
+DEFAULT_PORT = 23001
+UP_SECONDS = 180.0
+DOWN_SECONDS = 30.0
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Lab:
+    """A lab that is up. `boards` are in order; everything about it is emulated and says so."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+
+    @classmethod
+    def up(
+        cls,
+        root: Path,
+        *,
+        count: int = 3,
+        profile: str = "iq9075",
+        kind: str = "auto",
+        base_port: int = DEFAULT_PORT,
+        install: bool = False,
+    ) -> Self:
+        """Boot `count` boards; base_port 0 takes free ports. A lab that is up stays as it is.
+
+        `kind` is namespace (root), user (anybody) or auto. Raises LabError: tools that lack,
+        ports that are taken, another number of boards already up.
+        """
+        known_profile(profile)
+        folder = Folder(root)
+        lab = cls(folder)
+        if lab.alive():
+            have = len(lab.boards)
+            if have != count:
+                raise LabError(f"a lab of {have} boards is up already", hint="fleet lab down")
+            return lab
+        folder.state_file.unlink(missing_ok=True)
+        kind = _kind(kind, install=install)
+        folder.prepare()
+        argv = [sys.executable, "-m", "fleet.lab.daemon", "--dir", str(folder.root)]
+        argv += ["--count", str(count), "--profile", profile, "--kind", kind]
+        with (folder.root / "daemon.log").open("wb") as log:
+            daemon = subprocess.Popen(
+                [*argv, "--port", str(base_port)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        lab._wait_until_up(daemon)
+        return lab
+
+    def _wait_until_up(self, daemon: subprocess.Popen[bytes]) -> None:
+        end = time.monotonic() + UP_SECONDS
+        while time.monotonic() < end:
+            if self.folder.state_file.exists():
+                return
+            if daemon.poll() is not None:
+                text = (self.folder.root / "daemon.log").read_text("utf-8", "replace").strip()
+                message, _, hint = text.rpartition("\n") if "\n" in text else (text, "", "")
+                raise LabError(message or "the lab's daemon ended", hint=hint)
+            time.sleep(0.02)
+        daemon.kill()
+        raise LabError(f"the boards are not up after {UP_SECONDS:g} s")
+
+    def alive(self) -> bool:
+        """True when the daemon of this folder runs; a reused pid does not count."""
+        state = self.folder.read_state()
+        return bool(state) and start_ticks(state["pid"]) == state["started"] != ""  # type: ignore[index]
+
+    @property
+    def boards(self) -> list[Board]:
+        """The boards as they are now. Raises LabError when no lab is up."""
+        state = self.folder.read_state()
+        if state is None or not self.alive():
+            raise LabError(f"no lab is up in {self.folder.root}", hint="fleet lab up")
+        return [Board(**one) for one in state["boards"]]
+
+    def board(self, name: str) -> Board:
+        """One board by name."""
+        for one in self.boards:
+            if one.name == name:
+                return one
+        raise LabError(f"there is no board '{name}'", hint="fleet lab list")
+
+    def _tell(self, **order: str) -> None:
+        state = self.folder.read_state()
+        if state is None or not self.alive():
+            raise LabError(f"no lab is up in {self.folder.root}", hint="fleet lab up")
+        with socket.socket(socket.AF_UNIX) as control:
+            control.settimeout(UP_SECONDS)
+            control.connect(state["control"])
+            with control.makefile("rw", encoding="utf-8") as line:
+                line.write(json.dumps(order) + "\n")
+                line.flush()
+                answer = json.loads(line.readline() or "{}")
+        if "error" in answer:
+            raise LabError(answer["error"])
+
+    def power_cycle(self, name: str) -> None:
+        """Power cut and boot: files stay, processes and /dev do not, the boot id is new."""
+        self._tell(do="power-cycle", name=self.board(name).name)
+
+    def power_off(self, name: str) -> None:
+        """Power cut; the port still accepts and closes at once."""
+        self._tell(do="off", name=self.board(name).name)
+
+    def reset(self, name: str) -> None:
+        """As new from the factory."""
+        self._tell(do="reset", name=self.board(name).name)
+
+    def reflash(self, name: str) -> None:
+        """A new host key; the lab's known_hosts keeps the old one, as a workstation would."""
+        self._tell(do="new-host-key", name=self.board(name).name)
+
+    def exec(self, name: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a program on a namespace board as its root, not through ssh."""
+        board = self.board(name)
+        if board.kind != "namespace":
+            raise LabError(f"{name} is a board of an ordinary user: nothing can be run as its root")
+        return subprocess.run(
+            ["nsenter", "-t", str(board.pid), *ENTER, "env", "-i", _PATH, *argv],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    def fault(self, name: str, fault: str) -> None:
+        """Put a fault on a board."""
+        self._change(name, fault, heal=False)
+
+    def heal(self, name: str, fault: str) -> None:
+        """Take a fault away."""
+        self._change(name, fault, heal=True)
+
+    def _change(self, name: str, fault: str, *, heal: bool) -> None:
+        if fault == "new-host-key":
+            self.reflash(name)
+            return
+        if fault not in FAULTS:
+            known = ", ".join([*FAULTS, "new-host-key"])
+            raise LabError(f"there is no fault '{fault}'", hint=f"one of {known}")
+        script = FAULTS[fault].heal if heal else FAULTS[fault].make
+        done = self.exec(name, ["sh", "-c", script])
+        if done.returncode:
+            raise LabError(f"{name}: {fault} failed: {done.stderr.strip()}")
+
+    def close(self) -> None:
+        """End the daemon, and with it all boards. Only the process that was recorded."""
+        state = self.folder.read_state()
+        if state is not None and self.alive():
+            with contextlib.suppress(OSError, LabError):
+                self._tell(do="down")
+            end = time.monotonic() + DOWN_SECONDS
+            while self.alive() and time.monotonic() < end:
+                time.sleep(0.02)
+            if self.alive():
+                os.kill(state["pid"], signal.SIGKILL)
+        self.folder.state_file.unlink(missing_ok=True)
+        shutil.rmtree(self.folder.root / "boards", ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _kind(kind: str, *, install: bool) -> str:
+    if kind not in {"auto", "namespace", "user"}:
+        raise LabError(f"there is no kind '{kind}' of boards", hint="auto, namespace or user")
+    why = can_unshare() if kind != "user" else ""
+    if kind == "namespace" and why:
+        raise LabError(f"namespace boards are not possible here: {why}", hint="--kind user")
+    if kind == "namespace" or (kind == "auto" and not why):
+        try:
+            rootfs(install=install)
+        except LabError:
+            if kind == "namespace" or find("sshd") is None:
+                raise
+            return "user"
+        return "namespace"
+    require({"sshd": "openssh-server", "ssh-keygen": "openssh-client"}, install=install)
+    return "user"

@@ -1,0 +1,139 @@
+"""A board made of namespaces over the shared userland; real sshd, one process a connection."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from importlib.resources import files
+from pathlib import Path
+
+from fleet.lab.folder import Board, Folder
+from fleet.lab.profiles import profile
+from fleet.model.errors import LabError
+
+READY_SECONDS = 60.0  # 80 ms when idle; 200 at once on two cores take seconds
+ENTER = ("-m", "-u", "-i", "-n", "-p", "-r", "-w")
+SSHD = (
+    *("/usr/sbin/sshd", "-i", "-e"),
+    *("-o", "UsePAM=no", "-o", "UseDNS=no", "-o", "PidFile=none"),
+    *("-o", "PermitRootLogin=no", "-o", "PasswordAuthentication=yes"),
+    *("-o", "HostKey=/etc/ssh/ssh_host_ed25519_key", "-o", "MaxSessions=100"),
+    *("-o", "PrintMotd=no", "-o", "ClientAliveInterval=0"),
+)
+_UNSHARE = (
+    *("unshare", "--mount", "--pid", "--uts", "--ipc", "--net"),
+    *("--fork", "--kill-child", "--propagation", "private"),
+)
+
+
+def can_unshare() -> str:
+    """Why namespace boards cannot be made here; "" when they can."""
+    if os.geteuid() != 0:
+        return "they need root"
+    done = subprocess.run(
+        [*_UNSHARE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
+    )
+    return done.stderr.decode("utf-8", "replace").strip() if done.returncode else ""
+
+
+class NamespaceBoard:
+    """Starts, enters and ends one board."""
+
+    def __init__(self, board: Board, folder: Folder, base: Path) -> None:
+        self.board = board
+        self._dir = folder.board(board.name)
+        self._base = base
+        self._init: subprocess.Popen[bytes] | None = None
+        self._listener: socket.socket | None = None
+        self._sessions: list[subprocess.Popen[bytes]] = []
+
+    def listen(self) -> socket.socket:
+        """The port of the board; LabError when it is taken."""
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", self.board.port))
+        except OSError as error:
+            listener.close()
+            raise LabError(
+                f"port {self.board.port} is in use", hint="fleet lab up --port <another>"
+            ) from error
+        listener.listen(64)
+        self.board.port = int(listener.getsockname()[1])
+        self._listener = listener
+        return listener
+
+    def start(self) -> None:
+        """Begin to boot; `wait` for the end of it."""
+        script = (files("fleet.lab") / "board.sh").read_text("utf-8")
+        nodes = " ".join(profile(self.board.profile).nodes)
+        argv = ["/bin/bash", "-c", script, "board", str(self._dir), str(self._base)]
+        with (self._dir / "board.log").open("wb") as log:
+            self._init = subprocess.Popen(
+                [*_UNSHARE, *argv, self.board.name, "disk", nodes],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def wait(self) -> None:
+        """Until the board is up. Raises LabError with the last words of the boot."""
+        end = time.monotonic() + READY_SECONDS
+        while time.monotonic() < end and self._init and self._init.poll() is None:
+            pid = _child(self._init.pid)
+            if pid and Path(f"/proc/{pid}/root/run/lab-ready").exists():
+                self.board.pid = pid
+                return
+            time.sleep(0.005)
+        words = (self._dir / "board.log").read_text("utf-8", "replace").strip().splitlines()
+        raise LabError(f"{self.board.name} does not boot: {' | '.join(words[-3:]) or 'too slow'}")
+
+    def accept(self) -> None:
+        """One connection: an sshd of the board gets the socket."""
+        if self._listener is None:
+            return
+        peer, _ = self._listener.accept()
+        with peer:
+            if not self.board.pid:
+                return
+            session = subprocess.Popen(
+                ["nsenter", "-t", str(self.board.pid), *ENTER, *SSHD],
+                stdin=peer.fileno(),
+                stdout=peer.fileno(),
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._sessions = [one for one in self._sessions if one.poll() is None]
+        self._sessions.append(session)
+
+    def power_off(self) -> None:
+        """SIGKILL of pid 1: everything inside ends with it, as at a power cut."""
+        if self._init is not None:
+            if self.board.pid and self._init.poll() is None:
+                os.kill(self.board.pid, signal.SIGKILL)
+            elif self._init.poll() is None:
+                self._init.kill()
+            self._init.wait()
+        self.board.pid = 0
+        for session in self._sessions:
+            if session.poll() is None:
+                session.kill()
+            session.wait()
+        self._sessions = []
+
+    def wipe(self) -> None:
+        """Forget what was written on the board."""
+        shutil.rmtree(self._dir / "rw", ignore_errors=True)
+
+
+def _child(pid: int) -> int | None:
+    try:
+        kids = Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()
+    except OSError:
+        return None
+    return int(kids[0]) if kids else None
