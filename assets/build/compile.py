@@ -16,8 +16,7 @@ def compile_graph(model: onnx.ModelProto, work: Path) -> Path:
     """Give the context binary of one graph. Raises if any node would stay on the CPU."""
     ort.register_execution_provider_library(_PROVIDER, qnn.get_library_path())
     devices = [device for device in ort.get_ep_devices() if device.ep_name == _PROVIDER][:1]
-    source, wrapper = work / "graph.onnx", work / "context.onnx"
-    onnx.save(model, source)
+    wrapper = work / "context.onnx"
     options = ort.SessionOptions()
     options.log_severity_level = 3
     for key, value in {
@@ -36,6 +35,6 @@ def compile_graph(model: onnx.ModelProto, work: Path) -> Path:
             "offload_graph_io_quantization": "0",
         },
     )
-    ort.InferenceSession(source, options)
+    ort.InferenceSession(model.SerializeToString(), options)  # a path would name the graph
     (binary,) = work.glob("context*.bin")
     return binary
