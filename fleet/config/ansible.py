@@ -135,7 +135,7 @@ class AnsibleReader:
             self._document.key(path),
         )
 
-    def settings(self, body: dict[str, Any], path: Keys) -> Settings:
+    def settings(self, body: dict[str, Any], path: Keys, *, of_group: bool) -> Settings:  # noqa: ARG002
         """See Reader."""
         found: Settings = {}
         for key, value in body.items():

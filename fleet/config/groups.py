@@ -72,7 +72,7 @@ class Tree:
             here = (*path, key)
             if key == "vars":
                 if self._mapping(value, here, "write `key: value` lines below `vars:`"):
-                    group.settings.update(self._reader.settings(value, here))
+                    group.settings.update(self._reader.settings(value, here, of_group=True))
                     group.priority = priority(self._document, self._problems, value, here)
             elif key == "children":
                 if self._mapping(value, here, "write `name:` lines below `children:`"):
@@ -119,7 +119,7 @@ class Tree:
         if port is not None:
             settings[self._reader.port_key] = (Setting("port", port),)
         if self._mapping(body, path, f"write `host: ADDRESS` in the line below `{pattern}:`"):
-            settings.update(self._reader.settings(body, path))
+            settings.update(self._reader.settings(body, path, of_group=False))
         for each in names:
             group.hosts[each] = None
             self.hosts.setdefault(each, {}).update(settings)

@@ -59,8 +59,8 @@ class Reader(Protocol):
 
     port_key: str
 
-    def settings(self, body: dict[str, Any], path: Keys) -> Settings:
-        """The checked variables of the mapping at `path`."""
+    def settings(self, body: dict[str, Any], path: Keys, *, of_group: bool) -> Settings:
+        """The checked variables of the mapping at `path`, which is that of a group or a host."""
         ...
 
     def section(self, name: str, path: Keys) -> None:
@@ -76,12 +76,12 @@ class NativeReader:
     def __init__(self, document: Document, problems: Problems) -> None:
         self._document, self._problems = document, problems
 
-    def settings(self, body: dict[str, Any], path: Keys) -> Settings:
+    def settings(self, body: dict[str, Any], path: Keys, *, of_group: bool) -> Settings:
         """See Reader."""
         found: Settings = {}
         for key, value in body.items():
             here = (*path, key)
-            if key == PRIORITY:
+            if key == PRIORITY and of_group:
                 continue
             if key in HostVars.model_fields and value is None and not self._document.text(here):
                 self._problems.add(
