@@ -28,10 +28,16 @@ def show_devices(title: str, results: Sequence[DeviceResult]) -> None:
 
 
 def show_errors(results: Sequence[DeviceResult]) -> None:
-    """The errors of devices, equal ones once."""
+    """The errors of devices; those that say the same stand together."""
+    said: dict[tuple[str, str], list[DeviceResult]] = {}
     for one in results:
         if one.error is not None:
-            output.show_error(one.error)
+            said.setdefault((one.error.message, one.error.hint), []).append(one)
+    for alike in said.values():
+        error = alike[0].error
+        if error is not None:
+            error.device = ", ".join(one.host.name for one in alike)
+            output.show_error(error)
 
 
 def show_plans(results: Sequence[DeviceResult]) -> None:
@@ -106,4 +112,5 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
         output.note("emulated: the HTP emulator on x86_64; these are no NPU numbers")
     for record in records:
         for problem in record["problems"]:
-            output.note(f"{record['host']} run {record['repeat'] + 1}: not counted: {problem}")
+            turn = "warm-up" if record["warmup"] else "run"
+            output.note(f"{record['host']} {turn} {record['repeat'] + 1}: {problem}; not counted")

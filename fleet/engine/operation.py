@@ -103,8 +103,8 @@ class Operation:
 
     def _run(self, session: Session, result: DeviceResult) -> None:
         plan = self._look(session, result)
+        _refuse(plan)
         if not plan.unchanged:
-            _refuse(plan)
             raise DeviceError(
                 f"{plan.manifest.name}/{plan.manifest.id} is not what is deployed there "
                 f"({plan.current or 'nothing'} is)",

@@ -119,7 +119,6 @@ class Workbench:
             origin={
                 "runtime": parts.runtime.id,
                 "build_id": parts.runtime.build_id,
-                "source": parts.runtime.source.name,
                 "target": parts.target,
                 "bundle": self.bundle.name,
                 "runner": self.runner.name,
