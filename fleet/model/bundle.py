@@ -15,7 +15,9 @@ class ContextBinary:
 
     `read_by` is `libQnnSystem` (authoritative), `markers` (plain text in the file) or
     `nothing`. `problem` says why it cannot be used (truncated, not a context binary, ...).
-    Sizes in bytes; `hexagon_arch` like `v73`; `build_id` without leading v.
+    Sizes in bytes; `hexagon_arch` like `v73`; `build_id` without leading v. `vtcm_mb` is what
+    the compiler planned for (its option text), `graph_vtcm_mb` what the graphs ask for in the
+    metadata (4 when nobody asked); the two differ in real files. `backend_id` 6 is HTP.
     """
 
     name: str
@@ -32,6 +34,8 @@ class ContextBinary:
     blob_size: int | None = None
     graphs: tuple[str, ...] = ()
     problem: str = ""
+    graph_vtcm_mb: int | None = None
+    backend_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -43,11 +47,22 @@ class MissingFile:
 
 
 @dataclass(frozen=True)
+class WrongHash:
+    """A file whose content is not what SHA256SUMS says."""
+
+    name: str
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True)
 class Bundle:
     """A bundle folder. `qairt` is the required version or build id, None when unknown.
 
     `files` are all that goes to the device, under names relative to the bundle.
-    `config` is the Genie configuration as data; `backend` its backend type (QnnHtp).
+    `config` is the Genie configuration as data; `backend` its backend type (QnnHtp);
+    `extensions` the HTP extension file `extensions_name` as data. `checked_by` is SHA256SUMS
+    when hashes were compared with it. `wrong_hashes` are those that differ.
     """
 
     kind: str
@@ -64,8 +79,17 @@ class Bundle:
     missing: tuple[MissingFile, ...]
     context_size: int | None = None
     warnings: tuple[str, ...] = ()
+    extensions_name: str = ""
+    wrong_hashes: tuple[WrongHash, ...] = ()
+    checked_by: str = ""
 
     @property
     def size(self) -> int:
         """Bytes of all files."""
         return sum(item.size for item in self.files)
+
+    @property
+    def usable(self) -> bool:
+        """False when a file is missing, damaged or not the one in SHA256SUMS."""
+        broken = any(item.problem for item in self.contexts)
+        return not (self.missing or self.wrong_hashes or broken)

@@ -1,0 +1,149 @@
+"""One context binary: what compiled it, for which chip, and whether it is whole.
+
+libQnnSystem refuses every cut or grown file (QNN_SYSTEM_CONTEXT_ERROR_MALFORMED_BINARY,
+30010; 30001 for an empty one): measured with cuts of 1, 16, 4096 bytes and more on QAIRT 2.47
+and 2.51 files. It does not see changed or zeroed weights: only a hash finds those.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fleet.bundles.markers import Markers, megabytes, read_markers
+from fleet.model.bundle import ContextBinary
+from fleet.model.errors import BundleError
+from fleet.model.files import sha256_file
+
+SECONDS = 30.0  # metadata of a 2 GB shard is read in 0.1 s; a cold disk or NFS takes more
+_CODES = {
+    30001: "it is empty",
+    30010: "truncated or damaged (QNN_SYSTEM_CONTEXT_ERROR_MALFORMED_BINARY, 30010)",
+}
+_NO_MARKERS = "not a context binary, or damaged: no QAIRT build id in it"
+_LIBRARY = "libQnnSystem"
+_TEXT = "markers"
+_HTP = 6
+_PACKAGE_PARENT = str(Path(__file__).parents[2])
+
+
+def inspect_context(
+    path: Path, system_library: Path | None = None, *, name: str = "", sha256: str | None = None
+) -> ContextBinary:
+    """What is known of a context binary; a damaged one is a value with `problem`, no error.
+
+    `system_library` is an x86_64 libQnnSystem.so that this host can load; without it, or when
+    it cannot be loaded, the plain-text markers are read. `name` is the name in the bundle,
+    `sha256` a hash that is known already. Raises BundleError when the file cannot be read.
+    """
+    try:
+        size = path.stat().st_size
+        digest = sha256_file(path) if sha256 is None else sha256
+        base = ContextBinary(name or path.name, size, digest, "nothing")
+        if size == 0:
+            return replace(base, problem="it is empty")
+        markers = read_markers(path)
+    except (OSError, ValueError) as error:
+        raise BundleError(
+            f"cannot read {path}: {error}", hint="check the path and its rights"
+        ) from error
+    answer = _ask_library(system_library, path) if system_library else None
+    if answer is None:
+        return _from_markers(base, markers)
+    return _from_library(base, markers, answer)
+
+
+def _from_markers(base: ContextBinary, markers: Markers) -> ContextBinary:
+    if markers.build_id is None:
+        return replace(base, problem=_NO_MARKERS)
+    return _with_markers(replace(base, read_by=_TEXT), markers)
+
+
+def _with_markers(base: ContextBinary, markers: Markers) -> ContextBinary:
+    return replace(
+        base,
+        build_id=markers.build_id,
+        soc_type=markers.soc_type,
+        hexagon_arch=markers.hexagon_arch,
+        vtcm_mb=markers.vtcm_mb,
+    )
+
+
+def _from_library(base: ContextBinary, markers: Markers, answer: dict[str, Any]) -> ContextBinary:
+    base = replace(_with_markers(base, markers), read_by=_LIBRARY)
+    info = answer.get("binary")
+    if info is None:
+        return replace(base, problem=answer["problem"])
+    graphs = answer.get("graphs", [])
+    vtcm = [item["vtcm"] for item in graphs if item["vtcm"]]
+    arch, model = info.get("dsp_arch"), info.get("soc_model")
+    problem = ""
+    if info["blob_size"] > base.size:
+        problem = f"truncated: {base.size} bytes, and its blob alone has {info['blob_size']}"
+    unknown = not arch or (arch == 68 and not model)  # deployment.md section 5
+    return replace(
+        base,
+        build_id=_build_id(info["build_id"]) or base.build_id,
+        soc_model=model or None,
+        hexagon_arch=None if unknown else f"v{arch}",
+        soc_type=None if unknown and arch else base.soc_type,
+        backend_api=info["backend_api"],
+        backend_id=info["backend_id"],
+        blob_version=info["blob_version"],
+        blob_size=info["blob_size"],
+        graphs=tuple(item["name"] for item in graphs),
+        graph_vtcm_mb=megabytes(max(vtcm)) if vtcm else None,
+        problem=problem,
+    )
+
+
+def _build_id(text: str) -> str:
+    return text.strip().removeprefix("v").split("_", 1)[0]
+
+
+def _ask_library(library: Path, path: Path) -> dict[str, Any] | None:
+    """What the reading process said; None when the library itself cannot be used."""
+    environment = {
+        "PATH": os.defpath,
+        "PYTHONPATH": _PACKAGE_PARENT,
+        "LD_LIBRARY_PATH": str(library.parent),
+    }
+    argv = [sys.executable, "-m", "fleet.bundles.qnnsystem", str(library), str(path.absolute())]
+    try:
+        done = subprocess.run(
+            argv, env=environment, capture_output=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"problem": f"libQnnSystem did not read it within {SECONDS:g} s"}
+    except OSError:
+        return None
+    said: dict[str, Any] = {}
+    for line in done.stdout.splitlines():
+        try:
+            said |= json.loads(line)
+        except ValueError:
+            continue  # a line that was cut by a crash
+    if "system" not in said:
+        return None
+    if "binary" not in said:
+        said["problem"] = _problem(said.get("code"), done.returncode)
+    return said
+
+
+def _problem(code: int | None, status: int) -> str:
+    if code is not None:
+        return _CODES.get(code, f"libQnnSystem refuses it with {code}")
+    if status < 0:
+        return f"damaged: libQnnSystem ended with {signal.Signals(-status).name} on it"
+    return "damaged: libQnnSystem could not read it"
+
+
+def is_htp(context: ContextBinary) -> bool:
+    """False only when the file is known to be for another backend (GPU, ...)."""
+    return context.backend_id in {None, _HTP}

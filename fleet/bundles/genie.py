@@ -1,0 +1,99 @@
+"""A Genie configuration: which files it names, its backend, its context size.
+
+Keys and layouts: ai-hub-models `llm_helpers.py` and docs.qualcomm.com 80-63442-100
+(deployment.md sections 3.2 to 3.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet.bundles.jsonfile import read_json
+from fleet.bundles.paths import clean_name
+from fleet.model.errors import BundleError, Position
+
+CONFIG = "genie_config.json"
+# Keys whose values are one file or a list of files.
+_FILE_KEYS = {"path", "extensions", "lut-path", "model-bin", "ctx-bins", "bin-sections"}
+_FOLDER_KEYS = {"forecast-prefix-name"}  # a folder (ssd dialogs)
+_SHARDS = {"ctx-bins"}  # bin-sections are LoRA weights, no context binaries
+
+
+@dataclass(frozen=True)
+class Named:
+    """A file that the configuration names. `key` is where, like `dialog.tokenizer.path`."""
+
+    name: str
+    key: str
+    shard: bool = False
+    folder: bool = False
+
+
+@dataclass(frozen=True)
+class GenieConfig:
+    """What a Genie configuration says."""
+
+    path: Path
+    data: dict[str, Any]
+    named: tuple[Named, ...]
+    backend: str | None
+    extensions: str | None
+    context_size: int | None
+
+
+def read_config(path: Path) -> GenieConfig:
+    """Read and understand a Genie configuration. Raises BundleError."""
+    data = read_json(path)
+    if not isinstance(data.get("dialog"), dict):
+        have = ", ".join(sorted(data)) or "nothing"
+        raise BundleError(
+            f"no `dialog` in it (it has: {have}); other Genie pipelines are not supported yet",
+            position=Position(path, 1, 1),
+            hint="give a bundle whose configuration has a `dialog`",
+        )
+    try:
+        named = tuple(dict.fromkeys(_named(data, path.name, "")))
+    except RecursionError as error:
+        raise BundleError("it is nested too deeply", position=Position(path)) from error
+    dialog = data["dialog"]
+    backends = [engine.get("backend") for engine in _engines(dialog)]
+    types = [one.get("type") for one in backends if isinstance(one, dict)]
+    context = dialog.get("context")
+    size = context.get("size") if isinstance(context, dict) else None
+    extensions = [item.name for item in named if item.key.endswith(".extensions")]
+    return GenieConfig(
+        path=path,
+        data=data,
+        named=named,
+        backend=next((text for text in types if isinstance(text, str)), None),
+        extensions=extensions[0] if extensions else None,
+        context_size=size if type(size) is int else None,
+    )
+
+
+def _engines(dialog: dict[str, Any]) -> list[dict[str, Any]]:
+    """`engine` is one object, or a list of them (spd, kv-share)."""
+    engine = dialog.get("engine")
+    many = engine if isinstance(engine, list) else [engine]
+    return [one for one in many if isinstance(one, dict)]
+
+
+def _named(value: object, config: str, where: str) -> Iterator[Named]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _named(item, config, f"{where}[{index}]")
+    if not isinstance(value, dict):
+        return
+    for key, item in value.items():
+        place = f"{where}.{key}" if where else str(key)
+        if key in _FILE_KEYS or key in _FOLDER_KEYS:
+            for text in item if isinstance(item, list) else [item]:
+                if not isinstance(text, str) or not text:
+                    raise BundleError(f"{config}: {place} must be a file name, not {text!r:.40}")
+                name = clean_name(text, f"{config} ({place})")
+                yield Named(name, place, key in _SHARDS, key in _FOLDER_KEYS)
+        else:
+            yield from _named(item, config, place)

@@ -1,0 +1,62 @@
+"""JSON and YAML files of a bundle, with the place of a mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fleet.model.errors import BundleError, Position
+
+_MAX_BYTES = 16 * 1024 * 1024  # a configuration is a few kB; a tokenizer is never parsed here
+
+
+def read_text(path: Path) -> str:
+    """The text of a small UTF-8 file. Raises BundleError."""
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise BundleError(f"{path} is too large to be a configuration")
+        return path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BundleError(f"cannot read {path}: {error}", hint="it must be UTF-8 text") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object. Raises BundleError with line and column of a mistake."""
+    try:
+        value = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise BundleError(
+            f"no JSON: {error.msg}",
+            position=Position(path, error.lineno, error.colno),
+            hint=f"python3 -m json.tool '{path}' shows the place",
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise BundleError(
+            f"cannot be read as JSON: {error}", position=Position(path), hint="write it anew"
+        ) from error
+    if not isinstance(value, dict):
+        raise BundleError(
+            "the file must hold one JSON object", position=Position(path, 1, 1), hint="see docs"
+        )
+    return value
+
+
+def read_version(path: Path, *keys: str) -> str | None:
+    """A text value by keys from a small YAML or JSON file, None when it is not there.
+
+    Raises BundleError for a file that is no YAML.
+    """
+    try:
+        value: Any = yaml.safe_load(read_text(path))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = Position(path, mark.line + 1, mark.column + 1) if mark else Position(path)
+        raise BundleError(f"no YAML: {error.problem}", position=where) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BundleError(f"cannot be read: {error}", position=Position(path)) from error
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return str(value) if isinstance(value, str | float) else None

@@ -1,0 +1,42 @@
+"""What a folder without a Genie configuration looks like, for a useful refusal."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from fleet.model.errors import BundleError
+
+_SHOWN = 12
+# First match wins. Marks of each kind: deployment.md sections 3.4 and 4.
+_KINDS = (
+    ("genai_config.json", "an onnxruntime-genai folder"),
+    ("*.mllm", "an mllm model"),
+    ("qnn_aot_cfg*.json", "an mllm QNN AOT model"),
+    ("*.pte", "an ExecuTorch program"),
+    ("*.onnx", "an ONNX model (EPContext)"),
+    ("*.tflite", "a LiteRT model"),
+    ("*.gguf", "a llama.cpp model"),
+    ("*.dlc", "a QNN DLC"),
+    ("*.bin", "plain QNN context binaries"),
+)
+
+
+def kind_of(names: list[str]) -> str | None:
+    """A guess from file names, for messages only; None when nothing fits."""
+    for pattern, kind in _KINDS:
+        if any(fnmatchcase(name, pattern) for name in names):
+            return kind
+    return None
+
+
+def not_supported(root: Path, names: list[str]) -> BundleError:
+    """The error for a folder that is no Genie bundle."""
+    have = ", ".join(names[:_SHOWN]) or "nothing"
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    kind = kind_of(names)
+    looks = f"; it looks like {kind}, which is not supported yet" if kind else ""
+    return BundleError(
+        f"no genie_config.json in {root} (it has: {have}{more}){looks}",
+        hint="give the folder of a Genie bundle, the one that holds genie_config.json",
+    )

@@ -1,0 +1,58 @@
+"""File names out of a bundle's configuration: only what lies inside the bundle is followed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath
+
+from fleet.model.errors import BundleError, InputError
+from fleet.model.files import check_name
+
+_CURE = "a bundle names its files relative to its own folder: move the file there and edit"
+
+
+def clean_name(text: str, named_by: str) -> str:
+    """`./a//b.bin` → `a/b.bin`. Raises BundleError for a name that leaves the bundle."""
+    try:
+        text.encode("utf-8")
+        check_name(text)
+    except (UnicodeEncodeError, InputError) as error:
+        raise BundleError(
+            f"{named_by} names {text!r}, which is outside the bundle or no file name",
+            hint=f"{_CURE} {named_by}",
+        ) from error
+    return PurePosixPath(text).as_posix()
+
+
+def inside(root: Path, name: str, named_by: str) -> Path | None:
+    """The regular file `name` of the bundle, None when there is none.
+
+    Raises BundleError for a link that leads out of the bundle: what is behind it is not the
+    bundle's, and is often gone on the next machine.
+    """
+    path = root / name
+    real = os.path.realpath(path)
+    if not Path(real).is_relative_to(os.path.realpath(root)):
+        raise BundleError(
+            f"{named_by} names {name}, a link that leaves the bundle to {real}",
+            hint=f"replace the link by the file: cp --remove-destination '{real}' '{path}'",
+        )
+    try:
+        return path if path.is_file() else None
+    except (OSError, ValueError) as error:
+        raise BundleError(f"{named_by} names {name}: {error}", hint=f"edit {named_by}") from error
+
+
+def refuse_case_twins(names: list[str]) -> None:
+    """Raise BundleError when two names differ in case only: one of them would be lost.
+
+    Card file systems and Windows hosts keep one of them.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.casefold(), name)
+        if other != name:
+            raise BundleError(
+                f"{other} and {name} differ in case only",
+                hint="rename one of them, in the configuration too",
+            )
