@@ -34,6 +34,7 @@ class Lab:
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
+        self._daemon: subprocess.Popen[bytes] | None = None
 
     @classmethod
     def up(
@@ -76,6 +77,7 @@ class Lab:
         return lab
 
     def _wait_until_up(self, daemon: subprocess.Popen[bytes]) -> None:
+        self._daemon = daemon
         end = time.monotonic() + UP_SECONDS
         while time.monotonic() < end:
             if self.folder.state_file.exists():
@@ -182,6 +184,8 @@ class Lab:
                 time.sleep(0.02)
             if self.alive():
                 os.kill(state["pid"], signal.SIGKILL)
+        if self._daemon is not None:
+            self._daemon.wait(DOWN_SECONDS)
         self.folder.state_file.unlink(missing_ok=True)
         shutil.rmtree(self.folder.root / "boards", ignore_errors=True)
 

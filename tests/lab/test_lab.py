@@ -1,0 +1,205 @@
+"""Lab boards through the real ssh client: what they are, what faults do, and what stays."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fleet.lab import Lab
+from fleet.lab.faults import FAULTS
+from fleet.lab.folder import Folder, start_ticks
+from fleet.lab.profiles import profile
+from fleet.model.errors import LabError
+
+
+def ssh(lab: Lab, name: str, command: str) -> subprocess.CompletedProcess[str]:
+    argv = ["ssh", "-F", str(lab.folder.root / "ssh_config"), "-o", "BatchMode=yes", name, command]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+
+
+def said(lab: Lab, name: str, command: str) -> str:
+    done = ssh(lab, name, command)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_board_looks_like_the_real_one(lab: Lab) -> None:
+    assert said(lab, "lab001", "hostname") == "lab001"
+    assert said(lab, "lab001", "cat /sys/devices/soc0/soc_id") == "676"
+    tree = said(lab, "lab001", "tr '\\0' ' ' < /sys/firmware/devicetree/base/compatible")
+    assert tree.split()[1] == "qcom,qcs9075"
+    assert "fastrpc" in said(lab, "lab001", "id -Gn")
+    assert said(lab, "lab001", "stat -c '%a %U:%G' /dev/fastrpc-cdsp") == "660 root:fastrpc"
+    assert "emulated: true" in said(lab, "lab001", "cat /etc/fleet-lab-board")
+
+
+def test_boards_are_apart(lab: Lab) -> None:
+    said(lab, "lab001", "echo mine > ~/note")
+    assert ssh(lab, "lab002", "cat ~/note").returncode == 1
+    keys = {board.host_key for board in lab.boards}
+    assert len(keys) == 2
+    assert ssh(lab, "lab002", "ls /work").returncode != 0, "the host's files are not seen"
+
+
+def test_password_and_sudo(lab: Lab) -> None:
+    password = lab.folder.password
+    assert len(password) > 8
+    command = f"echo {password} | sudo -S -p '' id -u"
+    assert said(lab, "lab001", command) == "0"
+    assert ssh(lab, "lab001", "sudo -k; echo wrong | sudo -S -p '' id -u").returncode == 1
+    assert (lab.folder.root / "password").stat().st_mode & 0o077 == 0
+
+
+def test_power_cycle_keeps_files_and_changes_the_boot_id(lab: Lab) -> None:
+    said(lab, "lab001", "echo kept > ~/kept; touch /dev/shm/gone")
+    before = said(lab, "lab001", "cat /proc/sys/kernel/random/boot_id")
+    lab.power_cycle("lab001")
+    assert said(lab, "lab001", "cat ~/kept; ls /dev/shm") == "kept"
+    assert said(lab, "lab001", "cat /proc/sys/kernel/random/boot_id") != before
+
+
+def test_reset_makes_it_as_new(lab: Lab) -> None:
+    said(lab, "lab002", "echo x > ~/junk")
+    lab.reset("lab002")
+    assert said(lab, "lab002", "ls ~") == ""
+
+
+def test_power_off_and_on(lab: Lab) -> None:
+    lab.power_off("lab002")
+    assert ssh(lab, "lab002", "true").returncode == 255
+    lab.power_cycle("lab002")
+    assert said(lab, "lab002", "echo back") == "back"
+
+
+@pytest.mark.parametrize(
+    ("fault", "command", "words"),
+    [
+        ("node-root-only", ": < /dev/fastrpc-cdsp", "Permission denied"),
+        ("no-node", ": < /dev/fastrpc-cdsp", "No such file"),
+        ("full-disk", "echo more > ~/fleet/x", "No space left on device"),
+        ("read-only", "touch ~/fleet/x", "Read-only file system"),
+        ("no-python3", "python3 -V", "not found"),
+        ("no-hash-tool", "sha256sum /etc/hostname", "not found"),
+    ],
+)
+def test_faults_change_the_board_and_real_tools_complain(
+    lab: Lab, fault: str, command: str, words: str
+) -> None:
+    assert words not in ssh(lab, "lab001", command).stderr
+    lab.fault("lab001", fault)
+    try:
+        broken = ssh(lab, "lab001", command)
+        assert broken.returncode != 0
+        assert words in broken.stderr
+    finally:
+        lab.heal("lab001", fault)
+    assert words not in ssh(lab, "lab001", command).stderr
+
+
+def test_wrong_soc_and_left_group(lab: Lab) -> None:
+    lab.fault("lab001", "wrong-soc")
+    assert said(lab, "lab001", "cat /sys/devices/soc0/soc_id") == "9999"
+    lab.heal("lab001", "wrong-soc")
+    assert said(lab, "lab001", "cat /sys/devices/soc0/soc_id") == "676"
+    lab.fault("lab001", "left-group")
+    assert "fastrpc" not in said(lab, "lab001", "id -Gn")
+    lab.heal("lab001", "left-group")
+
+
+def test_every_fault_heals(lab: Lab) -> None:
+    for name in FAULTS:
+        lab.fault("lab002", name)
+        lab.heal("lab002", name)
+    assert said(lab, "lab002", "python3 -c 'print(1)'; : < /dev/fastrpc-cdsp") == "1"
+
+
+def test_a_reflashed_board_has_a_new_key_and_the_old_pin_stays(lab: Lab) -> None:
+    pins = lab.folder.known_hosts.read_text()
+    lab.fault("lab002", "new-host-key")
+    try:
+        assert lab.folder.known_hosts.read_text() == pins
+        done = ssh(lab, "lab002", "true")
+        assert done.returncode == 255
+        assert "REMOTE HOST IDENTIFICATION HAS CHANGED" in done.stderr
+    finally:
+        lab.power_cycle("lab002")
+    assert said(lab, "lab002", "echo fine") == "fine"
+
+
+def test_unknown_words_are_refused_with_the_known_ones(lab: Lab, tmp_path: Path) -> None:
+    for call in (
+        lambda: lab.fault("lab001", "no-such"),
+        lambda: Lab.up(tmp_path, profile="no-such"),
+        lambda: Lab.up(tmp_path, kind="no-such"),
+    ):
+        with pytest.raises(LabError) as caught:
+            call()
+        assert "," in caught.value.hint
+    with pytest.raises(LabError, match="no board"):
+        lab.power_cycle("lab999")
+
+
+def test_up_twice_is_one_lab(lab: Lab) -> None:
+    again = Lab.up(lab.folder.root, count=2, kind="namespace", base_port=0)
+    assert [b.port for b in again.boards] == [b.port for b in lab.boards]
+    with pytest.raises(LabError, match="up already"):
+        Lab.up(lab.folder.root, count=3, kind="namespace")
+
+
+def test_down_leaves_nothing(namespaces: None, tmp_path: Path) -> None:
+    lab = Lab.up(tmp_path / "lab", count=1, kind="namespace", base_port=0)
+    (board,) = lab.boards
+    state = lab.folder.read_state()
+    assert state is not None
+    lab.close()
+    assert start_ticks(board.pid) == ""
+    assert start_ticks(state["pid"]) == ""
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+    with pytest.raises(LabError, match="no lab is up"):
+        _ = lab.boards
+
+
+def test_a_stale_state_kills_nobody(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    victim = subprocess.Popen(["sleep", "60"])
+    try:
+        folder.state_file.write_text(
+            json.dumps({"pid": victim.pid, "started": "1", "boards": [], "control": "/none"})
+        )
+        Lab(folder).close()
+        assert victim.poll() is None
+        assert not folder.state_file.exists()
+    finally:
+        victim.kill()
+        victim.wait()
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(LabError, match=f"port {port} is in use"):
+            Lab.up(tmp_path / "lab", count=1, kind="user", base_port=port)
+
+
+def test_user_boards(user_lab: Lab) -> None:
+    first, second = user_lab.boards
+    assert first.kind == "user"
+    root = said(user_lab, first.name, 'echo "$FLEET_SYSROOT"')
+    assert said(user_lab, first.name, f"cat '{root}/sys/devices/soc0/soc_id'") == "676"
+    homes = {said(user_lab, b.name, 'echo "$FLEET_BOARD_HOME"') for b in (first, second)}
+    assert homes == {first.home, second.home}
+    with pytest.raises(LabError, match="ordinary user"):
+        user_lab.fault(first.name, "no-node")
+
+
+def test_profiles_are_what_real_boards_show() -> None:
+    found = profile("iq9075")
+    assert found.sys["firmware/devicetree/base/compatible"].endswith(b"qcom,sa8775p\0")
+    assert found.sys["devices/soc0/soc_id"] == b"676\n"
+    assert "fastrpc-cdsp-secure" in found.nodes
