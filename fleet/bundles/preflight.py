@@ -1,0 +1,38 @@
+"""The pre-flight: will this bundle, with this runtime, work on this device?
+
+Pure: it reads values and returns findings, before a byte was sent. docs/preflight.md lists
+the rules.
+"""
+
+from __future__ import annotations
+
+from fleet.bundles import rules_bundle, rules_chip, rules_device
+from fleet.bundles.rule import Case, Rule
+from fleet.model.bundle import Bundle
+from fleet.model.facts import Facts
+from fleet.model.finding import Finding
+from fleet.model.runtime import Runtime
+from fleet.runtimes.select import Selection
+
+RULES: tuple[Rule, ...] = (*rules_bundle.RULES, *rules_chip.RULES, *rules_device.RULES)
+
+
+def preflight(
+    bundle: Bundle,
+    runtime: Runtime,
+    selection: Selection,
+    target: str,
+    facts: Facts,
+    *,
+    bytes_to_send: int | None = None,
+    files_to_send: int | None = None,
+) -> tuple[Finding, ...]:
+    """All rules that do not hold, refusals first, else in the order of `RULES`.
+
+    `bytes_to_send` and `files_to_send` are what the device lacks; None when nobody asked it
+    yet, and then a disk that is too small only warns. An unknown fact never refuses, but for
+    an unknown chip. Raises InputError for a target that fleet does not know.
+    """
+    case = Case(bundle, runtime, selection, target, facts, bytes_to_send, files_to_send)
+    findings = [finding for rule in RULES for finding in rule.findings(case)]
+    return tuple(sorted(findings, key=lambda finding: not finding.refuses))

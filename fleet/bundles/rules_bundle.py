@@ -1,0 +1,190 @@
+"""Rules over the bundle and the runtime alone: files, damage, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fleet.bundles.context import is_htp
+from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
+from fleet.model.bundle import ContextBinary
+from fleet.model.runtime import same_build, version_key
+from fleet.runtimes.consistency import check_consistent
+from fleet.runtimes.releases import backend_api
+
+_AGAIN = "copy or export the bundle again; `fleet bundle inspect {root}` shows its state"
+
+
+@rule("files-missing", REFUSE, "deployment.md 3.2, 10.7; x86_f_missing.log")
+def files_missing(case: Case) -> Iterator[Fault]:
+    """Every file that the configuration names is in the bundle."""
+    for item in case.bundle.missing:
+        yield Fault(
+            f"{item.name} is named by {item.named_by} and is not in the bundle",
+            "no such file",
+            item.name,
+            f"put {item.name} into {case.bundle.root}, or correct {item.named_by}",
+        )
+    if not case.bundle.contexts and not case.bundle.missing and case.bundle.backend == "QnnHtp":
+        yield Fault(
+            f"{case.bundle.config_name} names no context binary",
+            "no ctx-bins",
+            "dialog.engine.model.binary.ctx-bins",
+            f"name the .bin files in {case.bundle.root / case.bundle.config_name}",
+        )
+
+
+@rule("context-damaged", REFUSE, "qairt_experiments 5; libQnnSystem 30010, measured")
+def context_damaged(case: Case) -> Iterator[Fault]:
+    """Every context binary can be read as one: not cut, not empty, not something else."""
+    for item in case.bundle.contexts:
+        if item.problem:
+            yield Fault(
+                f"{item.name}: {item.problem}",
+                f"{item.size} bytes",
+                "a whole context binary",
+                _AGAIN.format(root=case.bundle.root),
+            )
+
+
+@rule("hash-mismatch", REFUSE, "qairt_experiments 5: QNN runs changed weights with wrong numbers")
+def hash_mismatch(case: Case) -> Iterator[Fault]:
+    """Every file has the hash that SHA256SUMS of the bundle gives."""
+    for item in case.bundle.wrong_hashes:
+        yield Fault(
+            f"{item.name} is not the file of {case.bundle.checked_by}: damaged or edited",
+            item.found[:16],
+            item.expected[:16],
+            "copy it again; if you edited it yourself: "
+            f"cd {case.bundle.root} && sha256sum <files> > {case.bundle.checked_by}",
+        )
+
+
+@rule("shards-mixed", REFUSE, "deployment.md 3.4; all shards of a model come from one link job")
+def shards_mixed(case: Case) -> Iterator[Fault]:
+    """All context binaries of a bundle come from one QAIRT build and are for one Hexagon arch."""
+    shards = case.whole_contexts
+    for what, values in (
+        ("QAIRT build", [(item.name, item.build_id) for item in shards]),
+        ("Hexagon arch", [(item.name, item.hexagon_arch) for item in shards]),
+    ):
+        known = [(name, value) for name, value in values if value]
+        first = known[0] if known else ("", "")
+        for name, value in known[1:]:
+            if value != first[1]:
+                yield Fault(
+                    f"{name} and {first[0]} are of different {what}",
+                    f"{name}: {value}",
+                    f"{first[0]}: {first[1]}",
+                    "export all parts of the model in one go, into an empty folder",
+                )
+                break
+
+
+@rule("binary-newer-than-runtime", REFUSE, "5x5 matrix, qairt_experiments 5: error 5000, 10 of 10")
+def binary_newer(case: Case) -> Iterator[Fault]:
+    """No context binary needs a newer HTP backend API than the runtime has."""
+    theirs = backend_api(case.runtime.build_id)
+    for item in case.whole_contexts:
+        mine = item.backend_api or (backend_api(item.build_id) if item.build_id else None)
+        if mine is None or theirs is None:
+            yield unknown(
+                f"the QAIRT version of {item.name if mine is None else case.runtime.id}",
+                f"not newer than {case.runtime.version}",
+                "say in tool-versions.yaml of the bundle which QAIRT made it",
+            )
+        elif _minor(mine) > _minor(theirs):
+            yield Fault(
+                f"{item.name} was built with QAIRT {item.build_id or mine}, newer than the "
+                f"runtime {case.runtime.version}: the device would refuse it with error 5000",
+                f"QAIRT {item.build_id or 'unknown'}, backend API {mine}",
+                f"at most QAIRT {case.runtime.version}, backend API {theirs}",
+                f"{_get_runtime(case, item)}, or compile the model with "
+                f"QAIRT {case.runtime.version}",
+            )
+
+
+def _minor(api: str) -> tuple[int, ...]:
+    return version_key(api)[:2]
+
+
+def _get_runtime(case: Case, item: ContextBinary) -> str:
+    version = ".".join((item.build_id or "").split(".")[:3]) or "of the bundle"
+    return f"fleet runtime fetch {version} --target {case.target}"
+
+
+@rule("runtime-differs", WARN, "deployment.md 0.4: older on newer works, 15 of 15 pairs 2.47-2.51")
+def runtime_differs(case: Case) -> Iterator[Fault]:
+    """The runtime is the very build that made the context binaries."""
+    theirs = version_key(case.runtime.build_id)
+    for item in case.whole_contexts[:1]:
+        if item.build_id is None or same_build(item.build_id, case.runtime.build_id):
+            continue
+        if version_key(item.build_id)[:2] > theirs[:2]:
+            continue  # binary-newer-than-runtime speaks
+        order = "a newer" if theirs > version_key(item.build_id) else "an older"
+        yield Fault(
+            f"{item.name} runs on {order} QAIRT build than the one it was made with",
+            case.runtime.build_id,
+            item.build_id,
+            _get_runtime(case, item),
+        )
+
+
+@rule("runtime-mixed", REFUSE, "qairt_experiments 1 and 6: Stub lib id mismatch, error 1008")
+def runtime_mixed(case: Case) -> Iterator[Fault]:
+    """Backend, stub, skel and Genie that go to the device are of one build."""
+    for found in check_consistent(case.libraries):
+        yield Fault(
+            f"{found.message}: the device would end with 1008 or 14001",
+            found.have,
+            found.need,
+            f"fleet runtime remove {case.runtime.id}, then add it again from one SDK or wheel",
+            found.severity,
+        )
+
+
+@rule("runtime-incomplete", REFUSE, "runtime_files.yaml: files that each runner needs")
+def runtime_incomplete(case: Case) -> Iterator[Fault]:
+    """The runtime has every file that the runner needs on this device."""
+    for path in case.selection.missing:
+        yield Fault(
+            f"runtime {case.runtime.id} has no {path}",
+            "no such file",
+            path,
+            f"fleet runtime add <SDK or wheel that has {path}>; "
+            f"`fleet runtime show {case.runtime.id} --files` lists what is there",
+        )
+
+
+@rule("backend-cpu", WARN, "deployment.md 3.2: backend types QnnHtp, QnnGenAiTransformer, QnnGpu")
+def backend_cpu(case: Case) -> Iterator[Fault]:
+    """The bundle runs on the NPU: backend QnnHtp, context binaries for HTP."""
+    backend = case.bundle.backend
+    if backend not in {None, "QnnHtp"}:
+        yield Fault(
+            f"the backend {backend} would not run on the NPU",
+            str(backend),
+            "QnnHtp",
+            f"set dialog.engine.backend.type in {case.bundle.config_name}, or use another bundle",
+        )
+    for item in case.whole_contexts:
+        if not is_htp(item):
+            yield Fault(
+                f"{item.name} was compiled for another QNN backend than HTP",
+                f"backend id {item.backend_id}",
+                "backend id 6 (HTP)",
+                "compile the model for the HTP backend",
+            )
+
+
+RULES = (
+    files_missing,
+    context_damaged,
+    hash_mismatch,
+    shards_mixed,
+    binary_newer,
+    runtime_differs,
+    runtime_mixed,
+    runtime_incomplete,
+    backend_cpu,
+)

@@ -1,0 +1,269 @@
+"""Rules over chip, target build and the chip that the binaries were compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
+from fleet.facts.soc import by_chip, by_kernel_id, by_soc_model, models_of
+from fleet.model.facts import Soc
+from fleet.model.runtime import version_key
+
+_MACHINES = {"arm64": "aarch64", "armv8l": "aarch64", "amd64": "x86_64"}
+_GCC11 = "aarch64-oe-linux-gcc11.2"
+
+
+@rule("soc-unknown", REFUSE, "design.md: unknown is a value, nothing is derived from it")
+def soc_unknown(case: Case) -> Iterator[Fault]:
+    """The chip of the device is in the SoC table, or the inventory names it."""
+    soc = case.facts.soc
+    if soc.chip and soc.hexagon_arch:
+        return
+    seen = f"soc_id {soc.kernel_soc_id}" if soc.kernel_soc_id is not None else "no soc_id"
+    what = f"the Hexagon arch of {soc.chip}" if soc.chip else "the chip of the device"
+    yield Fault(
+        f"{what} is unknown ({seen}, {soc.model or soc.machine or 'no device tree model'}); "
+        f"nothing is guessed from it{': ' + soc.conflict if soc.conflict else ''}",
+        f"{seen}, source {soc.source}",
+        "a chip of the SoC table",
+        "name it in the inventory, for example `soc: QCS9075`",
+    )
+
+
+@rule("soc-conflict", WARN, "deployment.md 10.2: a conflict of sources is a warning")
+def soc_conflict(case: Case) -> Iterator[Fault]:
+    """All sources say the same chip."""
+    soc = case.facts.soc
+    if soc.conflict and soc.chip:
+        yield Fault(
+            f"the sources disagree about the chip: {soc.conflict}",
+            soc.conflict,
+            f"{soc.chip} everywhere",
+            "check `soc:` in the inventory; `fleet facts` shows what the device says",
+        )
+
+
+@rule("target-wrong", REFUSE, "deployment.md 0.1, 1.3: gcc9.4 has the V68 stub only and no Genie")
+def target_wrong(case: Case) -> Iterator[Fault]:
+    """The target build fits the device: machine, system, a stub for its arch, Genie."""
+    target, facts = case.target_facts, case.facts
+    machine = _MACHINES.get(facts.machine or "", facts.machine)
+    cure = f"set `target: {_GCC11}` in the inventory, or leave `target` out"
+    if machine is None:
+        yield unknown("the machine of the device", target.machine, "fleet facts")
+    elif machine != target.machine:
+        yield Fault(
+            f"{case.target} has {target.machine} files, the device is {machine}: "
+            "its loader would say `cannot open shared object file`",
+            machine,
+            target.machine,
+            "leave `target` out of inventory and playbook, fleet chooses by the device",
+        )
+        return
+    system = _system(case)
+    if system is not None and system != target.os:
+        yield Fault(
+            f"{case.target} is for {target.os}, the device runs {system}",
+            system,
+            target.os,
+            "leave `target` out of inventory and playbook",
+        )
+    arch = facts.soc.hexagon_arch
+    if case.has_dsp and arch and target.stub_archs is not None and arch not in target.stub_archs:
+        have = ", ".join(target.stub_archs) or "none"
+        yield Fault(
+            f"{case.target} has no stub for {arch}: no NPU session, error 14001",
+            f"stubs: {have}",
+            arch,
+            cure,
+        )
+    if case.selection.runner == "genie" and not target.genie:
+        yield Fault(f"{case.target} has no Genie", "no libGenie", "libGenie.so", cure)
+
+
+def _system(case: Case) -> str | None:
+    if case.facts.libc == "bionic" or case.facts.os_id == "android":
+        return "android"
+    return "linux" if case.facts.libc or case.facts.os_id else None
+
+
+@rule("soc-refused", REFUSE, "deployment.md 0.2: Dsp startup: Unsupported SoC model")
+def soc_refused(case: Case) -> Iterator[Fault]:
+    """The libraries of this target accept the SoC: they check it when they are loaded."""
+    soc, refused = case.facts.soc, case.target_facts.refused_soc_models
+    models = _device_models(soc)
+    if case.has_dsp and models and models <= set(refused):
+        yield Fault(
+            f"{case.target} refuses {soc.chip} (soc_model {soc.soc_model}) at load, with "
+            "`Dsp startup: Unsupported SoC model`; no configuration changes that",
+            f"soc_model {soc.soc_model}",
+            f"not one of {', '.join(map(str, refused))}",
+            "use another target where there is one "
+            f"(`target: {_GCC11}` in the inventory), or Android on this chip",
+        )
+
+
+@rule("soc-too-new", REFUSE, "deployment.md 0.3: minimum QAIRT of a SoC; socs.yaml min_qairt")
+def soc_too_new(case: Case) -> Iterator[Fault]:
+    """The runtime is new enough to know the SoC."""
+    row = by_chip(case.facts.soc.chip) if case.facts.soc.chip else None
+    least = row.get("min_qairt") if row else None
+    if least and version_key(case.runtime.version) < version_key(str(least)):
+        yield Fault(
+            f"QAIRT {case.runtime.version} does not know {case.facts.soc.chip}: "
+            "`No Snapdragon SOC detected`",
+            case.runtime.version,
+            f"QAIRT {least} or later",
+            f"fleet runtime fetch <{least} or later> --target {case.target}",
+        )
+
+
+@rule("arch-mismatch", REFUSE, "QNN HTP docs: another arch may give indeterminate result; v81 on "
+      "v73 is 5005, measured")  # fmt: skip
+def arch_mismatch(case: Case) -> Iterator[Fault]:
+    """Every context binary was compiled for the Hexagon arch of the device."""
+    arch = case.facts.soc.hexagon_arch
+    if arch is None:
+        return  # soc-unknown speaks
+    for item in case.whole_contexts:
+        if item.hexagon_arch is None:
+            yield unknown(
+                f"the Hexagon arch of {item.name}", arch, f"compile it for {case.facts.soc.chip}"
+            )
+        elif item.hexagon_arch != arch:
+            yield Fault(
+                f"{item.name} was compiled for {item.hexagon_arch}"
+                f"{f' ({item.soc_type})' if item.soc_type else ''}, the device has {arch}",
+                item.hexagon_arch,
+                arch,
+                f"compile the model for {case.facts.soc.chip} "
+                f"(soc_model {case.facts.soc.soc_model}, {arch})",
+            )
+
+
+@rule("vtcm-too-large", REFUSE, "onnxruntime-qnn qnn_cache_compatibility_manager.cc, "
+      "deployment.md 7.1; the two values measured on our own files")  # fmt: skip
+def vtcm_too_large(case: Case) -> Iterator[Fault]:
+    """No context binary needs more VTCM than the chip has.
+
+    Two numbers stand in a file and can differ. Only when all that are known are too large is
+    the file refused; one of them alone warns.
+    """
+    room = case.facts.soc.vtcm_mb
+    for item in case.whole_contexts:
+        known = [n for n in (item.graph_vtcm_mb, item.vtcm_mb) if n is not None]
+        if room is None or not known or max(known) <= room:
+            continue
+        sure = len(known) == 2 and min(known) > room
+        yield Fault(
+            f"{item.name} was compiled for {max(known)} MB of VTCM, {case.facts.soc.chip} "
+            f"has {room} MB",
+            f"{max(known)} MB",
+            f"at most {room} MB",
+            f"compile the model with vtcm_mb {room}",
+            REFUSE if sure else WARN,
+        )
+
+
+@rule("soc-model-mismatch", WARN, "deployment.md 7.1.6: an SM8550 binary loads on QCS8550")
+def soc_model_mismatch(case: Case) -> Iterator[Fault]:
+    """Every context binary was compiled for this very SoC model, not only for its arch."""
+    soc = case.facts.soc
+    fine = _device_models(soc)
+    for item in case.whole_contexts:
+        models = _models_of(item.soc_model, item.soc_type)
+        if not fine or not models or item.hexagon_arch != soc.hexagon_arch:
+            continue
+        if not models & fine:
+            name = item.soc_type or "another chip"
+            yield Fault(
+                f"{item.name} was compiled for {name}, the device is {soc.chip}; "
+                "the arch is the same, it may run and not be optimal",
+                f"soc_model {', '.join(map(str, sorted(models)))}",
+                f"soc_model {', '.join(map(str, sorted(fine)))}",
+                f"compile the model for {soc.chip} (soc_model {soc.soc_model})",
+            )
+
+
+def _device_models(soc: Soc) -> set[int]:
+    """Every soc_model that stands for the device's chip."""
+    return {model for model in (soc.soc_model, *soc.soc_model_candidates) if model is not None}
+
+
+def _models_of(number: int | None, chip: str | None) -> set[int]:
+    """The metadata's number, else what the table says of the chip that the text names."""
+    if number is not None:
+        return {number}
+    row = by_chip(chip) if chip else None
+    return set(models_of(row)) if row else set()
+
+
+@rule("ext-soc-model", REFUSE, "qairt_experiments 5, 6: unknown soc_model is 14001; on a real "
+      "target `Specified config SOC, ignoring on real target`")  # fmt: skip
+def ext_soc_model(case: Case) -> Iterator[Fault]:
+    """The HTP extension file names the soc_model of the device, in QNN's numbers."""
+    name = case.bundle.extensions_name
+    for device in _devices(case.bundle.extensions):
+        key = next((key for key in ("soc_model", "soc_id") if key in device), None)
+        if key is not None:
+            yield from _soc_number(case, f"devices.{key} in {name}", device[key])
+        arch = device.get("dsp_arch", device.get("htp_arch"))
+        have = case.facts.soc.hexagon_arch
+        if isinstance(arch, str) and have and arch.lower().lstrip("v") != have.lstrip("v"):
+            yield Fault(
+                f"{name} says {arch}, the device has {have}",
+                arch,
+                have,
+                f'set "dsp_arch": "{have}" in {name}',
+                WARN,
+            )
+
+
+def _devices(extensions: dict[str, Any]) -> list[dict[str, Any]]:
+    devices = extensions.get("devices")
+    return [one for one in devices if isinstance(one, dict)] if isinstance(devices, list) else []
+
+
+def _soc_number(case: Case, where: str, value: object) -> Iterator[Fault]:
+    soc = case.facts.soc
+    right = str(soc.soc_model) if soc.soc_model else "the soc_model of the device"
+    cure = f"write {right} there: edit {case.bundle.extensions_name}"
+    if type(value) is not int or value <= 0:
+        yield Fault(f"{where} is no soc_model: error 14001", f"{value!r:.40}", right, cure)
+        return
+    if not by_soc_model(value):
+        kernel = by_kernel_id(value)
+        if kernel is None:
+            yield Fault(
+                f"{where} is not in the SoC table; QNN ends with 14001 if it does not know it",
+                str(value), right, cure, WARN,
+            )  # fmt: skip
+            return
+        number = ", ".join(map(str, models_of(kernel))) or right
+        yield Fault(
+            f"{where} is the kernel's soc_id of {kernel['chip']}, not its QNN soc_model: "
+            "error 14001",
+            f"{value} (kernel soc_id)",
+            f"{number} (QNN soc_model)",
+            f"write {number} there: edit {case.bundle.extensions_name}",
+        )
+    elif soc.soc_model and value not in _device_models(soc):
+        chips = "/".join(row["chip"] for row in by_soc_model(value)[:3])
+        yield Fault(
+            f"{where} names {chips}, the device is {soc.chip}; a real target ignores it",
+            str(value), right, cure, WARN,
+        )  # fmt: skip
+
+
+RULES = (
+    soc_unknown,
+    soc_conflict,
+    target_wrong,
+    soc_refused,
+    soc_too_new,
+    arch_mismatch,
+    vtcm_too_large,
+    soc_model_mismatch,
+    ext_soc_model,
+)

@@ -1,0 +1,224 @@
+"""Rules over the device: C library, Python, disk, memory, FastRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
+from fleet.model.facts import DeviceNode
+from fleet.model.runtime import version_key
+
+_MARGIN_BYTES = 64 * 1024 * 1024  # logs, records and profiles of some hundred runs
+_MARGIN_FILES = 64  # release folder, links, run folders
+_MEBI = 1024 * 1024
+_CDSP = "/dev/fastrpc-cdsp"
+_OLD_NODE = "/dev/adsprpc-smd"  # downstream kernels before the upstream driver
+
+
+@rule("glibc-too-old", REFUSE, "runtime_files.yaml min_glibc: symbol versions, measured")
+def glibc_too_old(case: Case) -> Iterator[Fault]:
+    """The C library of the device is as new as the target build needs."""
+    least, facts = case.target_facts.min_glibc, case.facts
+    cure = "use a newer system image (Ubuntu 22.04 has glibc 2.35)"
+    if least is None:
+        return
+    if facts.libc not in {None, "glibc"}:
+        yield Fault(
+            f"{case.target} needs glibc, the device has {facts.libc}",
+            str(facts.libc), f"glibc {least}", cure,
+        )  # fmt: skip
+        return
+    try:
+        have = version_key(facts.libc_version or "")
+    except ValueError:
+        yield unknown("the C library of the device", f"glibc {least}", "fleet facts")
+        return
+    if have < version_key(least):
+        yield Fault(
+            f"glibc {facts.libc_version} is too old for {case.target}",
+            f"glibc {facts.libc_version}",
+            f"glibc {least}",
+            cure,
+        )
+
+
+@rule("python3-missing", REFUSE, "qairt_experiments 7: libGenie is driven by python3 with ctypes")
+def python3_missing(case: Case) -> Iterator[Fault]:
+    """The device has python3 where the runtime brings no genie-t2t-run."""
+    tools = case.facts.tools
+    if case.selection.runner != "genie" or case.selection.has_tool:
+        return
+    if tools.python3 is None or tools.python3_ctypes is False:
+        what = "has no python3" if tools.python3 is None else "has a python3 without ctypes"
+        yield Fault(
+            f"the runtime has no genie-t2t-run, and the device {what} to drive libGenie",
+            tools.python3 or "no python3",
+            "python3 with ctypes, or genie-t2t-run",
+            "sudo apt install python3, or add a QAIRT SDK: fleet runtime add <SDK zip>",
+        )
+
+
+@rule("disk-full", REFUSE, "deployment.md 10.1: free disk for bundle and runtime")
+def disk_full(case: Case) -> Iterator[Fault]:
+    """There is room for what is sent: blocks and inodes of the deploy user, with a margin."""
+    disk = case.facts.disk
+    cure = (
+        f"free space on {disk.mount or disk.path}, lower `keep` in the playbook, or set "
+        "`base_dir` in the inventory to another disk"
+    )
+    known = case.bytes_to_send is not None
+    size = case.bytes_to_send if known else case.bundle.size + case.selection.size
+    need = (size or 0) + _MARGIN_BYTES
+    if disk.available_bytes is None:
+        yield unknown("the free space on the device", _mb(need), "fleet facts")
+    elif size and disk.available_bytes < need:
+        yield Fault(
+            f"not enough space in {disk.path} for {_mb(size)}",
+            f"{_mb(disk.available_bytes)} available",
+            f"{_mb(need)} with a margin",
+            cure,
+            REFUSE if known else WARN,
+        )
+    # btrfs reports 0 inodes for "no limit"; a folder that takes a file has inodes.
+    inodes = None if disk.inodes == 0 and disk.writable else disk.inodes
+    if case.files_to_send and inodes is not None:
+        wanted = case.files_to_send + len(case.bundle.files) + _MARGIN_FILES
+        if inodes < wanted:
+            yield Fault(
+                f"not enough inodes in {disk.path} for {case.files_to_send} files",
+                f"{inodes} inodes",
+                f"{wanted} inodes",
+                cure,
+            )
+
+
+def _mb(count: int) -> str:
+    return f"{count / _MEBI:.0f} MiB"
+
+
+@rule("base-not-writable", REFUSE, "probe.sh writes a file there: -w is true for root on ro mounts")
+def base_not_writable(case: Case) -> Iterator[Fault]:
+    """The deploy user can write where releases go."""
+    disk, user = case.facts.disk, case.facts.user.name or "$USER"
+    if disk.writable is False:
+        yield Fault(
+            f"{case.facts.user.name or 'the user'} cannot write to {disk.path}",
+            "not writable",
+            "writable",
+            f"sudo install -d -o {user} '{disk.path}' on the device, or set `base_dir` "
+            "in the inventory",
+        )
+
+
+@rule("memory-low", WARN, "deployment.md 10.1; RAM guide 7.2: 16 GB for 7B+, 12 GB for 3B+")
+def memory_low(case: Case) -> Iterator[Fault]:
+    """The context binaries fit into the memory that is available."""
+    have = case.facts.memory_available_bytes
+    need = sum(item.size for item in case.bundle.contexts)
+    if have is not None and need > have:
+        yield Fault(
+            "the context binaries are larger than the memory that is available",
+            _mb(have),
+            _mb(need),
+            "end other programs on the device, or use a smaller model",
+        )
+
+
+@rule("fastrpc-node", REFUSE, "qairt_experiments 6 and Facts 2: no node and no permission end "
+      "alike, 14001; only an open() tells")  # fmt: skip
+def fastrpc_node(case: Case) -> Iterator[Fault]:
+    """The deploy user can open a FastRPC node of the compute DSP."""
+    if not case.has_dsp:
+        return
+    nodes = [one for one in case.facts.nodes if one.path.startswith((_CDSP, _OLD_NODE))]
+    need = f"{_CDSP} that {case.facts.user.name or 'the user'} can open"
+    present = [node for node in nodes if node.exists]
+    if not nodes:
+        yield unknown(_CDSP, need, f"ssh <device> ls -l {_CDSP}")
+    elif not present:
+        yield Fault(
+            f"there is no {_CDSP}: the kernel has no FastRPC for the compute DSP, or the DSP "
+            "is not running (14001)",
+            "ENOENT",
+            need,
+            "cat /sys/class/remoteproc/*/{name,state} on the device: cdsp must be running; "
+            "load the module fastrpc, or install the board's kernel and firmware",
+        )
+    elif any(node.open_error == "" for node in present):
+        return
+    elif all(node.open_error is None for node in present):
+        yield unknown(f"whether {present[0].path} can be opened", need, "fleet facts")
+    else:
+        node = next(one for one in present if one.open_error)
+        yield Fault(
+            f"{node.path} cannot be opened: {node.open_error} "
+            f"(mode {node.mode or '?'}, {node.owner or '?'}:{node.group or '?'}); QNN would "
+            "say only 14001",
+            str(node.open_error),
+            need,
+            _node_cure(case, node),
+        )
+
+
+def _node_cure(case: Case, node: DeviceNode) -> str:
+    user, group = case.facts.user, node.group or "fastrpc"
+    if node.open_error not in {"EACCES", "EPERM"}:
+        return "see `journalctl -k` on the device: is the DSP running?"
+    if group in user.groups_db and group not in user.groups_live:
+        return f"the membership in {group} is newer than this login: log in again, or reboot"
+    if group == "root" or group in user.groups_live:
+        return (
+            f"give the node a group that may read it (udev rule: KERNEL=='fastrpc-*', "
+            f"GROUP='fastrpc', MODE='0660'), then sudo usermod -aG fastrpc {user.name or '$USER'}"
+        )
+    return f"sudo usermod -aG {group} {user.name or '$USER'} on the device, then log in again"
+
+
+@rule("libcdsprpc-missing", REFUSE, "qairt_experiments 1, 6: the stub NEEDs the unversioned name")
+def libcdsprpc_missing(case: Case) -> Iterator[Fault]:
+    """libcdsprpc.so, under this very name, is on the device."""
+    if not case.has_dsp:
+        return
+    need = "libcdsprpc.so"
+    if case.facts.libcdsprpc_unversioned is None:
+        yield unknown("libcdsprpc", need, "ssh <device> ldconfig -p | grep cdsprpc")
+    elif not case.facts.libcdsprpc_unversioned:
+        found = case.facts.libcdsprpc
+        link = (
+            f"sudo ln -s '{found[0]}' '{found[0].split('.so')[0]}.so' on the device"
+            if found
+            else "sudo apt install qcom-fastrpc1 (ppa:ubuntu-qcom-iot/qcom-ppa) on the device"
+        )
+        yield Fault(
+            f"the stub asks for {need}, the device has {', '.join(found) or 'no libcdsprpc'}: "
+            "14001",
+            ", ".join(found) or "no libcdsprpc",
+            need,
+            link,
+        )
+
+
+@rule("dsp-library-path", WARN, "deployment.md 0.6: DSP_LIBRARY_PATH wins over ADSP_LIBRARY_PATH")
+def dsp_library_path(case: Case) -> Iterator[Fault]:
+    """DSP_LIBRARY_PATH is not set for the deploy user."""
+    value = case.facts.dsp_library_path
+    if case.has_dsp and value:
+        yield Fault(
+            "DSP_LIBRARY_PATH is set on the device and wins over the release's skel; fleet "
+            "unsets it for its own runs",
+            value,
+            "not set",
+            "remove it from the profile files of the user (grep -rs DSP_LIBRARY_PATH /etc ~/.*rc)",
+        )
+
+
+RULES = (
+    glibc_too_old,
+    python3_missing,
+    disk_full,
+    base_not_writable,
+    memory_low,
+    fastrpc_node,
+    libcdsprpc_missing,
+    dsp_library_path,
+)

@@ -1,0 +1,116 @@
+"""`fleet bundle`: what is in a bundle folder, and whether it can be deployed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.bundles.inspect import inspect_bundle
+from fleet.bundles.system_library import TARGET, system_library
+from fleet.cli import output
+from fleet.model.bundle import Bundle, ContextBinary
+from fleet.runtimes.store import RuntimeStore
+
+app = typer.Typer(no_args_is_help=True, help="Bundles: what they need, what is wrong with them.")
+
+
+def register(root: typer.Typer) -> None:
+    """Add `bundle`."""
+    root.add_typer(app, name="bundle")
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps `inspect` a command of its own."""
+
+
+@app.command()
+def inspect(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A Genie bundle folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+    no_hash: Annotated[bool, typer.Option("--no-hash", help="Do not hash: quick look.")] = False,
+) -> None:
+    """Read a bundle: context binaries, QAIRT it needs, files, damage. Exit 1 when unusable.
+
+    Examples:
+      fleet bundle inspect assets/tiny-genie
+      fleet bundle inspect ~/llama_v3_1_8b-genie-w4a16-qualcomm_qcs9075 --json
+    """
+    bundle = inspect_bundle(folder, system_library(RuntimeStore()), hashes=not no_hash)
+    if as_json:
+        output.emit_json(_as_dict(bundle))
+    else:
+        _show(bundle)
+    if not bundle.usable:
+        raise typer.Exit(1)
+
+
+def _show(bundle: Bundle) -> None:
+    output.table(
+        f"{bundle.name} ({bundle.kind})",
+        ("context binary", "QAIRT build", "SoC", "arch", "VTCM", "graphs", "size", "read by"),
+        [_context_row(item) for item in bundle.contexts],
+    )
+    rows: list[tuple[str, object]] = [
+        ("backend", bundle.backend),
+        ("QAIRT", f"{bundle.qairt} (from {bundle.qairt_source})" if bundle.qairt else None),
+        ("context size", bundle.context_size),
+        ("to send", f"{len(bundle.files)} files, {output.size(bundle.size)}"),
+        ("hashes", f"compared with {bundle.checked_by}" if bundle.checked_by else "no SHA256SUMS"),
+    ]
+    output.table("Bundle", ("", ""), rows)
+    for text in _problems(bundle):
+        output.note(f"problem: {text}")
+    for text in bundle.warnings:
+        output.note(f"note: {text}")
+    if any(item.read_by == "markers" for item in bundle.contexts):
+        output.note(
+            "note: read by text markers: a cut file is found by SHA256SUMS only; for more: "
+            f"fleet runtime fetch --target {TARGET}"
+        )
+    if bundle.usable:
+        output.note("next: fleet plan -i INVENTORY PLAYBOOK, with `bundle:` set to this folder")
+    else:
+        output.note("next: put the files right (copy or export again), then inspect once more")
+
+
+def _context_row(item: ContextBinary) -> tuple[object, ...]:
+    soc = item.soc_type or "unknown"
+    return (
+        item.name,
+        item.build_id,
+        f"{soc} ({item.soc_model})" if item.soc_model else soc,
+        item.hexagon_arch,
+        f"{item.vtcm_mb} MB" if item.vtcm_mb else None,
+        len(item.graphs) or None,
+        output.size(item.size),
+        item.read_by,
+    )
+
+
+def _problems(bundle: Bundle) -> list[str]:
+    return [
+        *(f"{item.name} is missing (named by {item.named_by})" for item in bundle.missing),
+        *(f"{item.name}: {item.problem}" for item in bundle.contexts if item.problem),
+        *(
+            f"{item.name} is not the file of {bundle.checked_by} "
+            f"({item.found[:12]} instead of {item.expected[:12]})"
+            for item in bundle.wrong_hashes
+        ),
+    ]
+
+
+def _as_dict(bundle: Bundle) -> dict[str, object]:
+    value = asdict(bundle)
+    del value["config"], value["extensions"]
+    for item in value["files"]:
+        del item["source"]
+    return {
+        **value,
+        "size": bundle.size,
+        "usable": bundle.usable,
+        "problems": _problems(bundle),
+    }
