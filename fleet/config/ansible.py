@@ -85,6 +85,8 @@ UNUSED = (
     "ansible_winrm_*",
     PRIORITY,
 )
+# Our keys that people may well use as variables of their own, with another meaning.
+_COMMON = frozenset({"host", "port", "user", "password", "become_password", "identity_file"})
 _NEAR = 0.75  # `prot` is near `port`; `domain` is near nothing
 _LOOKUP = re.compile(
     r"""\{\{\s*(?:lookup|query)\(\s*(['"])(?:ansible\.builtin\.)?env\1\s*,\s*"""
@@ -118,7 +120,7 @@ class AnsibleReader:
         self._document, self._problems, self._notes = document, problems, notes
         self._folder = folder
         keys = {str(path[-1]) for path in document.keys}
-        self._twins = {name for key, (name, _) in NAMES.items() if key in keys}
+        self._twins = _COMMON & {name for key, (name, _) in NAMES.items() if key in keys}
         for name in ("group_vars", "host_vars"):
             if (folder / name).is_dir():
                 notes.warn(
@@ -251,7 +253,6 @@ class AnsibleReader:
     def _own(self, key: str, value: object, path: Keys) -> tuple[Setting, ...]:
         """A key of ours in an Ansible file, which may as well be somebody's own variable."""
         at = self._document.key(path)
-        has_twin = any(name == key for name, _ in NAMES.values())
         if key in self._twins:
             self._ignore(key, path)
             self._notes.warn(f"'{key}' is not used, the file gives ansible_ variables for it", at)
@@ -265,7 +266,7 @@ class AnsibleReader:
             why = trial.errors[0].message
             self._notes.warn(f"'{key}' is a key of fleet and is not used: {why}", at)
             return ()
-        if has_twin:
+        if key in _COMMON:
             self._notes.warn(
                 f"'{key}' is used as fleet's own key; rename it if it means something else", at
             )

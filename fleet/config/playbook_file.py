@@ -94,7 +94,7 @@ class RunBody(Strict):
     runner: Literal["genie"] = Field(
         default="genie", description="Program that runs on the device."
     )
-    prompt: Annotated[str, Field(min_length=1)] | None = Field(
+    prompt: str | None = Field(
         default=None, description="Prompt text; real newlines are kept. Either this or prompt_file."
     )
     prompt_file: FilePath | None = Field(

@@ -66,9 +66,7 @@ def _split(inventory: Inventory, pattern: str) -> list[str]:
 
 
 def _match(inventory: Inventory, word: str) -> set[str]:
-    found = _named(inventory, word)
-    if not found:
-        found = set(_slice(inventory, word))
+    found = set(_slice(inventory, word)) or _named(inventory, word)
     if not found and "[" in word:
         known = {host.name for host in inventory.hosts}
         found = known.intersection(expand(word)) or _globbed(inventory, word)
@@ -113,7 +111,7 @@ def _regex(inventory: Inventory, text: str) -> set[str]:
 
 def _slice(inventory: Inventory, word: str) -> list[str]:
     match = _SUBSCRIPT.fullmatch(word)
-    if not match:
+    if not match or word.startswith("~"):
         return []
     members = _named(inventory, match["base"])
     names = [host.name for host in inventory.hosts if host.name in members]

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from jsonschema import Draft202012Validator
+from typer.testing import CliRunner, Result
+
+from fleet.cli import inventory
+from fleet.model.errors import InputError, InventoryError
+
+EXAMPLE = Path(__file__).parents[2] / "inventories" / "evks.yaml"
+
+
+def run(*words: str | Path) -> Result:
+    """The result; a FleetError is in `exception`, as main() would get it."""
+    root = typer.Typer()
+    inventory.register(root)
+    return CliRunner().invoke(root, [str(word) for word in words])
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    path = tmp_path / "bad.yaml"
+    path.write_text("g:\n  hosts:\n    a: {prot: 1, password: hunter2}\n    b: {port: x}\n")
+    return path
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    path = tmp_path / "hosts.yml"
+    path.write_text(
+        "all:\n  hosts:\n"
+        "    a: {ansible_host: 192.0.2.1, ansible_password: hunter2, http_port: 80,"
+        " labels: {x: y}}\n"
+        "    b: {http_port: 81, ansible_hots: z, ansible_ssh_private_key_file: none/such}\n"
+    )
+    return path
+
+
+def test_check_of_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "evk_ed25519").touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    done = run("inventory", "check", EXAMPLE)
+    assert done.exit_code == 0
+    assert done.stdout == f"{EXAMPLE}: 6 hosts, 4 groups, no errors\n"
+    assert done.stderr == ""
+
+
+def test_check_lists_all_errors(bad: Path) -> None:
+    done = run("inventory", "check", bad)
+    assert done.exit_code == 2
+    lines = done.stderr.splitlines()
+    assert lines[0] == f"error: {bad}:3:9: unknown key 'prot'"
+    assert lines[1] == "  try: did you mean 'port'?"
+    assert lines[2].startswith(f"error: {bad}:3:28: this is no reference to a secret")
+    assert lines[4] == f"error: {bad}:4:15: 'port' must be a whole number, not text"
+    assert lines[-1] == f"{bad}: 3 errors"
+    assert "hunter2" not in done.output
+
+
+def test_check_shows_warnings_and_ignored_keys(mixed: Path) -> None:
+    done = run("inventory", "check", "--inventory", mixed)
+    assert done.exit_code == 0
+    assert "Ansible inventory, 2 hosts, 0 groups, no errors" in done.stdout
+    assert "'ansible_password' stands in clear text" in done.stderr
+    assert "did you mean 'ansible_host'?" in done.stderr
+    assert f"identity_file {mixed.parent / 'none/such'} is not on this machine" in done.stderr
+    assert f"ignored: http_port ({mixed}:3:61, 2 times)" in done.stderr
+    assert f"ignored: ansible_hots ({mixed}:4:24)" in done.stderr
+    assert "hunter2" not in done.output
+
+
+def test_check_json(bad: Path, mixed: Path) -> None:
+    done = run("inventory", "check", bad, "--json")
+    assert done.exit_code == 2
+    body = json.loads(done.stdout)
+    assert [each["position"] for each in body["errors"]] == [
+        f"{bad}:3:9",
+        f"{bad}:3:28",
+        f"{bad}:4:15",
+    ]
+    assert (body["hosts"], body["ansible"]) == (None, False)
+    body = json.loads(run("inventory", "check", mixed, "--json").stdout)
+    assert (body["hosts"], body["ansible"], body["errors"]) == (2, True, [])
+    assert {each["key"] for each in body["ignored"]} == {"http_port", "ansible_hots"}
+    assert "hunter2" not in json.dumps(body)
+
+
+def test_check_of_a_syntax_error_raises(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("a:\n\tb: 1\n")
+    assert isinstance(run("inventory", "check", path).exception, InventoryError)
+
+
+def test_list_is_a_table(mixed: Path) -> None:
+    done = run("inventory", "list", EXAMPLE, "--limit", "iq9,!evk-01", "-l", "bench")
+    assert done.exit_code == 0
+    for text in ("4 hosts", "evk-03", "192.0.2.13", "2222", "nightly, iq9", "QCS9075", "evk-05"):
+        assert text in done.stdout
+    assert "evk-01" not in done.stdout
+    assert "hunter2" not in run("inventory", "list", mixed).output
+
+
+def test_list_json_has_references_and_no_secrets(mixed: Path) -> None:
+    done = run("inventory", "list", "-i", mixed, "--json", "--limit", "a")
+    (host,) = json.loads(done.stdout)
+    assert host["name"] == "a"
+    assert host["address"] == "192.0.2.1"
+    assert host["labels"] == {"x": "y"}
+    assert host["password"].startswith("clear text of 'ansible_password'")
+    assert host["become_password"] is None
+    assert "hunter2" not in done.output
+    hosts = json.loads(run("inventory", "list", EXAMPLE, "--json").stdout)
+    assert len(hosts) == 6
+    assert {each["become_password"] for each in hosts} == {"env:EVK_SUDO"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["inventory", "check"], "no inventory is given"),
+        (["inventory", "list"], "no inventory is given"),
+        (["inventory", "list", "a.yaml", "-i", "b.yaml"], "two inventories are given"),
+        (["inventory", "list", "no-such.yaml"], "there is no file"),
+    ],
+)
+def test_wrong_use(words: list[str], message: str) -> None:
+    error = run(*words).exception
+    assert isinstance(error, InputError)
+    assert message in error.message
+
+
+def test_list_of_nothing_is_an_error() -> None:
+    error = run("inventory", "list", EXAMPLE, "--limit", "evk-99").exception
+    assert isinstance(error, InventoryError)
+
+
+@pytest.mark.parametrize("kind", ["inventory", "playbook"])
+def test_schema(kind: str) -> None:
+    done = run("schema", kind)
+    assert done.exit_code == 0
+    Draft202012Validator.check_schema(json.loads(done.stdout))
+    assert run("schema", "other").exit_code == 2
+
+
+@pytest.mark.parametrize("words", [["inventory", "check"], ["inventory", "list"], ["schema"]])
+def test_help_has_an_example(words: list[str]) -> None:
+    assert "Example: fleet " in run(*words, "--help").stdout

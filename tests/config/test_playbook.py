@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fleet.config.playbook import load_playbook
+from fleet.model.errors import PlaybookError
+from fleet.model.playbook import Playbook, RunSpec, RuntimeSpec
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("tiny", "llama-3b", "other"):
+        (tmp_path / "bundles" / name).mkdir(parents=True)
+    for name in ("tiny", "llama-3b"):
+        (tmp_path / "bundles" / name / "genie_config.json").write_text("{}")
+    (tmp_path / "prompt.txt").write_text("Wer bist du?\nü\n", "utf-8")
+    return tmp_path
+
+
+def load(folder: Path, text: str) -> Playbook:
+    path = folder / "p.yaml"
+    path.write_text(text, "utf-8")
+    return load_playbook(path)
+
+
+def with_run(body: str) -> str:
+    return f"name: n\nbundle: bundles/tiny\nrun:\n  {body}\n"
+
+
+def test_the_least(folder: Path) -> None:
+    assert load(folder, "name: tiny\nbundle: bundles/tiny\n") == Playbook(
+        path=folder / "p.yaml", name="tiny", bundle=folder / "bundles/tiny"
+    )
+
+
+def test_everything(folder: Path) -> None:
+    text = """
+name: tiny-1.0
+runtime: {version: 2.45.0.260326, target: aarch64-oe-linux-gcc11.2, source: store}
+bundle: {path: ./bundles/tiny, kind: genie}
+run:
+  runner: genie
+  prompt: |
+    First line
+    second line
+  max_tokens: 64
+  repeats: 3
+  warmups: 1
+  timeout: 90s
+  token_limit_counts: true
+health: {timeout: 1m}
+strategy: {parallel: 4, keep: 2}
+"""
+    assert load(folder, text) == Playbook(
+        path=folder / "p.yaml",
+        name="tiny-1.0",
+        bundle=folder / "bundles/tiny",
+        runtime=RuntimeSpec("2.45.0.260326", "aarch64-oe-linux-gcc11.2", wheel=False),
+        run=RunSpec(
+            prompt="First line\nsecond line\n",
+            max_tokens=64,
+            repeats=3,
+            warmups=1,
+            timeout=90.0,
+            token_limit_counts=True,
+        ),
+        health_timeout=60.0,
+        parallel=4,
+        keep=2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("bundle", RuntimeSpec()),
+        ('"2.51.0"', RuntimeSpec("2.51.0")),
+        ("2.51.0", RuntimeSpec("2.51.0")),
+        ("{version: bundle}", RuntimeSpec()),
+        ("{version: '2.51.0', source: any}", RuntimeSpec("2.51.0")),
+        ("{target: auto, source: store}", RuntimeSpec(wheel=False)),
+        ("{target: x86_64-linux-clang}", RuntimeSpec(target="x86_64-linux-clang")),
+        ("{}", RuntimeSpec()),
+    ],
+)
+def test_runtime(folder: Path, text: str, spec: RuntimeSpec) -> None:
+    assert load(folder, f"name: n\nbundle: bundles/tiny\nruntime: {text}").runtime == spec
+
+
+def test_paths_start_from_the_playbook(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "books").mkdir()
+    path = folder / "books" / "p.yaml"
+    path.write_text("name: n\nbundle: ../bundles/tiny\nrun: {prompt_file: ../prompt.txt}")
+    monkeypatch.chdir(folder)
+    found = load_playbook(Path("books/p.yaml"))
+    assert found.bundle == folder / "bundles/tiny"
+    assert found.path == path
+    assert found.run is not None
+    assert found.run.prompt == "Wer bist du?\nü\n"
+    monkeypatch.setenv("HOME", str(folder))
+    assert load(folder, "name: n\nbundle: ~/bundles/tiny").bundle == folder / "bundles/tiny"
+
+
+@pytest.mark.parametrize(
+    ("body", "prompt", "warned"),
+    [
+        (r"prompt: one\ntwo", r"one\ntwo", True),
+        (r'prompt: "one\ntwo"', "one\ntwo", False),
+        ("prompt: |-\n    one\n    two", "one\ntwo", False),
+        ("prompt: '{{ x }}'", "{{ x }}", False),
+        (r'prompt: "one\r\ntwo"', "one\r\ntwo", True),
+    ],
+)
+def test_newlines_of_a_prompt(folder: Path, body: str, prompt: str, warned: bool) -> None:
+    found = load(folder, with_run(body))
+    assert found.run is not None
+    assert found.run.prompt == prompt
+    assert bool(found.warnings) == warned
+    if warned:
+        assert found.warnings[0].startswith(f"{folder / 'p.yaml'}:4:11: the prompt")
+
+
+# whole file, line:column, part of message and hint
+BAD = [
+    ("name: n\n", "1:1", "key 'bundle' is missing", "add `bundle:`"),
+    ("nam: n\nbundle: bundles/tiny", "1:1", "unknown key 'nam'", "did you mean 'name'?"),
+    ("name: n\nbundle: bundles/tiny\nzzz: 1", "3:1", "unknown key 'zzz'", "known: name, bundle"),
+    ("name: 2024\nbundle: bundles/tiny", "1:7", "'name' must be text", '"2024"'),
+    ("name: a/b\nbundle: bundles/tiny", "1:7", "'a/b' is no release name", "letters"),
+    ("name: .a\nbundle: bundles/tiny", "1:7", "'.a' is no release name", "letter or digit first"),
+    (f"name: {'a' * 65}\nbundle: bundles/tiny", "1:7", "is no release name", "up to 64"),
+    ("name:\nbundle: bundles/tiny", "1:6", "'name' has no value", "give it one"),
+    ("name: n\nbundle: [a]", "2:9", "'bundle' must be text, not a list", ""),
+    ("name: n\nbundle: {pth: x}", "2:10", "unknown key 'pth'", "did you mean 'path'?"),
+    ("name: n\nbundle: {kind: genie}", "2:9", "key 'path' is missing", "add `path:`"),
+    ("name: n\nbundle: {path: bundles/tiny, kind: qnn}", "2:36", "'qnn' is no kind", "genie"),
+    ("name: n\nbundle: bundles/tny", "2:9", "there is no bundle folder", "did you mean 'tiny'?"),
+    ("name: n\nbundle: bundles/zzz", "2:9", "no bundle folder", "holds: llama-3b, tiny"),
+    ("name: n\nbundle: {path: bundles/tny}", "2:16", "no bundle folder", "mean 'tiny'?"),
+    ("name: n\nbundle: nowhere/x/y", "2:9", "there is no bundle folder", "holds no 'nowhere'"),
+    ("name: n\nbundle: prompt.txt", "2:9", "is a file; a bundle is a folder", "name a folder"),
+    ("name: n\nbundle: bundles/tiny/genie_config.json", "2:9", "is a file", "bundles/tiny"),
+    ("name: n\nbundle: ~no-such-user-here/x", "2:9", "no such user", "write the path out"),
+]
+
+RUNTIME = "name: n\nbundle: bundles/tiny\nruntime: "
+BAD += [
+    (RUNTIME + "2.51", "3:10", "reads this version as a number", 'in quotes: "2.51.0"'),
+    (RUNTIME + "251", "3:10", "reads this version as a number", "in quotes"),
+    (RUNTIME + "{version: 2.50}", "3:20", "reads this version as a number", "in quotes"),
+    (RUNTIME + '"2.51"', "3:10", "'2.51' is no QAIRT version", '"2.51.0"'),
+    (RUNTIME + "v2.51.0", "3:10", "'v2.51.0' is no QAIRT version", '"2.51.0"'),
+    (RUNTIME + "latest", "3:10", "'latest' is no QAIRT version", "`bundle`"),
+    (RUNTIME + "[a]", "3:10", "'runtime' must be text, not a list", ""),
+    (RUNTIME + "{vers: a}", "3:11", "unknown key 'vers'", "did you mean 'version'?"),
+    (RUNTIME + "{target: ubuntu}", "3:19", "'ubuntu' is no QAIRT target", "`auto`"),
+    (RUNTIME + "{source: wheel}", "3:19", "'wheel' is no source", "one of: any, store"),
+    (RUNTIME + "{source: stor}", "3:19", "'stor' is no source", "did you mean 'store'?"),
+]
+BAD += [
+    (with_run("max_tokens: 3"), "3:1", "`run` has no prompt", "prompt: |"),
+    (with_run("{prompt: a, prompt_file: b}"), "4:15", "both prompt and prompt_file", "remove one"),
+    (with_run("prompt: ''"), "4:11", "the prompt is empty", "prompt: |"),
+    (with_run("prompt: ' '"), "4:11", "the prompt is empty", "prompt: |"),
+    (with_run("prompt: 42"), "4:11", "'prompt' must be text", '"42"'),
+    (with_run("prompt_file: promt.txt"), "4:16", "there is no prompt file", "mean prompt.txt?"),
+    (with_run("prompt_file: bundles"), "4:16", "cannot read the prompt file", ""),
+    (with_run("prompt_file: latin1"), "4:16", "is not UTF-8", "iconv"),
+    (with_run("prompt_file: nul"), "4:16", "holds a NUL character", "right file"),
+    (with_run("prompt_file: big"), "4:16", "is larger than 1 MB", "right file"),
+    (with_run("{prompt: a, max_token: 3}"), "4:15", "unknown key 'max_token'", "'max_tokens'?"),
+    (with_run("{prompt: a, max_tokens: 0}"), "4:27", "'max_tokens' must be at least 1", ""),
+    (with_run("{prompt: a, max_tokens: '9'}"), "4:27", "must be a whole number", "quotes"),
+    (with_run("{prompt: a, repeats: 0}"), "4:24", "'repeats' must be at least 1, not 0", ""),
+    (with_run("{prompt: a, repeats: yes}"), "4:24", "must be a whole number, not a truth", ""),
+    (with_run("{prompt: a, warmups: -1}"), "4:24", "'warmups' must be at least 0", ""),
+    (with_run("{prompt: a, timeout: 5 min}"), "4:24", "'5 min' is no duration", "90s, 5m"),
+    (with_run("{prompt: a, runner: geni}"), "4:23", "'geni' is no runner", "'genie'?"),
+    (with_run("{prompt: a, token_limit_counts: 1}"), "4:35", "must be true or false", ""),
+    (with_run("[a]"), "4:3", "'run' must be a mapping, not a list", ""),
+    ("name: n\nbundle: bundles/tiny\nhealth: 3", "3:9", "'health' must be a mapping", ""),
+    ("name: n\nbundle: bundles/tiny\nhealth: {timout: 3}", "3:10", "unknown key", "'timeout'?"),
+    ("name: n\nbundle: bundles/tiny\nstrategy: {keep: 0}", "3:18", "at least 1, not 0", ""),
+    ("name: n\nbundle: bundles/tiny\nstrategy: {paralel: 0}", "3:12", "unknown key", "'parallel'?"),
+]
+
+
+@pytest.mark.parametrize(("text", "place", "message", "hint"), BAD)
+def test_refused(folder: Path, text: str, place: str, message: str, hint: str) -> None:
+    (folder / "latin1").write_bytes(b"M\xfcller")
+    (folder / "nul").write_bytes(b"a\0b")
+    (folder / "big").write_bytes(b"a" * ((1 << 20) + 1))
+    with pytest.raises(PlaybookError) as caught:
+        load(folder, text)
+    assert str(caught.value.position) == f"{folder / 'p.yaml'}:{place}"
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert caught.value.exit_code == 2
+
+
+def test_others_are_counted(folder: Path) -> None:
+    with pytest.raises(PlaybookError) as caught:
+        load(folder, "nam: n\nbundle: 3\n\nhealth: 3\nstrategy: 4\n")
+    assert "unknown key 'nam' (and 3 more, line 2, 4, 5)" in str(caught.value)
+
+
+def test_a_syntax_error_is_a_playbook_error(folder: Path) -> None:
+    with pytest.raises(PlaybookError, match="a tab is used"):
+        load(folder, "name: n\nrun:\n\tprompt: x\n")
