@@ -6,7 +6,12 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable
 
+import paramiko
+
 from fleet.transport.base import Output, Traffic
+
+# How a stream ends when the other side is gone; ValueError: the pipe was closed under us.
+_BROKEN = (OSError, EOFError, ValueError, paramiko.SSHException)
 
 
 class Collector:
@@ -82,9 +87,9 @@ class Feeder:
                     break
                 self._write(chunk)
                 self._traffic.bytes_sent += len(chunk)
-        except (OSError, ValueError):  # ValueError: the pipe was closed under us
+        except _BROKEN:
             pass
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(*_BROKEN):
             self._finish()
 
     def _chunks(self) -> Iterable[bytes]:
