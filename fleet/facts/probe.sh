@@ -54,7 +54,7 @@ nodes=''
 for name in fastrpc-cdsp fastrpc-cdsp-secure fastrpc-cdsp1 fastrpc-cdsp1-secure fastrpc-adsp adsprpc-smd dma_heap/system dma_heap/qcom,system; do
   node=$R/dev/$name
   if [ -e "$node" ] || [ "$name" = fastrpc-cdsp ] || [ "$name" = fastrpc-cdsp-secure ] || [ "$name" = dma_heap/system ]; then
-    nodes="$nodes $node"
+    nodes="$nodes /dev/$name"
     mode=$(stat -c '%a %U %G' "$node" 2>/dev/null)
     [ -e "$node" ] || mode=''
     say node "/dev/$name$tab$mode"
@@ -74,17 +74,17 @@ except ImportError:
 root = sys.argv[1]
 for node in sys.argv[2:]:
     try:
-        os.close(os.open(node, os.O_RDONLY | os.O_NONBLOCK))
+        os.close(os.open(root + node, os.O_RDONLY | os.O_NONBLOCK))
         said = "ok"
     except OSError as e:
         said = errno.errorcode.get(e.errno, str(e.errno))
-    print("open\t%s\t%s" % (node[len(root):], said))
+    print("open\t%s\t%s" % (node, said))
 ' "$R" $nodes 2>/dev/null
 else
   guard=''
   has timeout && guard='timeout 3'
   for node in $nodes; do
-    why=$( { $guard sh -c ': < "$1"' sh "$node"; } 2>&1 ) && why=ok
+    why=$( { $guard sh -c ': < "$1"' sh "$R$node"; } 2>&1 ) && why=ok
     case $why in
       ok) ;;
       *[Pp]ermission*) why=EACCES ;;
@@ -95,7 +95,7 @@ else
       *not\ permitted*) why=EPERM ;;
       *) why=unknown ;;
     esac
-    say open "${node#"$R"}$tab$why"
+    say open "$node$tab$why"
   done
 fi
 for dir in /usr/lib /usr/lib64 /lib /usr/local/lib /usr/lib/aarch64-linux-gnu /usr/lib/x86_64-linux-gnu /vendor/lib64 /vendor/lib64/hw /system/lib64; do

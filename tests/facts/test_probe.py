@@ -1,0 +1,241 @@
+"""The probe for real, under every POSIX shell of this machine, on trees that imitate boards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fleet.facts.gather import gather
+from fleet.facts.parse import parse
+from fleet.facts.view import summary
+from fleet.lab.profiles import profile
+from fleet.model.deadline import Deadline
+from fleet.model.errors import DeviceError
+from fleet.model.facts import Facts
+from fleet.model.inventory import Host
+from fleet.transport import transport_for
+
+PROBE = Path(__file__).parents[2] / "fleet" / "facts" / "probe.sh"
+SHELLS = ("dash", "bash", "busybox", "mksh")
+
+
+def argv_of(shell: str) -> list[str]:
+    found = shutil.which(shell)
+    if found is None:
+        pytest.skip(f"no {shell} on this machine: apt-get install {shell}")
+    return [found, "sh"] if shell == "busybox" else [found]
+
+
+def probe(
+    shell: str, root: Path | None = None, base: str = "", prefix: tuple[str, ...] = (), **env: str
+) -> Facts:
+    full = {**os.environ, **env}
+    if root is not None:
+        full["FLEET_SYSROOT"] = str(root)
+    done = subprocess.run(
+        [*prefix, *argv_of(shell), "-c", PROBE.read_text(), "fleet", base],
+        capture_output=True,
+        text=True,
+        env=full,
+        check=False,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    return parse(done.stdout)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "root with space"
+    profile("iq9075").write_sys(root / "sys")
+    (root / "dev" / "dma_heap").mkdir(parents=True)
+    for name in ("fastrpc-cdsp", "fastrpc-cdsp-secure", "dma_heap/system"):
+        (root / "dev" / name).touch()
+        (root / "dev" / name).chmod(0o660)
+    (root / "etc").mkdir()
+    (root / "usr" / "lib").mkdir(parents=True)
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.stat().st_uid == os.geteuid() and str(parent) not in {"/", "/tmp"}:
+            parent.chmod(parent.stat().st_mode | stat.S_IXOTH | stat.S_IROTH)
+    return root
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_an_iq9075(shell: str, tree: Path) -> None:
+    facts = probe(shell, tree)
+    soc = facts.soc
+    assert (soc.chip, soc.soc_model, soc.hexagon_arch, soc.vtcm_mb) == ("QCS9075", 77, "v73", 8)
+    assert (soc.kernel_soc_id, soc.source) == (676, "soc_id")
+    assert soc.compatible == ("qcom,qcs9075-addons-iq-9075-evk", "qcom,qcs9075", "qcom,sa8775p")
+    assert soc.model == "Qualcomm Technologies, Inc. Lemans EVK"
+    assert ("cdsp", "running") in facts.remoteproc
+    assert facts.thermal[0].celsius == pytest.approx(41.3)
+    assert facts.libcdsprpc == ()
+    assert facts.libcdsprpc_unversioned is False
+    assert facts.emulated == (os.uname().machine == "x86_64")
+    assert not facts.lab
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_this_machine(shell: str) -> None:
+    facts = probe(shell)
+    uname = os.uname()
+    assert (facts.machine, facts.kernel, facts.hostname) == (
+        uname.machine,
+        uname.release,
+        uname.nodename,
+    )
+    assert facts.user.uid == os.geteuid()
+    assert facts.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert facts.libc == "glibc"
+    assert facts.memory_bytes
+    assert facts.uptime_s
+    assert facts.uptime_s > 0
+    assert facts.tools.sha256
+    assert facts.tools.dd_fullblock
+    assert facts.tools.sync_file
+    assert facts.disk.available_bytes
+    assert facts.disk.writable
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("python", [True, False])
+def test_a_true_open_as_an_ordinary_user(shell: str, python: bool, tree: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to become another user; root itself may open everything")
+    (tree / "dev" / "fastrpc-cdsp-secure").unlink()
+    (tree / "dev" / "dma_heap" / "system").chmod(0o664)
+    tools = tree.parent / "bin"
+    tools.mkdir()
+    names = ["id", "uname", "stat", "tr", "df", "getconf", "sync", "rm", "timeout", "printf", "dd"]
+    for name in [*names, *(["python3"] if python else [])]:
+        target = "/usr/bin/python3" if name == "python3" else shutil.which(name)
+        assert target is not None
+        (tools / name).symlink_to(target)
+    (tools / "sh").symlink_to("/bin/sh")
+    someone = (
+        shutil.which("setpriv") or "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+    )
+    facts = probe(shell, tree, prefix=someone, PATH=str(tools), HOME="/nonexistent")
+    errors = {node.path: node.open_error for node in facts.nodes}
+    assert errors == {
+        "/dev/fastrpc-cdsp": "EACCES",
+        "/dev/fastrpc-cdsp-secure": "ENOENT",
+        "/dev/dma_heap/system": "",
+    }
+    assert (facts.tools.python3 is not None) == python
+    first = facts.nodes[0]
+    assert (first.mode, first.owner, first.exists) == ("660", "root", True)
+    assert facts.disk.writable is False
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_libraries_and_paths(shell: str, tree: Path) -> None:
+    (tree / "usr/lib/libcdsprpc.so.1").touch()
+    (tree / "usr/lib/libQnnHtp.so").touch()
+    facts = probe(shell, tree, DSP_LIBRARY_PATH="/old:/odd")
+    assert facts.libcdsprpc == ("/usr/lib/libcdsprpc.so.1",)
+    assert facts.libcdsprpc_unversioned is False
+    assert facts.qnn_libraries == ("/usr/lib/libQnnHtp.so",)
+    assert facts.dsp_library_path == "/old:/odd"
+    (tree / "usr/lib/libcdsprpc.so").touch()
+    assert probe(shell, tree).libcdsprpc_unversioned is True
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("base", "home", "board", "expected"),
+    [
+        ("", "/home/u", "", "/home/u/fleet"),
+        ("~", "/home/u", "", "/home/u"),
+        ("~/x y", "/home/u", "", "/home/u/x y"),
+        ("/opt/fleet", "/home/u", "", "/opt/fleet"),
+        ("", "/home/u", "/lab/b1", "/lab/b1/fleet"),
+    ],
+)
+def test_base_folder(shell: str, base: str, home: str, board: str, expected: str) -> None:
+    extra = {"FLEET_BOARD_HOME": board} if board else {}
+    facts = probe(shell, base=base, HOME=home, **extra)
+    assert facts.base_dir == expected
+
+
+def test_a_lab_board_says_so(tree: Path) -> None:
+    (tree / "etc" / "fleet-lab-board").write_text("emulated: true\n")
+    facts = probe("dash", tree)
+    assert facts.lab
+    assert facts.emulated
+    assert facts.as_dict()["emulated"] is True
+
+
+def test_read_only_and_full_disks(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount")
+    place = tmp_path / "m"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(place)], check=True)
+    try:
+        facts = probe("dash", base=str(place / "fleet"))
+        assert facts.disk.writable is False
+        assert facts.disk.mount == str(place)
+        assert facts.disk.available_bytes == 1 << 20
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def test_one_round_trip_and_nothing_left(tmp_path: Path) -> None:
+    link = transport_for(Host("here", transport="local"))
+    link.open(Deadline(5))
+    host = Host("here", transport="local", base_dir=str(tmp_path / "fleet"), soc="QCS6490")
+    facts = gather(link, host, Deadline(30))
+    assert link.traffic.round_trips == 1
+    assert facts.soc.chip == "QCS6490"
+    assert list(tmp_path.iterdir()) == []
+    link.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "bash: permission denied", "fleet-facts 1\nkernel\t6.1\n", "end\nfleet-facts 1\n"],
+)
+def test_an_answer_that_is_not_the_probes(text: str) -> None:
+    with pytest.raises(DeviceError, match="missing or was cut"):
+        parse(text, host="evk")
+
+
+def test_noise_before_the_answer_is_dropped() -> None:
+    facts = parse("Welcome to Ubuntu\nfleet-facts 1\nkernel\t6.1\nnew-key\tx\nend\nbye\n")
+    assert facts.kernel == "6.1"
+
+
+def test_nothing_known_is_unknown_everywhere() -> None:
+    facts = parse("fleet-facts 1\nend\n")
+    assert facts.soc.chip is None
+    assert facts.soc.source == "unknown"
+    assert facts.disk.available_bytes is None
+    rows = dict(summary(facts))
+    assert rows["soc_model (QNN)"] == "unknown"
+    assert rows["thermal"] == "unknown"
+
+
+def test_a_group_that_this_login_does_not_have_yet_is_said() -> None:
+    text = "fleet-facts 1\ngroups_db\tubuntu fastrpc\ngroups_live\tubuntu\nend\n"
+    assert "reconnect" in dict(summary(parse(text)))["new groups"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "soc_id\tabc", "uptime\t", "mem_total_kb\t-", "disk_free_kb\tx", "thermal\tz", "node\t",
+        "open\t", "thermal\ta\tb\tc", "python3\t", "soc_id\t" + "9" * 400, "libc\t", "uid\t1.5",
+    ],
+)  # fmt: skip
+def test_odd_values_are_unknown(line: str) -> None:
+    parse(f"fleet-facts 1\n{line}\nend\n")
