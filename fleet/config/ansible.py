@@ -115,6 +115,7 @@ class AnsibleReader:
     """Takes what it knows, keeps the rest out, warns where a name looks mistyped."""
 
     port_key = "ansible_port"
+    lone_name = True
 
     def __init__(self, document: Document, problems: Problems, notes: Notes, folder: Path) -> None:
         self._document, self._problems, self._notes = document, problems, notes

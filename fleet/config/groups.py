@@ -10,11 +10,13 @@ from typing import Any
 from fleet.config.problems import Problems
 from fleet.config.ranges import MAX_HOSTS, expand, split_port
 from fleet.config.settings import Reader, Setting, Settings, priority
-from fleet.config.yamlpos import MAX_DEPTH, Document, Keys, describe
+from fleet.config.yaml_nodes import MAX_DEPTH
+from fleet.config.yamlpos import Document, Keys, describe
 from fleet.model.errors import InventoryError, Position
 
 ALL = "all"
 UNGROUPED = "ungrouped"
+NAMED = ("hosts", "children")  # sections of a group whose keys are names
 
 # A host's name becomes a name of folders on this machine, and a word in --limit.
 _HOST_NAME = re.compile(r"[\w\[:][\w.:%@+\[\]-]*")
@@ -70,21 +72,26 @@ class Tree:
             return
         for key, value in body.items():
             here = (*path, key)
-            if key == "vars":
-                if self._mapping(value, here, "write `key: value` lines below `vars:`"):
-                    group.settings.update(self._reader.settings(value, here, of_group=True))
-                    group.priority = priority(self._document, self._problems, value, here)
-            elif key == "children":
-                if self._mapping(value, here, "write `name:` lines below `children:`"):
-                    for child, content in value.items():
-                        group.children[child] = None
-                        self._group(child, content, (*here, child))
-            elif key == "hosts":
-                if self._mapping(value, here, "write `name:` lines below `hosts:`"):
-                    for pattern, content in value.items():
-                        self._host(group, pattern, content, (*here, pattern))
+            if isinstance(value, str) and self._reader.lone_name and key in NAMED:
+                self._section(group, key, {value: None}, here)
             else:
-                self._reader.section(key, here)
+                self._section(group, key, value, here)
+
+    def _section(self, group: Group, key: str, value: Any, path: Keys) -> None:  # noqa: ANN401
+        if key != "vars" and key not in NAMED:
+            self._reader.section(key, path)
+        elif not self._mapping(value, path, f"write lines with a colon below `{key}:`"):
+            return
+        elif key == "vars":
+            group.settings.update(self._reader.settings(value, path, of_group=True))
+            group.priority = priority(self._document, self._problems, value, path)
+        elif key == "children":
+            for name, body in value.items():
+                group.children[name] = None
+                self._group(name, body, (*path, name))
+        else:
+            for name, body in value.items():
+                self._host(group, name, body, (*path, name))
 
     def _mapping(self, value: Any, path: Keys, hint: str) -> bool:  # noqa: ANN401
         """True for a mapping; None is an empty one, anything else an error."""

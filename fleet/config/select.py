@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from ipaddress import IPv6Address
 
 from fleet.config.problems import suggestion
 from fleet.config.ranges import expand
@@ -45,15 +46,12 @@ def select(inventory: Inventory, patterns: Sequence[str] = ()) -> tuple[Host, ..
 
 def _split(inventory: Inventory, pattern: str) -> list[str]:
     """Words of a pattern; Ansible's older `a:b:!c` is split too, names with a colon are not."""
-    if pattern.lstrip("!&").startswith("~"):
-        return [pattern.strip()]
     words: list[str] = []
     names = {host.name for host in inventory.hosts}
     for part in re.split(r",(?![^\[]*\])", pattern):
         word = part.strip()
-        if word.lstrip("!&") in names or (
-            word.count(":") > 1 and re.fullmatch(r"[!&]?[0-9A-Fa-f:.]+", word)
-        ):
+        bare = word.lstrip("!&")
+        if bare in names or bare.startswith("~") or _is_ipv6(bare):
             words.append(word)
         else:
             words += [each.strip() for each in _COLON.split(word)]
@@ -63,6 +61,14 @@ def _split(inventory: Inventory, pattern: str) -> list[str]:
             hint="write --limit evk1,evk2 or --limit 'all,!evk3'",
         )
     return words
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _match(inventory: Inventory, word: str) -> set[str]:

@@ -55,9 +55,14 @@ class Notes:
 
 
 class Reader(Protocol):
-    """How variables are understood: strictly, or as Ansible writes them."""
+    """How variables are understood: strictly, or as Ansible writes them.
+
+    `port_key` is the key that the port in `name:2222` stands for; with `lone_name` the one
+    host or group below `hosts` or `children` may stand there without a colon.
+    """
 
     port_key: str
+    lone_name: bool
 
     def settings(self, body: dict[str, Any], path: Keys, *, of_group: bool) -> Settings:
         """The checked variables of the mapping at `path`, which is that of a group or a host."""
@@ -72,6 +77,7 @@ class NativeReader:
     """Every key must be known."""
 
     port_key = "port"
+    lone_name = False
 
     def __init__(self, document: Document, problems: Problems) -> None:
         self._document, self._problems = document, problems

@@ -10,22 +10,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 from yaml.constructor import SafeConstructor
 
-from fleet.config.yaml_words import missing_file, plain_words
+from fleet.config.yaml_nodes import CORE, MAX_DEPTH, Composer, Spot, spot
+from fleet.config.yaml_words import missing_file
 from fleet.model.errors import InputError, Position
 
 MAX_BYTES = 4 << 20  # ten thousand hosts with ten keys each are 2 MB
 MAX_NODES = 100_000  # after aliases are followed; a bomb of nine levels has 10^9
-MAX_DEPTH = 64  # groups nest 5 deep in practice; Python's stack ends at about 300 levels
 
 Keys = tuple[str | int, ...]
-Spot = tuple[int, int]
 
-_CORE = "tag:yaml.org,2002:"
 _SCALARS = ("null", "bool", "int", "float", "str", "timestamp", "merge", "value")
 _TEXT_TAGS = ("!unsafe", "!")
 _VAULT_TAGS = ("!vault", "!vault-encrypted")
@@ -80,7 +78,7 @@ def read(path: Path, error: type[InputError]) -> Document:
 
 def parse(text: str, path: Path, error: type[InputError]) -> Document:
     """Like read(), for text that is already here; `path` is for messages."""
-    composer = _Composer(text, path, error)
+    composer = Composer(text, path, error)
     root = composer.document()
     builder = _Builder(path, error)
     data = builder.build(root, (), 1)
@@ -89,7 +87,7 @@ def parse(text: str, path: Path, error: type[InputError]) -> Document:
             raise error("the file is empty", position=Position(path), hint="see `fleet schema`")
         raise error(
             f"the top level must be a mapping (key: value), not {describe(data)}",
-            position=Position(path, *_spot(root)),
+            position=Position(path, *spot(root)),
             hint="an INI inventory is converted by `ansible-inventory -i FILE --list --yaml`",
         )
     return Document(path, data, builder.keys, builder.values, builder.texts)
@@ -134,117 +132,6 @@ def _text(path: Path, error: type[InputError]) -> str:
         ) from cause
 
 
-def _spot(node: yaml.Node) -> Spot:
-    return node.start_mark.line + 1, node.start_mark.column + 1
-
-
-def _mark(event: yaml.Event) -> yaml.Mark:
-    return cast("yaml.Mark", event.start_mark)
-
-
-class _Composer:
-    """Events → nodes, with depth and aliases under control (PyYAML's own has no limit)."""
-
-    def __init__(self, text: str, path: Path, error: type[InputError]) -> None:
-        self._text, self._path, self._error = text, path, error
-        loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml: 10 times as fast
-        self._loader = loader
-        self._anchors: dict[str, yaml.Node | None] = {}
-
-    def document(self) -> yaml.Node:
-        try:
-            self._loader = self._loader(self._text)
-            return self._document()
-        except yaml.YAMLError as cause:
-            raise self._syntax(cause) from cause
-
-    def _document(self) -> yaml.Node:
-        self._next()
-        event = self._next()
-        if isinstance(event, yaml.StreamEndEvent):
-            return yaml.ScalarNode(f"{_CORE}null", "", _mark(event))
-        root = self._node(self._next(), 1)
-        self._next()
-        more = self._next()
-        if not isinstance(more, yaml.StreamEndEvent):
-            raise self._fail(
-                "a second document starts here; the file must hold one",
-                more,
-                "remove the line `---`, or put the second part in a file of its own",
-            )
-        return root
-
-    def _next(self) -> yaml.Event:
-        event: yaml.Event = self._loader.get_event()
-        return event
-
-    def _fail(self, message: str, event: yaml.Event, hint: str) -> InputError:
-        mark = _mark(event)
-        return self._error(
-            message, position=Position(self._path, mark.line + 1, mark.column + 1), hint=hint
-        )
-
-    def _syntax(self, cause: yaml.YAMLError) -> InputError:
-        try:  # the slow parser says more, and the same on every machine
-            for _ in yaml.parse(self._text, Loader=yaml.SafeLoader):
-                pass
-        except yaml.YAMLError as better:
-            cause = better
-        return plain_words(cause, self._text, self._path, self._error)
-
-    def _node(self, event: yaml.Event, depth: int) -> yaml.Node:
-        if isinstance(event, yaml.AliasEvent):
-            return self._alias(event)
-        if depth > MAX_DEPTH:
-            raise self._fail(
-                f"nested deeper than {MAX_DEPTH} levels", event, "flatten the structure"
-            )
-        if not isinstance(event, yaml.NodeEvent):
-            raise self._fail("not valid YAML", event, "check this line")
-        if event.anchor:
-            self._anchors[event.anchor] = None
-        node: yaml.Node
-        if isinstance(event, yaml.ScalarEvent):
-            tag = event.tag
-            if tag is None:
-                tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
-            node = yaml.ScalarNode(tag, event.value, _mark(event))
-        else:
-            node = self._collection(event, depth)
-        if event.anchor:
-            self._anchors[event.anchor] = node
-        return node
-
-    def _collection(self, event: yaml.NodeEvent, depth: int) -> yaml.Node:
-        items: list[Any] = []
-        if isinstance(event, yaml.SequenceStartEvent):
-            while not isinstance(item := self._next(), yaml.SequenceEndEvent):
-                items.append(self._node(item, depth + 1))
-            tag = getattr(event, "tag", None) or f"{_CORE}seq"
-            return yaml.SequenceNode(tag, items, _mark(event))
-        while not isinstance(item := self._next(), yaml.MappingEndEvent):
-            key = self._node(item, depth + 1)
-            items.append((key, self._node(self._next(), depth + 1)))
-        return yaml.MappingNode(getattr(event, "tag", None) or f"{_CORE}map", items, _mark(event))
-
-    def _alias(self, event: yaml.AliasEvent) -> yaml.Node:
-        name = event.anchor
-        if name not in self._anchors:
-            raise self._fail(
-                f"alias *{name} has no anchor &{name} above it",
-                event,
-                f"define &{name} first, or quote text that starts with *",
-            )
-        node = self._anchors[name]
-        if node is None:
-            raise self._fail(
-                f"alias *{name} stands inside its own anchor, that never ends",
-                event,
-                "refer to another anchor",
-            )
-        return node
-
-
 class _Builder:
     """Nodes → data and positions, aliases and merge keys followed."""
 
@@ -257,7 +144,7 @@ class _Builder:
         self._scalars = SafeConstructor()
 
     def _fail(self, message: str, node: yaml.Node, hint: str = "") -> InputError:
-        return self._error(message, position=Position(self._path, *_spot(node)), hint=hint)
+        return self._error(message, position=Position(self._path, *spot(node)), hint=hint)
 
     def _tick(self, node: yaml.Node, depth: int) -> None:
         self._count += 1
@@ -272,8 +159,8 @@ class _Builder:
     def build(self, node: yaml.Node, path: Keys, depth: int) -> object:
         """The data of a node; positions go to `keys`, `values` and `texts`."""
         self._tick(node, depth)
-        self.values[path] = _spot(node)
-        tag = node.tag.removeprefix(_CORE)
+        self.values[path] = spot(node)
+        tag = node.tag.removeprefix(CORE)
         if isinstance(node, yaml.ScalarNode):
             self.texts[path] = node.value
             return self._scalar(node, tag)
@@ -286,7 +173,7 @@ class _Builder:
         data: dict[str, Any] = {}
         for name, key, value in self._pairs(node, depth):
             here = (*path, name)
-            self.keys[here] = _spot(key)
+            self.keys[here] = spot(key)
             data[name] = self.build(value, here, depth + 1)
         return data
 
@@ -296,12 +183,12 @@ class _Builder:
         own: dict[str, tuple[str, yaml.Node, yaml.Node]] = {}
         merged: list[yaml.Node] = []
         for key, value in node.value:
-            if key.tag == f"{_CORE}merge":
+            if key.tag == f"{CORE}merge":
                 merged += self._sources(value)
                 continue
             name = self._name(key)
             if name in own:
-                line = _spot(own[name][1])[0]
+                line = spot(own[name][1])[0]
                 raise self._fail(
                     f"key '{name}' is here a second time (first in line {line})",
                     key,
@@ -328,7 +215,7 @@ class _Builder:
                 key,
                 "put a value that starts with { or [ in quotes",
             )
-        tag = key.tag.removeprefix(_CORE)
+        tag = key.tag.removeprefix(CORE)
         if tag not in (*_SCALARS, *_TEXT_TAGS):
             raise self._tag(key)
         if not key.value:
@@ -336,7 +223,7 @@ class _Builder:
         return str(key.value)
 
     def _tag(self, node: yaml.Node) -> InputError:
-        name = node.tag.replace(_CORE, "!!")
+        name = node.tag.replace(CORE, "!!")
         why = "it would run Python code" if "python/" in name else "fleet does not know it"
         return self._fail(f"tag {name} is refused: {why}", node, "remove the tag")
 

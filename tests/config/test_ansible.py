@@ -299,6 +299,39 @@ def test_odd_parts_of_groups(tmp_path: Path) -> None:
     assert "'remarks' is no part of a group" in found.warnings[1]
 
 
+def test_one_name_without_a_colon(tmp_path: Path) -> None:
+    text = "g: {hosts: evk1, children: h, vars: {ansible_user: u}}\nh: {hosts: {evk2: }}\n"
+    found = reading(tmp_path, text).inventory
+    assert found is not None
+    assert found.groups["g"] == ("evk1", "evk2")
+
+
+# What `ansible-inventory --list` of ansible-core 2.19 says of this file.
+DEPTHS = """
+all:
+  vars: {ansible_user: all}
+  children:
+    zeta: {hosts: {evk: , 'r[01:02]x': }, vars: {ansible_user: zeta, ansible_port: 1}}
+    alpha: {hosts: {evk: }, vars: {ansible_user: alpha, ansible_group_priority: 10}}
+    a: {children: {b: }}
+    b: {children: {deep: }, vars: {ansible_port: 7}}
+    deep: {hosts: {evk: , evk2: {ansible_port: "22"}}, vars: {ansible_host: deep}}
+    zzz: {hosts: {evk2: }, vars: {ansible_host: zzz, ansible_user: q}}
+    late: {children: {zeta: }, vars: {ansible_user: late}}
+"""
+
+
+def test_depths_as_ansible_counts_them(tmp_path: Path) -> None:
+    found = reading(tmp_path, DEPTHS).inventory
+    assert found is not None
+    assert [(host.name, host.address, host.user, host.port) for host in found.hosts] == [
+        ("evk", "deep", "zeta", 1),
+        ("r01x", "r01x", "zeta", 1),
+        ("r02x", "r02x", "zeta", 1),
+        ("evk2", "deep", "q", 22),
+    ]
+
+
 def test_group_vars_beside_the_file_are_named(tmp_path: Path) -> None:
     (tmp_path / "group_vars").mkdir()
     _, found = only(tmp_path, "ansible_user: u")

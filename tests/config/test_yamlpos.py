@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.config import yamlpos
-from fleet.config.yamlpos import MAX_DEPTH, MAX_NODES, Document, Vault, parse, read
+from fleet.config.yaml_nodes import MAX_DEPTH
+from fleet.config.yamlpos import MAX_NODES, Document, Vault, parse, read
 from fleet.model.errors import InventoryError, PlaybookError
 
 FILE = Path("x.yaml")
@@ -81,7 +83,8 @@ def test_messages_do_not_quote_the_file() -> None:
     for text in ("password: 'hunter2\n", "a: b: hunter2\n", "x: [hunter2\n", "a:\n\tp: hunter2\n"):
         with pytest.raises(InventoryError) as caught:
             doc(text)
-        assert "hunter2" not in str(caught.value) + caught.value.hint + repr(caught.value)
+        shown = "".join(traceback.format_exception(caught.value, limit=0))
+        assert "hunter2" not in shown + caught.value.hint + repr(caught.value)
 
 
 DATA = [
@@ -127,6 +130,12 @@ def test_vault_loads_and_shows_nothing() -> None:
     value = doc("a: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  6162\n").data["a"]
     assert isinstance(value, Vault)
     assert "6162" not in f"{value!r}{value}"
+
+
+def test_windows_line_ends() -> None:
+    found = doc("a:\r\n  b: 1\r\n")
+    assert found.data == {"a": {"b": 1}}
+    assert str(found.value(("a", "b"))) == "x.yaml:2:6"
 
 
 def test_positions() -> None:
