@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from fleet.config.yaml_words import printable
 from fleet.config.yamlpos import Document, Keys, Vault, describe
 from fleet.model.errors import InputError, Position
 
@@ -26,6 +27,7 @@ class Problems:
 
     def add(self, message: str, position: Position, hint: str = "") -> None:
         """Remember an error; the same one at the same place counts once."""
+        message, hint = printable(message), printable(hint)
         if not any(e.message == message and e.position == position for e in self._found):
             self._found.append(self._kind(message, position=position, hint=hint))
 

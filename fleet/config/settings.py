@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from fleet.config.hostvars import GroupBody, GroupVars, HostVars
 from fleet.config.problems import Problems, report, suggest_or_list
+from fleet.config.yaml_words import printable
 from fleet.config.yamlpos import Document, Keys
 from fleet.model.errors import Position
 
@@ -49,7 +50,7 @@ class Notes:
 
     def warn(self, text: str, position: Position) -> None:
         """Remember a warning once."""
-        line = f"{position}: {text}"
+        line = f"{position}: {printable(text)}"
         if line not in self.warnings:
             self.warnings.append(line)
 

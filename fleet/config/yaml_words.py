@@ -50,6 +50,17 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
 )
 
 
+_LONGEST = 400  # a message longer than this shows a value, not a problem
+
+
+def printable(text: str) -> str:
+    """Text for a terminal: control characters are escaped, and a very long one is cut."""
+    shown = "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
+
+
 def plain_words(
     cause: yaml.YAMLError, text: str, path: Path, error: type[InputError]
 ) -> InputError:

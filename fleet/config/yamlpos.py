@@ -16,7 +16,7 @@ import yaml
 from yaml.constructor import SafeConstructor
 
 from fleet.config.yaml_nodes import CORE, MAX_DEPTH, Composer, Spot, spot
-from fleet.config.yaml_words import missing_file
+from fleet.config.yaml_words import missing_file, printable
 from fleet.model.errors import InputError, Position
 
 MAX_BYTES = 4 << 20  # ten thousand hosts with ten keys each are 2 MB
@@ -144,7 +144,8 @@ class _Builder:
         self._scalars = SafeConstructor()
 
     def _fail(self, message: str, node: yaml.Node, hint: str = "") -> InputError:
-        return self._error(message, position=Position(self._path, *spot(node)), hint=hint)
+        position = Position(self._path, *spot(node))
+        return self._error(printable(message), position=position, hint=hint)
 
     def _tick(self, node: yaml.Node, depth: int) -> None:
         self._count += 1

@@ -365,6 +365,21 @@ def test_the_first_error_counts_the_others(tmp_path: Path) -> None:
     assert all(isinstance(each, InputError) for each in reading.errors)
 
 
+@pytest.mark.parametrize(
+    "text", ['all: {hosts: {a: {user: "\\e[31m"}}}', 'all: {hosts: {a: {"\\e[31m": 1}}}']
+)
+def test_messages_cannot_steer_a_terminal(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InventoryError, match=r"\\x1b\[31m") as caught:
+        load(tmp_path, text)
+    assert caught.value.message.isprintable()
+
+
+def test_long_values_are_cut(tmp_path: Path) -> None:
+    with pytest.raises(InventoryError) as caught:
+        host(tmp_path, f"soc: {'x' * 5000}")
+    assert len(str(caught.value)) < 600
+
+
 def test_an_error_in_shared_vars_counts_once(tmp_path: Path) -> None:
     path = write(tmp_path, "all:\n  hosts:\n    a: &x {prot: 1}\n    b: *x\n    c[1:9]: *x\n")
     assert len(read_inventory(path).errors) == 1
