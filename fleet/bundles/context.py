@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,6 +31,7 @@ _NO_MARKERS = "not a context binary, or damaged: no QAIRT build id in it"
 _LIBRARY = "libQnnSystem"
 _TEXT = "markers"
 _HTP = 6
+_BUILD_ID = re.compile(r"v?(\d{1,3}\.\d{1,4}\.\d{1,4}\.\d{6,12})(_.*)?")
 _PACKAGE_PARENT = str(Path(__file__).parents[2])
 
 
@@ -86,10 +88,13 @@ def _from_library(base: ContextBinary, markers: Markers, answer: dict[str, Any])
     problem = ""
     if info["blob_size"] > base.size:
         problem = f"truncated: {base.size} bytes, and its blob alone has {info['blob_size']}"
+    build = _BUILD_ID.fullmatch(info["build_id"].strip())
+    if build is None:
+        problem = problem or f"damaged: its build id reads {info['build_id']!r:.40}"
     unknown = not arch or (arch == 68 and not model)  # deployment.md section 5
     return replace(
         base,
-        build_id=_build_id(info["build_id"]) or base.build_id,
+        build_id=build[1] if build else base.build_id,
         soc_model=model or None,
         hexagon_arch=None if unknown else f"v{arch}",
         soc_type=None if unknown and arch else base.soc_type,
@@ -101,10 +106,6 @@ def _from_library(base: ContextBinary, markers: Markers, answer: dict[str, Any])
         graph_vtcm_mb=megabytes(max(vtcm)) if vtcm else None,
         problem=problem,
     )
-
-
-def _build_id(text: str) -> str:
-    return text.strip().removeprefix("v").split("_", 1)[0]
 
 
 def _ask_library(library: Path, path: Path) -> dict[str, Any] | None:
@@ -119,7 +120,9 @@ def _ask_library(library: Path, path: Path) -> dict[str, Any] | None:
         done = subprocess.run(
             argv, env=environment, capture_output=True, timeout=SECONDS, check=False
         )
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as error:
+        if not error.stdout:
+            return None  # it hangs before the file is opened
         return {"problem": f"libQnnSystem did not read it within {SECONDS:g} s"}
     except OSError:
         return None

@@ -59,7 +59,7 @@ def _show(bundle: Bundle) -> None:
         ("QAIRT", f"{bundle.qairt} (from {bundle.qairt_source})" if bundle.qairt else None),
         ("context size", bundle.context_size),
         ("to send", f"{len(bundle.files)} files, {output.size(bundle.size)}"),
-        ("hashes", f"compared with {bundle.checked_by}" if bundle.checked_by else "no SHA256SUMS"),
+        ("hashes", f"compared with {bundle.checked_by}" if bundle.checked_by else "not compared"),
     ]
     output.table("Bundle", ("", ""), rows)
     for text in _problems(bundle):
