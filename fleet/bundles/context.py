@@ -22,7 +22,7 @@ from fleet.model.bundle import ContextBinary
 from fleet.model.errors import BundleError
 from fleet.model.files import sha256_file
 
-SECONDS = 30.0  # metadata of a 2 GB shard is read in 0.1 s; a cold disk or NFS takes more
+SECONDS = 30.0  # a 3 GB file was answered within 0.3 s; a cold disk or NFS takes more
 _CODES = {
     30001: "it is empty",
     30010: "truncated or damaged (QNN_SYSTEM_CONTEXT_ERROR_MALFORMED_BINARY, 30010)",

@@ -10,7 +10,7 @@ from fleet.facts.soc import by_chip, by_kernel_id, by_soc_model, models_of
 from fleet.model.facts import Soc
 from fleet.model.runtime import version_key
 
-_MACHINES = {"arm64": "aarch64", "armv8l": "aarch64", "amd64": "x86_64"}
+_MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
 _GCC11 = "aarch64-oe-linux-gcc11.2"
 
 
