@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fleet.cli import output
 from fleet.config.inventory import load_inventory, select
 from fleet.model.errors import FleetError, InputError
 from fleet.model.inventory import Host
@@ -34,6 +35,8 @@ PlaybookArgument = Annotated[Path, typer.Argument(help="Playbook file (YAML).")]
 def hosts_of(inventory: Path, limit: list[str] | None) -> tuple[Host, ...]:
     """The hosts that are meant; InputError when there is none."""
     loaded = load_inventory(inventory)
+    for text in loaded.warnings:
+        output.note(f"warning: {text}")
     hosts = select(loaded, limit or ["all"])
     if not hosts:
         raise InputError(f"{inventory} has no hosts", hint="fleet inventory list")

@@ -37,7 +37,7 @@ def listening(*, as_json: bool, show_output: bool = False) -> Iterator[Listener]
                 output.emit_line(event.as_dict())
 
         yield say
-    elif output.errors.is_terminal:
+    elif output.errors.is_terminal and not show_output:
         board = _Board()
         with Live(board.view(), console=output.errors, auto_refresh=False, transient=True) as live:
             board.live = live
@@ -52,12 +52,33 @@ class _Lines:
     def __init__(self, *, show_output: bool) -> None:
         self._show_output = show_output
         self._lock = threading.Lock()
+        self._begun: dict[tuple[str, str], str] = {}
 
     def take(self, event: Event) -> None:
-        text = self._text(event)
-        if text:
-            with self._lock:
+        """Print the lines of an event; text of a runner when its line is whole."""
+        with self._lock:
+            if isinstance(event, Output):
+                if self._show_output:
+                    self._stream(event)
+                return
+            if isinstance(event, RunDone):
+                self._flush(event.host)
+            text = self._text(event)
+            if text:
                 output.note(f"{event.host}: {text}" if event.host else text)
+
+    def _stream(self, event: Output) -> None:
+        key = (event.host, event.stream)
+        *lines, rest = (self._begun.get(key, "") + event.text).split("\n")
+        self._begun[key] = rest
+        for line in lines:
+            output.note(f"{event.host} {event.stream}: {line}")
+
+    def _flush(self, host: str) -> None:
+        for (name, stream), rest in self._begun.items():
+            if name == host and rest:
+                output.note(f"{host} {stream}: {rest}")
+                self._begun[name, stream] = ""
 
     def _text(self, event: Event) -> str:
         match event:
@@ -72,8 +93,6 @@ class _Lines:
                     f"{event.outcome} ({event.text}) in {event.seconds:.1f} s, "
                     f"{event.round_trips} round trips, {sent} sent{mark}"
                 )
-            case Output() if self._show_output:
-                return event.text.rstrip("\n")
         return ""
 
 

@@ -46,6 +46,7 @@ def run(
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Token limit.")] = None,
     timeout: Annotated[str | None, typer.Option(help="Limit of one run: 90s, 5m.")] = None,
     output_dir: Annotated[Path | None, typer.Option("--output", help="Folder for records.")] = None,
+    stream: Annotated[bool, typer.Option("--stream", help="Show what the runner prints.")] = False,
     parallel: ParallelOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -54,23 +55,15 @@ def run(
     Example: fleet run -i inventories/lab.yaml playbooks/tiny-genie.yaml --repeats 5
     """
     loaded = load_playbook(playbook)
-    if prompt is not None and prompt_file is not None:
-        raise InputError("--prompt and --prompt-file are two ways to say the same")
-    text = prompt
-    if prompt_file is not None:
-        try:
-            text = prompt_file.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read {prompt_file}: {error}") from error
     changes = {
-        "prompt": text,
+        "prompt": _prompt(prompt, prompt_file),
         "repeats": repeats,
         "warmups": warmups,
         "max_tokens": max_tokens,
         "timeout": parse_duration(timeout) if timeout else None,
     }
     loaded = _changed(loaded, {k: v for k, v in changes.items() if v is not None})
-    with listening(as_json=as_json, show_output=False) as listener:
+    with listening(as_json=as_json, show_output=stream) as listener:
         operation = Operation(
             loaded,
             hosts_of(inventory, limit),
@@ -83,6 +76,17 @@ def run(
         show_devices(f"run {loaded.name}", results)
         show_measured(operation, results)
     end_with([one.error for one in results], all(one.fine for one in results))
+
+
+def _prompt(text: str | None, path: Path | None) -> str | None:
+    if text is not None and path is not None:
+        raise InputError("--prompt and --prompt-file are two ways to say the same")
+    if path is None:
+        return text
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
 
 
 def _changed(playbook: Playbook, changes: dict[str, object]) -> Playbook:

@@ -56,38 +56,38 @@ def on_every_device(
     any concurrent.futures.Executor whose workers reach the devices.
     """
     pool = executor or ThreadPoolExecutor(max_workers=max(1, min(parallel, len(hosts))))
+    sessions = [Session(host, listener, accept_new=accept_new) for host in hosts]
     try:
         pending: dict[Future[DeviceResult], str] = {
-            pool.submit(_guarded, host, work, listener, accept_new): host.name for host in hosts
+            pool.submit(_guarded, session, work): session.host.name for session in sessions
         }
         done = {pending[future]: future.result() for future in as_completed(pending)}
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
+        for session in sessions:
+            session.cancel()
         raise
     if executor is None:
         pool.shutdown()
     return [done[host.name] for host in hosts]
 
 
-def _guarded(host: Host, work: Work, listener: Listener, accept_new: bool) -> DeviceResult:
-    result = DeviceResult(host)
+def _guarded(session: Session, work: Work) -> DeviceResult:
+    result = DeviceResult(session.host)
     started = time.monotonic()
-    session: Session | None = None
     try:
-        session = Session(host, listener, accept_new=accept_new)
         session.open()
         work(session, result)
     except FleetError as error:
         _note(result, error)
     except Exception as error:  # noqa: BLE001 - the border between devices
-        _note(result, FleetError(f"{type(error).__name__}: {error}", device=host.name))
+        _note(result, FleetError(f"{type(error).__name__}: {error}", device=session.host.name))
     finally:
-        if session is not None:
-            session.close()
-            result.round_trips = session.traffic.round_trips
-            result.bytes_sent = session.payload_bytes
+        session.close()
+    result.round_trips = session.traffic.round_trips
+    result.bytes_sent = session.payload_bytes
     result.seconds = time.monotonic() - started
-    listener(_done(result))
+    session.emit(_done(result))
     return result
 
 

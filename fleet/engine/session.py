@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
-from fleet.model.errors import DeviceError, TransportError
+from fleet.model.errors import CancelledError, DeviceError, TransportError
 from fleet.model.events import Event, Listener
 from fleet.model.inventory import Host
 from fleet.transport import Traffic, Transport, transport_for
@@ -25,6 +25,7 @@ class Session:
         self.say = listener
         self._accept_new = accept_new
         self.payload_bytes = 0
+        self._cancelled = False
         self._past: list[Traffic] = []
         self.transport: Transport = transport_for(host, accept_new=accept_new)
 
@@ -34,6 +35,8 @@ class Session:
 
     def reopen(self) -> None:
         """Drop the connection and make a new one; the identity is checked again."""
+        if self._cancelled:
+            raise CancelledError("cancelled", device=self.host.name)
         self.close()
         self._past.append(self.transport.traffic)
         self.transport = transport_for(self.host, accept_new=self._accept_new)
@@ -42,6 +45,14 @@ class Session:
     def close(self) -> None:
         """Let go of the connection."""
         self.transport.close()
+
+    def cancel(self) -> None:
+        """End what is under way, from another thread: the connection goes, no new one comes.
+
+        Nothing is undone on the device: releases are old or new at every instant.
+        """
+        self._cancelled = True
+        self.close()
 
     @property
     def traffic(self) -> Traffic:

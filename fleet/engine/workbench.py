@@ -51,7 +51,7 @@ class Workbench:
         self._lock = threading.Lock()
         self._parts: dict[tuple[str, str | None], Parts] = {}
         self.bundle: Bundle = inspect_bundle(playbook.bundle, self._system_library())
-        for text in self.bundle.warnings:
+        for text in (*playbook.warnings, *self.bundle.warnings):
             listener(Warned("", text))
 
     def _system_library(self) -> Path | None:

@@ -14,6 +14,7 @@ FleetError                     anything fleet reports; carries the cure
 │   ├── DiskFullError          no blocks or inodes left for the deploy user
 │   ├── TransferError          bytes arrived that are not the ones that were sent
 │   └── HealthError            no NPU session could be opened; the old release stays
+├── CancelledError             the user ended it (exit 130)
 ├── PreflightError             a deploy that cannot work, refused before a byte moves
 ├── RuntimeStoreError          a QAIRT runtime is missing, mixed or damaged
 ├── BundleError                a bundle folder cannot be read
@@ -143,6 +144,12 @@ class TransferError(DeviceError):
 
 class HealthError(DeviceError):
     """The health probe opened no NPU session; `current` was not switched."""
+
+
+class CancelledError(FleetError):
+    """The user ended the work; the device has the old or the new release."""
+
+    exit_code = 130
 
 
 class PreflightError(FleetError):

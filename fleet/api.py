@@ -1,0 +1,37 @@
+"""The Python API: what the command line uses, in three lines.
+
+job = fleet.load("inventories/evks.yaml", "playbooks/nemotron.yaml", limit=["iq9"])
+for result in job.deploy():
+    print(result.host.name, result.outcome, result.text)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fleet.config.inventory import load_inventory, select
+from fleet.config.playbook import load_playbook
+from fleet.engine.operation import Operation, Options
+from fleet.model.events import Event, Listener
+
+
+def _silent(_: Event) -> None:
+    return None
+
+
+def load(
+    inventory: str | Path,
+    playbook: str | Path,
+    *,
+    limit: Sequence[str] = ("all",),
+    listener: Listener = _silent,
+    options: Options | None = None,
+) -> Operation:
+    """A playbook on the hosts of an inventory: `.plan()`, `.deploy()`, `.run()`.
+
+    `limit` are patterns as of `--limit`; `listener` gets every event, from several threads.
+    Raises InputError for a file that is wrong; errors of devices are in their results.
+    """
+    hosts = select(load_inventory(Path(inventory)), list(limit))
+    return Operation(load_playbook(Path(playbook)), hosts, listener, options=options)
