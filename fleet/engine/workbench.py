@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import platform
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from fleet.bundles.inspect import inspect_bundle
+from fleet.bundles.system_library import system_library
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.events import Listener, StepStarted, Warned
@@ -23,9 +21,6 @@ from fleet.runtimes.releases import package, wheel_for
 from fleet.runtimes.select import Selection, select_files
 from fleet.runtimes.store import RuntimeStore
 from fleet.runtimes.targets import default_target
-
-EMULATOR_TARGET = "x86_64-linux-clang"
-Bytes = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True)
@@ -50,17 +45,9 @@ class Workbench:
         self._offline = offline
         self._lock = threading.Lock()
         self._parts: dict[tuple[str, str | None], Parts] = {}
-        self.bundle: Bundle = inspect_bundle(playbook.bundle, self._system_library())
+        self.bundle: Bundle = inspect_bundle(playbook.bundle, system_library(store))
         for text in (*playbook.warnings, *self.bundle.warnings):
             listener(Warned("", text))
-
-    def _system_library(self) -> Path | None:
-        """libQnnSystem of a runtime in the store that this host can load."""
-        if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-            return None
-        found = self._store.find(None, EMULATOR_TARGET)
-        path = found.root / "lib" / EMULATOR_TARGET / "libQnnSystem.so" if found else None
-        return path if path and path.is_file() else None
 
     def target_for(self, host: Host, facts: Facts) -> str:
         """Inventory, then playbook, then what the device's OS and machine call for."""

@@ -30,20 +30,21 @@ FAULTS: dict[str, Fault] = {
     ),
     "full-disk": Fault(
         f"the deploy folder is a disk of {SMALL_MB} MB, and full",
-        "mkdir -p /home/ubuntu/fleet && "
+        "install -d -o ubuntu -g ubuntu /home/ubuntu/fleet && "
         f"mount -t tmpfs -o size={SMALL_MB}m,uid=1000,gid=1000 tmpfs /home/ubuntu/fleet && "
         "dd if=/dev/zero of=/home/ubuntu/fleet/filler bs=4096 2>/dev/null; true",
         "umount /home/ubuntu/fleet",
     ),
     "small-disk": Fault(
         "the deploy folder is a disk of 40 MB",
-        "mkdir -p /home/ubuntu/fleet && "
+        "install -d -o ubuntu -g ubuntu /home/ubuntu/fleet && "
         "mount -t tmpfs -o size=40m,uid=1000,gid=1000 tmpfs /home/ubuntu/fleet",
         "umount /home/ubuntu/fleet",
     ),
     "read-only": Fault(
         "the deploy folder is mounted read-only",
-        "mkdir -p /home/ubuntu/fleet && mount -t tmpfs -o ro tmpfs /home/ubuntu/fleet",
+        "install -d -o ubuntu -g ubuntu /home/ubuntu/fleet && "
+        "mount -t tmpfs -o ro tmpfs /home/ubuntu/fleet",
         "umount /home/ubuntu/fleet",
     ),
     "wrong-soc": Fault(
