@@ -12,6 +12,7 @@ from fleet.bundles.inspect import inspect_bundle
 from fleet.bundles.system_library import TARGET, system_library
 from fleet.cli import output
 from fleet.model.bundle import Bundle, ContextBinary
+from fleet.model.files import human_bytes
 from fleet.runtimes.store import RuntimeStore
 
 app = typer.Typer(no_args_is_help=True, help="Bundles: what they need, what is wrong with them.")
@@ -58,7 +59,7 @@ def _show(bundle: Bundle) -> None:
         ("backend", bundle.backend),
         ("QAIRT", f"{bundle.qairt} (from {bundle.qairt_source})" if bundle.qairt else None),
         ("context size", bundle.context_size),
-        ("to send", f"{len(bundle.files)} files, {output.size(bundle.size)}"),
+        ("to send", f"{len(bundle.files)} files, {human_bytes(bundle.size)}"),
         ("hashes", f"compared with {bundle.checked_by}" if bundle.checked_by else "not compared"),
     ]
     output.table("Bundle", ("", ""), rows)
@@ -86,7 +87,7 @@ def _context_row(item: ContextBinary) -> tuple[object, ...]:
         item.hexagon_arch,
         f"{item.vtcm_mb} MB" if item.vtcm_mb else None,
         len(item.graphs) or None,
-        output.size(item.size),
+        human_bytes(item.size),
         item.read_by,
     )
 

@@ -21,6 +21,7 @@ from fleet.model.events import (
     StepStarted,
     Warned,
 )
+from fleet.model.files import human_bytes
 
 REFRESH_PER_SECOND = 8
 _COLOURS = {"unchanged": "green", "changed": "green", "ran": "green", "planned": "green"}
@@ -87,7 +88,7 @@ class _Lines:
             case Warned():
                 return f"warning: {event.text}"
             case DeviceDone():
-                sent = output.size(event.bytes_sent)
+                sent = human_bytes(event.bytes_sent)
                 mark = ", emulated" if event.emulated else ""
                 return (
                     f"{event.outcome} ({event.text}) in {event.seconds:.1f} s, "
@@ -145,9 +146,9 @@ class _Board:
         room = max(5, output.errors.height - 4)
         rows = sorted(self._rows.items(), key=lambda pair: (bool(pair[1].outcome), pair[0]))
         for host, row in rows[:room]:
-            share = f"{output.size(row.done)}/{output.size(row.total)}" if row.total else ""
+            share = f"{human_bytes(row.done)}/{human_bytes(row.total)}" if row.total else ""
             spent = time.monotonic() - row.since
-            rate = f"{output.size(int(row.done / spent))}/s" if row.done and spent > 0 else ""
+            rate = f"{human_bytes(int(row.done / spent))}/s" if row.done and spent > 0 else ""
             colour = _COLOURS.get(row.outcome, "red" if row.outcome else "")
             step = f"[{colour}]{row.outcome}[/]" if row.outcome else row.step
             table.add_row(host or "workstation", step, share, rate, row.text[:70])

@@ -57,15 +57,3 @@ def show_error(error: FleetError) -> None:
     errors.print(f"[bold red]error:[/] {escape(str(error))}")
     if error.hint:
         errors.print(f"  [bold]try:[/] {escape(error.hint)}")
-
-
-def size(count: int | None) -> str:
-    """Bytes for people: `1.4 MB` (powers of 1000); None is `unknown`."""
-    if count is None:
-        return "unknown"
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000 or unit == "GB":
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return ""

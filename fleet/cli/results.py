@@ -8,6 +8,7 @@ from typing import Any
 
 from fleet.cli import output
 from fleet.engine.pool import DeviceResult
+from fleet.model.files import human_bytes
 
 
 def show_devices(title: str, results: Sequence[DeviceResult]) -> None:
@@ -19,7 +20,7 @@ def show_devices(title: str, results: Sequence[DeviceResult]) -> None:
             one.text if one.error is None else "see below",
             f"{one.seconds:.1f} s",
             one.round_trips,
-            output.size(one.bytes_sent),
+            human_bytes(one.bytes_sent),
         )
         for one in results
     ]
@@ -71,6 +72,12 @@ def _median(records: Sequence[dict[str, Any]], key: str) -> str:
     return f"{statistics.median(values):.1f}" if values else "-"
 
 
+def _short(build_id: str) -> str:
+    """`2.51.0.260929`, as the folders of an SDK are named; the record has the whole id."""
+    version, _, stamp = build_id.rpartition(".")
+    return f"{version}.{stamp[:6]}"
+
+
 def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
     """Medians of the runs that count, one row a device; what does not count is said."""
     hosts: dict[str, list[dict[str, Any]]] = {}
@@ -85,7 +92,7 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
             (
                 host,
                 soc["chip"],
-                mine[0]["origin"]["build_id"],
+                _short(mine[0]["origin"]["build_id"]),
                 f"{len(good)}/{len(mine)}",
                 *(_median(mine, k) for k in ("init_ms", "ttft_ms", "prompt_tps", "decode_tps")),
                 _median(mine, "generated_tokens").removesuffix(".0"),

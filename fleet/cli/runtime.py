@@ -12,6 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, Transfe
 from rich.progress import Progress as Bars
 
 from fleet.cli import output
+from fleet.model.files import human_bytes
 from fleet.model.runtime import Runtime
 from fleet.runtimes.progress import Progress, silent
 from fleet.runtimes.select import Selection, select_files
@@ -136,7 +137,7 @@ def show(
                     item.machine,
                     item.hexagon_arch or "",
                     item.build_id or item.aisw_version,
-                    output.size(item.size),
+                    human_bytes(item.size),
                 )
                 for item in runtime.libraries
             ],
@@ -172,9 +173,9 @@ def files(
         output.emit_json(_selection_dict(selection))
         return
     output.table(
-        f"{runner} on {target}: {output.size(selection.size)}",
+        f"{runner} on {target}: {human_bytes(selection.size)}",
         ("file", "size", "from"),
-        [(item.name, output.size(item.size), item.source) for item in selection.files],
+        [(item.name, human_bytes(item.size), item.source) for item in selection.files],
     )
     for item in selection.missing:
         output.note(f"missing: {item}")
@@ -188,7 +189,7 @@ def _say(runtime: Runtime) -> None:
 
 
 def _size(runtime: Runtime) -> str:
-    return output.size(sum(item.size for item in runtime.libraries))
+    return human_bytes(sum(item.size for item in runtime.libraries))
 
 
 def _as_dict(runtime: Runtime, *, files: bool = False) -> dict[str, object]:

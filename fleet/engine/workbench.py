@@ -9,7 +9,7 @@ from fleet.bundles.inspect import inspect_bundle
 from fleet.bundles.system_library import system_library
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError, RuntimeStoreError
-from fleet.model.events import Listener, StepStarted, Warned
+from fleet.model.events import Listener, Progress, StepStarted, Warned
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
 from fleet.model.manifest import RELEASE, Manifest
@@ -83,8 +83,15 @@ class Workbench:
                 f"no QAIRT {version or 'runtime'} for {target} is in the store",
                 hint="fleet runtime add <SDK folder, zip or URL>; fleet runtime list shows what is",
             )
-        self._say(StepStarted("", "fetch-runtime", f"fetch QAIRT {version} for {target}"))
-        return self._store.fetch(f"{package()}=={wheel}", target=target, offline=self._offline)
+        self._say(StepStarted("", "fetch", f"QAIRT {version} for {target}"))
+        runtime = self._store.fetch(
+            f"{package()}=={wheel}", target=target, offline=self._offline, progress=self._progress
+        )
+        self._say(StepStarted("", "fetched", f"QAIRT {runtime.build_id} is in the store"))
+        return runtime
+
+    def _progress(self, doing: str, done: int, total: int | None) -> None:
+        self._say(Progress("", doing, done, total or 0))
 
     def manifest(self, parts: Parts, facts: Facts) -> Manifest:
         """The release for one kind of device."""

@@ -42,3 +42,15 @@ def sha256_file(path: Path) -> str:
 def file_ref(source: Path, name: str, *, executable: bool = False) -> FileRef:
     """Hash `source` and describe it under `name`."""
     return FileRef(source, name, source.stat().st_size, sha256_file(source), executable)
+
+
+def human_bytes(count: int | None) -> str:
+    """Bytes for people: `1.4 MB` (powers of 1000); None is `unknown`."""
+    if count is None:
+        return "unknown"
+    value = float(count)
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"

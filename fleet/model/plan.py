@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet.model.facts import Facts
-from fleet.model.files import FileRef
+from fleet.model.files import FileRef, human_bytes
 from fleet.model.finding import Finding
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
@@ -58,10 +58,10 @@ class SendBlobs(Action):
         return sum(blob.left for blob in self.blobs)
 
     def describe(self) -> str:
-        """`send 12 files, 108123456 bytes (1 resumed)`."""
+        """`send 12 files, 108.1 MB (1 resumed)`."""
         resumed = sum(1 for blob in self.blobs if blob.offset)
         tail = f" ({resumed} resumed)" if resumed else ""
-        return f"send {len(self.blobs)} files, {self.bytes} bytes{tail}"
+        return f"send {len(self.blobs)} files, {human_bytes(self.bytes)}{tail}"
 
 
 @dataclass(frozen=True)
