@@ -15,6 +15,7 @@ demo: $(STAMP)
 	$(BIN)/fleet profiles show last
 
 test: $(STAMP)-dev
+	@sh tests/setup.sh
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy

@@ -42,6 +42,19 @@ def glibc_too_old(case: Case) -> Iterator[Fault]:
         )
 
 
+@rule("libatomic-missing", REFUSE, "deployment.md 1.4: getQnnSystemInterface FAILED; measured")
+def libatomic_missing(case: Case) -> Iterator[Fault]:
+    """libatomic.so.1 is on the device: libQnnSystem of Linux targets needs it."""
+    if case.target_facts.os != "linux" or case.facts.libatomic is not False:
+        return
+    yield Fault(
+        "the device has no libatomic.so.1, which libQnnSystem loads: no NPU session",
+        "no libatomic.so.1",
+        "libatomic.so.1",
+        "sudo apt install libatomic1 on the device",
+    )
+
+
 @rule("python3-missing", REFUSE, "qairt_experiments 7: libGenie is driven by python3 with ctypes")
 def python3_missing(case: Case) -> Iterator[Fault]:
     """The device has python3 where the runtime brings no genie-t2t-run."""
@@ -214,6 +227,7 @@ def dsp_library_path(case: Case) -> Iterator[Fault]:
 
 RULES = (
     glibc_too_old,
+    libatomic_missing,
     python3_missing,
     disk_full,
     base_not_writable,

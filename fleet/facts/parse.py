@@ -54,6 +54,7 @@ def parse(text: str, *, host: str = "", soc: str | None = None) -> Facts:
         nodes=_nodes(found),
         libcdsprpc=tuple(found.get("libcdsprpc", ())),
         libcdsprpc_unversioned=bool(unversioned),
+        libatomic="libatomic" in found,
         qnn_libraries=tuple(found.get("qnn_library", ())),
         dsp_library_path=_one(found, "dsp_library_path"),
         base_dir=_one(found, "base_dir") or "",

@@ -109,6 +109,7 @@ class Facts:
     nodes: tuple[DeviceNode, ...] = ()
     libcdsprpc: tuple[str, ...] = ()
     libcdsprpc_unversioned: bool | None = None
+    libatomic: bool | None = None
     qnn_libraries: tuple[str, ...] = ()
     dsp_library_path: str | None = None
     base_dir: str = ""

@@ -282,6 +282,7 @@ ROWS = [
     Row("glibc-too-old", "refuse", lambda c: facts(c, libc_version="2.31"), ("2.31", "2.34")),
     Row("glibc-too-old", "refuse", lambda c: facts(c, libc="musl"), ("musl", "glibc 2.34")),
     Row("glibc-too-old", "warn", lambda c: facts(c, libc_version=None), ("unknown",)),
+    Row("libatomic-missing", "refuse", lambda c: facts(c, libatomic=False), ("libatomic1",)),
     Row("python3-missing", "refuse", lambda c: facts(c, tools=Tools()), ("apt install python3",)),
     Row(
         "python3-missing",

@@ -1,0 +1,18 @@
+#!/bin/sh
+# What the tests use beyond Python. As root on Debian: installed; otherwise named in one line.
+set -eu
+PATH=$PATH:/usr/sbin:/sbin
+need=
+for pair in sshd:openssh-server ssh:openssh-client mmdebstrap:mmdebstrap ip:iproute2 \
+            nsenter:util-linux busybox:busybox mksh:mksh; do
+  command -v "${pair%%:*}" >/dev/null 2>&1 || need="$need ${pair##*:}"
+done
+ldconfig -p 2>/dev/null | grep -q libatomic.so.1 || need="$need libatomic1"
+[ -n "$need" ] || exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+  apt-get update -qq
+  # shellcheck disable=SC2086 # a list of words
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $need >/dev/null
+else
+  echo "some tests will be skipped or fail without:$need (sudo apt-get install$need)" >&2
+fi
