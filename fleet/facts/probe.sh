@@ -100,7 +100,7 @@ else
 fi
 for dir in /usr/lib /usr/lib64 /lib /usr/local/lib /usr/lib/aarch64-linux-gnu /usr/lib/x86_64-linux-gnu /vendor/lib64 /vendor/lib64/hw /system/lib64; do
   for f in "$R$dir"/libcdsprpc.so* ; do [ -e "$f" ] && say libcdsprpc "${f#"$R"}"; done
-  [ -e "$R$dir/libatomic.so.1" ] && say libatomic "$dir/libatomic.so.1"
+  [ -e "$dir/libatomic.so.1" ] && say libatomic "$dir/libatomic.so.1"
   for f in "$R$dir"/libQnn*.so* "$R$dir"/libGenie.so*; do [ -e "$f" ] && say qnn_library "${f#"$R"}"; done
 done
 say dsp_library_path "${DSP_LIBRARY_PATH:-}"
