@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
 from fleet.transport.base import Identity, Traffic, Transport
@@ -9,6 +11,9 @@ from fleet.transport.local import LocalTransport
 from fleet.transport.ssh import SshTransport
 
 __all__ = ["Identity", "Traffic", "Transport", "transport_for"]
+
+# paramiko logs what it also raises, tracebacks and all; our errors say it once.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 def transport_for(host: Host, *, accept_new: bool = False) -> Transport:

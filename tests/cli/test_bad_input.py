@@ -5,10 +5,13 @@ The board is a namespace board of the lab: a real sshd, a real second user, real
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,6 +140,24 @@ def test_unreachable_host(cli: Cli) -> None:
     host = f"    gone: {{host: 127.0.0.1, port: {free_port()}, connect_timeout: 5s}}\n"
     path = cli.inventory(host, ssh_config="")
     check_one_error(cli("deploy", "-i", path, cli.playbook()), 3, "gone", "127.0.0.1")
+
+
+def test_a_port_that_is_no_ssh_server(cli: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as web:
+        port = web.getsockname()[1]
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                peer, _ = web.accept()
+                with peer:
+                    peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        host = f"    web: {{host: 127.0.0.1, port: {port}, connect_timeout: 10s}}\n"
+        done = cli("facts", "-i", cli.inventory(host, ssh_config=""))
+        thread.join()
+    check_one_error(done, 3, "web", "no SSH server")
 
 
 def test_unreachable_is_said_for_its_host_and_the_other_one_is_done(cli: Cli) -> None:
