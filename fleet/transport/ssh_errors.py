@@ -70,7 +70,11 @@ def _unreachable(host: Host, way: str, seconds: float, error: Exception) -> Unre
 def _broken(host: Host, way: str, error: Exception) -> FleetError:
     text = str(error) or type(error).__name__
     if any(mark in text for mark in ("banner", "not a valid", "No existing session")):
-        return UnreachableError(f"{way}: no SSH server answers there ({text})", device=host.name)
+        return UnreachableError(
+            f"{way}: no SSH server answers there ({text})",
+            device=host.name,
+            hint="check host and port: fleet inventory list",
+        )
     if isinstance(error, paramiko.ChannelException):
         return UnreachableError(f"{way}: the jump host cannot reach it ({text})", device=host.name)
     if isinstance(error, ConnectionRefusedError):
