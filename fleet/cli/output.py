@@ -47,6 +47,11 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
         Console(highlight=False, width=200).print(view)
 
 
+def say(text: str) -> None:
+    """A line of the result, never wrapped and never read as markup."""
+    console.print(text, markup=False, soft_wrap=True)
+
+
 def note(text: str) -> None:
     """A remark for people, on standard error so that pipes stay clean."""
     errors.print(escape(text))

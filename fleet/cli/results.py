@@ -52,19 +52,19 @@ def show_plans(results: Sequence[DeviceResult]) -> None:
             f"[bold]{one.host.name}[/]  {plan.target}  {plan.manifest.name}/{plan.manifest.id}"
             f"  {state}",
             markup=True,
+            soft_wrap=True,
         )
-        for action in plan.actions:
+        for action in () if plan.refused else plan.actions:
             root = " (as root)" if action.needs_root else ""
-            output.console.print(f"  + {action.describe()}{root}", markup=False)
+            output.say(f"  + {action.describe()}{root}")
         for finding in plan.findings:
             mark = "REFUSED" if finding.refuses else "warning"
-            output.console.print(
+            output.say(
                 f"  ! {mark} {finding.rule}: {finding.message} (have {finding.have}, "
-                f"need {finding.need}); {finding.cure}",
-                markup=False,
+                f"need {finding.need}); {finding.cure}"
             )
         for text in plan.notes:
-            output.console.print(f"  - {text}", markup=False)
+            output.say(f"  - {text}")
 
 
 def _median(records: Sequence[dict[str, Any]], key: str) -> str:

@@ -31,17 +31,17 @@ def trust(
     """
     (one,) = hosts_of(inventory, [host])[:1]
     offer = offered_key(one)
-    output.console.print(f"{one.name} offers {offer.kind} {offer.fingerprint}", markup=False)
+    output.say(f"{one.name} offers {offer.kind} {offer.fingerprint}")
     if offer.pinned and offer.pinned != offer.fingerprint:
-        output.console.print(f"  pinned so far: {offer.pinned}", markup=False)
+        output.say(f"  pinned so far: {offer.pinned}")
         if not reflashed:
             raise InputError(
                 f"{one.name}: the key has changed", hint=f"fleet trust {one.name} --reflashed"
             )
     elif offer.pinned:
-        output.console.print("  it is pinned already")
+        output.say("  it is pinned already")
         return
     if not yes and not typer.confirm("Is that the key of the board?"):
         raise typer.Abort
     trust_host(one, offer)
-    output.console.print(f"  pinned in {one.known_hosts}", markup=False)
+    output.say(f"  pinned in {one.known_hosts}")

@@ -13,7 +13,7 @@ from fleet.engine.running import Job, run_device
 from fleet.engine.session import Session
 from fleet.engine.workbench import Workbench
 from fleet.model.errors import DeviceError, InputError, PreflightError
-from fleet.model.events import Listener
+from fleet.model.events import Listener, Warned
 from fleet.model.inventory import Host
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import Playbook
@@ -94,6 +94,9 @@ class Operation:
     def _deploy(self, session: Session, result: DeviceResult) -> None:
         plan = self._look(session, result)
         _refuse(plan)
+        for finding in plan.findings:
+            text = f"{finding.rule}: {finding.message}; {finding.cure}"
+            session.emit(Warned(session.host.name, text))
         apply_plan(session, plan, self.run_id)
         result.outcome = "unchanged" if plan.unchanged else "changed"
         result.text = f"release {plan.manifest.id}"

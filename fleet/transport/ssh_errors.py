@@ -59,7 +59,7 @@ def _unreachable(host: Host, way: str, seconds: float, error: Exception) -> Unre
     elif isinstance(error, socket.gaierror):
         why = f"the name {host.address or host.name} is not known"
     else:
-        why = str(error)
+        why = str(error).replace("[Errno None] ", "")
     return UnreachableError(
         f"{way}: {why}",
         device=host.name,
