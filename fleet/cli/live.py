@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from fleet.cli import output
@@ -151,7 +152,7 @@ class _Board:
             rate = f"{human_bytes(int(row.done / spent))}/s" if row.done and spent > 0 else ""
             colour = _COLOURS.get(row.outcome, "red" if row.outcome else "")
             step = f"[{colour}]{row.outcome}[/]" if row.outcome else row.step
-            table.add_row(host or "workstation", step, share, rate, row.text[:70])
+            table.add_row(host or "workstation", step, share, rate, escape(row.text[:70]))
         if len(rows) > room:
             table.add_row(f"... {len(rows) - room} more", "", "", "", "")
         return table

@@ -1,0 +1,108 @@
+"""Renderers: events in, text out; nothing of them decides anything."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from fleet.cli import live, output
+from fleet.model.events import (
+    DeviceDone,
+    Event,
+    Output,
+    Progress,
+    RunDone,
+    StepStarted,
+    Warned,
+)
+
+DONE = DeviceDone("evk", "changed", "release abc", "", 1.26, 9, 127_338_202, True)
+STORY: list[Event] = [
+    StepStarted("", "fetch", "QAIRT 2.51.0"),
+    StepStarted("evk", "send", "send 2 files", 1000),
+    Progress("evk", "send", 500, 1000),
+    Progress("evk", "send", 1000, 1000),
+    Warned("evk", "link broke; going on in 0.5 s"),
+    Output("evk", "stdout", "hello "),
+    Output("evk", "stdout", "world\nsecond"),
+    RunDone("evk", {"text": "hello world"}),
+    DONE,
+]
+
+
+def lines(monkeypatch: pytest.MonkeyPatch, *, show_output: bool) -> list[str]:
+    buffer = io.StringIO()
+    monkeypatch.setattr(output, "errors", Console(file=buffer, width=200, soft_wrap=True))
+    with live.listening(as_json=False, show_output=show_output) as listener:
+        for event in STORY:
+            listener(event)
+    return buffer.getvalue().splitlines()
+
+
+def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lines(monkeypatch, show_output=False) == [
+        "fetch: QAIRT 2.51.0",
+        "evk: send: send 2 files",
+        "evk: warning: link broke; going on in 0.5 s",
+        "evk: changed (release abc) in 1.3 s, 9 round trips, 127.3 MB sent, emulated",
+    ]
+
+
+def test_output_of_a_runner_comes_in_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = lines(monkeypatch, show_output=True)
+    assert shown[3:5] == ["evk stdout: hello world", "evk stdout: second"]
+
+
+def test_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with live.listening(as_json=True) as listener:
+        for event in STORY:
+            listener(event)
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [event["event"] for event in events] == [type(event).__name__ for event in STORY]
+    assert events[-1]["bytes_sent"] == 127_338_202
+
+
+def test_the_board_shows_bytes_and_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), width=120, height=20, force_terminal=True)
+    monkeypatch.setattr(output, "errors", console)
+    board = live._Board()
+    for event in STORY[:4]:
+        board.take(event)
+    text = io.StringIO()
+    Console(file=text, width=120).print(board.view())
+    row = next(line for line in text.getvalue().splitlines() if "evk" in line)
+    assert "send" in row
+    assert "1.0 kB/1.0 kB" in row
+    assert "/s" in row
+    board.take(DONE)
+    text = io.StringIO()
+    Console(file=text, width=120).print(board.view())
+    assert "changed" in text.getvalue()
+
+
+def test_the_board_never_needs_more_than_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), width=100, height=12, force_terminal=True)
+    monkeypatch.setattr(output, "errors", console)
+    board = live._Board()
+    for number in range(60):
+        board.take(StepStarted(f"evk{number:02}", "send", "x", 10))
+    board.take(DeviceDone("evk00", "failed", "no", "", 1, 1, 0, False))
+    text = io.StringIO()
+    Console(file=text, width=100).print(board.view())
+    shown = text.getvalue().splitlines()
+    assert len(shown) <= 12
+    assert "52 more" in shown[-1]
+    assert not any("evk00" in line for line in shown), "busy devices come first"
+
+
+def test_hostile_text_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = io.StringIO()
+    monkeypatch.setattr(output, "errors", Console(file=buffer, width=200, soft_wrap=True))
+    output.note("[bold red]not red[/] [/nothing]")
+    board = live._Board()
+    board.take(Warned("evk", "[/x] [bold"))
+    Console(file=io.StringIO()).print(board.view())
+    assert buffer.getvalue() == "[bold red]not red[/] [/nothing]\n"

@@ -1,0 +1,81 @@
+"""Records on disk: whole files, newest first, clear errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fleet.engine.records import RunStore, new_run_id
+from fleet.model.errors import InputError
+from fleet.model.record import Metrics, Record
+
+
+def record(host: str = "evk", **changes: object) -> Record:
+    values: dict[str, object] = {
+        "run_id": "r", "host": host, "name": "n", "release": "id", "runner": "genie", "repeat": 0,
+        "warmup": False, "started": "", "seconds": 1.0, "status": 0,
+        "metrics": Metrics(ttft_ms=1.5), "finish": "eos", "problems": (), "emulated": True, "argv": ("a",), "env": {}, "files": {},
+        "prompt_sha256": "", "origin": {}, "facts": {}, "identity": "host-key x", **changes,
+    }  # fmt: skip
+    return Record(**values)  # type: ignore[arg-type]
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs")
+    assert store.runs() == []
+    for host in ("b", "a"):
+        folder = store.folder("20260101-000000-aaaaaa", host, 0, warmup=False)
+        store.save(folder, record(host))
+    warm = store.folder("20260101-000000-aaaaaa", "a", 0, warmup=True)
+    store.save(warm, record("a", warmup=True))
+    found = store.load("last")
+    assert [(one["host"], one["warmup"]) for one in found] == [
+        ("a", False), ("a", True), ("b", False)
+    ]  # fmt: skip
+    assert found[0]["metrics"]["ttft_ms"] == 1.5
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_newest_first(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    for run in ("20260101-000000-a", "20260301-000000-b", "20260201-000000-c"):
+        store.save(store.folder(run, "h", 0, warmup=False), record())
+    assert store.runs()[0] == "20260301-000000-b"
+    assert store.load("last")
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.folder("r", "h", 0, warmup=False)
+    with pytest.raises(FileExistsError):
+        store.folder("r", "h", 0, warmup=False)
+
+
+@pytest.mark.parametrize("name", ["none", "../up", "/etc", "last"])
+def test_a_run_that_is_not_there(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no run") as caught:
+        RunStore(tmp_path).load(name)
+    assert "profiles list" in caught.value.hint
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    folder = store.folder("r", "h", 0, warmup=False)
+    (folder / "record.json").write_text("{")
+    with pytest.raises(InputError, match=r"record\.json is damaged"):
+        store.load("r")
+
+
+def test_what_counts() -> None:
+    assert record().counts
+    assert not record(warmup=True).counts
+    assert not record(problems=("cut: x",)).counts
+    assert json.loads(json.dumps(record().as_dict()))["counts"] is True
+
+
+def test_run_ids_sort_by_time_and_differ() -> None:
+    ids = {new_run_id() for _ in range(100)}
+    assert len(ids) == 100
+    assert all(len(one) == len("20261120-224501-3fa9c1") for one in ids)
