@@ -16,7 +16,8 @@ def record(host: str = "evk", **changes: object) -> Record:
     values: dict[str, object] = {
         "run_id": "r", "host": host, "name": "n", "release": "id", "runner": "genie", "repeat": 0,
         "warmup": False, "started": "", "seconds": 1.0, "status": 0,
-        "metrics": Metrics(ttft_ms=1.5), "finish": "eos", "problems": (), "emulated": True, "argv": ("a",), "env": {}, "files": {},
+        "metrics": Metrics(ttft_ms=1.5), "finish": "eos", "problems": (),
+        "emulated": True, "argv": ("a",), "env": {}, "files": {},
         "prompt_sha256": "", "origin": {}, "facts": {}, "identity": "host-key x", **changes,
     }  # fmt: skip
     return Record(**values)  # type: ignore[arg-type]
