@@ -21,6 +21,8 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Record
 from fleet.runners.base import Start
 
+LOG_BYTES = 64 << 20
+
 
 class _Tee:
     """Output of a run: whole to a file, and as text to the listener."""
@@ -43,8 +45,8 @@ class _Tee:
         self._file.close()
 
     def take(self, chunk: bytes) -> None:
-        """One chunk."""
-        self._file.write(chunk)
+        """One chunk. The file ends at LOG_BYTES: a runner in a loop must not fill the disk."""
+        self._file.write(chunk[: max(0, LOG_BYTES - self._file.tell())])
         text = self._decoder.decode(chunk)
         if text:
             self._session.emit(Output(self._session.host.name, self._stream, text))

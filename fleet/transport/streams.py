@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterable
 
 import paramiko
 
+from fleet.model.errors import DeviceError
 from fleet.transport.base import Output, Traffic
+
+KEPT_BYTES = 64 << 20  # the largest answer of ours is a profile of some MB
 
 # How a stream ends when the other side is gone; ValueError: the pipe was closed under us.
 _BROKEN = (OSError, EOFError, ValueError, paramiko.SSHException)
@@ -25,13 +28,21 @@ class Collector:
         self._traffic = traffic
         self._forward = forward
         self._kept: list[bytes] = []
+        self._size = 0
         self._failure: Exception | None = None
 
     def take(self, chunk: bytes) -> None:
         """One chunk, in order."""
         self._traffic.bytes_received += len(chunk)
         if self._forward is None:
-            self._kept.append(chunk)
+            self._size += len(chunk)
+            if self._size <= KEPT_BYTES:
+                self._kept.append(chunk)
+            else:
+                self._failure = DeviceError(
+                    f"the device printed more than {KEPT_BYTES >> 20} MiB where a short answer "
+                    "was expected"
+                )
         elif self._failure is None:
             try:
                 self._forward(chunk)

@@ -320,3 +320,51 @@ def test_actions_describe_themselves(tmp_path: Path) -> None:
     ]
     assert isinstance(actions[-1], PruneReleases)
     assert actions[0].bytes == sum(item.size for item in app.blobs.values())
+
+
+@pytest.mark.parametrize("line", ["*", "..", "/", "", "../../x", "$(id)", "zz", "abc\r", "-rf"])
+def test_garbage_in_the_history_removes_nothing_that_stays(
+    board: Board, tmp_path: Path, line: str
+) -> None:
+    apps = [manifest(tmp_path / str(n), {"f": bytes([n])}) for n in range(3)]
+    for app in apps:
+        board.deploy(app)
+    history = board.base / "history" / "app"
+    history.write_text(history.read_text() + (line + "\n") * 5)
+    (board.base / "beside").write_text("kept")
+    done = board.run("prune", str(board.base), "app", "2")
+    assert done.returncode == 0, done.stderr
+    left = {one.name for one in (board.base / "releases" / "app").iterdir()}
+    assert left == {apps[1].id, apps[2].id}
+    assert board.current == apps[2].id
+    assert (board.base / "beside").read_text() == "kept"
+
+
+def test_without_a_history_only_the_current_release_is_known(board: Board, tmp_path: Path) -> None:
+    app = manifest(tmp_path / "src", {"f": b"x"})
+    board.deploy(app)
+    (board.base / "history" / "app").unlink()
+    board.run("prune", str(board.base), "app", "3")
+    assert board.current == app.id
+    assert (board.base / "current" / "app" / "f").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("planted", ["link", "folder", "pipe"])
+def test_what_stands_in_the_place_of_a_part_is_not_written_through(
+    board: Board, tmp_path: Path, planted: str
+) -> None:
+    app = manifest(tmp_path / "src", {"f": b"data"})
+    (blob,) = [Blob(item) for item in app.blobs.values()]
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    part = board.base / "store" / f"{blob.file.sha256}.part"
+    part.parent.mkdir(parents=True)
+    if planted == "link":
+        part.symlink_to(victim)
+    elif planted == "folder":
+        part.mkdir()
+    else:
+        os.mkfifo(part)
+    board.send([blob]).check([blob], board.facts, "board", "")
+    assert victim.read_text() == "precious"
+    assert board.state(app).have == {blob.file.sha256}

@@ -4,7 +4,10 @@ set -u
 base=$1 name=$2 keep=$3
 now=$(readlink "$base/current/$name"); now=${now##*/}
 newest=''
-while read -r id; do newest="$id $newest"; done < "$base/history/$name"
+while read -r id; do
+  case $id in '' | *[!0-9a-f]*) continue ;; esac
+  [ -d "$base/releases/$name/$id" ] && newest="$id $newest"
+done < "$base/history/$name"
 stay=" $now "; count=1
 [ "$keep" -lt 2 ] && keep=2
 for id in $newest; do
