@@ -1,0 +1,62 @@
+"""The pages say what the code does: commands, errors, faults, links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fleet.lab.faults import FAULTS
+from fleet.lab.profiles import _table
+from fleet.model import errors
+
+from .tree import commands, options
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text("utf-8")
+
+
+def test_every_command_and_option_is_on_the_page() -> None:
+    text = page("commands.md")
+    sections = dict(re.findall(r"### `fleet ([^`]+)`\n(.*?)(?=\n###? |\Z)", text, re.DOTALL))
+    real = dict(commands())
+    assert set(sections) == set(real)
+    for name, command in real.items():
+        wanted = {one for names, _ in options(command) for one in names.split(" / ")} - {"--help"}
+        shown = set(re.findall(r"`(--[a-z0-9-]+)", sections[name]))
+        assert shown == wanted, name
+
+
+@pytest.mark.parametrize("name", [name for name, _ in commands()])
+def test_every_command_has_an_example_in_its_help(name: str) -> None:
+    help_text = dict(commands())[name].help or ""
+    assert "Example" in help_text, name
+
+
+def test_every_error_is_on_the_page() -> None:
+    text = page("errors.md")
+    for name, kind in vars(errors).items():
+        if isinstance(kind, type) and issubclass(kind, errors.FleetError):
+            row = next((line for line in text.splitlines() if f"`{name}`" in line), "")
+            assert row, name
+            assert f"| {kind.exit_code} |" in row, name
+
+
+def test_every_fault_and_profile_is_on_the_page() -> None:
+    text = page("lab.md")
+    for name in (*FAULTS, "new-host-key", *_table()):
+        assert f"`{name}`" in text, name
+
+
+@pytest.mark.parametrize(
+    "path", [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "assets" / "README.md"]
+)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{path.name}: {target}"

@@ -1,0 +1,42 @@
+"""The command tree of fleet, walked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer.main
+
+from fleet.cli.main import app
+
+Command = Any  # typer brings its own click
+
+
+def commands() -> Iterator[tuple[str, Command]]:
+    """(`runtime fetch`, command) for every leaf."""
+    yield from _walk("", typer.main.get_command(app))
+
+
+def _walk(path: str, command: Command) -> Iterator[tuple[str, Command]]:
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield path.strip(), command
+        return
+    for name, child in children.items():
+        yield from _walk(f"{path} {name}", child)
+
+
+def options(command: Command) -> list[tuple[str, str]]:
+    """(long name, help) of every option."""
+    found = []
+    for param in command.params:
+        names = [*param.opts, *param.secondary_opts]
+        longs = [name for name in names if name.startswith("--")]
+        if longs:
+            found.append((" / ".join(longs), getattr(param, "help", "") or ""))
+    return found
+
+
+def arguments(command: Command) -> list[str]:
+    """Names of the positional arguments."""
+    return [p.name.upper() for p in command.params if not any(o.startswith("-") for o in p.opts)]
