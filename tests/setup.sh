@@ -4,7 +4,7 @@ set -eu
 PATH=$PATH:/usr/sbin:/sbin
 need=
 for pair in sshd:openssh-server ssh:openssh-client mmdebstrap:mmdebstrap ip:iproute2 \
-            nsenter:util-linux busybox:busybox mksh:mksh; do
+            nsenter:util-linux busybox:busybox mksh:mksh zsh:zsh fish:fish; do
   command -v "${pair%%:*}" >/dev/null 2>&1 || need="$need ${pair##*:}"
 done
 ldconfig -p 2>/dev/null | grep -q libatomic.so.1 || need="$need libatomic1"

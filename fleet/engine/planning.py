@@ -7,6 +7,7 @@ from fleet.engine.session import Session
 from fleet.engine.workbench import Parts, Workbench
 from fleet.facts.gather import gather
 from fleet.model.deadline import Deadline
+from fleet.model.errors import InputError
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, DevicePlan, SendBlobs
@@ -28,6 +29,7 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
     `verify` hashes every blob on the device instead of believing its size.
     """
     facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+    check_base(facts.base_dir, session.host.name)
     parts = bench.parts(bench.target_for(session.host, facts), facts.soc.hexagon_arch)
     manifest = bench.manifest(parts, facts)
     state = ask_state(session, facts, manifest, verify=verify)
@@ -51,6 +53,17 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
         current=state.current,
         notes=_notes(facts, parts, state),
     )
+
+
+def check_base(base: str, host: str) -> None:
+    """Refuse a base folder that search paths cannot hold: ld.so splits at both marks."""
+    if ":" in base or ";" in base:
+        raise InputError(
+            f"the base folder {base} has a ':' or ';', which separate folders in "
+            "LD_LIBRARY_PATH and ADSP_LIBRARY_PATH",
+            device=host,
+            hint="set `base_dir:` in the inventory to another folder",
+        )
 
 
 def ask_state(

@@ -12,14 +12,13 @@ from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.records import new_run_id
 from fleet.engine.session import Session
 from fleet.facts.gather import gather
-from fleet.model.command import Command
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError
 from fleet.model.events import Listener, StepStarted
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.ops.release import release_dir, switch_command
-from fleet.ops.shell import device_script, framed
+from fleet.ops.shell import MARK, device_script, framed
 
 FACTS_SECONDS = 30.0
 
@@ -143,9 +142,9 @@ class _StoredManifest(Manifest):
     def read(cls, session: Session, base: str, name: str, release_id: str) -> Manifest:
         """Read manifest.json of a release; DeviceError when it is gone or damaged."""
         path = f"{release_dir(base, name, release_id)}/manifest.json"
-        text = session.ask(Command(("cat", path)), "manifest").text
+        answer = session.ask(device_script("show", path), "manifest").stdout
         try:
-            data = json.loads(text)
+            data = json.loads(answer.partition(MARK)[2])
             found = cls(name, (), data["env"], tuple(data["unset"]), data["origin"])
         except (ValueError, KeyError, TypeError) as error:
             raise DeviceError(

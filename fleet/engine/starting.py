@@ -11,7 +11,7 @@ from fleet.model.deadline import Deadline
 from fleet.model.errors import DeadlineError, HealthError
 from fleet.model.manifest import RELEASE, Manifest
 from fleet.ops.release import release_dir
-from fleet.ops.shell import device_script
+from fleet.ops.shell import AfterMark, device_script
 from fleet.runners.base import Ended, Start
 
 WORK = "{work}"
@@ -73,10 +73,13 @@ def execute(
         ).status
     except DeadlineError:
         status = 124
-    collected = session.transport.run(
-        device_script("collect", placed.work, placed.start.collect), Deadline(COLLECT_SECONDS)
+    collected = bytearray()
+    session.transport.run(
+        device_script("collect", placed.work, placed.start.collect),
+        Deadline(COLLECT_SECONDS),
+        on_stdout=AfterMark(collected.extend),
     )
-    return Ended(status, bytes(kept), collected.stdout)
+    return Ended(status, bytes(kept), bytes(collected))
 
 
 def probe(session: Session, placed: Placed) -> None:

@@ -21,7 +21,7 @@ from fleet.model.events import Progress, Warned
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
-from fleet.ops.shell import device_script
+from fleet.ops.shell import AfterMark, device_script
 from fleet.ops.upload import Receipt, frames, mode_of, receive_command, sync_mode
 
 STALL_SECONDS = 60.0  # a link on which no byte moves for this long is dead
@@ -109,8 +109,9 @@ class Upload:
         host, sha = self._session.host.name, blob.file.sha256
         digest = hashlib.sha256()
         path = f"{self._facts.base_dir}/store/{sha}.part"
-        command = Command(("cat", path))
-        self._session.transport.run(command, Stall(STALL_SECONDS), on_stdout=digest.update)
+        self._session.transport.run(
+            device_script("show", path), Stall(STALL_SECONDS), on_stdout=AfterMark(digest.update)
+        )
         if digest.hexdigest() != sha:
             self._session.ask(Command(("rm", "-f", path)), "discard")
             raise TransferError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 
@@ -19,6 +20,29 @@ def _source(name: str) -> str:
 def device_script(name: str, *args: str) -> Command:
     """The script `scripts/<name>.sh` with its arguments, as one command."""
     return script(_source(name), *args)
+
+
+MARK = b"fleet-file\n"
+
+
+class AfterMark:
+    """Passes on what comes after the mark of show.sh and collect.sh, in any chunks.
+
+    A login shell may print before it: bash reads ~/.bashrc for every ssh command.
+    """
+
+    def __init__(self, forward: Callable[[bytes], object]) -> None:
+        self._forward = forward
+        self._before: bytes | None = b""
+
+    def __call__(self, chunk: bytes) -> None:
+        """One chunk of standard output."""
+        if self._before is not None:
+            whole = self._before + chunk
+            noise, mark, chunk = whole.partition(MARK)
+            self._before = None if mark else noise
+        if self._before is None and chunk:
+            self._forward(chunk)
 
 
 def framed(text: str, tag: str, host: str) -> list[list[str]]:

@@ -12,7 +12,7 @@ _WRAPPER = 'cd -- "$1" || exit 126; shift; %s"$@"; exit "$?"'
 
 
 def render(command: Command) -> str:
-    """One line that any login shell (sh, bash, zsh, fish, csh) runs as exactly `command`.
+    """One line that any login shell (sh, bash, zsh, fish, mksh) runs as exactly `command`.
 
     The line is a simple command of quoted words. An exit status of 126 with a message of
     `cd` says that the folder does not exist.
@@ -22,4 +22,9 @@ def render(command: Command) -> str:
     env = ["env", *(f"{name}={value}" for name, value in command.env.items())]
     words = ["sh", "-c", wrapper, "fleet", command.cwd or "."]
     words += env if command.env else []
-    return shlex.join([*words, *command.argv])
+    return " ".join(_quote(word) for word in (*words, *command.argv))
+
+
+def _quote(word: str) -> str:
+    """shlex.quote, with each backslash in double quotes: fish escapes inside single ones."""
+    return shlex.quote(word).replace("\\", "'\"\\\\\"'")
