@@ -31,7 +31,7 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
     facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
     check_base(facts.base_dir, session.host.name)
     parts = bench.parts(bench.target_for(session.host, facts), facts.soc.hexagon_arch)
-    manifest = bench.manifest(parts, facts)
+    manifest = bench.manifest(parts)
     state = ask_state(session, facts, manifest, verify=verify)
     actions = actions_for(manifest, state, bench.playbook.keep)
     findings = preflight(

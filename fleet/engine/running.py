@@ -67,7 +67,7 @@ class Job:
 def run_device(job: Job) -> list[Record]:
     """Warm-ups, then repeats. A failed run is a record with its problem, and ends nothing."""
     tool = any(item.name.startswith("bin/") for item in job.plan.manifest.files)
-    start = job.bench.runner.start(job.bench.bundle, job.plan.facts, job.run, has_tool=tool)
+    start = job.bench.runner.start(job.bench.bundle, job.run, has_tool=tool)
     turns = [(True, n) for n in range(job.run.warmups)]
     turns += [(False, n) for n in range(job.run.repeats)]
     return [_once(job, start, warmup=warmup, repeat=repeat) for warmup, repeat in turns]

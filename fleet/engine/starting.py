@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -55,7 +56,8 @@ def execute(
     on_stderr: Callable[[bytes], None],
 ) -> Ended:
     """Run to the end and collect. A run past its deadline has status 124."""
-    shell = device_script("run", placed.work, placed.start.config, *placed.argv)
+    limit = str(math.ceil(placed.start.timeout))
+    shell = device_script("run", placed.work, placed.start.config, limit, *placed.argv)
     command = Command(shell.argv, env=placed.env, cwd=placed.cwd, unset=placed.unset)
     kept = bytearray()
 

@@ -93,7 +93,7 @@ class Workbench:
     def _progress(self, doing: str, done: int, total: int | None) -> None:
         self._say(Progress("", doing, done, total or 0))
 
-    def manifest(self, parts: Parts, facts: Facts) -> Manifest:
+    def manifest(self, parts: Parts) -> Manifest:
         """The release for one kind of device."""
         has_tool = parts.selection.has_tool
         own = self.runner.files(has_tool=has_tool)
@@ -104,7 +104,7 @@ class Workbench:
             for item in self.bundle.files
         )
         seconds = self.playbook.health_timeout
-        health = self.runner.health(self.bundle, facts, has_tool=has_tool, timeout=seconds)
+        health = self.runner.health(self.bundle, has_tool=has_tool, timeout=seconds)
         return Manifest(
             name=self.playbook.name,
             files=(*parts.selection.files, *own, *bundle),

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fleet.model.bundle import Bundle
-from fleet.model.facts import Facts
 from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
@@ -62,11 +61,11 @@ class Runner(Protocol):
         """Files of ours that go into the release, for a runtime with or without the tool."""
         ...
 
-    def health(self, bundle: Bundle, facts: Facts, *, has_tool: bool, timeout: float) -> Start:
+    def health(self, bundle: Bundle, *, has_tool: bool, timeout: float) -> Start:
         """Opens a real session and closes it; exit status 0 means that it opened."""
         ...
 
-    def start(self, bundle: Bundle, facts: Facts, run: RunSpec, *, has_tool: bool) -> Start:
+    def start(self, bundle: Bundle, run: RunSpec, *, has_tool: bool) -> Start:
         """One run of a prompt."""
         ...
 

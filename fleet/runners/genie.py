@@ -10,7 +10,6 @@ from pathlib import Path
 
 from fleet.model.bundle import Bundle
 from fleet.model.errors import RunnerError
-from fleet.model.facts import Facts
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
@@ -18,7 +17,6 @@ from fleet.runners.base import Ended, Outcome, Start
 from fleet.runners.genie_profile import parse_profile
 
 SCRIPT = "run/fleet_genie.py"
-GRACE_SECONDS = 5  # between the polite end of `timeout` and its kill
 _TIMEOUT_STATUS = (124, 137)
 _BETWEEN = re.compile(rb"\[BEGIN\]: ?(.*?)(?:\[END\]|\[COMPLETE\]|\[ABORT\]|$)", re.DOTALL)
 _STATUS = {
@@ -41,15 +39,15 @@ class GenieRunner:
         source = Path(str(files("fleet.runners.device") / "fleet_genie.py"))
         return (file_ref(source, SCRIPT, executable=True),)
 
-    def health(self, bundle: Bundle, facts: Facts, *, has_tool: bool, timeout: float) -> Start:
+    def health(self, bundle: Bundle, *, has_tool: bool, timeout: float) -> Start:
         """Create a dialog: backend, device and context from the real context binaries."""
         if has_tool:
             run = RunSpec(prompt="hi", max_tokens=1, timeout=timeout)
-            return self.start(bundle, facts, run, has_tool=True)
+            return self.start(bundle, run, has_tool=True)
         argv = (*self._own(bundle), "--check", "--timeout", f"{timeout:g}")
         return Start(argv, "bundle", "outcome.json", timeout)
 
-    def start(self, bundle: Bundle, facts: Facts, run: RunSpec, *, has_tool: bool) -> Start:
+    def start(self, bundle: Bundle, run: RunSpec, *, has_tool: bool) -> Start:
         """One query; the token limit is always set."""
         prompt = run.prompt.encode()
         if not has_tool:
@@ -62,9 +60,7 @@ class GenieRunner:
             return Start(argv, "bundle", "outcome.json", run.timeout, prompt)
         config = copy.deepcopy(bundle.config)
         config["dialog"]["max-num-tokens"] = run.max_tokens
-        guard = ("timeout", "-k", str(GRACE_SECONDS), f"{run.timeout:g}")
         argv = (
-            *(guard if facts.tools.timeout else ()),
             "{release}/bin/genie-t2t-run",
             *("-c", "{work}/config.json"),
             *("--prompt_file", "{work}/prompt.txt"),

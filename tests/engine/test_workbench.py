@@ -46,7 +46,7 @@ def test_an_iq9075_gets_stub_and_skel_of_its_arch(workbench: Workbench) -> None:
     target = workbench.target_for(HOST, EVK)
     assert target == "aarch64-oe-linux-gcc11.2"
     parts = workbench.parts(target, EVK.soc.hexagon_arch)
-    names = {item.name for item in workbench.manifest(parts, EVK).files}
+    names = {item.name for item in workbench.manifest(parts).files}
     assert {"lib/libGenie.so", "lib/libQnnHtp.so", "lib/libQnnSystem.so"} <= names
     assert {"lib/libQnnHtpV73Stub.so", "dsp/libQnnHtpV73Skel.so"} <= names
     assert not any("V75" in name or "V68" in name for name in names)
@@ -57,7 +57,7 @@ def test_an_iq9075_gets_stub_and_skel_of_its_arch(workbench: Workbench) -> None:
 
 def test_the_environment_holds_only_the_release(workbench: Workbench) -> None:
     parts = workbench.parts("aarch64-oe-linux-gcc11.2", "v73")
-    manifest = workbench.manifest(parts, EVK)
+    manifest = workbench.manifest(parts)
     assert manifest.environment("/r") == {
         "LD_LIBRARY_PATH": "/r/lib",
         "ADSP_LIBRARY_PATH": "/r/dsp",
@@ -69,11 +69,9 @@ def test_the_environment_holds_only_the_release(workbench: Workbench) -> None:
 def test_the_release_id_is_the_same_for_equal_boards_and_differs_by_target(
     workbench: Workbench,
 ) -> None:
-    arm = workbench.manifest(workbench.parts("aarch64-oe-linux-gcc11.2", "v73"), EVK)
-    again = workbench.manifest(
-        workbench.parts("aarch64-oe-linux-gcc11.2", "v73"), replace(EVK, hostname="other")
-    )
-    emulator = workbench.manifest(workbench.parts("x86_64-linux-clang", "v73"), EVK)
+    arm = workbench.manifest(workbench.parts("aarch64-oe-linux-gcc11.2", "v73"))
+    again = workbench.manifest(workbench.parts("aarch64-oe-linux-gcc11.2", "v73"))
+    emulator = workbench.manifest(workbench.parts("x86_64-linux-clang", "v73"))
     assert arm.id == again.id
     assert arm.id != emulator.id
 

@@ -288,7 +288,7 @@ def test_run_and_collect(board: Board, tmp_path: Path) -> None:
         "x",
         str(work),
     )
-    done = board.run("run", str(work), '{"a": "it\'s"}', *argv, stdin=b"line 1\nline 2\n")
+    done = board.run("run", str(work), '{"a": "it\'s"}', "60", *argv, stdin=b"line 1\nline 2\n")
     assert done.returncode == 5
     assert done.stdout == b""
     assert (work.stat().st_mode & 0o777) == 0o700
@@ -368,3 +368,11 @@ def test_what_stands_in_the_place_of_a_part_is_not_written_through(
     board.send([blob]).check([blob], board.facts, "board", "")
     assert victim.read_text() == "precious"
     assert board.state(app).have == {blob.file.sha256}
+
+
+def test_a_run_past_its_limit_ends_on_the_device(board: Board, tmp_path: Path) -> None:
+    mark = "1234.5678"
+    done = board.run("run", str(tmp_path / "w"), "", "1", "sleep", mark)
+    assert done.returncode == 124
+    alive = subprocess.run(["pgrep", "-f", f"sleep {mark}"], capture_output=True, check=False)
+    assert alive.stdout == b""
