@@ -12,6 +12,7 @@ from fleet.model.plan import Blob
 from fleet.ops.shell import device_script
 
 CHUNK = 1 << 18  # large enough that a read costs nothing beside a send; small in memory
+BLOCK = 1 << 20  # what receive.sh asks dd for at a time
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "File too large")
 
 
@@ -44,7 +45,9 @@ def frames(blobs: Sequence[Blob], progress: Callable[[int], None]) -> Iterator[b
     done = 0
     for blob in blobs:
         item = blob.file
-        yield f"{item.sha256} {item.size} {blob.offset} {mode_of(blob)}\n".encode()
+        blocks, rest = divmod(blob.left, BLOCK)
+        head = f"{item.sha256} {item.size} {blob.offset} {mode_of(blob)} {blocks} {rest}\n"
+        yield head.encode()
         left = blob.left
         with item.source.open("rb") as stream:
             stream.seek(blob.offset)

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from fleet.model.errors import DeviceError, DiskFullError, TransferError
+from fleet.model.files import FileRef
+from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, PruneReleases, SendBlobs, StageRelease, SwitchRelease
 from fleet.ops import release, upload
 from fleet.ops.release import actions_for
@@ -376,3 +378,25 @@ def test_a_run_past_its_limit_ends_on_the_device(board: Board, tmp_path: Path) -
     assert done.returncode == 124
     alive = subprocess.run(["pgrep", "-f", f"sleep {mark}"], capture_output=True, check=False)
     assert alive.stdout == b""
+
+
+def test_more_than_four_gigabytes(board: Board, tmp_path: Path) -> None:
+    """Sizes beyond 32 bits (mksh computes with 32); sparse files, and a hash that is given."""
+    size = 5_000_000_123
+    source = tmp_path / "huge"
+    with source.open("wb") as stream:
+        stream.truncate(size)
+    sha = "ab" * 32
+    blob = Blob(FileRef(source, "huge", size, sha), size - 1_500_000)
+    part = board.base / "store" / f"{sha}.part"
+    part.parent.mkdir(parents=True)
+    with part.open("wb") as stream:
+        stream.truncate(blob.offset)
+    app = Manifest("app", (blob.file,))
+    assert board.state(app).parts == {sha: blob.offset}
+    facts = board.without(sha256=("echo", sha), sync_file=True)
+    data = b"".join(upload.frames([blob], lambda _: None))
+    done = board.argv(upload.receive_command(facts, single=False).argv, data)
+    assert done.stdout.decode() == f"ok {sha}\n", done.stderr
+    assert (board.base / "store" / sha).stat().st_size == size
+    assert board.state(app).have == {sha}

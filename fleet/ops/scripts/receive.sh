@@ -1,6 +1,7 @@
 # Takes many blobs from one stream. $1 base, $2 framed|single, $3 file|all|none (how to sync),
 # then the argv of the hash tool (none: the host reads back).
-# stdin: a line `<sha256> <size> <offset> <mode>`, then size-offset bytes, and again.
+# stdin: a line `<sha256> <size> <offset> <mode> <blocks> <rest>`, then the bytes from offset on
+# (that many blocks of 1 MiB and a rest), and again. No arithmetic here: mksh has 32 bits.
 set -u
 LC_ALL=C; export LC_ALL
 umask 022
@@ -8,29 +9,32 @@ base=$1 framing=$2 syncing=$3
 shift 3
 store=$base/store
 if ! why=$(mkdir -p "$store" 2>&1); then echo "failed - $why"; exit 74; fi
-block=1048576
-take() {  # $1 bytes
+take() {  # $1 blocks, $2 rest
   if [ "$framing" = single ]; then cat; return; fi
-  if [ "$1" -ge $block ]; then dd bs=$block count=$(($1 / block)) iflag=fullblock || return; fi
-  if [ $(($1 % block)) -gt 0 ]; then dd bs=$(($1 % block)) count=1 iflag=fullblock; fi
+  if [ "$1" != 0 ]; then dd bs=1048576 count="$1" iflag=fullblock || return; fi
+  if [ "$2" != 0 ]; then dd bs="$2" count=1 iflag=fullblock; fi
 }
-size_of() { if [ -f "$1" ]; then set -- "$(wc -c < "$1")"; echo $(($1)); else echo 0; fi; }
+size_of() {
+  bytes=0
+  if [ -f "$1" ]; then bytes=$(wc -c < "$1"); fi
+  echo "${bytes##* }"
+}
 status=0
-while read -r sha size offset mode; do
+while read -r sha size offset mode blocks rest; do
   part=$store/$sha.part
   # A link, folder or pipe that stands here is not ours: nothing is written through it.
   if [ -L "$part" ] || { [ -e "$part" ] && [ ! -f "$part" ]; }; then rm -rf "$part"; fi
   have=$(size_of "$part")
-  if [ "$have" -ne "$offset" ]; then
-    if [ "$offset" -ne 0 ]; then echo "moved $sha $have"; exit 75; fi
+  if [ "$have" != "$offset" ]; then
+    if [ "$offset" != 0 ]; then echo "moved $sha $have"; exit 75; fi
     rm -f "$part"
   fi
-  if ! why=$( { take $((size - offset)) >> "$part"; } 2>&1 ); then
+  if ! why=$( { take "$blocks" "$rest" >> "$part"; } 2>&1 ); then
     why=$(printf '%s' "$why" | grep -v -e 'records' -e 'bytes' | tr '\n' ' ')
     echo "failed $sha $why"; exit 74
   fi
   have=$(size_of "$part")
-  if [ "$have" -ne "$size" ]; then echo "short $sha $have"; exit 76; fi
+  if [ "$have" != "$size" ]; then echo "short $sha $have"; exit 76; fi
   if [ $# -gt 0 ]; then
     got=$("$@" < "$part"); got=${got##*= }
     if [ "${got%% *}" != "$sha" ]; then

@@ -22,14 +22,14 @@ while IFS=$tab read -r sha size file; do
   blob=$base/store/$sha
   if [ -f "$blob" ]; then
     have=$(wc -c < "$blob")
-    if [ "$((have))" -ne "$size" ]; then echo "bad $sha"; continue; fi
+    if [ "${have##* }" != "$size" ]; then echo "bad $sha"; continue; fi
     if [ "$verify" = hash ]; then
       got=$("$@" < "$blob"); got=${got##*= }
       if [ "${got%% *}" != "$sha" ]; then echo "bad $sha"; continue; fi
     fi
     echo "have $sha"
   elif [ -f "$blob.part" ]; then
-    have=$(wc -c < "$blob.part"); echo "part $sha $((have))"
+    have=$(wc -c < "$blob.part"); echo "part $sha ${have##* }"
   fi
 done
 echo "end"
