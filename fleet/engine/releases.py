@@ -118,7 +118,7 @@ def rollback(
         if target == known[name].id:
             result.outcome, result.text = "unchanged", f"release {target}"
             return
-        manifest = _StoredManifest.read(session, base, name, target)
+        manifest = _stored_manifest(session, base, name, target)
         session.emit(StepStarted(host, "health", f"open an NPU session with {name}/{target}"))
         check_health(session, manifest, base, run_id)
         session.emit(StepStarted(host, "switch", f"switch current/{name}: -> {target}"))
@@ -128,27 +128,16 @@ def rollback(
     return on_every_device(hosts, work, listener, parallel=parallel)
 
 
-class _StoredManifest(Manifest):
-    """A manifest as it stands on a device: its id is given, its files need no host."""
-
-    _stored_id: str = ""
-
-    @property
-    def id(self) -> str:
-        """The id of the folder it was read from."""
-        return self._stored_id
-
-    @classmethod
-    def read(cls, session: Session, base: str, name: str, release_id: str) -> Manifest:
-        """Read manifest.json of a release; DeviceError when it is gone or damaged."""
-        path = f"{release_dir(base, name, release_id)}/manifest.json"
-        answer = session.ask(device_script("show", path), "manifest").stdout
-        try:
-            data = json.loads(answer.partition(MARK)[2])
-            found = cls(name, (), data["env"], tuple(data["unset"]), data["origin"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise DeviceError(
-                f"{path} is damaged: {error}", device=session.host.name, hint="fleet deploy"
-            ) from error
-        object.__setattr__(found, "_stored_id", release_id)
-        return found
+def _stored_manifest(session: Session, base: str, name: str, release_id: str) -> Manifest:
+    """manifest.json of a release on the device; DeviceError when it is gone or damaged."""
+    path = f"{release_dir(base, name, release_id)}/manifest.json"
+    answer = session.ask(device_script("show", path), "manifest").stdout
+    try:
+        data = json.loads(answer.partition(MARK)[2])
+        return Manifest(
+            name, (), data["env"], tuple(data["unset"]), data["origin"], stored_id=release_id
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise DeviceError(
+            f"{path} is damaged: {error}", device=session.host.name, hint="fleet deploy"
+        ) from error

@@ -19,7 +19,8 @@ class Manifest:
     """One release of one name. The id is the hash of everything that makes it what it is.
 
     `env` values may hold `{release}`. `origin` says where the parts come from (runtime id
-    and build, bundle, runner); it is part of the id.
+    and build, bundle, runner); it is part of the id. `stored_id` is given for a
+    manifest that was read back from a device; its files have no host path any more.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Manifest:
     env: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     origin: Mapping[str, Any] = field(default_factory=dict)
+    stored_id: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """The manifest as it stands on the device: no host paths."""
@@ -45,6 +47,8 @@ class Manifest:
     @property
     def id(self) -> str:
         """16 hex digits: the same content gives the same id on every host."""
+        if self.stored_id:
+            return self.stored_id
         text = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
