@@ -64,6 +64,8 @@ def up(
         f"{len(boards)} {first.kind} boards up, emulated ({profile}): "
         f"{first.name} 127.0.0.1:{first.port} to {last.name} :{last.port}"
     )
+    if any(one.upper == "memory" for one in boards):
+        output.note("this folder's file system cannot be a layer: boards forget at a power cycle")
     output.note("next: fleet deploy -i inventories/lab.yaml playbooks/tiny-genie.yaml")
 
 

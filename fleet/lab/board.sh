@@ -1,12 +1,16 @@
 # Inside new namespaces: builds the board's root and becomes its pid 1.
-# $1 board folder, $2 base rootfs, $3 name, $4 upper: disk|tmpfs, $5 names of device nodes
+# $1 board folder, $2 base rootfs, $3 name, $4 names of device nodes
 set -e
-D=$1 BASE=$2 NAME=$3 UPPER=$4 NODES=$5
+D=$1 BASE=$2 NAME=$3 NODES=$4
 M=$D/root
 mkdir -p "$M" "$D/rw"
-[ "$UPPER" = disk ] || mount -t tmpfs -o mode=755 lab-rw "$D/rw"
-mkdir -p "$D/rw/upper" "$D/rw/work"
-mount -t overlay overlay -o "lowerdir=$BASE,upperdir=$D/rw/upper,workdir=$D/rw/work" "$M"
+layer() {
+  mkdir -p "$D/rw/upper" "$D/rw/work"
+  mount -t overlay overlay -o "lowerdir=$BASE,upperdir=$D/rw/upper,workdir=$D/rw/work" "$M"
+}
+# Some file systems cannot be an upper layer (overlayfs itself, NFS): then memory has to do.
+UPPER=disk
+layer 2>/dev/null || { UPPER=memory; mount -t tmpfs -o mode=755 lab-rw "$D/rw"; layer; }
 mount -t proc proc "$M/proc"
 mount -t tmpfs -o mode=755 lab-dev "$M/dev"
 node() { mknod -m "$2" "$M/dev/$1" c "$3" "$4"; }
@@ -34,5 +38,6 @@ cat /proc/sys/kernel/random/uuid > "$M/run/boot_id"
 mount --bind "$M/run/boot_id" "$M/proc/sys/kernel/random/boot_id"
 cd "$M"; mkdir -p .old; pivot_root . .old; umount -l /.old; rmdir /.old
 hash -r
+echo $UPPER > /run/lab-upper
 echo ready > /run/lab-ready
 exec sleep infinity

@@ -17,7 +17,10 @@ from fleet.model.errors import LabError
 
 @dataclass
 class Board:
-    """One lab board. `pid` is the pid 1 of a namespace board, or the sshd of a user board."""
+    """One lab board. `pid` is the pid 1 of a namespace board, or the sshd of a user board.
+
+    `upper` says where its files are: disk, or memory (lost at a power cycle).
+    """
 
     name: str
     kind: str
@@ -27,6 +30,7 @@ class Board:
     home: str
     host_key: str
     pid: int = 0
+    upper: str = "disk"
     emulated: bool = True
 
 

@@ -74,7 +74,7 @@ class NamespaceBoard:
         argv = ["/bin/bash", "-c", script, "board", str(self._dir), str(self._base)]
         with (self._dir / "board.log").open("wb") as log:
             self._init = subprocess.Popen(
-                [*_UNSHARE, *argv, self.board.name, "disk", nodes],
+                [*_UNSHARE, *argv, self.board.name, nodes],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -88,6 +88,8 @@ class NamespaceBoard:
             pid = _child(self._init.pid)
             if pid and Path(f"/proc/{pid}/root/run/lab-ready").exists():
                 self.board.pid = pid
+                upper = Path(f"/proc/{pid}/root/run/lab-upper").read_text("utf-8")
+                self.board.upper = upper.strip()
                 return
             time.sleep(0.005)
         words = (self._dir / "board.log").read_text("utf-8", "replace").strip().splitlines()

@@ -35,6 +35,7 @@ def test_a_board_looks_like_the_real_one(lab: Lab) -> None:
     assert "fastrpc" in said(lab, "lab001", "id -Gn")
     assert said(lab, "lab001", "stat -c '%a %U:%G' /dev/fastrpc-cdsp") == "660 root:fastrpc"
     assert "emulated: true" in said(lab, "lab001", "cat /etc/fleet-lab-board")
+    assert lab.board("lab001").upper == "disk"
 
 
 def test_boards_are_apart(lab: Lab) -> None:
@@ -161,6 +162,24 @@ def test_down_leaves_nothing(namespaces: None, tmp_path: Path) -> None:
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
     with pytest.raises(LabError, match="no lab is up"):
         _ = lab.boards
+
+
+def test_a_folder_that_cannot_be_a_layer(namespaces: None, tmp_path: Path) -> None:
+    """The lab folder on an overlayfs, as in a container: the boards live in memory and say so."""
+    parts = [tmp_path / name for name in ("lower", "upper", "work", "merged")]
+    for part in parts:
+        part.mkdir()
+    lower, upper, work, merged = parts
+    layers = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    subprocess.run(
+        ["mount", "-t", "overlay", "overlay", "-o", layers, str(merged)], check=True, timeout=20
+    )
+    try:
+        with Lab.up(merged / "lab", count=1, kind="namespace", base_port=0) as lab:
+            assert lab.boards[0].upper == "memory"
+            assert said(lab, "lab001", "echo x > ~/note; cat ~/note") == "x"
+    finally:
+        subprocess.run(["umount", str(merged)], check=True, timeout=20)
 
 
 def test_a_stale_state_kills_nobody(tmp_path: Path) -> None:
