@@ -39,6 +39,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+# Finds the session's sshd ($up) and the login shell below it ($p), whatever that shell is.
+ANCESTORS = """
+p=$$
+while read -r pid name state up rest < /proc/$p/stat; do
+  read -r name < /proc/$up/comm
+  [ "$name" = sshd ] && break
+  p=$up
+done
+"""
+
+
 def attempt(host: Host, **options: bool) -> SshTransport:
     link = SshTransport(host, **options)
     try:
@@ -200,7 +211,7 @@ def test_unknown_name(home: Path) -> None:
 
 
 def test_server_that_dies_during_a_command(tmp_path: Path, home: Path) -> None:
-    kill_sshd = "read -r a b c session d < /proc/$PPID/stat; kill -9 $session; sleep 20"
+    kill_sshd = ANCESTORS + "kill -9 $up; sleep 20"
     with running(tmp_path / "d") as server:
         link = SshTransport(server.host())
         link.open(Deadline(10))
@@ -267,6 +278,6 @@ def test_transport_for_refuses_what_it_does_not_know() -> None:
 def test_a_killed_shell_is_told_from_a_lost_connection(server: Sshd) -> None:
     link = SshTransport(server.host())
     link.open(Deadline(10))
-    assert link.run(script("kill -9 $PPID; sleep 5"), Deadline(15)).status == 255
+    assert link.run(script(ANCESTORS + "kill -9 $p; sleep 5"), Deadline(15)).status == 255
     assert link.run(Command(("true",)), Deadline(5)).ok
     link.close()
