@@ -4,16 +4,30 @@
 # FLEET_BOARD_HOME: parent of the default base folder on lab boards.
 LC_ALL=C; export LC_ALL
 R=${FLEET_SYSROOT:-}
-tab=$(printf '\t')
-say() { [ -n "$2" ] && printf '%s\t%s\n' "$1" "$2"; }
+base=$1
+nl='
+'
+tab='	'
+us=$(printf '\037')
+# mksh has no printf of its own: print saves a process per line.
+if [ -n "${KSH_VERSION:-}" ]; then put() { print -r -- "$1"; }; else put() { printf '%s\n' "$1"; }; fi
+say() {
+  said=$2
+  while :; do case $said in *"$nl"*) said=${said%%"$nl"*}$us${said#*"$nl"} ;; *) break ;; esac; done
+  [ -z "$said" ] || put "$1$tab$said"
+}
 has() { command -v "$1" >/dev/null 2>&1; }
-line() { if [ -r "$1" ]; then IFS= read -r REPLY < "$1" || [ -n "$REPLY" ]; else REPLY=''; return 1; fi; }
-one() { REPLY=''; line "$2" 2>/dev/null; say "$1" "$REPLY"; }
-echo "fleet-facts 1"
-say hostname "$(uname -n)"
-say kernel "$(uname -r)"
-say machine "$(uname -m)"
-if [ -r "$R/etc/os-release" ]; then osrel=$R/etc/os-release; else osrel=/etc/os-release; fi
+line() { REPLY=''; [ -r "$1" ] && { IFS= read -r REPLY < "$1" || [ -n "$REPLY" ]; } 2>/dev/null; }
+one() { line "$2"; say "$1" "$REPLY"; }
+# An empty line first: what the login printed may not end its own.
+put ''
+put 'fleet-facts 1'
+# shellcheck disable=SC2046 # three words
+set -- $(uname -nrm 2>/dev/null)
+[ $# -eq 3 ] || { line /proc/sys/kernel/hostname; set -- "$REPLY"; line /proc/sys/kernel/osrelease; set -- "$1" "$REPLY" ''; }
+say hostname "$1"; say kernel "$2"; say machine "$3"
+osrel=$R/etc/os-release
+[ -r "$osrel" ] || osrel=/etc/os-release
 if [ -r "$osrel" ]; then
   while IFS='=' read -r key value; do
     value=${value#\"}; value=${value%\"}; value=${value#\'}; value=${value%\'}
@@ -21,49 +35,77 @@ if [ -r "$osrel" ]; then
   done < "$osrel"
 fi
 libc=$(getconf GNU_LIBC_VERSION 2>/dev/null)
-if [ -z "$libc" ]; then
-  for f in /lib/ld-musl-*; do [ -e "$f" ] && libc="musl $(ldd --version 2>&1 | while read -r a b; do [ "$a" = Version ] && echo "$b"; done)"; done
-  [ -z "$libc" ] && [ -e /system/bin/linker64 ] && libc=bionic
-fi
+case $libc in glibc*) ;; *) libc='' ;; esac
+# Yocto images often have neither getconf nor ldd; the loader itself says its version.
+for loader in /lib/ld-linux-*.so.* /lib64/ld-linux-*.so.* /lib/ld-musl-*; do
+  if [ -n "$libc" ] || [ ! -x "$loader" ]; then continue; fi
+  text=$("$loader" --version 2>&1)
+  case $text in
+    musl*Version\ *) libc=${text#*Version }; libc="musl ${libc%%"$nl"*}" ;;
+    *\ version\ [0-9]*) libc=${text#* version }; libc=${libc%%"$nl"*}; libc="glibc ${libc%.}" ;;
+    *) libc=$(ldd --version 2>/dev/null); libc=${libc%%"$nl"*}
+      case $libc in *' '[0-9]*.[0-9]*) libc="glibc ${libc##* }" ;; *) libc='' ;; esac ;;
+  esac
+done
+[ -z "$libc" ] && [ -e /system/bin/linker64 ] && libc=bionic
 say libc "$libc"
 one boot_id /proc/sys/kernel/random/boot_id
-one machine_id /etc/machine-id
+line "$R/etc/machine-id" || line /etc/machine-id
+say machine_id "$REPLY"
 one uptime /proc/uptime
 if [ -r /proc/meminfo ]; then
   while read -r key value rest; do
     case $key in MemTotal:) say mem_total_kb "$value" ;; MemAvailable:) say mem_available_kb "$value"; break ;; esac
   done < /proc/meminfo
 fi
-if [ -r "$R/sys/devices/soc0/soc_id" ]; then soc=$R/sys/devices/soc0; one soc_id "$soc/soc_id"
+soc=$R/sys/devices/soc0
+if [ -r "$soc/soc_id" ]; then one soc_id "$soc/soc_id"
 else soc=$R/sys/devices/system/soc/soc0; one soc_id "$soc/id"; fi
 one soc_machine "$soc/machine"; one soc_family "$soc/family"; one soc_revision "$soc/revision"
 tree=$R/sys/firmware/devicetree/base
 [ -r "$tree/compatible" ] || tree=$R/proc/device-tree
-[ -r "$tree/compatible" ] && say dt_compatible "$(tr '\000\n' '\036\037' < "$tree/compatible")"
-[ -r "$tree/model" ] && say dt_model "$(tr '\000\n' '\036\037' < "$tree/model")"
-say user "$(id -un 2>/dev/null)"
-say uid "$(id -u)"
-say home "${HOME:-}"
-say groups_live "$(id -Gn 2>/dev/null || id -G)"
-user=$(id -un 2>/dev/null)
-if [ -n "$user" ]; then
-  # `id NAME` asks the database; `id` alone says what this login has.
-  say groups_db "$(id -Gn "$user" 2>/dev/null)"
-fi
-nodes=''
-for name in fastrpc-cdsp fastrpc-cdsp-secure fastrpc-cdsp1 fastrpc-cdsp1-secure fastrpc-adsp adsprpc-smd dma_heap/system dma_heap/qcom,system; do
-  node=$R/dev/$name
-  if [ -e "$node" ] || [ "$name" = fastrpc-cdsp ] || [ "$name" = fastrpc-cdsp-secure ] || [ "$name" = dma_heap/system ]; then
-    nodes="$nodes /dev/$name"
-    mode=$(stat -c '%a %U %G' "$node" 2>/dev/null)
-    [ -e "$node" ] || mode=''
-    say node "/dev/$name$tab$mode"
-  fi
+for name in compatible model; do
+  [ -r "$tree/$name" ] && say "dt_$name" "$(tr '\000\n' '\036\037' < "$tree/$name" 2>/dev/null)"
 done
-python=$(command -v python3 2>/dev/null)
-if [ -n "$python" ]; then
-  # One start of python for all opens: O_NONBLOCK as libcdsprpc does, the errno by its name.
-  "$python" -c '
+# `id` says what this login has, `id NAME` asks the database.
+text=$(id 2>/dev/null)
+user=${text%% gid=*}
+case $user in uid=*\(*\)) user=${user#*\(}; user=${user%\)} ;; *) user='' ;; esac
+case $text in
+  uid=*) say id "$text" ;;
+  *) # toybox refuses a group without a name
+    if [ -r /proc/self/status ]; then
+      while read -r key value rest; do
+        case $key in Uid:) uid=$value ;; Gid:) gid=$value ;; Groups:) groups="$gid $value $rest" ;; esac
+      done < /proc/self/status
+      say ids "$uid $groups"
+      [ -r /etc/group ] && while IFS=: read -r name _ key _; do
+        case " $groups " in *" $key "*) say group "$key $name" ;; esac
+      done < /etc/group
+    fi ;;
+esac
+[ -z "$user" ] || say id_db "$(id "$user" 2>/dev/null)"
+HOME=${HOME:-}
+if [ -z "$HOME" ] && [ -n "$user" ]; then HOME=$(getent passwd "$user" 2>/dev/null); HOME=${HOME%:*}; HOME=${HOME##*:}; fi
+say home "$HOME"
+nodes='' there=''
+for name in fastrpc-cdsp fastrpc-cdsp-secure fastrpc-cdsp1 fastrpc-cdsp1-secure fastrpc-adsp adsprpc-smd dma_heap/system dma_heap/qcom,system; do
+  if [ -e "$R/dev/$name" ]; then there="$there $name"
+  else case $name in fastrpc-cdsp | fastrpc-cdsp-secure | dma_heap/system) ;; *) continue ;; esac; fi
+  nodes="$nodes $name"
+  say node "/dev/$name"
+done
+# shellcheck disable=SC2086 # a list of names
+[ -z "$there" ] || say modes "$(cd "$R/dev" 2>/dev/null && { stat -c '%a %U %G %n' $there || ls -ld $there; } 2>/dev/null)"
+guard=''
+if has timeout; then
+  say timeout yes
+  # Before 1.30 busybox wants -t.
+  for text in timeout 'timeout -t'; do [ -z "$guard" ] && $text 5 sh -c : 2>/dev/null && guard=$text; done
+fi
+# One start of python for all opens: O_NONBLOCK as libcdsprpc does, the errno by its name.
+# shellcheck disable=SC2086 # lists of words
+text=$(has python3 && ${guard:+$guard 5} python3 -ISu -c '
 import errno, os, sys
 print("python3\t%s %d.%d.%d" % (sys.executable, *sys.version_info[:3]))
 try:
@@ -71,50 +113,66 @@ try:
     print("python3_ctypes\tyes")
 except ImportError:
     print("python3_ctypes\tno")
-root = sys.argv[1]
 for node in sys.argv[2:]:
     try:
-        os.close(os.open(root + node, os.O_RDONLY | os.O_NONBLOCK))
+        os.close(os.open(sys.argv[1] + node, os.O_RDONLY | os.O_NONBLOCK))
         said = "ok"
     except OSError as e:
         said = errno.errorcode.get(e.errno, str(e.errno))
-    print("open\t%s\t%s" % (node, said))
-' "$R" $nodes 2>/dev/null
-else
-  guard=''
-  has timeout && guard='timeout 3'
-  for node in $nodes; do
-    why=$( { $guard sh -c ': < "$1"' sh "$R$node"; } 2>&1 ) && why=ok
-    case $why in
-      ok) ;;
-      *[Pp]ermission*) why=EACCES ;;
-      *[Nn]o\ such\ file* | *nonexistent*) why=ENOENT ;;
-      *[Nn]o\ such\ device\ or\ address*) why=ENXIO ;;
-      *[Nn]o\ such\ device*) why=ENODEV ;;
-      *busy*) why=EBUSY ;;
-      *not\ permitted*) why=EPERM ;;
-      *) why=unknown ;;
-    esac
-    say open "$node$tab$why"
-  done
-fi
-for dir in /usr/lib /usr/lib64 /lib /usr/local/lib /usr/lib/aarch64-linux-gnu /usr/lib/x86_64-linux-gnu /vendor/lib64 /vendor/lib64/hw /system/lib64; do
-  for f in "$R$dir"/libcdsprpc.so* ; do [ -e "$f" ] && say libcdsprpc "${f#"$R"}"; done
-  [ -e "$dir/libatomic.so.1" ] && say libatomic "$dir/libatomic.so.1"
-  for f in "$R$dir"/libQnn*.so* "$R$dir"/libGenie.so*; do [ -e "$f" ] && say qnn_library "${f#"$R"}"; done
+    print("open\t/dev/%s\t%s" % (node, said))
+' "$R/dev/" $nodes 2>/dev/null)
+[ -z "$text" ] || put "$text"
+case $text in
+  *open"$tab"*) ;;
+  *)
+    for name in $nodes; do
+      f=$R/dev/$name
+      # shellcheck disable=SC2016 # for the inner shell
+      if [ -n "$guard" ]; then why=$($guard 2 sh -c ': < "$1"' sh "$f" 2>&1); else why=$( (: < "$f") 2>&1); fi
+      case $?,${why##*"$f"} in
+        0,*) why=ok ;;
+        124,* | 137,* | 143,*) why=ETIMEDOUT ;;
+        *[Pp]ermission\ denied*) why=EACCES ;;
+        *[Nn]o\ such\ file* | *nonexistent*) why=ENOENT ;;
+        *[Nn]o\ such\ device\ or\ address*) why=ENXIO ;;
+        *[Nn]o\ such\ device*) why=ENODEV ;;
+        *busy*) why=EBUSY ;;
+        *not\ permitted*) why=EPERM ;;
+        *[Ii]nput/output*) why=EIO ;;
+        *[Nn]ot\ a\ directory*) why=ENOTDIR ;;
+        *) why=unknown ;;
+      esac
+      say open "/dev/$name$tab$why"
+    done ;;
+esac
+lib() {
+  case $1 in */libcdsprpc.so*) say libcdsprpc "$1" ;; */libatomic.so*) say libatomic "$1" ;; *) say qnn_library "$1" ;; esac
+}
+for dir in /usr/lib /usr/lib64 /lib /lib64 /usr/local/lib /usr/lib/aarch64-linux-gnu /usr/lib/x86_64-linux-gnu /vendor/lib64 /vendor/lib64/hw /system/lib64; do
+  [ -e "$dir/libatomic.so.1" ] && lib "$dir/libatomic.so.1"
+  [ -L "$R$dir" ] && continue
+  for f in "$R$dir"/libcdsprpc.so* "$R$dir"/libQnn*.so* "$R$dir"/libGenie.so*; do [ -e "$f" ] && lib "${f#"$R"}"; done
+done
+(PATH=$PATH:/usr/sbin:/sbin; ldconfig -p) 2>/dev/null | grep -E 'lib(cdsprpc|Qnn|Genie|atomic).*(AArch64|x86-64)' 2>/dev/null | while read -r text; do
+  f=${text##* => }
+  case $f in /lib/*) [ -L /lib ] && f=/usr$f ;; esac
+  case $R,$f in ,* | *libatomic.so.1) [ -e "$f" ] && lib "$f" ;; esac
 done
 say dsp_library_path "${DSP_LIBRARY_PATH:-}"
-base=$1
 home=${FLEET_BOARD_HOME:-${HOME:-/tmp}}
-case $base in '') base=$home/fleet ;; '~') base=$home ;; '~/'*) base=$home/${base#'~/'} ;; esac
+home=${home%/}
+# shellcheck disable=SC2088 # the tilde is ours to expand
+case $base in '') base=$home/fleet ;; '~') base=$home ;; '~/'*) base=$home/${base#??} ;; /*) ;; *) base=$home/$base ;; esac
 say base_dir "$base"
 parent=$base
-while [ ! -d "$parent" ] && [ "$parent" != / ] && [ -n "$parent" ]; do parent=${parent%/*}; [ -n "$parent" ] || parent=/; done
+while [ ! -d "$parent" ] && [ -n "$parent" ]; do parent=${parent%/*}; done
+parent=${parent:-/}
 df -Pk "$parent" 2>/dev/null | { read -r _; read -r _ _ _ free _ mount; say disk_free_kb "$free"; say disk_mount "$mount"; }
-df -Pi "$parent" 2>/dev/null | { read -r _; read -r _ _ _ free _; say disk_inodes "$free"; }
+# btrfs and vfat count no inodes: a total of 0.
+df -Pi "$parent" 2>/dev/null | { read -r _; read -r _ total _ free _; [ "${total:-0}" = 0 ] || say disk_inodes "$free"; }
 # A write is the proof: -w is true for root on a read-only mount in some shells.
 probe=$parent/.fleet-probe-$$
-if (: > "$probe") 2>/dev/null; then
+if (set -C; : > "$probe") 2>/dev/null; then
   say disk_writable yes
   sync "$probe" 2>/dev/null && say sync_file yes
   rm -f "$probe"
@@ -123,19 +181,19 @@ else
 fi
 for zone in "$R"/sys/class/thermal/thermal_zone*; do
   [ -d "$zone" ] || continue
-  line "$zone/type" 2>/dev/null; kind=$REPLY
-  line "$zone/temp" 2>/dev/null; say thermal "${zone##*/}$tab$kind$tab$REPLY"
+  line "$zone/type"; text=$REPLY
+  line "$zone/temp"; say thermal "${zone##*/}$tab$text$tab$REPLY"
+done
+for path in "$R"/sys/class/remoteproc/*; do
+  [ -d "$path" ] || continue
+  line "$path/name"; text=$REPLY
+  line "$path/state"; say remoteproc "$text$tab$REPLY"
 done
 if has sha256sum; then say sha256 sha256sum
 elif has busybox && busybox sha256sum </dev/null >/dev/null 2>&1; then say sha256 'busybox sha256sum'
 elif has toybox && toybox sha256sum </dev/null >/dev/null 2>&1; then say sha256 'toybox sha256sum'
 elif has shasum; then say sha256 'shasum -a 256'
 elif has openssl; then say sha256 'openssl dgst -sha256'; fi
-has timeout && say timeout yes
 [ "$(printf abc | dd bs=3 count=1 iflag=fullblock 2>/dev/null)" = abc ] && say dd_fullblock yes
-for path in "$R/sys/class/remoteproc"/*; do
-  [ -d "$path" ] || continue
-  line "$path/name" 2>/dev/null; name=$REPLY; line "$path/state" 2>/dev/null; say remoteproc "$name$tab$REPLY"
-done
 [ -e "$R/etc/fleet-lab-board" ] && say lab yes
-echo end
+put end

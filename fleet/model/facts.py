@@ -12,6 +12,7 @@ class Soc:
     `kernel_soc_id` is the number in /sys/devices/soc0/soc_id (676); `soc_model` the one of
     QNN configs (77): two different number spaces. `hexagon_arch` is like `v73`.
     `source` says where it comes from: soc_id, device-tree, inventory or unknown.
+    `machine`, `family` and `revision` are the kernel's words in /sys/devices/soc0.
     """
 
     kernel_soc_id: int | None = None
@@ -25,6 +26,8 @@ class Soc:
     vtcm_mb: int | None = None
     source: str = "unknown"
     conflict: str = ""
+    family: str | None = None
+    revision: str | None = None
 
 
 @dataclass(frozen=True)
