@@ -70,6 +70,21 @@ class Session:
         who = self.transport.identity(Deadline(5))
         return f"{who.kind} {who.value}"
 
+    def run(
+        self,
+        command: Command,
+        step: str,
+        *,
+        stdin: Iterable[bytes] = (),
+        seconds: float = CONTROL_SECONDS,
+    ) -> Result:
+        """Run a command whose status the caller judges."""
+        try:
+            return self.transport.run(command, Deadline(seconds), stdin=stdin)
+        except TransportError as error:
+            error.step = error.step or step
+            raise
+
     def ask(
         self,
         command: Command,
@@ -79,11 +94,7 @@ class Session:
         seconds: float = CONTROL_SECONDS,
     ) -> Result:
         """Run a control script; DeviceError with its last words when it fails."""
-        try:
-            result = self.transport.run(command, Deadline(seconds), stdin=stdin)
-        except TransportError as error:
-            error.step = error.step or step
-            raise
+        result = self.run(command, step, stdin=stdin, seconds=seconds)
         if not result.ok:
             words = result.error_text or result.text.strip() or "no message"
             raise DeviceError(

@@ -13,7 +13,8 @@ FleetError                     anything fleet reports; carries the cure
 ├── DeviceError                the device answered, and what it answered is a failure
 │   ├── DiskFullError          no blocks or inodes left for the deploy user
 │   ├── TransferError          bytes arrived that are not the ones that were sent
-│   └── HealthError            no NPU session could be opened; the old release stays
+│   ├── HealthError            no NPU session could be opened; the old release stays
+│   └── BecomeError            root is needed, and sudo refuses or is not there
 ├── CancelledError             the user ended it (exit 130)
 ├── PreflightError             a deploy that cannot work, refused before a byte moves
 ├── RuntimeStoreError          a QAIRT runtime is missing, mixed or damaged
@@ -144,6 +145,10 @@ class TransferError(DeviceError):
 
 class HealthError(DeviceError):
     """The health probe opened no NPU session; `current` was not switched."""
+
+
+class BecomeError(DeviceError):
+    """Root is needed for a listed command, and this login cannot become root. Tried once."""
 
 
 class CancelledError(FleetError):

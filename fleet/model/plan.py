@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleet.model.command import Command
 from fleet.model.facts import Facts
 from fleet.model.files import FileRef, human_bytes
 from fleet.model.finding import Finding
@@ -14,14 +15,27 @@ from fleet.model.manifest import Manifest
 
 @dataclass(frozen=True)
 class Action:
-    """One thing that will be done on a device. `bytes` is payload to send."""
+    """One thing that will be done on a device. `bytes` is payload to send.
+
+    An action with `needs_root` names its commands literally; nothing else runs as root.
+    `no_undo` says why there is no way back, where there is none.
+    """
 
     needs_root = False
     bytes = 0
+    no_undo = ""
 
     def describe(self) -> str:
         """One line for people."""
         raise NotImplementedError
+
+    def commands(self) -> tuple[Command, ...]:
+        """What runs as root, exactly; () for actions of the deploy user."""
+        return ()
+
+    def undo(self) -> tuple[Command, ...]:
+        """The commands that take it back, as root; () where `no_undo` gives the reason."""
+        return ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -30,6 +44,9 @@ class Action:
             "describe": self.describe(),
             "needs_root": self.needs_root,
             "bytes": self.bytes,
+            "commands": [list(command.argv) for command in self.commands()],
+            "undo": [list(command.argv) for command in self.undo()],
+            "no_undo": self.no_undo,
         }
 
 
@@ -50,6 +67,7 @@ class Blob:
 class SendBlobs(Action):
     """Send what the store on the device lacks, in one stream."""
 
+    no_undo = "blobs that no release links to are removed by the next prune"
     blobs: tuple[Blob, ...] = ()
 
     @property
@@ -68,6 +86,7 @@ class SendBlobs(Action):
 class StageRelease(Action):
     """Make the release folder of links beside the live one."""
 
+    no_undo = "a staged release changes nothing; prune removes it"
     manifest: Manifest
 
     def describe(self) -> str:
@@ -79,6 +98,7 @@ class StageRelease(Action):
 class ProbeHealth(Action):
     """Open a real NPU session with the staged release."""
 
+    no_undo = "it changes nothing"
     manifest: Manifest
 
     def describe(self) -> str:
@@ -90,6 +110,7 @@ class ProbeHealth(Action):
 class SwitchRelease(Action):
     """Point `current` to a release, in one rename."""
 
+    no_undo = "fleet rollback is the way back"
     name: str
     id: str
     previous: str | None = None
@@ -103,6 +124,7 @@ class SwitchRelease(Action):
 class PruneReleases(Action):
     """Remove releases beyond the newest `keep`, never the current or the previous one."""
 
+    no_undo = "a release that was removed is sent again by a deploy"
     name: str
     keep: int
 

@@ -1,0 +1,103 @@
+"""Becoming root on a device, for listed commands alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fleet.engine.session import Session
+from fleet.model.command import Command, Result
+from fleet.model.errors import BecomeError, DeviceError
+from fleet.model.secret import Secret
+
+CHECK_SECONDS = 30.0  # a wrong password costs some seconds of PAM's delay
+ROOT, SUDO, PASSWORD, NONE = "root", "sudo", "password", "none"
+
+
+@dataclass
+class Become:
+    """How this login becomes root: root (it is), sudo, password (sudo with one), none.
+
+    The password goes to sudo's standard input and nowhere else. It is tried once, before
+    anything is changed: accounts lock.
+    """
+
+    kind: str
+    password: Secret | None = None
+    _tried: bool = False
+
+    @property
+    def possible(self) -> bool:
+        """False when an administrator has to run the commands."""
+        return self.kind in {ROOT, SUDO} or (self.kind == PASSWORD and self.password is not None)
+
+    def describe(self) -> str:
+        """How, for people."""
+        return {
+            ROOT: "the login is root",
+            SUDO: "sudo without a password",
+            PASSWORD: "sudo with a password" if self.password else "sudo wants a password",
+            NONE: "there is no sudo",
+        }[self.kind]
+
+    def wrap(self, command: Command) -> Command:
+        """The command as root. `-k`: no ticket of another login is used or kept."""
+        if self.kind == ROOT:
+            return command
+        if self.kind == PASSWORD:
+            return Command(("sudo", "-k", "-S", "--", *command.argv))
+        return Command(("sudo", "-n", "--", *command.argv))
+
+    def stdin(self) -> Iterator[bytes]:
+        """What sudo reads: the password and nothing more. The listed commands read nothing."""
+        if self.kind == PASSWORD and self.password is not None:
+            yield self.password.reveal().encode() + b"\n"
+
+    def prove(self, session: Session) -> None:
+        """Try it once with a command that does nothing. Raises BecomeError."""
+        if self._tried or self.kind == ROOT:
+            return
+        host = session.host.name
+        if not self.possible:
+            raise BecomeError(
+                f"root is needed, and {self.describe()}",
+                device=host,
+                step="become",
+                hint="set `become_password: env:NAME` in the inventory, or give the commands of "
+                "`fleet plan --admin` to an administrator",
+            )
+        harmless = self.wrap(Command(("true",)))
+        result = session.run(harmless, "become", stdin=self.stdin(), seconds=CHECK_SECONDS)
+        if not result.ok:
+            raise BecomeError(
+                f"sudo refuses: {_words(result)}",
+                device=host,
+                step="become",
+                hint="is the password in `become_password` right, and may this user use sudo? "
+                "It was tried once",
+            )
+        self._tried = True
+
+    def run(self, session: Session, command: Command, step: str, seconds: float) -> Result:
+        """Run one listed command as root. Raises DeviceError with its last words."""
+        self.prove(session)
+        result = session.run(self.wrap(command), step, stdin=self.stdin(), seconds=seconds)
+        if not result.ok:
+            raise DeviceError(
+                f"`{command.argv[0]}` failed with status {result.status}: {_words(result)}",
+                device=session.host.name,
+                step=step,
+            )
+        return result
+
+
+def _words(result: Result) -> str:
+    """The last words without sudo's prompt."""
+    said = (result.error_text or result.text).splitlines()
+    lines = [line.partition("[sudo] password for ")[0] or _after_prompt(line) for line in said]
+    return " | ".join([line.strip() for line in lines if line.strip()][-4:]) or "no message"
+
+
+def _after_prompt(line: str) -> str:
+    """What stands behind `[sudo] password for ubuntu: ` on the same line."""
+    return line.partition("[sudo] password for ")[2].partition(": ")[2]

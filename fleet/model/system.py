@@ -1,0 +1,150 @@
+"""The system of a device below the releases: what is wanted there, and what was seen.
+
+Packages, groups, device rules, units, files. What was not asked or not answered is absent
+from a mapping, and nothing is derived from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fleet.model.files import FileRef
+
+FASTRPC_MODES = ("off", "auto")
+SHADOW, REMOVE = "shadow", "remove"
+
+
+@dataclass(frozen=True)
+class Repository:
+    """An apt repository. `key` is an OpenPGP certificate with `fingerprint` (hex, capitals)."""
+
+    name: str
+    uri: str
+    suite: str
+    components: tuple[str, ...]
+    key: bytes
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class WantedFile:
+    """A file with content, mode (octal text), owner and group."""
+
+    path: str
+    content: bytes
+    mode: str = "0644"
+    owner: str = "root"
+    group: str = "root"
+
+
+@dataclass(frozen=True)
+class WantedUnit:
+    """A systemd unit. None leaves the matter as it is."""
+
+    name: str
+    enabled: bool | None = None
+    running: bool | None = None
+
+
+@dataclass(frozen=True)
+class SystemSpec:
+    """What a playbook wants of the system.
+
+    `fastrpc` is off, auto, or the name of a packaging in data/fastrpc.yaml. `packages` are
+    names, or `name=version`. `debs` are local .deb files (name_version_arch.deb).
+    `members` maps a group to users; "" stands for the deploy user. `rules` maps the name of
+    a udev rule file to its text, `library_paths` the name of an ld.so.conf.d file to folders.
+    `distribution_qnn`: QNN packages of the distribution are shadowed by the release's own
+    search paths, or removed. `reboot`: the board is started anew after changes.
+    """
+
+    fastrpc: str = "off"
+    repositories: tuple[Repository, ...] = ()
+    packages: tuple[str, ...] = ()
+    debs: tuple[FileRef, ...] = ()
+    groups: tuple[str, ...] = ()
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    rules: Mapping[str, str] = field(default_factory=dict)
+    units: tuple[WantedUnit, ...] = ()
+    files: tuple[WantedFile, ...] = ()
+    library_paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    distribution_qnn: str = SHADOW
+    reboot: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """True when nothing is wanted, and nothing has to be asked."""
+        return self == SystemSpec()
+
+
+@dataclass(frozen=True)
+class PackageSeen:
+    """A package by name: version installed and version on offer; None where there is none.
+
+    `whole` is False for one that dpkg began and did not end.
+    """
+
+    installed: str | None = None
+    candidate: str | None = None
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class FileSeen:
+    """A path: `kind` is absent, file, link, folder or other. `content` None: not readable."""
+
+    kind: str = "absent"
+    mode: str = ""
+    owner: str = ""
+    group: str = ""
+    content: bytes | None = None
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class UnitSeen:
+    """A unit as systemd says: loaded / not-found, active / inactive, enabled / disabled."""
+
+    load: str
+    active: str
+    enabled: str
+
+
+@dataclass(frozen=True)
+class RuleSeen:
+    """A udev rule file that names a FastRPC node or a dma_heap, with those lines."""
+
+    path: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SystemState:
+    """What was seen. `groups` maps a name to its members, None when there is no such group.
+
+    `manager` is apt, opkg or None. `lists`: apt knows what its sources offer. `sources` are
+    the active lines. `skels` are libQnn skels in the DSP's default folders, `trees` QAIRT
+    trees under /opt. `reboot_required` is what the system itself says.
+    """
+
+    manager: str | None = None
+    lists: bool | None = None
+    sources: tuple[str, ...] = ()
+    packages: Mapping[str, PackageSeen] = field(default_factory=dict)
+    groups: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
+    files: Mapping[str, FileSeen] = field(default_factory=dict)
+    units: Mapping[str, UnitSeen] = field(default_factory=dict)
+    rules: tuple[RuleSeen, ...] = ()
+    tools: frozenset[str] = frozenset()
+    skels: tuple[str, ...] = ()
+    trees: tuple[str, ...] = ()
+    reboot_required: bool = False
+
+    def installed(self, name: str) -> str | None:
+        """Version of an installed package; None when it is not, or was not asked."""
+        return self.packages.get(name, PackageSeen()).installed
+
+    def candidate(self, name: str) -> str | None:
+        """Version that the package manager offers; None when it offers none."""
+        return self.packages.get(name, PackageSeen()).candidate

@@ -1,0 +1,94 @@
+"""Who may open a device node: what its bits say, and what udev rules would make of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from fleet.model.facts import DeviceNode, Facts
+from fleet.model.system import RuleSeen
+
+CDSP = ("/dev/fastrpc-cdsp", "/dev/fastrpc-cdsp-secure", "/dev/adsprpc-smd")
+HEAP = ("/dev/dma_heap/system", "/dev/dma_heap/qcom,system")
+DENIED = {"EACCES", "EPERM"}
+
+_TERM = re.compile(r'\s*([A-Z_]+(?:\{[^}]*\})?)\s*(==|!=|\+=|:=|=)\s*"((?:[^"\\]|\\.)*)"\s*,?')
+
+
+def nodes(facts: Facts, paths: Iterable[str]) -> list[DeviceNode]:
+    """The nodes of these paths that are there."""
+    wanted = tuple(paths)
+    return [node for node in facts.nodes if node.path in wanted and node.exists]
+
+
+def opens(found: list[DeviceNode]) -> bool:
+    """True when the deploy user opened one of them."""
+    return any(node.open_error == "" for node in found)
+
+
+def denied(found: list[DeviceNode]) -> list[DeviceNode]:
+    """Nodes that exist and refuse for lack of rights; other errors are not cured by rights."""
+    return [node for node in found if node.open_error in DENIED]
+
+
+def readable(mode: str | None, owner_is_user: bool, in_group: bool) -> bool:
+    """What the bits say. Reading is enough: the client opens with O_NONBLOCK only, the heap
+    with O_RDONLY (qualcomm/fastrpc src/fastrpc_apps_user.c, src/rpcmem_linux.c).
+    """
+    try:
+        bits = int(mode or "", 8)
+    except ValueError:
+        return False
+    if owner_is_user:
+        return bool(bits & 0o400)
+    return bool(bits & 0o040) if in_group else bool(bits & 0o004)
+
+
+def ruled(node: str, rules: Iterable[RuleSeen]) -> tuple[str | None, str | None] | None:
+    """(group, mode) that the rules give a node, later files winning; None when none names it.
+
+    Only matches by KERNEL and SUBSYSTEM are read; a rule with another condition is left out.
+    """
+    name = node.removeprefix("/dev/")
+    subsystem = "dma_heap" if name.startswith("dma_heap/") else None
+    kernel = name.rpartition("/")[2]
+    group: str | None = None
+    mode: str | None = None
+    found = False
+    for rule in sorted(rules, key=lambda one: one.path.rpartition("/")[2]):
+        for line in rule.lines:
+            terms = _TERM.findall(line)
+            if not _matches(terms, kernel, subsystem):
+                continue
+            for key, operator, value in terms:
+                if operator not in {"=", ":="}:
+                    if key.startswith("RUN") and "setfacl" in value:
+                        acl = re.search(r"g:([^:]+):r", value)
+                        group, mode, found = (acl[1], "0660", True) if acl else (group, mode, found)
+                    continue
+                if key == "GROUP":
+                    group, found = value, True
+                elif key == "MODE":
+                    mode, found = value, True
+    return (group, mode) if found else None
+
+
+def _matches(terms: list[tuple[str, str, str]], kernel: str, subsystem: str | None) -> bool:
+    named = False
+    for key, operator, value in terms:
+        if operator not in {"==", "!="}:
+            continue
+        if key == "KERNEL":
+            hit = any(fnmatchcase(kernel, one) for one in value.split("|"))
+            named = named or operator == "=="
+        elif key == "SUBSYSTEM":
+            hit = value in {subsystem, "misc" if subsystem is None else subsystem}
+            named = named or (operator == "==" and subsystem is not None)
+        elif key == "ACTION":
+            continue
+        else:
+            return False
+        if hit != (operator == "=="):
+            return False
+    return named

@@ -1,0 +1,156 @@
+"""FastRPC on a device: library, group, device rules, membership.
+
+Everything is derived from what the device shows: the nodes and their bits, the rules, the
+packages that are there or on offer. The table of packagings only says what a package
+brings that is not installed yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fleet.model.facts import DeviceNode, Facts
+from fleet.model.finding import Finding
+from fleet.model.system import SystemSpec, SystemState, WantedFile
+from fleet.ops.system.access import CDSP, HEAP, denied, nodes, opens, readable, ruled
+from fleet.ops.system.packaging import BSP, UPSTREAM, Packaging, installed, offered, packagings
+
+RULE_FILE = "/etc/udev/rules.d/99-fleet-fastrpc.rules"
+DEFAULT_GROUP = "fastrpc"
+LIBRARY = "libcdsprpc.so"
+
+
+@dataclass(frozen=True)
+class FastRpc:
+    """What is lacking. `apply_to` are kernel names of nodes that need their rules applied.
+
+    `link` is the versioned library to link, "" for the one that the packages will bring,
+    None when no link is needed. `group` None: no membership is needed.
+    """
+
+    packaging: Packaging
+    packages: tuple[str, ...] = ()
+    group: str | None = None
+    rule: WantedFile | None = None
+    apply_to: tuple[str, ...] = ()
+    link: str | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+def fastrpc(spec: SystemSpec, facts: Facts, state: SystemState) -> FastRpc:
+    """What this device lacks for a FastRPC session of the deploy user."""
+    chosen, lacking = _packaging(spec, facts, state)
+    need = FastRpc(chosen)
+    if lacking:
+        need = _with_library(need, spec, state)
+    elif not facts.libcdsprpc_unversioned:
+        need = replace(need, link=facts.libcdsprpc[0])
+    return _warn_of_unit(_with_rights(need, facts, state), state)
+
+
+def _packaging(spec: SystemSpec, facts: Facts, state: SystemState) -> tuple[Packaging, bool]:
+    """The packaging of this device, and whether its library is lacking."""
+    rows = packagings()
+    if facts.libcdsprpc:
+        old = nodes(facts, CDSP[2:]) and not nodes(facts, CDSP[:2])
+        return installed(state) or rows[BSP if old else UPSTREAM], False
+    return offered(spec, state) or rows[UPSTREAM], True
+
+
+def _with_library(need: FastRpc, spec: SystemSpec, state: SystemState) -> FastRpc:
+    if not need.packaging.packages:
+        return replace(need, findings=(_no_packages(state),))
+    local = {deb.name.split("_")[0] for deb in spec.debs}
+    more = [name for name in need.packaging.companions if not state.installed(name)]
+    names = [name for name in (*need.packaging.packages, *more) if name not in local]
+    return replace(need, packages=tuple(n for n in names if not state.installed(n)), link="")
+
+
+def _no_packages(state: SystemState) -> Finding:
+    known = ", ".join(
+        f"{one.id} ({' '.join(one.packages)})" for one in packagings().values() if one.packages
+    )
+    return Finding(
+        rule="fastrpc-packages",
+        severity="refuse",
+        message="libcdsprpc is not installed, and no packaging of FastRPC is on offer",
+        have=f"{state.manager} offers none" if state.manager else "no package manager",
+        need=f"one of {known}",
+        cure="name a repository or a folder of .deb files in `system:` of the playbook, or use "
+        "a system image that has FastRPC",
+        source="deployment.md 6.1",
+    )
+
+
+def _with_rights(need: FastRpc, facts: Facts, state: SystemState) -> FastRpc:
+    """Group, rule and trigger for the nodes that refuse the deploy user."""
+    dsp, heap = nodes(facts, CDSP), nodes(facts, HEAP)
+    refusing = ([] if opens(dsp) else denied(dsp)) + ([] if opens(heap) else denied(heap))
+    if not refusing:
+        return need
+    group = _group(need, refusing, state)
+    apply_to = []
+    own_rule = False
+    for node in refusing:
+        if _would_open(node.mode, node.group, group, facts):
+            continue
+        apply_to.append(node.path.rpartition("/")[2])
+        own_rule = own_rule or not _rule_helps(node, need, group, state, facts)
+    rule = _own_rule(group) if own_rule else None
+    return replace(need, group=group, rule=rule, apply_to=tuple(dict.fromkeys(apply_to)))
+
+
+def _would_open(mode: str | None, owner_group: str | None, group: str, facts: Facts) -> bool:
+    """Do bits and group let a member of `group` read?"""
+    member = owner_group == group or owner_group in facts.user.groups_db
+    return readable(mode, facts.user.uid == 0, member)
+
+
+def _rule_helps(
+    node: DeviceNode, need: FastRpc, group: str, state: SystemState, facts: Facts
+) -> bool:
+    """Does a rule that is there, or comes with the packages, let a member of `group` read?"""
+    given = ruled(node.path, state.rules)
+    if given is not None:
+        return _would_open(given[1] or node.mode, given[0] or node.group, group, facts)
+    return bool(need.packages and need.packaging.rules and need.packaging.group == group)
+
+
+def _group(need: FastRpc, refusing: list[DeviceNode], state: SystemState) -> str:
+    """The node's own group where it may read, then the rules', then the packaging's."""
+    for node in refusing:
+        if node.group not in {None, "root"} and readable(node.mode, False, True):
+            return str(node.group)
+    for node in refusing:
+        given = ruled(node.path, state.rules)
+        if given and given[0] not in {None, "root"}:
+            return str(given[0])
+    return need.packaging.group or DEFAULT_GROUP
+
+
+def _own_rule(group: str) -> WantedFile:
+    text = (
+        f"# Written by fleet: members of {group} may use the compute DSP.\n"
+        f'KERNEL=="fastrpc-*", GROUP="{group}", MODE="0660"\n'
+        f'KERNEL=="adsprpc-smd*", GROUP="{group}", MODE="0660"\n'
+        f'SUBSYSTEM=="dma_heap", KERNEL=="system|qcom,system", GROUP="{group}", MODE="0660"\n'
+    )
+    return WantedFile(RULE_FILE, text.encode())
+
+
+def _warn_of_unit(need: FastRpc, state: SystemState) -> FastRpc:
+    """An inactive daemon is a warning: basic RPC works without it (deployment.md 6.2)."""
+    unit = need.packaging.unit
+    seen = state.units.get(unit or "")
+    if unit is None or seen is None or seen.load != "loaded" or seen.active == "active":
+        return need
+    finding = Finding(
+        rule="cdsprpcd-inactive",
+        severity="warn",
+        message=f"{unit} is {seen.active or 'unknown'}: no DSP logs and no file access for the DSP",
+        have=seen.active or "unknown",
+        need="active",
+        cure=f"sudo systemctl enable --now {unit} on the device; NPU sessions work without it",
+        source="deployment.md 6.2",
+    )
+    return replace(need, findings=(*need.findings, finding))

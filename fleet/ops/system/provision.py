@@ -1,0 +1,234 @@
+"""From facts, state and wishes to the ordered actions on the system of one device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fleet.model.facts import Facts
+from fleet.model.finding import Finding
+from fleet.model.plan import Action
+from fleet.model.system import REMOVE, SystemSpec, SystemState, WantedFile
+from fleet.ops.system.access import CDSP, HEAP
+from fleet.ops.system.fastrpc import LIBRARY, FastRpc, fastrpc
+from fleet.ops.system.packages import package_steps
+from fleet.ops.system.packaging import qnn_packages
+from fleet.ops.system.steps_files import LinkLibrary, ReloadUdev, RunLdconfig, WriteFile
+from fleet.ops.system.steps_users import (
+    AddMember,
+    CreateGroup,
+    Reboot,
+    Reconnect,
+    ReloadUnits,
+    SetUnit,
+)
+from fleet.ops.system.wanted import wanted_files
+
+_UDEV, _UNITS, _LOADER = "/etc/udev/rules.d/", "/etc/systemd/system/", "/etc/ld.so.conf.d/"
+
+
+@dataclass(frozen=True)
+class SystemPlan:
+    """What has to be done on the system, in order, and what has to be said."""
+
+    steps: tuple[Action, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def needs_root(self) -> bool:
+        """True when one of the steps runs as root."""
+        return any(step.needs_root for step in self.steps)
+
+
+@dataclass
+class _Draft:
+    spec: SystemSpec
+    facts: Facts
+    state: SystemState
+    dsp: FastRpc | None
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def base(self) -> str:
+        return self.facts.base_dir
+
+    @property
+    def shadow_tools(self) -> bool:
+        return "groupadd" in self.state.tools and "usermod" in self.state.tools
+
+
+def provision(spec: SystemSpec, facts: Facts, state: SystemState) -> SystemPlan:
+    """The steps that make the system as `spec` wants it; none when it is."""
+    if spec.empty:
+        return SystemPlan()
+    dsp = fastrpc(spec, facts, state) if spec.fastrpc != "off" else None
+    draft = _Draft(spec, facts, state, dsp, list(dsp.findings) if dsp else [])
+    members = _members(draft)
+    packages, problems = package_steps(spec, state, dsp.packages if dsp else (), facts.base_dir)
+    draft.findings += problems
+    steps: list[Action] = [
+        *packages[0],
+        *_groups(draft, members),
+        *packages[1],
+        *_files(draft),
+        *_units(draft),
+        *members,
+        *_links(draft),
+    ]
+    steps += _end(draft, steps)
+    _warn_of_foreign(draft)
+    return SystemPlan(tuple(steps), tuple(draft.findings))
+
+
+def _groups(draft: _Draft, members: list[AddMember]) -> list[Action]:
+    """Groups are made before packages come that would make them: so the undo is exact."""
+    wanted = [*draft.spec.groups, *draft.spec.members]
+    if draft.dsp is not None and draft.dsp.group:
+        wanted.append(draft.dsp.group)
+    wanted += [one.group for one in members]
+    return [
+        CreateGroup(name, draft.shadow_tools)
+        for name in dict.fromkeys(wanted)
+        if draft.state.groups.get(name, ()) is None
+    ]
+
+
+def _members(draft: _Draft) -> list[AddMember]:
+    own = draft.facts.user.name
+    steps: dict[AddMember, None] = {}
+
+    def want(user: str | None, group: str) -> None:
+        if user is None:
+            return
+        there = draft.state.groups.get(group) or ()
+        mine = draft.facts.user.groups_db if user == own else ()
+        if user not in there and group not in mine:
+            steps[AddMember(user, group, draft.shadow_tools)] = None
+
+    for group, users in draft.spec.members.items():
+        for user in users:
+            want(user or own, group)
+    if draft.dsp is not None and draft.dsp.group:
+        want(own, draft.dsp.group)
+    return list(steps)
+
+
+def _files(draft: _Draft) -> list[Action]:
+    wanted = list(wanted_files(draft.spec))
+    if draft.dsp is not None and draft.dsp.rule is not None:
+        wanted.append(draft.dsp.rule)
+    writes = [step for one in wanted if (step := _write(draft, one)) is not None]
+    steps: list[Action] = list(writes)
+    paths = [step.file.path for step in writes]
+    if any(path.startswith(_LOADER) for path in paths):
+        steps.append(RunLdconfig())
+    if any(path.startswith(_UNITS) for path in paths) and "systemctl" in draft.state.tools:
+        steps.append(ReloadUnits())
+    names = tuple(draft.dsp.apply_to) if draft.dsp is not None else ()
+    if any(path.startswith(_UDEV) for path in paths):
+        names = tuple(dict.fromkeys([*names, "fastrpc-*", "system"]))
+    if names:
+        before = tuple(node for node in draft.facts.nodes if node.path.startswith((*CDSP, *HEAP)))
+        steps.append(ReloadUdev(names, before))
+    return steps
+
+
+def _write(draft: _Draft, want: WantedFile) -> WriteFile | None:
+    seen = draft.state.files.get(want.path)
+    if seen is None:
+        return None
+    same = (
+        seen.kind == "file"
+        and seen.content == want.content
+        and seen.mode.rjust(4, "0") == want.mode
+        and (seen.owner, seen.group) == (want.owner, want.group)
+    )
+    if same:
+        return None
+    if seen.kind in {"folder", "other"} or (seen.kind == "file" and seen.content is None):
+        why = "cannot be read by the deploy user" if seen.kind == "file" else f"is a {seen.kind}"
+        draft.findings.append(
+            Finding(
+                rule="system-file",
+                severity="refuse",
+                message=f"{want.path} {why}: fleet could not put back what is there",
+                have=seen.kind,
+                need="a readable file, a link, or nothing",
+                cure=f"ls -ld {want.path} on the device; move it out of the way",
+            )
+        )
+        return None
+    return WriteFile(want, draft.base, seen)
+
+
+def _units(draft: _Draft) -> list[Action]:
+    steps: list[Action] = []
+    for want in draft.spec.units:
+        seen = draft.state.units.get(want.name)
+        if seen is None:
+            draft.findings.append(_no_systemd(want.name))
+            continue
+        enabled = want.enabled if want.enabled != (seen.enabled == "enabled") else None
+        running = want.running if want.running != (seen.active == "active") else None
+        if enabled is not None or running is not None:
+            steps.append(SetUnit(want.name, enabled, running, seen))
+    return steps
+
+
+def _no_systemd(name: str) -> Finding:
+    return Finding(
+        rule="system-unit",
+        severity="refuse",
+        message=f"{name} cannot be set: the device has no systemctl",
+        have="no systemctl",
+        need="systemd",
+        cure="remove the unit from `system.units`",
+    )
+
+
+def _links(draft: _Draft) -> list[Action]:
+    if draft.dsp is None or draft.dsp.link is None:
+        return []
+    return [LinkLibrary(LIBRARY, draft.dsp.link, draft.base)]
+
+
+def _end(draft: _Draft, steps: list[Action]) -> list[Action]:
+    """A reboot where it is wanted, else a new login where groups are new."""
+    changed = any(step.needs_root for step in steps)
+    if draft.spec.reboot and (changed or draft.state.reboot_required):
+        why = "the device asks for it" if draft.state.reboot_required else "the playbook asks"
+        return [Reboot(why, "systemctl" in draft.state.tools)]
+    live, user = set(draft.facts.user.groups_live), draft.facts.user
+    new = [step.group for step in steps if isinstance(step, AddMember) and step.user == user.name]
+    waiting = [name for name in user.groups_db if name not in live and _matters(draft, name)]
+    groups = tuple(dict.fromkeys([*new, *waiting]))
+    return [Reconnect(groups)] if groups else []
+
+
+def _matters(draft: _Draft, group: str) -> bool:
+    return group in draft.spec.members or (draft.dsp is not None and group == draft.dsp.group)
+
+
+def _warn_of_foreign(draft: _Draft) -> None:
+    """QNN of the distribution beside a release: reported, shadowed or removed."""
+    there = [name for name in qnn_packages() if draft.state.installed(name)]
+    if draft.spec.distribution_qnn == REMOVE:
+        there = []
+    seen = [*there, *draft.facts.qnn_libraries, *draft.state.skels]
+    if not seen:
+        return
+    shown = ", ".join(seen[:6]) + (f" and {len(seen) - 6} more" if len(seen) > 6 else "")
+    draft.findings.append(
+        Finding(
+            rule="mixed-qnn",
+            severity="warn",
+            message="QNN of another source is on the device; the release's own folders stand "
+            "first on both search paths and hide it",
+            have=shown,
+            need="one QNN on the search paths",
+            cure="`distribution_qnn: remove` in `system:` of the playbook removes the packages"
+            if there
+            else "programs that fleet does not start may mix them: remove them by hand",
+            source="deployment.md 6.1, failures.md stub-skel-version-mismatch",
+        )
+    )

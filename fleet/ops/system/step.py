@@ -1,0 +1,43 @@
+"""What all actions on the system of a device share."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fleet.model.command import Command
+from fleet.model.plan import Action
+
+QUICK_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class SystemStep(Action):
+    """An action as root. It is its literal commands, and the way back.
+
+    `seconds` is the deadline of each command. `staged` are contents that the deploy user
+    puts on the device before: path → bytes. `refreshes` marks commands that only make other
+    programs read changed files; in an undo they come last.
+    """
+
+    needs_root = True
+    seconds = QUICK_SECONDS
+    refreshes = False
+
+    def staged(self) -> Mapping[str, bytes]:
+        """Contents that the commands read, by their path on the device."""
+        return {}
+
+    def undo_staged(self) -> Mapping[str, bytes]:
+        """Contents that the undo reads."""
+        return {}
+
+    def as_shell(self) -> str:
+        """The action as text for an administrator's shell, ready to copy."""
+        return "\n".join(shlex.join(command.argv) for command in self.commands())
+
+
+def argv(*words: str) -> Command:
+    """A command of these words."""
+    return Command(words)

@@ -1,0 +1,188 @@
+"""Actions on files, and on what has to read them again."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fleet.model.command import Command
+from fleet.model.facts import DeviceNode
+from fleet.model.files import FileRef, human_bytes
+from fleet.model.plan import Action
+from fleet.model.system import FileSeen, WantedFile
+from fleet.ops.system.step import SystemStep, argv
+
+NOT_THERE = FileSeen()
+_HERE = "FLEET_END_OF_FILE"
+
+
+def staging_path(base: str, content: bytes) -> str:
+    """Where content waits on the device; by its hash, so that a plan is always the same."""
+    return f"{base}/staged/{hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def install_commands(
+    source: str, path: str, mode: str, owner: str, group: str
+) -> tuple[Command, ...]:
+    """A file in place in one rename; old or new at every instant."""
+    folder, _, name = path.rpartition("/")
+    new = f"{folder}/.{name}.fleet"
+    return (
+        argv("install", "-m", mode, "-o", owner, "-g", group, "--", source, new),
+        argv("mv", "-f", "-T", "--", new, path),
+    )
+
+
+@dataclass(frozen=True)
+class WriteFile(SystemStep):
+    """Write a file with mode, owner and group. `before` is what is there now."""
+
+    file: WantedFile
+    base: str
+    before: FileSeen = NOT_THERE
+
+    def describe(self) -> str:
+        """`write /etc/udev/rules.d/60-x.rules (0644 root:root, 120 bytes)`."""
+        one = self.file
+        word = "write" if self.before.kind == "absent" else "replace"
+        size = len(one.content)
+        return f"{word} {one.path} ({one.mode} {one.owner}:{one.group}, {size} bytes)"
+
+    def staged(self) -> Mapping[str, bytes]:
+        """The content."""
+        return {staging_path(self.base, self.file.content): self.file.content}
+
+    def commands(self) -> tuple[Command, ...]:
+        """Install under a temporary name, then rename."""
+        (source,) = self.staged()
+        one = self.file
+        return install_commands(source, one.path, one.mode, one.owner, one.group)
+
+    def undo_staged(self) -> Mapping[str, bytes]:
+        """What was there before."""
+        old = self.before.content
+        return {} if old is None else {staging_path(self.base, old): old}
+
+    def undo(self) -> tuple[Command, ...]:
+        """The file, link or nothing that was there."""
+        old = self.before
+        if old.kind == "link":
+            return (argv("ln", "-s", "-f", "-n", "--", old.target, self.file.path),)
+        if old.content is not None:
+            (source,) = self.undo_staged()
+            mode = old.mode.rjust(4, "0")
+            return install_commands(source, self.file.path, mode, old.owner, old.group)
+        return (argv("rm", "-f", "--", self.file.path),)
+
+    def as_shell(self) -> str:
+        """The content stands in the text; an administrator has no staged file."""
+        one = self.file
+        first, second = install_commands("/dev/stdin", one.path, one.mode, one.owner, one.group)
+        text = one.content.decode("utf-8", "replace")
+        plain = text.encode() == one.content and text.endswith("\n") and _HERE not in text
+        if plain and "\r" not in text and "\0" not in text:
+            head = f"{shlex.join(first.argv)} <<'{_HERE}'\n{text}{_HERE}"
+        else:
+            coded = base64.b64encode(one.content).decode()
+            head = f"printf %s {coded} | base64 -d | {shlex.join(first.argv)}"
+        return f"{head}\n{shlex.join(second.argv)}"
+
+
+@dataclass(frozen=True)
+class PlaceFiles(Action):
+    """Send files into a folder of the deploy user, under their names; nothing is sent twice."""
+
+    files: tuple[FileRef, ...]
+    folder: str
+    no_undo = "they lie in fleet's own folder, and the next prune removes their blobs"
+
+    @property
+    def bytes(self) -> int:  # type: ignore[override]
+        """Payload, when the device has none of them."""
+        return sum(one.size for one in self.files)
+
+    def describe(self) -> str:
+        """`send 3 package files, 1.2 MB`."""
+        return f"send {len(self.files)} package files, {human_bytes(self.bytes)}"
+
+
+@dataclass(frozen=True)
+class RunLdconfig(SystemStep):
+    """Let the loader's cache know new libraries."""
+
+    refreshes = True
+
+    def describe(self) -> str:
+        """`refresh the loader's cache`."""
+        return "refresh the loader's cache (ldconfig)"
+
+    def commands(self) -> tuple[Command, ...]:
+        """ldconfig."""
+        return (argv("ldconfig"),)
+
+    def undo(self) -> tuple[Command, ...]:
+        """The same, after the files are as before."""
+        return self.commands()
+
+
+@dataclass(frozen=True)
+class ReloadUdev(SystemStep):
+    """Read the rules anew and apply them to the nodes that are there.
+
+    `names` are kernel names or globs; `before` the nodes as they are now: a rule that is
+    gone does not give a node its old mode back.
+    """
+
+    names: tuple[str, ...]
+    before: tuple[DeviceNode, ...] = ()
+    refreshes = True
+
+    def describe(self) -> str:
+        """`apply device rules to fastrpc-*, system`."""
+        return f"apply device rules to {', '.join(self.names)}"
+
+    def commands(self) -> tuple[Command, ...]:
+        """Reload, trigger for those names, wait until they are handled."""
+        match = [f"--sysname-match={name}" for name in self.names]
+        return (
+            argv("udevadm", "control", "--reload"),
+            argv("udevadm", "trigger", "--action=change", *match),
+            argv("udevadm", "settle", "--timeout=30"),
+        )
+
+    def undo(self) -> tuple[Command, ...]:
+        """Reload, and give the nodes what they had."""
+        back: list[Command] = [argv("udevadm", "control", "--reload")]
+        for node in self.before:
+            if node.exists and node.mode and node.owner and node.group:
+                back.append(argv("chown", "--", f"{node.owner}:{node.group}", node.path))
+                back.append(argv("chmod", "--", node.mode.rjust(4, "0"), node.path))
+        return tuple(back)
+
+
+@dataclass(frozen=True)
+class LinkLibrary(Action):
+    """A library under its unversioned name, in fleet's own folder: no root, nothing in /usr.
+
+    `target` "" stands for the versioned library that the packages bring.
+    """
+
+    name: str
+    target: str
+    base: str
+
+    def describe(self) -> str:
+        """`link libcdsprpc.so -> /usr/lib/.../libcdsprpc.so.1 in <base>/shim`."""
+        target = self.target or "the versioned library that the packages bring"
+        return f"link {self.name} -> {target} in {self.base}/shim"
+
+    def undo(self) -> tuple[Command, ...]:
+        """Remove the link; the folder goes when it is empty."""
+        shim = f"{self.base}/shim"
+        return (
+            argv("rm", "-f", "--", f"{shim}/{self.name}"),
+            argv("rmdir", "--ignore-fail-on-non-empty", "--", shim),
+        )

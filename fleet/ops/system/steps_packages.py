@@ -1,0 +1,175 @@
+"""Actions on packages and their sources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fleet.model.command import Command
+from fleet.model.system import Repository
+from fleet.ops.system.step import SystemStep, argv
+from fleet.ops.system.steps_files import install_commands, staging_path
+
+DOWNLOAD_SECONDS = 1800.0  # qcom-fastrpc1 pulls linux-firmware: 858 MB (deployment.md 6.1)
+LOCK_SECONDS = 120  # unattended-upgrades holds dpkg's lock for a minute after boot
+# Configuration files of the device are kept; nothing is asked.
+_APT = (
+    *("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "-q"),
+    *("-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}"),
+    *("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"),
+)
+
+
+def key_path(name: str) -> str:
+    """The key of a repository on the device."""
+    return f"/etc/apt/keyrings/fleet-{name}.asc"
+
+
+def list_path(name: str) -> str:
+    """The source of a repository on the device."""
+    return f"/etc/apt/sources.list.d/fleet-{name}.sources"
+
+
+@dataclass(frozen=True)
+class AddRepository(SystemStep):
+    """Make apt know a repository; its key is trusted for this repository alone."""
+
+    repository: Repository
+    base: str
+
+    def describe(self) -> str:
+        """`add repository qcom: URI SUITE main, key ABCD...`."""
+        one = self.repository
+        parts = " ".join(one.components)
+        return f"add repository {one.name}: {one.uri} {one.suite} {parts}, key {one.fingerprint}"
+
+    def staged(self) -> Mapping[str, bytes]:
+        """The key and the source in deb822 form."""
+        text = sources_text(self.repository).encode()
+        key = self.repository.key
+        return {staging_path(self.base, key): key, staging_path(self.base, text): text}
+
+    def commands(self) -> tuple[Command, ...]:
+        """Two files, the key first."""
+        key, text = self.staged()
+        return (
+            argv("install", "-d", "-m", "0755", "/etc/apt/keyrings"),
+            *install_commands(key, key_path(self.repository.name), "0644", "root", "root"),
+            *install_commands(text, list_path(self.repository.name), "0644", "root", "root"),
+        )
+
+    def undo(self) -> tuple[Command, ...]:
+        """Remove both files."""
+        name = self.repository.name
+        return (argv("rm", "-f", "--", list_path(name), key_path(name)),)
+
+
+def sources_text(repository: Repository) -> str:
+    """deb822, as `man sources.list` has it."""
+    lines = [
+        "Types: deb",
+        f"URIs: {repository.uri}",
+        f"Suites: {repository.suite}",
+        *([f"Components: {' '.join(repository.components)}"] if repository.components else []),
+        f"Signed-By: {key_path(repository.name)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class RefreshPackages(SystemStep):
+    """Read what the sources offer."""
+
+    manager: str = "apt"
+    seconds = DOWNLOAD_SECONDS
+    no_undo = "package lists are a cache"
+
+    def describe(self) -> str:
+        """`refresh package lists`."""
+        return "refresh the package lists"
+
+    def commands(self) -> tuple[Command, ...]:
+        """apt-get update, or opkg update."""
+        if self.manager == "opkg":
+            return (argv("opkg", "update"),)
+        return (argv(*_APT, "update"),)
+
+
+@dataclass(frozen=True)
+class InstallPackages(SystemStep):
+    """Install packages by name, `name=version`, or path of a .deb file.
+
+    `brings` are all packages that come with it, as the manager said when it was asked; ()
+    when it could not be asked yet. The undo purges those, else the ones named.
+    """
+
+    names: tuple[str, ...]
+    manager: str = "apt"
+    brings: tuple[str, ...] = ()
+    seconds = DOWNLOAD_SECONDS
+
+    def describe(self) -> str:
+        """`install qcom-fastrpc1, acl (with 3 more: ...)`."""
+        named = {_bare(name) for name in self.names}
+        more = [name for name in self.brings if name not in named]
+        tail = f" (with {len(more)} more: {', '.join(more)})" if more else ""
+        shown = ", ".join(name.rsplit("/", 1)[-1] for name in self.names)
+        return f"install {shown}{tail}"
+
+    def commands(self) -> tuple[Command, ...]:
+        """One call of the package manager for all of them."""
+        if self.manager == "opkg":
+            return (argv("opkg", "install", *self.names),)
+        return (argv(*_APT, "--no-install-recommends", "install", "--", *self.names),)
+
+    def undo(self) -> tuple[Command, ...]:
+        """Purge what came."""
+        gone = self.brings or tuple(dict.fromkeys(_bare(name) for name in self.names))
+        if self.manager == "opkg":
+            return (argv("opkg", "remove", *gone),)
+        return (argv(*_APT, "purge", "--", *gone),)
+
+
+def _bare(name: str) -> str:
+    """`qcom-fastrpc1` of `qcom-fastrpc1=1.0`, or of a path to `qcom-fastrpc1_1.0_arm64.deb`."""
+    return re.split("[_=]", name.rsplit("/", 1)[-1], maxsplit=1)[0]
+
+
+@dataclass(frozen=True)
+class RemovePackages(SystemStep):
+    """Remove packages; `versions` are those that were there."""
+
+    versions: tuple[tuple[str, str], ...]
+    seconds = DOWNLOAD_SECONDS
+
+    def describe(self) -> str:
+        """`remove libqnn1, qnn-tools`."""
+        return "remove " + ", ".join(name for name, _ in self.versions)
+
+    def commands(self) -> tuple[Command, ...]:
+        """Removed, not purged: their settings stay."""
+        return (argv(*_APT, "remove", "--", *(name for name, _ in self.versions)),)
+
+    def undo(self) -> tuple[Command, ...]:
+        """Install the same versions again, where the sources still have them."""
+        exact = (f"{name}={version}" for name, version in self.versions)
+        return (argv(*_APT, "--no-install-recommends", "install", "--", *exact),)
+
+
+@dataclass(frozen=True)
+class RepairPackages(SystemStep):
+    """Let dpkg end what it began."""
+
+    names: tuple[str, ...]
+    seconds = DOWNLOAD_SECONDS
+    no_undo = "a half-configured package is no state to go back to"
+
+    def describe(self) -> str:
+        """`end the configuration of X`."""
+        return f"end the interrupted configuration of {', '.join(self.names)}"
+
+    def commands(self) -> tuple[Command, ...]:
+        """dpkg's own repair."""
+        quiet = ("env", "DEBIAN_FRONTEND=noninteractive")
+        return (argv(*quiet, "dpkg", "--configure", "-a", "--force-confold"),)

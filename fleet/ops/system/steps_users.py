@@ -1,0 +1,144 @@
+"""Actions on groups, memberships and units, and on the login and the board itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fleet.model.command import Command
+from fleet.model.plan import Action
+from fleet.model.system import UnitSeen
+from fleet.ops.system.step import SystemStep, argv
+
+
+@dataclass(frozen=True)
+class CreateGroup(SystemStep):
+    """A system group. `shadow` False: only busybox's programs are there."""
+
+    name: str
+    shadow: bool = True
+
+    def describe(self) -> str:
+        """`create group fastrpc`."""
+        return f"create system group {self.name}"
+
+    def commands(self) -> tuple[Command, ...]:
+        """groupadd, or busybox's addgroup."""
+        if self.shadow:
+            return (argv("groupadd", "--system", "--", self.name),)
+        return (argv("addgroup", "-S", "--", self.name),)
+
+    def undo(self) -> tuple[Command, ...]:
+        """Delete it."""
+        return (argv("groupdel" if self.shadow else "delgroup", "--", self.name),)
+
+
+@dataclass(frozen=True)
+class AddMember(SystemStep):
+    """A user into a group; in force at the next login."""
+
+    user: str
+    group: str
+    shadow: bool = True
+
+    def describe(self) -> str:
+        """`add ubuntu to group fastrpc`."""
+        return f"add {self.user} to group {self.group}"
+
+    def commands(self) -> tuple[Command, ...]:
+        """usermod -aG, or busybox's addgroup."""
+        if self.shadow:
+            return (argv("usermod", "-a", "-G", self.group, "--", self.user),)
+        return (argv("addgroup", "--", self.user, self.group),)
+
+    def undo(self) -> tuple[Command, ...]:
+        """Take the user out."""
+        if self.shadow:
+            return (argv("gpasswd", "-d", self.user, self.group),)
+        return (argv("delgroup", "--", self.user, self.group),)
+
+
+@dataclass(frozen=True)
+class SetUnit(SystemStep):
+    """A systemd unit: enabled or not, running or not. None leaves it. `before` as it is now."""
+
+    name: str
+    enabled: bool | None
+    running: bool | None
+    before: UnitSeen
+
+    def describe(self) -> str:
+        """`enable and start cdsprpcd.service`."""
+        words = _words(self.enabled, self.running)
+        return f"{' and '.join(words)} {self.name}"
+
+    def commands(self) -> tuple[Command, ...]:
+        """One systemctl call for each word."""
+        return tuple(
+            argv("systemctl", word, "--", self.name) for word in _words(self.enabled, self.running)
+        )
+
+    def undo(self) -> tuple[Command, ...]:
+        """What it was before."""
+        enabled = None if self.enabled is None else self.before.enabled == "enabled"
+        running = None if self.running is None else self.before.active == "active"
+        return tuple(argv("systemctl", word, "--", self.name) for word in _words(enabled, running))
+
+
+def _words(enabled: bool | None, running: bool | None) -> list[str]:
+    words = []
+    if enabled is not None:
+        words.append("enable" if enabled else "disable")
+    if running is not None:
+        words.append("start" if running else "stop")
+    return words
+
+
+@dataclass(frozen=True)
+class ReloadUnits(SystemStep):
+    """Let systemd read changed unit files."""
+
+    refreshes = True
+
+    def describe(self) -> str:
+        """`let systemd read changed units`."""
+        return "let systemd read changed units"
+
+    def commands(self) -> tuple[Command, ...]:
+        """systemctl daemon-reload."""
+        return (argv("systemctl", "daemon-reload"),)
+
+    def undo(self) -> tuple[Command, ...]:
+        """The same, after the files are as before."""
+        return self.commands()
+
+
+@dataclass(frozen=True)
+class Reconnect(Action):
+    """A new login, so that new groups are in force. Open shells keep their old ones."""
+
+    groups: tuple[str, ...]
+    no_undo = "a login ends by itself"
+
+    def describe(self) -> str:
+        """`log in anew for group fastrpc (...)`."""
+        return (
+            f"log in anew for {', '.join(self.groups)} "
+            "(shells that are open on the device keep their old groups)"
+        )
+
+
+@dataclass(frozen=True)
+class Reboot(SystemStep):
+    """Start the board anew; only with leave (`--allow-reboot`)."""
+
+    why: str
+    systemd: bool = True
+    no_undo = "a reboot is over when it is over"
+
+    def describe(self) -> str:
+        """`reboot: <why> (needs --allow-reboot)`."""
+        return f"reboot: {self.why} (needs --allow-reboot)"
+
+    def commands(self) -> tuple[Command, ...]:
+        """A clean way down."""
+        return (argv("systemctl", "reboot") if self.systemd else argv("reboot"),)

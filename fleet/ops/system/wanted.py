@@ -1,0 +1,73 @@
+"""What a playbook wants, as names to ask the device for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fleet.model.system import SystemSpec, WantedFile
+from fleet.ops.system.fastrpc import DEFAULT_GROUP, RULE_FILE
+from fleet.ops.system.packaging import packagings, qnn_packages
+from fleet.ops.system.steps_packages import key_path, list_path, sources_text
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Names of packages, groups, files and units that the plan has to know about."""
+
+    packages: tuple[str, ...]
+    groups: tuple[str, ...]
+    files: tuple[str, ...]
+    units: tuple[str, ...]
+
+
+def questions(spec: SystemSpec) -> Questions:
+    """Everything that `provision` reads from the state."""
+    rows = packagings().values() if spec.fastrpc != "off" else ()
+    packages = [name for row in rows for name in (*row.packages, *row.companions)]
+    packages += [name.partition("=")[0] for name in spec.packages]
+    packages += [deb_name(deb.name)[0] for deb in spec.debs]
+    packages += qnn_packages()
+    groups = [*spec.groups, *spec.members, *(row.group for row in rows if row.group)]
+    files = [one.path for one in wanted_files(spec)] + [RULE_FILE] * bool(rows)
+    units = [one.name for one in spec.units] + [row.unit for row in rows if row.unit]
+    for one in spec.repositories:
+        files += [key_path(one.name), list_path(one.name)]
+    return Questions(
+        tuple(dict.fromkeys(packages)),
+        tuple(dict.fromkeys([*groups, *([DEFAULT_GROUP] * bool(rows)), "render", "system"])),
+        tuple(dict.fromkeys(files)),
+        tuple(dict.fromkeys(units)),
+    )
+
+
+def wanted_files(spec: SystemSpec) -> tuple[WantedFile, ...]:
+    """Files, udev rules and ld.so.conf.d files of a spec, as files."""
+    rules = (
+        WantedFile(f"/etc/udev/rules.d/{name}", text.encode()) for name, text in spec.rules.items()
+    )
+    paths = (
+        WantedFile(f"/etc/ld.so.conf.d/{name}", ("\n".join(folders) + "\n").encode())
+        for name, folders in spec.library_paths.items()
+    )
+    return (*spec.files, *rules, *paths)
+
+
+def repository_files(spec: SystemSpec) -> dict[str, tuple[tuple[str, bytes], ...]]:
+    """Repository name → (path, content) of its two files."""
+    return {
+        one.name: (
+            (key_path(one.name), one.key),
+            (list_path(one.name), sources_text(one).encode()),
+        )
+        for one in spec.repositories
+    }
+
+
+def deb_name(file_name: str) -> tuple[str, str]:
+    """(package, version without epoch) of `name_version_arch.deb`.
+
+    The name is dpkg's own convention (`dpkg-name`, `apt-get download`); `%3a` is a colon.
+    """
+    package, _, rest = file_name.removesuffix(".deb").partition("_")
+    version = rest.rpartition("_")[0].replace("%3a", ":").replace("%3A", ":")
+    return package, version.rpartition(":")[2]
