@@ -36,6 +36,7 @@ OWNERS = {
     "rich": {"cli"},
     "yaml": {"config", "data", "bundles", "lab", "runtimes"},
     "pydantic": {"config", "model"},
+    "pysequoia": {"config"},
 }
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 50

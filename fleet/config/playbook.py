@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from fleet.config.playbook_file import BundleBody, PlaybookFile, RunBody, RuntimeBody
 from fleet.config.problems import Problems, report, suggestion
+from fleet.config.system_load import system_spec
 from fleet.config.yaml_words import near_names
 from fleet.config.yamlpos import Document, Keys, read
 from fleet.model.errors import PlaybookError
@@ -69,6 +70,9 @@ class _Loader:
             health_timeout=health.timeout if health else DEFAULT_HEALTH_SECONDS,
             parallel=strategy.parallel if strategy else DEFAULT_PARALLEL,
             keep=strategy.keep if strategy else Playbook.keep,
+            system=system_spec(
+                body.system, body.fastrpc, self._document, self._problems, self._path
+            ),
             warnings=tuple(self._warnings),
         )
 

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
 from fleet.config.fields import Duration, FilePath, Matches, Strict, no_template, wrong
 from fleet.config.hostvars import TARGET
+from fleet.config.system_file import Fastrpc, SystemBody
 from fleet.model.playbook import (
     DEFAULT_HEALTH_SECONDS,
     DEFAULT_MAX_TOKENS,
@@ -149,5 +150,12 @@ class PlaybookFile(Strict):
         Discriminator(_short),
     ] = Field(default="bundle", description="QAIRT version as text, or a mapping.")
     run: RunBody | None = Field(default=None, description="What to run; nothing without it.")
+    fastrpc: Fastrpc = Field(
+        default="off",
+        description="`auto`: make FastRPC usable for the deploy user; or a packaging by name.",
+    )
+    system: SystemBody | None = Field(
+        default=None, description="Packages, groups, device rules, units and files."
+    )
     health: HealthBody | None = Field(default=None, description="The health probe.")
     strategy: StrategyBody | None = Field(default=None, description="How devices are worked on.")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from fleet.model.system import SystemSpec
 
 DEFAULT_MAX_TOKENS = 128  # a query without a limit writes no profile when the context is full
 DEFAULT_RUN_SECONDS = 300.0
@@ -56,4 +58,5 @@ class Playbook:
     health_timeout: float = DEFAULT_HEALTH_SECONDS
     parallel: int = DEFAULT_PARALLEL
     keep: int = 3
+    system: SystemSpec = field(default_factory=SystemSpec)
     warnings: tuple[str, ...] = ()
