@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from fleet.engine.become import Become
+from fleet.engine.planning import Planned, ask_state
+from fleet.engine.provisioning import carry_out
+from fleet.engine.rebooting import boot_id, wait_for_reboot
 from fleet.engine.session import Session
 from fleet.engine.starting import place, probe
+from fleet.engine.undo import UndoLog
 from fleet.engine.uploading import Upload
-from fleet.model.errors import FleetError
+from fleet.model.errors import ConnectionLostError, DeadlineError, DeviceError, FleetError
 from fleet.model.events import StepStarted
+from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import (
     Action,
+    Blob,
     DevicePlan,
     ProbeHealth,
     PruneReleases,
@@ -18,6 +27,9 @@ from fleet.model.plan import (
     SwitchRelease,
 )
 from fleet.ops.release import prune_command, stage_command, stage_input, switch_command
+from fleet.ops.shell import device_script
+from fleet.ops.system.steps_files import PlaceFiles
+from fleet.ops.system.steps_users import Reboot, Reconnect
 from fleet.runners.base import Start
 
 STEPS: dict[type[Action], str] = {
@@ -30,8 +42,10 @@ STEPS: dict[type[Action], str] = {
 
 
 def apply_plan(session: Session, plan: DevicePlan, run_id: str) -> None:
-    """Do what the plan says. The first error ends it; `current` is old or new, never between."""
-    for action in plan.actions:
+    """Do what the plan says of releases. The first error ends it; `current` is old or new,
+    never between.
+    """
+    for action in plan.release_steps:
         step = STEPS[type(action)]
         session.emit(StepStarted(session.host.name, step, action.describe(), action.bytes))
         try:
@@ -61,6 +75,62 @@ def _do(session: Session, plan: DevicePlan, action: Action, run_id: str) -> None
             session.ask(prune_command(base, action.name, action.keep), "prune")
         case _:
             raise NotImplementedError(type(action).__name__)
+
+
+def apply_system(session: Session, planned: Planned, log: UndoLog, *, allow_reboot: bool) -> None:
+    """Do what the plan says of the system; how each step is taken back stands in `log`.
+
+    Without leave for a reboot, or without a way to become root, nothing is begun.
+    """
+    plan, become = planned.plan, planned.become
+    reboots = [step for step in plan.system_steps if isinstance(step, Reboot)]
+    if reboots and not allow_reboot:
+        raise DeviceError(
+            f"a reboot is needed: {reboots[0].why}",
+            device=session.host.name,
+            step="reboot",
+            hint="fleet deploy --allow-reboot",
+        )
+    if any(step.needs_root for step in plan.system_steps):
+        become.prove(session)
+    for action in plan.system_steps:
+        session.emit(StepStarted(session.host.name, "system", action.describe(), action.bytes))
+        log.begin(action)
+        try:
+            match action:
+                case PlaceFiles():
+                    _place(session, plan.facts, action)
+                case Reconnect():
+                    session.reopen()
+                case Reboot():
+                    _reboot(session, become, action)
+                case _:
+                    carry_out(session, action, become)
+        except FleetError as error:
+            error.step = error.step or "system"
+            error.device = error.device or session.host.name
+            error.hint = error.hint or f"deploy goes on from here; the way back: {log.command}"
+            raise
+        log.end()
+
+
+def _place(session: Session, facts: Facts, action: PlaceFiles) -> None:
+    """Package files go through the store: resumed, hashed, and sent once."""
+    manifest = Manifest("packages", action.files)
+    state = ask_state(session, facts, manifest)
+    lacking = [item for sha, item in manifest.blobs.items() if sha not in state.have]
+    blobs = [Blob(item, min(state.parts.get(item.sha256, 0), item.size)) for item in lacking]
+    if blobs:
+        Upload(session, facts, manifest).send(blobs)
+    lines = [f"{item.sha256}\t{item.name}\n".encode() for item in action.files]
+    session.ask(device_script("place", facts.base_dir, action.folder), "place", stdin=lines)
+
+
+def _reboot(session: Session, become: Become, action: Reboot) -> None:
+    before = boot_id(session)
+    with contextlib.suppress(ConnectionLostError, DeadlineError):
+        carry_out(session, action, become)
+    wait_for_reboot(session, before)
 
 
 def check_health(session: Session, manifest: Manifest, base: str, run_id: str) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fleet.engine.applying import apply_plan
-from fleet.engine.planning import plan_device
+from fleet.engine.applying import apply_plan, apply_system
+from fleet.engine.planning import Planned, plan_device
 from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.provisioning import still_lacking
 from fleet.engine.records import RunStore, new_run_id
 from fleet.engine.running import Job, run_device
 from fleet.engine.session import Session
+from fleet.engine.undo import UndoLog
 from fleet.engine.workbench import Workbench
 from fleet.model.errors import DeviceError, InputError, PreflightError
 from fleet.model.events import Listener, Warned
@@ -29,6 +31,7 @@ class Options:
     offline: bool = False
     accept_new: bool = False
     parallel: int | None = None
+    allow_reboot: bool = False
 
 
 class Operation:
@@ -81,31 +84,45 @@ class Operation:
             accept_new=self.options.accept_new,
         )
 
-    def _look(self, session: Session, result: DeviceResult) -> DevicePlan:
-        result.plan = plan_device(session, self._bench, verify=self.options.verify)
-        return result.plan
+    def _look(self, session: Session, result: DeviceResult) -> Planned:
+        planned = plan_device(session, self._bench, verify=self.options.verify)
+        result.plan = planned.plan
+        return planned
 
     def _plan(self, session: Session, result: DeviceResult) -> None:
-        plan = self._look(session, result)
+        plan = self._look(session, result).plan
         _refuse(plan)
         result.outcome = "unchanged" if plan.unchanged else "planned"
         result.text = f"release {plan.manifest.id}"
 
     def _deploy(self, session: Session, result: DeviceResult) -> None:
-        plan = self._look(session, result)
+        planned = self._look(session, result)
+        plan = first = planned.plan
         _refuse(plan)
         for finding in plan.findings:
             text = f"{finding.rule}: {finding.message}; {finding.cure}"
             session.emit(Warned(session.host.name, text))
+        if plan.system_steps:
+            plan = self._provision(session, planned)
         apply_plan(session, plan, self.run_id)
+        plan = result.plan = replace(plan, actions=first.actions, system=first.system)
         result.outcome = "unchanged" if plan.unchanged else "changed"
         result.text = f"release {plan.manifest.id}"
         wanted = {"always": True, "never": False}.get(self.options.run, not plan.unchanged)
         if wanted and self.playbook.run is not None:
             self._measure(session, result, plan)
 
+    def _provision(self, session: Session, planned: Planned) -> DevicePlan:
+        """The system first; then the device is asked again, and every refusal counts."""
+        log = UndoLog(self.runs.root.with_name("undo"), self.run_id, session.host.name)
+        apply_system(session, planned, log, allow_reboot=self.options.allow_reboot)
+        plan = plan_device(session, self._bench, verify=self.options.verify).plan
+        still_lacking(plan)
+        _refuse(plan)
+        return plan
+
     def _run(self, session: Session, result: DeviceResult) -> None:
-        plan = self._look(session, result)
+        plan = self._look(session, result).plan
         _refuse(plan)
         if not plan.unchanged:
             raise DeviceError(

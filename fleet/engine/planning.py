@@ -1,8 +1,16 @@
-"""From a device and a playbook to a plan: facts, state, pre-flight. Two round trips."""
+"""From a device and a playbook to a plan: facts, state, pre-flight.
+
+Two round trips; a third where the playbook wants something of the system, and a fourth
+where root is needed for it.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from fleet.bundles.preflight import preflight
+from fleet.engine.become import Become
+from fleet.engine.provisioning import cured, look
 from fleet.engine.session import Session
 from fleet.engine.workbench import Parts, Workbench
 from fleet.facts.gather import gather
@@ -23,7 +31,15 @@ FACTS_SECONDS = 30.0
 HASHING_BYTES_PER_SECOND = 20e6  # sha256sum on a small core without SHA instructions
 
 
-def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> DevicePlan:
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and how this login becomes root for it."""
+
+    plan: DevicePlan
+    become: Become
+
+
+def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> Planned:
     """What deploy would do on this device. Nothing is changed.
 
     `verify` hashes every blob on the device instead of believing its size.
@@ -34,6 +50,7 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
     manifest = bench.manifest(parts)
     state = ask_state(session, facts, manifest, verify=verify)
     actions = actions_for(manifest, state, bench.playbook.keep)
+    system = look(session, bench.playbook.system, facts)
     findings = preflight(
         bench.bundle,
         parts.runtime,
@@ -43,16 +60,20 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
         bytes_to_send=sum(action.bytes for action in actions),
         files_to_send=_files(actions),
     )
-    return DevicePlan(
+    findings = (*cured(findings, system.plan), *system.plan.findings)
+    plan = DevicePlan(
         host=session.host,
         facts=facts,
         target=parts.target,
         manifest=manifest,
-        findings=findings,
-        actions=actions,
+        findings=tuple(sorted(findings, key=lambda finding: not finding.refuses)),
+        actions=(*system.plan.steps, *actions),
+        system=len(system.plan.steps),
+        become=system.become.describe() if system.plan.needs_root else "",
         current=state.current,
         notes=_notes(facts, parts, state),
     )
+    return Planned(plan, system.become)
 
 
 def check_base(base: str, host: str) -> None:

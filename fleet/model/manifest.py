@@ -12,14 +12,15 @@ from fleet.model.files import FileRef
 
 SCHEMA = 1
 RELEASE = "{release}"  # stands for the release's absolute folder in environment values
+BASE = "{base}"  # and this for the base folder, three levels above
 
 
 @dataclass(frozen=True)
 class Manifest:
     """One release of one name. The id is the hash of everything that makes it what it is.
 
-    `env` values may hold `{release}`. `origin` says where the parts come from (runtime id
-    and build, bundle, runner); it is part of the id. `stored_id` is given for a
+    `env` values may hold `{release}` and `{base}`. `origin` says where the parts come from
+    (runtime id and build, bundle, runner); it is part of the id. `stored_id` is given for a
     manifest that was read back from a device; its files have no host path any more.
     """
 
@@ -63,4 +64,8 @@ class Manifest:
 
     def environment(self, release: str) -> dict[str, str]:
         """The environment for a release that stands in the folder `release`."""
-        return {name: value.replace(RELEASE, release) for name, value in self.env.items()}
+        base = release.rsplit("/", 3)[0]
+        return {
+            name: value.replace(RELEASE, release).replace(BASE, base)
+            for name, value in self.env.items()
+        }

@@ -135,7 +135,11 @@ class PruneReleases(Action):
 
 @dataclass(frozen=True)
 class DevicePlan:
-    """What deploy would do on one device. Refused when a finding refuses."""
+    """What deploy would do on one device. Refused when a finding refuses.
+
+    The first `system` actions are those on the system; `become` says how the login becomes
+    root for them, "" where none needs it.
+    """
 
     host: Host
     facts: Facts
@@ -143,8 +147,20 @@ class DevicePlan:
     manifest: Manifest
     findings: tuple[Finding, ...] = ()
     actions: tuple[Action, ...] = ()
+    system: int = 0
+    become: str = ""
     current: str | None = None
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def system_steps(self) -> tuple[Action, ...]:
+        """Actions on the system of the device, in order."""
+        return self.actions[: self.system]
+
+    @property
+    def release_steps(self) -> tuple[Action, ...]:
+        """Actions on releases, after those on the system."""
+        return self.actions[self.system :]
 
     @property
     def refused(self) -> bool:
@@ -172,6 +188,7 @@ class DevicePlan:
             "refused": self.refused,
             "unchanged": self.unchanged,
             "bytes": self.bytes,
+            "become": self.become,
             "findings": [finding.as_dict() for finding in self.findings],
             "actions": [action.as_dict() for action in self.actions],
             "notes": list(self.notes),

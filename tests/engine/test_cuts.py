@@ -73,7 +73,7 @@ def deploy(host: Host, app: Manifest, *, cut: int = 0, after: bool = False) -> s
             session.transport = Cutter(session.transport, cut, after=after)
         state = ask_state(session, facts, app)
         actions = actions_for(app, state, 2)
-        plan = DevicePlan(host, facts, "t", app, (), actions, state.current)
+        plan = DevicePlan(host, facts, "t", app, actions=actions, current=state.current)
         apply_plan(session, plan, "run")
     finally:
         session.close()

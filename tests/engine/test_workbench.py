@@ -55,12 +55,12 @@ def test_an_iq9075_gets_stub_and_skel_of_its_arch(workbench: Workbench) -> None:
     assert [f for f in findings if f.refuses] == []
 
 
-def test_the_environment_holds_only_the_release(workbench: Workbench) -> None:
+def test_the_environment_holds_only_folders_of_fleet(workbench: Workbench) -> None:
     parts = workbench.parts("aarch64-oe-linux-gcc11.2", "v73")
     manifest = workbench.manifest(parts)
-    assert manifest.environment("/r") == {
-        "LD_LIBRARY_PATH": "/r/lib",
-        "ADSP_LIBRARY_PATH": "/r/dsp",
+    assert manifest.environment("/b/releases/x/id") == {
+        "LD_LIBRARY_PATH": "/b/releases/x/id/lib:/b/shim",
+        "ADSP_LIBRARY_PATH": "/b/releases/x/id/dsp",
     }
     assert ":" not in manifest.env["ADSP_LIBRARY_PATH"]
     assert manifest.unset == ("DSP_LIBRARY_PATH",)

@@ -1,0 +1,175 @@
+"""The system of a device: what it shows, what has to be done, and doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from fleet.engine.become import NONE, ROOT, Become
+from fleet.engine.session import Session
+from fleet.model.command import Command
+from fleet.model.errors import DeviceError
+from fleet.model.facts import Facts
+from fleet.model.finding import Finding
+from fleet.model.plan import Action, DevicePlan
+from fleet.model.system import SystemSpec, SystemState
+from fleet.ops.shell import device_script, framed
+from fleet.ops.system.provision import SystemPlan, provision
+from fleet.ops.system.state import parse_system, system_command, system_input
+from fleet.ops.system.step import SystemStep
+from fleet.ops.system.steps_files import LinkLibrary
+from fleet.ops.system.steps_packages import InstallPackages, RefreshPackages
+from fleet.ops.system.wanted import questions
+
+SHIM_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class SystemLook:
+    """A plan for the system and how this login becomes root for it."""
+
+    plan: SystemPlan
+    become: Become
+
+
+def look(session: Session, spec: SystemSpec, facts: Facts) -> SystemLook:
+    """Ask the device and plan. One round trip; a second one where root is needed."""
+    if spec.empty:
+        return SystemLook(SystemPlan(), Become(NONE))
+    state = ask_system(session, spec)
+    plan = provision(spec, facts, state)
+    if not plan.needs_root:
+        return SystemLook(plan, Become(ROOT if facts.user.uid == 0 else NONE))
+    return _with_rights(session, plan)
+
+
+def ask_system(session: Session, spec: SystemSpec) -> SystemState:
+    """One round trip: the state of everything that the spec names. Reads only."""
+    asked = questions(spec)
+    result = session.ask(
+        system_command(),
+        "system",
+        stdin=system_input(asked.packages, asked.groups, asked.files, asked.units),
+    )
+    return parse_system(result.text, session.host.name)
+
+
+def _with_rights(session: Session, plan: SystemPlan) -> SystemLook:
+    """How root is to be had, and what the package manager says that it would bring."""
+    install = next((s for s in plan.steps if isinstance(s, InstallPackages)), None)
+    known = not any(isinstance(step, RefreshPackages) for step in plan.steps)
+    names = install.names if install is not None and known else ()
+    names = tuple(name for name in names if not name.startswith("/"))
+    result = session.ask(device_script("rights", "ask", *names), "rights")
+    kind, brings, said = NONE, [], []
+    removed = []
+    for word, *rest in framed(result.text, "fleet-rights 1", session.host.name):
+        if word == "become":
+            kind = rest[0]
+        elif word == "brings":
+            brings.append(rest[0])
+        elif word == "removes":
+            removed.append(rest[0])
+        elif word == "refuses":
+            said.append(" ".join(rest))
+    secret = session.host.become_password
+    become = Become(kind, secret.get() if secret is not None and kind == "password" else None)
+    findings = [*plan.findings, *_objections(said, removed)]
+    steps = tuple(
+        replace(step, brings=tuple(brings)) if step is install and brings else step
+        for step in plan.steps
+    )
+    return SystemLook(SystemPlan(steps, tuple(findings), plan.notes), become)
+
+
+def _objections(said: list[str], removed: list[str]) -> list[Finding]:
+    findings = []
+    if said:
+        findings.append(
+            Finding(
+                rule="system-packages",
+                severity="refuse",
+                message="the package manager refuses: " + "; ".join(said[:3]),
+                have="a failed simulation",
+                need="packages that can be installed",
+                cure="sudo apt-get -f install on the device, or other sources or versions",
+            )
+        )
+    if removed:
+        findings.append(
+            Finding(
+                rule="system-packages",
+                severity="refuse",
+                message=f"the installation would remove {', '.join(removed)}",
+                have=", ".join(removed),
+                need="nothing is removed that the playbook does not name",
+                cure="remove them by hand if that is meant, or take another packaging",
+            )
+        )
+    return findings
+
+
+def cured(findings: tuple[Finding, ...], plan: SystemPlan) -> tuple[Finding, ...]:
+    """Refusals that the steps of the plan take away, turned into warnings that say so.
+
+    After the steps the device is asked again, and then every refusal counts.
+    """
+    if not plan.steps:
+        return findings
+    words = " ".join(step.describe() for step in plan.steps)
+    cures = {
+        "libatomic-missing": "libatomic1" in words,
+        "python3-missing": "python3" in words,
+        "fastrpc-node": any(
+            type(step).__name__ in {"AddMember", "ReloadUdev", "Reconnect", "Reboot"}
+            for step in plan.steps
+        ),
+        "libcdsprpc-missing": any(isinstance(step, LinkLibrary) for step in plan.steps),
+        "base-not-writable": False,
+    }
+    return tuple(
+        replace(one, severity="warn", cure="the steps below; it is checked again after them")
+        if one.refuses and cures.get(one.rule)
+        else one
+        for one in findings
+    )
+
+
+def carry_out(session: Session, step: Action, become: Become) -> None:
+    """One step on the system: put its contents in place, then its commands, each as root."""
+    if isinstance(step, LinkLibrary):
+        command = device_script("shim", step.base, step.name, step.target)
+        session.ask(command, "link", seconds=SHIM_SECONDS)
+        return
+    if isinstance(step, SystemStep):
+        run_as_root(session, become, step.commands(), step.staged(), step.seconds)
+
+
+def run_as_root(
+    session: Session,
+    become: Become,
+    commands: tuple[Command, ...],
+    staged: Mapping[str, bytes],
+    seconds: float,
+) -> None:
+    """Literal commands, one after the other; contents that they read are put there before."""
+    become.prove(session)
+    for path, content in staged.items():
+        session.ask(device_script("put", path), "put", stdin=[content])
+    for command in commands:
+        become.run(session, command, "system", seconds)
+    if staged:
+        session.ask(Command(("rm", "-f", "--", *staged)), "tidy")
+
+
+def still_lacking(plan: DevicePlan) -> None:
+    """Raise DeviceError when steps on the system are left after all were done."""
+    if plan.system_steps:
+        host = plan.host.name
+        raise DeviceError(
+            "the system is not as planned after all steps; left: "
+            + "; ".join(step.describe() for step in plan.system_steps[:4]),
+            device=host,
+            step="system",
+            hint=f"fleet plan --limit {host} shows the rest, fleet facts --limit {host} the device",
+        )

@@ -1,0 +1,91 @@
+"""A reboot, waited for: down, up, ready; told apart by the boot id, never by a fixed sleep."""
+
+from __future__ import annotations
+
+import time
+
+from fleet.engine.session import Session
+from fleet.model.command import Command
+from fleet.model.deadline import Deadline
+from fleet.model.errors import DeviceError, FleetError, TransportError
+from fleet.model.events import StepStarted
+
+DOWN_SECONDS = 120.0  # services that do not end are killed after 90 s by systemd
+UP_SECONDS = 300.0  # an EVK needs 40 s; a file system check takes minutes
+READY_SECONDS = 120.0
+LOOK_SECONDS = 1.0  # between two looks
+_BOOT_ID = Command(("cat", "/proc/sys/kernel/random/boot_id"))
+_SYSTEM = Command(("sh", "-c", "systemctl is-system-running 2>/dev/null || echo none"))
+
+
+def boot_id(session: Session) -> str:
+    """The id of the present boot."""
+    return session.ask(_BOOT_ID, "boot id", seconds=15.0).text.strip().splitlines()[-1]
+
+
+def wait_for_reboot(session: Session, before: str) -> str:
+    """Wait until the device runs with another boot id than `before`; gives the new one.
+
+    The connection is dropped and made anew, with its identity checked. Raises DeviceError
+    naming the phase that did not end.
+    """
+    host = session.host.name
+    session.emit(StepStarted(host, "reboot", "waiting for the device to go down"))
+    _until_down(session, before)
+    session.emit(StepStarted(host, "reboot", "waiting for it to come up"))
+    after = _until_up(session, before)
+    session.emit(StepStarted(host, "reboot", "waiting for its services"))
+    _until_ready(session)
+    return after
+
+
+def _until_down(session: Session, before: str) -> None:
+    end = time.monotonic() + DOWN_SECONDS
+    while time.monotonic() < end:
+        try:
+            if boot_id(session) != before:
+                return
+        except (FleetError, IndexError):
+            return
+        time.sleep(LOOK_SECONDS)
+    raise DeviceError(
+        f"it did not go down within {DOWN_SECONDS:g} s after the reboot command",
+        device=session.host.name,
+        step="reboot",
+        hint="`journalctl -b` on the device says what holds it",
+    )
+
+
+def _until_up(session: Session, before: str) -> str:
+    end = time.monotonic() + UP_SECONDS
+    last: FleetError | None = None
+    while time.monotonic() < end:
+        try:
+            session.reopen()
+            now = boot_id(session)
+        except (TransportError, DeviceError, IndexError) as error:
+            last = error if isinstance(error, FleetError) else last
+            if last is not None and not (last.retryable or isinstance(last, DeviceError)):
+                raise last from error
+        else:
+            if now != before:
+                return now
+        time.sleep(LOOK_SECONDS)
+    raise DeviceError(
+        f"it did not come up within {UP_SECONDS:g} s after the reboot"
+        + (f": {last.message}" if last is not None else ""),
+        device=session.host.name,
+        step="reboot",
+        hint="look at its console; fleet deploy goes on when it is back",
+    )
+
+
+def _until_ready(session: Session) -> None:
+    """systemd has ended its start; `degraded` is ready too. Without systemd: at once."""
+    deadline = Deadline(READY_SECONDS)
+    while True:
+        said = session.ask(_SYSTEM, "ready", seconds=15.0).text.split()
+        if not said or said[0] not in {"initializing", "starting"}:
+            return
+        deadline.check("the services of the device")
+        time.sleep(LOOK_SECONDS)

@@ -1,0 +1,136 @@
+"""The way back: what was done to the system of a device, written down before it is done.
+
+One file a run and device, a JSON line for each step before it begins and one after it
+ended. `fleet undo RUN` plays the lines backwards; a workstation that was killed leaves a
+file that says how far it came.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet.engine.become import Become
+from fleet.engine.provisioning import run_as_root
+from fleet.engine.session import Session
+from fleet.model.command import Command
+from fleet.model.errors import InputError
+from fleet.model.events import StepStarted
+from fleet.model.plan import Action
+from fleet.ops.system.step import SystemStep
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Done:
+    """A step that was begun, and how it is taken back."""
+
+    describe: str
+    commands: tuple[Command, ...]
+    staged: dict[str, bytes]
+    needs_root: bool
+    refreshes: bool
+    seconds: float
+    no_undo: str
+    ended: bool
+
+
+class UndoLog:
+    """`<root>/<run id>/<host>.jsonl`."""
+
+    def __init__(self, root: Path, run_id: str, host: str) -> None:
+        self.path = root / run_id / f"{host}.jsonl"
+        self.command = f"fleet undo {run_id} --limit {host}"
+
+    def begin(self, step: Action) -> None:
+        """Write down how `step` is taken back, before it begins; on disk when this returns."""
+        system = step if isinstance(step, SystemStep) else None
+        staged = system.undo_staged() if system else {}
+        self._append(
+            {
+                "schema": SCHEMA,
+                "begin": step.describe(),
+                "undo": [list(command.argv) for command in step.undo()],
+                "staged": {k: base64.b64encode(v).decode() for k, v in staged.items()},
+                "needs_root": step.needs_root,
+                "refreshes": bool(system and system.refreshes),
+                "seconds": system.seconds if system else 60.0,
+                "no_undo": step.no_undo,
+            }
+        )
+
+    def end(self) -> None:
+        """The step that was begun last has ended well."""
+        self._append({"end": True})
+
+    def _append(self, line: dict[str, Any]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def read(self) -> list[Done]:
+        """The steps in the order in which they were begun. InputError for a damaged file."""
+        found: list[Done] = []
+        for number, line in enumerate(_lines(self.path), 1):
+            try:
+                found = _take(found, json.loads(line))
+            except (ValueError, KeyError, TypeError, IndexError) as error:
+                raise InputError(f"{self.path}:{number} is damaged: {error}") from error
+        return found
+
+    def taken_back(self) -> None:
+        """Keep the file, under a name that says that it was played."""
+        self.path.replace(self.path.with_suffix(".undone"))
+
+
+def _lines(path: Path) -> Iterator[str]:
+    if path.is_file():
+        yield from path.read_text("utf-8").splitlines()
+
+
+def _take(found: list[Done], line: dict[str, Any]) -> list[Done]:
+    if "end" in line:
+        last = found[-1]
+        return [*found[:-1], Done(**{**vars(last), "ended": True})]
+    return [
+        *found,
+        Done(
+            describe=line["begin"],
+            commands=tuple(Command(tuple(words)) for words in line["undo"]),
+            staged={k: base64.b64decode(v) for k, v in line["staged"].items()},
+            needs_root=line["needs_root"],
+            refreshes=line["refreshes"],
+            seconds=line["seconds"],
+            no_undo=line["no_undo"],
+            ended=False,
+        ),
+    ]
+
+
+def backwards(done: list[Done]) -> list[Done]:
+    """The order of the undo: last first, and what only makes others read files at the end."""
+    back = [one for one in reversed(done) if one.commands]
+    return [one for one in back if not one.refreshes] + [one for one in back if one.refreshes]
+
+
+def take_back(session: Session, log: UndoLog, become: Become) -> list[str]:
+    """Undo what the log holds; gives remarks on steps that have no way back."""
+    done = log.read()
+    host = session.host.name
+    for one in backwards(done):
+        session.emit(StepStarted(host, "undo", one.describe))
+        if one.needs_root:
+            run_as_root(session, become, one.commands, one.staged, one.seconds)
+        else:
+            for command in one.commands:
+                session.ask(command, "undo", seconds=one.seconds)
+    log.taken_back()
+    return [f"{one.describe}: {one.no_undo}" for one in done if not one.commands and one.no_undo]
