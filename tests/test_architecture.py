@@ -36,7 +36,7 @@ OWNERS = {
     "rich": {"cli"},
     "yaml": {"config", "data", "bundles", "lab", "runtimes"},
     "pydantic": {"config", "model"},
-    "pysequoia": {"config"},
+    "pysequoia": {"config", "lab"},
 }
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 50

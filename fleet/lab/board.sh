@@ -1,7 +1,8 @@
 # Inside new namespaces: builds the board's root and becomes its pid 1.
-# $1 board folder, $2 base rootfs, $3 name, $4 names of device nodes
+# $1 board folder, $2 base rootfs, $3 name, $4 names of device nodes, $5 their mode,
+# $6 their owner, $7 user of the login
 set -e
-D=$1 BASE=$2 NAME=$3 NODES=$4
+D=$1 BASE=$2 NAME=$3 NODES=$4 MODE=$5 OWNER=$6 LOGIN=$7
 M=$D/root
 mkdir -p "$M" "$D/rw"
 layer() {
@@ -25,12 +26,20 @@ mount -t tmpfs -o mode=755 lab-run "$M/run"
 mount -t tmpfs -o mode=755 lab-sys "$M/sys"
 cp -a "$D/profile/sys/." "$M/sys/"
 # A node that opens like the real one for a member of the group; there is no DSP behind it.
-for n in $NODES; do node "$n" 660 1 3; chroot "$M" chown root:fastrpc "/dev/$n"; done
+for n in $NODES; do node "$n" "$MODE" 1 3; chroot "$M" chown "$OWNER" "/dev/$n"; done
+# What the factory gave; later changes of the board stay over power cycles.
+if [ ! -e "$D/rw/factory" ]; then
+  cp -a --no-preserve=ownership "$D/profile/root/." "$M/"
+  while IFS= read -r path; do rm -rf "${M:?}$path"; done < "$D/profile/remove"
+  : > "$D/rw/factory"
+fi
+[ ! -e "$M/usr/local/bin/udevadm" ] || chroot "$M" /usr/local/bin/udevadm trigger --action=add 2>/dev/null
 cp "$D/lab-board" "$M/etc/fleet-lab-board"
-mkdir -p "$M/run/sshd" "$M/home/ubuntu/.ssh"
+HOME_DIR=/home/$LOGIN; [ "$LOGIN" != root ] || HOME_DIR=/root
+mkdir -p "$M/run/sshd" "$M$HOME_DIR/.ssh"
 cp "$D/ssh_host_ed25519_key" "$M/etc/ssh/"; chmod 600 "$M/etc/ssh/ssh_host_ed25519_key"
-cp "$D/authorized_keys" "$M/home/ubuntu/.ssh/authorized_keys"
-chroot "$M" chown -R ubuntu:ubuntu /home/ubuntu/.ssh
+cp "$D/authorized_keys" "$M$HOME_DIR/.ssh/authorized_keys"
+chroot "$M" chown -R "$LOGIN:$LOGIN" "$HOME_DIR/.ssh"
 [ ! -f "$D/chpasswd" ] || chroot "$M" chpasswd < "$D/chpasswd"
 ip link set lo up; hostname "$NAME"
 echo "$NAME" > "$M/etc/hostname"; printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$NAME" > "$M/etc/hosts"

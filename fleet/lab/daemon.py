@@ -17,12 +17,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fleet.lab.baretree import bare_tree
 from fleet.lab.folder import Board, Folder, make_key, start_ticks
 from fleet.lab.namespace import NamespaceBoard
+from fleet.lab.profiles import profile as known_profile
 from fleet.lab.rootfs import rootfs
 from fleet.lab.userboard import UserBoard
 from fleet.model.errors import LabError
 
+REBOOT_LOOK_SECONDS = 0.5  # between two looks whether a board was asked to reboot
 BOOT_AT_ONCE = 8  # two cores; more only makes each slower
 AnyBoard = NamespaceBoard | UserBoard
 
@@ -50,8 +53,9 @@ class Daemon:
             self._boot()
             self._publish()
             while self._running:
-                for key, _ in self._select.select(1.0):
+                for key, _ in self._select.select(REBOOT_LOOK_SECONDS):
                     self._serve(key.data)
+                self._reboot()
         finally:
             self._down()
 
@@ -60,7 +64,8 @@ class Daemon:
 
     def _boot(self) -> None:
         kind = self._options.kind
-        base = rootfs() if kind == "namespace" else Path()
+        profile = known_profile(self._options.profile)
+        base = Path() if kind != "namespace" else bare_tree() if profile.bare else rootfs()
         for number in range(1, self._options.count + 1):
             name = f"lab{number:03d}"
             home = str(self._folder.board(name) / "home")
@@ -69,8 +74,8 @@ class Daemon:
                 kind=kind,
                 profile=self._options.profile,
                 port=self._options.port + number - 1 if self._options.port else 0,
-                user="ubuntu" if kind == "namespace" else getpass.getuser(),
-                home="/home/ubuntu" if kind == "namespace" else home,
+                user=profile.user if kind == "namespace" else getpass.getuser(),
+                home=_home(profile.user) if kind == "namespace" else home,
                 host_key="",
             )
             self._folder.prepare_board(board)
@@ -104,6 +109,12 @@ class Daemon:
                 "boards": boards,
             }
         )
+
+    def _reboot(self) -> None:
+        """Boards on which `reboot` was called go down and come up."""
+        for one in self._boards.values():
+            if isinstance(one, NamespaceBoard) and one.wants_reboot:
+                self._obey({"do": "power-cycle", "name": one.board.name})
 
     def _serve(self, what: AnyBoard | None) -> None:
         if isinstance(what, NamespaceBoard):
@@ -144,6 +155,10 @@ class Daemon:
         self._folder.state_file.unlink(missing_ok=True)
         Path(self._control_dir, "control").unlink(missing_ok=True)
         Path(self._control_dir).rmdir()
+
+
+def _home(user: str) -> str:
+    return "/root" if user == "root" else f"/home/{user}"
 
 
 def main() -> None:

@@ -89,7 +89,7 @@ class Folder:
         )
         if board.kind == "namespace":
             private(folder / "chpasswd", f"{board.user}:{self.password}\n")
-        profile(board.profile).write_sys(folder / "profile" / "sys")
+        profile(board.profile).write(folder / "profile")
 
     def write_client_files(self, boards: list[Board]) -> None:
         """known_hosts and an ssh_config for `ssh -F .lab/ssh_config lab001`."""

@@ -52,7 +52,7 @@ class Lab:
         `kind` is namespace (root), user (anybody) or auto. Raises LabError: tools that lack,
         ports that are taken, another number of boards already up.
         """
-        known_profile(profile)
+        bare = known_profile(profile).bare
         folder = Folder(root)
         lab = cls(folder)
         if lab.alive():
@@ -61,7 +61,9 @@ class Lab:
                 raise LabError(f"a lab of {have} boards is up already", hint="fleet lab down")
             return lab
         folder.state_file.unlink(missing_ok=True)
-        kind = _kind(kind, install=install)
+        kind = _kind("namespace" if bare and kind == "auto" else kind, install=install)
+        if bare and kind == "user":
+            raise LabError(f"{profile} boards need root: they have a system of their own")
         folder.prepare()
         argv = [sys.executable, "-m", "fleet.lab.daemon", "--dir", str(folder.root)]
         argv += ["--count", str(count), "--profile", profile, "--kind", kind]

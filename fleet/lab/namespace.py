@@ -20,7 +20,7 @@ ENTER = ("-m", "-u", "-i", "-n", "-p", "-r", "-w")
 SSHD = (
     *("/usr/sbin/sshd", "-i", "-e"),
     *("-o", "UsePAM=no", "-o", "UseDNS=no", "-o", "PidFile=none"),
-    *("-o", "PermitRootLogin=no", "-o", "PasswordAuthentication=yes"),
+    *("-o", "PasswordAuthentication=yes"),
     *("-o", "HostKey=/etc/ssh/ssh_host_ed25519_key", "-o", "MaxSessions=100"),
     *("-o", "PrintMotd=no", "-o", "ClientAliveInterval=0"),
 )
@@ -70,11 +70,18 @@ class NamespaceBoard:
     def start(self) -> None:
         """Begin to boot; `wait` for the end of it."""
         script = (files("fleet.lab") / "board.sh").read_text("utf-8")
-        nodes = " ".join(profile(self.board.profile).nodes)
+        kind = profile(self.board.profile)
         argv = ["/bin/bash", "-c", script, "board", str(self._dir), str(self._base)]
         with (self._dir / "board.log").open("wb") as log:
             self._init = subprocess.Popen(
-                [*_UNSHARE, *argv, self.board.name, nodes],
+                [
+                    *_UNSHARE,
+                    *argv,
+                    self.board.name,
+                    " ".join(kind.nodes),
+                    *kind.node.split(),
+                    kind.user,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -104,7 +111,7 @@ class NamespaceBoard:
             if not self.board.pid:
                 return
             session = subprocess.Popen(
-                ["nsenter", "-t", str(self.board.pid), *ENTER, *SSHD],
+                ["nsenter", "-t", str(self.board.pid), *ENTER, *SSHD, "-o", self._root_login],
                 stdin=peer.fileno(),
                 stdout=peer.fileno(),
                 stderr=subprocess.DEVNULL,
@@ -112,6 +119,17 @@ class NamespaceBoard:
             )
         self._sessions = [one for one in self._sessions if one.poll() is None]
         self._sessions.append(session)
+
+    @property
+    def _root_login(self) -> str:
+        word = "prohibit-password" if self.board.user == "root" else "no"
+        return f"PermitRootLogin={word}"
+
+    @property
+    def wants_reboot(self) -> bool:
+        """True when `reboot` was called on the board."""
+        flag = Path(f"/proc/{self.board.pid}/root/run/lab-reboot")
+        return bool(self.board.pid) and flag.exists()
 
     def power_off(self) -> None:
         """SIGKILL of pid 1: everything inside ends with it, as at a power cut."""

@@ -11,23 +11,37 @@ from typing import Any
 
 import yaml
 
+from fleet.lab.elf import shared_object
 from fleet.model.errors import LabError
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A board type. `sys` maps paths below /sys to contents, `nodes` are names below /dev."""
+    """A board type. `sys` maps paths below /sys to contents, `nodes` are names below /dev.
+
+    `root` maps paths below / to contents that the board has from the factory, `remove` are
+    paths that it has not. `node` is mode and owner of the nodes before any rule. `bare`
+    boards stand on the userland without FastRPC. `user` is who logs in.
+    """
 
     name: str
     sys: Mapping[str, bytes]
     nodes: tuple[str, ...]
+    root: Mapping[str, bytes]
+    remove: tuple[str, ...] = ()
+    node: str = "660 root:fastrpc"
+    bare: bool = False
+    user: str = "ubuntu"
 
-    def write_sys(self, root: Path) -> None:
-        """Lay out the /sys tree under `root`."""
-        for path, content in self.sys.items():
-            target = root / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+    def write(self, folder: Path) -> None:
+        """Lay out `sys/` and `root/` under a folder, and what board.sh reads."""
+        for place, tree in (("sys", self.sys), ("root", self.root)):
+            (folder / place).mkdir(parents=True, exist_ok=True)
+            for path, content in tree.items():
+                target = folder / place / path.lstrip("/")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+        (folder / "remove").write_text("".join(f"{path}\n" for path in self.remove), "utf-8")
 
 
 @cache
@@ -41,6 +55,8 @@ def profile(name: str) -> Profile:
     row = _table().get(name)
     if row is None:
         raise LabError(f"there is no board profile '{name}'", hint="one of " + ", ".join(_table()))
+    if "like" in row:
+        row = {**_table()[row["like"]], **row}
     found = {f"devices/soc0/{key}": f"{value}\n".encode() for key, value in row["soc0"].items()}
     tree = "firmware/devicetree/base"
     found[f"{tree}/compatible"] = b"".join(text.encode() + b"\0" for text in row["compatible"])
@@ -53,4 +69,32 @@ def profile(name: str) -> Profile:
         folder = f"class/thermal/thermal_zone{number}"
         found[f"{folder}/type"] = f"{kind}\n".encode()
         found[f"{folder}/temp"] = f"{milli}\n".encode()
-    return Profile(name, found, tuple(row["nodes"]))
+    return Profile(
+        name,
+        found,
+        tuple(row["nodes"]),
+        _root(row),
+        tuple(row.get("remove", ())) + (("/usr/bin/sudo",) if row.get("sudo") == "none" else ()),
+        row.get("node", Profile.node),
+        row.get("tree") == "bare",
+        row.get("user", Profile.user),
+    )
+
+
+def _root(row: Mapping[str, Any]) -> dict[str, bytes]:
+    """Files of the factory: what apt knows, who may use sudo, what the system calls itself."""
+    files: dict[str, bytes] = {}
+    if "os_release" in row:
+        lines = [f'{key}="{value}"\n' for key, value in row["os_release"].items()]
+        files["/usr/lib/os-release"] = "".join(lines).encode()
+    if row.get("repository"):
+        folder = f"/srv/lab-apt/{row['repository']}"
+        text = f"Types: deb\nURIs: file:{folder}\nSuites: ./\nSigned-By: /srv/lab-apt/key.asc\n"
+        files["/etc/apt/sources.list.d/lab.sources"] = text.encode()
+    if row.get("sudo") == "nopasswd":
+        files["/etc/sudoers.d/90-lab"] = b"ubuntu ALL=(ALL) NOPASSWD: ALL\n"
+    if "soname" in row:
+        files[f"/usr/lib/{row['soname']}"] = shared_object(row["soname"])
+    if row.get("libatomic"):
+        files["/usr/lib/libatomic.so.1"] = shared_object("libatomic.so.1")
+    return files

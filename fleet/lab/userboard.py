@@ -84,7 +84,7 @@ class UserBoard:
     def _lay_out(self) -> None:
         Path(self.board.home).mkdir(parents=True, exist_ok=True)
         found = profile(self.board.profile)
-        found.write_sys(self.sysroot / "sys")
+        found.write(self.sysroot)
         for name in found.nodes:
             node = self.sysroot / "dev" / name
             node.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,99 @@
+"""The userland of bare boards: without FastRPC, with a repository to install it from.
+
+Made once from the shared userland and kept in the cache. Nothing leaves the board: the
+repository is a folder on it, signed with a key that is thrown away.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+from importlib.resources import files
+from pathlib import Path
+
+import pysequoia
+
+from fleet.lab import packages as lab_packages
+from fleet.lab.debs import write_repository
+from fleet.lab.rootfs import rootfs
+from fleet.model.errors import LabError
+
+REPOSITORY = "/srv/lab-apt"
+KEY = f"{REPOSITORY}/key.asc"
+_REMOVED = ("libatomic1", "acl")
+_BUILD_SECONDS = 300
+_STRIP = f"""set -e
+export DEBIAN_FRONTEND=noninteractive
+dpkg --purge --force-depends {" ".join(_REMOVED)} >/dev/null
+gpasswd -d ubuntu fastrpc >/dev/null; groupdel fastrpc
+rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/* /var/lib/apt/lists/* /var/cache/apt/*.bin
+rm -f /etc/group- /etc/gshadow- /etc/passwd- /etc/shadow-
+chmod 755 /usr/local/bin/udevadm /usr/local/bin/systemctl /usr/local/sbin/reboot
+ldconfig
+"""
+
+
+def bare_tree(*, install: bool = False) -> Path:
+    """The cached tree. Raises LabError when it cannot be made."""
+    base = rootfs(install=install)
+    target = base.with_name(f"{base.name}-bare-{_recipe()}")
+    if target.is_dir():
+        return target
+    with (target.parent / ".bare-lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.is_dir():
+            _build(base, target)
+    return target
+
+
+def _recipe() -> str:
+    """Changes with everything that goes into the tree."""
+    digest = hashlib.sha256(_STRIP.encode())
+    for name in ("baretree.py", "packages.py", "debs.py", "elf.py"):
+        digest.update((files("fleet.lab") / name).read_bytes())
+    for name in ("udevadm", "systemctl"):
+        digest.update(_stand_in(name))
+    return digest.hexdigest()[:12]
+
+
+def _stand_in(name: str) -> bytes:
+    return (files("fleet.lab") / "standins" / name).read_bytes()
+
+
+def _build(base: Path, target: Path) -> None:
+    part = target.with_name(target.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        subprocess.run(["cp", "-a", str(base), str(part)], check=True, timeout=_BUILD_SECONDS)
+        _fill(part)
+        subprocess.run(
+            ["chroot", str(part), "/bin/sh", "-c", _STRIP],
+            check=True,
+            capture_output=True,
+            timeout=_BUILD_SECONDS,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        )
+    except subprocess.CalledProcessError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        words = (error.stderr or b"").decode("utf-8", "replace").strip().splitlines()
+        raise LabError(f"the userland of bare boards failed: {' | '.join(words[-3:])}") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise LabError(f"the userland of bare boards failed: {error}") from error
+    part.replace(target)
+
+
+def _fill(tree: Path) -> None:
+    common = [lab_packages.repack(tree, name) for name in _REMOVED]
+    key = pysequoia.Tsk.generate("fleet lab, emulated <lab@localhost>")
+    for place, debs in lab_packages.REPOSITORIES.items():
+        write_repository(tree / REPOSITORY.lstrip("/") / place, [*debs(), *common], key)
+    certificate = str(key.extract_certificate())
+    (tree / KEY.lstrip("/")).write_text(certificate, "utf-8")
+    for name in ("udevadm", "systemctl"):
+        (tree / "usr/local/bin" / name).write_bytes(_stand_in(name))
+    (tree / "usr/local/sbin/reboot").write_text(
+        "#!/bin/sh\nexec /usr/local/bin/systemctl reboot\n", "utf-8"
+    )

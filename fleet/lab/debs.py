@@ -1,0 +1,116 @@
+"""Small .deb packages and a signed repository of them, made when a lab is made.
+
+The packages are stand-ins of our own for those that bring FastRPC on real boards: they
+carry a library, device rules, a unit and a group as the real ones do, and say in their
+description that they are emulated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pysequoia
+
+_AR = "{:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n"
+
+
+@dataclass(frozen=True)
+class Deb:
+    """A package. `files` maps absolute paths to contents; a str is the target of a link."""
+
+    name: str
+    version: str
+    files: Mapping[str, bytes | str] = field(default_factory=dict)
+    depends: str = ""
+    conflicts: str = ""
+    postinst: str = ""
+    modes: Mapping[str, int] = field(default_factory=dict)
+    architecture: str = "amd64"
+
+    @property
+    def file_name(self) -> str:
+        """`name_version_arch.deb`."""
+        return f"{self.name}_{self.version}_{self.architecture}.deb"
+
+    @property
+    def control(self) -> str:
+        """The control fields."""
+        lines = [
+            f"Package: {self.name}",
+            f"Version: {self.version}",
+            f"Architecture: {self.architecture}",
+            "Maintainer: fleet lab <lab@localhost>",
+            *([f"Depends: {self.depends}"] if self.depends else []),
+            *([f"Conflicts: {self.conflicts}"] if self.conflicts else []),
+            "Section: misc",
+            "Priority: optional",
+            "Description: fleet lab stand-in, emulated",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def build(self) -> bytes:
+        """The .deb file, the same bytes every time."""
+        scripts: dict[str, bytes | str] = {"./control": self.control.encode()}
+        if self.postinst:
+            scripts["./postinst"] = f"#!/bin/sh\nset -e\n{self.postinst}\n".encode()
+        data = {f".{path}": content for path, content in self.files.items()}
+        modes = {f".{path}": mode for path, mode in self.modes.items()} | {"./postinst": 0o755}
+        members = (
+            ("debian-binary", b"2.0\n"),
+            ("control.tar.gz", _tar(scripts, modes)),
+            ("data.tar.gz", _tar(data, modes)),
+        )
+        out = b"!<arch>\n"
+        for name, body in members:
+            out += _AR.format(name, 0, 0, 0, "100644", len(body)).encode() + body
+            out += b"\n" * (len(body) % 2)
+        return out
+
+
+def _tar(members: Mapping[str, bytes | str], modes: Mapping[str, int]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as tar:
+        folders = {str(p) for name in members for p in Path(name).parents}
+        for folder in sorted(folders):
+            info = tarfile.TarInfo("./" if folder == "." else f"./{folder}")
+            info.type, info.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(info)
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            if isinstance(content, str):
+                info.type, info.linkname = tarfile.SYMTYPE, content
+                tar.addfile(info)
+            else:
+                info.size, info.mode = len(content), modes.get(name, 0o644)
+                tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def write_repository(folder: Path, debs: list[Deb], key: pysequoia.Tsk) -> None:
+    """A flat repository (`deb file:FOLDER ./`) with Packages, InRelease and the public key."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stanzas = []
+    for deb in debs:
+        data = deb.build()
+        (folder / deb.file_name).write_bytes(data)
+        digest = hashlib.sha256(data).hexdigest()
+        stanzas.append(
+            f"{deb.control}Filename: ./{deb.file_name}\nSize: {len(data)}\nSHA256: {digest}\n"
+        )
+    packages = "\n".join(stanzas).encode()
+    (folder / "Packages").write_bytes(packages)
+    digest = hashlib.sha256(packages).hexdigest()
+    stamp = time.strftime("%a, %d %b %Y %H:%M:%S UTC", time.gmtime())
+    release = (
+        f"Origin: fleet lab\nLabel: fleet lab (emulated)\nSuite: lab\nCodename: lab\n"
+        f"Date: {stamp}\n"
+        f"Architectures: amd64\nSHA256:\n {digest} {len(packages)} Packages\n"
+    )
+    signed = pysequoia.sign(key.signer(), release.encode(), mode=pysequoia.SignatureMode.CLEAR)
+    (folder / "InRelease").write_bytes(signed)

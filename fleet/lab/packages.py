@@ -1,0 +1,164 @@
+"""The stand-in packages of the lab's repositories, one folder a packaging.
+
+Names and rules as deployment.md 6.1 and 6.2 have them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fleet.lab.debs import Deb
+from fleet.lab.elf import shared_object
+
+LIB = "/usr/lib/x86_64-linux-gnu"
+_RULES = "/usr/lib/udev/rules.d"
+_UNITS = "/usr/lib/systemd/system"
+_MAKE_GROUP = "getent group fastrpc >/dev/null || groupadd --system fastrpc\nldconfig"
+_UNIT = b"""[Unit]
+Description=cDSP RPC daemon (fleet lab stand-in, emulated)
+[Service]
+ExecStart=/usr/bin/sleep infinity
+[Install]
+WantedBy=multi-user.target
+"""
+_UBUNTU_RULES = b"""# fleet lab stand-in, emulated
+KERNEL=="fastrpc-*-secure", GROUP="fastrpc", MODE="0640"
+KERNEL=="fastrpc-adsp|fastrpc-cdsp|fastrpc-cdsp1", GROUP="fastrpc", MODE="0664"
+SUBSYSTEM=="dma_heap", KERNEL=="system|qcom,system", GROUP="fastrpc", MODE="0660", \
+RUN+="/usr/bin/setfacl -m g:fastrpc:rw /dev/dma_heap/$kernel"
+"""
+_DEBIAN_RULES = b"""# fleet lab stand-in, emulated
+KERNEL=="fastrpc-*", OWNER="fastrpc", GROUP="fastrpc", MODE="0640"
+"""
+_RADXA_RULES = b"""# fleet lab stand-in, emulated
+KERNEL=="fastrpc-*", GROUP="render", MODE="0666"
+SUBSYSTEM=="dma_heap", KERNEL=="system", GROUP="render", MODE="0666"
+"""
+
+
+def _library(name: str, version: str = "1") -> dict[str, bytes | str]:
+    soname = f"{name}.{version}"
+    return {f"{LIB}/{soname}.0.0": shared_object(soname), f"{LIB}/{soname}": f"{soname}.0.0"}
+
+
+def _development(name: str) -> dict[str, bytes | str]:
+    return {f"{LIB}/{name}": f"{name}.1"}
+
+
+def ubuntu_ppa() -> list[Deb]:
+    """As the Qualcomm IoT PPA; libqnn1 and qnn-tools are the trap of mixed installs."""
+    return [
+        Deb(
+            "qcom-fastrpc1",
+            "1.0.2-0ubuntu1",
+            {
+                **_library("libcdsprpc.so"),
+                **_library("libadsprpc.so"),
+                f"{_RULES}/60-qcom-fastrpc1.rules": _UBUNTU_RULES,
+                f"{_UNITS}/cdsprpcd.service": _UNIT,
+                "/usr/lib/sysusers.d/qcom-fastrpc1.conf": b"g fastrpc -\n",
+            },
+            postinst=_MAKE_GROUP,
+        ),
+        Deb(
+            "qcom-fastrpc-dev",
+            "1.0.2-0ubuntu1",
+            {**_development("libcdsprpc.so"), **_development("libadsprpc.so")},
+            depends="qcom-fastrpc1 (= 1.0.2-0ubuntu1)",
+        ),
+        Deb(
+            "qcom-libdmabufheap",
+            "1.1.0-0ubuntu1",
+            _library("libdmabufheap.so"),
+            postinst="ldconfig",
+        ),
+        Deb(
+            "qcom-libdmabufheap-dev",
+            "1.1.0-0ubuntu1",
+            _development("libdmabufheap.so"),
+            depends="qcom-libdmabufheap",
+        ),
+        Deb("libqnn1", "2.31.0-0ubuntu1", {"/usr/lib/libQnnHtp.so": shared_object("libQnnHtp.so")}),
+        Deb("qnn-tools", "2.31.0-0ubuntu1", depends="libqnn1"),
+    ]
+
+
+def debian() -> list[Deb]:
+    """As the source package fastrpc of the Debian and Ubuntu archives."""
+    support = {
+        f"{_RULES}/60-fastrpc-support.rules": _DEBIAN_RULES,
+        f"{_UNITS}/cdsprpcd.service": _UNIT,
+    }
+    user = (
+        f"{_MAKE_GROUP}\ngetent passwd fastrpc >/dev/null || "
+        "useradd --system -g fastrpc -M -s /usr/sbin/nologin fastrpc"
+    )
+    return [
+        Deb("libfastrpc1", "1.0.7-1", _library("libcdsprpc.so"), postinst="ldconfig"),
+        Deb("libfastrpc-dev", "1.0.7-1", _development("libcdsprpc.so"), depends="libfastrpc1"),
+        Deb(
+            "fastrpc-support",
+            "1.0.7-1",
+            dict(support),
+            depends="libfastrpc1",
+            conflicts="hexagonrpcd",
+            postinst=user,
+        ),
+        Deb("fastrpc-tests", "1.0.7-1", depends="libfastrpc1"),
+    ]
+
+
+def radxa() -> list[Deb]:
+    """As Radxa names them; what their rules give was not seen, render stands in for it."""
+    return [
+        Deb("libcdsprpc1", "0.1.3", _library("libcdsprpc.so"), postinst="ldconfig"),
+        Deb(
+            "fastrpc",
+            "0.1.3",
+            {f"{_RULES}/71-fastrpc.rules": _RADXA_RULES},
+            depends="libcdsprpc1",
+        ),
+        Deb("fastrpc-test", "0.1.3", depends="fastrpc"),
+    ]
+
+
+REPOSITORIES = {
+    "ubuntu-qcom-iot/qcom-ppa": ubuntu_ppa,
+    "debian": debian,
+    "radxa": radxa,
+}
+
+
+def repack(tree: Path, name: str) -> Deb:
+    """A package of the userland as a .deb again. KeyError when it is not installed there."""
+    fields = _status(tree, name)
+    lists = [*(tree / "var/lib/dpkg/info").glob(f"{name}.list")]
+    lists += (tree / "var/lib/dpkg/info").glob(f"{name}:*.list")
+    files: dict[str, bytes | str] = {}
+    modes: dict[str, int] = {}
+    for path in lists[0].read_text("utf-8").splitlines():
+        source = tree / path.lstrip("/")
+        if source.is_symlink():
+            files[path] = str(source.readlink())
+        elif source.is_file():
+            files[path] = source.read_bytes()
+            modes[path] = source.stat().st_mode & 0o777
+    return Deb(
+        name,
+        fields["Version"],
+        files,
+        depends=fields.get("Depends", ""),
+        modes=modes,
+        postinst="ldconfig",
+        architecture=fields["Architecture"],
+    )
+
+
+def _status(tree: Path, name: str) -> dict[str, str]:
+    text = (tree / "var/lib/dpkg/status").read_text("utf-8")
+    for stanza in text.split("\n\n"):
+        lines = [line for line in stanza.splitlines() if line[:1] not in {" ", ""}]
+        fields = dict(line.split(": ", 1) for line in lines if ": " in line)
+        if fields.get("Package") == name:
+            return fields
+    raise KeyError(name)
