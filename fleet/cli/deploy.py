@@ -19,9 +19,9 @@ from fleet.cli.common import (
     hosts_of,
 )
 from fleet.cli.live import listening
-from fleet.cli.results import show_devices, show_errors, show_plans, show_records
+from fleet.cli.results import show_admin, show_devices, show_errors, show_plans, show_records
 from fleet.config.playbook import load_playbook
-from fleet.engine import releases
+from fleet.engine import releases, undoing
 from fleet.engine.operation import Operation, Options
 from fleet.engine.pool import DeviceResult
 
@@ -37,6 +37,7 @@ def register(root: typer.Typer) -> None:
     root.command()(deploy)
     root.command()(status)
     root.command()(rollback)
+    root.command()(undo)
 
 
 def plan(
@@ -47,14 +48,17 @@ def plan(
     verify: VerifyOption = False,
     offline: OfflineOption = False,
     accept_new: AcceptNewOption = False,
+    admin: Annotated[
+        bool, typer.Option("--admin", help="Only the commands for root, ready to copy.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what deploy would do; change nothing.
+    """Show what deploy would do, with every command that runs as root; change nothing.
 
     Example: fleet plan -i inventories/lab.yaml playbooks/tiny-genie.yaml
     """
     options = Options(verify=verify, offline=offline, accept_new=accept_new, parallel=parallel)
-    _plan(playbook, inventory, limit, options, as_json)
+    _plan(playbook, inventory, limit, options, as_json, admin=admin)
 
 
 def _plan(
@@ -63,6 +67,8 @@ def _plan(
     limit: LimitOption,
     options: Options,
     as_json: bool,
+    *,
+    admin: bool = False,
 ) -> None:
     with listening(as_json=as_json) as listener:
         operation = Operation(
@@ -74,7 +80,7 @@ def _plan(
             if one.plan is not None:
                 output.emit_line({"event": "Plan", **one.plan.as_dict()})
     else:
-        show_plans(results)
+        (show_admin if admin else show_plans)(results)
         show_errors([one for one in results if not (one.plan and one.plan.refused)])
     _end(results)
 
@@ -92,6 +98,9 @@ def deploy(
     verify: VerifyOption = False,
     offline: OfflineOption = False,
     accept_new: AcceptNewOption = False,
+    allow_reboot: Annotated[
+        bool, typer.Option("--allow-reboot", help="Reboot devices where the plan says so.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make the devices as the playbook says, run it there, bring the profile back.
@@ -99,7 +108,7 @@ def deploy(
     Example: fleet deploy -i inventories/lab.yaml playbooks/tiny-genie.yaml --limit lab001
     """
     word = {None: "auto", True: "always", False: "never"}[run]
-    options = Options(word, verify, offline, accept_new, parallel)
+    options = Options(word, verify, offline, accept_new, parallel, allow_reboot)
     if dry_run:
         _plan(playbook, inventory, limit, options, as_json)
         return
@@ -191,6 +200,25 @@ def rollback(
         )
     if not as_json:
         show_devices(f"rollback {name}", results)
+    _end(results)
+
+
+def undo(
+    run_id: Annotated[str, typer.Argument(help="Run id as deploy shows it, or `last`.")],
+    inventory: InventoryOption,
+    limit: LimitOption = None,
+    parallel: ParallelOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take back what a deploy did to the system of devices: packages, groups, rules, files.
+
+    Example: fleet undo last -i inventories/evks.yaml --limit evk-07
+    """
+    hosts = hosts_of(inventory, limit)
+    with listening(as_json=as_json) as listener:
+        results = undoing.undo(hosts, run_id, listener, parallel=parallel or DEFAULT_PARALLEL)
+    if not as_json:
+        show_devices(f"undo {run_id}", results)
     _end(results)
 
 

@@ -27,7 +27,7 @@ FaultArgument = Annotated[
 def register(root: typer.Typer) -> None:
     """Add the group `lab`."""
     group = typer.Typer(no_args_is_help=True, help="Boards without hardware (emulated).")
-    for command in (up, down, reset, fault, heal):
+    for command in (up, down, reset, inject, heal):
         group.command()(command)
     group.command("list")(list_boards)
     group.command("power-cycle")(power_cycle)
@@ -107,10 +107,10 @@ def power_cycle(name: NameArgument, folder: DirOption = DEFAULT_DIR) -> None:
     _lab(folder).power_cycle(name)
 
 
-def fault(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_DIR) -> None:
+def inject(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_DIR) -> None:
     """Break something on a board.
 
-    Example: fleet lab fault lab002 node-root-only
+    Example: fleet lab inject lab002 node-root-only
     """
     _lab(folder).fault(name, what)
 

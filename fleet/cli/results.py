@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from fleet.cli import output
 from fleet.engine.pool import DeviceResult
 from fleet.model.files import human_bytes
+from fleet.model.plan import DevicePlan
 
 
 def show_devices(title: str, results: Sequence[DeviceResult]) -> None:
@@ -54,9 +56,7 @@ def show_plans(results: Sequence[DeviceResult]) -> None:
             markup=True,
             soft_wrap=True,
         )
-        for action in () if plan.refused else plan.actions:
-            root = " (as root)" if action.needs_root else ""
-            output.say(f"  + {action.describe()}{root}")
+        _show_actions(plan)
         for finding in plan.findings:
             mark = "REFUSED" if finding.refuses else "warning"
             output.say(
@@ -65,6 +65,31 @@ def show_plans(results: Sequence[DeviceResult]) -> None:
             )
         for text in plan.notes:
             output.say(f"  - {text}")
+
+
+def _show_actions(plan: DevicePlan) -> None:
+    if plan.refused:
+        return
+    if plan.become:
+        output.say(f"  root: {plan.become}")
+    for action in plan.actions:
+        output.say(f"  + {action.describe()}")
+        for command in action.commands() if action.needs_root else ():
+            output.say(f"      # {shlex.join(command.argv)}")
+
+
+def show_admin(results: Sequence[DeviceResult]) -> None:
+    """What an administrator has to run on each device, ready to copy into a root shell."""
+    for one in results:
+        steps = [step for step in one.plan.actions if step.needs_root] if one.plan else []
+        if not steps:
+            output.say(f"# {one.host.name}: nothing needs root")
+            continue
+        output.say(f"# {one.host.name}: as root on the device, then fleet deploy again")
+        output.say("set -e")
+        for step in steps:
+            output.say(f"# {step.describe()}")
+            output.say(step.as_shell())
 
 
 def _median(records: Sequence[dict[str, Any]], key: str) -> str:

@@ -13,6 +13,7 @@ from fleet.engine.records import RunStore, new_run_id
 from fleet.engine.running import Job, run_device
 from fleet.engine.session import Session
 from fleet.engine.undo import UndoLog
+from fleet.engine.undoing import undo_root
 from fleet.engine.workbench import Workbench
 from fleet.model.errors import DeviceError, InputError, PreflightError
 from fleet.model.events import Listener, Warned
@@ -114,7 +115,7 @@ class Operation:
 
     def _provision(self, session: Session, planned: Planned) -> DevicePlan:
         """The system first; then the device is asked again, and every refusal counts."""
-        log = UndoLog(self.runs.root.with_name("undo"), self.run_id, session.host.name)
+        log = UndoLog(undo_root(self.runs), self.run_id, session.host.name)
         apply_system(session, planned, log, allow_reboot=self.options.allow_reboot)
         plan = plan_device(session, self._bench, verify=self.options.verify).plan
         still_lacking(plan)

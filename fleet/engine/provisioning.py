@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fleet.engine.become import NONE, ROOT, Become
+from fleet.engine.become import NONE, PASSWORD, ROOT, Become
 from fleet.engine.session import Session
 from fleet.model.command import Command
 from fleet.model.errors import DeviceError
@@ -59,27 +59,26 @@ def _with_rights(session: Session, plan: SystemPlan) -> SystemLook:
     install = next((s for s in plan.steps if isinstance(s, InstallPackages)), None)
     known = not any(isinstance(step, RefreshPackages) for step in plan.steps)
     names = install.names if install is not None and known else ()
-    names = tuple(name for name in names if not name.startswith("/"))
-    result = session.ask(device_script("rights", "ask", *names), "rights")
-    kind, brings, said = NONE, [], []
-    removed = []
-    for word, *rest in framed(result.text, "fleet-rights 1", session.host.name):
-        if word == "become":
-            kind = rest[0]
-        elif word == "brings":
-            brings.append(rest[0])
-        elif word == "removes":
-            removed.append(rest[0])
-        elif word == "refuses":
-            said.append(" ".join(rest))
-    secret = session.host.become_password
-    become = Become(kind, secret.get() if secret is not None and kind == "password" else None)
-    findings = [*plan.findings, *_objections(said, removed)]
+    become, said = ask_rights(session, tuple(n for n in names if not n.startswith("/")))
+    findings = (*plan.findings, *_objections(said["refuses"], said["removes"]))
+    brings = tuple(said["brings"])
     steps = tuple(
-        replace(step, brings=tuple(brings)) if step is install and brings else step
-        for step in plan.steps
+        replace(step, brings=brings) if step is install and brings else step for step in plan.steps
     )
-    return SystemLook(SystemPlan(steps, tuple(findings), plan.notes), become)
+    return SystemLook(SystemPlan(steps, findings, plan.notes), become)
+
+
+def ask_rights(
+    session: Session, names: tuple[str, ...] = ()
+) -> tuple[Become, dict[str, list[str]]]:
+    """How this login becomes root; and brings, removes, refuses of a simulated installation."""
+    result = session.ask(device_script("rights", "ask", *names), "rights")
+    said: dict[str, list[str]] = {"become": [], "brings": [], "removes": [], "refuses": []}
+    for word, *rest in framed(result.text, "fleet-rights 1", session.host.name):
+        said.setdefault(word, []).append(" ".join(rest))
+    kind = said["become"][0] if said["become"] else NONE
+    secret = session.host.become_password
+    return Become(kind, secret.get() if secret is not None and kind == PASSWORD else None), said
 
 
 def _objections(said: list[str], removed: list[str]) -> list[Finding]:

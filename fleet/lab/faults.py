@@ -6,15 +6,20 @@ from dataclasses import dataclass
 
 NODES = "/dev/fastrpc-cdsp /dev/fastrpc-cdsp-secure"
 SMALL_MB = 2
+OLD_RULE = "/etc/udev/rules.d/99-fastrpc-old.rules"
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A change of a namespace board as POSIX shell run as its root, and the way back."""
+    """A change of a namespace board as POSIX shell run as its root, and the way back.
+
+    `bare`: only boards with the lab's own package repository can have it.
+    """
 
     about: str
     make: str
     heal: str
+    bare: bool = False
 
 
 FAULTS: dict[str, Fault] = {
@@ -68,5 +73,41 @@ FAULTS: dict[str, Fault] = {
         "the deploy user is no member of fastrpc",
         "gpasswd -d ubuntu fastrpc >/dev/null",
         "usermod -aG fastrpc ubuntu",
+    ),
+    "foreign-qnn": Fault(
+        "libqnn1 of the distribution is installed",
+        "apt-get -q update && apt-get -y -q install libqnn1",
+        "apt-get -y -q purge libqnn1",
+        bare=True,
+    ),
+    "old-rule": Fault(
+        "an administrator's stale rule keeps the nodes for root",
+        f'echo \'KERNEL=="fastrpc-*", OWNER="root", GROUP="root", MODE="0600"\' > {OLD_RULE}; '
+        "udevadm trigger",
+        f"rm -f {OLD_RULE}; udevadm trigger",
+        bare=True,
+    ),
+    "soname-only": Fault(
+        "libcdsprpc.so.1 is there, its unversioned name is not",
+        "ln -sf libatomic.so.1 /usr/lib/x86_64-linux-gnu/libcdsprpc.so.1",
+        "rm -f /usr/lib/x86_64-linux-gnu/libcdsprpc.so.1",
+    ),
+    "repo-gone": Fault(
+        "apt's source points to a folder that is not there",
+        "mv /srv/lab-apt /srv/lab-apt.gone",
+        "mv /srv/lab-apt.gone /srv/lab-apt",
+        bare=True,
+    ),
+    "broken-dpkg": Fault(
+        "a package was unpacked and never configured",
+        "apt-get -q update && cd /tmp && apt-get -q download acl && dpkg --unpack acl_*.deb && "
+        "rm acl_*.deb",
+        "dpkg --configure -a",
+        bare=True,
+    ),
+    "no-sudo": Fault(
+        "sudo is not installed",
+        "mv /usr/bin/sudo /usr/bin/sudo.gone",
+        "mv /usr/bin/sudo.gone /usr/bin/sudo",
     ),
 }

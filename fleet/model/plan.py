@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,10 @@ class Action:
     def undo(self) -> tuple[Command, ...]:
         """The commands that take it back, as root; () where `no_undo` gives the reason."""
         return ()
+
+    def as_shell(self) -> str:
+        """The commands as text for an administrator's shell, ready to copy."""
+        return "\n".join(shlex.join(command.argv) for command in self.commands())
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -112,9 +112,10 @@ def test_wrong_soc_and_left_group(lab: Lab) -> None:
 
 
 def test_every_fault_heals(lab: Lab) -> None:
-    for name in FAULTS:
-        lab.fault("lab002", name)
-        lab.heal("lab002", name)
+    for name, fault in FAULTS.items():
+        if not fault.bare:
+            lab.fault("lab002", name)
+            lab.heal("lab002", name)
     assert said(lab, "lab002", "python3 -c 'print(1)'; : < /dev/fastrpc-cdsp") == "1"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -32,10 +31,6 @@ class SystemStep(Action):
     def undo_staged(self) -> Mapping[str, bytes]:
         """Contents that the undo reads."""
         return {}
-
-    def as_shell(self) -> str:
-        """The action as text for an administrator's shell, ready to copy."""
-        return "\n".join(shlex.join(command.argv) for command in self.commands())
 
 
 def argv(*words: str) -> Command:

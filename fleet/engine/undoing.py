@@ -1,0 +1,55 @@
+"""Taking back what a deploy did to the systems of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.provisioning import ask_rights
+from fleet.engine.records import RunStore
+from fleet.engine.session import Session
+from fleet.engine.undo import UndoLog, take_back
+from fleet.model.errors import InputError
+from fleet.model.events import Listener, Warned
+from fleet.model.inventory import Host
+
+
+def undo_root(runs: RunStore) -> Path:
+    """Where the logs are: beside the records of runs."""
+    return runs.root.with_name("undo")
+
+
+def undo(
+    hosts: Sequence[Host],
+    run_id: str,
+    listener: Listener,
+    *,
+    parallel: int,
+    runs: RunStore | None = None,
+) -> list[DeviceResult]:
+    """Play the logs of a run backwards (`last`: the newest). Releases stay as they are.
+
+    Raises InputError when there is no such run; a device without a log is left unchanged.
+    """
+    root = undo_root(runs or RunStore())
+    known = sorted(one.name for one in root.iterdir()) if root.is_dir() else []
+    if run_id == "last" and known:
+        run_id = known[-1]
+    if run_id not in known:
+        raise InputError(
+            f"no run '{run_id}' changed the system of a device",
+            hint=f"one of: {', '.join(known[-5:])}" if known else "fleet deploy writes the logs",
+        )
+
+    def work(session: Session, result: DeviceResult) -> None:
+        log = UndoLog(root, run_id, session.host.name)
+        if not log.path.is_file():
+            result.outcome, result.text = "unchanged", "nothing to take back"
+            return
+        become, _ = ask_rights(session)
+        for text in take_back(session, log, become):
+            session.emit(Warned(session.host.name, f"not taken back: {text}"))
+        result.outcome, result.text = "changed", f"the system is as before run {run_id}"
+
+    return on_every_device(hosts, work, listener, parallel=parallel)
