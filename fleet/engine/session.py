@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 
+from fleet.engine.leasing import Lease, awake_clock
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import CancelledError, DeviceError, TransportError
 from fleet.model.events import Event, Listener
 from fleet.model.inventory import Host
 from fleet.transport import Traffic, Transport, transport_for
+from fleet.transport.base import Output
 
 CONTROL_SECONDS = 60.0  # a control script takes below 1 s; slow flash under load takes more
+_HEARD_BYTES = 1 << 16  # a noisy .bashrc speaks before the guard does
 
 
 class Session:
     """A host of the inventory with a transport that can be opened anew.
 
     `traffic` adds up over all connections; `payload_bytes` counts the bytes of blobs only.
+    All methods are for the thread of the device's worker, but for `cancel`; the thread of a
+    Lease calls `transport.run` alone. `lease` is set inside a Lease: commands that change
+    something (`mutates`) are then begun only while it holds.
     """
 
     def __init__(self, host: Host, listener: Listener, *, accept_new: bool = False) -> None:
@@ -26,6 +33,7 @@ class Session:
         self._accept_new = accept_new
         self.payload_bytes = 0
         self._cancelled = False
+        self.lease: Lease | None = None
         self._past: list[Traffic] = []
         self.transport: Transport = transport_for(host, accept_new=accept_new)
 
@@ -77,13 +85,41 @@ class Session:
         *,
         stdin: Iterable[bytes] = (),
         seconds: float = CONTROL_SECONDS,
+        mutates: bool = False,
+        deadline: Deadline | None = None,
+        on_stdout: Output | None = None,
+        on_stderr: Output | None = None,
     ) -> Result:
-        """Run a command whose status the caller judges."""
+        """Run a command whose status the caller judges.
+
+        With `mutates` it runs under the lease, which it holds for up to `seconds` even when
+        this workstation is gone; LeaseHeldError and LeaseLostError come from there.
+        `deadline` is for bulk data: the lease then ends `seconds` after the last renewal.
+        """
+        limit = deadline or Deadline(seconds)
+        lease = self.lease if mutates else None
         try:
-            return self.transport.run(command, Deadline(seconds), stdin=stdin)
+            if lease is None:
+                return self.transport.run(
+                    command, limit, stdin=stdin, on_stdout=on_stdout, on_stderr=on_stderr
+                )
+            guarded = lease.guarded(command, 0 if deadline else seconds)
+            heard = _Heard(on_stderr)
+            began = awake_clock()
+            result = self.transport.run(
+                guarded,
+                limit,
+                stdin=lease.feed(stdin),
+                on_stdout=on_stdout,
+                on_stderr=heard.take if on_stderr else None,
+            )
         except TransportError as error:
             error.step = error.step or step
+            if lease is not None and lease.gone:
+                lease.check()
             raise
+        lease.judge(result, heard.text if on_stderr else result.error_text, began)
+        return result
 
     def ask(
         self,
@@ -92,9 +128,10 @@ class Session:
         *,
         stdin: Iterable[bytes] = (),
         seconds: float = CONTROL_SECONDS,
+        mutates: bool = False,
     ) -> Result:
         """Run a control script; DeviceError with its last words when it fails."""
-        result = self.run(command, step, stdin=stdin, seconds=seconds)
+        result = self.run(command, step, stdin=stdin, seconds=seconds, mutates=mutates)
         if not result.ok:
             words = result.error_text or result.text.strip() or "no message"
             raise DeviceError(
@@ -104,6 +141,31 @@ class Session:
             )
         return result
 
+    @contextlib.contextmanager
+    def over_reboot(self) -> Iterator[None]:
+        """Reboot the board inside and wait for it; a lease goes on after it."""
+        with self.lease.over_reboot() if self.lease is not None else contextlib.nullcontext():
+            yield
+
     def emit(self, event: Event) -> None:
         """Tell the listener."""
         self.say(event)
+
+
+class _Heard:
+    """Passes standard error on, and keeps its beginning: the guard speaks first."""
+
+    def __init__(self, forward: Output | None) -> None:
+        self._forward = forward
+        self._kept = bytearray()
+
+    def take(self, chunk: bytes) -> None:
+        """One chunk."""
+        self._kept.extend(chunk[: max(0, _HEARD_BYTES - len(self._kept))])
+        if self._forward is not None:
+            self._forward(chunk)
+
+    @property
+    def text(self) -> str:
+        """What was kept."""
+        return self._kept.decode("utf-8", "replace")

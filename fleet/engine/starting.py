@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from fleet.engine.session import Session
 from fleet.model.command import Command
-from fleet.model.deadline import Deadline
 from fleet.model.errors import DeadlineError, HealthError
 from fleet.model.manifest import RELEASE, Manifest
 from fleet.ops.release import release_dir
@@ -66,19 +65,23 @@ def execute(
         on_stdout(chunk)
 
     try:
-        status = session.transport.run(
+        status = session.run(
             command,
-            Deadline(placed.start.timeout + GRACE_SECONDS),
+            "",
             stdin=[placed.start.prompt] if placed.start.prompt else (),
+            seconds=placed.start.timeout + GRACE_SECONDS,
+            mutates=True,
             on_stdout=keep,
             on_stderr=on_stderr,
         ).status
     except DeadlineError:
         status = 124
     collected = bytearray()
-    session.transport.run(
+    session.run(
         device_script("collect", placed.work, placed.start.collect),
-        Deadline(COLLECT_SECONDS),
+        "",
+        seconds=COLLECT_SECONDS,
+        mutates=True,
         on_stdout=AfterMark(collected.extend),
     )
     return Ended(status, bytes(kept), bytes(collected))

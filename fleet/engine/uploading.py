@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Sequence
 
+from fleet.engine.leasing import LeasedStall
 from fleet.engine.planning import HASHING_BYTES_PER_SECOND, ask_state
 from fleet.engine.session import Session
 from fleet.model.command import Command
@@ -93,10 +94,14 @@ class Upload:
 
         receipt = Receipt()
         largest = max(blob.file.size for blob in blobs)
-        result = self._session.transport.run(
+        stall = STALL_SECONDS + largest / HASHING_BYTES_PER_SECOND
+        lease = self._session.lease
+        result = self._session.run(
             receive_command(self._facts, single=single),
-            Stall(STALL_SECONDS + largest / HASHING_BYTES_PER_SECOND),
+            "send",
             stdin=frames(blobs, progress),
+            mutates=True,
+            deadline=Stall(stall) if lease is None else LeasedStall(stall, lease),
             on_stdout=receipt.take,
         )
         receipt.check(blobs, self._facts, host, result.error_text)
@@ -113,7 +118,7 @@ class Upload:
             device_script("show", path), Stall(STALL_SECONDS), on_stdout=AfterMark(digest.update)
         )
         if digest.hexdigest() != sha:
-            self._session.ask(Command(("rm", "-f", path)), "discard")
+            self._session.ask(Command(("rm", "-f", path)), "discard", mutates=True)
             raise TransferError(
                 f"{blob.file.name}: what is on the device is not what was sent", device=host
             )
@@ -121,4 +126,5 @@ class Upload:
             device_script("accept", self._facts.base_dir, sync_mode(self._facts)),
             "accept",
             stdin=[f"{sha} {mode_of(blob)}\n".encode()],
+            mutates=True,
         )

@@ -67,7 +67,8 @@ class UserBoard:
             "PrintMotd": "no",
             "MaxSessions": "100",
             "MaxStartups": "100",
-            "SetEnv": f'"FLEET_SYSROOT={self.sysroot}" "FLEET_BOARD_HOME={self.board.home}"',
+            "SetEnv": f'"FLEET_SYSROOT={self.sysroot}" "FLEET_BOARD_HOME={self.board.home}" '
+            f'"FLEET_LEASE_DIR={self._dir / "leases"}"',
         }
         config.write_text("".join(f"{key} {value}\n" for key, value in settings.items()), "utf-8")
         if os.geteuid() == 0:
@@ -83,6 +84,7 @@ class UserBoard:
 
     def _lay_out(self) -> None:
         Path(self.board.home).mkdir(parents=True, exist_ok=True)
+        (self._dir / "leases").mkdir(exist_ok=True)
         found = profile(self.board.profile)
         found.write(self.sysroot)
         for name in found.nodes:
@@ -117,5 +119,5 @@ class UserBoard:
 
     def wipe(self) -> None:
         """Forget what was written on the board."""
-        for name in ("home", "sysroot"):
+        for name in ("home", "sysroot", "leases"):
             shutil.rmtree(self._dir / name, ignore_errors=True)

@@ -14,7 +14,9 @@ FleetError                     anything fleet reports; carries the cure
 │   ├── DiskFullError          no blocks or inodes left for the deploy user
 │   ├── TransferError          bytes arrived that are not the ones that were sent
 │   ├── HealthError            no NPU session could be opened; the old release stays
-│   └── BecomeError            root is needed, and sudo refuses or is not there
+│   ├── BecomeError            root is needed, and sudo refuses or is not there
+│   ├── LeaseHeldError         somebody else writes to the board or has reserved it
+│   └── LeaseLostError         the board was taken over while we wrote to it
 ├── CancelledError             the user ended it (exit 130)
 ├── PreflightError             a deploy that cannot work, refused before a byte moves
 ├── RuntimeStoreError          a QAIRT runtime is missing, mixed or damaged
@@ -149,6 +151,14 @@ class HealthError(DeviceError):
 
 class BecomeError(DeviceError):
     """Root is needed for a listed command, and this login cannot become root. Tried once."""
+
+
+class LeaseHeldError(DeviceError):
+    """Somebody else writes to the board, or has reserved it; nothing was changed."""
+
+
+class LeaseLostError(DeviceError):
+    """The lease ended or was broken while we held it; nothing was sent after that."""
 
 
 class CancelledError(FleetError):

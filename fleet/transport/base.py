@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from fleet.model.command import Command, Result
@@ -23,6 +24,16 @@ class Traffic:
     round_trips: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
+    _lock: threading.Lock = field(
+        default_factory=threading.Lock, init=False, repr=False, compare=False
+    )
+
+    def add(self, *, round_trips: int = 0, sent: int = 0, received: int = 0) -> None:
+        """Count; from any thread."""
+        with self._lock:
+            self.round_trips += round_trips
+            self.bytes_sent += sent
+            self.bytes_received += received
 
 
 @dataclass(frozen=True)
@@ -34,7 +45,10 @@ class Identity:
 
 
 class Transport(Protocol):
-    """A connection to one device. Not shared between threads.
+    """A connection to one device. Opened and used by one thread.
+
+    Two exceptions: `run` may be called by a second thread while the connection is open (each
+    call has its own channel), and `close` by any thread; calls under way then fail.
 
     Every method may raise a TransportError: UnreachableError (open), AuthError and
     HostKeyError (open), ConnectionLostError, DeadlineError.

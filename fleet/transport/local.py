@@ -62,7 +62,7 @@ class LocalTransport:
         if not self._open:
             raise UnreachableError("the local transport is not open")
         started = time.monotonic()
-        self.traffic.round_trips += 1
+        self.traffic.add(round_trips=1)
         process = subprocess.Popen(
             ["sh", "-c", render(command)],
             stdin=subprocess.PIPE,

@@ -158,7 +158,7 @@ class SshTransport:
         """See Transport.run. At the deadline the channel is closed; the connection stays."""
         started = time.monotonic()
         transport = self._live()
-        self.traffic.round_trips += 1
+        self.traffic.add(round_trips=1)
         what = command.argv[0]
         with mapped(self._host, self.describe, deadline.seconds):
             channel = transport.open_session(timeout=deadline.remaining)

@@ -33,7 +33,7 @@ class Collector:
 
     def take(self, chunk: bytes) -> None:
         """One chunk, in order."""
-        self._traffic.bytes_received += len(chunk)
+        self._traffic.add(received=len(chunk))
         if self._forward is None:
             self._size += len(chunk)
             if self._size <= KEPT_BYTES:
@@ -97,7 +97,7 @@ class Feeder:
                 if self._stopped:
                     break
                 self._write(chunk)
-                self._traffic.bytes_sent += len(chunk)
+                self._traffic.add(sent=len(chunk))
         except _BROKEN:
             pass
         with contextlib.suppress(*_BROKEN):

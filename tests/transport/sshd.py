@@ -45,6 +45,8 @@ class Sshd:
         (folder / "authorized").write_text((folder / "id.pub").read_text())
         self.known_hosts = folder / "known_hosts"
         self.pin()
+        self.leases = folder / "leases"  # a board of its own has leases of its own
+        self.leases.mkdir()
         self.process: subprocess.Popen[bytes] | None = None
 
     def pin(self) -> None:
@@ -65,6 +67,7 @@ class Sshd:
             "UseDNS=no",
             "PasswordAuthentication=no",
             "PermitRootLogin=yes",
+            f'SetEnv="FLEET_LEASE_DIR={self.leases}"',
             "MaxStartups=100",
         )
         argv = [str(SSHD), "-D", "-e", "-f", "/dev/null"]

@@ -1,0 +1,76 @@
+"""Is the process that took a lease still there? Told on its own workstation, by its user.
+
+A process that is killed cannot give its lease back. The kernel lets go of its file lock, so
+the same user finds out at once, and need not wait until the lease ends. Where the file is not
+seen (another workstation, container or TMPDIR) the holder counts as alive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import stat
+import tempfile
+from pathlib import Path
+
+
+def _folder() -> Path | None:
+    """Of this user alone, on a disk of this machine; None where there is none."""
+    folder = Path(tempfile.gettempdir()) / f"fleet-leases-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        about = folder.lstat()
+    except OSError:
+        return None
+    ours = about.st_uid == os.getuid() and not about.st_mode & 0o077
+    return folder if ours and stat.S_ISDIR(about.st_mode) else None
+
+
+class Claim:
+    """A random token, and a file of that name which is locked as long as this process lives."""
+
+    def __init__(self) -> None:
+        self.token = secrets.token_hex(16)
+        self._path: Path | None = None
+        self._file: int | None = None
+        folder = _folder()
+        if folder is not None:
+            with contextlib.suppress(OSError):
+                self._file = os.open(folder / self.token, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._path = folder / self.token
+
+    def close(self, *, given_back: bool) -> None:
+        """Let go. A lease that could not be given back leaves its file: its holder is gone."""
+        if self._path is not None and given_back:
+            self._path.unlink(missing_ok=True)
+        if self._file is not None:
+            os.close(self._file)
+        self._path = self._file = None
+
+
+def has_ended(token: str) -> bool:
+    """True when the process that made `token` ran here, as this user, and is gone for sure."""
+    folder = _folder()
+    if folder is None or not token.isalnum():
+        return False
+    try:
+        file = os.open(folder / token, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return True
+
+
+def forget(token: str) -> None:
+    """Remove the file of a process that has ended; its lease was taken over."""
+    folder = _folder()
+    if folder is not None and token.isalnum():
+        (folder / token).unlink(missing_ok=True)

@@ -1,0 +1,273 @@
+"""The write lease of one session: taken late, renewed in the background, checked before writes.
+
+The board decides (fleet/ops/scripts/lease_guard.sh); the host's own clock only makes sure that
+a workstation which was stopped or asleep sends nothing at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from fleet.engine.claims import Claim, forget, has_ended
+from fleet.model.command import Command, Result
+from fleet.model.deadline import Deadline, Stall
+from fleet.model.errors import FleetError, LeaseHeldError, LeaseLostError
+from fleet.model.events import Warned
+from fleet.model.lease import RESERVE, WRITE, Holder, Ticket
+from fleet.ops.lease import (
+    dead_word,
+    free_command,
+    guard,
+    keep_command,
+    lost_words,
+    parse_lease,
+    take_command,
+)
+
+if TYPE_CHECKING:
+    from fleet.engine.session import Session
+
+# The kernel drops a connection that acknowledges nothing for 30 s (transport/ssh.py); what is
+# on its way then cannot arrive after the lease has ended.
+TTL_SECONDS = 60
+FREE_SECONDS = 10.0
+RACES = 5  # tries when several want the board in the same instant
+ENDED_SECONDS = 30.0  # how long a step that a killed process left running is waited for
+LOOK_SECONDS = 0.5
+
+
+def owner() -> str:
+    """`user@workstation`, or $FLEET_OWNER: who this is for other users of a board."""
+    named = os.environ.get("FLEET_OWNER")
+    if named:
+        return named
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def awake_clock() -> float:
+    """Seconds that go on while this machine sleeps; time.monotonic stops then."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def held_error(host: str, holder: Holder, step: str = "lease") -> LeaseHeldError:
+    """The error that says who is in the way."""
+    return LeaseHeldError(
+        f"the board is {holder.describe()}",
+        device=host,
+        step=step,
+        hint=f"wait, or ask {holder.owner}; fleet who {host} shows it, "
+        f"fleet unlock {host} --force breaks it",
+    )
+
+
+class Lease:
+    """A context manager: inside, `session.lease` is this, and steps that write are guarded.
+
+    Nothing is sent before the first such step. Raises LeaseHeldError there when somebody else
+    holds the board, and LeaseLostError at the first step after the lease was lost. A thread
+    renews it over the session's own connection; at the end it is given back.
+    """
+
+    def __init__(
+        self, session: Session, reason: str, run_id: str = "", *, ttl: int | None = None
+    ) -> None:
+        self._session = session
+        self._reason = reason
+        self._run_id = run_id
+        self._ttl = ttl or TTL_SECONDS
+        self._claim: Claim | None = None
+        self._ticket: Ticket | None = None
+        self._good = 0.0
+        self._lost = ""
+        self._paused = False
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._keep, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._session.lease = self
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._session.lease = None
+        self._done.set()
+        if self._thread.is_alive():
+            self._thread.join(FREE_SECONDS)
+        given_back = bool(self._lost) or self._ticket is None
+        if self._ticket is not None and not self._lost and not self.late:
+            with contextlib.suppress(FleetError):
+                command = free_command(self._ticket)
+                said = self._session.transport.run(command, Deadline(FREE_SECONDS)).text
+                given_back = parse_lease(said, self._session.host.name).freed
+        if self._claim is not None:
+            self._claim.close(given_back=given_back)
+
+    @property
+    def ticket(self) -> Ticket | None:
+        """What was taken; None before the first step that writes."""
+        return self._ticket
+
+    @property
+    def late(self) -> bool:
+        """True when the lease was not renewed for so long that it may be another's."""
+        return self._ticket is not None and awake_clock() - self._good >= self._ttl
+
+    @property
+    def gone(self) -> bool:
+        """True when nothing may be sent any more."""
+        return bool(self._lost) or self.late
+
+    def check(self) -> None:
+        """Raise LeaseLostError when nothing may be sent any more. Sends nothing itself."""
+        if not self.gone:
+            return
+        self._lost = self._lost or f"it was not renewed within {self._ttl} s"
+        host = self._session.host.name
+        raise LeaseLostError(
+            f"the lease on the board is lost: {self._lost}",
+            device=host,
+            hint=f"fleet who {host} shows who holds it now; deploy again when it is free",
+        )
+
+    def guarded(self, command: Command, seconds: float = 0.0) -> Command:
+        """The command as it may run: taken is the lease first, if it was not yet.
+
+        While it runs the lease holds for `seconds`, even without this workstation.
+        """
+        self.check()
+        if self._ticket is None:
+            self._take()
+        if self._ticket is None:
+            raise LeaseLostError("there is no lease", device=self._session.host.name)
+        return guard(command, self._ticket, math.ceil(seconds))
+
+    def judge(self, result: Result, stderr: str, began: float) -> None:
+        """Look at how a guarded command ended. Raises LeaseLostError when it was refused."""
+        if self._ticket is None:
+            return
+        why = lost_words(self._ticket, result.status, stderr)
+        if why:
+            self._lost = why
+            self.check()
+        self._good = max(self._good, began)
+
+    def feed(self, source: Iterable[bytes]) -> Iterator[bytes]:
+        """The same chunks, as long as the lease holds."""
+        for chunk in source:
+            self.check()
+            yield chunk
+
+    @contextlib.contextmanager
+    def over_reboot(self) -> Iterator[None]:
+        """The holder reboots the board inside; the lease is his again after it.
+
+        Raises LeaseLostError when somebody took it in between.
+        """
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+            self._good = max(self._good, awake_clock())
+        if self._ticket is not None:
+            self._renew(self._ticket, revive=True)
+            self.check()
+
+    def _take(self) -> None:
+        session, host = self._session, self._session.host.name
+        claim = self._claim = self._claim or Claim()
+        dead, races = "-", RACES
+        patience = Deadline(ENDED_SECONDS)
+        while True:
+            began = awake_clock()
+            command = take_command(
+                WRITE,
+                owner(),
+                self._reason,
+                self._run_id,
+                token=claim.token,
+                ttl=self._ttl,
+                dead=dead,
+            )
+            answer = parse_lease(session.ask(command, "lease").text, host)
+            generation = answer.got
+            holder = answer.held[0] if answer.held else None
+            if holder is not None and holder.token == claim.token:
+                generation = holder.generation  # taken before, and the answer was lost
+            if generation is not None:
+                break
+            if holder is None:
+                races -= 1
+                if not races:
+                    raise LeaseHeldError("others take this board at the same time", device=host)
+                time.sleep(LOOK_SECONDS * (1 - races / RACES))
+            elif holder.kind == RESERVE or not has_ended(holder.token) or patience.expired:
+                raise held_error(host, holder)
+            elif holder.busy:
+                time.sleep(LOOK_SECONDS)
+            else:
+                dead = dead_word(holder)
+        if dead != "-":
+            session.emit(Warned(host, "the lease of an ended process was taken over"))
+            forget(dead.partition(":")[2])
+        self._good = began
+        self._ticket = Ticket(answer.place, generation, claim.token, self._ttl)
+        self._thread.start()
+
+    def _keep(self) -> None:
+        """Renew every third of the ttl; after a failure sooner. Ends when the lease is lost."""
+        wait = self._ttl / 3
+        while not self._done.wait(wait):
+            if self._paused or self._ticket is None:
+                continue
+            if self.gone:
+                return
+            try:
+                self._renew(self._ticket)
+                wait = self._ttl / 3
+            except FleetError:  # the link is down; who writes next sees that
+                wait = self._ttl / 12
+
+    def _renew(self, ticket: Ticket, *, revive: bool = False) -> None:
+        began = awake_clock()
+        command = keep_command(ticket, revive=revive)
+        result = self._session.transport.run(command, Deadline(max(1.0, self._ttl / 3)))
+        if self._paused:
+            return
+        why = lost_words(ticket, result.status, result.error_text)
+        if why:
+            self._lost = why
+        elif result.ok:
+            self._good = max(self._good, began)
+
+
+class LeasedStall(Stall):
+    """A stall deadline that has also ended when the lease has: a blocked send goes no further."""
+
+    __slots__ = ("_lease",)
+
+    def __init__(self, seconds: float, lease: Lease) -> None:
+        super().__init__(seconds)
+        self._lease = lease
+
+    @property
+    def expired(self) -> bool:
+        """True once no time is left, or no lease."""
+        return self._lease.gone or super().expired

@@ -1,0 +1,65 @@
+"""Leases: who may write to a board, and until when. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+WRITE, RESERVE = "write", "reserve"
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """A write lease that was taken. `folder` is absolute on the board, `ttl` in seconds.
+
+    `generation` is the fencing token; `token` tells it from another of the same number.
+    """
+
+    folder: str
+    generation: int
+    token: str
+    ttl: int
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a board. `kind` is write or reserve; `left` and `age` are seconds.
+
+    `age` is None when the board was booted since; `busy`: a step of his runs there now.
+    """
+
+    kind: str
+    generation: int
+    owner: str
+    reason: str
+    run_id: str
+    token: str
+    left: int
+    age: int | None
+    busy: bool
+
+    def describe(self) -> str:
+        """`reserved by ann@desk for 1 h 5 min more: camera tests`."""
+        word = "reserved by" if self.kind == RESERVE else "being written to by"
+        since = f", since {human_seconds(self.age)}" if self.age is not None else ""
+        run = f", run {self.run_id}" if self.run_id else ""
+        why = f": {self.reason}" if self.reason else ""
+        return f"{word} {self.owner}{since}, for {human_seconds(self.left)} more{run}{why}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; the token stays out of it."""
+        return {key: value for key, value in asdict(self).items() if key != "token"}
+
+
+def human_seconds(seconds: int) -> str:
+    """`45 s`, `12 min`, `1 h 5 min`, `2 d 3 h`."""
+    if seconds < 120:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"

@@ -1,0 +1,188 @@
+"""Leases on a device: the commands, their answers, and the guard before each step.
+
+Every value travels as one word of harmless characters, so none can become shell syntax or
+break a line of the owner file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+from urllib.parse import quote, unquote
+
+from fleet.model.command import Command, script
+from fleet.model.errors import DeviceError
+from fleet.model.lease import Holder, Ticket
+from fleet.ops.shell import device_script
+
+TAG = "fleet-lease 1"
+LOST_STATUS = 113  # of the guard; believed only together with its line on standard error
+_LOST = "fleet-lease-lost"
+_WORD_CHARS = 200  # of a reason or owner; they stand in a command line
+_WORDS = 10  # of a `held` or `dropped` line
+
+
+@dataclass
+class LeaseAnswer:
+    """What the board says. `got` is the generation, `raced`: several were at it at once."""
+
+    place: str = ""
+    got: int | None = None
+    held: list[Holder] = field(default_factory=list)
+    dropped: list[Holder] = field(default_factory=list)
+    raced: bool = False
+    freed: bool = False
+
+
+def word(text: str) -> str:
+    """Any text as one word of letters, digits and `=%._~/-`; never empty, no leading dash."""
+    return "=" + quote(text[:_WORD_CHARS], safe="")
+
+
+def text_of(coded: str) -> str:
+    """The text of a word, safe to show: control characters are replaced."""
+    plain = unquote(coded.removeprefix("="), errors="replace")
+    return "".join(c if c.isprintable() else "\ufffd" for c in plain)
+
+
+def take_command(
+    kind: str,
+    owner: str,
+    reason: str,
+    run_id: str,
+    *,
+    token: str,
+    ttl: int,
+    dead: str = "-",
+) -> Command:
+    """Takes a lease for `ttl` seconds; `dead`: see `dead_word`."""
+    words = (word(owner), word(reason), word(run_id), token, str(ttl), dead)
+    return _lease_script("lease_take", kind, *words)
+
+
+def dead_word(holder: Holder) -> str:
+    """Names a holder whose process is known to have ended, so that it may be taken over."""
+    return f"{holder.generation}:{holder.token}"
+
+
+def drop_command(owner: str, reason: str, token: str, *, force: bool) -> Command:
+    """Ends one's own reservation; with `force` every lease that holds."""
+    mode = "force" if force else "-"
+    return _lease_script("lease_drop", word(owner), word(reason), token, mode)
+
+
+def free_command(ticket: Ticket) -> Command:
+    """Gives a write lease back."""
+    return device_script("lease_free", ticket.folder, str(ticket.generation), ticket.token)
+
+
+def who_command(then: Command | None = None) -> Command:
+    """Asks who holds; `then`, a reading command, runs after it in the same round trip."""
+    if then is None:
+        return _lease_script("lease_who")
+    return replace(then, argv=_lease_script("lease_who", *then.argv).argv)
+
+
+def guard(command: Command, ticket: Ticket, seconds: int = 0) -> Command:
+    """The same command, begun only while `ticket` holds, and the lease renewed with it.
+
+    While the command runs the lease holds for `seconds` at least, even when the host is gone.
+    """
+    return replace(command, argv=_guarded(ticket, str(seconds), *command.argv))
+
+
+def keep_command(ticket: Ticket, *, revive: bool = False) -> Command:
+    """Only renews. `revive`: also after its end, if nobody has taken over since."""
+    return Command(_guarded(ticket, "revive" if revive else "keep"))
+
+
+def _guarded(ticket: Ticket, mode: str, *argv: str) -> tuple[str, ...]:
+    words = (ticket.folder, str(ticket.generation), ticket.token, str(ticket.ttl), mode)
+    return device_script("lease_guard", *words, *argv).argv
+
+
+def lost_words(ticket: Ticket, status: int, stderr: str) -> str:
+    """Why the guard refused, for people; "" when it did not."""
+    if status != LOST_STATUS:
+        return ""
+    for line in stderr.splitlines():
+        mark, _, rest = line.partition(" ")
+        token, _, rest = rest.partition(" ")
+        if mark == _LOST and token == ticket.token:
+            return _why(ticket, *rest.split(" "))
+    return ""
+
+
+def _why(ticket: Ticket, kind: str, *line: str) -> str:
+    by = ""
+    if len(line) >= 5 and line[4] != ticket.token:
+        reason = text_of(line[2])
+        by = f" {text_of(line[1])}" + (f" ({reason})" if reason else "")
+    taken = f"taken over by{by}" if by else ""
+    if kind == "expired":
+        more = f" and {taken}" if taken else ""
+        return f"it was not renewed within {ticket.ttl} s{more}"
+    if kind == "released":
+        return "it was given back"
+    return f"it was {taken}" if taken else "its folder on the board is gone"
+
+
+def parse_lease(text: str, host: str) -> LeaseAnswer:
+    """The first answer in `text`; what stands around it is left alone.
+
+    Raises DeviceError when it was cut, or says why no lease can be kept there.
+    """
+    lines = text.splitlines()
+    start = lines.index(TAG) + 1 if TAG in lines else len(lines)
+    if "end" not in lines[start:]:
+        raise DeviceError(
+            f"the answer of the device was cut: {text[-200:]!r}",
+            device=host,
+            step="lease",
+            hint="is the login shell of this user printing or ending something?",
+        )
+    answer = LeaseAnswer()
+    for line in lines[start : lines.index("end", start)]:
+        kind, _, rest = line.partition(" ")
+        words = rest.split(" ")
+        if kind == "failed":
+            raise DeviceError(
+                f"no lease can be kept: {rest}",
+                device=host,
+                step="lease",
+                hint="see that all can write to that folder and its disk is not full; "
+                "FLEET_LEASE_DIR on the board names another place",
+            )
+        if kind == "place":
+            answer.place = rest
+        elif kind == "got":
+            answer.got = int(words[1])
+        elif kind in {"held", "dropped"} and len(words) == _WORDS - 1:
+            (answer.held if kind == "held" else answer.dropped).append(_holder(words))
+        answer.raced = answer.raced or kind == "raced"
+        answer.freed = answer.freed or kind == "freed"
+    return answer
+
+
+def _holder(words: list[str]) -> Holder:
+    kind, generation, owner, reason, run, token, left, age, busy = words
+    return Holder(
+        kind=kind,
+        generation=int(generation),
+        owner=text_of(owner),
+        reason=text_of(reason),
+        run_id=text_of(run),
+        token=token,
+        left=int(left),
+        age=int(age) if age.isdigit() else None,
+        busy=busy == "run",
+    )
+
+
+@cache
+def _text(name: str) -> str:
+    return device_script("lease").argv[2] + device_script(name).argv[2]
+
+
+def _lease_script(name: str, *args: str) -> Command:
+    return script(_text(name), *args)

@@ -1,0 +1,13 @@
+# Who holds; reads only. $1...: a command to go on with.
+(
+  echo "fleet-lease 1"
+  clock
+  if place look; then
+    for kind in write reserve; do
+      look "$kind"
+      if [ "$state" = held ]; then tell held "$kind"; fi
+    done
+  fi
+  echo "end"
+)
+if [ $# -gt 0 ]; then exec "$@"; fi

@@ -1,0 +1,460 @@
+"""Leases on real files, under every POSIX shell of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from fleet.model.command import Command, script
+from fleet.model.errors import DeviceError
+from fleet.model.lease import RESERVE, WRITE, Holder, Ticket, human_seconds
+from fleet.ops import lease
+from fleet.ops.lease import LeaseAnswer
+from fleet.ops.shell import device_script
+from fleet.transport.quote import render
+
+from .board import SHELLS, Board
+
+DROPBEAR_BYTES = 9000  # its longest command; see fleet/facts/gather.py
+HOSTILE = [
+    "ann@desk", "", "-rf", "--", "a b  c", "it's", '"', "$(touch pwned)", "`id`", "; exit 9",
+    "two\nlines", "held write 9", "end", "\t", "\x1b[31mred\x07", "\\n", "%s%n", "é 日本",
+    "=", "*", "~",
+]  # fmt: skip
+
+
+class LeaseBoard(Board):
+    """A board with leases of its own; `as_user` makes it that of another user (root only)."""
+
+    def __init__(self, root: Path, shell: str) -> None:
+        super().__init__(root, shell)
+        self.leases = root / "lease dir"
+        self.leases.mkdir()
+        self.leases.chmod(0o1777)
+        self.user: int | None = None
+        self.extra: dict[str, str] = {}
+        self.number = 0
+
+    def do(
+        self, command: Command, stdin: bytes = b"", env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*self.shell, *command.argv[1:]],
+            input=stdin, capture_output=True, timeout=60, check=False, cwd=self.leases,
+            user=self.user, group=self.user, extra_groups=None if self.user is None else [],
+            env={**os.environ, "FLEET_LEASE_DIR": str(self.leases), **self.extra, **(env or {})},
+        )  # fmt: skip
+
+    def ask(self, command: Command) -> LeaseAnswer:
+        done = self.do(command)
+        assert done.returncode == 0, done
+        assert done.stderr == b"", done.stderr
+        return lease.parse_lease(done.stdout.decode(), "board")
+
+    def take(
+        self, who: str = "ann@desk", kind: str = WRITE, *, ttl: int = 60, dead: str = "-",
+        reason: str = "deploy app", token: str = "",
+    ) -> LeaseAnswer:  # fmt: skip
+        self.number += 1
+        token = token or f"{self.number:032x}"
+        return self.ask(
+            lease.take_command(kind, who, reason, "run-1", token=token, ttl=ttl, dead=dead)
+        )
+
+    def ticket(self, answer: LeaseAnswer, *, ttl: int = 60) -> Ticket:
+        assert answer.got is not None, answer
+        return Ticket(answer.place, answer.got, f"{self.number:032x}", ttl)
+
+    def drop(self, who: str, *, force: bool = False) -> LeaseAnswer:
+        self.number += 1
+        return self.ask(
+            lease.drop_command(who, "because", f"{self.number:032x}", force=force)
+        )  # fmt: skip
+
+    def who(self) -> list[Holder]:
+        return self.ask(lease.who_command()).held
+
+    @property
+    def folder(self) -> Path:
+        return self.leases / "fleet-lease"
+
+    def put(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+
+    def generations(self) -> list[str]:
+        return sorted(one.name for one in self.folder.iterdir())
+
+
+@pytest.fixture(params=SHELLS)
+def board(request: pytest.FixtureRequest, tmp_path: Path) -> LeaseBoard:
+    return LeaseBoard(tmp_path, request.param)
+
+
+@pytest.fixture
+def dash(tmp_path: Path) -> LeaseBoard:
+    return LeaseBoard(tmp_path, "dash")
+
+
+def boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def uptime() -> int:
+    return int(float(Path("/proc/uptime").read_text().split()[0]))
+
+
+def test_one_writer(board: LeaseBoard) -> None:
+    assert board.who() == []
+    assert not board.folder.exists(), "who only reads"
+    first = board.take()
+    assert (first.got, first.place, first.held) == (1, str(board.folder), [])
+    assert board.folder.stat().st_mode & 0o7777 == 0o1777
+    ticket = board.ticket(first)
+    (holder,) = board.who()
+    assert (holder.owner, holder.reason, holder.run_id) == ("ann@desk", "deploy app", "run-1")
+    assert (holder.kind, holder.generation, holder.busy) == (WRITE, 1, False)
+    assert 58 <= holder.left <= 61
+    assert holder.age is not None
+    for who in ("bob@desk", "ann@desk"):
+        second = board.take(who)
+        assert second.got is None, "another run of the same person is another writer"
+        assert second.held == [holder]
+    assert board.ask(lease.free_command(ticket)).freed
+    assert board.who() == []
+    assert board.take("bob@desk").got == 2
+
+
+def test_generations_rise_and_the_highest_stays(board: LeaseBoard) -> None:
+    for number in range(1, 13):
+        answer = board.take()
+        assert answer.got == number
+        assert board.ask(lease.free_command(board.ticket(answer))).freed
+    assert board.generations() == ["write.11", "write.12"]
+
+
+def test_the_guard_runs_the_step_as_it_is(board: LeaseBoard) -> None:
+    ticket = board.ticket(board.take())
+    show = script(
+        'printf "%s|" "$@" "$FLEET_X" "$(umask)"; cat; echo err >&2; exit 7', "a b", "$(x)"
+    )
+    done = board.do(lease.guard(show, ticket), b"input", {"FLEET_X": "value"})
+    mask = subprocess.run(["sh", "-c", "umask"], capture_output=True, text=True, check=True)
+    assert done.returncode == 7
+    assert done.stdout.decode() == f"a b|$(x)|value|{mask.stdout.strip()}|input"
+    assert done.stderr == b"err\n"
+    assert board.do(lease.guard(Command(("no-such-program",)), ticket)).returncode == 127
+    kept = lease.guard(Command(("true",), {"A": "b"}, "/somewhere", ("C",)), ticket)
+    assert (kept.env, kept.cwd, kept.unset) == ({"A": "b"}, "/somewhere", ("C",))
+
+
+def lost(board: LeaseBoard, ticket: Ticket, command: Command | None = None) -> str:
+    """Why the guard refuses; and the step did not run."""
+    mark = board.leases / "mark"
+    done = board.do(command or lease.guard(Command(("touch", str(mark))), ticket))
+    assert not mark.exists()
+    assert done.returncode == lease.LOST_STATUS, done
+    assert done.stdout == b""
+    why = lease.lost_words(ticket, done.returncode, done.stderr.decode())
+    assert why, done.stderr
+    return why
+
+
+def test_who_was_broken_loses_and_learns_by_whom(board: LeaseBoard) -> None:
+    ticket = board.ticket(board.take())
+    assert board.drop("bob@desk").dropped == []
+    assert len(board.drop("bob@desk").held) == 1
+    assert [one.owner for one in board.drop("bob@desk", force=True).dropped] == ["ann@desk"]
+    assert lost(board, ticket) == "it was taken over by bob@desk (because)"
+    assert board.who() == []
+    assert board.take("carl@desk").got == 3
+    assert lost(board, ticket) == "it was taken over by carl@desk (deploy app)"
+    assert lost(board, ticket, lease.keep_command(ticket))
+    assert lost(board, ticket, lease.keep_command(ticket, revive=True))
+
+
+def test_what_was_given_back_or_removed_is_lost(board: LeaseBoard) -> None:
+    ticket = board.ticket(board.take())
+    board.ask(lease.free_command(ticket))
+    assert lost(board, ticket) == "it was given back"
+    shutil.rmtree(board.folder)
+    assert lost(board, ticket) == "its folder on the board is gone"
+    board.take(token="f" * 32)
+    assert "taken over" in lost(board, ticket), "the same number, another token"
+
+
+def test_an_end_in_time_and_a_new_holder(board: LeaseBoard) -> None:
+    ticket = board.ticket(board.take(ttl=5), ttl=5)
+    board.put("write.1/keep", f"{boot()} {uptime()} 5\n")
+    assert board.who() == []
+    assert lost(board, ticket) == "it was not renewed within 5 s"
+    assert board.do(lease.keep_command(ticket, revive=True)).returncode == 0, "nobody took it"
+    assert board.do(lease.guard(Command(("true",)), ticket)).returncode == 0
+    board.put("write.1/keep", f"{boot()} {uptime()} 5\n")
+    board.put("write.1/step", f"{boot()} {uptime()} idle 0\n")
+    assert board.take("bob@desk").got == 2
+    assert lost(board, ticket).startswith("it was not renewed within 5 s and taken over by bob")
+
+
+def test_a_step_holds_the_lease_while_it_runs(board: LeaseBoard) -> None:
+    ticket = board.ticket(board.take())
+    look = [*board.shell, *lease.who_command().argv[1:]]
+    inner = Command(("env", f"FLEET_LEASE_DIR={board.leases}", *look))
+    done = board.do(lease.guard(inner, ticket, 500))
+    (holder,) = lease.parse_lease(done.stdout.decode(), "board").held
+    assert holder.busy
+    assert 490 < holder.left <= 501
+    (after,) = board.who()
+    assert not after.busy
+    assert after.left <= 61, "the step has ended, and with it its time"
+
+
+def test_the_end_of_a_lost_step_revives_nothing(board: LeaseBoard) -> None:
+    ticket = board.ticket(board.take())
+    old = f"{boot()} {uptime()}"
+    break_it = script(
+        'printf "%s 5\\n" "$2" > "$1/keep"; printf "%s run %s\\n" "$2" "$PPID" > "$1/step"',
+        str(board.folder / "write.1"), old,
+    )  # fmt: skip
+    assert board.do(lease.guard(break_it, ticket)).returncode == 0
+    assert board.who() == []
+
+
+def test_another_boot_ends_a_write_lease_unless_revived(board: LeaseBoard) -> None:
+    ticket = board.ticket(board.take())
+    board.put("write.1/keep", f"another-boot {uptime() + 50} 60\n")
+    assert board.who() == []
+    assert "not renewed" in lost(board, ticket)
+    assert board.do(lease.keep_command(ticket, revive=True)).returncode == 0
+    assert len(board.who()) == 1
+
+
+def test_a_reservation_lives_on_after_a_boot(board: LeaseBoard) -> None:
+    board.take("ann@desk", RESERVE, ttl=3600)
+    board.put("reserve.1/keep", f"another-boot 5 {uptime() + 300}\n")
+    (holder,) = board.who()
+    assert 290 < holder.left <= 300, "its time counts from the new boot"
+    board.put("reserve.1/keep", f"another-boot 999999 {max(0, uptime() - 1)}\n")
+    assert board.who() == []
+
+
+def test_a_reservation_keeps_others_out(board: LeaseBoard) -> None:
+    assert board.take("ann@desk", RESERVE, ttl=3600, reason="camera").got == 1
+    refused = board.take("bob@desk")
+    assert [one.reason for one in refused.held] == ["camera"]
+    assert board.take("bob@desk", RESERVE).got is None
+    mine = board.take("ann@desk")
+    assert mine.got == 1, "the owner writes under it"
+    assert board.take("ann@desk", RESERVE, ttl=7200, reason="longer").got == 2
+    assert [one.owner for one in board.drop("bob@desk").held] == ["ann@desk", "ann@desk"]
+    done = board.drop("ann@desk")
+    assert [one.reason for one in done.dropped] == ["longer"]
+    assert [one.kind for one in done.held] == [WRITE], "the deploy goes on"
+
+
+def test_no_reservation_over_a_foreign_writer(board: LeaseBoard) -> None:
+    board.take("ann@desk")
+    assert [one.kind for one in board.take("bob@desk", RESERVE).held] == [WRITE]
+    assert board.take("ann@desk", RESERVE).got == 1
+
+
+def test_a_dead_holder_is_taken_over_when_its_step_has_ended(board: LeaseBoard) -> None:
+    board.take()
+    (dead,) = board.who()
+    assert board.take("bob@desk", dead="1:" + "0" * 32).got is None, "another token"
+    board.put("write.1/step", f"{boot()} {uptime() + 30} run 77\n")
+    assert board.take("bob@desk", dead=lease.dead_word(dead)).got is None
+    board.put("write.1/step", f"{boot()} {uptime() + 30} idle 0\n")
+    assert board.take("bob@desk", dead=lease.dead_word(dead)).got == 2
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_becomes_syntax(board: LeaseBoard, text: str) -> None:
+    assert board.take(text, RESERVE, ttl=3600, reason=text).got == 1
+    assert board.take(text, reason=text).got == 1, "the same owner, as written"
+    write, reserve = board.who()
+    for one in (write, reserve):
+        assert one.reason == one.owner
+        assert all(c.isprintable() for c in one.owner)
+        if text.isprintable():
+            assert one.owner == text
+    ticket = board.ticket(LeaseAnswer(str(board.folder), 1))
+    board.drop("bob", force=True)
+    assert lost(board, ticket)
+    assert not list(board.leases.rglob("pwned"))
+    assert len((board.folder / "reserve.1" / "owner").read_text().splitlines()) == 1
+
+
+GARBAGE = ["", "\n", "x", "a[$(touch pwned)] 1 2", "1", "-5", "08", "9" * 30, "$(id)", "\0\n"]
+
+
+@pytest.mark.parametrize("text", GARBAGE)
+def test_damaged_files_break_nothing(board: LeaseBoard, text: str) -> None:
+    """After a power cut a file may be empty; and others write into this folder, too."""
+    board.take()
+    first = board.ticket(LeaseAnswer(str(board.folder), 1))
+    board.put("write.1/keep", f"{boot()} {text}\n")
+    board.put("write.1/step", f"{boot()} {text} {text}\n")
+    assert board.who() == []
+    assert "not renewed" in lost(board, first)
+    board.put("write.1/owner", text)
+    (board.folder / "write.x").mkdir()
+    (board.folder / "write.007").mkdir()
+    (board.folder / f"write.{'9' * 30}").mkdir()
+    assert board.who() == []
+    assert board.take("bob@desk").got == 2
+    assert not list(board.leases.rglob("pwned"))
+
+
+def test_places_that_cannot_be_used(board: LeaseBoard, tmp_path: Path) -> None:
+    board.folder.symlink_to(tmp_path)
+    with pytest.raises(DeviceError, match="symbolic link"):
+        board.take()
+    board.folder.unlink()
+    board.folder.write_text("")
+    with pytest.raises(DeviceError, match="is no folder"):
+        board.take()
+    board.folder.unlink()
+    board.leases.rmdir()
+    board.leases.symlink_to("nowhere")
+    with pytest.raises(DeviceError, match="no folder for leases can be written"):
+        take = lease.take_command(WRITE, "a", "b", "c", token="d", ttl=5)
+        lease.parse_lease(
+            subprocess.run(
+                [*board.shell, *take.argv[1:]],
+                capture_output=True, text=True, check=True, timeout=20,
+                env={**os.environ, "FLEET_LEASE_DIR": str(board.leases)},
+            ).stdout,
+            "board",
+        )  # fmt: skip
+
+
+def test_a_full_disk_is_named(board: LeaseBoard) -> None:
+    if os.geteuid():
+        pytest.skip("mounting a small disk needs root")
+    size = ["-o", "size=4k,mode=1777"]
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", *size, "small", str(board.leases)],
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip(f"no tmpfs here: {done.stderr.decode()}")
+    try:
+        (board.leases / "fill").write_bytes(b"x" * 4096)
+        with pytest.raises(DeviceError, match="no lease can be made in"):
+            board.take()
+    finally:
+        subprocess.run(["umount", str(board.leases)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="two users need root")
+def test_two_users_of_one_board(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What one user made another reads, respects, breaks by a generation of his own."""
+    with_path = Path("/tmp") / f"fleet-two-users-{os.getpid()}"
+    with_path.mkdir()
+    try:
+        board = LeaseBoard(with_path, "dash")
+        board.user = 1234
+        ticket = board.ticket(board.take())
+        board.user = 4321
+        assert board.take("bob@desk").got is None
+        assert board.drop("bob@desk", force=True).dropped
+        assert board.take("bob@desk").got == 3
+        board.user = 1234
+        assert "bob@desk" in lost(board, ticket)
+        board.folder.chmod(0o755)
+        with pytest.raises(DeviceError, match="cannot be written by this user"):
+            board.take()
+    finally:
+        shutil.rmtree(with_path)
+
+
+def test_many_at_once(board: LeaseBoard) -> None:
+    """Forty takers at one instant: one gets it, and each other is told or raced."""
+    answers: list[LeaseAnswer] = []
+    start = threading.Barrier(10)
+
+    def run(number: int) -> None:
+        start.wait()
+        for turn in range(4):
+            token = f"{number * 100 + turn + 1:032x}"
+            command = lease.take_command(WRITE, f"u{number}", "", "", token=token, ttl=60)
+            answers.append(board.ask(command))
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 40
+    assert sum(answer.got is not None for answer in answers) <= 1
+    assert all(answer.got or answer.held or answer.raced for answer in answers)
+    won = [answer for answer in answers if answer.got]
+    holders = board.who()
+    assert len(holders) == len(won)
+    assert not list(board.folder.glob(".new.*"))
+
+
+def test_busybox_tools_alone(tmp_path: Path) -> None:
+    """The tools of a small board: no coreutils on the path."""
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        pytest.skip("no busybox on this machine: apt-get install busybox")
+    bin_dir = tmp_path / "bin"
+    bin_dir.mkdir()
+    for tool in ("mkdir", "mv", "rm", "chmod", "sh", "touch", "true", "cat"):
+        (bin_dir / tool).symlink_to(busybox)
+    board = LeaseBoard(tmp_path, "busybox")
+    board.extra = {"PATH": str(bin_dir)}
+    ticket = board.ticket(board.take())
+    assert board.do(lease.guard(Command(("true",)), ticket)).returncode == 0
+    assert board.take("bob@desk").got is None
+    assert board.drop("bob@desk", force=True).dropped
+    assert "taken over by bob@desk" in lost(board, ticket)
+    assert board.take("bob@desk").got == 3
+
+
+def test_who_goes_before_a_reading_command(board: LeaseBoard) -> None:
+    board.take("ann@desk", RESERVE, ttl=100)
+    base = str(board.base)
+    done = board.do(lease.who_command(device_script("status", base)))
+    answer = lease.parse_lease("noise\n" + done.stdout.decode(), "board")
+    assert [one.owner for one in answer.held] == ["ann@desk"]
+    assert done.stdout.decode().splitlines()[-2:] == ["fleet-status 1", "end"]
+
+
+def test_commands_fit_into_dropbear() -> None:
+    ticket = Ticket("/data/local/tmp/fleet-lease", 999_999_999, "f" * 32, 86400)
+    long = "é'" * 200
+    take = lease.take_command(WRITE, long, long, long, token="f" * 32, ttl=60)
+    scripts = ("stage", "switch", "prune", "receive", "run", "collect", "place", "accept")
+    steps = [lease.guard(device_script(name, "/" + "x" * 200), ticket, 60) for name in scripts]
+    reads = [lease.who_command(device_script(name, "/x")) for name in ("status", "state")]
+    for command in (take, lease.drop_command(long, long, "f" * 32, force=True), *steps, *reads):
+        assert len(render(command)) < DROPBEAR_BYTES
+
+
+def test_a_cut_answer_is_an_error() -> None:
+    for text in ("", "fleet-lease 1\ngot write 1\n", "end\n"):
+        with pytest.raises(DeviceError, match="was cut"):
+            lease.parse_lease(text, "board")
+
+
+def test_a_program_of_status_113_has_lost_nothing() -> None:
+    ticket = Ticket("/x", 1, "a" * 32, 60)
+    assert lease.lost_words(ticket, 113, "no") == ""
+    assert lease.lost_words(ticket, 113, f"fleet-lease-lost {'b' * 32} taken") == ""
+    assert lease.lost_words(ticket, 0, f"fleet-lease-lost {'a' * 32} taken") == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(5, "5 s"), (600, "10 min"), (7200, "2 h"), (7500, "2 h 5 min"), (180_000, "2 d 2 h")],
+)
+def test_times_for_people(seconds: int, text: str) -> None:
+    assert human_seconds(seconds) == text
