@@ -6,7 +6,7 @@ import contextlib
 
 from fleet.engine.become import Become
 from fleet.engine.planning import Planned, ask_state
-from fleet.engine.provisioning import carry_out
+from fleet.engine.provisioning import accounts, came, carry_out
 from fleet.engine.rebooting import boot_id, wait_for_reboot
 from fleet.engine.session import Session
 from fleet.engine.starting import place, probe
@@ -29,6 +29,7 @@ from fleet.model.plan import (
 from fleet.ops.release import prune_command, stage_command, stage_input, switch_command
 from fleet.ops.shell import device_script
 from fleet.ops.system.steps_files import PlaceFiles
+from fleet.ops.system.steps_packages import InstallPackages
 from fleet.ops.system.steps_users import Reboot, Reconnect
 from fleet.runners.base import Start
 
@@ -66,13 +67,15 @@ def _do(session: Session, plan: DevicePlan, action: Action, run_id: str) -> None
                 stage_command(plan.facts, action.manifest, run_id),
                 "stage",
                 stdin=stage_input(action.manifest, base),
+                mutates=True,
             )
         case ProbeHealth():
             check_health(session, action.manifest, base, run_id)
         case SwitchRelease():
-            session.ask(switch_command(base, action.name, action.id, run_id), "switch")
+            command = switch_command(base, action.name, action.id, run_id)
+            session.ask(command, "switch", mutates=True)
         case PruneReleases():
-            session.ask(prune_command(base, action.name, action.keep), "prune")
+            session.ask(prune_command(base, action.name, action.keep), "prune", mutates=True)
         case _:
             raise NotImplementedError(type(action).__name__)
 
@@ -96,7 +99,9 @@ def apply_system(session: Session, planned: Planned, log: UndoLog, *, allow_rebo
     for action in plan.system_steps:
         session.emit(StepStarted(session.host.name, "system", action.describe(), action.bytes))
         log.begin(action)
+        installs = isinstance(action, InstallPackages) and action.manager == "apt"
         try:
+            before = accounts(session) if installs else None
             match action:
                 case PlaceFiles():
                     _place(session, plan.facts, action)
@@ -111,7 +116,7 @@ def apply_system(session: Session, planned: Planned, log: UndoLog, *, allow_rebo
             error.device = error.device or session.host.name
             error.hint = error.hint or f"deploy goes on from here; the way back: {log.command}"
             raise
-        log.end()
+        log.end(came(before, accounts(session)) if before is not None else None)
 
 
 def _place(session: Session, facts: Facts, action: PlaceFiles) -> None:
@@ -123,14 +128,16 @@ def _place(session: Session, facts: Facts, action: PlaceFiles) -> None:
     if blobs:
         Upload(session, facts, manifest).send(blobs)
     lines = [f"{item.sha256}\t{item.name}\n".encode() for item in action.files]
-    session.ask(device_script("place", facts.base_dir, action.folder), "place", stdin=lines)
+    command = device_script("place", facts.base_dir, action.folder)
+    session.ask(command, "place", stdin=lines, mutates=True)
 
 
 def _reboot(session: Session, become: Become, action: Reboot) -> None:
     before = boot_id(session)
-    with contextlib.suppress(ConnectionLostError, DeadlineError):
-        carry_out(session, action, become)
-    wait_for_reboot(session, before)
+    with session.over_reboot():
+        with contextlib.suppress(ConnectionLostError, DeadlineError):
+            carry_out(session, action, become)
+        wait_for_reboot(session, before)
 
 
 def check_health(session: Session, manifest: Manifest, base: str, run_id: str) -> None:

@@ -81,7 +81,9 @@ class Become:
     def run(self, session: Session, command: Command, step: str, seconds: float) -> Result:
         """Run one listed command as root. Raises DeviceError with its last words."""
         self.prove(session)
-        result = session.run(self.wrap(command), step, stdin=self.stdin(), seconds=seconds)
+        result = session.run(
+            self.wrap(command), step, stdin=self.stdin(), seconds=seconds, mutates=True
+        )
         if not result.ok:
             raise DeviceError(
                 f"`{command.argv[0]}` failed with status {result.status}: {_words(result)}",

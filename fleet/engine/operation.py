@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fleet.engine.applying import apply_plan, apply_system
+from fleet.engine.leasing import Lease
 from fleet.engine.planning import Planned, plan_device
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.provisioning import still_lacking
@@ -97,6 +98,10 @@ class Operation:
         result.text = f"release {plan.manifest.id}"
 
     def _deploy(self, session: Session, result: DeviceResult) -> None:
+        with Lease(session, f"deploy {self.playbook.name}", self.run_id):
+            self._bring(session, result)
+
+    def _bring(self, session: Session, result: DeviceResult) -> None:
         planned = self._look(session, result)
         plan = first = planned.plan
         _refuse(plan)
@@ -133,7 +138,8 @@ class Operation:
                 hint="fleet deploy, with the same inventory and playbook",
             )
         result.outcome = "ran"
-        self._measure(session, result, plan)
+        with Lease(session, f"run {self.playbook.name}", self.run_id):
+            self._measure(session, result, plan)
 
     def _measure(self, session: Session, result: DeviceResult, plan: DevicePlan) -> None:
         run = self.playbook.run

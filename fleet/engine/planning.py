@@ -19,6 +19,7 @@ from fleet.model.errors import InputError
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, DevicePlan, SendBlobs
+from fleet.ops.lease import holders_in, who_command
 from fleet.ops.release import (
     ReleaseState,
     actions_for,
@@ -48,7 +49,8 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
     check_base(facts.base_dir, session.host.name)
     parts = bench.parts(bench.target_for(session.host, facts), facts.soc.hexagon_arch)
     manifest = bench.manifest(parts)
-    state = ask_state(session, facts, manifest, verify=verify)
+    text = _state_text(session, facts, manifest, verify=verify)
+    state = parse_state(text, session.host.name)
     actions = actions_for(manifest, state, bench.playbook.keep)
     system = look(session, bench.playbook.system, facts)
     findings = preflight(
@@ -71,7 +73,7 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
         system=len(system.plan.steps),
         become=system.become.describe() if system.plan.needs_root else "",
         current=state.current,
-        notes=_notes(facts, parts, state),
+        notes=(*holders_in(text, session.host.name).notes(), *_notes(facts, parts, state)),
     )
     return Planned(plan, system.become)
 
@@ -91,16 +93,17 @@ def ask_state(
     session: Session, facts: Facts, manifest: Manifest, *, verify: bool = False
 ) -> ReleaseState:
     """One round trip: what the device has of `manifest`."""
+    text = _state_text(session, facts, manifest, verify=verify)
+    return parse_state(text, session.host.name)
+
+
+def _state_text(session: Session, facts: Facts, manifest: Manifest, *, verify: bool) -> str:
+    """The same as text, and who holds the board."""
     seconds = 60.0
     if verify:
         seconds += sum(item.size for item in manifest.files) / HASHING_BYTES_PER_SECOND
-    result = session.ask(
-        state_command(facts, manifest, verify=verify),
-        "state",
-        stdin=state_input(manifest),
-        seconds=seconds,
-    )
-    return parse_state(result.text, session.host.name)
+    command = who_command(state_command(facts, manifest, verify=verify))
+    return session.ask(command, "state", stdin=state_input(manifest), seconds=seconds).text
 
 
 def _files(actions: tuple[Action, ...]) -> int:

@@ -18,7 +18,7 @@ from fleet.ops.system.provision import SystemPlan, provision
 from fleet.ops.system.state import parse_system, system_command, system_input
 from fleet.ops.system.step import SystemStep
 from fleet.ops.system.steps_files import LinkLibrary
-from fleet.ops.system.steps_packages import InstallPackages, RefreshPackages
+from fleet.ops.system.steps_packages import InstallPackages, RefreshPackages, undo_of
 from fleet.ops.system.wanted import questions
 
 SHIM_SECONDS = 30.0
@@ -138,7 +138,7 @@ def carry_out(session: Session, step: Action, become: Become) -> None:
     """One step on the system: put its contents in place, then its commands, each as root."""
     if isinstance(step, LinkLibrary):
         command = device_script("shim", step.base, step.name, step.target)
-        session.ask(command, "link", seconds=SHIM_SECONDS)
+        session.ask(command, "link", seconds=SHIM_SECONDS, mutates=True)
         return
     if isinstance(step, SystemStep):
         run_as_root(session, become, step.commands(), step.staged(), step.seconds)
@@ -154,11 +154,32 @@ def run_as_root(
     """Literal commands, one after the other; contents that they read are put there before."""
     become.prove(session)
     for path, content in staged.items():
-        session.ask(device_script("put", path), "put", stdin=[content])
+        session.ask(device_script("put", path), "put", stdin=[content], mutates=True)
     for command in commands:
         become.run(session, command, "system", seconds)
     if staged:
-        session.ask(Command(("rm", "-f", "--", *staged)), "tidy")
+        session.ask(Command(("rm", "-f", "--", *staged)), "tidy", mutates=True)
+
+
+def accounts(session: Session) -> dict[str, list[str]]:
+    """Groups, users and packages of the device by name, in the device's order."""
+    result = session.ask(device_script("accounts"), "accounts")
+    found: dict[str, list[str]] = {"group": [], "user": [], "package": []}
+    for kind, name, *_ in framed(result.text, "fleet-accounts 1", session.host.name):
+        found.setdefault(kind, []).append(name)
+    return found
+
+
+def came(before: dict[str, list[str]], after: dict[str, list[str]]) -> tuple[Command, ...]:
+    """The commands that take back what is new in `after`."""
+
+    def new(kind: str) -> tuple[str, ...]:
+        old = set(before[kind])
+        return tuple(name for name in after[kind] if name not in old)
+
+    # userdel removes a group of the same name together with its user.
+    groups = tuple(name for name in new("group") if name not in new("user"))
+    return undo_of(new("package"), new("user"), groups)
 
 
 def still_lacking(plan: DevicePlan) -> None:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fleet.engine.applying import check_health
+from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.records import new_run_id
 from fleet.engine.session import Session
@@ -17,6 +18,7 @@ from fleet.model.errors import DeviceError
 from fleet.model.events import Listener, StepStarted
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
+from fleet.ops.lease import Holders, holders_in, who_command
 from fleet.ops.release import release_dir, switch_command
 from fleet.ops.shell import MARK, device_script, framed
 
@@ -63,10 +65,11 @@ def parse_status(text: str, host: str) -> list[Deployed]:
     return list(found.values())
 
 
-def deployed(session: Session, base: str) -> list[Deployed]:
-    """Everything under a base folder; one round trip."""
-    result = session.ask(device_script("status", base), "status")
-    return parse_status(result.text, session.host.name)
+def deployed(session: Session, base: str) -> tuple[list[Deployed], Holders]:
+    """Everything under a base folder, and who holds the board; one round trip."""
+    host = session.host.name
+    text = session.ask(who_command(device_script("status", base)), "status").text
+    return parse_status(text, host), holders_in(text, host)
 
 
 def status(
@@ -76,12 +79,13 @@ def status(
 
     def work(session: Session, result: DeviceResult) -> None:
         facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
-        found = deployed(session, facts.base_dir)
+        found, holders = deployed(session, facts.base_dir)
         result.outcome = "ok"
         result.details = {
             "deployed": [one.as_dict() for one in found],
             "base_dir": facts.base_dir,
             "emulated": facts.emulated,
+            **holders.as_dict(),
         }
 
     return on_every_device(hosts, work, listener, parallel=parallel, accept_new=accept_new)
@@ -105,7 +109,7 @@ def rollback(
     def work(session: Session, result: DeviceResult) -> None:
         facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
         base, host = facts.base_dir, session.host.name
-        known = {one.name: one for one in deployed(session, base)}
+        known = {one.name: one for one in deployed(session, base)[0]}
         if name not in known:
             raise DeviceError(f"{name} is not deployed there", device=host, hint="fleet status")
         target = to or known[name].previous
@@ -119,10 +123,11 @@ def rollback(
             result.outcome, result.text = "unchanged", f"release {target}"
             return
         manifest = _stored_manifest(session, base, name, target)
-        session.emit(StepStarted(host, "health", f"open an NPU session with {name}/{target}"))
-        check_health(session, manifest, base, run_id)
-        session.emit(StepStarted(host, "switch", f"switch current/{name}: -> {target}"))
-        session.ask(switch_command(base, name, target, run_id), "switch")
+        with Lease(session, f"rollback {name}", run_id):
+            session.emit(StepStarted(host, "health", f"open an NPU session with {name}/{target}"))
+            check_health(session, manifest, base, run_id)
+            session.emit(StepStarted(host, "switch", f"switch current/{name}: -> {target}"))
+            session.ask(switch_command(base, name, target, run_id), "switch", mutates=True)
         result.outcome, result.text = "changed", f"release {target}, was {known[name].id}"
 
     return on_every_device(hosts, work, listener, parallel=parallel)

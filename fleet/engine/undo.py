@@ -11,7 +11,7 @@ import base64
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +65,10 @@ class UndoLog:
             }
         )
 
-    def end(self) -> None:
-        """The step that was begun last has ended well."""
-        self._append({"end": True})
+    def end(self, undo: tuple[Command, ...] | None = None) -> None:
+        """The step that was begun last has ended well; `undo` is known better now."""
+        known = {} if undo is None else {"undo": [list(command.argv) for command in undo]}
+        self._append({"end": True, **known})
 
     def _append(self, line: dict[str, Any]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,13 +99,15 @@ def _lines(path: Path) -> Iterator[str]:
 
 def _take(found: list[Done], line: dict[str, Any]) -> list[Done]:
     if "end" in line:
-        last = found[-1]
-        return [*found[:-1], Done(**{**vars(last), "ended": True})]
+        last = replace(found[-1], ended=True)
+        if "undo" in line:
+            last = replace(last, commands=_commands(line["undo"]))
+        return [*found[:-1], last]
     return [
         *found,
         Done(
             describe=line["begin"],
-            commands=tuple(Command(tuple(words)) for words in line["undo"]),
+            commands=_commands(line["undo"]),
             staged={k: base64.b64decode(v) for k, v in line["staged"].items()},
             needs_root=line["needs_root"],
             refreshes=line["refreshes"],
@@ -113,6 +116,10 @@ def _take(found: list[Done], line: dict[str, Any]) -> list[Done]:
             ended=False,
         ),
     ]
+
+
+def _commands(lines: list[list[str]]) -> tuple[Command, ...]:
+    return tuple(Command(tuple(words)) for words in lines)
 
 
 def backwards(done: list[Done]) -> list[Done]:
@@ -131,6 +138,6 @@ def take_back(session: Session, log: UndoLog, become: Become) -> list[str]:
             run_as_root(session, become, one.commands, one.staged, one.seconds)
         else:
             for command in one.commands:
-                session.ask(command, "undo", seconds=one.seconds)
+                session.ask(command, "undo", seconds=one.seconds, mutates=True)
     log.taken_back()
     return [f"{one.describe}: {one.no_undo}" for one in done if not one.commands and one.no_undo]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.provisioning import ask_rights
 from fleet.engine.records import RunStore
@@ -48,8 +49,9 @@ def undo(
             result.outcome, result.text = "unchanged", "nothing to take back"
             return
         become, _ = ask_rights(session)
-        for text in take_back(session, log, become):
-            session.emit(Warned(session.host.name, f"not taken back: {text}"))
+        with Lease(session, f"undo {run_id}", run_id):
+            for text in take_back(session, log, become):
+                session.emit(Warned(session.host.name, f"not taken back: {text}"))
         result.outcome, result.text = "changed", f"the system is as before run {run_id}"
 
     return on_every_device(hosts, work, listener, parallel=parallel)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 from urllib.parse import quote, unquote
 
 from fleet.model.command import Command, script
@@ -162,6 +163,31 @@ def parse_lease(text: str, host: str) -> LeaseAnswer:
         answer.raced = answer.raced or kind == "raced"
         answer.freed = answer.freed or kind == "freed"
     return answer
+
+
+@dataclass(frozen=True)
+class Holders:
+    """Who holds a board, as a reading command learned it; `problem`: why that is not known."""
+
+    found: tuple[Holder, ...] = ()
+    problem: str = ""
+
+    def notes(self) -> list[str]:
+        """One line each, for people."""
+        unknown = [f"who holds the board is unknown: {self.problem}"] if self.problem else []
+        return [*(f"the board is {one.describe()}" for one in self.found), *unknown]
+
+    def as_dict(self) -> dict[str, Any]:
+        """`{"holders": [...]}`, for JSON; None where it is unknown."""
+        return {"holders": None if self.problem else [one.as_dict() for one in self.found]}
+
+
+def holders_in(text: str, host: str) -> Holders:
+    """What `who_command` printed before the command that followed it. Never raises."""
+    try:
+        return Holders(tuple(parse_lease(text, host).held))
+    except DeviceError as error:
+        return Holders(problem=error.message)
 
 
 def _holder(words: list[str]) -> Holder:
