@@ -59,8 +59,10 @@ class Deb:
         scripts: dict[str, bytes | str] = {"./control": self.control.encode()}
         if self.postinst:
             scripts["./postinst"] = f"#!/bin/sh\nset -e\n{self.postinst}\n".encode()
+            scripts["./postrm"] = b"#!/bin/sh\nldconfig\n"
         data = {f".{path}": content for path, content in self.files.items()}
-        modes = {f".{path}": mode for path, mode in self.modes.items()} | {"./postinst": 0o755}
+        modes = {f".{path}": mode for path, mode in self.modes.items()}
+        modes |= {"./postinst": 0o755, "./postrm": 0o755}
         members = (
             ("debian-binary", b"2.0\n"),
             ("control.tar.gz", _tar(scripts, modes)),

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from fleet.lab.elf import shared_object
+from fleet.lab.rootfs import rootfs
 from fleet.model.errors import LabError
 
 
@@ -96,5 +97,6 @@ def _root(row: Mapping[str, Any]) -> dict[str, bytes]:
     if "soname" in row:
         files[f"/usr/lib/{row['soname']}"] = shared_object(row["soname"])
     if row.get("libatomic"):
-        files["/usr/lib/libatomic.so.1"] = shared_object("libatomic.so.1")
+        library = rootfs() / "usr/lib/x86_64-linux-gnu/libatomic.so.1"
+        files["/usr/lib/libatomic.so.1"] = library.read_bytes()
     return files

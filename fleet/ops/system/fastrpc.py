@@ -70,13 +70,22 @@ def _no_packages(state: SystemState) -> Finding:
     known = ", ".join(
         f"{one.id} ({' '.join(one.packages)})" for one in packagings().values() if one.packages
     )
+    unread = state.manager is not None and not state.lists
     return Finding(
         rule="fastrpc-packages",
         severity="refuse",
-        message="libcdsprpc is not installed, and no packaging of FastRPC is on offer",
+        message="libcdsprpc is not installed, and "
+        + (
+            "the device has never read what its sources offer"
+            if unread
+            else "no packaging of FastRPC is on offer"
+        ),
         have=f"{state.manager} offers none" if state.manager else "no package manager",
         need=f"one of {known}",
-        cure="name a repository or a folder of .deb files in `system:` of the playbook, or use "
+        cure="name the packaging in the playbook (`fastrpc: debian`), or run "
+        "`sudo apt-get update` on the device"
+        if unread
+        else "name a repository or a folder of .deb files in `system:` of the playbook, or use "
         "a system image that has FastRPC",
         source="deployment.md 6.1",
     )
@@ -94,7 +103,8 @@ def _with_rights(need: FastRpc, facts: Facts, state: SystemState) -> FastRpc:
     for node in refusing:
         if _would_open(node.mode, node.group, group, facts):
             continue
-        apply_to.append(node.path.rpartition("/")[2])
+        name = node.path.rpartition("/")[2]
+        apply_to.append("fastrpc-*" if name.startswith("fastrpc-") else name)
         own_rule = own_rule or not _rule_helps(node, need, group, state, facts)
     rule = _own_rule(group) if own_rule else None
     return replace(need, group=group, rule=rule, apply_to=tuple(dict.fromkeys(apply_to)))
@@ -113,7 +123,8 @@ def _rule_helps(
     given = ruled(node.path, state.rules)
     if given is not None:
         return _would_open(given[1] or node.mode, given[0] or node.group, group, facts)
-    return bool(need.packages and need.packaging.rules and need.packaging.group == group)
+    brings = need.packaging.heap if node.path in HEAP else need.packaging.rules
+    return bool(need.packages and brings and need.packaging.group == group)
 
 
 def _group(need: FastRpc, refusing: list[DeviceNode], state: SystemState) -> str:

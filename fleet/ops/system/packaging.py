@@ -14,7 +14,7 @@ _NOT_ROWS = {"qnn_packages"}
 
 @dataclass(frozen=True)
 class Packaging:
-    """One row. `group`, `rules` and `unit` are None where nobody saw what it brings."""
+    """One row. `group`, `rules`, `heap` and `unit` are None where nobody saw what it brings."""
 
     id: str
     title: str
@@ -23,6 +23,7 @@ class Packaging:
     marks: tuple[str, ...]
     group: str | None
     rules: bool | None
+    heap: bool | None
     unit: str | None
     source: str
 
@@ -39,6 +40,7 @@ def packagings() -> dict[str, Packaging]:
             marks=tuple(row["marks"]),
             group=row["group"],
             rules=row["rules"],
+            heap=row["heap"],
             unit=row["unit"],
             source=row["source"],
         )

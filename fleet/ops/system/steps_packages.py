@@ -101,7 +101,9 @@ class InstallPackages(SystemStep):
     """Install packages by name, `name=version`, or path of a .deb file.
 
     `brings` are all packages that come with it, as the manager said when it was asked; ()
-    when it could not be asked yet. The undo purges those, else the ones named.
+    when it could not be asked yet. The undo purges those, else the ones named; what really
+    came, groups and users of maintainer scripts included, is looked at when it has ended
+    (`undo_of`).
     """
 
     names: tuple[str, ...]
@@ -128,7 +130,23 @@ class InstallPackages(SystemStep):
         gone = self.brings or tuple(dict.fromkeys(_bare(name) for name in self.names))
         if self.manager == "opkg":
             return (argv("opkg", "remove", *gone),)
-        return (argv(*_APT, "purge", "--", *gone),)
+        return (_purge(gone),)
+
+
+def undo_of(
+    packages: tuple[str, ...], users: tuple[str, ...], groups: tuple[str, ...]
+) -> tuple[Command, ...]:
+    """Purge packages that came, and remove the users and groups that came with them."""
+    return (
+        *((_purge(packages),) if packages else ()),
+        *(argv("userdel", "--", name) for name in users),
+        *(argv("groupdel", "--", name) for name in groups),
+    )
+
+
+def _purge(names: tuple[str, ...]) -> Command:
+    """dpkg, not apt: names that are not installed are passed over."""
+    return argv("env", "DEBIAN_FRONTEND=noninteractive", "dpkg", "--purge", "--", *names)
 
 
 def _bare(name: str) -> str:
