@@ -22,16 +22,6 @@ def nodes(facts: Facts, paths: Iterable[str]) -> list[DeviceNode]:
     return [node for node in facts.nodes if node.path in wanted and node.exists]
 
 
-def opens(found: list[DeviceNode]) -> bool:
-    """True when the deploy user opened one of them."""
-    return any(node.open_error == "" for node in found)
-
-
-def denied(found: list[DeviceNode]) -> list[DeviceNode]:
-    """Nodes that exist and refuse for lack of rights; other errors are not cured by rights."""
-    return [node for node in found if node.open_error in DENIED]
-
-
 def readable(mode: str | None, owner_is_user: bool, in_group: bool) -> bool:
     """What the bits say. Reading is enough: the client opens with O_NONBLOCK only, the heap
     with O_RDONLY (qualcomm/fastrpc src/fastrpc_apps_user.c, src/rpcmem_linux.c).

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from fleet.model.facts import DeviceNode, Facts
 from fleet.model.finding import Finding
-from fleet.model.system import SystemSpec, SystemState, WantedFile
-from fleet.ops.system.access import CDSP, HEAP, denied, nodes, opens, readable, ruled
+from fleet.model.system import RuleSeen, SystemSpec, SystemState, WantedFile
+from fleet.ops.system.access import CDSP, DENIED, HEAP, nodes, readable, ruled
 from fleet.ops.system.packaging import BSP, UPSTREAM, Packaging, installed, offered, packagings
 
 RULE_FILE = "/etc/udev/rules.d/99-fleet-fastrpc.rules"
@@ -37,15 +37,51 @@ class FastRpc:
     findings: tuple[Finding, ...] = ()
 
 
-def fastrpc(spec: SystemSpec, facts: Facts, state: SystemState) -> FastRpc:
-    """What this device lacks for a FastRPC session of the deploy user."""
+def fastrpc(spec: SystemSpec, facts: Facts, state: SystemState, *, reload: bool = False) -> FastRpc:
+    """What this device lacks for a FastRPC session of the deploy user.
+
+    `reload`: rules of the spec are going to be written, and then all rules are applied.
+    """
     chosen, lacking = _packaging(spec, facts, state)
     need = FastRpc(chosen)
     if lacking:
         need = _with_library(need, spec, state)
     elif not facts.libcdsprpc_unversioned:
         need = replace(need, link=facts.libcdsprpc[0])
-    return _warn_of_unit(_with_rights(need, facts, state), state)
+    return _warn_of_unit(_with_rights(need, _View(spec, facts, state, reload)), state)
+
+
+@dataclass(frozen=True)
+class _View:
+    """The device as the rules will find it."""
+
+    spec: SystemSpec
+    facts: Facts
+    state: SystemState
+    reload: bool
+
+    @property
+    def rules(self) -> tuple[RuleSeen, ...]:
+        """Rules that are there, with those of the spec in their place."""
+        own = {f"/etc/udev/rules.d/{name}": text for name, text in self.spec.rules.items()}
+        hidden = {path.rpartition("/")[2] for path in own}
+        kept = [one for one in self.state.rules if one.path.rpartition("/")[2] not in hidden]
+        return (*kept, *(RuleSeen(path, tuple(text.splitlines())) for path, text in own.items()))
+
+    def refused(self, paths: tuple[str, ...]) -> list[DeviceNode]:
+        """Nodes that refuse the deploy user, or will after the rules were applied; none when
+        one of them opens.
+        """
+        there = nodes(self.facts, paths)
+        refusing = [node for node in there if self._refuses(node)]
+        return [] if len(refusing) < len(there) else refusing
+
+    def _refuses(self, node: DeviceNode) -> bool:
+        given = ruled(node.path, self.rules) if self.reload else None
+        if given is None or self.facts.user.uid == 0:
+            return node.open_error in DENIED
+        group, mode = given[0] or node.group, given[1] or node.mode
+        return not readable(mode, False, group in self.facts.user.groups_db)
 
 
 def _packaging(spec: SystemSpec, facts: Facts, state: SystemState) -> tuple[Packaging, bool]:
@@ -91,23 +127,32 @@ def _no_packages(state: SystemState) -> Finding:
     )
 
 
-def _with_rights(need: FastRpc, facts: Facts, state: SystemState) -> FastRpc:
+def _with_rights(need: FastRpc, view: _View) -> FastRpc:
     """Group, rule and trigger for the nodes that refuse the deploy user."""
-    dsp, heap = nodes(facts, CDSP), nodes(facts, HEAP)
-    refusing = ([] if opens(dsp) else denied(dsp)) + ([] if opens(heap) else denied(heap))
+    refusing = [*view.refused(CDSP), *view.refused(HEAP)]
     if not refusing:
         return need
-    group = _group(need, refusing, state)
+    group = _group(need, refusing, view)
     apply_to = []
     own_rule = False
     for node in refusing:
-        if _would_open(node.mode, node.group, group, facts):
+        given = ruled(node.path, view.rules)
+        if given is None and _would_open(node.mode, node.group, group, view.facts):
             continue
-        name = node.path.rpartition("/")[2]
-        apply_to.append("fastrpc-*" if name.startswith("fastrpc-") else name)
-        own_rule = own_rule or not _rule_helps(node, need, group, state, facts)
+        if given is not None and _helps(given, node, group, view):
+            if not _is_as(node, given):
+                apply_to.append(_name(node))
+            continue
+        apply_to.append(_name(node))
+        own_rule = own_rule or given is not None or not _brought(node, need, group)
     rule = _own_rule(group) if own_rule else None
     return replace(need, group=group, rule=rule, apply_to=tuple(dict.fromkeys(apply_to)))
+
+
+def _name(node: DeviceNode) -> str:
+    """What udev is told to trigger: all FastRPC nodes together, a heap by its name."""
+    name = node.path.rpartition("/")[2]
+    return "fastrpc-*" if name.startswith("fastrpc-") else name
 
 
 def _would_open(mode: str | None, owner_group: str | None, group: str, facts: Facts) -> bool:
@@ -116,27 +161,38 @@ def _would_open(mode: str | None, owner_group: str | None, group: str, facts: Fa
     return readable(mode, facts.user.uid == 0, member)
 
 
-def _rule_helps(
-    node: DeviceNode, need: FastRpc, group: str, state: SystemState, facts: Facts
-) -> bool:
-    """Does a rule that is there, or comes with the packages, let a member of `group` read?"""
-    given = ruled(node.path, state.rules)
-    if given is not None:
-        return _would_open(given[1] or node.mode, given[0] or node.group, group, facts)
+def _helps(given: tuple[str | None, str | None], node: DeviceNode, group: str, view: _View) -> bool:
+    """Does what the rules give let a member of `group` read?"""
+    return _would_open(given[1] or node.mode, given[0] or node.group, group, view.facts)
+
+
+def _is_as(node: DeviceNode, given: tuple[str | None, str | None]) -> bool:
+    """Is the node already as the rules make it?"""
+    same_mode = given[1] is None or given[1].lstrip("0") == (node.mode or "").lstrip("0")
+    return same_mode and given[0] in {None, node.group}
+
+
+def _brought(node: DeviceNode, need: FastRpc, group: str) -> bool:
+    """Do the packages to be installed bring a rule for this node and group?"""
     brings = need.packaging.heap if node.path in HEAP else need.packaging.rules
     return bool(need.packages and brings and need.packaging.group == group)
 
 
-def _group(need: FastRpc, refusing: list[DeviceNode], state: SystemState) -> str:
-    """The node's own group where it may read, then the rules', then the packaging's."""
+def _group(need: FastRpc, refusing: list[DeviceNode], view: _View) -> str:
+    """The group of the rules, then the node's own where no rule names it, then the packaging's."""
     for node in refusing:
-        if node.group not in {None, "root"} and readable(node.mode, False, True):
-            return str(node.group)
-    for node in refusing:
-        given = ruled(node.path, state.rules)
-        if given and given[0] not in {None, "root"}:
+        given = ruled(node.path, view.rules)
+        if given is None:
+            if _usable(node.group) and readable(node.mode, False, True):
+                return str(node.group)
+        elif _usable(given[0]) and readable(given[1] or node.mode, False, True):
             return str(given[0])
     return need.packaging.group or DEFAULT_GROUP
+
+
+def _usable(group: str | None) -> bool:
+    """A group that one can join: `stat` says UNKNOWN, `ls` a number, for one without a name."""
+    return group not in {None, "", "root", "UNKNOWN"} and not str(group).isdigit()
 
 
 def _own_rule(group: str) -> WantedFile:

@@ -61,8 +61,13 @@ def provision(spec: SystemSpec, facts: Facts, state: SystemState) -> SystemPlan:
     """The steps that make the system as `spec` wants it; none when it is."""
     if spec.empty:
         return SystemPlan()
-    dsp = fastrpc(spec, facts, state) if spec.fastrpc != "off" else None
-    draft = _Draft(spec, facts, state, dsp, list(dsp.findings) if dsp else [])
+    draft = _Draft(spec, facts, state, None)
+    writes = _writes(draft, wanted_files(spec))
+    if spec.fastrpc != "off":
+        reload = any(step.file.path.startswith(_UDEV) for step in writes)
+        draft.dsp = fastrpc(spec, facts, state, reload=reload)
+        draft.findings += draft.dsp.findings
+    dsp = draft.dsp
     members = _members(draft)
     packages, problems = package_steps(spec, state, dsp.packages if dsp else (), facts.base_dir)
     draft.findings += problems
@@ -70,7 +75,7 @@ def provision(spec: SystemSpec, facts: Facts, state: SystemState) -> SystemPlan:
         *packages[0],
         *_groups(draft, members),
         *packages[1],
-        *_files(draft),
+        *_files(draft, writes),
         *_units(draft),
         *members,
         *_links(draft),
@@ -113,11 +118,13 @@ def _members(draft: _Draft) -> list[AddMember]:
     return list(steps)
 
 
-def _files(draft: _Draft) -> list[Action]:
-    wanted = list(wanted_files(draft.spec))
+def _writes(draft: _Draft, wanted: tuple[WantedFile, ...]) -> list[WriteFile]:
+    return [step for one in wanted if (step := _write(draft, one)) is not None]
+
+
+def _files(draft: _Draft, writes: list[WriteFile]) -> list[Action]:
     if draft.dsp is not None and draft.dsp.rule is not None:
-        wanted.append(draft.dsp.rule)
-    writes = [step for one in wanted if (step := _write(draft, one)) is not None]
+        writes = [*writes, *_writes(draft, (draft.dsp.rule,))]
     steps: list[Action] = list(writes)
     paths = [step.file.path for step in writes]
     if any(path.startswith(_LOADER) for path in paths):
