@@ -174,6 +174,9 @@ def status(
                 rows.append((one.host.name, "-", "-", one.outcome, "-", "-", "-"))
         columns = ("device", "name", "release", "state", "QAIRT", "rollback to", "emulated")
         output.table("status", columns, rows)
+        for one in results:
+            if one.text and one.error is None:
+                output.say(f"{one.host.name}: {one.text}")
     show_errors(results)
     _end(results)
 

@@ -13,7 +13,10 @@ from fleet.cli import output
 from fleet.model.errors import FleetError
 
 # One module a group; each has `register(root)`.
-MODULES = ("inventory", "facts", "runtime", "bundle", "deploy", "run", "profiles", "trust", "lab")
+MODULES = (
+    *("inventory", "facts", "runtime", "bundle", "deploy", "run", "profiles", "trust", "lock"),
+    "lab",
+)
 
 app = typer.Typer(
     name="fleet",

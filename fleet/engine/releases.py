@@ -81,6 +81,7 @@ def status(
         facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
         found, holders = deployed(session, facts.base_dir)
         result.outcome = "ok"
+        result.text = "; ".join(holders.notes())
         result.details = {
             "deployed": [one.as_dict() for one in found],
             "base_dir": facts.base_dir,

@@ -1,0 +1,96 @@
+"""Reservations of boards by people, and who holds what: one round trip a board."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Sequence
+
+from fleet.engine.leasing import RACES, held_error, owner
+from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.session import Session
+from fleet.model.command import Command
+from fleet.model.errors import InputError, LeaseHeldError
+from fleet.model.inventory import Host
+from fleet.model.lease import RESERVE, WRITE, human_seconds
+from fleet.ops.lease import LeaseAnswer, drop_command, parse_lease, take_command, who_command
+
+LONGEST_SECONDS = 30 * 86400  # a month; a board that is longer away has left the pool
+
+
+def who(hosts: Sequence[Host], *, parallel: int, accept_new: bool = False) -> list[DeviceResult]:
+    """Who holds each board; `details["holders"]` has it. Reads only."""
+
+    def work(session: Session, result: DeviceResult) -> None:
+        answer = _asked(session, who_command())
+        result.outcome = "ok"
+        result.text = "; ".join(one.describe() for one in answer.held) or "free"
+        result.details = {"holders": [one.as_dict() for one in answer.held]}
+
+    return on_every_device(hosts, work, lambda _: None, parallel=parallel, accept_new=accept_new)
+
+
+def reserve(
+    hosts: Sequence[Host], seconds: float, reason: str, *, parallel: int
+) -> list[DeviceResult]:
+    """Keep others from writing to the boards. One's own reservation is replaced.
+
+    Raises InputError for more than LONGEST_SECONDS; a board that another holds fails with
+    LeaseHeldError.
+    """
+    ttl = math.ceil(seconds)
+    if ttl > LONGEST_SECONDS:
+        raise InputError(
+            f"a reservation lasts at most {human_seconds(LONGEST_SECONDS)}",
+            hint="reserve again before it ends",
+        )
+
+    def command() -> Command:
+        return take_command(RESERVE, owner(), reason, "", token=secrets.token_hex(16), ttl=ttl)
+
+    def work(session: Session, result: DeviceResult) -> None:
+        answer = _settled(session, command)
+        if answer.held:
+            raise held_error(session.host.name, answer.held[0], "lock")
+        result.outcome = "changed"
+        result.text = f"reserved for {human_seconds(ttl)}"
+
+    return on_every_device(hosts, work, lambda _: None, parallel=parallel)
+
+
+def release(hosts: Sequence[Host], *, force: bool, parallel: int) -> list[DeviceResult]:
+    """End one's own reservations; with `force` whatever holds the boards.
+
+    A writer whose lease is broken stops before its next step. Without `force` a foreign
+    reservation is a LeaseHeldError, and a deploy that is under way goes on.
+    """
+
+    def command() -> Command:
+        return drop_command(owner(), "unlock --force", secrets.token_hex(16), force=force)
+
+    def work(session: Session, result: DeviceResult) -> None:
+        answer = _settled(session, command)
+        foreign = [one for one in answer.held if one.kind == RESERVE]
+        if foreign:
+            raise held_error(session.host.name, foreign[0], "unlock")
+        ended = [f"was {one.describe()}" for one in answer.dropped]
+        writing = [f"still {one.describe()}" for one in answer.held if one.kind == WRITE]
+        result.outcome = "changed" if ended else "unchanged"
+        result.text = "; ".join([*ended, *writing]) or "it was not reserved"
+
+    return on_every_device(hosts, work, lambda _: None, parallel=parallel)
+
+
+def _asked(session: Session, command: Command) -> LeaseAnswer:
+    return parse_lease(session.ask(command, "lease").text, session.host.name)
+
+
+def _settled(session: Session, command: Callable[[], Command]) -> LeaseAnswer:
+    """Ask until no other was at it in the same instant."""
+    for _ in range(RACES):
+        answer = _asked(session, command())
+        if not answer.raced:
+            return answer
+    raise LeaseHeldError(
+        "others take this board at the same time", device=session.host.name, hint="try again"
+    )
