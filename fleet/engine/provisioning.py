@@ -21,6 +21,7 @@ from fleet.ops.system.steps_files import LinkLibrary
 from fleet.ops.system.steps_packages import InstallPackages, RefreshPackages, undo_of
 from fleet.ops.system.wanted import questions
 
+Undo = tuple[Command, ...]
 SHIM_SECONDS = 30.0
 
 
@@ -161,25 +162,26 @@ def run_as_root(
         session.ask(Command(("rm", "-f", "--", *staged)), "tidy", mutates=True)
 
 
-def accounts(session: Session) -> dict[str, list[str]]:
-    """Groups, users and packages of the device by name, in the device's order."""
+def accounts(session: Session) -> dict[str, dict[str, str]]:
+    """Groups, users and packages of the device: name → version, "" for what has none."""
     result = session.ask(device_script("accounts"), "accounts")
-    found: dict[str, list[str]] = {"group": [], "user": [], "package": []}
-    for kind, name, *_ in framed(result.text, "fleet-accounts 1", session.host.name):
-        found.setdefault(kind, []).append(name)
+    found: dict[str, dict[str, str]] = {"group": {}, "user": {}, "package": {}}
+    for kind, name, *version in framed(result.text, "fleet-accounts 1", session.host.name):
+        found[kind][name] = " ".join(version)
     return found
 
 
-def came(before: dict[str, list[str]], after: dict[str, list[str]]) -> tuple[Command, ...]:
-    """The commands that take back what is new in `after`."""
+def came(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> Undo:
+    """The commands that take back what is new or changed in `after`."""
 
     def new(kind: str) -> tuple[str, ...]:
-        old = set(before[kind])
-        return tuple(name for name in after[kind] if name not in old)
+        return tuple(name for name in after[kind] if name not in before[kind])
 
+    old, now = before["package"], after["package"]
+    older = tuple(f"{name}={old[name]}" for name in now if old.get(name, now[name]) != now[name])
     # userdel removes a group of the same name together with its user.
     groups = tuple(name for name in new("group") if name not in new("user"))
-    return undo_of(new("package"), new("user"), groups)
+    return undo_of(new("package"), older, new("user"), groups)
 
 
 def still_lacking(plan: DevicePlan) -> None:

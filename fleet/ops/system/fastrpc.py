@@ -134,19 +134,25 @@ def _with_rights(need: FastRpc, view: _View) -> FastRpc:
         return need
     group = _group(need, refusing, view)
     apply_to = []
-    own_rule = False
+    own_rule = member = False
     for node in refusing:
         given = ruled(node.path, view.rules)
         if given is None and _would_open(node.mode, node.group, group, view.facts):
-            continue
-        if given is not None and _helps(given, node, group, view):
+            member = True
+        elif given is not None and _helps(given, node, group, view):
+            member = member or not readable(given[1] or node.mode, False, False)
             if not _is_as(node, given):
                 apply_to.append(_name(node))
-            continue
-        apply_to.append(_name(node))
-        own_rule = own_rule or given is not None or not _brought(node, need, group)
-    rule = _own_rule(group) if own_rule else None
-    return replace(need, group=group, rule=rule, apply_to=tuple(dict.fromkeys(apply_to)))
+        else:
+            member = True
+            apply_to.append(_name(node))
+            own_rule = own_rule or given is not None or not _brought(node, need, group)
+    return replace(
+        need,
+        group=group if member else None,
+        rule=_own_rule(group) if own_rule else None,
+        apply_to=tuple(dict.fromkeys(apply_to)),
+    )
 
 
 def _name(node: DeviceNode) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from fleet.model.finding import Finding
 from fleet.model.plan import Action
-from fleet.model.system import REMOVE, Repository, SystemSpec, SystemState
+from fleet.model.system import REMOVE, FileSeen, Repository, SystemSpec, SystemState
 from fleet.ops.system.packaging import qnn_packages
-from fleet.ops.system.steps_files import PlaceFiles
+from fleet.ops.system.steps_files import NOT_THERE, PlaceFiles
 from fleet.ops.system.steps_packages import (
     AddRepository,
     InstallPackages,
     RefreshPackages,
     RemovePackages,
     RepairPackages,
+    key_path,
+    list_path,
 )
 from fleet.ops.system.wanted import deb_name, repository_files
 
@@ -36,7 +38,7 @@ def package_steps(
     if (names or debs) and (halfway := _halfway(state)):
         before.append(RepairPackages(halfway))
     added = [one for one in spec.repositories if not _has_repository(spec, state, one)]
-    before += [AddRepository(one, base) for one in added]
+    before += [AddRepository(one, base, _seen(state, one)) for one in added]
     unknown = [name for name in names if state.candidate(name.partition("=")[0]) is None]
     if added or unknown:
         before.append(RefreshPackages(state.manager or "apt"))
@@ -72,6 +74,11 @@ def _has_repository(spec: SystemSpec, state: SystemState, one: Repository) -> bo
         (seen := state.files.get(path)) is not None and seen.content == content
         for path, content in repository_files(spec)[one.name]
     )
+
+
+def _seen(state: SystemState, one: Repository) -> tuple[FileSeen, FileSeen]:
+    key, source = key_path(one.name), list_path(one.name)
+    return state.files.get(key, NOT_THERE), state.files.get(source, NOT_THERE)
 
 
 def _removals(spec: SystemSpec, state: SystemState) -> list[Action]:

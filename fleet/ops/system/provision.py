@@ -23,6 +23,8 @@ from fleet.ops.system.steps_users import (
 )
 from fleet.ops.system.wanted import wanted_files
 
+# Units that can be neither enabled nor disabled: nothing to install (man systemctl).
+_FIXED_UNITS = {"static", "generated", "transient", "indirect"}
 _UDEV, _UNITS, _LOADER = "/etc/udev/rules.d/", "/etc/systemd/system/", "/etc/ld.so.conf.d/"
 
 
@@ -175,7 +177,9 @@ def _units(draft: _Draft) -> list[Action]:
         if seen is None:
             draft.findings.append(_no_systemd(want.name))
             continue
+        fixed = seen.enabled in _FIXED_UNITS
         enabled = want.enabled if want.enabled != (seen.enabled == "enabled") else None
+        enabled = None if fixed else enabled
         running = want.running if want.running != (seen.active == "active") else None
         if enabled is not None or running is not None:
             steps.append(SetUnit(want.name, enabled, running, seen))

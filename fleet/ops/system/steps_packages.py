@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleet.model.command import Command
-from fleet.model.system import Repository
+from fleet.model.system import FileSeen, Repository, WantedFile
 from fleet.ops.system.step import SystemStep, argv
-from fleet.ops.system.steps_files import install_commands, staging_path
+from fleet.ops.system.steps_files import NOT_THERE, WriteFile
 
 DOWNLOAD_SECONDS = 1800.0  # qcom-fastrpc1 pulls linux-firmware: 858 MB (deployment.md 6.1)
 LOCK_SECONDS = 120  # unattended-upgrades holds dpkg's lock for a minute after boot
@@ -33,36 +33,56 @@ def list_path(name: str) -> str:
 
 @dataclass(frozen=True)
 class AddRepository(SystemStep):
-    """Make apt know a repository; its key is trusted for this repository alone."""
+    """Make apt know a repository; its key is trusted for this repository alone.
+
+    `before` are the two files as they are now: key and source.
+    """
 
     repository: Repository
     base: str
+    before: tuple[FileSeen, FileSeen] = (NOT_THERE, NOT_THERE)
+
+    @property
+    def files(self) -> tuple[WriteFile, WriteFile]:
+        """The key and the source in deb822 form."""
+        one = self.repository
+        text = sources_text(one).encode()
+        return (
+            WriteFile(WantedFile(key_path(one.name), one.key), self.base, self.before[0]),
+            WriteFile(WantedFile(list_path(one.name), text), self.base, self.before[1]),
+        )
 
     def describe(self) -> str:
         """`add repository qcom: URI SUITE main, key ABCD...`."""
         one = self.repository
-        parts = " ".join(one.components)
-        return f"add repository {one.name}: {one.uri} {one.suite} {parts}, key {one.fingerprint}"
+        parts = " ".join((one.uri, one.suite, *one.components))
+        return f"add repository {one.name}: {parts}, key {one.fingerprint}"
 
     def staged(self) -> Mapping[str, bytes]:
-        """The key and the source in deb822 form."""
-        text = sources_text(self.repository).encode()
-        key = self.repository.key
-        return {staging_path(self.base, key): key, staging_path(self.base, text): text}
+        """Both contents."""
+        key, source = self.files
+        return {**key.staged(), **source.staged()}
 
     def commands(self) -> tuple[Command, ...]:
         """Two files, the key first."""
-        key, text = self.staged()
-        return (
-            argv("install", "-d", "-m", "0755", "/etc/apt/keyrings"),
-            *install_commands(key, key_path(self.repository.name), "0644", "root", "root"),
-            *install_commands(text, list_path(self.repository.name), "0644", "root", "root"),
-        )
+        key, source = self.files
+        folder = argv("install", "-d", "-m", "0755", "--", "/etc/apt/keyrings")
+        return (folder, *key.commands(), *source.commands())
+
+    def undo_staged(self) -> Mapping[str, bytes]:
+        """What was there."""
+        key, source = self.files
+        return {**key.undo_staged(), **source.undo_staged()}
 
     def undo(self) -> tuple[Command, ...]:
-        """Remove both files."""
-        name = self.repository.name
-        return (argv("rm", "-f", "--", list_path(name), key_path(name)),)
+        """Both as they were, the source first."""
+        key, source = self.files
+        return (*source.undo(), *key.undo())
+
+    def as_shell(self) -> str:
+        """With both contents in the text."""
+        key, source = self.files
+        return f"install -d -m 0755 /etc/apt/keyrings\n{key.as_shell()}\n{source.as_shell()}"
 
 
 def sources_text(repository: Repository) -> str:
@@ -134,11 +154,18 @@ class InstallPackages(SystemStep):
 
 
 def undo_of(
-    packages: tuple[str, ...], users: tuple[str, ...], groups: tuple[str, ...]
+    packages: tuple[str, ...],
+    older: tuple[str, ...],
+    users: tuple[str, ...],
+    groups: tuple[str, ...],
 ) -> tuple[Command, ...]:
-    """Purge packages that came, and remove the users and groups that came with them."""
+    """Purge packages that came, install `older` versions (`name=version`) of those that
+    changed, and remove the users and groups that came with them.
+    """
+    back = ("--allow-downgrades", "--no-install-recommends", "install", "--", *older)
     return (
         *((_purge(packages),) if packages else ()),
+        *((argv(*_APT, *back),) if older else ()),
         *(argv("userdel", "--", name) for name in users),
         *(argv("groupdel", "--", name) for name in groups),
     )
