@@ -48,24 +48,28 @@ def fastrpc(spec: SystemSpec, facts: Facts, state: SystemState, *, reload: bool 
         need = _with_library(need, spec, state)
     elif not facts.libcdsprpc_unversioned:
         need = replace(need, link=facts.libcdsprpc[0])
-    return _warn_of_unit(_with_rights(need, _View(spec, facts, state, reload)), state)
+    brings = bool(need.packages and chosen.rules)
+    view = _View(spec, facts, state, reload, chosen if brings else None)
+    return _warn_of_unit(_with_rights(need, view), state)
 
 
 @dataclass(frozen=True)
 class _View:
-    """The device as the rules will find it."""
+    """The device as the rules will find it; `comes` brings rules with its packages."""
 
     spec: SystemSpec
     facts: Facts
     state: SystemState
     reload: bool
+    comes: Packaging | None = None
 
     @property
     def rules(self) -> tuple[RuleSeen, ...]:
-        """Rules that are there, with those of the spec in their place."""
+        """Rules that are there or come with packages, with those of the spec in their place."""
         own = {f"/etc/udev/rules.d/{name}": text for name, text in self.spec.rules.items()}
         hidden = {path.rpartition("/")[2] for path in own}
         kept = [one for one in self.state.rules if one.path.rpartition("/")[2] not in hidden]
+        kept += [_rules_of(self.comes)] if self.comes is not None else []
         return (*kept, *(RuleSeen(path, tuple(text.splitlines())) for path, text in own.items()))
 
     def refused(self, paths: tuple[str, ...]) -> list[DeviceNode]:
@@ -77,11 +81,14 @@ class _View:
         return [] if len(refusing) < len(there) else refusing
 
     def _refuses(self, node: DeviceNode) -> bool:
-        given = ruled(node.path, self.rules) if self.reload else None
+        """Now, or once the rules are applied: by this deploy or by the next boot."""
+        now = node.open_error in DENIED
+        given = ruled(node.path, self.rules) if self.reload or self.comes else None
         if given is None or self.facts.user.uid == 0:
-            return node.open_error in DENIED
+            return now
         group, mode = given[0] or node.group, given[1] or node.mode
-        return not readable(mode, False, group in self.facts.user.groups_db)
+        later = not readable(mode, False, group in self.facts.user.groups_db)
+        return later or (now and not self.reload)
 
 
 def _packaging(spec: SystemSpec, facts: Facts, state: SystemState) -> tuple[Packaging, bool]:
@@ -127,6 +134,14 @@ def _no_packages(state: SystemState) -> Finding:
     )
 
 
+def _rules_of(packaging: Packaging) -> RuleSeen:
+    """What the rules of a packaging give, as far as it was seen."""
+    give = f'GROUP="{packaging.group or DEFAULT_GROUP}", MODE="0660"'
+    heap = (f'SUBSYSTEM=="dma_heap", KERNEL=="system|qcom,system", {give}',)
+    lines = (f'KERNEL=="fastrpc-*", {give}', *(heap if packaging.heap else ()))
+    return RuleSeen(f"/usr/lib/udev/rules.d/60-{packaging.id}.rules", lines)
+
+
 def _with_rights(need: FastRpc, view: _View) -> FastRpc:
     """Group, rule and trigger for the nodes that refuse the deploy user."""
     refusing = [*view.refused(CDSP), *view.refused(HEAP)]
@@ -146,7 +161,7 @@ def _with_rights(need: FastRpc, view: _View) -> FastRpc:
         else:
             member = True
             apply_to.append(_name(node))
-            own_rule = own_rule or given is not None or not _brought(node, need, group)
+            own_rule = True
     return replace(
         need,
         group=group if member else None,
@@ -176,12 +191,6 @@ def _is_as(node: DeviceNode, given: tuple[str | None, str | None]) -> bool:
     """Is the node already as the rules make it?"""
     same_mode = given[1] is None or given[1].lstrip("0") == (node.mode or "").lstrip("0")
     return same_mode and given[0] in {None, node.group}
-
-
-def _brought(node: DeviceNode, need: FastRpc, group: str) -> bool:
-    """Do the packages to be installed bring a rule for this node and group?"""
-    brings = need.packaging.heap if node.path in HEAP else need.packaging.rules
-    return bool(need.packages and brings and need.packaging.group == group)
 
 
 def _group(need: FastRpc, refusing: list[DeviceNode], view: _View) -> str:
