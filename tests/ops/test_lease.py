@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 import threading
 from pathlib import Path
 
@@ -321,16 +322,14 @@ def test_places_that_cannot_be_used(board: LeaseBoard, tmp_path: Path) -> None:
     board.folder.unlink()
     board.leases.rmdir()
     board.leases.symlink_to("nowhere")
+    take = lease.take_command(WRITE, "a", "b", "c", token="d", ttl=5)
+    done = subprocess.run(
+        [*board.shell, *take.argv[1:]],
+        capture_output=True, text=True, check=True, timeout=20,
+        env={**os.environ, "FLEET_LEASE_DIR": str(board.leases)},
+    )  # fmt: skip
     with pytest.raises(DeviceError, match="no folder for leases can be written"):
-        take = lease.take_command(WRITE, "a", "b", "c", token="d", ttl=5)
-        lease.parse_lease(
-            subprocess.run(
-                [*board.shell, *take.argv[1:]],
-                capture_output=True, text=True, check=True, timeout=20,
-                env={**os.environ, "FLEET_LEASE_DIR": str(board.leases)},
-            ).stdout,
-            "board",
-        )  # fmt: skip
+        lease.parse_lease(done.stdout, "board")
 
 
 def test_a_full_disk_is_named(board: LeaseBoard) -> None:
@@ -353,12 +352,12 @@ def test_a_full_disk_is_named(board: LeaseBoard) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="two users need root")
-def test_two_users_of_one_board(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_two_users_of_one_board() -> None:
     """What one user made another reads, respects, breaks by a generation of his own."""
-    with_path = Path("/tmp") / f"fleet-two-users-{os.getpid()}"
-    with_path.mkdir()
+    root = Path(tempfile.mkdtemp(dir="/var/tmp"))  # pytest's folder is for its user alone
+    root.chmod(0o755)
     try:
-        board = LeaseBoard(with_path, "dash")
+        board = LeaseBoard(root, "dash")
         board.user = 1234
         ticket = board.ticket(board.take())
         board.user = 4321
@@ -368,10 +367,11 @@ def test_two_users_of_one_board(tmp_path_factory: pytest.TempPathFactory) -> Non
         board.user = 1234
         assert "bob@desk" in lost(board, ticket)
         board.folder.chmod(0o755)
+        board.user = 4321
         with pytest.raises(DeviceError, match="cannot be written by this user"):
             board.take()
     finally:
-        shutil.rmtree(with_path)
+        shutil.rmtree(root)
 
 
 def test_many_at_once(board: LeaseBoard) -> None:
