@@ -489,8 +489,11 @@ def test_deadline_of_a_lost_lease_is_over(place: Place) -> None:
         place.add(session, "one")
         stall = LeasedStall(1000, lease)
         assert not stall.expired
+        assert list(lease.feed([b"chunk"])) == [b"chunk"]
         lease._good -= 60
         assert stall.expired
         assert not Deadline(1000).expired
+        with pytest.raises(LeaseLostError):
+            list(lease.feed([b"chunk"]))
         with pytest.raises(LeaseLostError, match="not renewed within 60 s"):
             place.add(session, "two")

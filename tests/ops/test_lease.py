@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -398,6 +399,77 @@ def test_many_at_once(board: LeaseBoard) -> None:
     holders = board.who()
     assert len(holders) == len(won)
     assert not list(board.folder.glob(".new.*"))
+
+
+@pytest.fixture
+def between(board: LeaseBoard, tmp_path: Path) -> Callable[[str], None]:
+    """Has the board's next `mv` wait for a script: what others do between look and rename."""
+    bin_dir = tmp_path / "hooked"
+    bin_dir.mkdir()
+    real = shutil.which("mv")
+    hook = tmp_path / "hook"
+    (bin_dir / "mv").write_text(
+        f'#!/bin/sh\nif [ -e "{hook}" ]; then mv() {{ {real} "$@"; }}; mv "{hook}" "{hook}.run"; '
+        f'sh -eu "{hook}.run" || exit 99; fi\nexec {real} "$@"\n'
+    )
+    (bin_dir / "mv").chmod(0o755)
+
+    def run_then(text: str) -> None:
+        board.extra = {"PATH": f"{bin_dir}:{os.environ['PATH']}"}
+        hook.write_text(f'cd "{board.folder}"\n{text}\n')
+
+    return run_then
+
+
+def test_a_holder_that_renews_in_the_last_instant_stays(
+    board: LeaseBoard, between: Callable[[str], None]
+) -> None:
+    ticket = board.ticket(board.take("ann@desk"))
+    for name in ("keep", "step"):
+        board.put("write.1/keep", f"{boot()} 1 60\n")
+        between(f"echo '{boot()} {uptime() + 50} 0 0' > write.1/{name}")
+        answer = board.take("bob@desk")
+        assert answer.got is None
+        assert [one.owner for one in answer.held] == ["ann@desk"]
+    assert board.do(lease.guard(Command(("true",)), ticket)).returncode == 0
+    assert board.generations() == ["write.1"]
+
+
+def test_a_slow_taker_of_a_number_long_gone_is_refused(
+    board: LeaseBoard, between: Callable[[str], None], tmp_path: Path
+) -> None:
+    board.take("ann@desk")
+    aside = tmp_path / "aside"
+    shutil.copytree(board.folder / "write.1", aside)
+    board.put("write.1/released", "")
+    between(f"cp -r '{aside}' write.9")
+    answer = board.take("bob@desk")
+    assert answer.got is None
+    assert [(one.owner, one.generation) for one in answer.held] == [("ann@desk", 9)]
+    assert board.generations() == ["write.1", "write.9"]
+
+
+def test_a_reservation_in_the_last_instant_keeps_a_writer_out(
+    board: LeaseBoard, between: Callable[[str], None], tmp_path: Path
+) -> None:
+    board.take("ann@desk", RESERVE)
+    aside = tmp_path / "aside"
+    shutil.move(board.folder / "reserve.1", aside)
+    between(f"cp -r '{aside}' reserve.1")
+    answer = board.take("bob@desk")
+    assert answer.got is None
+    assert [(one.owner, one.kind) for one in answer.held] == [("ann@desk", RESERVE)]
+    assert board.generations() == ["reserve.1"]
+
+
+def test_a_lease_taken_in_the_instant_of_a_renewal_is_lost(
+    board: LeaseBoard, between: Callable[[str], None], tmp_path: Path
+) -> None:
+    """The other side: the guard renews, and only then looks who is the highest."""
+    ticket = board.ticket(board.take("ann@desk"))
+    shutil.copytree(board.folder / "write.1", tmp_path / "aside")
+    between(f"cp -r '{tmp_path}/aside' write.2")
+    assert lost(board, ticket)
 
 
 def test_busybox_tools_alone(tmp_path: Path) -> None:
