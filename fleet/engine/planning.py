@@ -14,6 +14,7 @@ from fleet.engine.provisioning import cured, look
 from fleet.engine.session import Session
 from fleet.engine.workbench import Parts, Workbench
 from fleet.facts.gather import gather
+from fleet.facts.identity import check_identity
 from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError
 from fleet.model.facts import Facts
@@ -47,6 +48,7 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
     """
     facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
     check_base(facts.base_dir, session.host.name)
+    check_identity(session.host, facts)
     parts = bench.parts(bench.target_for(session.host, facts), facts.soc.hexagon_arch)
     manifest = bench.manifest(parts)
     text = _state_text(session, facts, manifest, verify=verify)

@@ -13,6 +13,7 @@ from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.records import new_run_id
 from fleet.engine.session import Session
 from fleet.facts.gather import gather
+from fleet.facts.identity import check_identity
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError
 from fleet.model.events import Listener, StepStarted
@@ -109,6 +110,7 @@ def rollback(
 
     def work(session: Session, result: DeviceResult) -> None:
         facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+        check_identity(session.host, facts)
         base, host = facts.base_dir, session.host.name
         known = {one.name: one for one in deployed(session, base)[0]}
         if name not in known:

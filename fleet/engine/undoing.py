@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleet.engine.leasing import Lease
+from fleet.engine.planning import FACTS_SECONDS
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.provisioning import ask_rights
 from fleet.engine.records import RunStore
 from fleet.engine.session import Session
 from fleet.engine.undo import UndoLog, take_back
+from fleet.facts.gather import gather
+from fleet.facts.identity import check_identity
+from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError
 from fleet.model.events import Listener, Warned
 from fleet.model.inventory import Host
@@ -48,6 +52,9 @@ def undo(
         if not log.path.is_file():
             result.outcome, result.text = "unchanged", "nothing to take back"
             return
+        if session.host.identity is not None:
+            facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+            check_identity(session.host, facts)
         become, _ = ask_rights(session)
         with Lease(session, f"undo {run_id}", run_id):
             for text in take_back(session, log, become):

@@ -34,6 +34,7 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
         libc_version=version or None,
         boot_id=read.one(found, "boot_id"),
         machine_id=read.one(found, "machine_id"),
+        serial_number=read.one(found, "serial_number"),
         uptime_s=read.seconds(found, "uptime"),
         memory_bytes=read.kilobytes(found, "mem_total_kb"),
         memory_available_bytes=read.kilobytes(found, "mem_available_kb"),

@@ -61,7 +61,7 @@ fi
 soc=$R/sys/devices/soc0
 if [ -r "$soc/soc_id" ]; then one soc_id "$soc/soc_id"
 else soc=$R/sys/devices/system/soc/soc0; one soc_id "$soc/id"; fi
-one soc_machine "$soc/machine"; one soc_family "$soc/family"; one soc_revision "$soc/revision"
+one serial_number "$soc/serial_number"; one soc_machine "$soc/machine"; one soc_family "$soc/family"; one soc_revision "$soc/revision"
 tree=$R/sys/firmware/devicetree/base
 [ -r "$tree/compatible" ] || tree=$R/proc/device-tree
 for name in compatible model; do

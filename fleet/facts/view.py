@@ -19,6 +19,7 @@ def summary(facts: Facts) -> list[tuple[str, str]]:
         ("soc_model (QNN)", _text(soc.soc_model)),
         ("Hexagon", _words(soc.hexagon_arch, f"VTCM {_text(soc.vtcm_mb)} MB")),
         ("board", _text(soc.model)),
+        ("identity", _text(facts.serial_number or facts.machine_id)),
         ("user", _words(user.name, f"uid {_text(user.uid)}")),
         ("groups", " ".join(user.groups_live) or "unknown"),
         *((node.path, _node(node)) for node in facts.nodes),

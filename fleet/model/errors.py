@@ -9,7 +9,8 @@ FleetError                     anything fleet reports; carries the cure
 │   ├── ConnectionLostError    the connection was there and broke (exit 3)
 │   ├── DeadlineError          connected, but the call did not end in time (exit 3)
 │   ├── AuthError              the device refuses the user, key or password (exit 3)
-│   └── HostKeyError           unknown, changed or revoked host key (exit 3)
+│   ├── HostKeyError           unknown, changed or revoked host key (exit 3)
+│   └── IdentityError          the device is not the one that the inventory means (exit 3)
 ├── DeviceError                the device answered, and what it answered is a failure
 │   ├── DiskFullError          no blocks or inodes left for the deploy user
 │   ├── TransferError          bytes arrived that are not the ones that were sent
@@ -131,6 +132,10 @@ class AuthError(TransportError):
 
 class HostKeyError(TransportError):
     """The host key is unknown, changed or revoked. Never passed over in silence."""
+
+
+class IdentityError(TransportError):
+    """The device answers, and its machine id or serial number is not the wanted one."""
 
 
 class DeviceError(FleetError):

@@ -104,6 +104,7 @@ class Facts:
     libc_version: str | None = None
     boot_id: str | None = None
     machine_id: str | None = None
+    serial_number: str | None = None
     uptime_s: float | None = None
     memory_bytes: int | None = None
     memory_available_bytes: int | None = None

@@ -18,6 +18,7 @@ from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
 from fleet.model.errors import HostKeyError, InputError
 from fleet.model.inventory import Host
+from fleet.transport import trustlog
 
 USER_KNOWN_HOSTS = Path("~/.ssh/known_hosts")
 
@@ -126,6 +127,14 @@ class Policy(paramiko.MissingHostKeyPolicy):
                 hint=f"compare it with the device, then: fleet trust {self._host.name}",
             )
         pin(self._host.known_hosts, hostname, key)
+        trustlog.note(
+            self._host,
+            address=hostname,
+            kind=key.get_name(),
+            old="",
+            new=seen,
+            why=trustlog.ACCEPTED,
+        )
 
 
 def changed(host: Host, seen: str, pinned: str) -> HostKeyError:

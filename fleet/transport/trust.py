@@ -8,6 +8,7 @@ import paramiko
 
 from fleet.model.errors import HostKeyError, InputError
 from fleet.model.inventory import Host
+from fleet.transport import trustlog
 from fleet.transport.hostkeys import fingerprint, known_keys, pin
 from fleet.transport.ssh import SshTransport
 from fleet.transport.ssh_errors import mapped
@@ -73,5 +74,17 @@ def offered_key(host: Host) -> Offer:
 
 
 def trust_host(host: Host, offer: Offer) -> None:
-    """Pin the offered key in fleet's own known_hosts; older keys of this host go."""
+    """Pin the offered key in fleet's own known_hosts; older keys of this host go.
+
+    Old and new fingerprint stand in the log beside the file (trustlog.py).
+    """
     pin(host.known_hosts, offer.name, offer.key, replace=True)
+    why = trustlog.REFLASHED if offer.pinned else trustlog.NEW
+    trustlog.note(
+        host,
+        address=offer.name,
+        kind=offer.kind,
+        old=offer.pinned,
+        new=offer.fingerprint,
+        why=why,
+    )

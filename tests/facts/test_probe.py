@@ -52,7 +52,7 @@ def probe(
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     root = tmp_path / "root with space"
-    profile("iq9075").write_sys(root / "sys")
+    profile("iq9075").write(root)
     (root / "dev" / "dma_heap").mkdir(parents=True)
     for name in ("fastrpc-cdsp", "fastrpc-cdsp-secure", "dma_heap/system"):
         (root / "dev" / name).touch()

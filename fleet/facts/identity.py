@@ -1,0 +1,30 @@
+"""Is this the device that the inventory means? Asked before anything is written."""
+
+from __future__ import annotations
+
+from fleet.model.errors import IdentityError
+from fleet.model.facts import Facts
+from fleet.model.inventory import Host
+
+
+def check_identity(host: Host, facts: Facts) -> None:
+    """Compare `identity:` of the inventory with what the device says of itself.
+
+    The machine id (/etc/machine-id) or the serial number of the chip
+    (/sys/devices/soc0/serial_number) must be it. Raises IdentityError when neither is; a
+    host without `identity:` is not asked.
+    """
+    if host.identity is None:
+        return
+    said = {"machine id": facts.machine_id, "serial number": facts.serial_number}
+    if host.identity in {value for value in said.values() if value}:
+        return
+    shown = ", ".join(f"{name} {value or 'unknown'}" for name, value in said.items())
+    raise IdentityError(
+        f"this is not the device that the inventory means: identity {host.identity} is wanted, "
+        f"it has {shown}",
+        device=host.name,
+        step="identity",
+        hint="another board at this address, or a re-flashed one: correct `identity:` in the "
+        "inventory",
+    )
