@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,11 +20,16 @@ from fleet.cli.common import (
     hosts_of,
 )
 from fleet.cli.live import listening
+from fleet.cli.lockfile import LockFileOption
 from fleet.cli.results import show_admin, show_devices, show_errors, show_plans, show_records
+from fleet.config.lockfile import load_lock, lock_path, playbook_hash
 from fleet.config.playbook import load_playbook
 from fleet.engine import releases, undoing
+from fleet.engine.drift import drift as compare_with_lock
 from fleet.engine.operation import Operation, Options
 from fleet.engine.pool import DeviceResult
+from fleet.model.errors import LockFileError
+from fleet.model.inventory import Host
 
 VerifyOption = Annotated[
     bool, typer.Option("--verify", help="Hash every file on the device, believe no size.")
@@ -101,6 +107,13 @@ def deploy(
     allow_reboot: Annotated[
         bool, typer.Option("--allow-reboot", help="Reboot devices where the plan says so.")
     ] = False,
+    locked: Annotated[
+        bool, typer.Option("--locked", help="Deploy only what fleet.lock says, else fail.")
+    ] = False,
+    frozen: Annotated[
+        bool, typer.Option("--frozen", help="As --locked, with the runtimes of the lock.")
+    ] = False,
+    lock_file: LockFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make the devices as the playbook says, run it there, bring the profile back.
@@ -108,7 +121,14 @@ def deploy(
     Example: fleet deploy -i inventories/lab.yaml playbooks/tiny-genie.yaml --limit lab001
     """
     word = {None: "auto", True: "always", False: "never"}[run]
-    options = Options(word, verify, offline, accept_new, parallel, allow_reboot)
+    lock = load_lock(lock_path(playbook, lock_file)) if locked or frozen else None
+    if lock is not None and not frozen and lock.playbook != playbook_hash(playbook):
+        raise LockFileError(
+            f"{playbook} changed since it was locked", hint="fleet lock-file, or --frozen"
+        )
+    options = Options(
+        word, verify, offline, accept_new, parallel, allow_reboot, lock=lock, frozen=frozen
+    )
     if dry_run:
         _plan(playbook, inventory, limit, options, as_json)
         return
@@ -139,6 +159,11 @@ def status(
     limit: LimitOption = None,
     parallel: ParallelOption = None,
     accept_new: AcceptNewOption = False,
+    drift: Annotated[
+        Path | None,
+        typer.Option("--drift", help="Compare with the lock of this playbook, or this lock."),
+    ] = None,
+    verify: VerifyOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what is deployed, and whether it is whole. Reads only.
@@ -146,6 +171,9 @@ def status(
     Example: fleet status -i inventories/lab.yaml
     """
     hosts = hosts_of(inventory, limit)
+    if drift is not None:
+        _drift(hosts, drift, parallel, accept_new, verify, as_json)
+        return
     results = releases.status(
         hosts, lambda _: None, parallel=parallel or DEFAULT_PARALLEL, accept_new=accept_new
     )
@@ -177,6 +205,34 @@ def status(
         for one in results:
             if one.text and one.error is None:
                 output.say(f"{one.host.name}: {one.text}")
+    show_errors(results)
+    _end(results)
+
+
+def _drift(
+    hosts: tuple[Host, ...],
+    of: Path,
+    parallel: int | None,
+    accept_new: bool,
+    verify: bool,
+    as_json: bool,
+) -> None:
+    lock = load_lock(of if of.suffix == ".lock" else lock_path(of, None))
+    results = compare_with_lock(
+        hosts,
+        lock,
+        lambda _: None,
+        verify=verify,
+        parallel=parallel or DEFAULT_PARALLEL,
+        accept_new=accept_new,
+    )
+    if as_json:
+        output.emit_json(
+            [{"host": one.host.name, "outcome": one.outcome, **one.details} for one in results]
+        )
+    else:
+        rows = [(one.host.name, one.outcome, one.text) for one in results]
+        output.table(f"drift from {lock.name}", ("device", "outcome", ""), rows)
     show_errors(results)
     _end(results)
 

@@ -14,7 +14,16 @@ from fleet.model.errors import FleetError
 
 # One module a group; each has `register(root)`.
 MODULES = (
-    *("inventory", "facts", "runtime", "bundle", "deploy", "run", "profiles", "trust", "lock"),
+    "inventory",
+    "facts",
+    "runtime",
+    "bundle",
+    "deploy",
+    "lockfile",
+    "run",
+    "profiles",
+    "trust",
+    "lock",
     "lab",
 )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fleet.engine.applying import apply_plan, apply_system
+from fleet.engine.drift import locked_plan, require_locked
 from fleet.engine.leasing import Lease
 from fleet.engine.planning import Planned, plan_device
 from fleet.engine.pool import DeviceResult, on_every_device
@@ -19,6 +20,7 @@ from fleet.engine.workbench import Workbench
 from fleet.model.errors import DeviceError, InputError, PreflightError
 from fleet.model.events import Listener, Warned
 from fleet.model.inventory import Host
+from fleet.model.lockfile import Lock, LockedRelease
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import Playbook
 from fleet.runtimes.store import RuntimeStore
@@ -26,7 +28,11 @@ from fleet.runtimes.store import RuntimeStore
 
 @dataclass(frozen=True)
 class Options:
-    """How to go about it. `run` is auto (when something changed), always or never."""
+    """How to go about it. `run` is auto (when something changed), always or never.
+
+    `lock`: deploy nothing but what is locked. `frozen`: take the runtimes of the lock, also
+    where the playbook would take others by now.
+    """
 
     run: str = "auto"
     verify: bool = False
@@ -34,6 +40,8 @@ class Options:
     accept_new: bool = False
     parallel: int | None = None
     allow_reboot: bool = False
+    lock: Lock | None = None
+    frozen: bool = False
 
 
 class Operation:
@@ -58,7 +66,11 @@ class Operation:
         self.runs = runs or RunStore()
         self._listener = listener
         self._bench = Workbench(
-            playbook, runtimes or RuntimeStore(), listener, offline=self.options.offline
+            playbook,
+            runtimes or RuntimeStore(),
+            listener,
+            offline=self.options.offline,
+            frozen=_builds(self.options),
         )
 
     def plan(self) -> list[DeviceResult]:
@@ -68,6 +80,15 @@ class Operation:
     def deploy(self) -> list[DeviceResult]:
         """Make the devices as the playbook says, then run it where that is wanted."""
         return self._everywhere(self._deploy)
+
+    def lock(self) -> tuple[list[DeviceResult], tuple[LockedRelease, ...]]:
+        """Plan, and what is to be locked for each kind of device; nothing is changed."""
+        results = self.plan()
+        plans = [one.plan for one in results if one.plan is not None]
+        found = {
+            (one.target, one.arch): one for one in (locked_plan(p, self._bench) for p in plans)
+        }
+        return results, tuple(found[key] for key in sorted(found))
 
     def run(self) -> list[DeviceResult]:
         """Run what is deployed; a device that is not up to date fails and says so."""
@@ -89,6 +110,8 @@ class Operation:
     def _look(self, session: Session, result: DeviceResult) -> Planned:
         planned = plan_device(session, self._bench, verify=self.options.verify)
         result.plan = planned.plan
+        if self.options.lock is not None:
+            require_locked(planned.plan, self._bench, self.options.lock)
         return planned
 
     def _plan(self, session: Session, result: DeviceResult) -> None:
@@ -153,6 +176,12 @@ class Operation:
             result.text = f"{len(bad)} of {len(result.records)} runs do not count: " + "; ".join(
                 sorted({problem for record in bad for problem in record.problems})
             )
+
+
+def _builds(options: Options) -> dict[str, str]:
+    if options.lock is None or not options.frozen:
+        return {}
+    return {one.target: one.build_id for one in options.lock.releases}
 
 
 def _refuse(plan: DevicePlan) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from fleet.bundles.inspect import inspect_bundle
 from fleet.bundles.system_library import system_library
@@ -36,8 +38,16 @@ class Workbench:
     """Bundle and runtimes of a playbook; each target is resolved once, whatever the fleet."""
 
     def __init__(
-        self, playbook: Playbook, store: RuntimeStore, listener: Listener, *, offline: bool = False
+        self,
+        playbook: Playbook,
+        store: RuntimeStore,
+        listener: Listener,
+        *,
+        offline: bool = False,
+        frozen: Mapping[str, str] | None = None,
     ) -> None:
+        """`frozen` maps targets to the build id that must be taken, whatever is newer."""
+        self._frozen = dict(frozen or {})
         self.playbook = playbook
         self.runner: Runner = runner(playbook.run.runner if playbook.run else "genie")
         self._store = store
@@ -72,8 +82,18 @@ class Workbench:
                 self._parts[key] = Parts(target, runtime, selection)
             return self._parts[key]
 
+    def kinds(self, target: str, arch: str | None) -> dict[Path, str]:
+        """Host path of a runtime file → its machine, `hexagon-v73` for one of the DSP."""
+        runtime = self.parts(target, arch).runtime
+        return {
+            runtime.root / one.path: (
+                f"hexagon-{one.hexagon_arch}" if one.machine == "hexagon" else one.machine
+            )
+            for one in runtime.libraries
+        }
+
     def _runtime(self, target: str) -> Runtime:
-        version = self.playbook.runtime.version or self.bundle.qairt
+        version = self._frozen.get(target) or self.playbook.runtime.version or self.bundle.qairt
         found = self._store.find(version, target)
         if found is not None:
             return found

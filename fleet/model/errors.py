@@ -3,7 +3,8 @@
 FleetError                     anything fleet reports; carries the cure
 ├── InputError                 a file, key, value or option the user gave is wrong (exit 2)
 │   ├── InventoryError         inventory file
-│   └── PlaybookError          playbook file
+│   ├── PlaybookError          playbook file
+│   └── LockFileError          fleet.lock is missing, damaged, or not what would be deployed
 ├── TransportError             the way to the device
 │   ├── UnreachableError       no connection within the deadline (exit 3)
 │   ├── ConnectionLostError    the connection was there and broke (exit 3)
@@ -100,6 +101,10 @@ class InventoryError(InputError):
 
 class PlaybookError(InputError):
     """The playbook cannot be read, or names what does not exist."""
+
+
+class LockFileError(InputError):
+    """fleet.lock is missing or damaged, or a deploy would bring something else."""
 
 
 class TransportError(FleetError):

@@ -1,0 +1,120 @@
+"""Reading and writing fleet.lock."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from fleet.config.fields import Matches, Strict
+from fleet.config.problems import Problems, report
+from fleet.config.yamlpos import read
+from fleet.model.errors import InputError, LockFileError
+from fleet.model.files import check_name
+from fleet.model.lockfile import NAME, Lock, LockedFile, LockedRelease
+
+MAX_BYTES = 1 << 44  # 16 TiB: more is no file of a release
+
+_Sha = Annotated[str, Matches(r"[0-9a-f]{64}", "sha256", "64 small hex digits")]
+_Id = Annotated[str, Matches(r"[0-9a-f]{16}", "release id", "16 small hex digits")]
+_Word = Annotated[str, Matches(r"[A-Za-z0-9._-]*", "word", "letters, digits, . _ -")]
+
+
+class FileLine(Strict):
+    """One file of a release."""
+
+    name: str = Field(description="Name in the release.")
+    sha256: _Sha = Field(description="Hash of the content.")
+    size: Annotated[int, Field(ge=0, le=MAX_BYTES)] = Field(description="Bytes.")
+    executable: bool = Field(default=False, description="May be started.")
+    arch: _Word = Field(default="", description="Machine of the file.")
+
+
+class ReleaseBody(Strict):
+    """What one kind of device gets."""
+
+    target: _Word = Field(description="QAIRT target.")
+    arch: _Word = Field(description="Hexagon arch.")
+    id: _Id = Field(description="Release id.")
+    build_id: _Word = Field(description="Build id of the QAIRT runtime.")
+    env: dict[str, str] = Field(description="Environment of the release.")
+    count: Annotated[int, Field(ge=0)] = Field(description="How many files: a cut file shows.")
+    files: list[FileLine] = Field(description="Files.")
+
+
+class LockBody(Strict):
+    """fleet.lock."""
+
+    schema_: Literal[1] = Field(alias="schema", description="Version of this form.")
+    name: _Word = Field(description="Release name.")
+    playbook: _Sha = Field(description="sha256 of the playbook file.")
+    releases: list[ReleaseBody] = Field(description="One for each kind of device.")
+
+
+def lock_path(playbook: Path, given: Path | None) -> Path:
+    """Where the lock is: what was given, else `fleet.lock` beside the playbook."""
+    return given or playbook.absolute().parent / NAME
+
+
+def playbook_hash(playbook: Path) -> str:
+    """sha256 of the playbook file. Raises InputError when it cannot be read."""
+    try:
+        return hashlib.sha256(playbook.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot read {playbook}: {error.strerror}") from error
+
+
+def load_lock(path: Path) -> Lock:
+    """The lock in a file. Raises LockFileError with file, line, cause and cure."""
+    if not path.is_file():
+        raise LockFileError(
+            f"there is no {path}", hint="fleet lock-file PLAYBOOK -i INVENTORY writes it"
+        )
+    if "<<<<<<<" in path.read_text("utf-8", "replace"):
+        raise LockFileError(
+            f"{path} holds a merge conflict", hint="take either side, then fleet lock-file"
+        )
+    document = read(path, LockFileError)
+    problems = Problems(LockFileError)
+    try:
+        body = LockBody.model_validate(document.data)
+    except ValidationError as error:
+        report(error, LockBody, document, problems)
+        problems.raise_first()
+        raise
+    for number, release in enumerate(body.releases):
+        if release.count != len(release.files):
+            at = document.value(("releases", number, "count"))
+            said = f"{release.count} files are announced, {len(release.files)} are there"
+            problems.add(said, at, "the file was cut or edited; fleet lock-file writes it anew")
+        for index, one in enumerate(release.files):
+            try:
+                check_name(one.name)
+            except InputError as error:
+                at = document.value(("releases", number, "files", index))
+                problems.add(error.message, at, "fleet lock-file writes it anew")
+    problems.raise_first()
+    return Lock(body.name, body.playbook, tuple(_release(one) for one in body.releases))
+
+
+def _release(body: ReleaseBody) -> LockedRelease:
+    files = tuple(
+        LockedFile(one.name, one.sha256, one.size, one.executable, one.arch) for one in body.files
+    )
+    return LockedRelease(body.target, body.arch, body.id, body.build_id, body.env, files)
+
+
+def save_lock(path: Path, lock: Lock) -> bool:
+    """Write it, whole or not at all; False when the same text stands there already."""
+    text = lock.text()
+    if path.is_file() and path.read_text("utf-8", "replace") == text:
+        return False
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_text(text, "utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+    return True
