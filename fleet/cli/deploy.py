@@ -30,6 +30,7 @@ from fleet.engine.operation import Operation, Options
 from fleet.engine.pool import DeviceResult
 from fleet.model.errors import LockFileError
 from fleet.model.inventory import Host
+from fleet.model.lockfile import Lock
 
 VerifyOption = Annotated[
     bool, typer.Option("--verify", help="Hash every file on the device, believe no size.")
@@ -121,11 +122,7 @@ def deploy(
     Example: fleet deploy -i inventories/lab.yaml playbooks/tiny-genie.yaml --limit lab001
     """
     word = {None: "auto", True: "always", False: "never"}[run]
-    lock = load_lock(lock_path(playbook, lock_file)) if locked or frozen else None
-    if lock is not None and not frozen and lock.playbook != playbook_hash(playbook):
-        raise LockFileError(
-            f"{playbook} changed since it was locked", hint="fleet lock-file, or --frozen"
-        )
+    lock = _lock(playbook, lock_file, frozen=frozen) if locked or frozen else None
     options = Options(
         word, verify, offline, accept_new, parallel, allow_reboot, lock=lock, frozen=frozen
     )
@@ -141,6 +138,15 @@ def deploy(
         show_devices(f"deploy {operation.playbook.name}", results)
         show_measured(operation, results)
     _end(results)
+
+
+def _lock(playbook: Path, given: Path | None, *, frozen: bool) -> Lock:
+    lock = load_lock(lock_path(playbook, given))
+    if not frozen and lock.playbook != playbook_hash(playbook):
+        raise LockFileError(
+            f"{playbook} changed since it was locked", hint="fleet lock-file, or --frozen"
+        )
+    return lock
 
 
 def show_measured(operation: Operation, results: list[DeviceResult]) -> None:
