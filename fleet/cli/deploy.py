@@ -35,6 +35,19 @@ from fleet.model.lockfile import Lock
 VerifyOption = Annotated[
     bool, typer.Option("--verify", help="Hash every file on the device, believe no size.")
 ]
+RunOption = Annotated[
+    bool | None,
+    typer.Option("--run/--no-run", help="Run after it. Default: where something changed."),
+]
+RebootOption = Annotated[
+    bool, typer.Option("--allow-reboot", help="Reboot devices where the plan says so.")
+]
+LockedOption = Annotated[
+    bool, typer.Option("--locked", help="Deploy only what fleet.lock says, else fail.")
+]
+FrozenOption = Annotated[
+    bool, typer.Option("--frozen", help="As --locked, with the runtimes of the lock.")
+]
 DEFAULT_PARALLEL = 16
 
 
@@ -97,23 +110,14 @@ def deploy(
     inventory: InventoryOption,
     limit: LimitOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="As `fleet plan`.")] = False,
-    run: Annotated[
-        bool | None,
-        typer.Option("--run/--no-run", help="Run after it. Default: where something changed."),
-    ] = None,
+    run: RunOption = None,
     parallel: ParallelOption = None,
     verify: VerifyOption = False,
     offline: OfflineOption = False,
     accept_new: AcceptNewOption = False,
-    allow_reboot: Annotated[
-        bool, typer.Option("--allow-reboot", help="Reboot devices where the plan says so.")
-    ] = False,
-    locked: Annotated[
-        bool, typer.Option("--locked", help="Deploy only what fleet.lock says, else fail.")
-    ] = False,
-    frozen: Annotated[
-        bool, typer.Option("--frozen", help="As --locked, with the runtimes of the lock.")
-    ] = False,
+    allow_reboot: RebootOption = False,
+    locked: LockedOption = False,
+    frozen: FrozenOption = False,
     lock_file: LockFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
