@@ -192,31 +192,35 @@ def status(
             [{"host": one.host.name, "outcome": one.outcome, **one.details} for one in results]
         )
     else:
-        rows = []
-        for one in results:
-            found = one.details.get("deployed", [])
-            for item in found if isinstance(found, list) else []:
-                origin = item["origin"]
-                rows.append(
-                    (
-                        one.host.name,
-                        item["name"],
-                        item["id"],
-                        item["state"],
-                        origin.get("build_id"),
-                        item["previous"] or "-",
-                        "yes" if one.details.get("emulated") else "no",
-                    )
-                )
-            if not found:
-                rows.append((one.host.name, "-", "-", one.outcome, "-", "-", "-"))
-        columns = ("device", "name", "release", "state", "QAIRT", "rollback to", "emulated")
-        output.table("status", columns, rows)
-        for one in results:
-            if one.text and one.error is None:
-                output.say(f"{one.host.name}: {one.text}")
+        _show_status(results)
     show_errors(results)
     _end(results)
+
+
+def _show_status(results: list[DeviceResult]) -> None:
+    rows = []
+    for one in results:
+        found = one.details.get("deployed", [])
+        for item in found if isinstance(found, list) else []:
+            origin = item["origin"]
+            rows.append(
+                (
+                    one.host.name,
+                    item["name"],
+                    item["id"],
+                    item["state"],
+                    origin.get("build_id"),
+                    item["previous"] or "-",
+                    "yes" if one.details.get("emulated") else "no",
+                )
+            )
+        if not found:
+            rows.append((one.host.name, "-", "-", one.outcome, "-", "-", "-"))
+    columns = ("device", "name", "release", "state", "QAIRT", "rollback to", "emulated")
+    output.table("status", columns, rows)
+    for one in results:
+        if one.text and one.error is None:
+            output.say(f"{one.host.name}: {one.text}")
 
 
 def _drift(
