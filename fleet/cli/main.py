@@ -14,6 +14,7 @@ from fleet.model.errors import FleetError
 
 # One module a group; each has `register(root)`.
 MODULES = (
+    "init",
     "inventory",
     "facts",
     "runtime",
