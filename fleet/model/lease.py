@@ -39,9 +39,9 @@ class Holder:
     busy: bool
 
     def describe(self) -> str:
-        """`reserved by ann@desk for 1 h 5 min more: camera tests`."""
+        """`reserved by ann@desk, taken 5 s ago, for 1 h 5 min more: camera tests`."""
         word = "reserved by" if self.kind == RESERVE else "being written to by"
-        since = f", since {human_seconds(self.age)}" if self.age is not None else ""
+        since = f", taken {human_seconds(self.age)} ago" if self.age is not None else ""
         run = f", run {self.run_id}" if self.run_id else ""
         why = f": {self.reason}" if self.reason else ""
         return f"{word} {self.owner}{since}, for {human_seconds(self.left)} more{run}{why}"

@@ -209,7 +209,7 @@ def test_a_reservation_and_its_owner(place: Place, monkeypatch: pytest.MonkeyPat
     ):
         assert isinstance(act[0].error, LeaseHeldError)
     (seen,) = reserving.who([place.host], parallel=1)
-    assert seen.text.startswith("reserved by ann@desk, since ")
+    assert seen.text.startswith("reserved by ann@desk, taken ")
     assert seen.round_trips == 1
     (broken,) = reserving.release([place.host], force=True, parallel=1)
     assert broken.outcome == "changed"
