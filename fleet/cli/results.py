@@ -57,6 +57,8 @@ def show_plans(results: Sequence[DeviceResult]) -> None:
             soft_wrap=True,
         )
         _show_actions(plan)
+        for text in () if plan.refused or plan.unchanged else plan.then:
+            output.say(f"  > {text}")
         for finding in plan.findings:
             mark = "REFUSED" if finding.refuses else "warning"
             output.say(

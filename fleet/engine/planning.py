@@ -75,7 +75,8 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
         system=len(system.plan.steps),
         become=system.become.describe() if system.plan.needs_root else "",
         current=state.current,
-        notes=(*holders_in(text, session.host.name).notes(), *_notes(facts, parts, state)),
+        notes=(*holders_in(text, session.host.name).notes(), *_notes(facts, bench, parts, state)),
+        then=_then(bench),
     )
     return Planned(plan, system.become)
 
@@ -112,8 +113,23 @@ def _files(actions: tuple[Action, ...]) -> int:
     return sum(len(action.blobs) for action in actions if isinstance(action, SendBlobs))
 
 
-def _notes(facts: Facts, parts: Parts, state: ReleaseState) -> tuple[str, ...]:
-    notes = []
+def _then(bench: Workbench) -> tuple[str, ...]:
+    run = bench.playbook.run
+    if run is None:
+        return ()
+    lines, size = run.prompt.count("\n") + 1, len(run.prompt.encode())
+    turns = f"{run.warmups} warm-up and {run.repeats} counted" if run.warmups else f"{run.repeats}"
+    how = f"at most {run.max_tokens} tokens, {run.timeout:g} s each"
+    return (
+        f"run {run.runner} in the release: {turns}; prompt of {size} bytes, {lines} lines; {how}",
+        "collect each profile: init, TTFT, prompt and generation rate, with conditions",
+    )
+
+
+def _notes(facts: Facts, bench: Workbench, parts: Parts, state: ReleaseState) -> tuple[str, ...]:
+    bundle = bench.bundle
+    compiled = f"compiled with QAIRT {bundle.qairt or 'unknown'} ({bundle.qairt_source})"
+    notes = [f"bundle {bundle.name}: {compiled}; runtime {parts.runtime.build_id}, {parts.target}"]
     if facts.emulated:
         notes.append("emulated: no Hexagon NPU here; numbers are those of the HTP emulator")
     if not facts.tools.sha256:

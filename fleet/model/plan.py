@@ -95,8 +95,11 @@ class StageRelease(Action):
     manifest: Manifest
 
     def describe(self) -> str:
-        """`stage tiny-genie/0123456789abcdef: 14 files`."""
-        return f"stage {self.manifest.name}/{self.manifest.id}: {len(self.manifest.files)} files"
+        """`stage tiny-genie/0123456789abcdef: 14 files and env.sh`."""
+        one = self.manifest
+        return (
+            f"stage {one.name}/{one.id}: {len(one.files)} files and env.sh for its own paths only"
+        )
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ class DevicePlan:
     """What deploy would do on one device. Refused when a finding refuses.
 
     The first `system` actions are those on the system; `become` says how the login becomes
-    root for them, "" where none needs it.
+    root for them, "" where none needs it. `then` says what is run after a change.
     """
 
     host: Host
@@ -156,6 +159,7 @@ class DevicePlan:
     become: str = ""
     current: str | None = None
     notes: tuple[str, ...] = field(default=())
+    then: tuple[str, ...] = field(default=())
 
     @property
     def system_steps(self) -> tuple[Action, ...]:
@@ -197,4 +201,5 @@ class DevicePlan:
             "findings": [finding.as_dict() for finding in self.findings],
             "actions": [action.as_dict() for action in self.actions],
             "notes": list(self.notes),
+            "then": list(self.then),
         }
