@@ -20,17 +20,16 @@ from fleet.cli.common import (
     hosts_of,
 )
 from fleet.cli.live import listening
-from fleet.cli.lockfile import LockFileOption
+from fleet.cli.lockfile import LockFileOption, before, lock_for, write_planned
 from fleet.cli.results import show_admin, show_devices, show_errors, show_plans, show_records
-from fleet.config.lockfile import load_lock, lock_path, playbook_hash
+from fleet.config.lockfile import load_lock, lock_path
 from fleet.config.playbook import load_playbook
 from fleet.engine import releases, undoing
 from fleet.engine.drift import drift as compare_with_lock
 from fleet.engine.operation import Operation, Options
 from fleet.engine.pool import DeviceResult
-from fleet.model.errors import LockFileError
+from fleet.model.errors import InputError
 from fleet.model.inventory import Host
-from fleet.model.lockfile import Lock
 
 VerifyOption = Annotated[
     bool, typer.Option("--verify", help="Hash every file on the device, believe no size.")
@@ -46,7 +45,7 @@ LockedOption = Annotated[
     bool, typer.Option("--locked", help="Deploy only what fleet.lock says, else fail.")
 ]
 FrozenOption = Annotated[
-    bool, typer.Option("--frozen", help="As --locked, with the runtimes of the lock.")
+    bool, typer.Option("--frozen", help="The builds and files of the lock; fetch nothing.")
 ]
 DEFAULT_PARALLEL = 16
 
@@ -71,6 +70,10 @@ def plan(
     admin: Annotated[
         bool, typer.Option("--admin", help="Only the commands for root, ready to copy.")
     ] = False,
+    write_lock: Annotated[
+        bool, typer.Option("--write-lock", help="Write what was planned into fleet.lock.")
+    ] = False,
+    lock_file: LockFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what deploy would do, with every command that runs as root; change nothing.
@@ -78,7 +81,22 @@ def plan(
     Example: fleet plan -i inventories/lab.yaml playbooks/tiny-genie.yaml
     """
     options = Options(verify=verify, offline=offline, accept_new=accept_new, parallel=parallel)
-    _plan(playbook, inventory, limit, options, as_json, admin=admin)
+    if not write_lock:
+        if lock_file is not None:
+            raise InputError("--lock-file is given and not used", hint="add --write-lock")
+        _plan(playbook, inventory, limit, options, as_json, admin=admin)
+        return
+    before(lock_path(playbook, lock_file), load_playbook(playbook).name, limit)
+    with listening(as_json=as_json) as listener:
+        operation = Operation(
+            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
+        )
+        results, releases = operation.lock()
+    if all(one.fine for one in results):
+        write_planned(playbook, lock_file, operation, releases, limit)
+    else:
+        output.note("the lock is not written: not every device can be deployed to")
+    _show_planned(results, as_json, admin=admin)
 
 
 def _plan(
@@ -95,6 +113,10 @@ def _plan(
             load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
         )
         results = operation.plan()
+    _show_planned(results, as_json, admin=admin)
+
+
+def _show_planned(results: list[DeviceResult], as_json: bool, *, admin: bool) -> None:
     if as_json:
         for one in results:
             if one.plan is not None:
@@ -126,7 +148,7 @@ def deploy(
     Example: fleet deploy -i inventories/lab.yaml playbooks/tiny-genie.yaml --limit lab001
     """
     word = {None: "auto", True: "always", False: "never"}[run]
-    lock = _lock(playbook, lock_file, frozen=frozen) if locked or frozen else None
+    lock = lock_for(playbook, lock_file, locked=locked, frozen=frozen)
     options = Options(
         word, verify, offline, accept_new, parallel, allow_reboot, lock=lock, frozen=frozen
     )
@@ -142,15 +164,6 @@ def deploy(
         show_devices(f"deploy {operation.playbook.name}", results)
         show_measured(operation, results)
     _end(results)
-
-
-def _lock(playbook: Path, given: Path | None, *, frozen: bool) -> Lock:
-    lock = load_lock(lock_path(playbook, given))
-    if not frozen and lock.playbook != playbook_hash(playbook):
-        raise LockFileError(
-            f"{playbook} changed since it was locked", hint="fleet lock-file, or --frozen"
-        )
-    return lock
 
 
 def show_measured(operation: Operation, results: list[DeviceResult]) -> None:
@@ -173,6 +186,7 @@ def status(
         Path | None,
         typer.Option("--drift", help="Compare with the lock of this playbook, or this lock."),
     ] = None,
+    lock_file: LockFileOption = None,
     verify: VerifyOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -182,8 +196,11 @@ def status(
     """
     hosts = hosts_of(inventory, limit)
     if drift is not None:
-        _drift(hosts, drift, parallel, accept_new, verify, as_json)
+        _drift(hosts, drift, lock_file, parallel, accept_new, verify, as_json)
         return
+    if lock_file is not None or verify:
+        name = "--lock-file" if lock_file is not None else "--verify"
+        raise InputError(f"{name} is given and not used", hint="add --drift PLAYBOOK")
     results = releases.status(
         hosts, lambda _: None, parallel=parallel or DEFAULT_PARALLEL, accept_new=accept_new
     )
@@ -226,16 +243,22 @@ def _show_status(results: list[DeviceResult]) -> None:
 def _drift(
     hosts: tuple[Host, ...],
     of: Path,
+    given: Path | None,
     parallel: int | None,
     accept_new: bool,
     verify: bool,
     as_json: bool,
 ) -> None:
-    lock = load_lock(of if of.suffix == ".lock" else lock_path(of, None))
+    if of.suffix == ".lock":
+        lock, target = load_lock(of), None
+    else:
+        playbook = load_playbook(of)
+        lock, target = load_lock(lock_path(of, given)).of(playbook.name), playbook.runtime.target
     results = compare_with_lock(
         hosts,
         lock,
         lambda _: None,
+        target=target,
         verify=verify,
         parallel=parallel or DEFAULT_PARALLEL,
         accept_new=accept_new,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -23,11 +25,14 @@ from fleet.cli.results import show_errors
 from fleet.config.lockfile import load_lock, lock_path, playbook_hash, save_lock
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation, Options
-from fleet.model.lockfile import Lock, differences, shortened
+from fleet.model.errors import InputError, LockFileError
+from fleet.model.lockfile import HEADER, Lock, LockedRelease, shortened, stale
 
 LockFileOption = Annotated[
     Path | None, typer.Option("--lock-file", help="Lock file; default: fleet.lock by the playbook.")
 ]
+_MARK = HEADER[:18]  # `# Written by fleet`: what stands there is ours, whatever became of it
+_FIRST_LINES = 3  # a merge conflict may put its own line before it
 
 
 def register(root: typer.Typer) -> None:
@@ -52,38 +57,112 @@ def lock_file(
     Example: fleet lock-file playbooks/tiny-genie.yaml -i inventories/lab.yaml --check
     """
     where = lock_path(playbook, path)
+    loaded = load_playbook(playbook)
+    old = load_lock(where).of(loaded.name) if check else before(where, loaded.name, limit)
     with listening(as_json=False) as listener:
         operation = Operation(
-            load_playbook(playbook),
+            loaded,
             hosts_of(inventory, limit),
             listener,
             options=Options(offline=offline, accept_new=accept_new),
         )
         results, releases = operation.lock()
     show_errors(results)
-    lock = Lock(operation.playbook.name, playbook_hash(playbook), releases)
     if any(one.error is not None and one.plan is None for one in results):
         end_with([one.error for one in results], fine=False)
-    said = _compare(load_lock(where), lock) if check else []
-    changed = False if check else save_lock(where, lock)
+    now = Lock(loaded.name, playbook_hash(playbook), releases)
+    said = stale(old, now, limited=bool(limit)) if check and old else []
+    changed = False if check else save_lock(where, beside(now, old, limit))
     if as_json:
         output.emit_json({"lock_file": str(where), "changed": changed, "differences": said})
     elif check:
         output.say(shortened(said) if said else f"{where} is up to date")
     else:
-        kinds = ", ".join(f"{one.target} {one.arch}".strip() for one in releases)
-        output.say(f"{where} {'written' if changed else 'is as it was'}: {kinds}")
-        output.note("next: commit it; fleet deploy --locked")
+        _show_written(where, releases, changed=changed)
     if said:
         raise typer.Exit(1)
 
 
-def _compare(old: Lock, new: Lock) -> list[str]:
-    """What differs for the kinds of device that were asked now."""
-    said = [] if old.playbook == new.playbook else ["the playbook changed"]
-    for now in new.releases:
-        was = old.release(now.target, now.arch)
-        kind = f"{now.target} {now.arch}".strip()
-        lines = ["is not in the lock"] if was is None else differences(was, now)
-        said += [f"{kind}: {line}" for line in lines]
-    return said
+def before(where: Path, name: str, limit: Sequence[str] | None) -> Lock | None:
+    """The lock that is to be written anew; None when there is none, or none that can be read.
+
+    Raises InputError for a file that is no lock of this playbook: it is not overwritten.
+    """
+    if not where.exists():
+        return None
+    try:
+        old = load_lock(where)
+    except LockFileError as error:
+        if not _ours(where):
+            raise InputError(
+                f"{where} is no lock file of fleet, so it is not overwritten",
+                hint="give another --lock-file, or remove it",
+            ) from error
+        if limit:
+            raise
+        output.note(f"warning: {error}; it is written anew")
+        return None
+    return old.of(name)
+
+
+def _ours(where: Path) -> bool:
+    try:
+        with where.open(encoding="utf-8", errors="replace") as stream:
+            return any(stream.readline(len(HEADER)).startswith(_MARK) for _ in range(_FIRST_LINES))
+    except OSError:
+        return False
+
+
+def beside(now: Lock, old: Lock | None, limit: Sequence[str] | None) -> Lock:
+    """With a limit, kinds of device that were not asked stay as they are."""
+    if old is None or not limit:
+        return now
+    asked = {one.kind for one in now.releases}
+    kept = tuple(one for one in old.releases if one.kind not in asked)
+    return replace(now, releases=(*now.releases, *kept))
+
+
+def write_planned(
+    playbook: Path,
+    given: Path | None,
+    operation: Operation,
+    releases: tuple[LockedRelease, ...],
+    limit: Sequence[str] | None,
+) -> None:
+    """`plan --write-lock`: what was planned becomes the lock."""
+    where, name = lock_path(playbook, given), operation.playbook.name
+    now = Lock(name, playbook_hash(playbook), releases)
+    changed = save_lock(where, beside(now, before(where, name, limit), limit))
+    _show_written(where, releases, changed=changed, say=output.note)
+
+
+def lock_for(playbook: Path, given: Path | None, *, locked: bool, frozen: bool) -> Lock | None:
+    """The lock that a deploy must keep to; None without --locked and --frozen.
+
+    Raises LockFileError when it is missing, damaged, of another playbook, or, with
+    --locked, older than the playbook.
+    """
+    if locked and frozen:
+        raise InputError("--locked and --frozen exclude each other", hint="see docs/lock-file.md")
+    if not (locked or frozen):
+        if given is not None:
+            raise InputError("--lock-file is given and not used", hint="add --locked or --frozen")
+        return None
+    lock = load_lock(lock_path(playbook, given)).of(load_playbook(playbook).name)
+    if locked and lock.playbook != playbook_hash(playbook):
+        raise LockFileError(
+            f"{playbook} changed since it was locked", hint="fleet lock-file, or --frozen"
+        )
+    return lock
+
+
+def _show_written(
+    where: Path,
+    releases: tuple[LockedRelease, ...],
+    *,
+    changed: bool,
+    say: Callable[[str], None] = output.say,
+) -> None:
+    kinds = ", ".join(one.kind for one in releases)
+    say(f"{where} {'written' if changed else 'is as it was'}: {kinds}")
+    output.note("next: commit it; fleet deploy --locked")

@@ -13,11 +13,10 @@ from fleet.model.deadline import Deadline
 from fleet.model.errors import LockFileError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
-from fleet.model.lockfile import Lock, LockedRelease, differences, locked, shortened
+from fleet.model.lockfile import CURE, Lock, LockedRelease, differences, locked, shortened
 from fleet.model.plan import DevicePlan
+from fleet.ops.release import ReleaseState
 from fleet.runtimes.targets import default_target
-
-CURE = "fleet lock-file PLAYBOOK -i INVENTORY writes it anew; look at what changed before"
 
 
 def locked_plan(plan: DevicePlan, bench: Workbench) -> LockedRelease:
@@ -29,16 +28,9 @@ def locked_plan(plan: DevicePlan, bench: Workbench) -> LockedRelease:
 def require_locked(plan: DevicePlan, bench: Workbench, lock: Lock) -> None:
     """Raise LockFileError when a plan would deploy anything else than what is locked."""
     now = locked_plan(plan, bench)
-    wanted = lock.release(now.target, now.arch)
-    host = plan.host.name
-    if wanted is None:
-        raise LockFileError(
-            f"the lock has nothing for {now.target} {now.arch or '(unknown Hexagon)'}",
-            device=host,
-            hint=CURE,
-        )
-    said = differences(wanted, now)
+    said = differences(lock.required(now.target, now.arch), now)
     if said:
+        host = plan.host.name
         raise LockFileError(f"not as locked: {shortened(said)}", device=host, hint=CURE)
 
 
@@ -47,25 +39,30 @@ def drift(
     lock: Lock,
     listener: Listener,
     *,
+    target: str | None = None,
     verify: bool = False,
     parallel: int = 16,
     accept_new: bool = False,
 ) -> list[DeviceResult]:
     """Compare each device with the lock; `details["drift"]` names what differs. Reads only.
 
-    Two round trips a device. With `verify` every file is hashed on the device.
+    Two round trips a device. `target` is that of the playbook, where it fixes one. With
+    `verify` every file is hashed on the device; one that cannot hash is no device as locked.
     """
 
     def work(session: Session, result: DeviceResult) -> None:
         facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
         check_base(facts.base_dir, session.host.name)
-        target = session.host.target or default_target("linux", facts.machine or "") or ""
-        release = lock.release(target, facts.soc.hexagon_arch)
+        machine = facts.machine or ""
+        wanted = session.host.target or target or default_target("linux", machine) or machine
+        release = lock.release(wanted, facts.soc.hexagon_arch)
         if release is None:
-            said = [f"the lock has nothing for {target} {facts.soc.hexagon_arch or ''}".strip()]
+            said = [f"the lock has nothing for {wanted} {facts.soc.hexagon_arch or ''}".strip()]
         else:
             state = ask_state(session, facts, release.manifest(lock.name), verify=verify)
-            said = _drift(release, state.current, state.bad, state.have, state.unlinked)
+            said = _drift(release, state)
+            if verify and not facts.tools.sha256:
+                said.append("the files were not hashed: the device has no hash tool")
         result.details = {"drift": said, "emulated": facts.emulated}
         result.outcome = "drifted" if said else "ok"
         result.text = shortened(said) if said else f"as locked: {release.id if release else ''}"
@@ -73,21 +70,17 @@ def drift(
     return on_every_device(hosts, work, listener, parallel=parallel, accept_new=accept_new)
 
 
-def _drift(
-    release: LockedRelease,
-    current: str | None,
-    bad: frozenset[str],
-    have: frozenset[str],
-    unlinked: frozenset[str],
-) -> list[str]:
+def _drift(release: LockedRelease, state: ReleaseState) -> list[str]:
     said = []
-    if current != release.id:
-        said.append(f"current is {current or 'nothing'}, locked {release.id}")
+    if state.current != release.id:
+        said.append(f"current is {state.current or 'nothing'}, locked {release.id}")
+    elif not state.installed:
+        said.append(f"{release.id} is current and not marked as installed")
     for one in release.files:
-        if one.sha256 in bad:
+        if one.sha256 in state.bad:
             said.append(f"{one.name} is damaged")
-        elif one.sha256 not in have:
+        elif one.sha256 not in state.have:
             said.append(f"{one.name} is missing")
-        elif one.sha256 in unlinked:
+        elif one.sha256 in state.unlinked:
             said.append(f"{one.name} is not linked")
     return said

@@ -30,8 +30,8 @@ from fleet.runtimes.store import RuntimeStore
 class Options:
     """How to go about it. `run` is auto (when something changed), always or never.
 
-    `lock`: deploy nothing but what is locked. `frozen`: take the runtimes of the lock, also
-    where the playbook would take others by now.
+    `lock`: deploy nothing but what is locked. `frozen`: take the runtimes and files that the
+    lock names, also where the playbook would take others by now; nothing is fetched.
     """
 
     run: str = "auto"
@@ -70,7 +70,7 @@ class Operation:
             runtimes or RuntimeStore(),
             listener,
             offline=self.options.offline,
-            frozen=_builds(self.options),
+            frozen=self.options.lock if self.options.frozen else None,
         )
 
     def plan(self) -> list[DeviceResult]:
@@ -176,12 +176,6 @@ class Operation:
             result.text = f"{len(bad)} of {len(result.records)} runs do not count: " + "; ".join(
                 sorted({problem for record in bad for problem in record.problems})
             )
-
-
-def _builds(options: Options) -> dict[str, str]:
-    if options.lock is None or not options.frozen:
-        return {}
-    return {one.target: one.build_id for one in options.lock.releases}
 
 
 def _refuse(plan: DevicePlan) -> None:

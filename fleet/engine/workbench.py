@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fleet.bundles.inspect import inspect_bundle
@@ -14,6 +13,7 @@ from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.events import Listener, Progress, StepStarted, Warned
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
+from fleet.model.lockfile import Lock, LockedRelease
 from fleet.model.manifest import RELEASE, Manifest
 from fleet.model.playbook import Playbook
 from fleet.model.runtime import Runtime
@@ -44,10 +44,10 @@ class Workbench:
         listener: Listener,
         *,
         offline: bool = False,
-        frozen: Mapping[str, str] | None = None,
+        frozen: Lock | None = None,
     ) -> None:
-        """`frozen` maps targets to the build id that must be taken, whatever is newer."""
-        self._frozen = dict(frozen or {})
+        """`frozen` names the builds and files to take, whatever is newer; nothing is fetched."""
+        self._frozen = frozen
         self.playbook = playbook
         self.runner: Runner = runner(playbook.run.runner if playbook.run else "genie")
         self._store = store
@@ -77,23 +77,43 @@ class Workbench:
         with self._lock:
             key = (target, arch)
             if key not in self._parts:
-                runtime = self._runtime(target)
+                locked = self._frozen.required(target, arch) if self._frozen else None
+                runtime = self._locked_runtime(target, locked) if locked else self._runtime(target)
                 selection = select_files(runtime, target, arch, self.runner.name)
+                if locked is not None:
+                    files = locked.only(selection.files)
+                    tool = any(one.name.startswith("bin/") for one in files)
+                    has_tool = selection.has_tool and tool
+                    selection = replace(selection, files=files, has_tool=has_tool)
                 self._parts[key] = Parts(target, runtime, selection)
             return self._parts[key]
 
     def kinds(self, target: str, arch: str | None) -> dict[Path, str]:
-        """Host path of a runtime file → its machine, `hexagon-v73` for one of the DSP."""
+        """Host path of a file → its machine, `hexagon-v73` for code of the DSP; only known ones."""
         runtime = self.parts(target, arch).runtime
-        return {
+        found = {
             runtime.root / one.path: (
                 f"hexagon-{one.hexagon_arch}" if one.machine == "hexagon" else one.machine
             )
             for one in runtime.libraries
+            if one.machine != "other"
         }
+        dsp = {one.name: one.hexagon_arch for one in self.bundle.contexts if one.hexagon_arch}
+        shards = [one for one in self.bundle.files if one.name in dsp]
+        return found | {one.source: f"hexagon-{dsp[one.name]}" for one in shards}
+
+    def _locked_runtime(self, target: str, locked: LockedRelease) -> Runtime:
+        found = self._store.find(locked.build_id, target)
+        if found is None:
+            raise RuntimeStoreError(
+                f"QAIRT {locked.build_id} for {target} is locked and not in the store; "
+                "--frozen fetches nothing",
+                hint=f"fleet runtime fetch {locked.build_id} --target {target}",
+            )
+        return found
 
     def _runtime(self, target: str) -> Runtime:
-        version = self._frozen.get(target) or self.playbook.runtime.version or self.bundle.qairt
+        version = self.playbook.runtime.version or self.bundle.qairt
         found = self._store.find(version, target)
         if found is not None:
             return found
@@ -125,9 +145,13 @@ class Workbench:
         )
         seconds = self.playbook.health_timeout
         health = self.runner.health(self.bundle, has_tool=has_tool, timeout=seconds)
+        files = (*parts.selection.files, *own, *bundle)
+        if self._frozen is not None:
+            arch = parts.selection.hexagon_arch
+            files = self._frozen.required(parts.target, arch).only(files)
         return Manifest(
             name=self.playbook.name,
-            files=(*parts.selection.files, *own, *bundle),
+            files=files,
             env=environment(RELEASE),
             unset=("DSP_LIBRARY_PATH",),
             origin={

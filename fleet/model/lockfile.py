@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fleet.model.files import FileRef
+from fleet.model.errors import InputError, LockFileError
+from fleet.model.files import FileRef, check_name
 from fleet.model.manifest import Manifest
 
 SCHEMA = 1
 NAME = "fleet.lock"
+HEADER = "# Written by fleet; commit it. `fleet lock-file --check` compares, docs/lock-file.md."
+FOLDERS = ("lib", "dsp", "bin", "run", "bundle")  # of a release; beside them only fleet's own files
 _SHOWN = 5
+CURE = "fleet lock-file PLAYBOOK -i INVENTORY writes it anew; look at what changed before"
 
 
 @dataclass(frozen=True)
 class LockedFile:
-    """A file of a release. `size` in bytes; `arch` is aarch64, hexagon-v73, ... or ""."""
+    """A file of a release. `size` in bytes; `arch` is aarch64, hexagon-v73, ... or "".
+
+    Raises LockFileError for a name that is no file in a folder of a release, or that a
+    terminal would take for commands: a lock comes with a repository, from anybody.
+    """
 
     name: str
     sha256: str
@@ -26,10 +34,27 @@ class LockedFile:
     executable: bool = False
     arch: str = ""
 
+    def __post_init__(self) -> None:
+        path = PurePosixPath(self.name)
+        try:
+            check_name(self.name)
+        except InputError as error:
+            raise LockFileError(error.message, hint=CURE) from error
+        placed = len(path.parts) > 1 and path.parts[0] in FOLDERS and str(path) == self.name
+        if not placed or not self.name.isprintable():
+            raise LockFileError(
+                f"{self.name!r} cannot be the name of a locked file: it is not in one of "
+                f"{', '.join(FOLDERS)}, or not written plainly",
+                hint=CURE,
+            )
+
 
 @dataclass(frozen=True)
 class LockedRelease:
-    """What devices of one target and Hexagon arch get. `id` is that of the manifest."""
+    """What devices of one target and Hexagon arch get. `id` is that of the manifest.
+
+    Raises LockFileError when a name is there twice: which of the two counts, nobody knows.
+    """
 
     target: str
     arch: str
@@ -37,6 +62,19 @@ class LockedRelease:
     build_id: str
     env: Mapping[str, str]
     files: tuple[LockedFile, ...]
+
+    def __post_init__(self) -> None:
+        _once([one.name for one in self.files])
+
+    @property
+    def kind(self) -> str:
+        """`aarch64-oe-linux-gcc11.2 v73`, for messages."""
+        return f"{self.target} {self.arch}".strip()
+
+    def only(self, files: Iterable[FileRef]) -> tuple[FileRef, ...]:
+        """Those that are locked by name; what came to the bundle later is left out."""
+        names = {one.name for one in self.files}
+        return tuple(one for one in files if one.name in names)
 
     def manifest(self, name: str) -> Manifest:
         """As a manifest for looking at a device; its files have no host path."""
@@ -54,6 +92,9 @@ class Lock:
     playbook: str
     releases: tuple[LockedRelease, ...]
 
+    def __post_init__(self) -> None:
+        _once([one.kind for one in self.releases])
+
     def release(self, target: str, arch: str | None) -> LockedRelease | None:
         """The release of a kind of device; None when the lock has none."""
         for one in self.releases:
@@ -61,10 +102,27 @@ class Lock:
                 return one
         return None
 
+    def required(self, target: str, arch: str | None) -> LockedRelease:
+        """The same; LockFileError when there is none."""
+        found = self.release(target, arch)
+        if found is None:
+            kind = f"{target} {arch or '(unknown Hexagon)'}"
+            raise LockFileError(f"the lock has nothing for {kind}", hint=CURE)
+        return found
+
+    def of(self, name: str) -> Lock:
+        """This lock; LockFileError when it is that of another release name."""
+        if self.name != name:
+            raise LockFileError(
+                f"the lock is that of {self.name}, not of {name}",
+                hint=f"a lock is of one playbook: --lock-file {name}.lock",
+            )
+        return self
+
     def text(self) -> str:
         """The file: the same lock gives the same bytes, one line a file."""
         lines = [
-            "# Written by fleet; commit it. `fleet lock-file --check` compares, docs/lock-file.md.",
+            HEADER,
             f"schema: {SCHEMA}",
             f"name: {_quoted(self.name)}",
             f"playbook: {_quoted(self.playbook)}",
@@ -82,6 +140,14 @@ class Lock:
             ]
             lines += [_line(each) for each in sorted(one.files, key=lambda f: f.name)]
         return "\n".join(lines) + "\n"
+
+
+def _once(names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise LockFileError(f"{name} is in the lock twice", hint=CURE)
+        seen.add(name)
 
 
 def _quoted(text: str) -> str:
@@ -103,7 +169,7 @@ def locked(
     """A manifest as it is locked; `kinds` maps host paths to the arch of a file."""
     files = tuple(
         LockedFile(one.name, one.sha256, one.size, one.executable, kinds.get(one.source, ""))
-        for one in manifest.files
+        for one in sorted(manifest.files, key=lambda each: each.name)
     )
     build = str(manifest.origin.get("build_id", ""))
     return LockedRelease(target, arch or "", manifest.id, build, dict(manifest.env), files)
@@ -120,10 +186,38 @@ def differences(wanted: LockedRelease, have: LockedRelease) -> list[str]:
     said += [f"{name} is locked and gone" for name in old if name not in new]
     for name, one in new.items():
         was = old.get(name)
-        if was is not None and (was.sha256, was.executable) != (one.sha256, one.executable):
-            said.append(f"{name}: {one.sha256[:12]} ({one.size} bytes), locked {was.sha256[:12]}")
+        if was is not None and _content(was) != _content(one):
+            said.append(f"{name}: {_shown(one, was)}, locked {_shown(was, one)}")
     if not said and wanted.id != have.id:
         said.append(f"environment, health probe or origin differ: {have.id}, locked {wanted.id}")
+    return said
+
+
+def _content(one: LockedFile) -> tuple[str, int, bool]:
+    """What a device gets; the arch follows from it."""
+    return one.sha256, one.size, one.executable
+
+
+def _shown(one: LockedFile, other: LockedFile) -> str:
+    """`3f8bd88c8433 (10 bytes)`, and the mode where that is what differs."""
+    mode = " executable" if one.executable and not other.executable else ""
+    return f"{one.sha256[:12]} ({one.size} bytes{mode})"
+
+
+def stale(old: Lock, new: Lock, *, limited: bool) -> list[str]:
+    """What a lock says differently from what would be locked now; [] when it is up to date.
+
+    `limited`: only some devices were asked, so kinds that none of them is prove nothing.
+    """
+    said = [] if old.playbook == new.playbook else ["the playbook changed"]
+    for now in new.releases:
+        was = old.release(now.target, now.arch)
+        lines = ["is not in the lock"] if was is None else differences(was, now)
+        said += [f"{now.kind}: {line}" for line in lines]
+    if not limited:
+        asked = {one.kind for one in new.releases}
+        gone = [one.kind for one in old.releases if one.kind not in asked]
+        said += [f"{kind}: is locked, and no device is of this kind" for kind in gone]
     return said
 
 

@@ -97,6 +97,9 @@ def test_drift_names_what_is_not_as_locked(locked: tuple[Cli, str, str]) -> None
         (lambda text: text.replace("schema: 1", "schema: 2"), "fleet.lock:2"),
         (lambda text: "<<<<<<< ours\n" + text, "merge conflict"),
         (lambda text: text.replace("lib/libGenie.so", "../../etc/passwd"), "cannot be the name"),
+        (lambda text: text.replace("lib/libGenie.so", ".installed"), "cannot be the name"),
+        (lambda text: text.replace("lib/libGenie.so", r"lib/\e[31m"), "cannot be the name"),
+        (lambda text: text.replace("lib/libGenie.so", "lib/libQnnHtp.so"), "twice"),
         (lambda text: text.replace('"size": ', '"size": -'), "fleet.lock:"),
         (lambda text: text.replace('"size": ', '"size": 99999999999999999999'), "fleet.lock:"),
         (lambda text: text[: len(text) // 2], "fleet.lock"),
@@ -119,3 +122,131 @@ def test_without_a_lock_the_command_that_writes_it_is_named(cli: Cli) -> None:
     done = cli("deploy", cli.playbook(), "-i", cli.inventory(), "--locked")
     assert done.returncode == 2
     assert "fleet lock-file" in done.stderr
+
+
+def test_an_edited_size_is_caught_and_the_lock_is_not_touched(
+    locked: tuple[Cli, str, str],
+) -> None:
+    cli, inventory, playbook = locked
+    path = cli.folder / "fleet.lock"
+    text = path.read_text().replace('"size": 7932', '"size": 7933')
+    path.write_text(text)
+    for word in ("--locked", "--frozen"):
+        done = cli("deploy", playbook, "-i", inventory, word, "--no-run")
+        assert done.returncode == 2
+        assert "7933 bytes" in done.stderr
+    assert cli("lock-file", playbook, "-i", inventory, "--check").returncode == 1
+    assert path.read_text() == text
+
+
+def test_frozen_leaves_out_what_came_to_the_bundle_later(locked: tuple[Cli, str, str]) -> None:
+    cli, inventory, playbook = locked
+    (cli.folder / "bundle" / "README.md").write_text("later")
+    refused = cli("deploy", playbook, "-i", inventory, "--locked", "--dry-run")
+    assert refused.returncode == 2
+    assert "bundle/README.md is not in the lock" in refused.stderr
+    done = cli("deploy", playbook, "-i", inventory, "--frozen", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout.split("tiny-genie/")[1][:16]
+    assert f'id: "{shown}"' in (cli.folder / "fleet.lock").read_text()
+
+
+def test_frozen_fetches_nothing(locked: tuple[Cli, str, str]) -> None:
+    cli, inventory, playbook = locked
+    path = cli.folder / "fleet.lock"
+    path.write_text(path.read_text().replace("2.51.0.", "2.50.40."))
+    done = cli("deploy", playbook, "-i", inventory, "--frozen", "--dry-run")
+    assert done.returncode == 1
+    assert "--frozen fetches nothing" in done.stderr
+    assert "fleet runtime fetch 2.50.40." in done.stderr
+
+
+def test_options_that_would_not_be_used_are_refused(locked: tuple[Cli, str, str]) -> None:
+    cli, inventory, playbook = locked
+    for argv in (
+        ("deploy", playbook, "--locked", "--frozen"),
+        ("deploy", playbook, "--lock-file", "x.lock"),
+        ("plan", playbook, "--lock-file", "x.lock"),
+        ("status", "--verify"),
+        ("status", "--lock-file", "x.lock"),
+    ):
+        done = cli(*argv, "-i", inventory)
+        assert done.returncode == 2, argv
+        assert done.stderr.count("error:") == 1
+
+
+def test_another_playbooks_lock_and_other_files_are_not_overwritten(
+    locked: tuple[Cli, str, str],
+) -> None:
+    cli, inventory, playbook = locked
+    path = cli.folder / "fleet.lock"
+    text = path.read_text()
+    other = cli.folder / "other.yaml"
+    other.write_text(Path(playbook).read_text().replace("name: tiny-genie", "name: other"))
+    for argv in (("lock-file",), ("lock-file", "--check"), ("plan", "--write-lock")):
+        done = cli(*argv, str(other), "-i", inventory)
+        assert done.returncode == 2, done.stdout
+        assert "that of tiny-genie, not of other" in done.stderr
+    for argv in (("deploy", str(other), "--frozen"), ("status", "--drift", str(other))):
+        assert "that of tiny-genie" in cli(*argv, "-i", inventory).stderr
+    stranger = cli.folder / "important.txt"
+    stranger.write_text("mine")
+    done = cli("lock-file", playbook, "-i", inventory, "--lock-file", str(stranger))
+    assert done.returncode == 2
+    assert "not overwritten" in done.stderr
+    assert (stranger.read_text(), path.read_text()) == ("mine", text)
+
+
+def test_a_conflict_is_written_anew_and_with_a_limit_it_is_not(
+    locked: tuple[Cli, str, str],
+) -> None:
+    cli, inventory, playbook = locked
+    path = cli.folder / "fleet.lock"
+    good = path.read_text()
+    broken = good.replace("releases:", "<<<<<<< ours\nreleases:")
+    path.write_text(broken)
+    assert cli("lock-file", playbook, "-i", inventory, "--limit", "lab001").returncode == 2
+    assert path.read_text() == broken
+    done = cli("lock-file", playbook, "-i", inventory)
+    assert done.returncode == 0, done.stderr
+    assert "warning" in done.stderr
+    assert path.read_text() == good
+
+
+def test_a_limit_keeps_the_kinds_that_were_not_asked(locked: tuple[Cli, str, str]) -> None:
+    cli, inventory, playbook = locked
+    path = cli.folder / "fleet.lock"
+    good = path.read_text()
+    body = good.split("releases:\n")[1]
+    evk = body.replace("x86_64-linux-clang", "aarch64-oe-linux-gcc11.2")
+    both = good.replace("releases:\n", "releases:\n" + evk)
+    path.write_text(both)
+    assert cli("lock-file", playbook, "-i", inventory, "--limit", "lab001").returncode == 0
+    assert path.read_text() == both
+    checked = cli("lock-file", playbook, "-i", inventory, "--check")
+    assert checked.returncode == 1
+    assert "aarch64-oe-linux-gcc11.2 v73: is locked, and no device" in checked.stdout
+    assert cli("lock-file", playbook, "-i", inventory).returncode == 0
+    assert path.read_text() == good
+
+
+def test_plan_writes_the_same_lock(locked: tuple[Cli, str, str]) -> None:
+    cli, inventory, playbook = locked
+    path = cli.folder / "mine.lock"
+    argv = ("plan", playbook, "-i", inventory, "--write-lock", "--lock-file", str(path))
+    cli.lab.fault("lab001", "no-python3")
+    try:
+        refused = cli(*argv)
+        assert refused.returncode == 1
+        assert "the lock is not written" in refused.stderr
+        assert not path.exists()
+    finally:
+        cli.lab.heal("lab001", "no-python3")
+    done = cli(*argv)
+    assert done.returncode == 0, done.stderr
+    assert "x86_64-linux-clang  tiny-genie/" in done.stdout
+    assert path.read_text() == (cli.folder / "fleet.lock").read_text()
+    locked_deploy = cli(
+        "deploy", playbook, "-i", inventory, "--dry-run", "--locked", "--lock-file", str(path)
+    )
+    assert locked_deploy.returncode == 0, locked_deploy.stderr
