@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +12,7 @@ from pydantic import Field, ValidationError
 from fleet.config.fields import Matches, Strict
 from fleet.config.problems import Problems, report
 from fleet.config.yamlpos import read
-from fleet.model.errors import InputError, LockFileError
+from fleet.model.errors import InputError, LockFileError, Position
 from fleet.model.files import check_name
 from fleet.model.lockfile import NAME, Lock, LockedFile, LockedRelease
 
@@ -72,10 +73,13 @@ def load_lock(path: Path) -> Lock:
         raise LockFileError(
             f"there is no {path}", hint="fleet lock-file PLAYBOOK -i INVENTORY writes it"
         )
-    if "<<<<<<<" in path.read_text("utf-8", "replace"):
-        raise LockFileError(
-            f"{path} holds a merge conflict", hint="take either side, then fleet lock-file"
-        )
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        if line.startswith("<<<<<<<"):
+            raise LockFileError(
+                "a merge conflict is in the file",
+                position=Position(path, number, 1),
+                hint="take either side, then fleet lock-file",
+            )
     document = read(path, LockFileError)
     problems = Problems(LockFileError)
     try:
@@ -99,6 +103,13 @@ def load_lock(path: Path) -> Lock:
     return Lock(body.name, body.playbook, tuple(_release(one) for one in body.releases))
 
 
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError as error:
+        raise LockFileError(f"cannot read {path}: {error.strerror}") from error
+
+
 def _release(body: ReleaseBody) -> LockedRelease:
     files = tuple(
         LockedFile(one.name, one.sha256, one.size, one.executable, one.arch) for one in body.files
@@ -109,11 +120,14 @@ def _release(body: ReleaseBody) -> LockedRelease:
 def save_lock(path: Path, lock: Lock) -> bool:
     """Write it, whole or not at all; False when the same text stands there already."""
     text = lock.text()
-    if path.is_file() and path.read_text("utf-8", "replace") == text:
+    if path.is_file() and _text(path) == text:
         return False
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.write_text(text, "utf-8")
+        with part.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
         part.replace(path)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error

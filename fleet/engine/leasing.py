@@ -146,14 +146,18 @@ class Lease:
             hint=f"fleet who {host} shows who holds it now; deploy again when it is free",
         )
 
+    def take(self) -> None:
+        """Take the lease now, before the first step that writes, so that a look holds."""
+        self.check()
+        if self._ticket is None:
+            self._take()
+
     def guarded(self, command: Command, seconds: float = 0.0) -> Command:
         """The command as it may run: taken is the lease first, if it was not yet.
 
         While it runs the lease holds for `seconds`, even without this workstation.
         """
-        self.check()
-        if self._ticket is None:
-            self._take()
+        self.take()
         if self._ticket is None:
             raise LeaseLostError("there is no lease", device=self._session.host.name)
         return guard(command, self._ticket, math.ceil(seconds))

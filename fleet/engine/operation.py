@@ -121,11 +121,15 @@ class Operation:
         result.text = f"release {plan.manifest.id}"
 
     def _deploy(self, session: Session, result: DeviceResult) -> None:
-        with Lease(session, f"deploy {self.playbook.name}", self.run_id):
-            self._bring(session, result)
+        with Lease(session, f"deploy {self.playbook.name}", self.run_id) as lease:
+            self._bring(session, result, lease)
 
-    def _bring(self, session: Session, result: DeviceResult) -> None:
+    def _bring(self, session: Session, result: DeviceResult, lease: Lease) -> None:
         planned = self._look(session, result)
+        _refuse(planned.plan)
+        if not planned.plan.unchanged:
+            lease.take()
+            planned = self._look(session, result)  # another deploy may have ended in between
         plan = first = planned.plan
         _refuse(plan)
         for finding in plan.findings:

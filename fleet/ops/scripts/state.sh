@@ -16,7 +16,10 @@ if [ -f "$base/history/$name" ]; then
 fi
 seen=" "
 while IFS=$tab read -r sha size file; do
-  if [ -d "$rel" ] && [ ! -e "$rel/$file" ]; then echo "unlinked $sha"; fi
+  # A file that stands in the place of its link is none of ours.
+  if [ -d "$rel" ] && { [ ! -e "$rel/$file" ] || [ "$(readlink "$rel/$file")" != "$base/store/$sha" ]; }; then
+    echo "unlinked $sha"
+  fi
   case $seen in *" $sha "*) continue ;; esac
   seen="$seen$sha "
   blob=$base/store/$sha
