@@ -22,6 +22,7 @@ test: $(STAMP)-dev
 	@$(BIN)/pytest -q -n 2 -m "not slow"
 
 test-slow: $(STAMP)-dev
+	@sh tests/setup.sh slow
 	@$(BIN)/pytest -q -m slow
 
 check: $(STAMP)-dev

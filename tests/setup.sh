@@ -1,5 +1,6 @@
 #!/bin/sh
 # What the tests use beyond Python. As root on Debian: installed; otherwise named in one line.
+# $1 `slow`: also what the slow tier uses.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 need=
@@ -8,6 +9,9 @@ for pair in sshd:openssh-server ssh:openssh-client mmdebstrap:mmdebstrap ip:ipro
   command -v "${pair%%:*}" >/dev/null 2>&1 || need="$need ${pair##*:}"
 done
 ldconfig -p 2>/dev/null | grep -q libatomic.so.1 || need="$need libatomic1"
+if [ "${1:-}" = slow ]; then
+  command -v qemu-system-x86_64 >/dev/null 2>&1 || need="$need qemu-system-x86 ipxe-qemu seabios"
+fi
 [ -n "$need" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
   apt-get update -qq
