@@ -124,8 +124,9 @@ class SystemState:
     """What was seen. `groups` maps a name to its members, None when there is no such group.
 
     `manager` is apt, opkg or None. `lists`: apt knows what its sources offer. `sources` are
-    the active lines. `skels` are libQnn skels in the DSP's default folders, `trees` QAIRT
-    trees under /opt. `reboot_required` is what the system itself says.
+    the active lines. `skels` are libQnn skels in the DSP's default folders, `on_path` QNN
+    files on the login's own search paths, `trees` QAIRT trees under /opt. `reboot_required`
+    is what the system itself says.
     """
 
     manager: str | None = None
@@ -138,6 +139,7 @@ class SystemState:
     rules: tuple[RuleSeen, ...] = ()
     tools: frozenset[str] = frozenset()
     skels: tuple[str, ...] = ()
+    on_path: tuple[str, ...] = ()
     trees: tuple[str, ...] = ()
     reboot_required: bool = False
 

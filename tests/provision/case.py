@@ -62,6 +62,8 @@ def state_of(data: dict[str, Any]) -> SystemState:
         rules=tuple(RuleSeen(path, tuple(lines)) for path, lines in data.get("rules", ())),
         tools=frozenset(data.get("tools", ())),
         skels=tuple(data.get("skels", ())),
+        on_path=tuple(data.get("on_path", ())),
+        trees=tuple(data.get("trees", ())),
         reboot_required=data.get("reboot_required", False),
     )
 

@@ -93,6 +93,16 @@ done
 for dir in /usr/lib/rfsa/adsp /usr/lib/dsp /usr/lib/dsp/cdsp /usr/share/qcom/*/*/*/dsp/cdsp /usr/share/qcom/*/*/*/dsp/cdsp1; do
   for f in "$R"$dir/libQnn*Skel.so; do [ -e "$f" ] && printf 'skel\t%s\n' "${f#"$R"}"; done
 done
+# What programs that fleet does not start would find first.
+for list in LD_LIBRARY_PATH ADSP_LIBRARY_PATH; do
+  case $list in LD*) value=${LD_LIBRARY_PATH:-} ;; *) value=${ADSP_LIBRARY_PATH:-} ;; esac
+  while [ -n "$value" ]; do
+    dir=${value%%[:;]*}
+    case $value in *[:\;]*) value=${value#*[:;]} ;; *) value='' ;; esac
+    [ -n "$dir" ] || continue
+    for f in "$R$dir"/libQnn*.so "$R$dir"/libGenie.so; do [ -e "$f" ] && printf 'onpath\t%s\t%s\n' "$list" "${f#"$R"}"; done
+  done
+done
 for f in "$R"/opt/qairt/* "$R"/opt/qcom/aistack/qairt/*; do [ -d "$f/lib" ] && printf 'tree\t%s\n' "${f#"$R"}"; done
 [ -e "$R/run/reboot-required" ] && echo "reboot${tab}yes"
 echo "end"

@@ -225,16 +225,18 @@ def _warn_of_foreign(draft: _Draft) -> None:
     there = [name for name in qnn_packages() if draft.state.installed(name)]
     if draft.spec.distribution_qnn == REMOVE:
         there = []
-    seen = [*there, *draft.facts.qnn_libraries, *draft.state.skels]
+    found = (*draft.facts.qnn_libraries, *draft.state.skels, *draft.state.on_path)
+    seen = [*there, *dict.fromkeys(found)]
     if not seen:
         return
+    beside = f", beside {', '.join(draft.state.trees)}" if draft.state.trees else ""
     shown = ", ".join(seen[:6]) + (f" and {len(seen) - 6} more" if len(seen) > 6 else "")
     draft.findings.append(
         Finding(
             rule="mixed-qnn",
             severity="warn",
-            message="QNN of another source is on the device; the release's own folders stand "
-            "first on both search paths and hide it",
+            message=f"QNN of another source is on the device{beside}; a release is run with its "
+            "own folders alone on both search paths, which hides it",
             have=shown,
             need="one QNN on the search paths",
             cure="`distribution_qnn: remove` in `system:` of the playbook removes the packages"

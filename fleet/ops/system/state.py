@@ -54,6 +54,7 @@ def parse_system(text: str, host: str) -> SystemState:
         rules=_rules(found),
         tools=frozenset(row[0] for row in found.get("tool", ())),
         skels=tuple(dict.fromkeys(row[0] for row in found.get("skel", ()))),
+        on_path=tuple(dict.fromkeys(row[1] for row in found.get("onpath", ()))),
         trees=tuple(row[0] for row in found.get("tree", ())),
         reboot_required="reboot" in found,
     )
