@@ -24,7 +24,7 @@ from fleet.cli.lockfile import LockFileOption, before, lock_for, write_planned
 from fleet.cli.results import show_admin, show_devices, show_errors, show_plans, show_records
 from fleet.config.lockfile import load_lock, lock_path
 from fleet.config.playbook import load_playbook
-from fleet.engine import releases, undoing
+from fleet.engine import releases
 from fleet.engine.drift import drift as compare_with_lock
 from fleet.engine.operation import Operation, Options
 from fleet.engine.pool import DeviceResult
@@ -56,7 +56,6 @@ def register(root: typer.Typer) -> None:
     root.command()(deploy)
     root.command()(status)
     root.command()(rollback)
-    root.command()(undo)
 
 
 def plan(
@@ -296,25 +295,6 @@ def rollback(
         )
     if not as_json:
         show_devices(f"rollback {name}", results)
-    _end(results)
-
-
-def undo(
-    run_id: Annotated[str, typer.Argument(help="Run id as deploy shows it, or `last`.")],
-    inventory: InventoryOption,
-    limit: LimitOption = None,
-    parallel: ParallelOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Take back what a deploy did to the system of devices: packages, groups, rules, files.
-
-    Example: fleet undo last -i inventories/evks.yaml --limit evk-07
-    """
-    hosts = hosts_of(inventory, limit)
-    with listening(as_json=as_json) as listener:
-        results = undoing.undo(hosts, run_id, listener, parallel=parallel or DEFAULT_PARALLEL)
-    if not as_json:
-        show_devices(f"undo {run_id}", results)
     _end(results)
 
 

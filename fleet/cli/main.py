@@ -20,6 +20,7 @@ MODULES = (
     "runtime",
     "bundle",
     "deploy",
+    "provision",
     "lockfile",
     "run",
     "profiles",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fleet.engine.applying import apply_plan, apply_system
 from fleet.engine.drift import locked_plan, require_locked
 from fleet.engine.leasing import Lease
-from fleet.engine.planning import Planned, plan_device
+from fleet.engine.planning import Planned, plan_device, plan_system
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.provisioning import still_lacking
 from fleet.engine.records import RunStore, new_run_id
@@ -81,6 +81,15 @@ class Operation:
         """Make the devices as the playbook says, then run it where that is wanted."""
         return self._everywhere(self._deploy)
 
+    def provision(self) -> list[DeviceResult]:
+        """Only the system: packages, groups, rules, units, files. No release is touched."""
+        if self.playbook.system.empty:
+            raise InputError(
+                f"{self.playbook.path} wants nothing of the system",
+                hint="`fastrpc: auto` or `system:`, docs/provisioning.md",
+            )
+        return self._everywhere(self._provision_alone)
+
     def lock(self) -> tuple[list[DeviceResult], tuple[LockedRelease, ...]]:
         """Plan, and what is to be locked for each kind of device; nothing is changed."""
         results = self.plan()
@@ -132,9 +141,7 @@ class Operation:
             planned = self._look(session, result)  # another deploy may have ended in between
         plan = first = planned.plan
         _refuse(plan)
-        for finding in plan.findings:
-            text = f"{finding.rule}: {finding.message}; {finding.cure}"
-            session.emit(Warned(session.host.name, text))
+        _warn(session, plan)
         if plan.system_steps:
             plan = self._provision(session, planned)
         apply_plan(session, plan, self.run_id)
@@ -144,6 +151,24 @@ class Operation:
         wanted = {"always": True, "never": False}.get(self.options.run, not plan.unchanged)
         if wanted and self.playbook.run is not None:
             self._measure(session, result, plan)
+
+    def _provision_alone(self, session: Session, result: DeviceResult) -> None:
+        spec = self.playbook.system
+        with Lease(session, f"provision {self.playbook.name}", self.run_id) as lease:
+            planned = plan_system(session, spec)
+            _refuse(planned.plan)
+            if not planned.plan.unchanged:
+                lease.take()
+                planned = plan_system(session, spec)
+                _refuse(planned.plan)
+            result.plan = planned.plan
+            _warn(session, planned.plan)
+            log = UndoLog(undo_root(self.runs), self.run_id, session.host.name)
+            apply_system(session, planned, log, allow_reboot=self.options.allow_reboot)
+            if not planned.plan.unchanged:
+                still_lacking(plan_system(session, spec).plan)
+        result.outcome = "unchanged" if planned.plan.unchanged else "changed"
+        result.text = f"{len(planned.plan.actions)} steps on the system"
 
     def _provision(self, session: Session, planned: Planned) -> DevicePlan:
         """The system first; then the device is asked again, and every refusal counts."""
@@ -180,6 +205,12 @@ class Operation:
             result.text = f"{len(bad)} of {len(result.records)} runs do not count: " + "; ".join(
                 sorted({problem for record in bad for problem in record.problems})
             )
+
+
+def _warn(session: Session, plan: DevicePlan) -> None:
+    for finding in plan.findings:
+        text = f"{finding.rule}: {finding.message}; {finding.cure}"
+        session.emit(Warned(session.host.name, text))
 
 
 def _refuse(plan: DevicePlan) -> None:

@@ -20,6 +20,7 @@ from fleet.model.errors import InputError
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, DevicePlan, SendBlobs
+from fleet.model.system import SystemSpec
 from fleet.ops.lease import holders_in, who_command
 from fleet.ops.release import (
     ReleaseState,
@@ -77,6 +78,26 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
         current=state.current,
         notes=(*holders_in(text, session.host.name).notes(), *_notes(facts, bench, parts, state)),
         then=_then(bench),
+    )
+    return Planned(plan, system.become)
+
+
+def plan_system(session: Session, spec: SystemSpec) -> Planned:
+    """Only what a playbook wants of the system; at most three round trips."""
+    facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+    check_base(facts.base_dir, session.host.name)
+    check_identity(session.host, facts)
+    system = look(session, spec, facts)
+    steps = system.plan.steps
+    plan = DevicePlan(
+        host=session.host,
+        facts=facts,
+        target="",
+        manifest=Manifest("system", ()),
+        findings=system.plan.findings,
+        actions=steps,
+        system=len(steps),
+        become=system.become.describe() if system.plan.needs_root else "",
     )
     return Planned(plan, system.become)
 

@@ -248,3 +248,22 @@ def test_a_source_that_is_gone_fails_before_anything_else_is_changed(bare: Make)
     assert "/srv/lab-apt" in result.text
     assert board.tree() == before
     board.lab.heal("lab001", "repo-gone")
+
+
+def test_only_the_system_without_a_release(bare: Make) -> None:
+    board = bare("bare-evk-nopasswd")
+    playbook = board.spec(fastrpc="auto", packages=("libatomic1",))
+    (result,) = board.operation(playbook).provision()
+    assert (result.outcome, result.error) == ("changed", None)
+    assert "releases" not in board.root("ls /home/ubuntu/fleet")
+    (again,) = board.operation(playbook).provision()
+    assert (again.outcome, again.bytes_sent) == ("unchanged", 0)
+    assert again.round_trips <= 3
+
+
+def test_provision_without_a_wish_says_where_it_would_stand(bare: Make) -> None:
+    from fleet.model.errors import InputError
+
+    board = bare("bare-evk-nopasswd")
+    with pytest.raises(InputError, match="wants nothing of the system"):
+        board.operation(board.spec()).provision()
