@@ -26,7 +26,6 @@ from pathlib import Path
 from fleet.lab import Lab
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("qcom-fastrpc1", "acl", "libatomic1")
 PLAYBOOK = f"""name: bench
 bundle: {ROOT / "assets" / "tiny-genie"}
 fastrpc: auto
@@ -42,14 +41,17 @@ ANSIBLE = """- hosts: all
         cmd: apt-get -y -q install --no-install-recommends qcom-fastrpc1 acl libatomic1
         creates: /usr/bin/setfacl
     - {name: group, ansible.builtin.group: {name: fastrpc, system: true}}
-    - {name: member, ansible.builtin.user: {name: ubuntu, groups: fastrpc, append: true}, register: user}
+    - name: member
+      ansible.builtin.user: {name: ubuntu, groups: fastrpc, append: true}
+      register: user
     - name: rules
       ansible.builtin.shell: udevadm control --reload && udevadm trigger --action=change
       when: user.changed
     - {name: node, ansible.builtin.stat: {path: /dev/fastrpc-cdsp}}
 """
 PYINFRA = """from pyinfra.operations import apt, server
-apt.packages(packages=["qcom-fastrpc1", "acl", "libatomic1"], update=True, cache_time=3600, _sudo=True)
+packages = ["qcom-fastrpc1", "acl", "libatomic1"]
+apt.packages(packages=packages, update=True, cache_time=3600, _sudo=True)
 server.group(group="fastrpc", system=True, _sudo=True)
 user = server.user(user="ubuntu", groups=["fastrpc"], append=True, _sudo=True)
 server.shell(commands=["udevadm control --reload", "udevadm trigger --action=change"], _sudo=True,
