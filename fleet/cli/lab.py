@@ -41,7 +41,7 @@ def _lab(folder: Path) -> Lab:
 
 def up(
     count: Annotated[int, typer.Option(min=1, max=500, help="How many boards.")] = 3,
-    profile: Annotated[str, typer.Option(help="Board type: iq9075, qcs6490, ...")] = "iq9075",
+    profile: Annotated[str, typer.Option(help="Board type: healthy, bare-evk, ...")] = "iq9075",
     kind: Annotated[str, typer.Option(help="auto, namespace (root) or user.")] = "auto",
     port: Annotated[int, typer.Option(help="Port of the first board.")] = DEFAULT_PORT,
     folder: DirOption = DEFAULT_DIR,

@@ -34,6 +34,9 @@ if [ ! -e "$D/rw/factory" ]; then
   : > "$D/rw/factory"
 fi
 [ ! -e "$M/usr/local/bin/udevadm" ] || chroot "$M" /usr/local/bin/udevadm trigger --action=add 2>/dev/null
+for unit in "$M"/etc/systemd/system/*.wants/*; do
+  [ ! -L "$unit" ] || { mkdir -p "$M/run/lab-units"; : > "$M/run/lab-units/${unit##*/}"; }
+done
 cp "$D/lab-board" "$M/etc/fleet-lab-board"
 HOME_DIR=/home/$LOGIN; [ "$LOGIN" != root ] || HOME_DIR=/root
 mkdir -p "$M/run/sshd" "$M$HOME_DIR/.ssh"

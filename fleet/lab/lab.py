@@ -168,10 +168,19 @@ class Lab:
             self.reflash(name)
             return
         if fault not in FAULTS:
-            known = ", ".join([*FAULTS, "new-host-key"])
-            raise LabError(f"there is no fault '{fault}'", hint=f"one of {known}")
-        script = FAULTS[fault].heal if heal else FAULTS[fault].make
-        done = self.exec(name, ["sh", "-c", script])
+            every = ", ".join([*FAULTS, "new-host-key"])
+            raise LabError(f"there is no fault '{fault}'", hint=f"one of {every}")
+        known, board = FAULTS[fault], self.board(name)
+
+        def on_board(script: str) -> subprocess.CompletedProcess[str]:
+            return self.exec(name, ["sh", "-c", script, "fault", board.user, board.home])
+
+        if not heal and known.needs and on_board(known.needs).returncode:
+            raise LabError(
+                f"{name} cannot have {fault}: {known.lacks}",
+                hint="fleet lab up --profile " + ("bare-evk" if known.bare else "iq9075"),
+            )
+        done = on_board(known.heal if heal else known.make)
         if done.returncode:
             raise LabError(f"{name}: {fault} failed: {done.stderr.strip()}")
 

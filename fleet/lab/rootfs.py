@@ -13,7 +13,10 @@ from pathlib import Path
 from fleet.model.errors import LabError
 
 SUITE = "bookworm"
-PACKAGES = "openssh-server,sudo,python3,procps,iproute2,udev,kmod,adduser,libatomic1,acl"
+PACKAGES = (
+    "openssh-server,sudo,python3,procps,iproute2,udev,kmod,adduser,libatomic1,acl,"
+    "systemd-standalone-sysusers"
+)
 NEEDS = {"mmdebstrap": "mmdebstrap", "sshd": "openssh-server", "unshare": "util-linux"}
 BUILD_SECONDS = 900  # 18 s on a quick line; a slow mirror takes minutes
 _USERS = """set -e

@@ -116,6 +116,7 @@ def test_every_fault_heals(lab: Lab) -> None:
         if not fault.bare:
             lab.fault("lab002", name)
             lab.heal("lab002", name)
+    assert "fastrpc" in said(lab, "lab002", "id -Gn")
     assert said(lab, "lab002", "python3 -c 'print(1)'; : < /dev/fastrpc-cdsp") == "1"
 
 
