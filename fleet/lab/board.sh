@@ -37,6 +37,7 @@ fi
 for unit in "$M"/etc/systemd/system/*.wants/*; do
   [ ! -L "$unit" ] || { mkdir -p "$M/run/lab-units"; : > "$M/run/lab-units/${unit##*/}"; }
 done
+[ -s "$M/etc/machine-id" ] || tr -d - < /proc/sys/kernel/random/uuid > "$M/etc/machine-id"
 cp "$D/lab-board" "$M/etc/fleet-lab-board"
 HOME_DIR=/home/$LOGIN; [ "$LOGIN" != root ] || HOME_DIR=/root
 mkdir -p "$M/run/sshd" "$M$HOME_DIR/.ssh"

@@ -78,3 +78,10 @@ def test_another_device_than_meant_is_refused_before_anything_is_written(cli: Cl
     assert done.returncode == 3
     assert "identity another is wanted" in done.stderr
     assert cli.tree() == before
+
+
+def test_the_device_that_is_meant_is_served(lab: Lab, cli: Cli) -> None:
+    machine = lab.exec("lab001", ["cat", "/etc/machine-id"]).stdout.strip()
+    assert len(machine) == 32
+    done = cli("plan", "-i", cli.inventory(identity=machine), cli.playbook())
+    assert done.returncode == 0, done.stderr
