@@ -28,7 +28,7 @@ def load(
     listener: Listener = _silent,
     options: Options | None = None,
 ) -> Operation:
-    """A playbook on the hosts of an inventory: `.plan()`, `.deploy()`, `.run()`.
+    """A playbook on the hosts of an inventory: `.plan()`, `.provision()`, `.deploy()`, `.run()`.
 
     `limit` are patterns as of `--limit`; `listener` gets every event, from several threads.
     Raises InputError for a file that is wrong; errors of devices are in their results.

@@ -17,11 +17,18 @@ from fleet.ops.shell import device_script, framed
 from fleet.ops.system.provision import SystemPlan, provision
 from fleet.ops.system.state import parse_system, system_command, system_input
 from fleet.ops.system.step import SystemStep
-from fleet.ops.system.steps_files import LinkLibrary
-from fleet.ops.system.steps_packages import InstallPackages, RefreshPackages, undo_of
+from fleet.ops.system.steps_files import LinkLibrary, ReloadUdev
+from fleet.ops.system.steps_packages import (
+    InstallPackages,
+    RefreshPackages,
+    bare_name,
+    undo_of,
+)
+from fleet.ops.system.steps_users import AddMember, Reboot, Reconnect
 from fleet.ops.system.wanted import questions
 
 Undo = tuple[Command, ...]
+_RIGHTS = (AddMember, ReloadUdev, Reconnect, Reboot)
 SHIM_SECONDS = 30.0
 
 
@@ -116,16 +123,17 @@ def cured(findings: tuple[Finding, ...], plan: SystemPlan) -> tuple[Finding, ...
     """
     if not plan.steps:
         return findings
-    words = " ".join(step.describe() for step in plan.steps)
+    come = {
+        bare_name(name)
+        for step in plan.steps
+        if isinstance(step, InstallPackages)
+        for name in (*step.names, *step.brings)
+    }
     cures = {
-        "libatomic-missing": "libatomic1" in words,
-        "python3-missing": "python3" in words,
-        "fastrpc-node": any(
-            type(step).__name__ in {"AddMember", "ReloadUdev", "Reconnect", "Reboot"}
-            for step in plan.steps
-        ),
+        "libatomic-missing": "libatomic1" in come,
+        "python3-missing": "python3" in come,
+        "fastrpc-node": any(isinstance(step, _RIGHTS) for step in plan.steps),
         "libcdsprpc-missing": any(isinstance(step, LinkLibrary) for step in plan.steps),
-        "base-not-writable": False,
     }
     return tuple(
         replace(one, severity="warn", cure="the steps below; it is checked again after them")
@@ -141,8 +149,9 @@ def carry_out(session: Session, step: Action, become: Become) -> None:
         command = device_script("shim", step.base, step.name, step.target)
         session.ask(command, "link", seconds=SHIM_SECONDS, mutates=True)
         return
-    if isinstance(step, SystemStep):
-        run_as_root(session, become, step.commands(), step.staged(), step.seconds)
+    if not isinstance(step, SystemStep):
+        raise NotImplementedError(type(step).__name__)
+    run_as_root(session, become, step.commands(), step.staged(), step.seconds)
 
 
 def run_as_root(

@@ -133,7 +133,7 @@ class InstallPackages(SystemStep):
 
     def describe(self) -> str:
         """`install qcom-fastrpc1, acl (with 3 more: ...)`."""
-        named = {_bare(name) for name in self.names}
+        named = {bare_name(name) for name in self.names}
         more = [name for name in self.brings if name not in named]
         tail = f" (with {len(more)} more: {', '.join(more)})" if more else ""
         shown = ", ".join(name.rsplit("/", 1)[-1] for name in self.names)
@@ -147,7 +147,7 @@ class InstallPackages(SystemStep):
 
     def undo(self) -> tuple[Command, ...]:
         """Purge what came."""
-        gone = self.brings or tuple(dict.fromkeys(_bare(name) for name in self.names))
+        gone = self.brings or tuple(dict.fromkeys(bare_name(name) for name in self.names))
         if self.manager == "opkg":
             return (argv("opkg", "remove", *gone),)
         return (_purge(gone),)
@@ -176,7 +176,7 @@ def _purge(names: tuple[str, ...]) -> Command:
     return argv("env", "DEBIAN_FRONTEND=noninteractive", "dpkg", "--purge", "--", *names)
 
 
-def _bare(name: str) -> str:
+def bare_name(name: str) -> str:
     """`qcom-fastrpc1` of `qcom-fastrpc1=1.0`, or of a path to `qcom-fastrpc1_1.0_arm64.deb`."""
     return re.split("[_=]", name.rsplit("/", 1)[-1], maxsplit=1)[0]
 
