@@ -16,8 +16,17 @@ from fleet.lab.profiles import profile
 from fleet.model.errors import LabError
 
 READY_SECONDS = 60.0  # 80 ms when idle; 200 at once on two cores take seconds
-# A clock of its own: uptime counts from the board's boot (kernel 5.6 and newer).
-HAS_TIME = Path("/proc/self/ns/time").exists()
+
+
+def _has_clocks() -> bool:
+    """True where a board can count uptime from its own boot: Linux 5.6, util-linux 2.36."""
+    if not Path("/proc/self/ns/time").exists() or shutil.which("unshare") is None:
+        return False
+    said = subprocess.run(["unshare", "--help"], capture_output=True, check=False).stdout
+    return b"--boottime" in said
+
+
+HAS_TIME = _has_clocks()
 ENTER = ("-m", "-u", "-i", "-n", "-p", *(("-T",) if HAS_TIME else ()), "-r", "-w")
 SSHD = (
     *("/usr/sbin/sshd", "-i", "-e"),
