@@ -18,7 +18,7 @@ from typing import Self
 
 from fleet.lab.faults import FAULTS
 from fleet.lab.folder import Board, Folder, start_ticks
-from fleet.lab.namespace import ENTER, can_unshare
+from fleet.lab.namespace import can_unshare, enter
 from fleet.lab.profiles import profile as known_profile
 from fleet.lab.rootfs import find, require, rootfs
 from fleet.model.errors import LabError
@@ -148,7 +148,7 @@ class Lab:
         if board.kind != "namespace":
             raise LabError(f"{name} is a board of an ordinary user: nothing can be run as its root")
         return subprocess.run(
-            ["nsenter", "-t", str(board.pid), *ENTER, "env", "-i", _PATH, *argv],
+            ["nsenter", "-t", str(board.pid), *enter(), "env", "-i", _PATH, *argv],
             capture_output=True,
             text=True,
             check=False,

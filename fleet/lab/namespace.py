@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from fleet.model.errors import LabError
 READY_SECONDS = 60.0  # 80 ms when idle; 200 at once on two cores take seconds
 
 
-def _has_clocks() -> bool:
+@cache
+def has_clocks() -> bool:
     """True where a board can count uptime from its own boot: Linux 5.6, util-linux 2.36."""
     if not Path("/proc/self/ns/time").exists() or shutil.which("unshare") is None:
         return False
@@ -26,8 +28,11 @@ def _has_clocks() -> bool:
     return b"--boottime" in said
 
 
-HAS_TIME = _has_clocks()
-ENTER = ("-m", "-u", "-i", "-n", "-p", *(("-T",) if HAS_TIME else ()), "-r", "-w")
+def enter() -> tuple[str, ...]:
+    """Options of nsenter for all that a board has of its own."""
+    return ("-m", "-u", "-i", "-n", "-p", *(("-T",) if has_clocks() else ()), "-r", "-w")
+
+
 SSHD = (
     *("/usr/sbin/sshd", "-i", "-e"),
     *("-o", "UsePAM=no", "-o", "UseDNS=no", "-o", "PidFile=none"),
@@ -43,7 +48,7 @@ _UNSHARE = (
 
 def _boot_clock() -> list[str]:
     """Arguments of unshare that make the uptime of a board begin at 0."""
-    if not HAS_TIME:
+    if not has_clocks():
         return []
     return ["--time", "--boottime", f"-{int(time.clock_gettime(time.CLOCK_BOOTTIME))}"]
 
@@ -130,7 +135,7 @@ class NamespaceBoard:
             if not self.board.pid:
                 return
             session = subprocess.Popen(
-                ["nsenter", "-t", str(self.board.pid), *ENTER, *SSHD, "-o", self._root_login],
+                ["nsenter", "-t", str(self.board.pid), *enter(), *SSHD, "-o", self._root_login],
                 stdin=peer.fileno(),
                 stdout=peer.fileno(),
                 stderr=subprocess.DEVNULL,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fleet.cli.results import show_admin
-from fleet.lab.namespace import ENTER
+from fleet.lab.namespace import enter
 from fleet.model.secret import SecretRef
 from fleet.model.system import SystemSpec, WantedFile
 
@@ -77,7 +77,7 @@ def test_what_plan_prints_for_an_administrator_does_the_whole_work(bare: Make) -
     with redirect_stdout(text):
         show_admin([board.plan(board.spec(**spec))])
     done = subprocess.run(
-        ["nsenter", "-t", str(board.lab.board("lab001").pid), *ENTER, "env", "-i", PATH, "sh"],
+        ["nsenter", "-t", str(board.lab.board("lab001").pid), *enter(), "env", "-i", PATH, "sh"],
         input=text.getvalue(),
         capture_output=True,
         text=True,
