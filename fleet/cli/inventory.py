@@ -157,7 +157,11 @@ def _plain(host: Host) -> dict[str, Any]:
     """A host for JSON. Of a secret only the reference is shown."""
     secrets = {
         key: ref.reference if ref else None
-        for key, ref in (("password", host.password), ("become_password", host.become_password))
+        for key, ref in (
+            ("key_passphrase", host.key_passphrase),
+            ("password", host.password),
+            ("become_password", host.become_password),
+        )
     }
     return {
         "name": host.name,

@@ -114,6 +114,10 @@ class HostVars(Strict):
         default=None,
         description="Private key or keys; relative to the inventory's folder.",
     )
+    key_passphrase: Reference | None = Field(
+        default=None,
+        description="Passphrase of the key by reference: env:NAME, file:PATH or cmd:PROGRAM.",
+    )
     password: Reference | None = Field(
         default=None,
         description="Login password by reference: env:NAME, file:PATH or cmd:PROGRAM.",

@@ -100,7 +100,7 @@ def _host(
         for key, value in values.items()
         if key not in {"host", "identity_file", "ssh_config", "known_hosts"}
     }
-    for key in ("password", "become_password"):
+    for key in ("password", "become_password", "key_passphrase"):
         if isinstance(fields.get(key), str):
             fields[key] = SecretRef(fields[key], folder)
     known = values.get("known_hosts") or f"{path.stem}.known_hosts"

@@ -14,7 +14,7 @@ from fleet.config.yaml_words import printable
 from fleet.config.yamlpos import Document, Keys, Vault, describe
 from fleet.model.errors import InputError, Position
 
-SECRET_KEYS = frozenset({"password", "become_password"})
+SECRET_KEYS = frozenset({"password", "become_password", "key_passphrase"})
 _LISTED = 40  # more known names than this only confuse
 
 

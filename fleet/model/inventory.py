@@ -16,7 +16,8 @@ class Host:
     """One device of the inventory.
 
     `address` is what ssh is asked for (an alias of an ssh config works). Unset values
-    (None, "") are left to the ssh configuration. `identity_files` are private keys.
+    (None, "") are left to the ssh configuration. `identity_files` are private keys,
+    `key_passphrase` opens the encrypted ones.
     `known_hosts` is fleet's own file (written by `fleet trust` only). `host_key` pins one
     fingerprint (`SHA256:...`). `base_dir` "" means ~/fleet on the device. `soc` names the
     chip (`QCS9075`) where the device cannot be asked: the explicit override. `serial` is
@@ -43,6 +44,7 @@ class Host:
     identity: str | None = None
     groups: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    key_passphrase: SecretRef | None = None
 
 
 @dataclass(frozen=True)

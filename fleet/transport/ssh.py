@@ -85,6 +85,8 @@ class SshTransport:
         own = dict(kwargs)
         if host.identity_files:
             own["key_filename"] = [str(path) for path in host.identity_files]
+        if host.key_passphrase is not None:
+            own["passphrase"] = host.key_passphrase.get().reveal()
         gateway = None
         for hop in host.proxy_jump.split(",") if host.proxy_jump else ():
             gateway = Connection(

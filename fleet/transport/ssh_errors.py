@@ -37,7 +37,9 @@ def mapped(host: Host, way: str, seconds: float) -> Iterator[None]:
         raise changed(host, fingerprint(error.key), fingerprint(error.expected_key)) from error
     except PasswordRequiredException as error:
         raise AuthError(
-            "the private key is encrypted", device=host.name, hint="ssh-add it first"
+            "the private key is encrypted",
+            device=host.name,
+            hint="ssh-add it first, or set `key_passphrase: env:NAME` in the inventory",
         ) from error
     except paramiko.AuthenticationException as error:
         raise AuthError(

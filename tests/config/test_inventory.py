@@ -38,6 +38,7 @@ evks:
       identity_file: [keys/a, /etc/b]
       password: env:PW
       become_password: file:secrets/sudo
+      key_passphrase: env:KP
       proxy_jump: root@gw:22,inner
       ssh_config: ssh/config
       known_hosts: kh
@@ -75,7 +76,10 @@ evks:
         "box-7",
         ("evks",),
         {"rack": "3"},
+        only.key_passphrase,
     )
+    assert only.key_passphrase is not None
+    assert only.key_passphrase.reference == "env:KP"
     assert only.password.reference == "env:PW"
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets/sudo").write_text("s3cret\n")
@@ -328,7 +332,7 @@ def test_a_long_chain_of_groups_is_refused(tmp_path: Path) -> None:
         load(tmp_path, text)
 
 
-@pytest.mark.parametrize("key", ["password", "become_password"])
+@pytest.mark.parametrize("key", ["password", "become_password", "key_passphrase"])
 @pytest.mark.parametrize(
     "value",
     ["hunter2", "'hunter2 {{ x }}'", "[hunter2]", "{hunter2: x}", "ENV:hunter2", "7hunter2"],

@@ -116,17 +116,25 @@ def test_sudo_with_a_password_and_none_given(bare: Make) -> None:
 
 
 def test_the_password_is_found_nowhere(bare: Make, tmp_path: Path) -> None:
-    """In no argv, environment, output, log, record or file, on the board and here."""
+    """In no argv, environment, output, log, record or file, on the board and here. The
+    passphrase of the login's key is the same canary.
+    """
     board = bare("bare-evk")
     canary = "cAnArY-7f3a"
+    key = tmp_path / "key"
+    key.write_bytes(board.lab.folder.identity_file.read_bytes())
+    key.chmod(0o600)
+    _encrypt(key, canary)
     board.root(f"echo 'ubuntu:{canary}' | chpasswd")
     (tmp_path / "secret").write_text(canary + "\n")
     inventory = tmp_path / "inventory.yaml"
     inventory.write_text(
         "all:\n  hosts:\n    lab001:\n"
-        f"      ssh_config: {board.lab.folder.root / 'ssh_config'}\n"
         f"      known_hosts: {board.lab.folder.known_hosts}\n"
         f"      become_password: file:{tmp_path / 'secret'}\n"
+        f"      key_passphrase: file:{tmp_path / 'secret'}\n"
+        f"      identity_file: {key}\n      host: 127.0.0.1\n      user: ubuntu\n"
+        f"      port: {board.host.port}\n"
     )
     playbook = tmp_path / "playbook.yaml"
     playbook.write_text(
@@ -160,6 +168,20 @@ def test_the_password_is_found_nowhere(bare: Make, tmp_path: Path) -> None:
         assert canary.encode() not in path.read_bytes(), path
     grep = f"grep -rslF {canary} /home /var /etc /tmp /root /run 2>/dev/null || true"
     assert board.root(grep).split() == []
+
+
+def _encrypt(key: Path, passphrase: str) -> None:
+    """With paramiko's own backend: ssh-keygen would take the passphrase as an argument."""
+    from cryptography.hazmat.primitives import serialization
+
+    plain = serialization.load_ssh_private_key(key.read_bytes(), password=None)
+    key.write_bytes(
+        plain.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.OpenSSH,
+            serialization.BestAvailableEncryption(passphrase.encode()),
+        )
+    )
 
 
 def _watch_processes(canary: str) -> Callable[[], tuple[list[str], int]]:
