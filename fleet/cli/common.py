@@ -28,8 +28,13 @@ ParallelOption = Annotated[
 AcceptNewOption = Annotated[
     bool, typer.Option("--accept-new", help="Pin host keys that were never seen.")
 ]
+VerifyOption = Annotated[
+    bool, typer.Option("--verify", help="Hash every file on the device, believe no size.")
+]
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Fetch nothing: the store only.")]
 PlaybookArgument = Annotated[Path, typer.Argument(help="Playbook file (YAML).")]
+
+DEFAULT_PARALLEL = 16
 
 
 def hosts_of(inventory: Path, limit: list[str] | None) -> tuple[Host, ...]:

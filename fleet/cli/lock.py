@@ -8,6 +8,7 @@ import typer
 
 from fleet.cli import output
 from fleet.cli.common import (
+    DEFAULT_PARALLEL,
     AcceptNewOption,
     InventoryOption,
     JsonOption,
@@ -21,7 +22,6 @@ from fleet.engine import reserving
 from fleet.engine.pool import DeviceResult
 from fleet.model.deadline import parse_duration
 
-DEFAULT_PARALLEL = 16
 HostsArgument = Annotated[
     list[str], typer.Argument(metavar="HOST...", help="Hosts: names, groups, globs.")
 ]

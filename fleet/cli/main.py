@@ -20,6 +20,7 @@ MODULES = (
     "runtime",
     "bundle",
     "deploy",
+    "status",
     "provision",
     "lockfile",
     "run",

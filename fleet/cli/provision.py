@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fleet.cli.common import (
+    DEFAULT_PARALLEL,
     AcceptNewOption,
     InventoryOption,
     JsonOption,
@@ -22,8 +23,6 @@ from fleet.config.playbook import load_playbook
 from fleet.engine import undoing
 from fleet.engine.operation import Operation, Options
 from fleet.engine.pool import DeviceResult
-
-DEFAULT_PARALLEL = 16
 
 
 def register(root: typer.Typer) -> None:

@@ -1,0 +1,163 @@
+"""`fleet status`, `fleet rollback`: what is on devices, and back to what was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.cli import output
+from fleet.cli.common import (
+    DEFAULT_PARALLEL,
+    AcceptNewOption,
+    InventoryOption,
+    JsonOption,
+    LimitOption,
+    ParallelOption,
+    VerifyOption,
+    end_with,
+    hosts_of,
+)
+from fleet.cli.live import listening
+from fleet.cli.lockfile import LockFileOption
+from fleet.cli.results import show_devices, show_errors
+from fleet.config.lockfile import load_lock, lock_path
+from fleet.config.playbook import load_playbook
+from fleet.engine import releases
+from fleet.engine.drift import drift as compare_with_lock
+from fleet.engine.pool import DeviceResult
+from fleet.model.errors import InputError
+from fleet.model.inventory import Host
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands on what is deployed."""
+    root.command()(status)
+    root.command()(rollback)
+
+
+def status(
+    inventory: InventoryOption,
+    limit: LimitOption = None,
+    parallel: ParallelOption = None,
+    accept_new: AcceptNewOption = False,
+    drift: Annotated[
+        Path | None,
+        typer.Option("--drift", help="Compare with the lock of this playbook, or this lock."),
+    ] = None,
+    lock_file: LockFileOption = None,
+    verify: VerifyOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what is deployed, and whether it is whole. Reads only.
+
+    Example: fleet status -i inventories/lab.yaml
+    """
+    hosts = hosts_of(inventory, limit)
+    if drift is not None:
+        _drift(hosts, drift, lock_file, parallel, accept_new, verify, as_json)
+        return
+    if lock_file is not None or verify:
+        name = "--lock-file" if lock_file is not None else "--verify"
+        raise InputError(f"{name} is given and not used", hint="add --drift PLAYBOOK")
+    results = releases.status(
+        hosts, lambda _: None, parallel=parallel or DEFAULT_PARALLEL, accept_new=accept_new
+    )
+    if as_json:
+        output.emit_json(
+            [{"host": one.host.name, "outcome": one.outcome, **one.details} for one in results]
+        )
+    else:
+        _show_status(results)
+    show_errors(results)
+    _end(results)
+
+
+def _show_status(results: list[DeviceResult]) -> None:
+    rows = []
+    for one in results:
+        found = one.details.get("deployed", [])
+        for item in found if isinstance(found, list) else []:
+            origin = item["origin"]
+            rows.append(
+                (
+                    one.host.name,
+                    item["name"],
+                    item["id"],
+                    item["state"],
+                    origin.get("build_id"),
+                    item["previous"] or "-",
+                    "yes" if one.details.get("emulated") else "no",
+                )
+            )
+        if not found:
+            rows.append((one.host.name, "-", "-", one.outcome, "-", "-", "-"))
+    columns = ("device", "name", "release", "state", "QAIRT", "rollback to", "emulated")
+    output.table("status", columns, rows)
+    for one in results:
+        if one.text and one.error is None:
+            output.say(f"{one.host.name}: {one.text}")
+
+
+def _drift(
+    hosts: tuple[Host, ...],
+    of: Path,
+    given: Path | None,
+    parallel: int | None,
+    accept_new: bool,
+    verify: bool,
+    as_json: bool,
+) -> None:
+    if of.suffix == ".lock":
+        lock, target = load_lock(of), None
+    else:
+        playbook = load_playbook(of)
+        lock, target = load_lock(lock_path(of, given)).of(playbook.name), playbook.runtime.target
+    results = compare_with_lock(
+        hosts,
+        lock,
+        lambda _: None,
+        target=target,
+        verify=verify,
+        parallel=parallel or DEFAULT_PARALLEL,
+        accept_new=accept_new,
+    )
+    if as_json:
+        output.emit_json(
+            [{"host": one.host.name, "outcome": one.outcome, **one.details} for one in results]
+        )
+    else:
+        rows = [(one.host.name, one.outcome, one.text) for one in results]
+        output.table(f"drift from {lock.name}", ("device", "outcome", ""), rows)
+    show_errors(results)
+    _end(results)
+
+
+def rollback(
+    name: Annotated[str, typer.Argument(help="Release name, as `fleet status` shows it.")],
+    inventory: InventoryOption,
+    limit: LimitOption = None,
+    to: Annotated[str | None, typer.Option("--to", help="Release id; default: the last.")] = None,
+    parallel: ParallelOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Switch back to the release before, after opening an NPU session with it. No upload.
+
+    Example: fleet rollback tiny-genie -i inventories/lab.yaml --limit lab001
+    """
+    with listening(as_json=as_json) as listener:
+        results = releases.rollback(
+            hosts_of(inventory, limit),
+            name,
+            listener,
+            to=to,
+            parallel=parallel or DEFAULT_PARALLEL,
+        )
+    if not as_json:
+        show_devices(f"rollback {name}", results)
+    _end(results)
+
+
+def _end(results: list[DeviceResult]) -> None:
+    end_with([one.error for one in results], all(one.fine for one in results))
