@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import pytest
 
 from fleet.cli.results import show_admin
 from fleet.lab.namespace import enter
+from fleet.model.files import file_ref
 from fleet.model.secret import SecretRef
 from fleet.model.system import SystemSpec, WantedFile
 
@@ -60,6 +62,21 @@ def test_without_sudo_nothing_is_begun_and_the_commands_are_named(bare: Make) ->
     assert "there is no sudo" in result.text
     assert "fleet plan --admin" in result.error.hint  # type: ignore[union-attr]
     assert board.tree() == before
+
+
+def test_without_sudo_not_even_package_files_are_sent(bare: Make, tmp_path: Path) -> None:
+    board = bare("bare-evk-nosudo")
+    tree = Path(f"/proc/{board.lab.board('lab001').pid}/root/srv/lab-apt/ubuntu-qcom-iot/qcom-ppa")
+    debs = tuple(file_ref(tmp_path / one.name, one.name) for one in _copied(tree, tmp_path))
+    result = board.deploy(board.spec(debs=debs))
+    assert "there is no sudo" in result.text
+    assert result.bytes_sent == 0
+    assert "fleet" not in board.root("ls /home/ubuntu")
+
+
+def _copied(tree: Path, folder: Path) -> list[Path]:
+    found = [next(tree.glob(f"{name}_*.deb")) for name in ("libatomic1", "acl")]
+    return [Path(shutil.copy(one, folder)) for one in found]
 
 
 def test_what_plan_prints_for_an_administrator_does_the_whole_work(bare: Make) -> None:

@@ -35,7 +35,10 @@ SPECS = {
         "ln -s 'a; b' /etc/npu.conf",
         SystemSpec(files=(WantedFile("/etc/npu.conf", b"a\n"),)),
     ),
-    "loader path": ("", SystemSpec(library_paths={"npu.conf": ("/opt/npu/lib",)})),
+    "loader path": (
+        "mkdir -p /opt/npu/lib && cp /lib/x86_64-linux-gnu/libz.so.1 /opt/npu/lib/",
+        SystemSpec(library_paths={"npu.conf": ("/opt/npu/lib",)}),
+    ),
     "unit": (
         UBUNTU + "qcom-fastrpc1",
         SystemSpec(units=(WantedUnit("cdsprpcd.service", enabled=True, running=True),)),
