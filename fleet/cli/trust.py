@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from fleet.cli import output
-from fleet.cli.common import InventoryOption, JsonOption, hosts_of
-from fleet.model.errors import InputError
+from fleet.cli.common import InventoryOption, JsonOption, end_with, hosts_of
+from fleet.model.errors import FleetError, InputError
 from fleet.model.inventory import Host
-from fleet.transport.trust import offered_key, trust_host
+from fleet.transport.trust import check_offer, offered_key, trust_host
 from fleet.transport.trustlog import log_path, read
 
 
@@ -40,30 +41,48 @@ def trust(
     if log:
         _show_log(hosts, as_json=as_json)
         return
-    rows = [_trust(one, reflashed=reflashed, yes=yes, quiet=as_json) for one in hosts]
+    rows: list[dict[str, object]] = []
+    failures: list[FleetError | None] = []
+    for one in hosts:
+        try:
+            rows.append(_trust(one, reflashed=reflashed, yes=yes, quiet=as_json))
+        except FleetError as error:
+            error.device = error.device or one.name
+            rows.append({"host": one.name, "outcome": "failed", "error": error.as_dict()})
+            failures.append(error)
+            output.show_error(error)
     if as_json:
         output.emit_json(rows)
+    end_with(failures, not failures)
 
 
-def _trust(one: Host, *, reflashed: bool, yes: bool, quiet: bool) -> dict[str, str]:
+def _trust(one: Host, *, reflashed: bool, yes: bool, quiet: bool) -> dict[str, object]:
     offer = offered_key(one)
     row = {"host": one.name, "key": offer.kind, "offered": offer.fingerprint, "was": offer.pinned}
     tell = output.note if quiet else output.say
     tell(f"{one.name} offers {offer.kind} {offer.fingerprint}")
-    if offer.pinned and offer.pinned != offer.fingerprint:
-        tell(f"  pinned so far: {offer.pinned}")
-        if not reflashed:
-            raise InputError(
-                f"{one.name}: the key has changed", hint=f"fleet trust {one.name} --reflashed"
-            )
-    elif offer.pinned:
+    if offer.pinned == offer.fingerprint:
         tell("  it is pinned already")
         return {**row, "outcome": "unchanged"}
-    if not yes and not typer.confirm("Is that the key of the board?", err=True):
-        raise typer.Abort
+    if offer.pinned:
+        tell(f"  pinned so far: {offer.pinned}")
+    check_offer(one, offer, reflashed=reflashed)
+    if not yes:
+        _ask(one)
     trust_host(one, offer)
     tell(f"  pinned in {one.known_hosts}, noted in {log_path(one).name}")
     return {**row, "outcome": "pinned"}
+
+
+def _ask(one: Host) -> None:
+    if not sys.stdin.isatty():
+        raise InputError(
+            "nobody is there to compare the key: nothing was pinned",
+            device=one.name,
+            hint=f"compare it with the device, then: fleet trust {one.name} --yes",
+        )
+    if not typer.confirm("Is that the key of the board?", err=True):
+        raise InputError("you said no: nothing was pinned", device=one.name)
 
 
 def _show_log(hosts: tuple[Host, ...], *, as_json: bool) -> None:

@@ -11,6 +11,7 @@ import base64
 import fcntl
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 import paramiko
@@ -39,11 +40,7 @@ def _load(path: Path) -> paramiko.HostKeys:
     keys = paramiko.HostKeys()
     if not path.is_file():
         return keys
-    try:
-        lines = path.read_text("utf-8", "replace").splitlines()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error}") from error
-    for line in lines:
+    for line in _lines(path):
         if not line.strip() or line.startswith(("#", "@")):
             continue
         try:
@@ -58,41 +55,93 @@ def _load(path: Path) -> paramiko.HostKeys:
 
 
 def known_keys(host: Host, name: str) -> dict[str, paramiko.PKey]:
-    """Key type → key that is trusted for `name`. Fleet's own file wins over the user's."""
-    for path in (host.known_hosts, USER_KNOWN_HOSTS.expanduser()):
+    """Key type → key with which `name` may be connected to.
+
+    A revoked key is left out, so that it comes before Policy and is refused there.
+    """
+    found = pinned_keys(host, name)
+    return {kind: key for kind, key in found.items() if not revoked(host, key)}
+
+
+def pinned_keys(host: Host, name: str) -> dict[str, paramiko.PKey]:
+    """Key type → key that is on file for `name`, revoked or not. Fleet's file wins."""
+    for path in _files(host):
         found = _load(path).lookup(name)
         if found:
             return dict(found.items())
     return {}
 
 
-def _revoked(key: paramiko.PKey) -> bool:
-    path = USER_KNOWN_HOSTS.expanduser()
-    if not path.is_file():
-        return False
+def _files(host: Host) -> tuple[Path, Path]:
+    return host.known_hosts, USER_KNOWN_HOSTS.expanduser()
+
+
+def revoked(host: Host, key: paramiko.PKey) -> bool:
+    """True when a `@revoked` line of fleet's own file or of the user's has this key."""
     blob = key.get_base64()
-    lines = path.read_text("utf-8", "replace").splitlines()
+    lines = [line for path in _files(host) if path.is_file() for line in _lines(path)]
     return any(line.startswith("@revoked") and blob in line.split() for line in lines)
+
+
+def refused(host: Host, key: paramiko.PKey) -> HostKeyError:
+    """The error for a revoked key."""
+    return HostKeyError(
+        f"the host key {fingerprint(key)} is marked @revoked in known_hosts",
+        device=host.name,
+        hint="do not connect; ask who runs this device",
+    )
 
 
 def pin(path: Path, name: str, key: paramiko.PKey, *, replace: bool = False) -> None:
     """Write a key into fleet's own known_hosts; other lines stay as they are.
 
-    `replace` first removes the lines of `name`. The file is replaced as a whole, under a
-    lock, so that many boards can be pinned at once.
+    `replace` first takes `name` out of the lines that have it, hashed ones too. The file is
+    replaced as a whole, under a lock, so that many boards can be pinned at once. Raises
+    InputError when it cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (path.parent / f".{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        lines = path.read_text("utf-8").splitlines() if path.exists() else []
-        if replace:
-            lines = [line for line in lines if name not in line.split(" ", 1)[0].split(",")]
-        line = f"{name} {key.get_name()} {key.get_base64()}"
-        if line not in lines:
-            lines.append(line)
-        part = path.with_name(f"{path.name}.{os.getpid()}.part")
-        part.write_text("\n".join(lines) + "\n", "utf-8")
-        part.replace(path)
+    path = path.resolve()
+    line = f"{name} {key.get_name()} {key.get_base64()}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with (path.parent / f".{path.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            lines = _lines(path) if path.exists() else []
+            if replace:
+                lines = [left for one in lines if (left := _without(one, name))]
+            if line not in lines:
+                lines.append(line)
+            part = path.with_name(f"{path.name}.{os.getpid()}.part")
+            part.write_text("\n".join(lines) + "\n", "utf-8", "surrogateescape")
+            if path.exists():
+                shutil.copymode(path, part)
+            part.replace(path)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror}", hint=f"ls -ld {path.parent}"
+        ) from error
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _without(line: str, name: str) -> str:
+    """A line of known_hosts that no longer names `name`; "" when it named nothing else."""
+    names, blank, rest = line.partition(" ")
+    left = [one for one in names.split(",") if not _is(one, name)]
+    return line if left == names.split(",") else ",".join(left) and ",".join(left) + blank + rest
+
+
+def _is(listed: str, name: str) -> bool:
+    if not listed.startswith("|1|"):
+        return listed == name
+    try:
+        return paramiko.HostKeys.hash_host(name, listed) == listed
+    except (ValueError, AssertionError):  # a hash that is none
+        return False
 
 
 class Policy(paramiko.MissingHostKeyPolicy):
@@ -110,23 +159,20 @@ class Policy(paramiko.MissingHostKeyPolicy):
     ) -> None:
         """Accept, pin, or raise HostKeyError."""
         seen = fingerprint(key)
-        if _revoked(key):
-            raise HostKeyError(
-                f"the host key {seen} is marked @revoked in your known_hosts",
-                device=self._host.name,
-                hint="do not connect; ask who runs this device",
-            )
+        if revoked(self._host, key):
+            raise refused(self._host, key)
         if self._host.host_key:
             if seen != self._host.host_key:
                 raise changed(self._host, seen, self._host.host_key)
             return
+        for other in pinned_keys(self._host, hostname).values():
+            raise changed(self._host, seen, fingerprint(other))
         if not self._accept_new:
             raise HostKeyError(
                 f"the host key of {hostname} is not known: {key.get_name()} {seen}",
                 device=self._host.name,
                 hint=f"compare it with the device, then: fleet trust {self._host.name}",
             )
-        pin(self._host.known_hosts, hostname, key)
         trustlog.note(
             self._host,
             address=hostname,
@@ -135,13 +181,17 @@ class Policy(paramiko.MissingHostKeyPolicy):
             new=seen,
             why=trustlog.ACCEPTED,
         )
+        pin(self._host.known_hosts, hostname, key)
 
 
 def changed(host: Host, seen: str, pinned: str) -> HostKeyError:
     """The error for a key that is not the pinned one; both fingerprints are in it."""
+    cure = f"fleet trust {host.name} --reflashed"
+    if host.host_key:
+        cure = f"correct `host_key:` of {host.name} in the inventory; it wins over known_hosts"
     return HostKeyError(
         f"the host key has CHANGED: pinned {pinned}, offered {seen}; "
         "a re-flashed board, another board at this address, or someone between",
         device=host.name,
-        hint=f"if you re-flashed it: fleet trust {host.name} --reflashed",
+        hint=f"if you re-flashed it: {cure}",
     )

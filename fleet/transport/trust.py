@@ -9,7 +9,7 @@ import paramiko
 from fleet.model.errors import HostKeyError, InputError
 from fleet.model.inventory import Host
 from fleet.transport import trustlog
-from fleet.transport.hostkeys import fingerprint, known_keys, pin
+from fleet.transport.hostkeys import changed, fingerprint, pin, pinned_keys, refused, revoked
 from fleet.transport.ssh import SshTransport
 from fleet.transport.ssh_errors import mapped
 
@@ -47,7 +47,8 @@ class _Look(paramiko.MissingHostKeyPolicy):
 def offered_key(host: Host) -> Offer:
     """The key of a host, through its jump hosts. No login is tried.
 
-    Raises UnreachableError, or HostKeyError for a jump host that is not trusted.
+    Raises UnreachableError, or HostKeyError for a revoked key, and for a jump host that is
+    not trusted.
     """
     if host.transport != "ssh":
         raise InputError(f"{host.name} is not reached over ssh: there is no key to trust")
@@ -59,26 +60,46 @@ def offered_key(host: Host) -> Offer:
         try:
             connection.open()
         except _Looked as looked:
-            known = known_keys(host, looked.name)
-            same = known.get(looked.key.get_name()) or next(iter(known.values()), None)
-            return Offer(
-                looked.name,
-                looked.key.get_name(),
-                fingerprint(looked.key),
-                fingerprint(same) if same else "",
-                looked.key,
-            )
+            return _offer(host, looked.name, looked.key)
         finally:
             link.close()
     raise HostKeyError("the host offered no key", device=host.name)
 
 
+def _offer(host: Host, name: str, key: paramiko.PKey) -> Offer:
+    if revoked(host, key):
+        raise refused(host, key)
+    known = pinned_keys(host, name)
+    same = known.get(key.get_name()) or next(iter(known.values()), None)
+    pinned = host.host_key or (fingerprint(same) if same else "")
+    return Offer(name, key.get_name(), fingerprint(key), pinned, key)
+
+
+def check_offer(host: Host, offer: Offer, *, reflashed: bool) -> None:
+    """May the offered key be pinned?
+
+    Raises HostKeyError for another key than `host_key:` of the inventory (pinning would
+    change nothing), InputError for a changed key unless the board was `reflashed`.
+    """
+    if offer.pinned in ("", offer.fingerprint):
+        return
+    if host.host_key:
+        raise changed(host, offer.fingerprint, host.host_key)
+    if not reflashed:
+        raise InputError(
+            f"the key has changed: pinned {offer.pinned}, offered {offer.fingerprint}",
+            device=host.name,
+            hint=f"only if you re-flashed it: fleet trust {host.name} --reflashed",
+        )
+
+
 def trust_host(host: Host, offer: Offer) -> None:
     """Pin the offered key in fleet's own known_hosts; older keys of this host go.
 
-    Old and new fingerprint stand in the log beside the file (trustlog.py).
+    Old and new fingerprint stand in the log beside the file (trustlog.py) before the key is
+    pinned: nothing is trusted that is not on record. Raises InputError when one of the two
+    cannot be written.
     """
-    pin(host.known_hosts, offer.name, offer.key, replace=True)
     why = trustlog.REFLASHED if offer.pinned else trustlog.NEW
     trustlog.note(
         host,
@@ -88,3 +109,4 @@ def trust_host(host: Host, offer: Offer) -> None:
         new=offer.fingerprint,
         why=why,
     )
+    pin(host.known_hosts, offer.name, offer.key, replace=True)

@@ -8,6 +8,7 @@ import os
 import socket
 import time
 from dataclasses import asdict, dataclass
+from io import FileIO
 from pathlib import Path
 
 from fleet.model.errors import InputError
@@ -36,7 +37,7 @@ def log_path(host: Host) -> Path:
 
 
 def note(host: Host, *, address: str, kind: str, old: str, new: str, why: str) -> None:
-    """Append a line; on disk when this returns."""
+    """Append a line; on disk when this returns. Raises InputError when it cannot be written."""
     line = Trusted(
         time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         host=host.name,
@@ -44,23 +45,49 @@ def note(host: Host, *, address: str, kind: str, old: str, new: str, why: str) -
         kind=kind,
         old=old,
         new=new,
-        by=f"{getpass.getuser()}@{socket.gethostname()}",
+        by=f"{_user()}@{socket.gethostname()}",
         why=why,
     )
     path = log_path(host)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(asdict(line), ensure_ascii=False) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
+    data = json.dumps(asdict(line), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+", buffering=0) as stream:
+            stream.write((b"\n" if _torn(stream) else b"") + data)
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror}", hint=f"ls -ld {path.parent}"
+        ) from error
+
+
+def _torn(stream: FileIO) -> bool:
+    """True when the last line has no end: its writer was cut off."""
+    if stream.seek(0, os.SEEK_END) == 0:
+        return False
+    stream.seek(-1, os.SEEK_END)
+    return stream.read(1) != b"\n"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container whose uid has no name
+        return f"uid {os.getuid()}"
 
 
 def read(path: Path) -> list[Trusted]:
     """All lines, oldest first. Raises InputError naming the line that is damaged."""
     if not path.is_file():
         return []
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
     found = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
             found.append(Trusted(**json.loads(line)))
         except (ValueError, TypeError) as error:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from fleet.lab import Lab
+from tests.transport.sshd import free_port
 
 from .test_bad_input import Cli, cli, lab
 
@@ -55,6 +56,31 @@ def test_a_reflashed_board_is_pinned_anew_with_both_fingerprints(
         assert "reflashed" in table
     finally:
         lab.power_cycle("lab001")
+
+
+def test_without_a_terminal_nobody_is_asked_and_nothing_pinned(cli: Cli, tmp_path: Path) -> None:
+    done = cli("trust", "lab001", "-i", own_pins(cli, tmp_path))
+    assert done.returncode == 2
+    assert "fleet trust lab001 --yes" in done.stderr
+    assert not (tmp_path / "pins").exists()
+
+
+def test_one_board_that_is_not_there_does_not_keep_others_from_being_pinned(
+    cli: Cli, tmp_path: Path
+) -> None:
+    port = free_port()
+    hosts = f"    lab000: {{host: 127.0.0.1, port: {port}}}\n    lab001:\n    lab002:\n"
+    inventory = cli.inventory(hosts, known_hosts=str(tmp_path / "pins"))
+    done = cli("trust", "all", "-i", inventory, "--yes", "--json")
+    assert done.returncode == 3
+    rows = {row["host"]: row for row in json.loads(done.stdout)}
+    assert {name: row["outcome"] for name, row in rows.items()} == {
+        "lab000": "failed",
+        "lab001": "pinned",
+        "lab002": "pinned",
+    }
+    assert rows["lab000"]["error"]["error"] == "UnreachableError"
+    assert len((tmp_path / "pins").read_text().splitlines()) == 2
 
 
 def test_accepting_new_keys_is_noted_too(cli: Cli, tmp_path: Path) -> None:
