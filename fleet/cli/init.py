@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +14,29 @@ import typer
 from fleet.bundles.inspect import inspect_bundle
 from fleet.cli import output
 from fleet.cli.common import JsonOption
-from fleet.config import scaffold
-from fleet.config.scaffold import Seen
+from fleet.config.scaffold.devices import (
+    Seen,
+    from_address,
+    is_address,
+    read_back,
+    safe_name,
+    tried,
+    unique,
+)
+from fleet.config.scaffold.files import write_all
+from fleet.config.scaffold.texts import inventory_text, playbook_text
+from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.session import Session
+from fleet.facts.gather import gather
 from fleet.lab import Lab
 from fleet.lab.folder import Folder
+from fleet.model.deadline import Deadline
 from fleet.model.errors import BundleError, InputError
-from fleet.transport.seen import adb_devices, config_hosts
+from fleet.model.facts import Facts
+from fleet.transport.seen import USER_CONFIG, adb_devices, config_hosts
 
+PROBE_SECONDS = 30.0  # as `fleet facts`
+AT_A_TIME = 16
 README = """# A fleet
 
 inventories/ names the devices, playbooks/ says what shall be true on them.
@@ -36,7 +55,7 @@ def register(root: typer.Typer) -> None:
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="Folder to make; `.` for this one.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to make; default: this one.")] = Path(),
     addresses: Annotated[
         list[str] | None, typer.Argument(help="Devices: [user@]host[:port] ...")
     ] = None,
@@ -50,58 +69,99 @@ def init(
     lab: Annotated[
         Path | None, typer.Option("--lab", help="Folder of a lab that is up, like .lab.")
     ] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Ask the devices what they are, for the comments.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write an inventory, a playbook and a folder from what can be seen: ssh config, adb, a lab.
 
     Example: fleet init my-boards ubuntu@10.0.0.7 ubuntu@10.0.0.8 --bundle ~/bundles/llama
     """
-    if scaffold.safe_name(name) != name:
-        raise InputError(f"'{name}' is no name for a file", hint="letters, digits, . _ -")
-    devices = scaffold.unique(_devices(addresses or [], ssh_config, lab))
+    _check(folder, name)
     inventory = folder / "inventories" / f"{name}.yaml"
     playbook = folder / "playbooks" / f"{name}.yaml"
+    devices = unique(map(tried, _devices(addresses or [], ssh_config, lab)))
+    if probe:
+        devices = _probed(devices, inventory.with_suffix(".known_hosts"))
+    read_back(devices)
     words = {"inventory": f"inventories/{name}.yaml", "playbook": f"playbooks/{name}.yaml"}
     files = {
-        inventory: scaffold.inventory_text(devices),
-        playbook: scaffold.playbook_text(name, *_bundle(bundle, playbook)),
+        inventory: inventory_text(devices),
+        playbook: _playbook(name, bundle, playbook),
         folder / "README.md": README.format(**words),
         folder / ".gitignore": IGNORED,
     }
-    scaffold.write_all(files)
-    scaffold.check(inventory, [one.name for one in devices if one.usable])
+    write_all(files)
     if as_json:
-        rows = [{"name": d.name, "about": d.about, "usable": d.usable} for d in devices]
+        rows = [
+            {"name": d.name, "about": d.about, "usable": d.usable, "facts": d.facts}
+            for d in devices
+        ]
         output.emit_json({"written": [str(one) for one in files], "devices": rows})
         return
     for path in files:
         output.say(f"wrote {path}")
-    output.say(f"{sum(one.usable for one in devices)} devices, {_others(devices)}not usable yet")
-    output.note(f"next: cd {folder} && fleet trust all -i {words['inventory']}")
-    if bundle is None:
+    output.say(_count(devices))
+    _next(folder, words, bundle is None)
+
+
+def _check(folder: Path, name: str) -> None:
+    # A name of a release (docs/playbook.md) that leaves room for ".known_hosts.lock".
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name):
+        raise InputError(f"'{name}' is no name for a playbook", hint="letters, digits, . _ -")
+    if is_address(str(folder)) and not folder.is_dir():
+        raise InputError(
+            f"'{folder}' is an address, and the folder comes first",
+            hint=f"fleet init . {shlex.quote(str(folder))}",
+        )
+
+
+def _count(devices: list[Seen]) -> str:
+    idle = sum(not one.usable for one in devices)
+    more = f", {idle} more as comments: not usable" if idle else ""
+    return f"{len(devices) - idle} devices{more}"
+
+
+def _next(folder: Path, words: dict[str, str], lacks_bundle: bool) -> None:
+    move = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
+    output.note(f"next: {move}fleet trust all -i {words['inventory']}")
+    if lacks_bundle:
         output.note(f"then: name your bundle in {words['playbook']}")
     output.note(f"then: fleet plan -i {words['inventory']} {words['playbook']}")
 
 
-def _others(devices: list[Seen]) -> str:
-    return f"{sum(not one.usable for one in devices)} "
-
-
 def _devices(addresses: list[str], ssh_config: Path | None, lab: Path | None) -> list[Seen]:
-    found = [scaffold.from_address(one) for one in addresses]
+    """What was asked for; without a wish, all that is known to ssh and adb."""
+    found = [from_address(one) for one in addresses]
     if lab is not None:
         found += _boards(lab)
-    if addresses or lab is not None:
+    if ssh_config is not None:
+        found += _aliases(ssh_config)
+    if found or lab is not None or ssh_config is not None:
         return found
-    more: dict[str, object] = {"ssh_config": str(ssh_config.absolute())} if ssh_config else {}
-    for alias in config_hosts(ssh_config):
-        about = f"from {ssh_config or '~/.ssh/config'}"
-        name = scaffold.safe_name(alias)
-        found.append(Seen(name, about, {**({"host": alias} if name != alias else {}), **more}))
+    found += _aliases(None)
     for serial, state, model in adb_devices():
         about = f"adb, {state}, {model or 'unknown model'}; fleet has no adb transport yet"
         values: dict[str, object] = {"transport": "adb", "serial": serial}
-        found.append(Seen(scaffold.safe_name(serial), about, values, usable=False))
+        found.append(Seen(safe_name(serial), about, values, usable=False))
+    if Lab(Folder(Path(".lab"))).alive():
+        output.note("a lab is up here; its boards come with --lab .lab")
+    return found
+
+
+def _aliases(config: Path | None) -> list[Seen]:
+    main = config or USER_CONFIG.expanduser()
+    found = []
+    for alias, file in config_hosts(config):
+        name = safe_name(alias)
+        values: dict[str, object] = {} if name == alias else {"host": alias}
+        about = f"from {file}"
+        if config is not None or file != main:
+            values["ssh_config"] = str(file.absolute())
+        if file != main:
+            about += f", included by {main}; fleet reads this file alone"
+        found.append(Seen(name, about, values))
     return found
 
 
@@ -117,13 +177,55 @@ def _boards(folder: Path) -> list[Seen]:
     return [Seen(one.name, f"lab board, emulated ({one.profile})", shared) for one in lab.boards]
 
 
-def _bundle(bundle: Path | None, playbook: Path) -> tuple[str, str]:
-    """(value of `bundle:`, a comment on it)."""
+def _probed(devices: list[Seen], known_hosts: Path) -> list[Seen]:
+    """The devices with what they say of themselves. One that does not answer stays as it is."""
+    seen = {one.name: one for one in devices}
+    hosts = [
+        host if "known_hosts" in seen[host.name].values else replace(host, known_hosts=known_hosts)
+        for host in read_back(devices)
+    ]
+    found: dict[str, Facts] = {}
+
+    def work(session: Session, result: DeviceResult) -> None:
+        deadline = Deadline(PROBE_SECONDS)
+        found[session.host.name] = gather(session.transport, session.host, deadline)
+        result.outcome = "ok"
+
+    for result in on_every_device(hosts, work, lambda _: None, parallel=AT_A_TIME):
+        one = seen[result.host.name]
+        if result.error is not None:
+            output.note(f"{one.name} was not asked: {result.error.message}")
+            seen[one.name] = replace(one, about=f"{one.about}; not asked")
+            continue
+        facts = found[one.name]
+        kind = "emulated" if facts.emulated else facts.soc.hexagon_arch or "unknown Hexagon"
+        said = [facts.soc.model or "unknown board", facts.os_name or "unknown OS", kind]
+        keys = {"soc": facts.soc.chip, "identity": facts.serial_number or facts.machine_id}
+        seen[one.name] = replace(
+            one,
+            about=f"{one.about}; it says: {', '.join(said)}",
+            facts={key: value for key, value in keys.items() if value},
+        )
+    return list(seen.values())
+
+
+def _playbook(name: str, bundle: Path | None, playbook: Path) -> str:
     if bundle is None:
-        return "../bundles/NAME-YOUR-BUNDLE", "Folder of a Genie bundle, beside this one."
+        about = "Folder of a Genie bundle: PUT YOURS HERE."
+        return playbook_text(name, "../bundles/NAME-YOUR-BUNDLE", about)
     if not bundle.is_dir():
         raise BundleError(f"there is no bundle folder {bundle}", hint=f"ls {bundle.parent}")
     found = inspect_bundle(bundle)
-    parts = ", ".join(f"{c.name} {c.size / 1e6:.0f} MB" for c in found.contexts[:4])
-    about = f"{len(found.files)} files ({parts}), compiled with QAIRT {found.qairt or 'unknown'}"
-    return os.path.relpath(bundle.resolve(), playbook.absolute().parent), about
+    if not found.usable:
+        output.note(f"warning: the bundle cannot run as it is: fleet bundle inspect {bundle}")
+    parts = ", ".join(f"{c.name} {c.size / 1e6:.1f} MB" for c in found.contexts[:4])
+    here = os.path.relpath(bundle.resolve(), playbook.parent.resolve())
+    # AI Hub's bundles bring a prompt in the model's chat template; a bare question would lack it.
+    sample = bundle / "sample_prompt.txt"
+    return playbook_text(
+        name,
+        here,
+        f"{len(found.files)} files ({parts})",
+        qairt=found.qairt or "unknown",
+        prompt=str(Path(here, sample.name)) if sample.is_file() else "",
+    )

@@ -8,16 +8,20 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleet.config import scaffold
 from fleet.config.inventory import load_inventory
-from fleet.config.scaffold import Seen
+from fleet.config.scaffold.devices import Seen, from_address, read_back, safe_name, tried, unique
+from fleet.config.scaffold.files import write_all
+from fleet.config.scaffold.texts import inventory_text
 from fleet.lab import Lab
+from fleet.lab.namespace import can_unshare
+from fleet.model.errors import InputError
 from fleet.runtimes.store import RuntimeStore
 from fleet.transport.seen import adb_devices, config_hosts
 
@@ -38,24 +42,44 @@ def fleet(folder: Path, *argv: str, **env: str) -> subprocess.CompletedProcess[s
     )
 
 
-@pytest.fixture
-def user_lab(tmp_path: Path) -> object:
-    with Lab.up(tmp_path / "lab", count=2, kind="user", base_port=0) as one:
+@pytest.fixture(params=["user", "namespace"])
+def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    why = can_unshare() if request.param == "namespace" else ""
+    if why:
+        pytest.skip(f"no namespace boards here: {why}")
+    with Lab.up(tmp_path / "lab", count=2, kind=request.param, base_port=0) as one:
         yield one
+
+
+def tree(folder: Path) -> list[str]:
+    return sorted(str(one.relative_to(folder)) for one in folder.rglob("*"))
 
 
 @pytest.mark.qairt
 def test_init_and_plan_on_a_lab_give_a_plan_that_works(
-    user_lab: Lab, tmp_path: Path, qairt_store: RuntimeStore
+    lab: Lab, tmp_path: Path, qairt_store: RuntimeStore
 ) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "runtimes").symlink_to(qairt_store.root)
-    lab = str(user_lab.folder.root)
-    done = fleet(tmp_path, "init", "mine", "--lab", lab, "--bundle", str(TINY))
+    root = str(lab.folder.root)
+    done = fleet(tmp_path, "init", "mine", "--lab", root, "--bundle", str(TINY), "--probe")
     assert done.returncode == 0, done.stderr
     words = ("-i", "mine/inventories/boards.yaml", "mine/playbooks/boards.yaml")
     assert "fleet plan -i inventories/boards.yaml" in done.stderr
+    written = (tmp_path / "mine/inventories/boards.yaml").read_text()
+    assert written.count("      # soc: QCS9075\n") == 2
+    assert written.count("      # identity: ") == 2
+    assert "emulated" in written
+    uncommented = tmp_path / "mine/inventories/taken.yaml"
+    uncommented.write_text(
+        written.replace("      # soc", "      soc").replace("# identity", "identity")
+    )
+    assert {one.soc for one in load_inventory(uncommented).hosts} == {"QCS9075"}
+    checked = ("-i", str(uncommented), words[2])
+    assert fleet(tmp_path, "plan", *checked, FLEET_HOME=str(home)).returncode == 0
+    asked = (tmp_path / "mine/playbooks/boards.yaml").read_text()
+    assert "sample_prompt.txt" in asked
     plan = fleet(tmp_path, "plan", *words, "--json", FLEET_HOME=str(home))
     assert plan.returncode == 0, plan.stdout + plan.stderr
     plans = [json.loads(line) for line in plan.stdout.splitlines() if '"Plan"' in line]
@@ -79,13 +103,55 @@ def test_without_a_bundle_the_plan_names_the_line_to_fill_in(tmp_path: Path) -> 
 def test_hosts_of_an_ssh_config(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("Host evk-01 evk-02\n  User ubuntu\nHost *.lab !bad\n  Port 1\nHost *\n")
-    assert config_hosts(config) == ["evk-01", "evk-02"]
-    done = fleet(tmp_path, "init", "x", "--ssh-config", str(config), "--json")
-    assert [one["name"] for one in json.loads(done.stdout)["devices"]] == ["evk-01", "evk-02"]
-    first = load_inventory(tmp_path / "x/inventories/boards.yaml").hosts[0]
+    assert config_hosts(config) == [("evk-01", config), ("evk-02", config)]
+    done = fleet(tmp_path, "init", "x", "10.0.0.7", "--ssh-config", str(config), "--json")
+    names = [one["name"] for one in json.loads(done.stdout)["devices"]]
+    assert names == ["10.0.0.7", "evk-01", "evk-02"]
+    first = load_inventory(tmp_path / "x/inventories/boards.yaml").hosts[1]
     assert (first.address, first.ssh_config) == ("evk-01", config)
     missing = fleet(tmp_path, "init", "y", "--ssh-config", "nope")
     assert (missing.returncode, (tmp_path / "y").exists()) == (2, False)
+
+
+def test_hosts_of_files_that_the_users_config_includes(tmp_path: Path) -> None:
+    ssh = tmp_path / ".ssh"
+    (ssh / "conf d").mkdir(parents=True)
+    (ssh / "config").write_text('Include "conf d/*" ~nobody-here/x /nowhere\nHost main\n')
+    (ssh / "conf d" / "a").write_text("Host inner main\n  ProxyJump gate\nHost gate\n")
+    (ssh / "conf d" / "b").write_text("include=~/.ssh/config\nHost last\n")
+    (ssh / "conf d" / ".hidden").write_text("Host hidden\n")
+    done = fleet(tmp_path, "init", "x", "--json")
+    assert done.returncode == 0, done.stderr
+    hosts = {one.name: one for one in load_inventory(tmp_path / "x/inventories/boards.yaml").hosts}
+    assert {name: one.ssh_config for name, one in hosts.items()} == {
+        "main": None,
+        "inner": ssh / "conf d" / "a",
+        "gate": ssh / "conf d" / "a",
+        "last": ssh / "conf d" / "b",
+    }
+    assert hosts["inner"].proxy_jump is None
+    (ssh / "conf d" / "b").write_bytes(b"Host \xff\n")
+    broken = fleet(tmp_path, "init", "y")
+    assert (broken.returncode, (tmp_path / "y").exists()) == (2, False)
+    assert "Traceback" not in broken.stderr
+
+
+def test_hostile_aliases_are_quoted_or_comments(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    bad = "'we ird' \"we ird\" {{x}} -oProxyCommand=x"
+    config.write_text(f"Host {bad}\nHost all ungrouped yes böard a[1:3] null 1e3\n", "utf-8")
+    done = fleet(tmp_path, "init", "x", "--ssh-config", str(config), "--json")
+    assert done.returncode == 0, done.stderr
+    rows = {one["name"]: one for one in json.loads(done.stdout)["devices"]}
+    hosts = load_inventory(tmp_path / "x/inventories/boards.yaml").hosts
+    assert {one.name for one in hosts} == {name for name, row in rows.items() if row["usable"]}
+    assert {one.address for one in hosts} >= {"all", "ungrouped", "yes", "null", "1e3"}
+    assert not {"we ird", "{{x}}", "-oProxyCommand=x"} & {one.address for one in hosts}
+    assert all("; " in row["about"] for row in rows.values() if not row["usable"])
+    assert sum(not row["usable"] for row in rows.values()) >= 3
+    assert (
+        "warning" not in fleet(tmp_path, "inventory", "check", "x/inventories/boards.yaml").stderr
+    )
 
 
 def test_nothing_is_overwritten_and_nothing_is_left_half(tmp_path: Path) -> None:
@@ -93,15 +159,89 @@ def test_nothing_is_overwritten_and_nothing_is_left_half(tmp_path: Path) -> None
     (tmp_path / "a" / "playbooks" / "boards.yaml").write_text("mine")
     done = fleet(tmp_path, "init", "a", "10.0.0.7")
     assert done.returncode == 2
-    assert "exists already" in done.stderr
-    files = [str(one.relative_to(tmp_path)) for one in (tmp_path / "a").rglob("*") if one.is_file()]
-    assert files == ["a/playbooks/boards.yaml"]
+    assert "a/playbooks/boards.yaml exists already" in done.stderr
+    assert tree(tmp_path / "a") == ["playbooks", "playbooks/boards.yaml"]
     (tmp_path / "file").write_text("")
     assert fleet(tmp_path, "init", "file/x", "10.0.0.7").returncode == 2
+    long = fleet(tmp_path, "init", "y" * 300, "10.0.0.7")
+    assert (long.returncode, "Traceback" in long.stderr) == (2, False)
+
+
+def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "a" / "inventories").mkdir(parents=True)
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "a" / "inventories" / ".boards.yaml.part").symlink_to("../../precious")
+    (tmp_path / "a" / "README.md").symlink_to("../nowhere")
+    done = fleet(tmp_path, "init", "a", "10.0.0.7")
+    assert "a/README.md exists already" in done.stderr
+    (tmp_path / "a" / "README.md").unlink()
+    assert fleet(tmp_path, "init", "a", "10.0.0.7").returncode == 0
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert not (tmp_path / "nowhere").exists()
+
+
+class Late(dict[Path, str]):
+    """Files to write; another process makes the last one while the first is written."""
+
+    def items(self):  # type: ignore[no-untyped-def]  # noqa: ANN201
+        for number, pair in enumerate(super().items()):
+            if number == 1:
+                list(self)[-1].write_text("theirs")
+            yield pair
+
+
+def test_a_file_that_appears_meanwhile_is_kept_and_ours_go(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    with pytest.raises(InputError, match="theirs exists already"):
+        write_all(Late({tmp_path / "new" / "deep" / "ours": "1", theirs: "2"}))
+    assert theirs.read_text() == "theirs"
+    assert tree(tmp_path) == ["theirs"]
+
+
+def test_a_folder_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot write"):
+        write_all({tmp_path / "a" / "b" / "ours": "1", tmp_path / "c" / ("d" * 300) / "x": "2"})
+    assert tree(tmp_path) == []
+
+
+def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")  # what vfat says
+
+    monkeypatch.setattr(os, "link", refuse)
+    write_all({tmp_path / "a": "1", tmp_path / "b" / "c": "2"})
+    assert tree(tmp_path) == ["a", "b", "b/c"]
+    with pytest.raises(InputError, match="theirs exists already"):
+        write_all(Late({tmp_path / "ours": "1", tmp_path / "theirs": "2"}))
+    assert tree(tmp_path) == ["a", "b", "b/c", "theirs"]
+
+
+def test_an_address_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
+    for text in ("ubuntu@10.0.0.7", "10.0.0.7", "[::1]:22", "evk-01:2222"):
+        done = fleet(tmp_path, "init", text)
+        assert done.returncode == 2, text
+        assert "fleet init . " in done.stderr
+        assert tree(tmp_path) == []
+
+
+def test_commands_to_type_are_quoted(tmp_path: Path) -> None:
+    done = fleet(tmp_path, "init", "my $(boards)", "10.0.0.7")
+    assert "next: cd 'my $(boards)' && fleet trust all" in done.stderr
+    assert fleet(tmp_path, "init", "x", "10.0.0.7", "--name=_x").returncode == 2
+
+
+def test_a_device_that_does_not_answer_is_written_all_the_same(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    done = fleet(tmp_path, "init", "x", f"127.0.0.1:{port}", "--probe")
+    assert done.returncode == 0, done.stderr
+    assert "127.0.0.1 was not asked: " in done.stderr
+    assert "not asked" in (tmp_path / "x/inventories/boards.yaml").read_text()
+    assert not list(tmp_path.rglob("*known_hosts*"))
 
 
 @pytest.mark.parametrize(
-    "text", ["", "-oProxyCommand=x", "a b", "u@", "h:0", "h:99999", "h:x", "a@b@c"]
+    "text", ["", "-oProxyCommand=x", "a b", "u@", "h:0", "h:99999", "h:x", "a@b@c", "{{x}}"]
 )
 def test_what_is_no_address_is_refused(tmp_path: Path, text: str) -> None:
     done = fleet(tmp_path, "init", "x", "--", text)
@@ -114,20 +254,29 @@ def test_what_is_no_address_is_refused(tmp_path: Path, text: str) -> None:
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
-    st.lists(
-        st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=30), max_size=5
-    )
+    st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30), max_size=5)
 )
 def test_any_name_comes_back_from_the_file(tmp_path: Path, names: list[str]) -> None:
-    seen = scaffold.unique(
-        Seen(scaffold.safe_name(name), name, {"host": "10.0.0.7", "labels": {"said": name}})
+    seen = unique(
+        tried(
+            Seen(safe_name(name), name, {"host": name, "labels": {"said": name}}, facts={"a": name})
+        )
         for name in names
-        if "{{" not in name and "{%" not in name
     )
-    path = tmp_path / "inventory.yaml"
-    path.write_text(scaffold.inventory_text(seen), "utf-8")
-    hosts = {one.name: one.labels.get("said") for one in load_inventory(path).hosts}
-    assert hosts == {one.name: one.values["labels"]["said"] for one in seen}  # type: ignore[index]
+    hosts = {one.name: (one.address, one.labels.get("said")) for one in read_back(seen)}
+    assert hosts == {one.name: (one.values["host"],) * 2 for one in seen if one.usable}
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.from_regex(r"[a-z_][a-z0-9_-]{0,9}", fullmatch=True),
+    st.ip_addresses() | st.from_regex(r"[a-z][a-z0-9.-]{0,9}[a-z]", fullmatch=True),
+    st.integers(1, 65535),
+)
+def test_any_address_comes_back_from_the_file(user: str, host: object, port: int) -> None:
+    text = f"[{host}]" if ":" in str(host) else str(host)
+    (back,) = read_back([from_address(f"{user}@{text}:{port}")])
+    assert (back.user, back.address, back.port) == (user, str(host), port)
 
 
 def test_phones_of_an_adb_server_that_runs_are_comments() -> None:
@@ -147,7 +296,7 @@ def test_phones_of_an_adb_server_that_runs_are_comments() -> None:
         found = adb_devices(server.getsockname()[1])
         thread.join(10)
     assert found == [("8A1X", "device", "Pixel_9"), ("B2", "unauthorized", "")]
-    text = scaffold.inventory_text([Seen("8A1X", "adb", {"serial": "8A1X"}, usable=False)])
+    text = inventory_text([Seen("8A1X", "adb", {"serial": "8A1X"}, usable=False)])
     assert "    # 8A1X:" in text
 
 

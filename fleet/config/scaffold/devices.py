@@ -1,0 +1,111 @@
+"""Devices that were seen, on their way into an inventory."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from fleet.config.groups import ALL, UNGROUPED
+from fleet.config.inventory import load_inventory
+from fleet.config.scaffold.texts import inventory_text
+from fleet.model.errors import InputError
+from fleet.model.inventory import Host
+
+_ADDRESS = re.compile(
+    r"(?:(?P<user>[^@\s]+)@)?(?P<host>\[[0-9A-Fa-f:.%a-z]+\]|[^:@\s]+)(?::(?P<port>\d+))?"
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A device that was seen. `about` says where; `values` are keys of the inventory.
+
+    `facts` are keys that were asked from the device: written as comments, for a person to
+    take over. A device that cannot be used (adb, an alias that is no address) is written as
+    a comment as a whole.
+    """
+
+    name: str
+    about: str
+    values: dict[str, object] = field(default_factory=dict)
+    usable: bool = True
+    facts: dict[str, str] = field(default_factory=dict)
+
+
+def from_address(text: str) -> Seen:
+    """`[user@]host[:port]`, with [IPv6] in brackets. Raises InputError."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or text.startswith("-"):
+        raise InputError(
+            f"'{text}' is no address", hint="write [user@]host[:port], IPv6 in brackets: [::1]:22"
+        )
+    host = match["host"].strip("[]")
+    port = int(match["port"]) if match["port"] else None
+    if port is not None and not 0 < port < 65536:
+        raise InputError(f"'{text}': {port} is no port", hint="ports are 1 to 65535")
+    values: dict[str, object] = {"host": host}
+    if match["user"]:
+        values["user"] = match["user"]
+    if port:
+        values["port"] = port
+    seen = tried(Seen(safe_name(host), "given", values))
+    if not seen.usable:
+        raise InputError(f"'{text}' is no address: {seen.about}", hint="write a name or an IP")
+    return seen
+
+
+def is_address(text: str) -> bool:
+    """True for what can hardly be meant as a folder: with user or port, or an IP address."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        return False
+    try:
+        ipaddress.ip_address(match["host"].strip("[]").partition("%")[0])
+    except ValueError:
+        return bool(match["user"] or match["port"])
+    return True
+
+
+def safe_name(text: str) -> str:
+    """A host name for the inventory: letters, digits, `_ . -`; no name of a group."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-.")[:63] or "board"
+    return f"host-{name}" if name in {ALL, UNGROUPED} else name
+
+
+def unique(found: Iterable[Seen]) -> list[Seen]:
+    """Each device once: the same name with other values gets a number."""
+    names: dict[str, Seen] = {}
+    for one in found:
+        name, number = one.name, 2
+        while name in names and names[name].values != one.values:
+            name, number = f"{one.name}-{number}", number + 1
+        names.setdefault(name, replace(one, name=name))
+    return list(names.values())
+
+
+def tried(seen: Seen) -> Seen:
+    """The device, not usable when the inventory refuses its values; `about` then says why."""
+    try:
+        read_back([seen])
+    except InputError as error:
+        return replace(seen, usable=False, about=f"{seen.about}; {error.message}")
+    return seen
+
+
+def read_back(devices: list[Seen]) -> tuple[Host, ...]:
+    """The hosts of the inventory that would be written.
+
+    Raises InventoryError for values that it refuses, InputError when a name is lost.
+    """
+    with TemporaryDirectory(prefix="fleet-init-") as folder:
+        path = Path(folder) / "inventory.yaml"
+        path.write_text(inventory_text(devices), "utf-8")
+        hosts = load_inventory(path).hosts
+    lost = {one.name for one in devices if one.usable} - {one.name for one in hosts}
+    if lost:
+        raise InputError(f"these names are lost: {', '.join(sorted(lost))}")
+    return hosts
