@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from fleet.cli import output
 from fleet.config.inventory import load_inventory, select
+from fleet.engine.pool import DeviceResult
 from fleet.model.errors import FleetError, InputError
 from fleet.model.inventory import Host
 
@@ -53,3 +55,8 @@ def end_with(errors: list[FleetError | None], fine: bool) -> None:
     if not fine:
         codes = [error.exit_code for error in errors if error is not None]
         raise typer.Exit(max(codes, default=1))
+
+
+def end_devices(results: Sequence[DeviceResult]) -> None:
+    """As `end_with`, for what became of devices."""
+    end_with([one.error for one in results], all(one.fine for one in results))

@@ -16,7 +16,7 @@ from fleet.cli.common import (
     ParallelOption,
     PlaybookArgument,
     VerifyOption,
-    end_with,
+    end_devices,
     hosts_of,
 )
 from fleet.cli.live import listening
@@ -114,7 +114,7 @@ def _show_planned(results: list[DeviceResult], as_json: bool, *, admin: bool) ->
     else:
         (show_admin if admin else show_plans)(results)
         show_errors([one for one in results if not (one.plan and one.plan.refused)])
-    _end(results)
+    end_devices(results)
 
 
 def deploy(
@@ -153,7 +153,7 @@ def deploy(
     if not as_json:
         show_devices(f"deploy {operation.playbook.name}", results)
         show_measured(operation, results)
-    _end(results)
+    end_devices(results)
 
 
 def show_measured(operation: Operation, results: list[DeviceResult]) -> None:
@@ -165,7 +165,3 @@ def show_measured(operation: Operation, results: list[DeviceResult]) -> None:
         output.note(f"next: fleet profiles show {operation.run_id}")
     elif any(one.outcome == "unchanged" for one in results) and operation.playbook.run:
         output.note("nothing changed, so nothing was run; measure again with: fleet run")
-
-
-def _end(results: list[DeviceResult]) -> None:
-    end_with([one.error for one in results], all(one.fine for one in results))

@@ -11,7 +11,7 @@ from fleet.cli.common import (
     JsonOption,
     LimitOption,
     ParallelOption,
-    end_with,
+    end_devices,
     hosts_of,
 )
 from fleet.cli.results import show_errors
@@ -68,4 +68,4 @@ def facts(
         for name, each in found.items():
             output.table(name, ("fact", "value"), summary(each))
         show_errors(results)
-    end_with([one.error for one in results], all(one.fine for one in results))
+    end_devices(results)

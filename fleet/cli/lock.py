@@ -14,7 +14,7 @@ from fleet.cli.common import (
     JsonOption,
     LimitOption,
     ParallelOption,
-    end_with,
+    end_devices,
     hosts_of,
 )
 from fleet.cli.results import show_errors
@@ -116,4 +116,4 @@ def _show(title: str, results: list[DeviceResult], as_json: bool) -> None:
         ]
         output.table(title, ("device", "outcome", "holder"), rows)
         show_errors(results)
-    end_with([one.error for one in results], all(one.fine for one in results))
+    end_devices(results)

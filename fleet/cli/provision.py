@@ -14,7 +14,7 @@ from fleet.cli.common import (
     LimitOption,
     ParallelOption,
     PlaybookArgument,
-    end_with,
+    end_devices,
     hosts_of,
 )
 from fleet.cli.live import listening
@@ -75,4 +75,4 @@ def undo(
 def _show(title: str, results: list[DeviceResult], *, as_json: bool) -> None:
     if not as_json:
         show_devices(title, results)
-    end_with([one.error for one in results], all(one.fine for one in results))
+    end_devices(results)

@@ -14,7 +14,7 @@ from fleet.cli.common import (
     LimitOption,
     ParallelOption,
     PlaybookArgument,
-    end_with,
+    end_devices,
     hosts_of,
 )
 from fleet.cli.deploy import show_measured
@@ -75,7 +75,7 @@ def run(
     if not as_json:
         show_devices(f"run {loaded.name}", results)
         show_measured(operation, results)
-    end_with([one.error for one in results], all(one.fine for one in results))
+    end_devices(results)
 
 
 def _prompt(text: str | None, path: Path | None) -> str | None:

@@ -16,7 +16,7 @@ from fleet.cli.common import (
     LimitOption,
     ParallelOption,
     VerifyOption,
-    end_with,
+    end_devices,
     hosts_of,
 )
 from fleet.cli.live import listening
@@ -71,7 +71,7 @@ def status(
     else:
         _show_status(results)
     show_errors(results)
-    _end(results)
+    end_devices(results)
 
 
 def _show_status(results: list[DeviceResult]) -> None:
@@ -131,7 +131,7 @@ def _drift(
         rows = [(one.host.name, one.outcome, one.text) for one in results]
         output.table(f"drift from {lock.name}", ("device", "outcome", ""), rows)
     show_errors(results)
-    _end(results)
+    end_devices(results)
 
 
 def rollback(
@@ -156,8 +156,4 @@ def rollback(
         )
     if not as_json:
         show_devices(f"rollback {name}", results)
-    _end(results)
-
-
-def _end(results: list[DeviceResult]) -> None:
-    end_with([one.error for one in results], all(one.fine for one in results))
+    end_devices(results)

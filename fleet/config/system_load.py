@@ -13,10 +13,16 @@ from fleet.config.system_file import LOGIN, FileBody, RepositoryBody, SystemBody
 from fleet.config.yamlpos import Document, Keys
 from fleet.model.errors import Position
 from fleet.model.files import FileRef
-from fleet.model.system import Repository, SystemSpec, WantedFile, WantedUnit
+from fleet.model.system import (
+    LOADER_CONF,
+    UDEV_RULES,
+    Repository,
+    SystemSpec,
+    WantedFile,
+    WantedUnit,
+)
 
 MAX_FILE_BYTES = 1 << 20
-_UDEV, _LOADER = "/etc/udev/rules.d/", "/etc/ld.so.conf.d/"
 
 Resolve = Callable[[str, Keys], Path]
 
@@ -62,8 +68,8 @@ class _Loader:
 
     def _twice(self, body: SystemBody) -> None:
         """Two wishes for one path would undo each other on every deploy."""
-        seen = {_UDEV + name for name in body.udev} | {
-            _LOADER + name for name in body.library_paths
+        seen = {UDEV_RULES + name for name in body.udev} | {
+            LOADER_CONF + name for name in body.library_paths
         }
         for index, one in enumerate(body.files):
             if one.path in seen:

@@ -47,9 +47,7 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
 
     `verify` hashes every blob on the device instead of believing its size.
     """
-    facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
-    check_base(facts.base_dir, session.host.name)
-    check_identity(session.host, facts)
+    facts = facts_of(session)
     parts = bench.parts(bench.target_for(session.host, facts), facts.soc.hexagon_arch)
     manifest = bench.manifest(parts)
     text = _state_text(session, facts, manifest, verify=verify)
@@ -84,9 +82,7 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
 
 def plan_system(session: Session, spec: SystemSpec) -> Planned:
     """Only what a playbook wants of the system; at most three round trips."""
-    facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
-    check_base(facts.base_dir, session.host.name)
-    check_identity(session.host, facts)
+    facts = facts_of(session)
     system = look(session, spec, facts)
     steps = system.plan.steps
     plan = DevicePlan(
@@ -100,6 +96,14 @@ def plan_system(session: Session, spec: SystemSpec) -> Planned:
         become=system.become.describe() if system.plan.needs_root else "",
     )
     return Planned(plan, system.become)
+
+
+def facts_of(session: Session) -> Facts:
+    """The facts of the device that is meant, with a base folder that can be used."""
+    facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+    check_base(facts.base_dir, session.host.name)
+    check_identity(session.host, facts)
+    return facts
 
 
 def check_base(base: str, host: str) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from fleet.model.files import FileRef
 
-FASTRPC_MODES = ("off", "auto")
+UDEV_RULES = "/etc/udev/rules.d/"
+LOADER_CONF = "/etc/ld.so.conf.d/"
 SHADOW, REMOVE = "shadow", "remove"
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from fleet.model.facts import DeviceNode, Facts
 from fleet.model.finding import Finding
-from fleet.model.system import RuleSeen, SystemSpec, SystemState, WantedFile
+from fleet.model.system import UDEV_RULES, RuleSeen, SystemSpec, SystemState, WantedFile
 from fleet.ops.system.access import CDSP, DENIED, HEAP, nodes, readable, ruled
 from fleet.ops.system.packaging import BSP, UPSTREAM, Packaging, installed, offered, packagings
 
-RULE_FILE = "/etc/udev/rules.d/99-fleet-fastrpc.rules"
+RULE_FILE = f"{UDEV_RULES}99-fleet-fastrpc.rules"
 DEFAULT_GROUP = "fastrpc"
 LIBRARY = "libcdsprpc.so"
 
@@ -66,7 +66,7 @@ class _View:
     @property
     def rules(self) -> tuple[RuleSeen, ...]:
         """Rules that are there or come with packages, with those of the spec in their place."""
-        own = {f"/etc/udev/rules.d/{name}": text for name, text in self.spec.rules.items()}
+        own = {UDEV_RULES + name: text for name, text in self.spec.rules.items()}
         hidden = {path.rpartition("/")[2] for path in own}
         kept = [one for one in self.state.rules if one.path.rpartition("/")[2] not in hidden]
         kept += [_rules_of(self.comes)] if self.comes is not None else []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fleet.model.facts import Facts
 from fleet.model.finding import Finding
 from fleet.model.plan import Action
-from fleet.model.system import REMOVE, SystemSpec, SystemState, WantedFile
+from fleet.model.system import LOADER_CONF, REMOVE, UDEV_RULES, SystemSpec, SystemState, WantedFile
 from fleet.ops.system.access import CDSP, HEAP
 from fleet.ops.system.fastrpc import LIBRARY, FastRpc, fastrpc
 from fleet.ops.system.packages import package_steps
@@ -25,7 +25,7 @@ from fleet.ops.system.wanted import wanted_files
 
 # Units that can be neither enabled nor disabled: nothing to install (man systemctl).
 _FIXED_UNITS = {"static", "generated", "transient", "indirect"}
-_UDEV, _UNITS, _LOADER = "/etc/udev/rules.d/", "/etc/systemd/system/", "/etc/ld.so.conf.d/"
+_UNITS = "/etc/systemd/system/"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def provision(spec: SystemSpec, facts: Facts, state: SystemState) -> SystemPlan:
     draft = _Draft(spec, facts, state, None)
     writes = _writes(draft, wanted_files(spec))
     if spec.fastrpc != "off":
-        reload = any(step.file.path.startswith(_UDEV) for step in writes)
+        reload = any(step.file.path.startswith(UDEV_RULES) for step in writes)
         draft.dsp = fastrpc(spec, facts, state, reload=reload)
         draft.findings += draft.dsp.findings
     dsp = draft.dsp
@@ -129,12 +129,12 @@ def _files(draft: _Draft, writes: list[WriteFile]) -> list[Action]:
         writes = [*writes, *_writes(draft, (draft.dsp.rule,))]
     steps: list[Action] = list(writes)
     paths = [step.file.path for step in writes]
-    if any(path.startswith(_LOADER) for path in paths):
+    if any(path.startswith(LOADER_CONF) for path in paths):
         steps.append(RunLdconfig())
     if any(path.startswith(_UNITS) for path in paths) and "systemctl" in draft.state.tools:
         steps.append(ReloadUnits())
     names = tuple(draft.dsp.apply_to) if draft.dsp is not None else ()
-    if any(path.startswith(_UDEV) for path in paths):
+    if any(path.startswith(UDEV_RULES) for path in paths):
         names = tuple(dict.fromkeys([*names, "fastrpc-*", "system"]))
     if names:
         before = tuple(node for node in draft.facts.nodes if node.path.startswith((*CDSP, *HEAP)))

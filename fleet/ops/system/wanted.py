@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fleet.model.system import SystemSpec, WantedFile
+from fleet.model.system import LOADER_CONF, UDEV_RULES, SystemSpec, WantedFile
 from fleet.ops.system.fastrpc import DEFAULT_GROUP, RULE_FILE
 from fleet.ops.system.packaging import packagings, qnn_packages
 from fleet.ops.system.steps_packages import key_path, list_path, sources_text
@@ -42,11 +42,9 @@ def questions(spec: SystemSpec) -> Questions:
 
 def wanted_files(spec: SystemSpec) -> tuple[WantedFile, ...]:
     """Files, udev rules and ld.so.conf.d files of a spec, as files."""
-    rules = (
-        WantedFile(f"/etc/udev/rules.d/{name}", text.encode()) for name, text in spec.rules.items()
-    )
+    rules = (WantedFile(UDEV_RULES + name, text.encode()) for name, text in spec.rules.items())
     paths = (
-        WantedFile(f"/etc/ld.so.conf.d/{name}", ("\n".join(folders) + "\n").encode())
+        WantedFile(LOADER_CONF + name, ("\n".join(folders) + "\n").encode())
         for name, folders in spec.library_paths.items()
     )
     return (*spec.files, *rules, *paths)
