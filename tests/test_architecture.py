@@ -29,6 +29,7 @@ ROOMS = (
 LAB_MAY = {"lab", "model", "data"}
 OWNERS = {
     "paramiko": {"transport"},
+    "adbutils": {"transport"},
     "fabric": {"transport"},
     "httpx": {"runtimes"},
     "elftools": {"runtimes"},

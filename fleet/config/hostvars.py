@@ -60,6 +60,14 @@ Target = Annotated[
     ),
 ]
 Plain = Annotated[str, Matches(r"[^\s\x00-\x1f]+", "identifier", "write it without spaces")]
+AdbServer = Annotated[
+    str,
+    Matches(
+        r"[^\s\x00-\x1f,/@:-][^\s\x00-\x1f,/@:]*:\d{1,5}",
+        "address of an adb server",
+        "write HOST:PORT, like 127.0.0.1:5037",
+    ),
+]
 Text = Annotated[str, AfterValidator(no_template)]
 
 
@@ -158,7 +166,15 @@ class HostVars(Strict):
         default=None,
         description="QAIRT target (aarch64-oe-linux-gcc11.2) instead of the detected one.",
     )
-    serial: Plain | None = Field(default=None, description="adb serial number of the device.")
+    serial: Plain | None = Field(
+        default=None,
+        description="adb: serial number, USB path (usb:1-4.2) or HOST:PORT; "
+        "without it the host's name.",
+    )
+    adb_server: AdbServer | None = Field(
+        default=None,
+        description="adb: HOST:PORT of the server; without it the one that adb itself uses.",
+    )
     identity: Plain | None = Field(
         default=None,
         description="What the device must answer as its identity, else it is refused.",

@@ -21,7 +21,9 @@ class Host:
     `known_hosts` is fleet's own file (written by `fleet trust` only). `host_key` pins one
     fingerprint (`SHA256:...`). `base_dir` "" means ~/fleet on the device. `soc` names the
     chip (`QCS9075`) where the device cannot be asked: the explicit override. `serial` is
-    that of adb; `identity` is what the device must answer as its identity.
+    that of adb, or a USB path
+    (`usb:1-4.2`), or HOST:PORT; `adb_server` is HOST:PORT of its server where it is not the
+    one that adb itself would use. `identity` is what the device must answer as its identity.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Host:
     groups: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     key_passphrase: SecretRef | None = None
+    adb_server: str | None = None
 
 
 @dataclass(frozen=True)

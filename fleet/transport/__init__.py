@@ -1,4 +1,4 @@
-"""Transports: the only importers of paramiko and fabric. `connect(host)` picks one."""
+"""Transports: the only importers of paramiko, fabric and adbutils."""
 
 from __future__ import annotations
 
@@ -25,7 +25,12 @@ def transport_for(host: Host, *, accept_new: bool = False) -> Transport:
         return SshTransport(host, accept_new=accept_new)
     if host.transport == "local":
         return LocalTransport()
+    if host.transport == "adb":
+        # 0.17 s for adbutils and what it brings along: only where a phone is in the inventory.
+        from fleet.transport.adb import AdbTransport  # noqa: PLC0415
+
+        return AdbTransport(host)
     raise InputError(
         f"{host.name}: transport '{host.transport}' is not supported yet",
-        hint="use ssh or local",
+        hint="use ssh, adb or local",
     )

@@ -1,0 +1,295 @@
+"""adb: one connection to the adb server for each command, over the phone's shell protocol."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+
+from adbutils import AdbConnection
+
+from fleet.model.command import Command, Result, script
+from fleet.model.deadline import Deadline
+from fleet.model.errors import (
+    ConnectionLostError,
+    DeadlineError,
+    DeviceError,
+    FleetError,
+    InputError,
+    TransportError,
+    UnreachableError,
+)
+from fleet.model.inventory import Host
+from fleet.transport.adbserver import AdbServer, Seen, rivals, translated
+from fleet.transport.adbstates import absent, check_state, find, is_target
+from fleet.transport.base import Identity, Output, Traffic
+from fleet.transport.quote import render
+from fleet.transport.shellv2 import CLOSE, FRAME_BYTES, HEAD, Decoder, Id
+from fleet.transport.streams import Collector, Feeder
+
+_CHUNK = 1 << 18
+_SLICE_SECONDS = 0.5  # how often a waiting stream looks at the deadline
+_COMMAND_BYTES = 0xFFFF  # the server's length field has four hexadecimal digits
+ALIVE_SECONDS = 5.0  # an answer takes 20 ms; a dead link never gives one
+_SERIAL = 'getprop ro.serialno 2>/dev/null || :; echo "fleet-alive"'
+
+
+class AdbTransport:
+    """A phone, or a board with adbd, behind an adb server.
+
+    `adb` itself never gives up on a link that went silent; every wait here has a deadline.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self.traffic = Traffic()
+        self._host = host
+        self._wanted = host.serial or host.address or host.name
+        self._server = AdbServer(host.adb_server)
+        self._seen: Seen | None = None
+        self._serialno = ""
+        self._links: set[AdbConnection] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def describe(self) -> str:
+        """`adb SERIAL`."""
+        return f"adb {self._wanted}"
+
+    def open(self, deadline: Deadline) -> None:
+        """Find the phone, check that it is ready and answers, and learn its serial number.
+
+        A target HOST:PORT that the server does not have, or that is dead, is connected.
+        """
+        if self._seen is not None:
+            return
+        with self._named():
+            try:
+                self._find(deadline)
+            except (UnreachableError, ConnectionLostError, DeadlineError):
+                if not is_target(self._wanted) or deadline.expired:
+                    raise
+                self._server.hang_up(self._wanted, deadline)
+                self._find(deadline)
+
+    def _find(self, deadline: Deadline) -> None:
+        seen = self._server.devices(deadline)
+        one = find(seen, self._wanted, self._host.name)
+        if one is None and is_target(self._wanted):
+            said = self._server.dial(self._wanted, deadline)
+            one = self._settled(deadline)
+            if one is None:
+                raise UnreachableError(
+                    f"adb connect: {said}", hint="is adbd listening there? adb tcpip 5555"
+                )
+        if one is None:
+            raise absent(seen, self._wanted, self._host.name)
+        check_state(one, self._host.name)
+        self._seen = one
+        try:
+            self._alive(deadline)
+        except BaseException:
+            self._seen = None
+            raise
+
+    def _settled(self, deadline: Deadline) -> Seen | None:
+        """The row after `connect`: the state comes a moment later than the answer."""
+        pause = threading.Event()
+        while True:
+            one = find(self._server.devices(deadline), self._wanted, self._host.name)
+            passing = one is not None and one.state in {"connecting", "offline", "authorizing"}
+            if not passing or deadline.remaining < ALIVE_SECONDS:
+                return one
+            pause.wait(0.05)
+
+    def _alive(self, deadline: Deadline) -> None:
+        """One command: a link that is dead is found here, and the serial number is learnt."""
+        limit = Deadline(min(ALIVE_SECONDS, max(deadline.remaining, 0.01)))
+        counted = self.traffic
+        self.traffic = Traffic()  # as the handshake of ssh: no round trip of the work
+        try:
+            done = self.run(script(_SERIAL), limit)
+        finally:
+            self.traffic = counted
+        lines = done.text.split()
+        if "fleet-alive" not in lines:
+            raise UnreachableError(
+                f"the shell of the phone does not work: {done.error_text or done.text.strip()}"
+            )
+        self._serialno = lines[0] if len(lines) > 1 else ""
+
+    def close(self) -> None:
+        """Close all streams. The connection of the server to the phone stays: it is shared."""
+        self._seen = None
+        with self._lock:
+            links, self._links = self._links, set()
+        for link in links:
+            _shut(link)
+
+    def identity(self, deadline: Deadline) -> Identity:
+        """Serial number of the phone itself, and the USB path where it hangs."""
+        deadline.check("asking for the identity")
+        seen = self._live()
+        who = self._serialno or seen.serial
+        return Identity("adb", " ".join(filter(None, [who, seen.path])))
+
+    def _live(self) -> Seen:
+        if self._seen is None:
+            raise UnreachableError(f"{self.describe} is not open", device=self._host.name)
+        return self._seen
+
+    def run(
+        self,
+        command: Command,
+        deadline: Deadline,
+        *,
+        stdin: Iterable[bytes] = (),
+        on_stdout: Output | None = None,
+        on_stderr: Output | None = None,
+    ) -> Result:
+        """See Transport.run. At the deadline the stream is closed; the phone stays connected."""
+        started = time.monotonic()
+        self._live()
+        self.traffic.add(round_trips=1)
+        out = Collector(self.traffic, on_stdout)
+        err = Collector(self.traffic, on_stderr)
+        decoder = Decoder(out.take, err.take)
+        with self._named(), self._stream(command, deadline) as link:
+            link.conn.settimeout(_SLICE_SECONDS)
+            feeder = Feeder(
+                self.traffic,
+                stdin,
+                _Writer(link.conn, deadline),
+                lambda: _send(link.conn, [CLOSE], deadline),
+            )
+            try:
+                self._read(link.conn, decoder, command.argv[0], deadline)
+            finally:
+                feeder.stop()
+        if decoder.status is None:
+            raise self._lost(f"the connection broke while '{command.argv[0]}' ran")
+        feeder.thread.join(2 * _SLICE_SECONDS)
+        for stream in (feeder, out, err):
+            stream.check()
+        return Result(decoder.status, out.taken, err.taken, time.monotonic() - started)
+
+    def _read(self, link: socket.socket, decoder: Decoder, what: str, deadline: Deadline) -> None:
+        while decoder.status is None:
+            try:
+                chunk = link.recv(_CHUNK)
+            except TimeoutError:
+                chunk = None
+            except OSError:
+                return
+            if chunk == b"":
+                return
+            if chunk:
+                deadline.touch()
+                decoder.take(chunk)
+            elif deadline.expired:
+                raise DeadlineError(f"'{what}' did not end within {deadline.seconds:g} s")
+
+    @contextlib.contextmanager
+    def _stream(self, command: Command, deadline: Deadline) -> Iterator[AdbConnection]:
+        """A stream to a shell of the phone, which runs the command."""
+        seen, line = self._live(), f"shell,v2,raw:{render(command)}"
+        if len(line.encode()) > _COMMAND_BYTES:
+            raise InputError(
+                f"a command of {len(line.encode())} bytes is too long for adb "
+                f"(at most {_COMMAND_BYTES})"
+            )
+        link = self._server.connect(deadline)
+        with self._lock:
+            self._links.add(link)
+        try:
+            with translated(self._server, deadline, self._wanted):
+                by_id = f"host:transport-id:{seen.transport}"
+                link.send_command(by_id if seen.transport else f"host:transport:{seen.serial}")
+                self._okay(link, deadline)
+                _send(link.conn, [b"%04x" % len(line.encode()), line.encode()], deadline)
+                self._okay(link, deadline)
+            yield link
+        finally:
+            with self._lock:
+                self._links.discard(link)
+            _shut(link)
+
+    def _okay(self, link: AdbConnection, deadline: Deadline) -> None:
+        """OKAY, or the reason that the server gives."""
+        link.conn.settimeout(max(deadline.remaining, 0.01))
+        answer = link.read(4)
+        if answer == b"OKAY":
+            return
+        if answer != b"FAIL":
+            raise self._lost("the adb server closed the connection")
+        why = " ".join(link.read_string_block().split())
+        if "not found" in why or "offline" in why or why == "closed":
+            raise self._lost(f"adb: {why}") if why != "closed" else _no_shell(why)
+        raise UnreachableError(f"adb: {why}")
+
+    def _lost(self, text: str) -> TransportError:
+        """ConnectionLostError; the server itself may have been ended by another adb."""
+        hint = ""
+        try:
+            self._server.version(Deadline(1.0))
+        except FleetError:
+            others = ", ".join(rivals())
+            text += f"; the adb server at {self._server} is gone"
+            hint = "another adb of a different version ends it" + (f": {others}" if others else "")
+            hint += "; keep one: which -a adb"
+        return ConnectionLostError(text, device=self._host.name, hint=hint)
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except FleetError as error:
+            error.device = error.device or self._host.name
+            raise
+
+
+def _no_shell(why: str) -> DeviceError:
+    return DeviceError(
+        f"adbd of the phone knows no shell protocol with exit codes (shell_v2): {why}",
+        hint="Android 7 or newer is needed; a board: update its adbd, or use ssh",
+    )
+
+
+class _Writer:
+    """Sends chunks as frames of standard input."""
+
+    def __init__(self, link: socket.socket, deadline: Deadline) -> None:
+        self._link = link
+        self._deadline = deadline
+
+    def __call__(self, chunk: bytes) -> None:
+        view = memoryview(chunk)
+        for at in range(0, len(view), FRAME_BYTES):
+            part = view[at : at + FRAME_BYTES]
+            _send(self._link, [HEAD.pack(Id.STDIN, len(part)), part], self._deadline)
+
+
+def _send(link: socket.socket, parts: list[bytes | memoryview], deadline: Deadline) -> None:
+    """All bytes of a few parts; a full socket is waited for until the deadline."""
+    views = [memoryview(part) for part in parts]
+    while views:
+        try:
+            sent = link.sendmsg(views)
+        except TimeoutError:
+            if deadline.expired:
+                raise
+            continue
+        deadline.touch()
+        while views and sent >= len(views[0]):
+            sent -= len(views.pop(0))
+        if sent:
+            views[0] = views[0][sent:]
+
+
+def _shut(link: AdbConnection) -> None:
+    """Close at once; adbutils would sleep before it."""
+    with contextlib.suppress(Exception):
+        link.conn.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(Exception):
+        link.conn.close()

@@ -1,0 +1,214 @@
+"""The adb server on this workstation: where it is, what it sees, what its answers mean.
+
+Protocol: packages/modules/adb/SERVICES.TXT of AOSP. A server is started where none runs, and
+never ended: its other users would lose their phones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from adbutils import AdbClient, AdbConnection, AdbError, AdbTimeout, adb_path
+
+from fleet.model.deadline import Deadline
+from fleet.model.errors import DeadlineError, FleetError, InputError, UnreachableError
+
+DEFAULT = ("127.0.0.1", 5037)
+START_SECONDS = 20.0  # a first start makes a key and looks for USB devices
+_ADDRESS = re.compile(r"(?:tcp:)?(?:([^:\s]+):)?(\d{1,5})")
+_VERSION = re.compile(r"version \d+\.\d+\.(\d+)")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One row of `adb devices -l`. `path` is the USB path (`usb:1-4.2`), "" over TCP.
+
+    `state` is the server's own word (device, offline, unauthorized, recovery, ...) or
+    `no permissions`; `why` what it adds to it. `transport` is its number, which changes
+    with every reconnection; 0 where an old server gives none.
+    """
+
+    serial: str
+    state: str
+    path: str = ""
+    model: str = ""
+    transport: int = 0
+    why: str = ""
+
+
+def address(text: str | None = None) -> tuple[str, int]:
+    """Host and port of the server: the inventory's, else what the adb program itself would use.
+
+    ADB_SERVER_SOCKET (tcp:HOST:PORT), then ANDROID_ADB_SERVER_ADDRESS and _PORT, then
+    127.0.0.1:5037. Raises InputError for text that is no address.
+    """
+    said = text or os.environ.get("ADB_SERVER_SOCKET", "")
+    if said:
+        match = _ADDRESS.fullmatch(said)
+        if match is None:
+            raise InputError(f"'{said}' is no address of an adb server", hint="write HOST:PORT")
+        return match[1] or DEFAULT[0], int(match[2])
+    port = os.environ.get("ANDROID_ADB_SERVER_PORT", "")
+    host = os.environ.get("ANDROID_ADB_SERVER_ADDRESS", "") or DEFAULT[0]
+    return host, int(port) if port.isascii() and port.isdigit() else DEFAULT[1]
+
+
+def program() -> str:
+    """The adb program: the user's own, so that versions match, else the one of adbutils."""
+    return shutil.which("adb") or adb_path()
+
+
+class AdbServer:
+    """One adb server. Every call opens a connection of its own."""
+
+    def __init__(self, where: str | None = None) -> None:
+        self.host, self.port = address(where)
+        self._may_start = not where
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def connect(self, deadline: Deadline) -> AdbConnection:
+        """A connection to the server, which is started if it is the default one and absent.
+
+        Raises UnreachableError or DeadlineError.
+        """
+        deadline.check("connecting to the adb server")
+        try:
+            # adbutils itself would start a server on another port than the one that is meant.
+            socket.create_connection((self.host, self.port), deadline.remaining).close()
+        except OSError as error:
+            self._start(deadline, error)
+        with translated(self, deadline):
+            link = AdbClient(self.host, self.port).make_connection()
+            link.conn.settimeout(max(deadline.remaining, 0.01))
+            return link
+        raise AssertionError
+
+    def _start(self, deadline: Deadline, why: OSError) -> None:
+        if not self._may_start or self.host not in {"127.0.0.1", "localhost", "::1"}:
+            raise UnreachableError(
+                f"no adb server answers at {self} ({why.strerror or why})",
+                hint="start it, or correct `adb_server:` in the inventory",
+            ) from why
+        env = {**os.environ, "ANDROID_ADB_SERVER_PORT": str(self.port)}
+        env.pop("ADB_SERVER_SOCKET", None)
+        said = ""
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run(
+                [program(), "start-server"],
+                env=env,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=min(deadline.remaining + 1, START_SECONDS),
+            )
+            if done.returncode == 0:
+                return
+            said = done.stderr.strip()[-200:]
+        raise UnreachableError(
+            f"no adb server answers at {self}, and `adb start-server` failed: {said or why}",
+            hint="apt-get install adb (or the SDK platform tools), then: adb devices",
+        ) from why
+
+    def ask(self, service: str, deadline: Deadline) -> str:
+        """The answer of a host service such as `host:version`. Raises a TransportError."""
+        with translated(self, deadline), self.connect(deadline) as link:
+            link.send_command(service)
+            link.check_okay()
+            return str(link.read_string_block())
+        raise AssertionError
+
+    def version(self, deadline: Deadline) -> int:
+        """41 for every server since platform tools 29."""
+        text = self.ask("host:version", deadline)
+        with contextlib.suppress(ValueError):
+            return int(text, 16)
+        return 0
+
+    def devices(self, deadline: Deadline) -> list[Seen]:
+        """All that the server sees, in its order."""
+        text = self.ask("host:devices-l", deadline)
+        return [parse_row(line) for line in text.splitlines() if line.strip()]
+
+    def dial(self, target: str, deadline: Deadline) -> str:
+        """`adb connect HOST:PORT`; the server's words, which also hold its failures."""
+        return self.ask(f"host:connect:{target}", deadline)
+
+    def hang_up(self, target: str, deadline: Deadline) -> None:
+        """`adb disconnect HOST:PORT`: for a connection that is dead and does not know it."""
+        with contextlib.suppress(FleetError):
+            self.ask(f"host:disconnect:{target}", deadline)
+
+    def pair(self, target: str, code: str, deadline: Deadline) -> str:
+        """`adb pair HOST:PORT CODE` of wireless debugging; the server's words."""
+        if not re.fullmatch(r"[0-9]{6}", code):
+            raise InputError("a pairing code has six digits", hint="the phone shows it")
+        return self.ask(f"host:pair:{code}:{target}", deadline)
+
+
+def parse_row(line: str) -> Seen:
+    """One line of `host:devices-l`.
+
+    `SERIAL  device usb:1-4.2 product:p model:M device:d transport_id:3`, or
+    `???????  no permissions (user in plugdev group; ...); see [http...] usb:1-4 ...`.
+    """
+    serial, _, rest = line.strip().partition(" ")
+    rest = rest.strip() or line.partition("\t")[2]
+    serial = serial.partition("\t")[0]
+    words = rest.split()
+    tags = dict(re.findall(r"(?:^|\s)(product|model|device|transport_id):(\S*)", rest))
+    path = next((word for word in words if word.startswith("usb:")), "")
+    state = "no permissions" if rest.startswith("no permissions") else (words or ["unknown"])[0]
+    why = rest.partition("(")[2].partition(")")[0] if state == "no permissions" else ""
+    number = tags.get("transport_id", "")
+    return Seen(
+        serial,
+        state,
+        path,
+        tags.get("model", ""),
+        int(number) if number.isascii() and number.isdigit() else 0,
+        why,
+    )
+
+
+def rivals() -> list[str]:
+    """`PATH (version)` of every adb program of another protocol version than the first one.
+
+    Such a program ends the server of the other before it does anything.
+    """
+    found: dict[str, str] = {}
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        path = shutil.which("adb", path=folder)
+        if path and path not in found:
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                text = subprocess.run(
+                    [path, "version"], capture_output=True, text=True, check=False, timeout=5
+                ).stdout
+                match = _VERSION.search(text)
+                found[path] = match[1] if match else "unknown"
+    versions = set(found.values())
+    return [f"{path} ({v})" for path, v in found.items()] if len(versions) > 1 else []
+
+
+@contextlib.contextmanager
+def translated(server: AdbServer, deadline: Deadline, phone: str = "") -> Iterator[None]:
+    """Errors of adbutils and of the socket to the server as ours; `phone` is who is silent."""
+    try:
+        yield
+    except (AdbTimeout, TimeoutError) as error:
+        who = f"the phone {phone}" if phone else f"the adb server at {server}"
+        cure = "check its cable or Wi-Fi: adb devices -l" if phone else "does it run? adb devices"
+        raise DeadlineError(
+            f"{who} did not answer within {deadline.seconds:g} s", hint=cure
+        ) from error
+    except (AdbError, OSError, EOFError, ValueError) as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise UnreachableError(f"the adb server at {server} says: {text}") from error

@@ -1,0 +1,93 @@
+"""Which phone is meant, and what its state in `adb devices` asks of a person."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fleet.model.errors import AuthError, IdentityError, TransportError, UnreachableError
+from fleet.transport.adbserver import Seen
+
+_TARGET = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(\d{1,5})")
+
+_ACCEPT = (
+    "unlock the phone and accept `Allow USB debugging?`; without that question: revoke the "
+    "authorisations in Developer options and plug in again"
+)
+# state → (kind of error, what it means, what to do): adb's own words, packages/modules/adb
+# types.h ConnectionState.
+_STATES: dict[str, tuple[type[TransportError], str, str]] = {
+    "unauthorized": (
+        AuthError,
+        "the phone has not accepted this workstation's key",
+        _ACCEPT,
+    ),
+    "authorizing": (AuthError, "the phone is asking for leave", "look at its screen"),
+    "offline": (
+        UnreachableError,
+        "the phone is known and does not answer",
+        "plug it in again or wake it; over Wi-Fi: adb disconnect, adb connect",
+    ),
+    "connecting": (UnreachableError, "the connection is being made", "wait, then again"),
+    "no permissions": (
+        AuthError,
+        "this user may not open the USB device",
+        "apt-get install android-sdk-platform-tools-common, join the group plugdev, log in again",
+    ),
+    "recovery": (
+        UnreachableError,
+        "the phone is in recovery, without /data",
+        "boot Android: adb reboot",
+    ),
+    "rescue": (UnreachableError, "the phone is in rescue mode", "boot Android: adb reboot"),
+    "sideload": (UnreachableError, "the phone waits for a sideload", "boot Android: adb reboot"),
+    "bootloader": (UnreachableError, "the phone is in its boot loader", "fastboot reboot"),
+    "host": (UnreachableError, "that is a host, no device", "correct `serial:` in the inventory"),
+}
+
+
+def is_target(serial: str) -> bool:
+    """True for HOST:PORT, which `adb connect` takes; `usb:1-4` is a path."""
+    match = _TARGET.fullmatch(serial)
+    return match is not None and match[1] != "usb"
+
+
+def find(seen: Sequence[Seen], wanted: str, device: str) -> Seen | None:
+    """The one row with that serial, or with that USB path (`usb:1-4.2`); None when absent.
+
+    Raises IdentityError when several phones answer to it: cheap ones share a serial.
+    """
+    found = [one for one in seen if wanted in {one.serial, one.path}]
+    if len(found) > 1:
+        paths = ", ".join(one.path or f"transport {one.transport}" for one in found)
+        raise IdentityError(
+            f"{len(found)} devices have the serial {wanted}: {paths}",
+            device=device,
+            step="identity",
+            hint=f"name one by its USB path in the inventory: serial: {found[0].path or 'usb:...'}",
+        )
+    return found[0] if found else None
+
+
+def absent(seen: Sequence[Seen], wanted: str, device: str) -> UnreachableError:
+    """The error for a phone that the server does not see."""
+    have = ", ".join(f"{one.serial} ({one.state})" for one in seen) or "none"
+    unknown = [one for one in seen if one.state == "no permissions"]
+    cure = _STATES["no permissions"][2] if unknown else "plug it in, enable USB debugging"
+    return UnreachableError(
+        f"adb sees no device {wanted}; it sees: {have}",
+        device=device,
+        hint=f"{cure}; adb devices -l",
+    )
+
+
+def check_state(one: Seen, device: str) -> None:
+    """Raise the error of every state but `device`, with its cure."""
+    if one.state == "device":
+        return
+    kind, meaning, cure = _STATES.get(
+        one.state,
+        (UnreachableError, "a state that fleet does not know", "adb devices -l"),
+    )
+    more = f" ({one.why})" if one.why else ""
+    raise kind(f"adb {one.serial} is {one.state}{more}: {meaning}", device=device, hint=cure)
