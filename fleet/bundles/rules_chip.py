@@ -83,7 +83,7 @@ def target_wrong(case: Case) -> Iterator[Fault]:
 
 
 def _system(case: Case) -> str | None:
-    if case.facts.libc == "bionic" or case.facts.os_id == "android":
+    if case.facts.os_family == "android" or case.facts.os_id == "android":
         return "android"
     return "linux" if case.facts.libc or case.facts.os_id else None
 

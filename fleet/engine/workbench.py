@@ -64,10 +64,10 @@ class Workbench:
         fixed = host.target or self.playbook.runtime.target
         if fixed:
             return fixed
-        chosen = default_target("linux", facts.machine or "")
+        chosen = default_target(facts.os_family, facts.machine or "")
         if chosen is None:
             raise InputError(
-                f"no QAIRT target is known for machine {facts.machine or 'unknown'}",
+                f"no QAIRT target is known for {facts.os_family} on {facts.machine or 'unknown'}",
                 hint="set `target:` in the inventory",
             )
         return chosen

@@ -12,18 +12,31 @@ from fleet.model.facts import Facts
 from fleet.model.inventory import Host
 from fleet.transport.base import Transport
 
+# On Android HOME is /, where nothing may be written.
+_ANDROID_HOME = """if command -v getprop >/dev/null 2>&1; then
+FLEET_BOARD_HOME=${FLEET_BOARD_HOME:-/data/local/tmp}; fi
+"""
+
 
 @cache
-def source() -> str:
+def source(*, android: bool = False) -> str:
     """The probe without its comments: dropbear takes no command of 9000 bytes or more.
 
-    MAX_CMD_LEN in src/sysoptions.h of mkj/dropbear (2024.85).
+    MAX_CMD_LEN in src/sysoptions.h of mkj/dropbear (2024.85). With `android` (behind adb,
+    which takes 64 KiB) also what only Android says, where it is one.
     """
-    lines = (files("fleet.facts") / "probe.sh").read_text("utf-8").splitlines()
+    text = _code("probe.sh")
+    if not android:
+        return text
+    return _ANDROID_HOME + text.removesuffix("put end\n") + _code("android.sh") + "put end\n"
+
+
+def _code(name: str) -> str:
+    lines = (files("fleet.facts") / name).read_text("utf-8").splitlines()
     return "\n".join(line for line in lines if not line.lstrip().startswith("# ")) + "\n"
 
 
 def gather(transport: Transport, host: Host, deadline: Deadline) -> Facts:
     """All facts of `host`. Raises a TransportError, or DeviceError for an answer that was cut."""
-    result = transport.run(script(source(), host.base_dir), deadline)
+    result = transport.run(script(source(android=host.transport == "adb"), host.base_dir), deadline)
     return parse(result.text, host=host.name, soc=host.soc, complaint=result.error_text)

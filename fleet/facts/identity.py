@@ -11,12 +11,14 @@ def check_identity(host: Host, facts: Facts) -> None:
     """Compare `identity:` of the inventory with what the device says of itself.
 
     The machine id (/etc/machine-id) or the serial number of the chip
-    (/sys/devices/soc0/serial_number) must be it. Raises IdentityError when neither is; a
-    host without `identity:` is not asked.
+    (/sys/devices/soc0/serial_number), on Android also ro.serialno, must be it.
+    Raises IdentityError when none is; a host without `identity:` is not asked.
     """
     if host.identity is None:
         return
     said = {"machine id": facts.machine_id, "serial number": facts.serial_number}
+    if facts.android is not None:
+        said["ro.serialno"] = facts.android.serialno
     if host.identity in {value for value in said.values() if value}:
         return
     shown = ", ".join(f"{name} {value or 'unknown'}" for name, value in said.items())

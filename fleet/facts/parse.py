@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fleet.facts import values as read
+from fleet.facts.android import android, service_zones
 from fleet.facts.soc import identify
 from fleet.facts.values import Values
 from fleet.model.errors import DeviceError
@@ -22,6 +23,7 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
     """
     found = _framed(text, host, complaint)
     libc, _, version = (read.one(found, "libc") or "").partition(" ")
+    phone = android(found)
     libraries = tuple(dict.fromkeys(found.get("libcdsprpc", ())))
     return Facts(
         hostname=read.one(found, "hostname"),
@@ -38,7 +40,12 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
         uptime_s=read.seconds(found, "uptime"),
         memory_bytes=read.kilobytes(found, "mem_total_kb"),
         memory_available_bytes=read.kilobytes(found, "mem_available_kb"),
-        soc=identify(read.soc(found), soc),
+        soc=identify(
+            read.soc(found),
+            soc,
+            android=phone.soc_model if phone else None,
+            platform=phone.platform if phone else None,
+        ),
         user=read.user(found),
         nodes=read.nodes(found),
         libcdsprpc=libraries,
@@ -48,10 +55,11 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
         dsp_library_path=read.one(found, "dsp_library_path"),
         base_dir=read.one(found, "base_dir") or "",
         disk=read.disk(found),
-        thermal=read.thermal(found),
+        thermal=read.thermal(found) or service_zones(found),
         remoteproc=tuple(read.pair(value) for value in found.get("remoteproc", ())),
         tools=read.tools(found),
         lab="lab" in found,
+        android=phone,
     )
 
 

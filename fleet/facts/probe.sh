@@ -35,7 +35,8 @@ if [ -r "$osrel" ]; then
   done < "$osrel"
 fi
 libc=$(getconf GNU_LIBC_VERSION 2>/dev/null)
-case $libc in glibc*) ;; *) libc='' ;; esac
+[ -e /system/bin/linker64 ] && libc=bionic
+case $libc in glibc* | bionic) ;; *) libc='' ;; esac
 # Yocto images often have neither getconf nor ldd; the loader itself says its version.
 for loader in /lib/ld-linux-*.so.* /lib64/ld-linux-*.so.* /lib/ld-musl-*; do
   if [ -n "$libc" ] || [ ! -x "$loader" ]; then continue; fi
@@ -47,7 +48,6 @@ for loader in /lib/ld-linux-*.so.* /lib64/ld-linux-*.so.* /lib/ld-musl-*; do
       case $libc in *' '[0-9]*.[0-9]*) libc="glibc ${libc##* }" ;; *) libc='' ;; esac ;;
   esac
 done
-[ -z "$libc" ] && [ -e /system/bin/linker64 ] && libc=bionic
 say libc "$libc"
 one boot_id /proc/sys/kernel/random/boot_id
 line "$R/etc/machine-id" || line /etc/machine-id

@@ -55,29 +55,39 @@ def by_tree(compatible: Iterable[str], model: str | None) -> Row | None:
     return next((row for row in _rows() if model and model in row.get("models", ())), None)
 
 
-def identify(seen: Soc, override: str | None = None) -> Soc:
+def identify(
+    seen: Soc,
+    override: str | None = None,
+    *,
+    android: str | None = None,
+    platform: str | None = None,
+) -> Soc:
     """Fill in chip, soc_model, arch and VTCM of what was seen.
 
     `override` is the chip that the inventory names; InputError when the table has no such
-    chip. A kernel id wins over the device tree; a contradiction goes into `conflict`.
+    chip. `android` is what a phone says it is (ro.soc.model), `platform` its
+    ro.board.platform: that stands for several chips, and nothing is derived from it. A kernel
+    id wins over the phone's word, that over the device tree; a contradiction goes into
+    `conflict`.
     """
-    kernel = by_kernel_id(seen.kernel_soc_id) if seen.kernel_soc_id is not None else None
-    tree = by_tree(seen.compatible, seen.model)
+    rows = {
+        "soc_id": by_kernel_id(seen.kernel_soc_id) if seen.kernel_soc_id is not None else None,
+        "android": by_chip(android) if android else None,
+        "device-tree": by_tree(seen.compatible, seen.model),
+    }
+    source: str
+    row: Row | None
     if override is not None:
-        row = by_chip(override)
-        if row is None:
-            names = [one["chip"] for one in _rows()]
-            close = difflib.get_close_matches(override.upper(), names, 3) or names[:8]
-            raise InputError(
-                f"soc '{override}' is not in the SoC table", hint="one of: " + ", ".join(close)
-            )
-        source = "inventory"
-    elif kernel is not None:
-        row, source = kernel, "soc_id"
-    elif tree is not None and seen.kernel_soc_id is None:
-        row, source = tree, "device-tree"
+        source, row = "inventory", _named(override)
     else:
-        return replace(seen, source="unknown", conflict=_unlisted(seen, tree))
+        # A kernel id that no table lists is news; the tree of an older board is no answer.
+        known = [one for one in rows if one != "device-tree" or seen.kernel_soc_id is None]
+        source = next((one for one in known if rows[one]), "unknown")
+        row = rows.get(source)
+    if row is None:
+        return replace(
+            seen, source="unknown", conflict=_unlisted(seen, rows["device-tree"], platform)
+        )
     return replace(
         seen,
         chip=row["chip"],
@@ -86,18 +96,33 @@ def identify(seen: Soc, override: str | None = None) -> Soc:
         hexagon_arch=row.get("arch"),
         vtcm_mb=row.get("vtcm_mb"),
         source=source,
-        conflict=_conflict(row, source, kernel, tree),
+        conflict=_conflict(row, source, rows),
     )
 
 
-def _unlisted(seen: Soc, tree: Row | None) -> str:
+def _named(chip: str) -> Row:
+    row = by_chip(chip)
+    if row is None:
+        names = [one["chip"] for one in _rows()]
+        close = difflib.get_close_matches(chip.upper(), names, 3) or names[:8]
+        raise InputError(
+            f"soc '{chip}' is not in the SoC table", hint="one of: " + ", ".join(close)
+        )
+    return row
+
+
+def _unlisted(seen: Soc, tree: Row | None, platform: str | None) -> str:
+    chips = load("socs").get("platforms", {}).get(platform or "", ())
+    if chips:
+        return f"ro.board.platform {platform} stands for several chips: {', '.join(chips)}"
     if seen.kernel_soc_id is None or tree is None:
         return ""
     return f"soc_id {seen.kernel_soc_id} is not in the table, the device tree says {tree['chip']}"
 
 
-def _conflict(row: Row, source: str, kernel: Row | None, tree: Row | None) -> str:
-    for name, other in (("soc_id", kernel), ("device tree", tree)):
+def _conflict(row: Row, source: str, rows: Mapping[str, Row | None]) -> str:
+    for name, other in rows.items():
         if other is not None and other.get("arch") != row.get("arch"):
-            return f"{source} says {row['chip']}, {name} says {other['chip']}"
+            said = name.replace("device-tree", "device tree").replace("android", "ro.soc.model")
+            return f"{source} says {row['chip']}, {said} says {other['chip']}"
     return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleet.model.facts import DeviceNode, Facts
+from fleet.model.facts import Android, DeviceNode, Facts
 
 _SHOWN_ZONES = 4
 
@@ -19,7 +19,7 @@ def summary(facts: Facts) -> list[tuple[str, str]]:
         ("soc_model (QNN)", _text(soc.soc_model)),
         ("Hexagon", _words(soc.hexagon_arch, f"VTCM {_text(soc.vtcm_mb)} MB")),
         ("board", _text(soc.model)),
-        ("identity", _text(facts.serial_number or facts.machine_id)),
+        ("identity", _text(_identity(facts))),
         ("user", _words(user.name, f"uid {_text(user.uid)}")),
         ("groups", " ".join(user.groups_live) or "unknown"),
         *((node.path, _node(node)) for node in facts.nodes),
@@ -31,6 +31,8 @@ def summary(facts: Facts) -> list[tuple[str, str]]:
         ("disk", _disk(facts)),
         ("thermal", _thermal(facts)),
     ]
+    if facts.android is not None:
+        rows[2:2] = _android(facts.android)
     if soc.conflict:
         rows.append(("conflict", soc.conflict))
     waiting = sorted(set(user.groups_db) - set(user.groups_live))
@@ -43,6 +45,25 @@ def summary(facts: Facts) -> list[tuple[str, str]]:
     if facts.qnn_libraries:
         rows.append(("QNN on the system", " ".join(facts.qnn_libraries)))
     return rows
+
+
+def _identity(facts: Facts) -> str | None:
+    phone = facts.android.serialno if facts.android else None
+    return phone or facts.serial_number or facts.machine_id
+
+
+def _android(phone: Android) -> list[tuple[str, str]]:
+    battery = phone.battery
+    plugged = {True: "on a charger", False: "no charger", None: "charger unknown"}
+    charge = "unknown" if battery.percent is None else f"{battery.percent} %"
+    return [
+        ("android", _words(phone.release, f"API {_text(phone.sdk)}", phone.build_type)),
+        ("phone", _words(phone.manufacturer, phone.model, f"({_text(phone.serialno)})")),
+        ("ro.soc.model", _words(phone.soc_model, f"platform {_text(phone.platform)}")),
+        ("SELinux", _text(phone.selinux) + (", su is there" if phone.su else ", no su")),
+        ("battery", f"{charge}, {_text(battery.status)}, {plugged[battery.charger]}"),
+        ("vendor's skels", " ".join(phone.vendor_skels) or "none seen"),
+    ]
 
 
 def _text(value: object) -> str:

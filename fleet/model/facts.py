@@ -11,7 +11,8 @@ class Soc:
 
     `kernel_soc_id` is the number in /sys/devices/soc0/soc_id (676); `soc_model` the one of
     QNN configs (77): two different number spaces. `hexagon_arch` is like `v73`.
-    `source` says where it comes from: soc_id, device-tree, inventory or unknown.
+    `source` says where it comes from: soc_id, device-tree, android (`Android.soc_model`),
+    inventory or unknown.
     `machine`, `family` and `revision` are the kernel's words in /sys/devices/soc0.
     """
 
@@ -91,6 +92,44 @@ class Tools:
 
 
 @dataclass(frozen=True)
+class Battery:
+    """Charge of a phone: percent, charging / discharging / full, a charger, degrees Celsius."""
+
+    percent: int | None = None
+    status: str | None = None
+    charger: bool | None = None
+    celsius: float | None = None
+
+
+@dataclass(frozen=True)
+class Android:
+    """What only Android says, from its properties (the names are those of getprop).
+
+    `soc_model` is ro.soc.model (Android 12) or ro.vendor.qti.soc_model, `platform`
+    ro.board.platform (pineapple). `selinux` is Enforcing or Permissive. `su`: a program of
+    that name answers. `vendor_skels` are QNN skels of the firmware, which may be older.
+    """
+
+    release: str | None = None
+    sdk: int | None = None
+    security_patch: str | None = None
+    fingerprint: str | None = None
+    build_type: str | None = None
+    abis: tuple[str, ...] = ()
+    manufacturer: str | None = None
+    model: str | None = None
+    device: str | None = None
+    soc_manufacturer: str | None = None
+    soc_model: str | None = None
+    platform: str | None = None
+    serialno: str | None = None
+    selinux: str | None = None
+    su: bool = False
+    vendor_skels: tuple[str, ...] = ()
+    battery: Battery = Battery()
+
+
+@dataclass(frozen=True)
 class Facts:
     """All facts of one device, from one round trip."""
 
@@ -122,6 +161,12 @@ class Facts:
     remoteproc: tuple[tuple[str, str], ...] = ()
     tools: Tools = Tools()
     lab: bool = False
+    android: Android | None = None
+
+    @property
+    def os_family(self) -> str:
+        """Which builds of QAIRT can load there: `android` needs bionic, `linux` glibc."""
+        return "android" if self.libc == "bionic" else "linux"
 
     @property
     def emulated(self) -> bool:
