@@ -22,8 +22,9 @@ from fleet.model.events import Progress, Warned
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
+from fleet.ops.frames import frames, mode_of
 from fleet.ops.shell import AfterMark, device_script
-from fleet.ops.upload import Receipt, frames, mode_of, receive_command, sync_mode
+from fleet.ops.upload import Receipt, receive_command, sync_mode, takes_batches
 
 STALL_SECONDS = 60.0  # a link on which no byte moves for this long is dead
 TRIES = 6  # of which each must bring bytes over, or the waiting grows
@@ -99,7 +100,7 @@ class Upload:
         result = self._session.run(
             receive_command(self._facts, single=single),
             "send",
-            stdin=frames(blobs, progress),
+            stdin=frames(blobs, progress, batches=takes_batches(self._facts)),
             mutates=True,
             deadline=Stall(stall) if lease is None else LeasedStall(stall, lease),
             on_stdout=receipt.take,

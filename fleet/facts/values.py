@@ -164,4 +164,5 @@ def tools(found: Values) -> Tools:
         timeout="timeout" in found,
         dd_fullblock="dd_fullblock" in found,
         sync_file="sync_file" in found,
+        tar="tar" in found,
     )

@@ -89,6 +89,7 @@ class Tools:
     timeout: bool = False
     dd_fullblock: bool = False
     sync_file: bool = False
+    tar: bool = False
 
 
 @dataclass(frozen=True)

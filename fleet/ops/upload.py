@@ -1,18 +1,16 @@
-"""Many blobs in one stream: frames for receive.sh, and what it answers."""
+"""Taking blobs on the device: the command, and what it answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fleet.model.command import Command
-from fleet.model.errors import DeviceError, DiskFullError, InputError, TransferError
+from fleet.model.errors import DeviceError, DiskFullError, TransferError
 from fleet.model.facts import Facts
 from fleet.model.plan import Blob
 from fleet.ops.shell import device_script
 
-CHUNK = 1 << 18  # large enough that a read costs nothing beside a send; small in memory
-BLOCK = 1 << 20  # what receive.sh asks dd for at a time
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "File too large")
 
 
@@ -32,32 +30,10 @@ def sync_mode(facts: Facts) -> str:
     return "file" if facts.tools.sync_file else "all"
 
 
-def mode_of(blob: Blob) -> str:
-    """Blobs are read-only, and executable when any file of theirs is."""
-    return "555" if blob.file.executable else "444"
-
-
-def frames(blobs: Sequence[Blob], progress: Callable[[int], None]) -> Iterator[bytes]:
-    """Standard input of `receive_command`; `progress` gets the payload bytes sent so far.
-
-    Raises InputError when a source changed while it was sent.
-    """
-    done = 0
-    for blob in blobs:
-        item = blob.file
-        blocks, rest = divmod(blob.left, BLOCK)
-        head = f"{item.sha256} {item.size} {blob.offset} {mode_of(blob)} {blocks} {rest}\n"
-        yield head.encode()
-        left = blob.left
-        with item.source.open("rb") as stream:
-            stream.seek(blob.offset)
-            while left and (chunk := stream.read(min(CHUNK, left))):
-                yield chunk
-                left -= len(chunk)
-                done += len(chunk)
-                progress(done)
-        if left:
-            raise InputError(f"{item.source} became shorter while it was sent", hint="deploy again")
+def takes_batches(facts: Facts) -> bool:
+    """Many small blobs at once need tar there, and a hash tool that prints `<hash>  <name>`."""
+    tool = facts.tools.sha256
+    return bool(tool) and tool[0] != "openssl" and facts.tools.tar and facts.tools.dd_fullblock
 
 
 @dataclass

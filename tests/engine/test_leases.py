@@ -27,8 +27,8 @@ from fleet.model.errors import DeviceError, LeaseHeldError, LeaseLostError
 from fleet.model.events import Event, Warned
 from fleet.model.inventory import Host
 from fleet.model.lease import Holder
+from fleet.ops.frames import BLOCK, CHUNK
 from fleet.ops.lease import parse_lease, who_command
-from fleet.ops.upload import BLOCK, CHUNK
 from tests.cable import Cable
 from tests.transport.sshd import Sshd, running
 

@@ -16,6 +16,7 @@ from fleet.model.files import FileRef, file_ref
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
 from fleet.ops import release, upload
+from fleet.ops.frames import frames
 from fleet.ops.release import ReleaseState
 from fleet.ops.shell import device_script
 
@@ -63,8 +64,10 @@ class Board:
         assert done.returncode == 0, done.stderr
         return release.parse_state(done.stdout.decode(), "board")
 
-    def send(self, blobs: list[Blob], *, cut: int | None = None) -> upload.Receipt:
-        data = b"".join(upload.frames(blobs, lambda _: None))
+    def send(
+        self, blobs: list[Blob], *, cut: int | None = None, batches: bool = False
+    ) -> upload.Receipt:
+        data = b"".join(frames(blobs, lambda _: None, batches=batches))
         command = upload.receive_command(self.facts, single=False)
         done = self.argv(command.argv, data[:cut])
         receipt = upload.Receipt()

@@ -19,6 +19,7 @@ for rel in "$base/releases/$name"/* "$base/releases/$name"/.stage-*; do
   [ -d "$rel" ] || continue
   case $stay in *" ${rel##*/} "*) ;; *) rm -rf "$rel"; echo "release ${rel##*/}" ;; esac
 done
+rm -rf "$base/store/.batch.part"
 linked=" $(find "$base/releases" -type l -exec readlink {} \; | sed 's|.*/||' | tr '\n' ' ') "
 for blob in "$base/store"/*; do
   [ -f "$blob" ] || continue

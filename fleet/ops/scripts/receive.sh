@@ -2,6 +2,7 @@
 # then the argv of the hash tool (none: the host reads back).
 # stdin: a line `<sha256> <size> <offset> <mode> <blocks> <rest>`, then the bytes from offset on
 # (that many blocks of 1 MiB and a rest), and again. No arithmetic here: mksh has 32 bits.
+# `batch <count> 0 0 <blocks> <rest>`: a tar archive of small blobs, named `<mode>/<sha256>`.
 set -u
 LC_ALL=C; export LC_ALL
 umask 022
@@ -19,8 +20,33 @@ size_of() {
   if [ -f "$1" ]; then bytes=$(wc -c < "$1"); fi
   echo "${bytes##* }"
 }
+say_why() { printf '%s' "$1" | grep -v -e 'records' -e 'bytes' | tr '\n' ' '; }
+batch() {  # $1 blocks, $2 rest, then the hash tool
+  blocks=$1 rest=$2 in=$store/.batch.part
+  shift 2
+  rm -rf "$in"
+  if ! why=$(mkdir "$in" 2>&1); then echo "failed - $why"; exit 74; fi
+  if ! why=$( { take "$blocks" "$rest" | tar -C "$in" -xf -; } 2>&1 ); then
+    # What follows in the stream belongs to the archive; it is of no use any more.
+    echo "failed - $(say_why "$why")"; exit 74
+  fi
+  for folder in "$in"/*; do
+    [ -d "$folder" ] && cd "$folder" || continue
+    right=$("$@" -- * | while read -r got name; do
+      if [ "$got" = "${name#\*}" ]; then echo "$got"; else echo "bad ${name#\*} $got" >&3; rm -f "${name#\*}"; fi
+    done)
+    [ -n "$right" ] || continue
+    chmod "${folder##*/}" -- * || exit 74
+    case $syncing in file) sync -- * ;; all) sync ;; esac
+    mv -f -- * "$store/" || { echo "failed - rename"; exit 74; }
+    echo "$right" | sed 's/^/ok /'
+  done
+  cd "$base" && rm -rf "$in"
+}
+exec 3>&1
 status=0
 while read -r sha size offset mode blocks rest; do
+  if [ "$sha" = batch ]; then batch "$blocks" "$rest" "$@"; continue; fi
   part=$store/$sha.part
   # A link, folder or pipe that stands here is not ours: nothing is written through it.
   if [ -L "$part" ] || { [ -e "$part" ] && [ ! -f "$part" ]; }; then rm -rf "$part"; fi
@@ -30,8 +56,7 @@ while read -r sha size offset mode blocks rest; do
     rm -f "$part"
   fi
   if ! why=$( { take "$blocks" "$rest" >> "$part"; } 2>&1 ); then
-    why=$(printf '%s' "$why" | grep -v -e 'records' -e 'bytes' | tr '\n' ' ')
-    echo "failed $sha $why"; exit 74
+    echo "failed $sha $(say_why "$why")"; exit 74
   fi
   have=$(size_of "$part")
   if [ "$have" != "$size" ]; then echo "short $sha $have"; exit 76; fi

@@ -1,0 +1,103 @@
+"""Many small blobs in one archive: frames.py and receive.sh together, under every shell."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from fleet.model.plan import Blob
+from fleet.ops import upload
+from fleet.ops.frames import BATCH_BYTES, BATCH_FILES, CHUNK, SMALL, frames
+
+from .board import SHELLS, Board, make_files
+
+
+@pytest.fixture(params=SHELLS)
+def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
+    return Board(tmp_path, request.param)
+
+
+def blobs_of(root: Path, count: int, size: int = 500) -> list[Blob]:
+    rng = random.Random(count)
+    content = {f"data/{n}": rng.randbytes(rng.randrange(1, size)) for n in range(count)}
+    content["bin/tool"] = b"#!/bin/sh\n"
+    return [Blob(item) for item in make_files(root, content)]
+
+
+def test_all_arrive_with_their_modes(board: Board, tmp_path: Path) -> None:
+    blobs = [*blobs_of(tmp_path, BATCH_FILES + 40), *blobs_of_size(tmp_path, SMALL + 1)]
+    receipt = board.send(blobs, batches=True)
+    receipt.check(blobs, board.facts, "board", "")
+    assert board.store() == {one.file.sha256 for one in blobs}
+    for one in blobs:
+        path = board.base / "store" / one.file.sha256
+        assert path.read_bytes() == one.file.source.read_bytes()
+        assert path.stat().st_mode & 0o777 == (0o555 if one.file.executable else 0o444)
+
+
+def blobs_of_size(root: Path, size: int) -> list[Blob]:
+    return [Blob(item) for item in make_files(root, {"lib/large": b"x" * size})]
+
+
+def test_a_byte_that_changed_on_the_way_is_found(board: Board, tmp_path: Path) -> None:
+    blobs = blobs_of(tmp_path, 20)
+    victim = blobs[7].file
+    data = b"".join(frames(blobs, lambda _: None, batches=True))
+    content = victim.source.read_bytes()
+    data = data.replace(content, bytes([content[0] ^ 1]) + content[1:])
+    done = board.argv(upload.receive_command(board.facts, single=False).argv, data)
+    receipt = upload.Receipt()
+    receipt.take(done.stdout)
+    assert set(receipt.bad) == {victim.sha256}
+    assert board.store() == {one.file.sha256 for one in blobs} - {victim.sha256}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_cut_leaves_only_whole_blobs(board: Board, tmp_path: Path, seed: int) -> None:
+    blobs = blobs_of(tmp_path, 60)
+    data = b"".join(frames(blobs, lambda _: None, batches=True))
+    board.send(blobs, cut=random.Random(seed).randrange(len(data)), batches=True)
+    for name in board.store() - {".batch.part"}:
+        good = next(one.file for one in blobs if one.file.sha256 == name)
+        assert (board.base / "store" / name).read_bytes() == good.source.read_bytes()
+    again = board.send(blobs, batches=True)
+    again.check(blobs, board.facts, "board", "")
+    assert board.store() == {one.file.sha256 for one in blobs}
+
+
+def test_a_store_that_cannot_be_written_says_why(board: Board, tmp_path: Path) -> None:
+    blobs = blobs_of(tmp_path, 5)
+    store = board.base / "store"
+    store.mkdir(parents=True)
+    (store / ".batch.part").mkdir()
+    (store / ".batch.part").rmdir()
+    store.rmdir()
+    store.write_text("a file stands here")
+    receipt = board.send(blobs, batches=True)
+    assert "store" in receipt.failed
+    assert not receipt.ok
+
+
+def test_batches_are_small(tmp_path: Path) -> None:
+    blobs = blobs_of(tmp_path, 700, size=9000)
+    seen: list[int] = []
+    data = b"".join(frames(blobs, seen.append, batches=True))
+    counts = [int(one) for one in re.findall(rb"batch ([0-9]+) 0 0 [0-9]+ [0-9]+\n", data)]
+    assert sum(counts) == 701
+    assert len(counts) >= 3
+    assert all(one <= BATCH_FILES for one in counts)
+    payload = sum(one.file.size for one in blobs)
+    assert seen[-1] == payload
+    assert seen == sorted(seen)
+    assert len(data) < payload + len(blobs) * 1100 + BATCH_BYTES
+
+
+def test_chunks_are_gathered(tmp_path: Path) -> None:
+    blobs = blobs_of(tmp_path, 400)
+    chunks = list(frames(blobs, lambda _: None))
+    assert all(len(one) >= CHUNK for one in chunks[:-1])
+    assert len(chunks) == 1
+    assert b"batch" not in chunks[0]
