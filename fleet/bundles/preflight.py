@@ -6,7 +6,7 @@ the rules.
 
 from __future__ import annotations
 
-from fleet.bundles import rules_bundle, rules_chip, rules_device
+from fleet.bundles import rules_bundle, rules_chip, rules_device, rules_op_package
 from fleet.bundles.rule import Case, Rule
 from fleet.model.bundle import Bundle
 from fleet.model.facts import Facts
@@ -14,7 +14,12 @@ from fleet.model.finding import Finding
 from fleet.model.runtime import Runtime
 from fleet.runtimes.select import Selection
 
-RULES: tuple[Rule, ...] = (*rules_bundle.RULES, *rules_chip.RULES, *rules_device.RULES)
+RULES: tuple[Rule, ...] = (
+    *rules_bundle.RULES,
+    *rules_chip.RULES,
+    *rules_op_package.RULES,
+    *rules_device.RULES,
+)
 
 
 def preflight(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from fleet.config.op_packages import op_package_specs
 from fleet.config.playbook_file import BundleBody, PlaybookFile, RunBody, RuntimeBody
 from fleet.config.problems import Problems, report, suggestion
 from fleet.config.system_load import system_spec
@@ -74,6 +75,9 @@ class _Loader:
                 body.system, body.fastrpc, self._document, self._problems, self._path
             ),
             warnings=tuple(self._warnings),
+            op_packages=op_package_specs(
+                body.op_packages, self._document, self._problems, self._path
+            ),
         )
 
     def _path(self, text: str, keys: Keys) -> Path:

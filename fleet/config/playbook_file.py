@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
 from fleet.config.fields import Duration, FilePath, Matches, Strict, no_template, wrong
 from fleet.config.hostvars import TARGET
+from fleet.config.op_packages import OpPackageBody
 from fleet.config.system_file import Fastrpc, SystemBody
 from fleet.model.playbook import (
     DEFAULT_HEALTH_SECONDS,
@@ -149,6 +150,9 @@ class PlaybookFile(Strict):
         Annotated[Version, Tag("(short)")] | Annotated[RuntimeBody, Tag("(mapping)")],
         Discriminator(_short),
     ] = Field(default="bundle", description="QAIRT version as text, or a mapping.")
+    op_packages: list[OpPackageBody] = Field(
+        default=[], description="Op packages that the model needs, each a CPU and an HTP library."
+    )
     run: RunBody | None = Field(default=None, description="What to run; nothing without it.")
     fastrpc: Fastrpc = Field(
         default="off",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fleet.bundles.inspect import inspect_bundle
+from fleet.bundles.op_packages import op_package_files, with_op_packages
 from fleet.bundles.system_library import system_library
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError, RuntimeStoreError
@@ -22,7 +23,7 @@ from fleet.runners import Runner, runner
 from fleet.runtimes.releases import package, wheel_for
 from fleet.runtimes.select import Selection, select_files
 from fleet.runtimes.store import RuntimeStore
-from fleet.runtimes.targets import default_target
+from fleet.runtimes.targets import default_target, target_facts
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Workbench:
         self._offline = offline
         self._lock = threading.Lock()
         self._parts: dict[tuple[str, str | None], Parts] = {}
-        self.bundle: Bundle = inspect_bundle(playbook.bundle, system_library(store))
+        bundle = inspect_bundle(playbook.bundle, system_library(store))
+        self.bundle: Bundle = with_op_packages(bundle, playbook.op_packages)
         for text in (*playbook.warnings, *self.bundle.warnings):
             listener(Warned("", text))
 
@@ -100,6 +102,8 @@ class Workbench:
         }
         dsp = {one.name: one.hexagon_arch for one in self.bundle.contexts if one.hexagon_arch}
         shards = [one for one in self.bundle.files if one.name in dsp]
+        ops = [one for package in self.bundle.op_packages for one in package.libraries]
+        found |= {one.file.source: one.kind for one in ops}
         return found | {one.source: f"hexagon-{dsp[one.name]}" for one in shards}
 
     def _locked_runtime(self, target: str, locked: LockedRelease) -> Runtime:
@@ -145,7 +149,9 @@ class Workbench:
         )
         seconds = self.playbook.health_timeout
         health = self.runner.health(self.bundle, has_tool=has_tool, timeout=seconds)
-        files = (*parts.selection.files, *own, *bundle)
+        packages = self.bundle.op_packages
+        ops = op_package_files(packages, dsp=target_facts(parts.target).kind == "device")
+        files = (*parts.selection.files, *own, *bundle, *ops)
         if self._frozen is not None:
             arch = parts.selection.hexagon_arch
             files = self._frozen.required(parts.target, arch).only(files)
@@ -161,5 +167,6 @@ class Workbench:
                 "bundle": self.bundle.name,
                 "runner": self.runner.name,
                 "health": health_as_dict(health.argv, health.cwd, health.config, health.timeout),
-            },
+            }
+            | ({"op_packages": [one.as_origin() for one in packages]} if packages else {}),
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.model.files import FileRef
+from fleet.model.op_package import OpPackage
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Bundle:
     `config` is the Genie configuration as data; `backend` its backend type (QnnHtp);
     `extensions` the HTP extension file `extensions_name` as data. `checked_by` is SHA256SUMS
     when hashes were compared with it. `wrong_hashes` are those that differ.
+    `op_packages` come from the playbook and go along with it; they are not among `files`.
     """
 
     kind: str
@@ -82,6 +84,7 @@ class Bundle:
     extensions_name: str = ""
     wrong_hashes: tuple[WrongHash, ...] = ()
     checked_by: str = ""
+    op_packages: tuple[OpPackage, ...] = ()
 
     @property
     def size(self) -> int:

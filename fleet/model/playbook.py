@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fleet.model.op_package import OpPackageSpec
 from fleet.model.system import SystemSpec
 
 DEFAULT_MAX_TOKENS = 128  # a query without a limit writes no profile when the context is full
@@ -60,3 +61,4 @@ class Playbook:
     keep: int = 3
     system: SystemSpec = field(default_factory=SystemSpec)
     warnings: tuple[str, ...] = ()
+    op_packages: tuple[OpPackageSpec, ...] = ()

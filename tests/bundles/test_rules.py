@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +13,11 @@ from fleet.bundles.rule import Case
 from fleet.facts.soc import identify
 from fleet.model.bundle import MissingFile, WrongHash
 from fleet.model.facts import DeviceNode, Facts, Soc, Tools, User
+from fleet.model.files import FileRef
 from fleet.model.finding import Finding
+from fleet.model.op_package import OpLibrary, OpPackage
 
-from .conftest import OLD_BUILD, X86, MakeBundle, make_case, make_runtime
+from .conftest import BUILD, OLD_BUILD, X86, MakeBundle, make_case, make_runtime
 
 NODE = "/dev/fastrpc-cdsp"
 
@@ -42,6 +45,7 @@ def healthy(make_bundle: MakeBundle) -> Case:
 
 def test_a_healthy_case_is_silent(healthy: Case) -> None:
     assert run(healthy) == ()
+    assert run(ops(healthy, "none")) == ()
 
 
 def shard(case: Case, **changes: object) -> Case:
@@ -93,6 +97,22 @@ def _mixed(case: Case) -> Case:
         for item in case.runtime.libraries
     )
     return replace(case, runtime=replace(case.runtime, libraries=libraries))
+
+
+def ops(case: Case, role: str, **changes: object) -> Case:
+    """With an op package whose library of one role is changed."""
+    libraries = tuple(
+        OpLibrary(
+            name,
+            FileRef(Path("/ops") / name / "libX.so", f"libX_{name}.so", 10, "0" * 64),
+            *(("aarch64", None) if name == "CPU" else ("hexagon", "v73")),
+            builds=(BUILD,),
+            providers=("XInterfaceProvider",),
+        )
+        for name in ("CPU", "HTP")
+    )
+    changed = tuple(replace(one, **changes) if one.role == role else one for one in libraries)
+    return bundle(case, op_packages=(OpPackage("X", changed, "XInterfaceProvider"),))
 
 
 @dataclass(frozen=True)
@@ -342,6 +362,30 @@ ROWS = [
         ("qcom-fastrpc1",),
     ),
     Row("libcdsprpc-missing", "warn", lambda c: facts(c, libcdsprpc_unversioned=None)),
+    Row(
+        "op-package-machine",
+        "refuse",
+        lambda c: ops(c, "CPU", machine="x86_64"),
+        ("/ops/CPU/libX.so", "x86_64", "aarch64"),
+    ),
+    Row(
+        "op-package-arch",
+        "refuse",
+        lambda c: ops(c, "HTP", hexagon_arch="v75"),
+        ("/ops/HTP/libX.so", "v75", "v73", "make htp_v73"),
+    ),
+    Row(
+        "op-package-version",
+        "refuse",
+        lambda c: ops(c, "HTP", builds=(OLD_BUILD,)),
+        ("/ops/HTP/libX.so", OLD_BUILD, BUILD),
+    ),
+    Row(
+        "op-package-provider",
+        "refuse",
+        lambda c: ops(c, "CPU", problem="XInterfaceProvider is hidden there"),
+        ("/ops/CPU/libX.so", "hidden", "provider: XInterfaceProvider"),
+    ),
     Row(
         "dsp-library-path",
         "warn",

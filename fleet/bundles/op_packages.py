@@ -1,0 +1,167 @@
+"""Op packages: read from their ELF files, named for the device, written out for the runners.
+
+Machine and Hexagon arch come from the ELF header (e_machine, e_flags), never from the name of
+a folder. The QAIRT version stands in the file where the package fills in `sdkBuildId` with
+QNN_SDK_BUILD_ID of QnnSdkBuildId.h, as the SDK's own generator writes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fleet.bundles.elfsymbols import Dynamic, NotReadableError, read_dynamic
+from fleet.model.bundle import Bundle
+from fleet.model.errors import BundleError, InputError, RuntimeStoreError
+from fleet.model.files import FileRef
+from fleet.model.op_package import CPU, HTP, OpLibrary, OpPackage, OpPackageSpec
+from fleet.runtimes.scan import identify
+
+_MOST_BYTES = 1 << 30  # those of mllm and of the SDK's examples are some MB
+_BUILD_ID = re.compile(rb"(?<![0-9A-Za-z.])v(\d{1,3}\.\d{1,4}\.\d{1,4}\.\d{12})(?![0-9.])")
+# LLaMAPackageInterfaceProvider, exampleInterfaceProvider, QnnOpPackage_interfaceProvider
+_PROVIDER = re.compile(r"[A-Za-z_]\w*[Ii]nterfaceProvider|InterfaceProvider", re.ASCII)
+
+
+def with_op_packages(bundle: Bundle, specs: Iterable[OpPackageSpec]) -> Bundle:
+    """The bundle with the op packages of its playbook. Raises as inspect_op_package does."""
+    return replace(bundle, op_packages=tuple(inspect_op_package(one) for one in specs))
+
+
+def inspect_op_package(spec: OpPackageSpec) -> OpPackage:
+    """Read both libraries. Wrong machines, versions and providers are data for the pre-flight.
+
+    Raises BundleError naming the file that is missing, damaged or no shared object.
+    """
+    named = {CPU: spec.cpu} | ({HTP: spec.htp} if spec.htp else {})
+    read = [
+        read_library(path, role, device_name(spec.name, role), wanted=spec.provider)
+        for role, path in named.items()
+    ]
+    offered = {one.providers for one in read}
+    sole = offered.pop() if len(offered) == 1 else ()
+    provider = spec.provider or (sole[0] if len(sole) == 1 else None)
+    return OpPackage(spec.name, tuple(read), provider, spec.qairt)
+
+
+def device_name(name: str, role: str) -> str:
+    """`libQnnLLaMAPackage_CPU.so`: what mllm's runner opens (mllm QNNUtils.cpp, AOT docs)."""
+    return f"lib{name}_{role}.so"
+
+
+def read_library(path: Path, role: str, name: str, *, wanted: str | None = None) -> OpLibrary:
+    """One library. `wanted` is the provider that must be in it. Raises BundleError."""
+    data = _bytes(path)
+    try:
+        machine, arch = identify(data, path.name)
+        dynamic = read_dynamic(data)
+    except (NotReadableError, RuntimeStoreError) as error:
+        why = error.message if isinstance(error, RuntimeStoreError) else str(error)
+        raise BundleError(
+            f"{path} cannot be read as an op package: {why}",
+            hint="build it again (make htp_aarch64, make htp_v75), or copy it again",
+        ) from error
+    return OpLibrary(
+        role=role,
+        file=FileRef(path, name, len(data), hashlib.sha256(data).hexdigest()),
+        machine=machine,
+        hexagon_arch=arch,
+        system=None if machine == "hexagon" else _system(dynamic),
+        builds=tuple(sorted({found.decode("ascii") for found in _BUILD_ID.findall(data)})),
+        providers=tuple(sorted(filter(_PROVIDER.fullmatch, dynamic.functions))),
+        problem=_lacks(dynamic, wanted) if wanted else "",
+    )
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise BundleError(
+            f"cannot read the op package {path}: {error.strerror}", hint=f"ls -l {path.parent}"
+        ) from error
+    if len(data) > _MOST_BYTES:
+        raise BundleError(
+            f"{path} is larger than 1 GB: that is no op package", hint="name the .so file"
+        )
+    return data
+
+
+def _system(dynamic: Dynamic) -> str | None:
+    if dynamic.android:
+        return "android"
+    return "linux" if "libc.so.6" in dynamic.needed else None
+
+
+def _lacks(dynamic: Dynamic, wanted: str) -> str:
+    if wanted in dynamic.functions:
+        return ""
+    if wanted in dynamic.others:
+        return f"{wanted} {dynamic.others[wanted]}"
+    mangled = f"_Z{len(wanted)}{wanted}"
+    if any(name.startswith(mangled) for name in dynamic.functions):
+        return f'{wanted} is there under its C++ name only: declare it extern "C"'
+    return f"{wanted} is not among its exported functions"
+
+
+def op_package_files(
+    packages: Iterable[OpPackage], *, dsp: bool, lib: str = "lib", skel: str = "dsp"
+) -> tuple[FileRef, ...]:
+    """The libraries under their names in a release; both folders are the same in a flat one.
+
+    `dsp` is False on the emulator: code for the DSP stays on the host there.
+    """
+    folders = {CPU: lib} | ({HTP: skel} if dsp else {})
+    return tuple(
+        replace(one.file, name=f"{folders[one.role]}/{one.file.name}")
+        for package in packages
+        for one in package.libraries
+        if one.role in folders
+    )
+
+
+def net_run_option(packages: Iterable[OpPackage], *, dsp: bool, lib: str) -> str:
+    """The value of qnn-net-run's `--op_packages`; "" without op packages.
+
+    `path:provider:target`, comma-separated. `lib` is the folder of the CPU libraries as the
+    program sees it; the DSP finds its own by name in ADSP_LIBRARY_PATH. Without a DSP there
+    is one library and no target. Raises BundleError when no provider is known, InputError for
+    a folder that the form cannot hold.
+    """
+    return ",".join(entry for one in packages for entry in _entries(one, dsp=dsp, lib=lib))
+
+
+def ort_option(package: OpPackage, ops: Sequence[str], *, dsp: bool, lib: str) -> str:
+    """The value of ONNX Runtime's QNN option `op_packages`, for the op types of one package.
+
+    `<OpType>:<Path>:<Symbol>[:<Target>]`, comma-separated (onnxruntime-qnn
+    op_package_parser.cc). ONNX Runtime passes over a wrong entry with a warning only.
+    Raises like net_run_option.
+    """
+    entries = _entries(package, dsp=dsp, lib=lib)
+    return ",".join(f"{_held(op)}:{entry}" for op in ops for entry in entries)
+
+
+def _entries(package: OpPackage, *, dsp: bool, lib: str) -> tuple[str, ...]:
+    if package.provider is None:
+        raise BundleError(
+            f"the interface provider of op package {package.name} is unknown",
+            hint="name it in the playbook: `provider: <Something>InterfaceProvider`",
+        )
+    cpu = f"{_held(lib)}/{device_name(package.name, CPU)}:{package.provider}"
+    if not dsp:
+        return (cpu,)
+    return (f"{cpu}:{CPU}", f"{device_name(package.name, HTP)}:{package.provider}:{HTP}")
+
+
+def _held(text: str) -> str:
+    if not text or ":" in text or "," in text:
+        raise InputError(
+            f"'{text}' cannot stand in a list of op packages: ':' and ',' separate its parts",
+            hint="use a folder or an op type without them",
+        )
+    return text

@@ -1,0 +1,169 @@
+"""Rules over op packages: machine, Hexagon arch, QAIRT version, interface provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fleet.bundles.rule import REFUSE, Case, Fault, rule, unknown
+from fleet.model.op_package import CPU, HTP, OpLibrary, OpPackage
+from fleet.model.runtime import same_build
+
+
+def _libraries(case: Case) -> Iterator[tuple[OpPackage, OpLibrary]]:
+    """Those that go to this device: on the emulator nothing for a DSP."""
+    for package in case.bundle.op_packages:
+        for one in package.libraries:
+            if case.has_dsp or one.role == CPU:
+                yield package, one
+
+
+@rule("op-package-machine", REFUSE, "mllm docs/qnn_backend/aot_execute.rst; onnxruntime-qnn UDO "
+      "sample: one half alone ends with `Could not find an implementation` or 6001")  # fmt: skip
+def op_package_machine(case: Case) -> Iterator[Fault]:
+    """Each op package has a library for the CPU of the target and one for its DSP."""
+    for package in case.bundle.op_packages:
+        if case.has_dsp and package.library(HTP) is None:
+            yield Fault(
+                f"op package {package.name} has no library for the DSP: "
+                "its operations are registered and cannot run",
+                "no `htp:`",
+                "a hexagon library",
+                "build it (make htp_<arch>) and name it as `htp:` in the playbook",
+            )
+    for package, one in _libraries(case):
+        want = "hexagon" if one.role == HTP else case.target_facts.machine
+        if one.machine != want:
+            yield _wrong_machine(case, package, one, want)
+        elif one.system not in {None, case.target_facts.os}:
+            yield Fault(
+                f"{one.file.source}, `{one.role.lower()}:` of op package {package.name}, was "
+                f"built for {one.system}: the loader of {case.target_facts.os} refuses it",
+                str(one.system),
+                case.target_facts.os,
+                f"build it for {case.target}",
+            )
+
+
+def _wrong_machine(case: Case, package: OpPackage, one: OpLibrary, want: str) -> Fault:
+    other = package.library(CPU if one.role == HTP else HTP)
+    swapped = (
+        other is not None and other.machine == want and "hexagon" in {one.machine, other.machine}
+    )
+    loader = "the DSP" if one.role == HTP else f"the loader of {case.target}"
+    make = "htp_<arch>" if one.role == HTP else f"the target for {case.target}"
+    return Fault(
+        f"{one.file.source}, `{one.role.lower()}:` of op package {package.name}, is a "
+        f"{one.kind} file: {loader} refuses it",
+        one.kind,
+        want,
+        "exchange `cpu:` and `htp:` in the playbook"
+        if swapped
+        else f"name the library that was built with make {make}",
+    )
+
+
+@rule("op-package-arch", REFUSE, "mllm aot_execute.rst builds htp_v75 for SM8650; a Hexagon runs "
+      "no code of a later arch; an earlier one was never seen to work by us")  # fmt: skip
+def op_package_arch(case: Case) -> Iterator[Fault]:
+    """Each op package's DSP library was built for the Hexagon arch of the device."""
+    arch = case.facts.soc.hexagon_arch
+    for package, one in _libraries(case):
+        if one.role != HTP or one.machine != "hexagon":
+            continue
+        if arch is None:
+            yield unknown(
+                f"whether {one.file.source} ({one.hexagon_arch}) fits the Hexagon arch",
+                str(one.hexagon_arch),
+                "name the chip in the inventory, for example `soc: SM8650`",
+            )
+        elif one.hexagon_arch != arch:
+            yield Fault(
+                f"{one.file.source} of op package {package.name} was built for "
+                f"{one.hexagon_arch}, the device has {arch}",
+                str(one.hexagon_arch),
+                arch,
+                f"build it with make htp_{arch} and name that file as `htp:`",
+            )
+
+
+@rule("op-package-version", REFUSE, "QNN HTP API Revision History: `Please regenerate op package "
+      "when moving to a new SDK version`; Op Package Migration Guide")  # fmt: skip
+def op_package_version(case: Case) -> Iterator[Fault]:
+    """Each op package was built with the very QAIRT version of the runtime."""
+    need = case.runtime.build_id
+    for package, one in _libraries(case):
+        declared, where = package.declared, f"{one.file.source} of op package {package.name}"
+        again = (
+            f"build it again with QAIRT {case.runtime.version}, or take the runtime it was "
+            "built with (`runtime:` of the playbook)"
+        )
+        if declared and one.builds and not any(same_build(declared, own) for own in one.builds):
+            yield Fault(
+                f"the playbook says QAIRT {declared} of {where}, the file itself "
+                f"{' and '.join(one.builds)}",
+                ", ".join(one.builds),
+                declared,
+                f"remove `qairt:` from op package {package.name}: the file counts",
+            )
+        elif len(one.builds) > 1 and not declared:
+            yield Fault(
+                f"{where} names {len(one.builds)} QAIRT builds",
+                ", ".join(one.builds),
+                need,
+                f"say which one it was built with: `qairt: {case.runtime.version}`",
+            )
+        elif not one.builds and not declared:
+            yield Fault(
+                f"{where} does not say which QAIRT it was built with",
+                "unknown",
+                need,
+                "write it down as `qairt:` of the op package, from the QNN_SDK_ROOT of its build",
+            )
+        else:
+            known = [own for own in one.builds if not declared or same_build(declared, own)]
+            have = known[0] if known else str(declared)
+            if not same_build(have, need):
+                yield Fault(
+                    f"{where} was built with QAIRT {have}, the runtime is {need}: op packages "
+                    "must be built again for every version",
+                    have,
+                    need,
+                    again,
+                )
+
+
+@rule("op-package-provider", REFUSE, "QnnBackend_registerOpPackage: "
+      "QNN_BACKEND_ERROR_OP_PACKAGE_IF_PROVIDER_NOT_FOUND")  # fmt: skip
+def op_package_provider(case: Case) -> Iterator[Fault]:
+    """Each op package exports its interface provider, under one name in both libraries."""
+    for package in case.bundle.op_packages:
+        going = [one for other, one in _libraries(case) if other is package]
+        for one in going:
+            if one.problem:
+                yield Fault(
+                    f"{one.file.source} of op package {package.name}: {one.problem}",
+                    ", ".join(one.providers) or "no InterfaceProvider",
+                    str(package.provider),
+                    _offer(one.providers),
+                )
+        if package.provider is None:
+            offers = "; ".join(
+                f"{one.file.source.name} ({one.role}): {', '.join(one.providers) or 'none'}"
+                for one in going
+            )
+            names = sorted({name for one in going for name in one.providers})
+            yield Fault(
+                f"the interface provider of op package {package.name} cannot be chosen: {offers}",
+                ", ".join(names) or "no exported InterfaceProvider",
+                "one name in every library",
+                _offer(tuple(names)),
+            )
+
+
+def _offer(names: tuple[str, ...]) -> str:
+    if names:
+        return f"write `provider: {names[0]}` in the playbook, or another one of those found"
+    return 'export it from the op package (extern "C", default visibility), and name it'
+
+
+RULES = (op_package_machine, op_package_arch, op_package_version, op_package_provider)

@@ -1,0 +1,107 @@
+"""`op_packages:` of a playbook: its shape, and from there to OpPackageSpec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from fleet.config.fields import FilePath, Matches, Strict
+from fleet.config.problems import Problems
+from fleet.config.yaml_words import near_names
+from fleet.config.yamlpos import Document, Keys
+from fleet.model.op_package import OpPackageSpec
+
+PackageName = Annotated[
+    str,
+    Matches(
+        r"(?!lib[A-Z])(?!.*\.so$)[A-Za-z0-9][A-Za-z0-9._+-]{0,63}",
+        "name of an op package",
+        "write it without lib and .so, like QnnLLaMAPackage; on the device the files are "
+        "lib<name>_CPU.so and lib<name>_HTP.so",
+    ),
+]
+Symbol = Annotated[
+    str,
+    Matches(
+        r"[A-Za-z_][A-Za-z0-9_]{0,255}",
+        "name of a function",
+        "write the exported function, like LLaMAPackageInterfaceProvider",
+    ),
+]
+Qairt = Annotated[
+    str,
+    Matches(
+        r"\d+\.\d+\.\d+(\.\d+)?",
+        "QAIRT version",
+        'write "2.41.0", or a full build id like "2.41.0.251128"',
+    ),
+]
+
+
+class OpPackageBody(Strict):
+    """One op package: the same source built for the CPU and for the DSP."""
+
+    name: PackageName = Field(
+        description="Name on the device: the files become lib<name>_CPU.so and lib<name>_HTP.so."
+    )
+    cpu: FilePath = Field(
+        description="Library for the CPU (htp_aarch64), relative to the playbook."
+    )
+    htp: FilePath | None = Field(
+        default=None,
+        description="Library for the DSP (htp_v75), relative to the playbook; "
+        "every device with a DSP needs it.",
+    )
+    provider: Symbol | None = Field(
+        default=None,
+        description="Function that gives the interface; without it the only one whose name "
+        "ends with InterfaceProvider.",
+    )
+    qairt: Qairt | None = Field(
+        default=None,
+        description="QAIRT version they were built with, for libraries that do not say it.",
+    )
+
+
+def op_package_specs(
+    bodies: Sequence[OpPackageBody],
+    document: Document,
+    problems: Problems,
+    path: Callable[[str, Keys], Path],
+) -> tuple[OpPackageSpec, ...]:
+    """The section as values; what is wrong goes to `problems` with its place."""
+
+    def library(text: str, keys: Keys) -> Path:
+        found = path(text, keys)
+        if not found.is_file():
+            near = near_names(found)
+            what = "is a folder" if found.is_dir() else "is not there"
+            problems.add(
+                f"the op package library {found} {what}",
+                document.value(keys),
+                f"did you mean {near[0].name}?" if near else f"ls {found.parent}",
+            )
+        return found
+
+    specs: list[OpPackageSpec] = []
+    for index, body in enumerate(bodies):
+        keys: Keys = ("op_packages", index)
+        if body.name in {one.name for one in specs}:
+            problems.add(
+                f"op package {body.name} stands there twice",
+                document.value((*keys, "name")),
+                "remove one of them, or give it another name",
+            )
+        specs.append(
+            OpPackageSpec(
+                name=body.name,
+                cpu=library(body.cpu, (*keys, "cpu")),
+                htp=library(body.htp, (*keys, "htp")) if body.htp else None,
+                provider=body.provider,
+                qairt=body.qairt,
+            )
+        )
+    return tuple(specs)
