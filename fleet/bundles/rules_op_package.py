@@ -50,7 +50,7 @@ def _wrong_machine(case: Case, package: OpPackage, one: OpLibrary, want: str) ->
         other is not None and other.machine == want and "hexagon" in {one.machine, other.machine}
     )
     loader = "the DSP" if one.role == HTP else f"the loader of {case.target}"
-    make = "htp_<arch>" if one.role == HTP else f"the target for {case.target}"
+    built = "with make htp_<arch>" if one.role == HTP else f"for {case.target}"
     return Fault(
         f"{one.file.source}, `{one.role.lower()}:` of op package {package.name}, is a "
         f"{one.kind} file: {loader} refuses it",
@@ -58,7 +58,7 @@ def _wrong_machine(case: Case, package: OpPackage, one: OpLibrary, want: str) ->
         want,
         "exchange `cpu:` and `htp:` in the playbook"
         if swapped
-        else f"name the library that was built with make {make}",
+        else f"name the library that was built {built}",
     )
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fleet.bundles.inspect import inspect_bundle
+from fleet.bundles.op_packages import read_library
 from fleet.bundles.system_library import TARGET, system_library
 from fleet.cli import output
 from fleet.model.bundle import Bundle, ContextBinary
+from fleet.model.errors import BundleError
 from fleet.model.files import human_bytes
+from fleet.model.op_package import CPU, HTP, OpLibrary
 from fleet.runtimes.store import RuntimeStore
 
 app = typer.Typer(no_args_is_help=True, help="Bundles: what they need, what is wrong with them.")
@@ -47,6 +50,60 @@ def inspect(
         _show(bundle)
     if not bundle.usable:
         raise typer.Exit(1)
+
+
+@app.command(name="op-package")
+def op_package(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Libraries (.so).")],
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+) -> None:
+    """Read op package libraries: machine, Hexagon arch, QAIRT build, interface provider.
+
+    Exit 1 when one of them cannot be read.
+
+    Examples:
+      fleet bundle op-package build/*/libQnnLLaMAPackage.so
+    """
+    read: list[OpLibrary] = []
+    failed: list[BundleError] = []
+    for path in files:
+        try:
+            read.append(_library(path))
+        except BundleError as error:
+            failed.append(error)
+    if as_json:
+        libraries = [{**asdict(one), "kind": one.kind} for one in read]
+        output.emit_json({"libraries": libraries, "errors": [one.as_dict() for one in failed]})
+    else:
+        _show_libraries(read)
+        for one in failed:
+            output.show_error(one)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _library(path: Path) -> OpLibrary:
+    found = read_library(path, CPU, path.name)
+    return replace(found, role=HTP) if found.machine == "hexagon" else found
+
+
+def _show_libraries(read: list[OpLibrary]) -> None:
+    columns = ("file", "playbook key", "machine", "system", "QAIRT build", "provider", "size")
+    rows = [
+        (
+            one.file.source,
+            f"{one.role.lower()}:",
+            one.kind,
+            "DSP" if one.role == HTP else one.system,
+            ", ".join(one.builds) or None,
+            ", ".join(one.providers) or "none exported",
+            human_bytes(one.file.size),
+        )
+        for one in read
+    ]
+    if rows:
+        output.table("Op package libraries", columns, rows)
+        output.note("next: name them under `op_packages:` of the playbook (docs/op-packages.md)")
 
 
 def _show(bundle: Bundle) -> None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from fleet.cli import bundle
 from fleet.model.errors import BundleError
 from fleet.runtimes.store import RuntimeStore
+from tests.bundles import elves
 
 ASSETS = Path(__file__).parents[2] / "assets" / "tiny-genie"
 
@@ -77,6 +78,23 @@ def test_an_unusable_bundle_ends_with_1(copy: Path) -> None:
 def test_no_bundle(tmp_path: Path) -> None:
     done = call("inspect", str(tmp_path))
     assert isinstance(done.exception, BundleError)
+
+
+def test_op_packages_side_by_side(tmp_path: Path) -> None:
+    cpu, htp, bad = tmp_path / "cpu.so", tmp_path / "htp.so", tmp_path / "bad.so"
+    cpu.write_bytes(elves.shared_object(android=True))
+    htp.write_bytes(elves.shared_object("hexagon", arch=0x75, text="nothing"))
+    done = call("op-package", str(cpu), str(htp))
+    assert done.exit_code == 0, done.output
+    for word in ("aarch64", "android", elves.BUILD, "hexagon-v75", "unknown", "htp:"):
+        assert word in done.stdout
+    bad.write_bytes(b"text")
+    done = call("op-package", "--json", str(cpu), str(bad), str(htp))
+    assert done.exit_code == 1
+    value = json.loads(done.stdout)
+    assert [one["kind"] for one in value["libraries"]] == ["aarch64", "hexagon-v75"]
+    assert [one["role"] for one in value["libraries"]] == ["CPU", "HTP"]
+    assert str(bad) in value["errors"][0]["message"]
 
 
 @pytest.mark.qairt
