@@ -30,10 +30,12 @@ def frames(
     while it was sent.
     """
     count = _Count(progress)
-    small = [one for one in blobs if batches and not one.offset and one.file.size <= SMALL]
-    alone = [one for one in blobs if one not in small] if small else blobs
+    small: list[Blob] = []
+    alone: list[Blob] = []
+    for one in blobs:
+        (small if batches and not one.offset and one.file.size <= SMALL else alone).append(one)
     if len(small) == 1:
-        small, alone = [], blobs
+        small, alone = [], list(blobs)
     for some in _batches(small):
         yield from _gathered(_archive(some), count)
     for blob in alone:
