@@ -16,7 +16,6 @@ _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
 _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _GNU_HASH = 1, 4, 5, 6, 10, 0x6FFFFEF5
 _GLOBAL, _WEAK, _FUNC, _IFUNC = 1, 2, 2, 10
 _DEFAULT, _PROTECTED = 0, 3
-_MOST_SYMBOLS = 4_000_000  # libQnnHtp.so has some thousands
 
 
 class NotReadableError(ValueError):
@@ -136,8 +135,6 @@ class _Reader:
             count = self._gnu_count(self._place(table[_GNU_HASH]))
         else:
             raise NotReadableError("it has no hash table of its symbols: no loader finds them")
-        if count > _MOST_SYMBOLS:
-            raise NotReadableError(f"it speaks of {count} symbols")
         return int(count)
 
     def _gnu_count(self, at: int) -> int:

@@ -21,7 +21,7 @@ from fleet.model.op_package import CPU, HTP, OpLibrary, OpPackage, OpPackageSpec
 from fleet.runtimes.scan import identify
 
 _MOST_BYTES = 1 << 30  # those of mllm and of the SDK's examples are some MB
-_BUILD_ID = re.compile(rb"(?<![0-9A-Za-z.])v(\d{1,3}\.\d{1,4}\.\d{1,4}\.\d{12})(?![0-9.])")
+_BUILD_ID = re.compile(rb"(?<![0-9A-Za-z.])v(\d{1,3}\.\d{1,4}\.\d{1,4}\.\d{12})(?!\d)")
 # LLaMAPackageInterfaceProvider, exampleInterfaceProvider, QnnOpPackage_interfaceProvider
 _PROVIDER = re.compile(r"[A-Za-z_]\w*[Ii]nterfaceProvider|InterfaceProvider", re.ASCII)
 

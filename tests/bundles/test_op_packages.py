@@ -406,7 +406,14 @@ def test_two_builds_in_one_file_need_a_word_of_the_playbook(healthy: Case, pair:
 
 @pytest.mark.parametrize(
     "text",
-    ["2.51.0.260929181845", "v2.51.0", "v2.51.0.26", "xv2.51.0.260929181845", "v1.2.3.4.5"],
+    [
+        "2.51.0.260929181845",
+        "v2.51.0",
+        "v2.51.0.26",
+        "v2.51.0.2609291818451",
+        "xv2.51.0.260929181845",
+        "v1.2.3.4.5",
+    ],
 )
 def test_what_only_looks_like_a_build_is_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.so"
