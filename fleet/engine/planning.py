@@ -74,7 +74,11 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
         system=len(system.plan.steps),
         become=system.become.describe() if system.plan.needs_root else "",
         current=state.current,
-        notes=(*holders_in(text, session.host.name).notes(), *_notes(facts, bench, parts, state)),
+        notes=(
+            *holders_in(text, session.host.name).notes(),
+            *system.plan.notes,
+            *_notes(facts, bench, parts, state),
+        ),
         then=_then(bench),
     )
     return Planned(plan, system.become)
@@ -94,6 +98,7 @@ def plan_system(session: Session, spec: SystemSpec) -> Planned:
         actions=steps,
         system=len(steps),
         become=system.become.describe() if system.plan.needs_root else "",
+        notes=system.plan.notes,
     )
     return Planned(plan, system.become)
 

@@ -30,6 +30,11 @@ from fleet.ops.system.wanted import questions
 Undo = tuple[Command, ...]
 _RIGHTS = (AddMember, ReloadUdev, Reconnect, Reboot)
 SHIM_SECONDS = 30.0
+# One playbook serves boards and phones: what stands there for the boards is no error here.
+_ANDROID = (
+    "Android: FastRPC and its rights come with the firmware; `fastrpc:` and `system:` of the "
+    "playbook are for Linux"
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ def look(session: Session, spec: SystemSpec, facts: Facts) -> SystemLook:
     """Ask the device and plan. One round trip; a second one where root is needed."""
     if spec.empty:
         return SystemLook(SystemPlan(), Become(NONE))
+    if facts.android is not None:
+        return SystemLook(SystemPlan(notes=(_ANDROID,)), Become(NONE))
     state = ask_system(session, spec)
     plan = provision(spec, facts, state)
     if not plan.needs_root:
