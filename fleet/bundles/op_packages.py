@@ -73,6 +73,7 @@ def read_library(path: Path, role: str, name: str, *, wanted: str | None = None)
         builds=tuple(sorted({found.decode("ascii") for found in _BUILD_ID.findall(data)})),
         providers=tuple(sorted(filter(_PROVIDER.fullmatch, dynamic.functions))),
         problem=_lacks(dynamic, wanted) if wanted else "",
+        needed=dynamic.needed,
     )
 
 

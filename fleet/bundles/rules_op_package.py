@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fleet.bundles.rule import REFUSE, Case, Fault, rule, unknown
+from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
 from fleet.model.op_package import CPU, HTP, OpLibrary, OpPackage
 from fleet.model.runtime import same_build
 
@@ -160,10 +160,39 @@ def op_package_provider(case: Case) -> Iterator[Fault]:
             )
 
 
+@rule("op-package-needs", REFUSE, "mllm's makefile links the aarch64 half with -lQnnHtp "
+      "-lQnnHtpPrepare; libc++_shared.so is the NDK's and not part of Android")  # fmt: skip
+def op_package_needs(case: Case) -> Iterator[Fault]:
+    """The QNN libraries that an op package is linked with go to the device too."""
+    there = {one.name.rsplit("/", 1)[-1] for one in case.selection.files}
+    there |= {one.file.name for _, one in _libraries(case)}
+    for package, one in _libraries(case):
+        for name in one.needed if one.role == CPU else ():
+            if name in there or not name.startswith(("libQnn", "libc++_shared")):
+                continue
+            qnn = name.startswith("libQnn")
+            yield Fault(
+                f"{one.file.source} of op package {package.name} is linked with {name}, which "
+                f"does not go to the device {'with' if qnn else 'from'} this runtime",
+                "not sent",
+                name,
+                f"take a runtime that has {name}: fleet runtime add <SDK>"
+                if qnn
+                else "name it under `libraries:` of the run, or link with -static-libstdc++",
+                REFUSE if qnn else WARN,
+            )
+
+
 def _offer(names: tuple[str, ...]) -> str:
     if names:
         return f"write `provider: {names[0]}` in the playbook, or another one of those found"
     return 'export it from the op package (extern "C", default visibility), and name it'
 
 
-RULES = (op_package_machine, op_package_arch, op_package_version, op_package_provider)
+RULES = (
+    op_package_machine,
+    op_package_arch,
+    op_package_version,
+    op_package_provider,
+    op_package_needs,
+)

@@ -40,7 +40,8 @@ class OpLibrary:
     hexagon or other. `hexagon_arch` like `v75`. `system` is android, linux or None (unknown).
     `builds` are the QAIRT build ids that stand in it, () for none. `providers` are exported
     functions whose names end with InterfaceProvider; `problem` says why the wanted one cannot
-    be used. The name of `file` is the one on the device, without a folder.
+    be used. `needed` are the libraries that its loader will look for. The name of `file` is
+    the one on the device, without a folder.
     """
 
     role: str
@@ -51,6 +52,7 @@ class OpLibrary:
     builds: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
     problem: str = ""
+    needed: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:

@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleet.bundles.elfsymbols import read_dynamic
 from fleet.bundles.op_packages import (
     inspect_op_package,
     net_run_option,
@@ -28,9 +30,10 @@ from fleet.model.errors import BundleError, InputError
 from fleet.model.facts import Soc
 from fleet.model.finding import Finding
 from fleet.model.op_package import OpPackageSpec
+from fleet.runtimes.store import RuntimeStore
 
 from . import elves
-from .conftest import X86, MakeBundle, make_case, make_facts, make_runtime
+from .conftest import ARM, X86, MakeBundle, make_case, make_facts, make_runtime
 
 PROVIDER = "LLaMAPackageInterfaceProvider"
 BUILD = "2.51.0.260929181845"  # the runtime of make_case
@@ -194,6 +197,38 @@ def test_a_library_of_gcc_says_what_the_loader_of_this_host_finds(
     assert library.providers == (PROVIDER,)
     assert library.problem == ""
     assert hasattr(ctypes.CDLL(str(path)), PROVIDER)
+
+
+@pytest.mark.qairt
+@pytest.mark.parametrize("pattern", ["*Skel.so", "*Stub.so", "libQnnHtp.so"])
+def test_real_libraries_are_read_as_pyelftools_reads_them(
+    qairt_store: RuntimeStore, pattern: str
+) -> None:
+    """Hexagon (ELF32) and aarch64 files of a real runtime; a second opinion on every symbol."""
+    runtime = qairt_store.find("2.51.0", ARM)
+    assert runtime is not None
+    paths = sorted(runtime.root.rglob(pattern))
+    assert paths
+    for path in paths:
+        library = read_library(path, "HTP", path.name)
+        assert library.builds == (BUILD,)
+        if "Skel" in path.name:
+            assert library.kind == path.parents[1].name
+        with path.open("rb") as stream:
+            file = ELFFile(stream)
+            symbols = list(file.get_section_by_name(".dynsym").iter_symbols())
+            tags = file.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")
+            needed = tuple(one.needed for one in tags)
+        dynamic = read_dynamic(path.read_bytes())
+        assert dynamic.needed == needed
+        assert dynamic.functions == {
+            one.name
+            for one in symbols
+            if one["st_shndx"] != "SHN_UNDEF"
+            and one["st_info"]["bind"] in {"STB_GLOBAL", "STB_WEAK"}
+            and one["st_info"]["type"] in {"STT_FUNC", "STT_LOOS"}
+            and one["st_other"]["visibility"] in {"STV_DEFAULT", "STV_PROTECTED"}
+        }
 
 
 # ------------------------------------------------------------------------------- damage
@@ -450,6 +485,15 @@ def test_no_provider_at_all_says_how_to_export_one(healthy: Case, pair: Pair) ->
     pair.write_htp(symbols=["init"])
     finding = only(healthy, pair.spec())
     assert 'extern "C"' in finding.cure
+
+
+def test_only_libraries_that_do_not_go_along_are_missed(healthy: Case, pair: Pair) -> None:
+    needed = ["libQnnHtp.so", "libQnnHtpPrepare.so", "libm.so.6", "libc.so.6"]
+    pair.write_cpu(needed=needed)
+    pair.write_htp(needed=["libQnnNothing.so", "libc++.so.1"])  # the DSP finds its own
+    assert findings(healthy, pair.spec()) == []
+    pair.write_cpu(needed=[*needed, "libQnnHtpNew.so"])
+    assert only(healthy, pair.spec()).need == "libQnnHtpNew.so"
 
 
 def test_the_emulator_takes_one_host_library(healthy: Case, pair: Pair) -> None:

@@ -381,6 +381,13 @@ ROWS = [
         ("/ops/HTP/libX.so", OLD_BUILD, BUILD),
     ),
     Row(
+        "op-package-needs",
+        "refuse",
+        lambda c: ops(c, "CPU", needed=("libc.so.6", "libQnnHtp.so", "libQnnDsp.so")),
+        ("libQnnDsp.so", "fleet runtime add"),
+    ),
+    Row("op-package-needs", "warn", lambda c: ops(c, "CPU", needed=("libc++_shared.so",))),
+    Row(
         "op-package-provider",
         "refuse",
         lambda c: ops(c, "CPU", problem="XInterfaceProvider is hidden there"),
