@@ -12,8 +12,16 @@ from fleet.engine.session import Session
 from fleet.engine.starting import place, probe
 from fleet.engine.undo import UndoLog
 from fleet.engine.uploading import Upload
-from fleet.model.errors import ConnectionLostError, DeadlineError, DeviceError, FleetError
-from fleet.model.events import StepStarted
+from fleet.model.command import Command
+from fleet.model.errors import (
+    ConnectionLostError,
+    DeadlineError,
+    DeviceError,
+    FleetError,
+    LeaseHeldError,
+    LeaseLostError,
+)
+from fleet.model.events import StepStarted, Warned
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import (
@@ -75,9 +83,19 @@ def _do(session: Session, plan: DevicePlan, action: Action, run_id: str) -> None
             command = switch_command(base, action.name, action.id, run_id)
             session.ask(command, "switch", mutates=True)
         case PruneReleases():
-            session.ask(prune_command(base, action.name, action.keep), "prune", mutates=True)
+            _prune(session, prune_command(base, action.name, action.keep))
         case _:
             raise NotImplementedError(type(action).__name__)
+
+
+def _prune(session: Session, command: Command) -> None:
+    """What was to be deployed is there and runs: old files that stay are worth a word only."""
+    try:
+        session.ask(command, "prune", mutates=True)
+    except (LeaseHeldError, LeaseLostError):
+        raise
+    except DeviceError as error:
+        session.emit(Warned(session.host.name, f"old releases were not removed: {error.message}"))
 
 
 def apply_system(session: Session, planned: Planned, log: UndoLog, *, allow_reboot: bool) -> None:

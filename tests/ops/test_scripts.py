@@ -374,7 +374,7 @@ def test_what_stands_in_the_place_of_a_part_is_not_written_through(
 
 
 def test_a_run_past_its_limit_ends_on_the_device(board: Board, tmp_path: Path) -> None:
-    mark = "1234.5678"
+    mark = f"1234.{os.getpid()}"  # other test processes do the same
     done = board.run("run", str(tmp_path / "w"), "", "1", "sleep", mark)
     assert done.returncode == 124
     alive = subprocess.run(["pgrep", "-f", f"sleep {mark}"], capture_output=True, check=False)

@@ -3,6 +3,9 @@
 set -u
 base=$1 name=$2 keep=$3
 now=$(readlink "$base/current/$name"); now=${now##*/}
+if [ ! -f "$base/releases/$name/$now/manifest.json" ] || [ -z "$now" ]; then
+  echo "cannot tell which release is current; nothing was removed" >&2; exit 74
+fi
 newest=''
 while read -r id; do
   case $id in '' | *[!0-9a-f]*) continue ;; esac
@@ -20,10 +23,20 @@ for rel in "$base/releases/$name"/* "$base/releases/$name"/.stage-*; do
   case $stay in *" ${rel##*/} "*) ;; *) rm -rf "$rel"; echo "release ${rel##*/}" ;; esac
 done
 rm -rf "$base/store/.batch.part"
-linked=" $(find "$base/releases" -type l -exec readlink {} \; | sed 's|.*/||' | tr '\n' ' ') "
+# A tool that is missing or fails gives an empty list: then nothing is in use, and all would go.
+cannot() { echo "cannot tell which files are in use ($1); none was removed" >&2; exit 74; }
+links=$(find "$base/releases" -type l) || cannot find
+targets=$(find "$base/releases" -type l -exec readlink {} \;) || cannot readlink
+lines() { echo "$1" | { n=0; while read -r _; do n=$((n + 1)); done; echo "$n"; }; }
+[ -n "$links" ] && [ "$(lines "$links")" = "$(lines "$targets")" ] || cannot readlink
+linked=$(echo "$targets" | while read -r target; do echo "${target##*/}"; done)
 for blob in "$base/store"/*; do
   [ -f "$blob" ] || continue
   case $blob in *.part) continue ;; esac
-  case $linked in *" ${blob##*/} "*) ;; *) rm -f "$blob"; echo "blob ${blob##*/}" ;; esac
+  case "
+$linked
+" in *"
+${blob##*/}
+"*) ;; *) rm -f "$blob"; echo "blob ${blob##*/}" ;; esac
 done
 echo "pruned"

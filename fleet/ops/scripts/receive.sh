@@ -9,6 +9,8 @@ umask 022
 base=$1 framing=$2 syncing=$3
 shift 3
 store=$base/store
+nl='
+'
 if ! why=$(mkdir -p "$store" 2>&1); then echo "failed - $why"; exit 74; fi
 take() {  # $1 blocks, $2 rest
   if [ "$framing" = single ]; then cat; return; fi
@@ -20,7 +22,16 @@ size_of() {
   if [ -f "$1" ]; then bytes=$(wc -c < "$1"); fi
   echo "${bytes##* }"
 }
-say_why() { printf '%s' "$1" | grep -v -e 'records' -e 'bytes' | tr '\n' ' '; }
+# The reason without dd's counts, in one line; no tool: one that lacks would hide it.
+say_why() {
+  left=$1 said=''
+  while [ -n "$left" ]; do
+    line=${left%%"$nl"*}
+    case $left in *"$nl"*) left=${left#*"$nl"} ;; *) left='' ;; esac
+    case $line in *records* | *bytes*) ;; *) said="$said$line " ;; esac
+  done
+  echo "$said"
+}
 batch() {  # $1 blocks, $2 rest, then the hash tool
   blocks=$1 rest=$2 in=$store/.batch.part
   shift 2
@@ -39,7 +50,7 @@ batch() {  # $1 blocks, $2 rest, then the hash tool
     chmod "${folder##*/}" -- * || exit 74
     case $syncing in file) sync -- * ;; all) sync ;; esac
     mv -f -- * "$store/" || { echo "failed - rename"; exit 74; }
-    echo "$right" | sed 's/^/ok /'
+    echo "$right" | while read -r got; do echo "ok $got"; done
   done
   cd "$base" && rm -rf "$in"
 }
