@@ -21,6 +21,9 @@ from fleet.model.op_package import CPU, HTP, OpLibrary, OpPackage, OpPackageSpec
 from fleet.runtimes.scan import identify
 
 _MOST_BYTES = 1 << 30  # those of mllm and of the SDK's examples are some MB
+# libQnnHtp 2.51.0 asks a package for the first, then for the second (dlsym, seen with LD_DEBUG);
+# INIT_PKG_CORE_INIT_FUNC() of the SDK's headers makes the first.
+ENTRIES = ("op_pkg_init", "qhpi_init")
 _BUILD_ID = re.compile(rb"(?<![0-9A-Za-z.])v(\d{1,3}\.\d{1,4}\.\d{1,4}\.\d{12})(?!\d)")
 # LLaMAPackageInterfaceProvider, exampleInterfaceProvider, QnnOpPackage_interfaceProvider
 _PROVIDER = re.compile(r"[A-Za-z_]\w*[Ii]nterfaceProvider|InterfaceProvider", re.ASCII)
@@ -74,6 +77,7 @@ def read_library(path: Path, role: str, name: str, *, wanted: str | None = None)
         providers=tuple(sorted(filter(_PROVIDER.fullmatch, dynamic.functions))),
         problem=_lacks(dynamic, wanted) if wanted else "",
         needed=dynamic.needed,
+        entry=next((one for one in ENTRIES if one in dynamic.functions), ""),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fleet.bundles.op_packages import ENTRIES
 from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
 from fleet.model.op_package import CPU, HTP, OpLibrary, OpPackage
 from fleet.model.runtime import same_build
@@ -87,7 +88,8 @@ def op_package_arch(case: Case) -> Iterator[Fault]:
 
 
 @rule("op-package-version", REFUSE, "QNN HTP API Revision History: `Please regenerate op package "
-      "when moving to a new SDK version`; Op Package Migration Guide")  # fmt: skip
+      "when moving to a new SDK version`; measured: QNN 2.51.0 only warns of an older one, and "
+      "ends with 4008 for a newer one")  # fmt: skip
 def op_package_version(case: Case) -> Iterator[Fault]:
     """Each op package was built with the very QAIRT version of the runtime."""
     need = case.runtime.build_id
@@ -132,8 +134,8 @@ def op_package_version(case: Case) -> Iterator[Fault]:
                 )
 
 
-@rule("op-package-provider", REFUSE, "QnnBackend_registerOpPackage: "
-      "QNN_BACKEND_ERROR_OP_PACKAGE_IF_PROVIDER_NOT_FOUND")  # fmt: skip
+@rule("op-package-provider", REFUSE, "QnnBackend_registerOpPackage; libQnnHtp 2.51.0 of x86_64, "
+      "measured: 4006 for a missing or hidden one, SIGSEGV for data")  # fmt: skip
 def op_package_provider(case: Case) -> Iterator[Fault]:
     """Each op package exports its interface provider, under one name in both libraries."""
     for package in case.bundle.op_packages:
@@ -157,6 +159,23 @@ def op_package_provider(case: Case) -> Iterator[Fault]:
                 ", ".join(names) or "no exported InterfaceProvider",
                 "one name in every library",
                 _offer(tuple(names)),
+            )
+
+
+@rule("op-package-entry", REFUSE, "libQnnHtp 2.51.0 of x86_64, measured: 4005, `failed to load "
+      "OpPackage in HexNN`; the DSP's side is inferred and warns")  # fmt: skip
+def op_package_entry(case: Case) -> Iterator[Fault]:
+    """Each op package exports the function that libQnnHtp calls first."""
+    for package, one in _libraries(case):
+        if not one.entry:
+            yield Fault(
+                f"{one.file.source} of op package {package.name} does not export "
+                f"{' or '.join(ENTRIES)}: QNN says `failed to load OpPackage`, error 4005",
+                "no entry function",
+                " or ".join(ENTRIES),
+                "put INIT_PKG_CORE_INIT_FUNC() into its interface file (QNN 2.17 and later), "
+                "as qnn-op-package-generator does",
+                REFUSE if one.role == CPU else WARN,
             )
 
 
@@ -194,5 +213,6 @@ RULES = (
     op_package_arch,
     op_package_version,
     op_package_provider,
+    op_package_entry,
     op_package_needs,
 )

@@ -40,8 +40,9 @@ class OpLibrary:
     hexagon or other. `hexagon_arch` like `v75`. `system` is android, linux or None (unknown).
     `builds` are the QAIRT build ids that stand in it, () for none. `providers` are exported
     functions whose names end with InterfaceProvider; `problem` says why the wanted one cannot
-    be used. `needed` are the libraries that its loader will look for. The name of `file` is
-    the one on the device, without a folder.
+    be used. `needed` are the libraries that its loader will look for, `entry` the function
+    that libQnnHtp calls first ("" for none). The name of `file` is the one on the device,
+    without a folder.
     """
 
     role: str
@@ -53,6 +54,7 @@ class OpLibrary:
     providers: tuple[str, ...] = ()
     problem: str = ""
     needed: tuple[str, ...] = ()
+    entry: str = ""
 
     @property
     def kind(self) -> str:

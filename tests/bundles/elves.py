@@ -13,6 +13,7 @@ MACHINES = {"x86_64": 62, "hexagon": 164, "aarch64": 183}
 _FUNC, _OBJECT = 2, 1
 _GLOBAL = 1
 BUILD = "2.41.0.251128145156"
+ENTRY = "op_pkg_init"
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def hidden(name: str) -> Symbol:
 
 def shared_object(
     machine: str = "aarch64",
-    symbols: Sequence[str | Symbol] = ("LLaMAPackageInterfaceProvider",),
+    symbols: Sequence[str | Symbol] = (ENTRY, "LLaMAPackageInterfaceProvider"),
     *,
     arch: int = 0,
     text: str = f"v{BUILD}_119508",

@@ -464,7 +464,7 @@ def test_a_wrong_provider_names_what_is_offered(healthy: Case, pair: Pair) -> No
 
 
 def test_two_candidates_are_listed_and_none_is_taken(healthy: Case, pair: Pair) -> None:
-    both = ("AInterfaceProvider", "BInterfaceProvider")
+    both = (elves.ENTRY, "AInterfaceProvider", "BInterfaceProvider")
     pair.write_cpu(symbols=both)
     pair.write_htp(symbols=both)
     assert inspect_op_package(pair.spec()).provider is None
@@ -474,17 +474,25 @@ def test_two_candidates_are_listed_and_none_is_taken(healthy: Case, pair: Pair) 
 
 
 def test_halves_with_different_providers_are_no_pair(healthy: Case, pair: Pair) -> None:
-    pair.write_htp(symbols=["OtherInterfaceProvider"])
+    pair.write_htp(symbols=[elves.ENTRY, "OtherInterfaceProvider"])
     finding = only(healthy, pair.spec())
     assert PROVIDER in finding.message
     assert "OtherInterfaceProvider" in finding.message
 
 
 def test_no_provider_at_all_says_how_to_export_one(healthy: Case, pair: Pair) -> None:
-    pair.write_cpu(symbols=["init"])
-    pair.write_htp(symbols=["init"])
+    pair.write_cpu(symbols=[elves.ENTRY])
+    pair.write_htp(symbols=[elves.ENTRY])
     finding = only(healthy, pair.spec())
     assert 'extern "C"' in finding.cure
+
+
+@pytest.mark.parametrize("name", ["op_pkg_init", "qhpi_init"])
+def test_either_entry_will_do(healthy: Case, pair: Pair, name: str) -> None:
+    pair.write_cpu(symbols=[name, PROVIDER])
+    assert findings(healthy, pair.spec()) == []
+    pair.write_cpu(symbols=[elves.data(name), PROVIDER])
+    assert only(healthy, pair.spec()).rule == "op-package-entry"
 
 
 def test_only_libraries_that_do_not_go_along_are_missed(healthy: Case, pair: Pair) -> None:

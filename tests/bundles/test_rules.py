@@ -108,6 +108,7 @@ def ops(case: Case, role: str, **changes: object) -> Case:
             *(("aarch64", None) if name == "CPU" else ("hexagon", "v73")),
             builds=(BUILD,),
             providers=("XInterfaceProvider",),
+            entry="op_pkg_init",
         )
         for name in ("CPU", "HTP")
     )
@@ -380,6 +381,8 @@ ROWS = [
         lambda c: ops(c, "HTP", builds=(OLD_BUILD,)),
         ("/ops/HTP/libX.so", OLD_BUILD, BUILD),
     ),
+    Row("op-package-entry", "refuse", lambda c: ops(c, "CPU", entry=""), ("op_pkg_init", "4005")),
+    Row("op-package-entry", "warn", lambda c: ops(c, "HTP", entry=""), ("op_pkg_init",)),
     Row(
         "op-package-needs",
         "refuse",

@@ -27,14 +27,17 @@ PROVIDER = "MyAddInterfaceProvider"
 SOURCE = f"""
 #include <stdio.h>
 const char *build = "v{BUILD}_1";
+int op_pkg_init(void *package) {{ return package == 0; }}
 int {PROVIDER}(void *interface) {{ return interface == 0 ? puts(build) : 0; }}
 """
 
 
 def package(folder: Path, machine: str = "aarch64") -> OpPackageSpec:
     cpu, htp = folder / f"{machine}.so", folder / "hexagon.so"
-    cpu.write_bytes(elves.shared_object(machine, [PROVIDER], text=f"v{BUILD}"))
-    htp.write_bytes(elves.shared_object("hexagon", [PROVIDER], arch=0x73, text=f"v{BUILD}"))
+    cpu.write_bytes(elves.shared_object(machine, [elves.ENTRY, PROVIDER], text=f"v{BUILD}"))
+    htp.write_bytes(
+        elves.shared_object("hexagon", [elves.ENTRY, PROVIDER], arch=0x73, text=f"v{BUILD}")
+    )
     return OpPackageSpec("MyAdd", cpu, htp)
 
 
