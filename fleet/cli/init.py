@@ -142,9 +142,9 @@ def _devices(addresses: list[str], ssh_config: Path | None, lab: Path | None) ->
         return found
     found += _aliases(None)
     for serial, state, model in adb_devices():
-        about = f"adb, {state}, {model or 'unknown model'}; fleet has no adb transport yet"
+        about = f"adb, {state}, {model or 'unknown model'}"
         values: dict[str, object] = {"transport": "adb", "serial": serial}
-        found.append(Seen(safe_name(serial), about, values, usable=False))
+        found.append(Seen(safe_name(serial), about, values, usable=state == "device"))
     if Lab(Folder(Path(".lab"))).alive():
         output.note("a lab is up here; its boards come with --lab .lab")
     return found

@@ -26,6 +26,7 @@ MODULES = (
     "run",
     "profiles",
     "trust",
+    "adb",
     "lock",
     "lab",
 )

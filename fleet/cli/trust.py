@@ -44,6 +44,9 @@ def trust(
     rows: list[dict[str, object]] = []
     failures: list[FleetError | None] = []
     for one in hosts:
+        if one.transport != "ssh" and len(hosts) > 1:
+            rows.append({"host": one.name, "outcome": "not needed", "transport": one.transport})
+            continue
         try:
             rows.append(_trust(one, reflashed=reflashed, yes=yes, quiet=as_json))
         except FleetError as error:

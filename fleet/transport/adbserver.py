@@ -68,9 +68,9 @@ def program() -> str:
 class AdbServer:
     """One adb server. Every call opens a connection of its own."""
 
-    def __init__(self, where: str | None = None) -> None:
+    def __init__(self, where: str | None = None, *, may_start: bool = True) -> None:
         self.host, self.port = address(where)
-        self._may_start = not where
+        self._may_start = may_start and not where
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

@@ -6,15 +6,13 @@ import glob
 import os
 import re
 import shlex
-import socket
 from pathlib import Path
 
 import paramiko
 
 from fleet.model.deadline import Deadline
-from fleet.model.errors import InputError
+from fleet.model.errors import InputError, TransportError
 
-ADB_PORT = 5037
 ADB_SECONDS = 1.0  # the server is on loopback, or is not there
 USER_CONFIG = Path("~/.ssh/config")
 _INCLUDE = re.compile(r"(?im)^[ \t]*include[ \t]*[ \t=][ \t]*(.+)$")
@@ -73,37 +71,24 @@ def _unreadable(file: Path, error: Exception) -> InputError:
     )
 
 
-def adb_devices(port: int = ADB_PORT) -> list[tuple[str, str, str]]:
+def adb_devices(where: str | None = None) -> list[tuple[str, str, str]]:
     """(serial, state, model) of what a running adb server knows; [] when none runs.
 
-    The server is asked over loopback; it is never started or ended (protocol: host:devices-l).
+    The server is asked, never started. A phone without a serial of its own in this list is
+    named by its USB path.
     """
-    deadline = Deadline(ADB_SECONDS)
+    from fleet.transport.adbserver import AdbServer  # noqa: PLC0415 - 0.2 s for adbutils
+
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=ADB_SECONDS) as link:
-            link.sendall(b"000ehost:devices-l")
-            if _read(link, 4, deadline) != b"OKAY":
-                return []
-            count = int(_read(link, 4, deadline), 16)
-            text = _read(link, count, deadline).decode("utf-8", "replace")
-    except (OSError, ValueError):
+        rows = AdbServer(where, may_start=False).devices(Deadline(ADB_SECONDS))
+    except (TransportError, InputError):
         return []
-    found = []
-    for line in filter(str.strip, text.splitlines()):
-        serial, *words = line.split()
-        model = next((w.partition(":")[2] for w in words if w.startswith("model:")), "")
-        found.append((serial, words[0] if words else "unknown", model))
-    return found
-
-
-def _read(link: socket.socket, count: int, deadline: Deadline) -> bytes:
-    data = b""
-    while len(data) < count:
-        if deadline.expired:
-            raise TimeoutError("the adb server is too slow")
-        link.settimeout(deadline.remaining or ADB_SECONDS)
-        chunk = link.recv(count - len(data))
-        if not chunk:
-            raise OSError("the adb server closed the connection")
-        data += chunk
-    return data
+    serials = [one.serial for one in rows]
+    return [
+        (
+            one.path if serials.count(one.serial) > 1 and one.path else one.serial,
+            one.state,
+            one.model,
+        )
+        for one in rows
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -279,28 +280,43 @@ def test_any_address_comes_back_from_the_file(user: str, host: object, port: int
     assert (back.user, back.address, back.port) == (user, str(host), port)
 
 
-def test_phones_of_an_adb_server_that_runs_are_comments() -> None:
+def adb_says(server: socket.socket, answer: bytes) -> None:
+    """A server that answers one `devices -l`; a connection without a question is a look."""
+    with contextlib.suppress(OSError):
+        while True:
+            peer, _ = server.accept()
+            with peer:
+                if peer.recv(64) == b"000ehost:devices-l":
+                    peer.sendall(b"OKAY" + f"{len(answer):04x}".encode() + answer)
+                    return
+
+
+def test_phones_of_an_adb_server_that_runs_are_taken() -> None:
     answer = (
-        b"8A1X device usb:1-4 product:p model:Pixel_9 transport_id:1\nB2 unauthorized usb:1-5\n"
+        b"8A1X device usb:1-4 product:p model:Pixel_9 transport_id:1\n"
+        b"B2 unauthorized usb:1-5 transport_id:2\n"
+        b"0123456789ABCDEF device usb:1-6 model:Clone transport_id:3\n"
+        b"0123456789ABCDEF device usb:1-7 model:Clone transport_id:4\n"
     )
-
-    def serve(server: socket.socket) -> None:
-        peer, _ = server.accept()
-        with peer:
-            assert peer.recv(64) == b"000ehost:devices-l"
-            peer.sendall(b"OKAY" + f"{len(answer):04x}".encode() + answer)
-
     with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=serve, args=(server,), daemon=True)
+        thread = threading.Thread(target=adb_says, args=(server, answer), daemon=True)
         thread.start()
-        found = adb_devices(server.getsockname()[1])
+        found = adb_devices(f"127.0.0.1:{server.getsockname()[1]}")
         thread.join(10)
-    assert found == [("8A1X", "device", "Pixel_9"), ("B2", "unauthorized", "")]
-    text = inventory_text([Seen("8A1X", "adb", {"serial": "8A1X"}, usable=False)])
-    assert "    # 8A1X:" in text
+    assert found == [
+        ("8A1X", "device", "Pixel_9"),
+        ("B2", "unauthorized", ""),
+        ("usb:1-6", "device", "Clone"),
+        ("usb:1-7", "device", "Clone"),
+    ]
+
+
+def test_a_phone_that_is_not_ready_is_a_comment() -> None:
+    text = inventory_text([Seen("B2", "adb", {"serial": "B2"}, usable=False)])
+    assert "    # B2:" in text
 
 
 def test_without_an_adb_server_there_are_no_phones() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    assert adb_devices(port) == []
+    assert adb_devices(f"127.0.0.1:{port}") == []

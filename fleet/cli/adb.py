@@ -1,0 +1,125 @@
+"""`fleet adb`: the phones that adb sees, what their state asks of you, connect and pair."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from fleet.cli import output
+from fleet.cli.common import JsonOption
+from fleet.model.deadline import Deadline
+from fleet.model.errors import FleetError, InputError, UnreachableError
+
+app = typer.Typer(help="Phones behind adb: list, connect, pair.", no_args_is_help=True)
+ServerOption = Annotated[
+    str | None,
+    typer.Option("--server", help="HOST:PORT of the adb server; default: the one of adb itself."),
+]
+TargetArgument = Annotated[str, typer.Argument(help="HOST:PORT that the phone shows.")]
+CODE = "FLEET_PAIRING_CODE"
+LOOK_SECONDS = 25.0  # a server that has to be started takes some seconds
+CONNECT_SECONDS = 15.0
+PAIR_SECONDS = 30.0
+
+
+def register(root: typer.Typer) -> None:
+    """Add `adb`."""
+    root.add_typer(app, name="adb")
+
+
+@app.command("list")
+def list_phones(server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """What adb sees: serial, state, USB path, model; for each state that is not good, the cure.
+
+    Example: fleet adb list
+    """
+    from fleet.transport.adbserver import AdbServer  # noqa: PLC0415 - 0.2 s for adbutils
+    from fleet.transport.adbstates import check_state  # noqa: PLC0415
+
+    where = AdbServer(server)
+    rows: list[dict[str, object]] = []
+    for one in where.devices(Deadline(LOOK_SECONDS)):
+        cure = ""
+        try:
+            check_state(one, "")
+        except FleetError as error:
+            cure = error.hint
+        rows.append(
+            {
+                "serial": one.serial,
+                "state": one.state,
+                "usb": one.path,
+                "model": one.model,
+                "cure": cure,
+            }
+        )
+    if as_json:
+        output.emit_json({"server": str(where), "devices": rows})
+        return
+    if not rows:
+        output.note(f"adb at {where} sees no device; plug one in and enable USB debugging")
+        return
+    columns = ("serial", "state", "usb", "model", "cure")
+    output.table(
+        f"adb at {where}", columns, [[str(row[c]) or "-" for c in columns] for row in rows]
+    )
+    output.note("in an inventory: transport: adb, serial: <serial, or usb:PATH, or HOST:PORT>")
+
+
+@app.command()
+def connect(target: TargetArgument, server: ServerOption = None) -> None:
+    """Connect adb to a phone over TCP. Deploys do this by themselves for `serial: HOST:PORT`.
+
+    Example: fleet adb connect 10.0.0.21:5555
+    """
+    from fleet.transport.adbserver import AdbServer  # noqa: PLC0415
+
+    said = AdbServer(server).dial(_target(target), Deadline(CONNECT_SECONDS))
+    if not said.startswith(("connected", "already connected")):
+        raise UnreachableError(f"adb connect: {said}", hint="adb tcpip 5555, or fleet adb pair")
+    output.note(said)
+
+
+@app.command()
+def pair(target: TargetArgument, server: ServerOption = None) -> None:
+    """Pair with wireless debugging: the phone shows HOST:PORT and a code of six digits.
+
+    The code is asked for, or taken from the environment variable FLEET_PAIRING_CODE; it never
+    stands on the command line. Pairing has a port of its own; connect to the other one then.
+
+    Example: fleet adb pair 10.0.0.21:37123
+    """
+    from fleet.transport.adbserver import AdbServer  # noqa: PLC0415
+
+    where, there = AdbServer(server), _target(target)
+    code = os.environ.get(CODE) or _asked()
+    try:
+        said = where.pair(there, code, Deadline(PAIR_SECONDS))
+    except UnreachableError as error:
+        if "unknown host service" in error.message:
+            raise UnreachableError(
+                f"the adb server at {where} is too old to pair",
+                hint="platform tools 30 or newer: adb --version",
+            ) from error
+        raise
+    if not said.startswith("Successfully paired"):
+        raise UnreachableError(f"adb pair: {said}", hint="a code is good once, and not for long")
+    output.note(said)
+    output.note("next: fleet adb connect HOST:PORT (the port of wireless debugging itself)")
+
+
+def _asked() -> str:
+    if not sys.stdin.isatty():
+        raise InputError("nobody is there to type the pairing code", hint=f"set {CODE}")
+    return str(typer.prompt("pairing code", hide_input=True))
+
+
+def _target(text: str) -> str:
+    from fleet.transport.adbstates import is_target  # noqa: PLC0415
+
+    if not is_target(text):
+        raise InputError(f"'{text}' is no HOST:PORT", hint="write it as the phone shows it")
+    return text
