@@ -34,8 +34,9 @@ from fleet.model.plan import (
     StageRelease,
     SwitchRelease,
 )
-from fleet.ops.release import prune_command, stage_command, stage_input, switch_command
+from fleet.ops.release import prune_command, switch_command
 from fleet.ops.shell import device_script
+from fleet.ops.staging import stage_command, stage_input
 from fleet.ops.system.steps_files import PlaceFiles
 from fleet.ops.system.steps_packages import InstallPackages
 from fleet.ops.system.steps_users import Reboot, Reconnect
@@ -74,7 +75,7 @@ def _do(session: Session, plan: DevicePlan, action: Action, run_id: str) -> None
             session.ask(
                 stage_command(plan.facts, action.manifest, run_id),
                 "stage",
-                stdin=stage_input(action.manifest, base),
+                stdin=stage_input(plan.facts, action.manifest),
                 mutates=True,
             )
         case ProbeHealth():

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from fleet.model.command import Command
-from fleet.model.errors import InputError
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import (
@@ -80,7 +76,7 @@ def parse_state(text: str, host: str) -> ReleaseState:
         current=current,
         installed=installed,
         history=tuple(found["history"]),
-        have=frozenset(found["have"]),
+        have=frozenset(found["have"]) - frozenset(found["bad"]),
         parts=parts,
         bad=frozenset(found["bad"]),
         unlinked=frozenset(found["unlinked"]),
@@ -107,39 +103,6 @@ def actions_for(manifest: Manifest, state: ReleaseState, keep: int) -> tuple[Act
 def _resumed(blob: Blob, state: ReleaseState) -> Blob:
     part = state.parts.get(blob.file.sha256, 0)
     return Blob(blob.file, part if part <= blob.file.size else 0)
-
-
-def env_lines(manifest: Manifest, release: str) -> list[str]:
-    """`env.sh` for people: source it, then start any tool of the release by hand."""
-    lines = [f"# {manifest.name}/{manifest.id}, written by fleet; use with: . {release}/env.sh"]
-    lines += [f"unset {name}" for name in manifest.unset]
-    for name, value in manifest.environment(release).items():
-        lines.append(f"export {name}={shlex.quote(value)}")
-    return lines
-
-
-def stage_command(facts: Facts, manifest: Manifest, run_id: str) -> Command:
-    """Makes the release folder; safe to repeat."""
-    return device_script("stage", facts.base_dir, manifest.name, manifest.id, run_id)
-
-
-def stage_input(manifest: Manifest, base: str) -> Iterator[bytes]:
-    """Standard input of `stage_command`."""
-    folders = {str(parent) for item in manifest.files for parent in _parents(item.name)}
-    for folder in sorted(folders):
-        yield f"d\t{folder}\n".encode()
-    for item in manifest.files:
-        if "\t" in item.name:
-            raise InputError(f"a file name with a tab cannot be deployed: {item.name!r}")
-        yield f"f\t{item.sha256}\t{item.name}\n".encode()
-    for line in env_lines(manifest, release_dir(base, manifest.name, manifest.id)):
-        yield f"e\t{line}\n".encode()
-    for line in json.dumps(manifest.as_dict(), indent=1, sort_keys=True).splitlines():
-        yield f"m\t{line}\n".encode()
-
-
-def _parents(name: str) -> list[PurePosixPath]:
-    return list(PurePosixPath(name).parents)[:-1]
 
 
 def switch_command(base: str, name: str, release_id: str, run_id: str) -> Command:

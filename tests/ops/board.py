@@ -19,21 +19,28 @@ from fleet.ops import release, upload
 from fleet.ops.frames import frames
 from fleet.ops.release import ReleaseState
 from fleet.ops.shell import device_script
+from fleet.ops.staging import stage_command, stage_input
 
-SHELLS = ("dash", "bash", "busybox", "mksh")
+# With `+tar` the device has tar, that of busybox under busybox; without, links one by one.
+SHELLS = ("dash", "bash", "busybox", "mksh", "dash+tar", "busybox+tar", "mksh+tar")
 
 
 class Board:
-    def __init__(self, root: Path, shell: str) -> None:
+    def __init__(self, root: Path, kind: str) -> None:
+        shell, _, tar = kind.partition("+")
         found = shutil.which(shell)
         if found is None:
             pytest.skip(f"no {shell} on this machine: apt-get install {shell}")
         self.shell = [found, "sh"] if shell == "busybox" else [found]
         self.base = root / "base with space"
+        self.tools = root / "applets"
+        if tar and shell == "busybox":
+            self.tools.mkdir()
+            (self.tools / "tar").symlink_to(found)
         self.facts = Facts(
             base_dir=str(self.base),
             disk=Disk(str(root), available_bytes=1 << 40),
-            tools=Tools(sha256=("sha256sum",), dd_fullblock=True, sync_file=True),
+            tools=Tools(sha256=("sha256sum",), dd_fullblock=True, sync_file=True, tar=bool(tar)),
         )
 
     def without(self, **tools: object) -> Facts:
@@ -55,7 +62,11 @@ class Board:
             capture_output=True,
             timeout=60,
             check=False,
-            env={**os.environ, **(env or {})},
+            env={
+                **os.environ,
+                "PATH": f"{self.tools}:{os.environ['PATH']}",
+                **(env or {}),
+            },
         )
 
     def state(self, manifest: Manifest, *, verify: bool = False) -> ReleaseState:
@@ -75,8 +86,8 @@ class Board:
         return receipt
 
     def stage(self, manifest: Manifest, run: str = "r1") -> subprocess.CompletedProcess[bytes]:
-        command = release.stage_command(self.facts, manifest, run)
-        return self.argv(command.argv, b"".join(release.stage_input(manifest, str(self.base))))
+        command = stage_command(self.facts, manifest, run)
+        return self.argv(command.argv, b"".join(stage_input(self.facts, manifest)))
 
     def switch(self, manifest: Manifest, run: str = "r1") -> subprocess.CompletedProcess[bytes]:
         return self.argv(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
 from fleet.ops import upload
 from fleet.ops.frames import BATCH_BYTES, BATCH_FILES, CHUNK, SMALL, frames
@@ -101,3 +102,33 @@ def test_chunks_are_gathered(tmp_path: Path) -> None:
     assert all(len(one) >= CHUNK for one in chunks[:-1])
     assert len(chunks) == 1
     assert b"batch" not in chunks[0]
+
+
+def test_a_link_a_blob_and_a_size_that_differ_are_found_among_many(
+    board: Board, tmp_path: Path
+) -> None:
+    """Groups are asked at once; the odd ones must still be told apart."""
+    files = make_files(tmp_path, {f"data/a b {n}": b"%d" % n for n in range(250)})
+    app = Manifest("app", files)
+    board.deploy(app)
+    whole = board.state(app)
+    assert (whole.have, whole.unlinked, whole.bad) == (app.blobs.keys(), set(), set())
+    links = board.base / "releases" / "app" / app.id
+    store = board.base / "store"
+    (links / files[3].name).unlink()
+    (links / files[140].name).unlink()
+    (links / files[140].name).symlink_to("elsewhere")
+    (store / files[90].sha256).unlink()
+    (store / files[200].sha256).chmod(0o644)
+    (store / files[200].sha256).write_bytes(b"longer than before")
+    seen = board.state(app)
+    assert seen.unlinked == {files[n].sha256 for n in (3, 90, 140)}
+    assert seen.bad == {files[200].sha256}
+    assert seen.have == app.blobs.keys() - {files[90].sha256, files[200].sha256}
+    (store / files[201].sha256).chmod(0o644)
+    (store / files[201].sha256).write_bytes(b"x" * files[201].size)
+    assert files[201].sha256 in board.state(app).have
+    assert board.state(app, verify=True).bad == {files[n].sha256 for n in (200, 201)}
+    board.deploy(app)
+    repaired = board.state(app)
+    assert repaired.unlinked == set()

@@ -1,6 +1,7 @@
 # Makes a release folder of links into the store, beside the live one.
 # $1 base, $2 name, $3 id, $4 run id.
-# stdin lines: `d<TAB>folder`, `f<TAB>sha256<TAB>name`, `e<TAB>line of env.sh`, `m<TAB>line of manifest.json`.
+# stdin lines: `d<TAB>folder`, `f<TAB>sha256<TAB>name`, `e<TAB>line of env.sh`, then `m` and
+# manifest.json as it is.
 set -u
 umask 022
 base=$1 name=$2 id=$3 run=$4
@@ -14,11 +15,13 @@ while IFS=$tab read -r kind one two; do
     d) mkdir -p "$new/$one" || exit 74 ;;
     f)
       if [ ! -f "$base/store/$one" ]; then echo "blob $one of $two is gone" >&2; exit 78; fi
-      if [ "$(readlink "$new/$two" 2>/dev/null)" != "$base/store/$one" ]; then
-        rm -f "$new/$two"; ln -s "$base/store/$one" "$new/$two" || exit 74
-      fi ;;
+      if [ -L "$new/$two" ] || [ -e "$new/$two" ]; then
+        if [ "$(readlink "$new/$two" 2>/dev/null)" = "$base/store/$one" ]; then continue; fi
+        rm -f "$new/$two"
+      fi
+      ln -s "$base/store/$one" "$new/$two" || exit 74 ;;
     e) printf '%s\n' "$one" >> "$new/env.sh.new" || exit 74 ;;
-    m) printf '%s\n' "$one" >> "$new/manifest.json.new" || exit 74 ;;
+    m) cat > "$new/manifest.json.new" || exit 74 ;;
   esac
 done
 mv -f "$new/env.sh.new" "$new/env.sh" && mv -f "$new/manifest.json.new" "$new/manifest.json" || exit 74

@@ -1,11 +1,14 @@
 # What a device has of one release. $1 base, $2 name, $3 id, $4 "hash" to re-hash blobs,
 # then the argv of the hash tool. stdin: `<sha256><TAB><size><TAB><name>` per file of the release.
+# Whole groups are asked of readlink and stat at once; file by file only where one differs.
 set -u
 LC_ALL=C; export LC_ALL
 base=$1 name=$2 id=$3 verify=$4
 shift 4
 rel=$base/releases/$name/$id
 tab=$(printf '\t')
+nl='
+'
 echo "fleet-state 1"
 if [ -L "$base/current/$name" ]; then
   now=$(readlink "$base/current/$name"); echo "current ${now##*/}"
@@ -14,25 +17,68 @@ if [ -f "$rel/.installed" ]; then echo "installed"; fi
 if [ -f "$base/history/$name" ]; then
   while read -r past; do echo "history $past"; done < "$base/history/$name"
 fi
-seen=" "
-while IFS=$tab read -r sha size file; do
-  # A file that stands in the place of its link is none of ours.
-  if [ -d "$rel" ] && { [ ! -e "$rel/$file" ] || [ "$(readlink "$rel/$file")" != "$base/store/$sha" ]; }; then
-    echo "unlinked $sha"
-  fi
-  case $seen in *" $sha "*) continue ;; esac
-  seen="$seen$sha "
-  blob=$base/store/$sha
-  if [ -f "$blob" ]; then
-    have=$(wc -c < "$blob")
-    if [ "${have##* }" != "$size" ]; then echo "bad $sha"; continue; fi
-    if [ "$verify" = hash ]; then
-      got=$("$@" < "$blob"); got=${got##*= }
-      if [ "${got%% *}" != "$sha" ]; then echo "bad $sha"; continue; fi
+# The arguments of these are triples: sha256, size, name.
+links_right() {
+  [ -d "$rel" ] || return 0
+  want='' n=$(($# / 3))
+  while [ "$n" -gt 0 ]; do
+    [ -e "$rel/$3" ] || return 1
+    want=$want$nl$base/store/$1
+    set -- "$@" "$rel/$3"; shift 3; n=$((n - 1))
+  done
+  [ "$nl$(readlink -- "$@" 2>/dev/null)" = "$want" ]
+}
+sizes_right() {
+  want='' n=$(($# / 3))
+  while [ "$n" -gt 0 ]; do
+    if [ ! -f "$base/store/$1" ] || [ -L "$base/store/$1" ]; then return 1; fi
+    want=$want$nl$2
+    set -- "$@" "$base/store/$1"; shift 3; n=$((n - 1))
+  done
+  [ "$nl$(stat -c %s -- "$@" 2>/dev/null)" = "$want" ]
+}
+group() {
+  links_right "$@"; linked=$?
+  sizes_right "$@"; sized=$?
+  while [ $# -gt 0 ]; do
+    # A file that stands in the place of its link is none of ours.
+    if [ $linked != 0 ] && { [ ! -e "$rel/$3" ] || [ "$(readlink "$rel/$3")" != "$base/store/$1" ]; }; then
+      echo "unlinked $1"
     fi
-    echo "have $sha"
-  elif [ -f "$blob.part" ]; then
-    have=$(wc -c < "$blob.part"); echo "part $sha ${have##* }"
-  fi
-done
+    blob=$base/store/$1
+    if [ $sized = 0 ]; then echo "have $1"
+    elif [ -f "$blob" ]; then
+      have=$(wc -c < "$blob")
+      if [ "${have##* }" = "$2" ]; then echo "have $1"; else echo "bad $1"; fi
+    elif [ -f "$blob.part" ]; then
+      have=$(wc -c < "$blob.part"); echo "part $1 ${have##* }"
+    fi
+    shift 3
+  done
+}
+# Blobs of the right size whose content is another one; host and device call them bad.
+hashed() {
+  seen=" "
+  while read -r sha; do
+    case $seen in *" $sha "*) continue ;; esac
+    seen="$seen$sha "
+    [ -f "$base/store/$sha" ] || continue
+    got=$("$@" < "$base/store/$sha"); got=${got##*= }
+    if [ "${got%% *}" != "$sha" ]; then echo "bad $sha"; fi
+  done
+}
+listed() {
+  set --
+  while IFS=$tab read -r sha size file; do
+    set -- "$@" "$sha" "$size" "$file"
+    if [ $# -ge 300 ]; then group "$@"; set --; fi
+    if [ "$verify" = hash ]; then echo "$sha" >&3; fi
+  done
+  if [ $# -gt 0 ]; then group "$@"; fi
+}
+if [ "$verify" = hash ]; then
+  { listed 3>&1 >&4 | hashed "$@"; } 4>&1
+else
+  listed
+fi
 echo "end"

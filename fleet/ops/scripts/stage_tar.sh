@@ -1,0 +1,33 @@
+# Makes a release folder of links into the store, beside the live one, from one archive.
+# $1 base, $2 name, $3 id, $4 run id. stdin: tar with folders, links, env.sh, manifest.json and
+# `.files`: `sha256<TAB>name` a line.
+set -u
+umask 022
+base=$1 name=$2 id=$3 run=$4
+tab=$(printf '\t')
+rel=$base/releases/$name/$id
+new=$base/releases/$name/.stage-$run
+rm -rf "$new"
+mkdir -p "$new" "$base/current" "$base/history" || exit 74
+# busybox calls every absolute link unsafe; ours lead into the store.
+EXTRACT_UNSAFE_SYMLINKS=1 tar -C "$new" -xf - || exit 74
+while IFS=$tab read -r sha file; do
+  if [ ! -f "$base/store/$sha" ]; then echo "blob $sha of $file is gone" >&2; exit 78; fi
+  if [ ! -L "$new/$file" ] || [ ! -e "$new/$file" ]; then echo "tar made no link $file" >&2; exit 74; fi
+done < "$new/.files"
+if [ ! -d "$rel" ]; then
+  rm -f "$new/.files"
+  mv "$new" "$rel" || exit 74
+  echo "staged"; exit 0
+fi
+# It is there already, and may be in use: only what differs is put right, each by a rename.
+while IFS=$tab read -r sha file; do
+  if [ "$(readlink "$rel/$file" 2>/dev/null)" != "$base/store/$sha" ]; then
+    case $file in */*) mkdir -p "$rel/${file%/*}" || exit 74 ;; esac
+    if [ -d "$rel/$file" ] && [ ! -L "$rel/$file" ]; then rm -rf "${rel:?}/$file"; fi
+    mv -f "$new/$file" "$rel/$file" || exit 74
+  fi
+done < "$new/.files"
+mv -f "$new/env.sh" "$rel/env.sh" && mv -f "$new/manifest.json" "$rel/manifest.json" || exit 74
+rm -rf "$new"
+echo "staged"

@@ -1,0 +1,97 @@
+"""The release folder: links into the store, env.sh, manifest.json; made beside the live one."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import tarfile
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from fleet.model.command import Command
+from fleet.model.errors import InputError
+from fleet.model.facts import Facts
+from fleet.model.manifest import Manifest
+from fleet.ops.release import release_dir
+from fleet.ops.shell import device_script
+
+
+def stage_command(facts: Facts, manifest: Manifest, run_id: str) -> Command:
+    """Makes the release folder; safe to repeat. With tar there, 2,000 links cost no program each:
+    0.1 s instead of 13 on a lab phone.
+    """
+    name = "stage_tar" if facts.tools.tar else "stage"
+    return device_script(name, facts.base_dir, manifest.name, manifest.id, run_id)
+
+
+def stage_input(facts: Facts, manifest: Manifest) -> Iterator[bytes]:
+    """Standard input of `stage_command`. Raises InputError for a file name with a tab."""
+    for item in manifest.files:
+        if "\t" in item.name:
+            raise InputError(f"a file name with a tab cannot be deployed: {item.name!r}")
+    if facts.tools.tar:
+        yield _archive(facts.base_dir, manifest)
+    else:
+        yield from _lines(facts.base_dir, manifest)
+
+
+def env_lines(manifest: Manifest, release: str) -> list[str]:
+    """`env.sh` for people: source it, then start any tool of the release by hand."""
+    lines = [f"# {manifest.name}/{manifest.id}, written by fleet; use with: . {release}/env.sh"]
+    lines += [f"unset {name}" for name in manifest.unset]
+    for name, value in manifest.environment(release).items():
+        lines.append(f"export {name}={shlex.quote(value)}")
+    return lines
+
+
+def _texts(base: str, manifest: Manifest) -> tuple[str, str]:
+    """env.sh and manifest.json."""
+    lines = env_lines(manifest, release_dir(base, manifest.name, manifest.id))
+    record = json.dumps(manifest.as_dict(), indent=1, sort_keys=True)
+    return "\n".join(lines) + "\n", record + "\n"
+
+
+def _folders(manifest: Manifest) -> list[str]:
+    found = {
+        str(parent)
+        for item in manifest.files
+        for parent in list(PurePosixPath(item.name).parents)[:-1]
+    }
+    return sorted(found)
+
+
+def _lines(base: str, manifest: Manifest) -> Iterator[bytes]:
+    env, record = _texts(base, manifest)
+    for folder in _folders(manifest):
+        yield f"d\t{folder}\n".encode()
+    for item in manifest.files:
+        yield f"f\t{item.sha256}\t{item.name}\n".encode()
+    for line in env.splitlines():
+        yield f"e\t{line}\n".encode()
+    yield b"m\n" + record.encode()
+
+
+def _archive(base: str, manifest: Manifest) -> bytes:
+    env, record = _texts(base, manifest)
+    listed = "".join(f"{item.sha256}\t{item.name}\n" for item in manifest.files)
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for folder in _folders(manifest):
+            archive.addfile(_entry(folder, tarfile.DIRTYPE, mode=0o755))
+        for item in manifest.files:
+            link = _entry(item.name, tarfile.SYMTYPE)
+            link.linkname = f"{base}/store/{item.sha256}"
+            archive.addfile(link)
+        for name, text in ((".files", listed), ("env.sh", env), ("manifest.json", record)):
+            data = text.encode()
+            entry = _entry(name, tarfile.REGTYPE)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return whole.getvalue()
+
+
+def _entry(name: str, kind: bytes, mode: int = 0o644) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mode = kind, mode
+    return entry
