@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,12 @@ def _rows() -> list[Row]:
 def by_chip(name: str) -> Row | None:
     """The row of a chip (`QCS9075`, any case), None when it is not in the table."""
     return next((row for row in _rows() if row["chip"].lower() == name.lower()), None)
+
+
+def by_property(name: str) -> Row | None:
+    """The row of ro.soc.model; `SM8750P` and `SM8650-AC` are bins of the chip without a mark."""
+    bare = re.fullmatch(r"(SM[0-9]{4})-?[A-Z]{1,2}", name)
+    return by_chip(name) or (by_chip(bare[1]) if bare else None)
 
 
 def by_kernel_id(number: int) -> Row | None:
@@ -72,7 +79,7 @@ def identify(
     """
     rows = {
         "soc_id": by_kernel_id(seen.kernel_soc_id) if seen.kernel_soc_id is not None else None,
-        "android": by_chip(android) if android else None,
+        "android": by_property(android) if android else None,
         "device-tree": by_tree(seen.compatible, seen.model),
     }
     source: str

@@ -14,12 +14,16 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from fleet.lab.adbserver import LabAdbServer
+from fleet.lab.androidroot import android_root
 from fleet.lab.baretree import bare_tree
-from fleet.lab.folder import Board, Folder, make_key, start_ticks
+from fleet.lab.folder import PHONES, Board, Folder, make_key, start_ticks
 from fleet.lab.namespace import NamespaceBoard
+from fleet.lab.phone import NamespacePhone
 from fleet.lab.profiles import profile as known_profile
 from fleet.lab.rootfs import rootfs
 from fleet.lab.userboard import UserBoard
@@ -39,6 +43,7 @@ class Daemon:
         self._boards: dict[str, AnyBoard] = {}
         self._select = selectors.DefaultSelector()
         self._running = True
+        self._adb = LabAdbServer(folder.root)
         self._control_dir = tempfile.mkdtemp(prefix="fleet-lab-")
         self._control = socket.socket(socket.AF_UNIX)
 
@@ -63,29 +68,10 @@ class Daemon:
         self._running = False
 
     def _boot(self) -> None:
-        kind = self._options.kind
-        profile = known_profile(self._options.profile)
-        base = Path() if kind != "namespace" else bare_tree() if profile.bare else rootfs()
-        for number in range(1, self._options.count + 1):
-            name = f"lab{number:03d}"
-            home = str(self._folder.board(name) / "home")
-            board = Board(
-                name=name,
-                kind=kind,
-                profile=self._options.profile,
-                port=self._options.port + number - 1 if self._options.port else 0,
-                user=profile.user if kind == "namespace" else getpass.getuser(),
-                home=_home(profile.user) if kind == "namespace" else home,
-                host_key="",
-            )
-            self._folder.prepare_board(board)
-            one: AnyBoard = (
-                NamespaceBoard(board, self._folder, base)
-                if kind == "namespace"
-                else UserBoard(board, self._folder)
-            )
-            self._boards[name] = one
+        for one in (*self._all_boards(), *self._all_phones()):
             listener = one.listen()
+            one.board.serial = f"127.0.0.1:{one.board.port}" if one.board.kind in PHONES else ""
+            self._boards[one.board.name] = one
             if listener is not None:
                 self._select.register(listener, selectors.EVENT_READ, one)
         boards = list(self._boards.values())
@@ -96,9 +82,54 @@ class Daemon:
             for one in some:
                 one.wait()
 
+    def _all_boards(self) -> Iterator[AnyBoard]:
+        options, kind = self._options, self._options.kind
+        profile = known_profile(options.profile)
+        base = Path() if kind != "namespace" else bare_tree() if profile.bare else rootfs()
+        for number in range(1, options.count + 1):
+            name = f"lab{number:03d}"
+            home = str(self._folder.board(name) / "home")
+            board = Board(
+                name=name,
+                kind=kind,
+                profile=options.profile,
+                port=options.port + number - 1 if options.port else 0,
+                user=profile.user if kind == "namespace" else getpass.getuser(),
+                home=_home(profile.user) if kind == "namespace" else home,
+                host_key="",
+            )
+            self._folder.prepare_board(board)
+            yield (
+                NamespaceBoard(board, self._folder, base)
+                if kind == "namespace"
+                else UserBoard(board, self._folder)
+            )
+
+    def _all_phones(self) -> Iterator[AnyBoard]:
+        options = self._options
+        if options.phones:
+            self._adb.start()
+        profiles = options.phone_profile.split(",")
+        for number in range(1, options.phones + 1):
+            board = Board(
+                name=f"phone{number:03d}",
+                kind="phone",
+                profile=profiles[(number - 1) % len(profiles)],
+                port=options.phone_port + number - 1 if options.phone_port else 0,
+                user="shell",
+                home="/data/local/tmp",
+                host_key="",
+            )
+            self._folder.prepare_board(board)
+            yield NamespacePhone(board, self._folder, android_root())
+
     def _publish(self) -> None:
-        boards = [one.board for one in self._boards.values()]
+        every = [one.board for one in self._boards.values()]
+        boards = [one for one in every if one.kind not in PHONES]
+        phones = [one for one in every if one.kind in PHONES]
+        server = self._adb.address if phones else ""
         self._folder.write_client_files(boards)
+        self._folder.write_inventory(boards, phones, server)
         self._folder.write_state(
             {
                 "emulated": True,
@@ -107,6 +138,8 @@ class Daemon:
                 "control": f"{self._control_dir}/control",
                 "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "boards": boards,
+                "phones": phones,
+                "adb_server": server,
             }
         )
 
@@ -152,6 +185,7 @@ class Daemon:
         for one in self._boards.values():
             with contextlib.suppress(OSError):
                 one.power_off()
+        self._adb.stop()
         self._folder.state_file.unlink(missing_ok=True)
         Path(self._control_dir, "control").unlink(missing_ok=True)
         Path(self._control_dir).rmdir()
@@ -169,6 +203,10 @@ def main() -> None:
     parser.add_argument("--profile", required=True)
     parser.add_argument("--kind", required=True)
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--phones", type=int, required=True)
+    parser.add_argument("--phone-profile", required=True)
+    parser.add_argument("--phone-kind", required=True)
+    parser.add_argument("--phone-port", type=int, required=True)
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -10,16 +10,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fleet.lab.phoneprofiles import phone_profile
 from fleet.lab.profiles import profile
 from fleet.lab.rootfs import find
 from fleet.model.errors import LabError
+
+PHONES = ("phone", "phone-emulator")  # kinds behind adb; the others are behind ssh
 
 
 @dataclass
 class Board:
     """One lab board. `pid` is the pid 1 of a namespace board, or the sshd of a user board.
 
-    `upper` says where its files are: disk, or memory (lost at a power cycle).
+    `upper` says where its files are: disk, or memory (lost at a power cycle). `serial` is what
+    adb calls a phone.
     """
 
     name: str
@@ -32,6 +36,7 @@ class Board:
     pid: int = 0
     upper: str = "disk"
     emulated: bool = True
+    serial: str = ""
 
 
 class Folder:
@@ -77,6 +82,10 @@ class Folder:
         """Make the files of one board; its host key stays over power cycles and `up`."""
         folder = self.board(board.name)
         folder.mkdir(parents=True, exist_ok=True)
+        self._mark(board)
+        if board.kind in PHONES:
+            phone_profile(board.profile, board.name.upper()).write(folder / "profile")
+            return
         key = folder / "ssh_host_ed25519_key"
         if not key.exists():
             make_key(key)
@@ -84,12 +93,13 @@ class Folder:
         (folder / "authorized_keys").write_text(
             self.identity_file.with_suffix(".pub").read_text("utf-8"), "utf-8"
         )
-        (folder / "lab-board").write_text(
-            f"emulated: true\nname: {board.name}\nprofile: {board.profile}\n", "utf-8"
-        )
         if board.kind == "namespace":
             private(folder / "chpasswd", f"{board.user}:{self.password}\n")
         profile(board.profile).write(folder / "profile")
+
+    def _mark(self, board: Board) -> None:
+        text = f"emulated: true\nname: {board.name}\nprofile: {board.profile}\n"
+        (self.board(board.name) / "lab-board").write_text(text, "utf-8")
 
     def write_client_files(self, boards: list[Board]) -> None:
         """known_hosts and an ssh_config for `ssh -F .lab/ssh_config lab001`."""
@@ -108,6 +118,19 @@ class Folder:
             ]
         whole(self.known_hosts, "\n".join(pins) + "\n")
         whole(self.root / "ssh_config", "\n".join(config) + "\n")
+
+    def write_inventory(self, boards: list[Board], phones: list[Board], server: str) -> None:
+        """inventory.yaml with all boards and phones, for `fleet ... -i .lab/inventory.yaml`."""
+        lines = ["# written by fleet lab; everything here is emulated", "all:", "  children:"]
+        if boards:
+            lines += ["    boards:", "      vars:", "        ssh_config: ssh_config"]
+            lines += ["        known_hosts: known_hosts", "      hosts:"]
+            lines += [f"        {one.name}: {{}}" for one in boards]
+        if phones:
+            lines += ["    phones:", "      vars:", "        transport: adb"]
+            lines += [f'        adb_server: "{server}"', "      hosts:"]
+            lines += [f"        {one.name}: {{serial: {json.dumps(one.serial)}}}" for one in phones]
+        whole(self.root / "inventory.yaml", "\n".join(lines) + "\n")
 
     def write_state(self, state: dict[str, Any]) -> None:
         """Replace state.json as a whole."""

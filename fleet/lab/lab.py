@@ -16,16 +16,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from fleet.lab.adbserver import adb_program
+from fleet.lab.androidroot import android_root
 from fleet.lab.faults import FAULTS
-from fleet.lab.folder import Board, Folder, start_ticks
+from fleet.lab.folder import PHONES, Board, Folder, start_ticks
 from fleet.lab.namespace import can_unshare, enter
+from fleet.lab.phoneprofiles import phone_profile as known_phone
 from fleet.lab.profiles import profile as known_profile
 from fleet.lab.rootfs import find, require, rootfs
 from fleet.model.errors import LabError
 
 DEFAULT_PORT = 23001
+DEFAULT_PHONE_PORT = 16001
 UP_SECONDS = 180.0
 DOWN_SECONDS = 30.0
+_PHONE_PATH = "PATH=/system/bin"
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -46,27 +51,44 @@ class Lab:
         kind: str = "auto",
         base_port: int = DEFAULT_PORT,
         install: bool = False,
+        phones: int = 0,
+        phone_profile: str = "sm8650",
+        phone_kind: str = "auto",
+        phone_port: int | None = None,
     ) -> Self:
-        """Boot `count` boards; base_port 0 takes free ports. A lab that is up stays as it is.
+        """Boot `count` boards and phones; base_port 0 takes free ports. A lab that is up stays.
 
-        `kind` is namespace (root), user (anybody) or auto. Raises LabError: tools that lack,
-        ports that are taken, another number of boards already up.
+        `kind` is namespace (root), user (anybody) or auto; `phone_kind` phone (real adbd, root),
+        phone-emulator or auto; `phone_profile` one name, or several with commas that take turns.
+        Raises LabError: tools that lack, ports that are taken, another number already up.
         """
         bare = known_profile(profile).bare
+        for name in phone_profile.split(","):
+            known_phone(name)
         folder = Folder(root)
         lab = cls(folder)
         if lab.alive():
-            have = len(lab.boards)
-            if have != count:
-                raise LabError(f"a lab of {have} boards is up already", hint="fleet lab down")
+            have = (len(lab.boards), len(lab.phones))
+            if have != (count, phones):
+                raise LabError(
+                    f"a lab of {have[0]} boards and {have[1]} phones is up already",
+                    hint="fleet lab down",
+                )
             return lab
         folder.state_file.unlink(missing_ok=True)
-        kind = _kind("namespace" if bare and kind == "auto" else kind, install=install)
+        if count:
+            kind = _kind("namespace" if bare and kind == "auto" else kind, install=install)
         if bare and kind == "user":
             raise LabError(f"{profile} boards need root: they have a system of their own")
+        if phones:
+            phone_kind = _phone_kind(phone_kind, install=install)
         folder.prepare()
+        if phone_port is None:
+            phone_port = DEFAULT_PHONE_PORT if base_port else 0
         argv = [sys.executable, "-m", "fleet.lab.daemon", "--dir", str(folder.root)]
         argv += ["--count", str(count), "--profile", profile, "--kind", kind]
+        argv += ["--phones", str(phones), "--phone-profile", phone_profile]
+        argv += ["--phone-kind", phone_kind, "--phone-port", str(phone_port)]
         with (folder.root / "daemon.log").open("wb") as log:
             daemon = subprocess.Popen(
                 [*argv, "--port", str(base_port)],
@@ -105,9 +127,26 @@ class Lab:
             raise LabError(f"no lab is up in {self.folder.root}", hint="fleet lab up")
         return [Board(**one) for one in state["boards"]]
 
+    @property
+    def phones(self) -> list[Board]:
+        """The phones as they are now. Raises LabError when no lab is up."""
+        state = self.folder.read_state()
+        return [Board(**one) for one in state["phones"]] if state and self.alive() else []
+
+    @property
+    def adb_server(self) -> str:
+        """HOST:PORT of the lab's own adb server; "" without phones."""
+        state = self.folder.read_state()
+        return str(state["adb_server"]) if state else ""
+
+    @property
+    def inventory(self) -> Path:
+        """An inventory of all boards and phones."""
+        return self.folder.root / "inventory.yaml"
+
     def board(self, name: str) -> Board:
-        """One board by name."""
-        for one in self.boards:
+        """One board or phone by name."""
+        for one in (*self.boards, *self.phones):
             if one.name == name:
                 return one
         raise LabError(f"there is no board '{name}'", hint="fleet lab list")
@@ -145,10 +184,11 @@ class Lab:
     def exec(self, name: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run a program on a namespace board as its root, not through ssh."""
         board = self.board(name)
-        if board.kind != "namespace":
-            raise LabError(f"{name} is a board of an ordinary user: nothing can be run as its root")
+        if board.kind not in {"namespace", "phone"}:
+            raise LabError(f"{name} is of an ordinary user: nothing can be run as its root")
+        path = _PHONE_PATH if board.kind == "phone" else _PATH
         return subprocess.run(
-            ["nsenter", "-t", str(board.pid), *enter(), "env", "-i", _PATH, *argv],
+            ["nsenter", "-t", str(board.pid), *enter(), "env", "-i", path, *argv],
             capture_output=True,
             text=True,
             check=False,
@@ -210,6 +250,19 @@ class Lab:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _phone_kind(kind: str, *, install: bool) -> str:
+    if kind not in {"auto", *PHONES}:
+        raise LabError(f"there is no kind '{kind}' of phones", hint="auto, " + ", ".join(PHONES))
+    adb_program()
+    why = can_unshare() if kind != "phone-emulator" else "asked for"
+    if kind == "phone" and why:
+        raise LabError(f"phones with a real adbd are not possible here: {why}")
+    if why:
+        return "phone-emulator"
+    android_root(install=install)
+    return "phone"
 
 
 def _kind(kind: str, *, install: bool) -> str:

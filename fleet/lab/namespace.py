@@ -46,7 +46,12 @@ _UNSHARE = (
 )
 
 
-def _boot_clock() -> list[str]:
+def unshare() -> tuple[str, ...]:
+    """The command that makes the namespaces of a board."""
+    return _UNSHARE
+
+
+def boot_clock() -> list[str]:
     """Arguments of unshare that make the uptime of a board begin at 0."""
     if not has_clocks():
         return []
@@ -99,7 +104,7 @@ class NamespaceBoard:
             self._init = subprocess.Popen(
                 [
                     *_UNSHARE,
-                    *_boot_clock(),
+                    *boot_clock(),
                     *argv,
                     self.board.name,
                     " ".join(kind.nodes),

@@ -36,13 +36,18 @@ class Profile:
 
     def write(self, folder: Path) -> None:
         """Lay out `sys/` and `root/` under a folder, and what board.sh reads."""
-        for place, tree in (("sys", self.sys), ("root", self.root)):
-            (folder / place).mkdir(parents=True, exist_ok=True)
-            for path, content in tree.items():
-                target = folder / place / path.lstrip("/")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(content)
+        write_trees(folder, sys=self.sys, root=self.root)
         (folder / "remove").write_text("".join(f"{path}\n" for path in self.remove), "utf-8")
+
+
+def write_trees(folder: Path, **trees: Mapping[str, bytes]) -> None:
+    """Write each tree (path → content) below the folder of its name."""
+    for place, tree in trees.items():
+        (folder / place).mkdir(parents=True, exist_ok=True)
+        for path, content in tree.items():
+            target = folder / place / path.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
 
 
 @cache

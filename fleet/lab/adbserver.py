@@ -1,0 +1,82 @@
+"""The lab's own adb server: a private port, keys of its own, no USB device, ended with the lab."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+from fleet.model.errors import LabError
+
+READY_SECONDS = 20.0  # the first start makes a key
+
+
+def adb_program() -> str:
+    """adb of the PATH, else the one that comes with adbutils. Raises LabError."""
+    own = shutil.which("adb")
+    if own:
+        return own
+    found = find_spec("adbutils")
+    for folder in found.submodule_search_locations or () if found else ():
+        path = Path(folder) / "binaries" / "adb"
+        if path.is_file():
+            return str(path)
+    raise LabError("lab phones need adb", hint="sudo apt-get install adb")
+
+
+class LabAdbServer:
+    """One `adb server` as a child of the lab's daemon."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "adb"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        """`127.0.0.1:PORT`."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start on a free port and wait until it answers. Raises LabError."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = int(probe.getsockname()[1])
+        env = {
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "HOME": str(self._folder),
+            "ANDROID_USER_HOME": str(self._folder),
+            "TMPDIR": str(self._folder),
+            # Phones of the user and emulators on his ports are none of the lab's business.
+            "ADB_USB": "0",
+            "ADB_EMU": "0",
+            "ADB_LOCAL_TRANSPORT_MAX_PORT": "5553",
+            "ADB_MDNS": "0",
+            "ADB_MDNS_AUTO_CONNECT": "0",
+        }
+        argv = [adb_program(), "-L", f"tcp:{self.port}", "server", "nodaemon"]
+        with (self._folder / "server.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env
+            )
+        end = time.monotonic() + READY_SECONDS
+        while time.monotonic() < end and self._process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+            except OSError:
+                time.sleep(0.01)
+            else:
+                return
+        words = (self._folder / "server.log").read_text("utf-8", "replace").strip().splitlines()
+        raise LabError(f"the lab's adb server does not start: {' | '.join(words[-3:])}")
+
+    def stop(self) -> None:
+        """End the process that `start` made."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()

@@ -1,0 +1,1 @@
+"""Programs of a lab phone that Android has and Debian has not: small scripts over files."""

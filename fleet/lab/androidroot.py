@@ -1,0 +1,171 @@
+"""The root of a lab phone: Debian's adbd, mksh and toybox laid out as Android does. 30 MB.
+
+What a real phone has and this has not: bionic and its linker namespaces, SELinux, FUSE on
+/sdcard, the services behind `dumpsys`. Measured ways: docs/lab.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from importlib.resources import files
+from pathlib import Path
+
+from fleet.lab.rootfs import BUILD_SECONDS, cache_dir, require
+from fleet.model.errors import LabError
+
+SUITE = "trixie"  # the first Debian with adbd (34.0.5)
+PACKAGES = "adbd,toybox,mksh,original-awk,dash,coreutils,gzip,grep,libc-bin,libatomic1,libstdc++6"
+NEEDS = {"mmdebstrap": "mmdebstrap", "unshare": "util-linux", "ldconfig": "libc-bin"}
+ADBD = "/usr/lib/android-sdk/platform-tools/adbd"
+_LIBRARIES = "usr/lib/x86_64-linux-gnu"
+# Of Debian beside toybox: Android has them, Debian's toybox has not; or has them slow (Android's
+# toybox hashes with BoringSSL, Debian's with plain C: 100 MB/s).
+_PROGRAMS = ("dd", "gzip", "grep", "tr", "sha256sum", "mksh", "toybox")
+_EXTRA = ("libatomic.so.1", "libstdc++.so.6", "libgcc_s.so.1", "libdl.so.2", "libpthread.so.0")
+_NOT_ANDROID = {"su", "login", "httpd", "uname", *_PROGRAMS}
+_USERS = "root:x:0:0:root:/:/system/bin/sh\nshell:x:2000:2000:shell:/:/system/bin/sh\n"
+_GROUPS = {"root": 0, "system": 1000, "input": 1004, "log": 1007, "adb": 1011, "shell": 2000}
+
+
+def android_root(*, install: bool = False) -> Path:
+    """The cached tree; built under a temporary name and renamed when it is whole. Needs root.
+
+    Raises LabError when tools are missing or the build fails.
+    """
+    scripts = {one.name: one.read_bytes() for one in (files("fleet.lab") / "android").iterdir()
+               if one.name != "__init__.py" and one.is_file()}  # fmt: skip
+    recipe = repr((SUITE, PACKAGES, _PROGRAMS, sorted(scripts.items()), _GROUPS, 2))
+    name = hashlib.sha256(recipe.encode()).hexdigest()[:12]
+    target = cache_dir() / "lab" / f"android-{name}"
+    if target.is_dir():
+        return target
+    require(NEEDS, install=install)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / ".android.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.is_dir():
+            _build(target, scripts)
+    return target
+
+
+def _build(target: Path, scripts: dict[str, bytes]) -> None:
+    debian, part = (
+        target.with_name(f"{target.name}.debian"),
+        target.with_name(f"{target.name}.part"),
+    )
+    for folder in (debian, part):
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        _extract(debian)
+        _lay_out(part)
+        _programs(debian, part)
+        for name, text in scripts.items():
+            place = part / "system" / "bin" / name
+            place.write_bytes(text)
+            place.chmod(0o755)
+        _run(["ldconfig", "-r", str(part)])
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", b"") or b""
+        words = said.decode("utf-8", "replace").strip().splitlines()
+        raise LabError(
+            f"building the phone's root failed: {' | '.join(words[-3:]) or error}",
+            hint="are Debian's packages reachable? fleet lab up --phone-kind emulator needs none",
+        ) from error
+    finally:
+        shutil.rmtree(debian, ignore_errors=True)
+    part.replace(target)
+
+
+def _run(argv: list[str]) -> str:
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    done = subprocess.run(
+        argv,
+        check=True,
+        capture_output=True,
+        timeout=BUILD_SECONDS,
+        env={**os.environ, "PATH": path},
+    )
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _extract(debian: Path) -> None:
+    """Unpack the packages; none of their scripts runs."""
+    argv = [
+        "mmdebstrap",
+        "--quiet",
+        "--variant=extract",
+        f"--include={PACKAGES}",
+        SUITE,
+        str(debian),
+    ]
+    sources = Path("/etc/apt/sources.list.d/debian.sources")
+    if sources.is_file():
+        # The machine's own mirror, in the suite that has adbd.
+        stanza = sources.read_text("utf-8", "replace").split("\n\n")[0]
+        own = debian.with_name("android.sources")
+        own.write_text(re.sub(r"(?m)^Suites:.*$", f"Suites: {SUITE}", stanza) + "\n", "utf-8")
+        argv.append(str(own))
+    _run(argv)
+    for name in ("bin", "sbin", "lib", "lib64"):
+        (debian / "usr" / name).mkdir(exist_ok=True)
+        if not (debian / name).exists():
+            (debian / name).symlink_to(f"usr/{name}")
+
+
+def _lay_out(root: Path) -> None:
+    for name in (
+        *("system/bin", "system/lib64", "system/etc", "vendor/lib64", "vendor/lib/rfsa/adsp"),
+        *("data/local/tmp", "sdcard", "proc", "sys", "dev", "run", "etc", "tmp", "mnt", "apex"),
+        *("usr/lib64", f"{_LIBRARIES}/android", "usr/bin", str(Path(ADBD).parent).lstrip("/")),
+    ):
+        (root / name).mkdir(parents=True)
+    for link, place in (
+        *(("bin", "/system/bin"), ("sbin", "/system/bin"), ("lib", "usr/lib")),
+        ("lib64", "usr/lib64"),
+    ):
+        (root / link).symlink_to(place)
+    (root / "etc/passwd").write_text(_USERS, "utf-8")
+    groups = "".join(f"{name}:x:{number}:\n" for name, number in _GROUPS.items())
+    (root / "etc/group").write_text(groups, "utf-8")
+    (root / "etc/ld.so.conf").write_text(f"/{_LIBRARIES}\n", "utf-8")
+    for name in ("data", "data/local", "data/local/tmp"):
+        (root / name).chmod(0o771)
+        os.chown(root / name, 2000, 2000)
+
+
+def _programs(debian: Path, root: Path) -> None:
+    for name in _PROGRAMS:
+        _copy(debian, f"/usr/bin/{name}", root / "system" / "bin" / name)
+    _copy(debian, "/usr/bin/original-awk", root / "system" / "bin" / "awk")
+    _copy(debian, ADBD, root / ADBD.lstrip("/"))
+    for name in _EXTRA:
+        shutil.copy(debian / _LIBRARIES / name, root / _LIBRARIES / name)
+    for applet in _run(["chroot", str(debian), "/usr/bin/toybox"]).split():
+        place = root / "system" / "bin" / applet
+        if applet not in _NOT_ANDROID and not place.exists():
+            place.symlink_to("toybox")
+    (root / "system/bin/sh").symlink_to("mksh")
+    (root / "usr/bin/env").symlink_to("/system/bin/env")
+
+
+def _copy(debian: Path, program: str, target: Path) -> None:
+    """A program and the libraries that its loader names."""
+    shutil.copy(debian / program.lstrip("/"), target)
+    target.chmod(0o755)
+    loader = "/lib64/ld-linux-x86-64.so.2"
+    listed = _run(["chroot", str(debian), loader, "--list", program])
+    for path in {loader, *re.findall(r"(/\S+) \(0x", listed)}:
+        place = root_of(target) / path.lstrip("/")
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(debian / path.lstrip("/"), place)
+
+
+def root_of(path: Path) -> Path:
+    """The phone's root above a file in it."""
+    return next(one for one in path.parents if one.name.endswith(".part"))

@@ -1,0 +1,100 @@
+"""What a lab phone claims to be: properties, soc0, sensors, battery, libraries of the vendor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fleet.lab.elf import shared_object
+from fleet.lab.profiles import write_trees
+from fleet.model.errors import LabError
+
+PLAYS = "aarch64"
+_NODES = ("fastrpc-cdsp", "fastrpc-cdsp-secure", "adsprpc-smd", "dma_heap/system")
+_THERMAL = {"nsphvx-0": 34100, "nsphmx-0": 34500, "cpu-1-0": 36200, "skin": 31000}
+# The form of `dumpsys battery`; the numbers are made up.
+_BATTERY = """Current Battery Service state:
+  AC powered: false
+  USB powered: true
+  Wireless powered: false
+  Dock powered: false
+  status: 2
+  health: 2
+  present: true
+  level: 86
+  scale: 100
+  voltage: 4380
+  temperature: 293
+  technology: Li-ion
+"""
+
+
+@dataclass(frozen=True)
+class PhoneProfile:
+    """A phone type. `sys` maps paths below /sys to contents, `root` paths of the factory's
+    files, `nodes` are names below /dev. `source` says where the properties were recorded.
+    """
+
+    name: str
+    sys: Mapping[str, bytes]
+    root: Mapping[str, bytes]
+    nodes: tuple[str, ...]
+    source: str
+
+    def write(self, folder: Path) -> None:
+        """Lay out `sys/` and `root/` under a folder."""
+        write_trees(folder, sys=self.sys, root=self.root)
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return dict(yaml.safe_load((files("fleet.lab") / "phones.yaml").read_text("utf-8")))
+
+
+def phone_profiles() -> tuple[str, ...]:
+    """Names of all phone types."""
+    return tuple(_table())
+
+
+def phone_profile(name: str, serialno: str = "") -> PhoneProfile:
+    """The type of that name, for a phone with that serial number; LabError when unknown."""
+    row = _table().get(name)
+    if row is None:
+        raise LabError(f"there is no phone profile '{name}'", hint="one of " + ", ".join(_table()))
+    machine = row.get("machine", PLAYS)
+    said = {
+        "ro.product.cpu.abilist": "arm64-v8a" if machine else "x86_64",
+        "ro.serialno": serialno,
+        "ro.boot.serialno": serialno,
+        "sys.boot_completed": "1",
+        **row["properties"],
+    }
+    root = {
+        "/system/build.prop": "".join(f"{k}={v}\n" for k, v in said.items() if v).encode(),
+        "/system/etc/lab-dumpsys-battery": _BATTERY.encode(),
+        "/system/etc/lab-selinux": f"{row.get('selinux', 'Enforcing')}\n".encode(),
+    }
+    if machine:
+        root["/system/etc/lab-machine"] = f"{machine}\n".encode()
+    if row.get("linker", True):
+        # Only its name is looked at: it tells bionic from glibc.
+        root["/system/bin/linker64"] = b""
+        root["/vendor/lib64/libcdsprpc.so"] = shared_object("libcdsprpc.so")
+    return PhoneProfile(name, _sys(row), root, _NODES, row["source"])
+
+
+def _sys(row: Mapping[str, Any]) -> dict[str, bytes]:
+    found = {
+        f"devices/soc0/{key}": f"{value}\n".encode() for key, value in row.get("soc0", {}).items()
+    }
+    for number, (kind, milli) in enumerate(_THERMAL.items()):
+        folder = f"class/thermal/thermal_zone{number}"
+        found[f"{folder}/type"] = f"{kind}\n".encode()
+        found[f"{folder}/temp"] = f"{milli}\n".encode()
+    return found
