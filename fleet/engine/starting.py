@@ -56,7 +56,8 @@ def execute(
 ) -> Ended:
     """Run to the end and collect. A run past its deadline has status 124."""
     limit = str(math.ceil(placed.start.timeout))
-    shell = device_script("run", placed.work, placed.start.config, limit, *placed.argv)
+    feed = "prompt" if placed.start.feeds_prompt else "none"
+    shell = device_script("run", placed.work, placed.start.config, limit, feed, *placed.argv)
     command = Command(shell.argv, env=placed.env, cwd=placed.cwd, unset=placed.unset)
     kept = bytearray()
 

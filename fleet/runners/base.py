@@ -18,7 +18,7 @@ class Start:
 
     `cwd` is relative to the release; `argv` may hold `{release}` and `{work}` (the work
     folder of this run, which has prompt.txt and config.json). `collect` is the file of the
-    work folder that holds the outcome.
+    work folder that holds the outcome. `feeds_prompt`: the prompt goes to standard input.
     """
 
     argv: tuple[str, ...]
@@ -27,6 +27,7 @@ class Start:
     timeout: float
     prompt: bytes = b""
     config: str = ""
+    feeds_prompt: bool = False
 
 
 @dataclass(frozen=True)

@@ -292,7 +292,9 @@ def test_run_and_collect(board: Board, tmp_path: Path) -> None:
         "x",
         str(work),
     )
-    done = board.run("run", str(work), '{"a": "it\'s"}', "60", *argv, stdin=b"line 1\nline 2\n")
+    done = board.run(
+        "run", str(work), '{"a": "it\'s"}', "60", "none", *argv, stdin=b"line 1\nline 2\n"
+    )
     assert done.returncode == 5
     assert done.stdout == b""
     assert (work.stat().st_mode & 0o777) == 0o700
@@ -376,7 +378,7 @@ def test_what_stands_in_the_place_of_a_part_is_not_written_through(
 
 def test_a_run_past_its_limit_ends_on_the_device(board: Board, tmp_path: Path) -> None:
     mark = f"1234.{os.getpid()}"  # other test processes do the same
-    done = board.run("run", str(tmp_path / "w"), "", "1", "sleep", mark)
+    done = board.run("run", str(tmp_path / "w"), "", "1", "none", "sleep", mark)
     assert done.returncode == 124
     alive = subprocess.run(["pgrep", "-f", f"sleep {mark}"], capture_output=True, check=False)
     assert alive.stdout == b""
@@ -402,3 +404,25 @@ def test_more_than_four_gigabytes(board: Board, tmp_path: Path) -> None:
     assert done.stdout.decode() == f"ok {sha}\n", done.stderr
     assert (board.base / "store" / sha).stat().st_size == size
     assert board.state(app).have == {sha}
+
+
+@pytest.mark.parametrize("shell", ["dash", "busybox", "mksh"])
+def test_a_run_past_its_limit_takes_its_children_along(shell: str, tmp_path: Path) -> None:
+    board = Board(tmp_path, shell)
+    mark = f"4321.{os.getpid()}"
+    script = f"trap '' TERM; sleep {mark} & sleep {mark}"
+    done = board.run("run", str(tmp_path / "w"), "", "1", "none", "sh", "-c", script)
+    assert done.returncode == 124
+    alive = subprocess.run(["pgrep", "-f", f"sleep {mark}"], capture_output=True, check=False)
+    assert alive.stdout == b""
+
+
+@pytest.mark.parametrize(("ending", "status"), [("exit 7", 7), ("kill -SEGV $$", 139), (":", 0)])
+def test_the_status_of_a_run_is_its_own(
+    board: Board, tmp_path: Path, ending: str, status: int
+) -> None:
+    argv = ("sh", "-c", f"cat; {ending}")
+    for feed, heard in (("prompt", b"a prompt\n"), ("none", b"")):
+        done = board.run("run", str(tmp_path / feed), "", "30", feed, *argv, stdin=b"a prompt\n")
+        assert (done.returncode, done.stdout) == (status, heard)
+        assert not (tmp_path / feed / ".late").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleet.config.inventory import load_inventory
+from fleet.lab import Lab
+from fleet.lab.namespace import can_unshare
 from fleet.model.command import Command, script
 from fleet.model.deadline import Deadline, Stall
 from fleet.model.errors import DeadlineError, TransportError, UnreachableError
@@ -19,18 +23,27 @@ from fleet.transport.base import Transport
 from .sshd import running
 
 
-@pytest.fixture(scope="module", params=["local", "ssh"])
+@contextlib.contextmanager
+def a_host(kind: str, folder: Path) -> Iterator[Host]:
+    """A device of each kind: this machine, a real sshd, a real adbd, our emulator of adbd."""
+    if kind == "local":
+        yield Host("here", transport="local")
+    elif kind == "ssh":
+        with running(folder) as server:
+            yield server.host()
+    else:
+        if kind == "phone" and (why := can_unshare()):
+            pytest.skip(f"no phone with a real adbd here: {why}")
+        with Lab.up(folder, count=0, phones=1, phone_kind=kind, base_port=0) as lab:
+            yield load_inventory(lab.inventory).hosts[0]
+
+
+@pytest.fixture(scope="module", params=["local", "ssh", "phone", "phone-emulator"])
 def transport(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Transport]:
-    if request.param == "local":
-        link = transport_for(Host("here", transport="local"))
-        link.open(Deadline(5))
-        yield link
-        link.close()
-        return
-    with running(tmp_path_factory.mktemp("sshd")) as server:
-        link = transport_for(server.host())
+    with a_host(request.param, tmp_path_factory.mktemp("device")) as host:
+        link = transport_for(host)
         link.open(Deadline(10))
         yield link
         link.close()
@@ -69,12 +82,13 @@ def test_environment_is_set_and_unset(transport: Transport) -> None:
     assert transport.run(command, Deadline(10)).stdout == b"x'; $(id) y|gone"
 
 
-def test_folder(transport: Transport, tmp_path: Path) -> None:
-    folder = tmp_path / "with 'odd' $name"
-    folder.mkdir()
-    assert transport.run(Command(("pwd",), cwd=str(folder)), Deadline(10)).text.strip() == str(
-        folder
-    )
+def test_folder(transport: Transport) -> None:
+    make = 'd=${TMPDIR:-/tmp}; d=$d/conformance-$$; mkdir -p "$d/$1" && cd "$d/$1" && pwd'
+    name = "with 'odd' $name"
+    folder = transport.run(script(make, name), Deadline(10)).text.strip()
+    assert folder.endswith(name)
+    assert transport.run(Command(("pwd",), cwd=folder), Deadline(10)).text.strip() == folder
+    assert transport.run(Command(("rm", "-rf", folder)), Deadline(10)).ok
 
 
 def test_missing_folder_is_status_126(transport: Transport) -> None:
@@ -169,7 +183,7 @@ def test_opening_twice_and_closing_twice_do_nothing(transport: Transport) -> Non
     assert transport.run(Command(("true",)), Deadline(10)).ok
 
 
-@pytest.mark.parametrize("kind", ["local", "ssh"])
+@pytest.mark.parametrize("kind", ["local", "ssh", "adb"])
 def test_nothing_runs_when_it_is_not_open(kind: str) -> None:
     link = transport_for(Host("x", transport=kind, address="127.0.0.1", port=9))
     link.close()

@@ -1,12 +1,38 @@
 # Starts a runner in a work folder of its own. $1 work folder, $2 text of config.json ("" for
-# none), $3 limit in whole seconds, then the argv. stdin: the prompt, kept as prompt.txt.
+# none), $3 limit in whole seconds, $4 `prompt` to feed the prompt to standard input, then the
+# argv. stdin: the prompt, kept as prompt.txt. Status 124 when the limit ended it.
 set -u
 umask 077
-work=$1 config=$2 limit=$3
-shift 3
+work=$1 config=$2 limit=$3 feed=$4
+shift 4
 mkdir -p "$work" || exit 73
 cat > "$work/prompt.txt" || exit 74
 if [ -n "$config" ]; then printf '%s' "$config" > "$work/config.json" || exit 74; fi
-# Nothing of ours stays behind on the device when the host is gone.
-if timeout -k 5 5 true 2>/dev/null; then exec timeout -k 5 "$limit" "$@" < /dev/null; fi
-exec "$@" < /dev/null
+input=/dev/null
+if [ "$feed" = prompt ]; then input=$work/prompt.txt; fi
+# Nothing of ours stays behind when the host is gone. Not by timeout(1): that of toybox 0.8.9
+# gives 127 for every second program that ends well, and ends no grandchildren.
+lead=''
+if command -v setsid >/dev/null 2>&1; then lead=setsid; fi
+$lead "$@" < "$input" &
+child=$!
+end() {
+  if [ -n "$lead" ]; then kill -s "$1" -- "-$child"; else kill -s "$1" "$child"; fi 2>/dev/null
+}
+(
+  trap 'kill "$nap" 2>/dev/null; exit 0' TERM
+  sleep "$limit" & nap=$!
+  wait "$nap"
+  : > "$work/.late"
+  end TERM
+  sleep 5 & nap=$!
+  wait "$nap"
+  end KILL
+) < /dev/null > /dev/null 2>&1 &
+dog=$!
+wait "$child"
+status=$?
+kill "$dog" 2>/dev/null
+wait "$dog" 2>/dev/null
+if [ -e "$work/.late" ]; then rm -f "$work/.late"; status=124; fi
+exit $status
