@@ -14,13 +14,18 @@ from fleet.cli.common import JsonOption
 from fleet.lab import Lab
 from fleet.lab.faults import FAULTS
 from fleet.lab.folder import Folder
-from fleet.lab.lab import DEFAULT_PORT
+from fleet.lab.lab import DEFAULT_PHONE_PORT, DEFAULT_PORT
+from fleet.lab.phonefaults import EVERY as PHONE_EVERY
+from fleet.lab.phoneprofiles import phone_profiles
 
 DirOption = Annotated[Path, typer.Option("--dir", help="Folder of the lab.")]
 DEFAULT_DIR = Path(".lab")
 NameArgument = Annotated[str, typer.Argument(help="Board, as `fleet lab list` shows it.")]
 FaultArgument = Annotated[
-    str, typer.Argument(help="One of: " + ", ".join([*FAULTS, "new-host-key"]))
+    str,
+    typer.Argument(
+        help=f"Board: {', '.join([*FAULTS, 'new-host-key'])}. Phone: {', '.join(PHONE_EVERY)}."
+    ),
 ]
 
 
@@ -40,33 +45,64 @@ def _lab(folder: Path) -> Lab:
 
 
 def up(
-    count: Annotated[int, typer.Option(min=1, max=500, help="How many boards.")] = 3,
+    count: Annotated[int, typer.Option(min=0, max=500, help="How many boards.")] = 3,
     profile: Annotated[str, typer.Option(help="Board type: healthy, bare-evk, ...")] = "iq9075",
     kind: Annotated[str, typer.Option(help="auto, namespace (root) or user.")] = "auto",
     port: Annotated[int, typer.Option(help="Port of the first board.")] = DEFAULT_PORT,
+    phones: Annotated[int, typer.Option(min=0, max=200, help="How many phones.")] = 0,
+    phone_profile: Annotated[
+        str, typer.Option(help="Phone type or types, with commas: " + ", ".join(phone_profiles()))
+    ] = "sm8650",
+    phone_kind: Annotated[
+        str, typer.Option(help="auto, phone (real adbd, root) or phone-emulator.")
+    ] = "auto",
+    phone_port: Annotated[int, typer.Option(help="Port of the first phone.")] = DEFAULT_PHONE_PORT,
     folder: DirOption = DEFAULT_DIR,
     install: Annotated[
         bool, typer.Option("--install", help="As root: install what lacks with apt-get.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Boot lab boards on loopback.
+    """Boot lab boards, and phones behind an adb server of their own, on loopback.
 
-    Example: fleet lab up --count 3
+    Example: fleet lab up --count 3 --phones 2
     """
-    lab = Lab.up(folder, count=count, profile=profile, kind=kind, base_port=port, install=install)
-    boards = lab.boards
-    if as_json:
-        output.emit_json({"emulated": True, "boards": [asdict(one) for one in boards]})
-        return
-    first, last = boards[0], boards[-1]
-    output.note(
-        f"{len(boards)} {first.kind} boards up, emulated ({profile}): "
-        f"{first.name} 127.0.0.1:{first.port} to {last.name} :{last.port}"
+    lab = Lab.up(
+        folder,
+        count=count,
+        profile=profile,
+        kind=kind,
+        base_port=port,
+        install=install,
+        phones=phones,
+        phone_profile=phone_profile,
+        phone_kind=phone_kind,
+        phone_port=phone_port,
     )
-    if any(one.upper == "memory" for one in boards):
+    if as_json:
+        every = {"boards": lab.boards, "phones": lab.phones}
+        rows = {key: [asdict(one) for one in group] for key, group in every.items()}
+        output.emit_json({"emulated": True, **rows, "adb_server": lab.adb_server})
+        return
+    _tell(lab)
+
+
+def _tell(lab: Lab) -> None:
+    for group in filter(None, (lab.boards, lab.phones)):
+        first, last = group[0], group[-1]
+        types = ", ".join(dict.fromkeys(one.profile for one in group))
+        what = "phones" if group[0].serial else "boards"
+        output.note(
+            f"{len(group)} {first.kind} {what} up, emulated ({types}): "
+            f"{first.name} 127.0.0.1:{first.port} to {last.name} :{last.port}"
+        )
+    if lab.phones:
+        output.note(f"their adb server: adb -P {lab.adb_server.rpartition(':')[2]} devices")
+        output.note(f"next: fleet facts -i {lab.inventory}")
+    if any(one.upper == "memory" for one in (*lab.boards, *lab.phones)):
         output.note("this folder's file system cannot be a layer: boards forget at a power cycle")
-    output.note("next: fleet deploy -i inventories/lab.yaml playbooks/tiny-genie.yaml")
+    if lab.boards:
+        output.note("next: fleet deploy -i inventories/lab.yaml playbooks/tiny-genie.yaml")
 
 
 def down(folder: DirOption = DEFAULT_DIR) -> None:
@@ -83,7 +119,8 @@ def list_boards(folder: DirOption = DEFAULT_DIR, as_json: JsonOption = False) ->
 
     Example: fleet lab list
     """
-    boards = _lab(folder).boards
+    lab = _lab(folder)
+    boards = [*lab.boards, *lab.phones]
     if as_json:
         output.emit_json([asdict(one) for one in boards])
         return

@@ -35,7 +35,7 @@ if [ -r "$osrel" ]; then
   done < "$osrel"
 fi
 libc=$(getconf GNU_LIBC_VERSION 2>/dev/null)
-[ -e /system/bin/linker64 ] && libc=bionic
+[ -e "$R/system/bin/linker64" ] && libc=bionic
 case $libc in glibc* | bionic) ;; *) libc='' ;; esac
 # Yocto images often have neither getconf nor ldd; the loader itself says its version.
 for loader in /lib/ld-linux-*.so.* /lib64/ld-linux-*.so.* /lib/ld-musl-*; do

@@ -24,6 +24,7 @@ from fleet.lab.baretree import bare_tree
 from fleet.lab.folder import PHONES, Board, Folder, make_key, start_ticks
 from fleet.lab.namespace import NamespaceBoard
 from fleet.lab.phone import NamespacePhone
+from fleet.lab.phoneuser import EmulatedPhone
 from fleet.lab.profiles import profile as known_profile
 from fleet.lab.rootfs import rootfs
 from fleet.lab.userboard import UserBoard
@@ -31,7 +32,7 @@ from fleet.model.errors import LabError
 
 REBOOT_LOOK_SECONDS = 0.5  # between two looks whether a board was asked to reboot
 BOOT_AT_ONCE = 8  # two cores; more only makes each slower
-AnyBoard = NamespaceBoard | UserBoard
+AnyBoard = NamespaceBoard | UserBoard | EmulatedPhone
 
 
 class Daemon:
@@ -113,15 +114,22 @@ class Daemon:
         for number in range(1, options.phones + 1):
             board = Board(
                 name=f"phone{number:03d}",
-                kind="phone",
+                kind=options.phone_kind,
                 profile=profiles[(number - 1) % len(profiles)],
                 port=options.phone_port + number - 1 if options.phone_port else 0,
                 user="shell",
                 home="/data/local/tmp",
                 host_key="",
             )
+            if board.kind == "phone-emulator":
+                board.user = getpass.getuser()
+                board.home = str(self._folder.board(board.name) / "home")
             self._folder.prepare_board(board)
-            yield NamespacePhone(board, self._folder, android_root())
+            yield (
+                NamespacePhone(board, self._folder, android_root())
+                if board.kind == "phone"
+                else EmulatedPhone(board, self._folder)
+            )
 
     def _publish(self) -> None:
         every = [one.board for one in self._boards.values()]
@@ -166,9 +174,18 @@ class Daemon:
                 self._running = False
                 return {}
             one = self._boards[order["name"]]
+            if what == "signal" and isinstance(one, EmulatedPhone):
+                one.signal(order["signal"])
+                return {}
             one.power_off()
             if what == "reset":
                 one.wipe()
+            if what == "manner":
+                if not isinstance(one, EmulatedPhone):
+                    raise LabError(
+                        f"{one.board.name} is no emulated phone: a real adbd cannot show that"
+                    )
+                one.manner = order["manner"]
             if what == "new-host-key":
                 make_key(self._folder.board(one.board.name) / "ssh_host_ed25519_key")
             if what != "off":

@@ -21,7 +21,10 @@ from fleet.lab.androidroot import android_root
 from fleet.lab.faults import FAULTS
 from fleet.lab.folder import PHONES, Board, Folder, start_ticks
 from fleet.lab.namespace import can_unshare, enter
+from fleet.lab.phonefaults import EVERY as PHONE_EVERY
+from fleet.lab.phonefaults import PHONE_FAULTS, SIGNALS
 from fleet.lab.phoneprofiles import phone_profile as known_phone
+from fleet.lab.phoneuser import MANNERS
 from fleet.lab.profiles import profile as known_profile
 from fleet.lab.rootfs import find, require, rootfs
 from fleet.model.errors import LabError
@@ -62,18 +65,13 @@ class Lab:
         phone-emulator or auto; `phone_profile` one name, or several with commas that take turns.
         Raises LabError: tools that lack, ports that are taken, another number already up.
         """
-        bare = known_profile(profile).bare
         for name in phone_profile.split(","):
             known_phone(name)
+        bare = known_profile(profile).bare
         folder = Folder(root)
         lab = cls(folder)
         if lab.alive():
-            have = (len(lab.boards), len(lab.phones))
-            if have != (count, phones):
-                raise LabError(
-                    f"a lab of {have[0]} boards and {have[1]} phones is up already",
-                    hint="fleet lab down",
-                )
+            lab._check_counts(count, phones)
             return lab
         folder.state_file.unlink(missing_ok=True)
         if count:
@@ -82,23 +80,33 @@ class Lab:
             raise LabError(f"{profile} boards need root: they have a system of their own")
         if phones:
             phone_kind = _phone_kind(phone_kind, install=install)
-        folder.prepare()
         if phone_port is None:
             phone_port = DEFAULT_PHONE_PORT if base_port else 0
-        argv = [sys.executable, "-m", "fleet.lab.daemon", "--dir", str(folder.root)]
-        argv += ["--count", str(count), "--profile", profile, "--kind", kind]
-        argv += ["--phones", str(phones), "--phone-profile", phone_profile]
-        argv += ["--phone-kind", phone_kind, "--phone-port", str(phone_port)]
-        with (folder.root / "daemon.log").open("wb") as log:
+        folder.prepare()
+        boards = ("--count", count, "--profile", profile, "--kind", kind, "--port", base_port)
+        others = ("--phones", phones, "--phone-profile", phone_profile)
+        lab._boot([*boards, *others, "--phone-kind", phone_kind, "--phone-port", phone_port])
+        return lab
+
+    def _boot(self, options: Sequence[object]) -> None:
+        argv = [sys.executable, "-m", "fleet.lab.daemon", "--dir", str(self.folder.root)]
+        with (self.folder.root / "daemon.log").open("wb") as log:
             daemon = subprocess.Popen(
-                [*argv, "--port", str(base_port)],
+                [*argv, *map(str, options)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        lab._wait_until_up(daemon)
-        return lab
+        self._wait_until_up(daemon)
+
+    def _check_counts(self, count: int, phones: int) -> None:
+        have = (len(self.boards), len(self.phones))
+        if have != (count, phones):
+            raise LabError(
+                f"a lab of {have[0]} boards and {have[1]} phones is up already",
+                hint="fleet lab down",
+            )
 
     def _wait_until_up(self, daemon: subprocess.Popen[bytes]) -> None:
         self._daemon = daemon
@@ -207,10 +215,16 @@ class Lab:
         if fault == "new-host-key":
             self.reflash(name)
             return
-        if fault not in FAULTS:
-            every = ", ".join([*FAULTS, "new-host-key"])
-            raise LabError(f"there is no fault '{fault}'", hint=f"one of {every}")
-        known, board = FAULTS[fault], self.board(name)
+        board = self.board(name)
+        if board.kind in PHONES and self._phone_link(name, board.kind, fault, heal=heal):
+            return
+        table = PHONE_FAULTS if board.kind in PHONES else FAULTS
+        if fault not in table:
+            every = PHONE_EVERY if board.kind in PHONES else (*FAULTS, "new-host-key")
+            raise LabError(
+                f"there is no fault '{fault}' of {name}", hint="one of " + ", ".join(every)
+            )
+        known = table[fault]
 
         def on_board(script: str) -> subprocess.CompletedProcess[str]:
             return self.exec(name, ["sh", "-c", script, "fault", board.user, board.home])
@@ -223,6 +237,19 @@ class Lab:
         done = on_board(known.heal if heal else known.make)
         if done.returncode:
             raise LabError(f"{name}: {fault} failed: {done.stderr.strip()}")
+
+    def _phone_link(self, name: str, kind: str, fault: str, *, heal: bool) -> bool:
+        """Faults of the daemon of a phone and of the way to it; False for the others."""
+        if fault == "offline":
+            self._tell(do="power-cycle" if heal else "off", name=name)
+        elif fault in MANNERS:
+            self._tell(do="manner", name=name, manner="" if heal else fault)
+        elif fault in SIGNALS and kind == "phone-emulator":
+            if not (heal and fault == "cut"):
+                self._tell(do="signal", name=name, signal="CONT" if heal else SIGNALS[fault])
+        else:
+            return False
+        return True
 
     def close(self) -> None:
         """End the daemon, and with it all boards. Only the process that was recorded."""

@@ -1,0 +1,186 @@
+"""Packets of adb and the streams that they carry."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+CNXN, AUTH, OPEN, OKAY, CLSE, WRTE = (
+    int.from_bytes(word, "little")
+    for word in (b"CNXN", b"AUTH", b"OPEN", b"OKAY", b"CLSE", b"WRTE")
+)
+VERSION = 0x01000001  # from here on the checksum is 0 and not looked at
+VERSION_SUMS = 0x01000000
+MAX_PAYLOAD = 1 << 20
+TOKEN, SIGNATURE, PUBLIC_KEY = 1, 2, 3
+_HEAD = struct.Struct("<6I")
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How this daemon behaves. `auth` is none, key (accepts the first key) or never."""
+
+    banner: str
+    auth: str = "none"
+
+
+class Stream:
+    """One stream. `write` waits for the peer's OKAY: one packet is under way at a time."""
+
+    def __init__(self, link: Link, local: int, remote: int) -> None:
+        self._link, self.local, self.remote = link, local, remote
+        self._buffer = bytearray()
+        self._changed = asyncio.Event()
+        self._clear = asyncio.Event()
+        self._clear.set()
+        self._ended = False
+
+    async def accept(self) -> None:
+        """Say that the service is there; without it the peer hears `closed`."""
+        await self._link.send(OKAY, self.local, self.remote)
+
+    def take(self, data: bytes) -> None:
+        """Bytes that came."""
+        self._buffer += data
+        self._changed.set()
+
+    def ready(self) -> None:
+        """The peer has taken the last packet."""
+        self._clear.set()
+
+    def end(self) -> None:
+        """The peer closed it: readers and writers get EOFError."""
+        self._ended = True
+        self._changed.set()
+        self._clear.set()
+
+    async def read(self) -> bytes:
+        """What is there, at least one byte. Raises EOFError."""
+        while not self._buffer:
+            await self._more()
+        data = bytes(self._buffer)
+        self._buffer.clear()
+        return data
+
+    async def exactly(self, count: int) -> bytes:
+        """That many bytes. Raises EOFError."""
+        while len(self._buffer) < count:
+            await self._more()
+        data = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return data
+
+    async def _more(self) -> None:
+        if self._ended:
+            raise EOFError
+        self._changed.clear()
+        await self._changed.wait()
+
+    async def write(self, data: bytes) -> None:
+        """All of it. Raises EOFError when the peer closed."""
+        for at in range(0, len(data), self._link.max_payload):
+            await self._clear.wait()
+            if self._ended:
+                raise EOFError
+            self._clear.clear()
+            part = data[at : at + self._link.max_payload]
+            await self._link.send(WRTE, self.local, self.remote, part)
+
+    async def close(self) -> None:
+        """Close from our side, when what was written is taken."""
+        await self._clear.wait()
+        if not self._ended:
+            await self._link.send(CLSE, self.local, self.remote)
+        self._link.streams.pop(self.local, None)
+
+
+Service = Callable[[Stream, str], Awaitable[None]]
+
+
+class Link:
+    """One connection of an adb server."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        manner: Manner,
+        service: Service,
+    ) -> None:
+        self._reader, self._writer = reader, writer
+        self._manner, self._service = manner, service
+        self.streams: dict[int, Stream] = {}
+        self.max_payload = 4096
+        self._version = VERSION_SUMS
+        self._count = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sending = asyncio.Lock()
+
+    async def send(self, command: int, one: int, two: int, data: bytes = b"") -> None:
+        """One packet."""
+        total = 0 if self._version >= VERSION else sum(data) & 0xFFFFFFFF
+        head = _HEAD.pack(command, one, two, len(data), total, command ^ 0xFFFFFFFF)
+        async with self._sending:
+            self._writer.write(head + data)
+            await self._writer.drain()
+
+    async def serve(self) -> None:
+        """Until the connection ends."""
+        try:
+            while True:
+                head = await self._reader.readexactly(_HEAD.size)
+                command, one, two, size, _, magic = _HEAD.unpack(head)
+                if command ^ 0xFFFFFFFF != magic or size > MAX_PAYLOAD:
+                    return
+                await self._obey(command, one, two, await self._reader.readexactly(size))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            for stream in self.streams.values():
+                stream.end()
+            self._writer.close()
+
+    async def _obey(self, command: int, one: int, two: int, data: bytes) -> None:
+        stream = self.streams.get(two)
+        if command == CNXN:
+            self._version, self.max_payload = min(one, VERSION), min(two, MAX_PAYLOAD)
+            await (self._welcome() if self._manner.auth == "none" else self._ask())
+        elif command == AUTH and one == PUBLIC_KEY and self._manner.auth == "key":
+            await self._welcome()
+        elif command == AUTH and one == SIGNATURE:
+            await self._ask()
+        elif command == OPEN:
+            await self._open(one, data.rstrip(b"\0").decode("utf-8", "replace"))
+        elif command == WRTE and stream is not None:
+            stream.take(data)
+            await self.send(OKAY, stream.local, stream.remote)
+        elif command == OKAY and stream is not None:
+            stream.ready()
+        elif command == CLSE and stream is not None:
+            self.streams.pop(two).end()
+
+    async def _welcome(self) -> None:
+        await self.send(CNXN, VERSION, MAX_PAYLOAD, self._manner.banner.encode())
+
+    async def _ask(self) -> None:
+        await self.send(AUTH, TOKEN, 0, os.urandom(20))
+
+    async def _open(self, remote: int, name: str) -> None:
+        self._count += 1
+        stream = self.streams[self._count] = Stream(self, self._count, remote)
+        task = asyncio.create_task(self._run(stream, name))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, stream: Stream, name: str) -> None:
+        try:
+            await self._service(stream, name)
+        except (EOFError, ConnectionError):
+            pass
+        finally:
+            with contextlib.suppress(ConnectionError):
+                await stream.close()
