@@ -5,13 +5,15 @@ set -eu
 PATH=$PATH:/usr/sbin:/sbin
 need=
 for pair in sshd:openssh-server ssh:openssh-client mmdebstrap:mmdebstrap ip:iproute2 \
-            nsenter:util-linux busybox:busybox mksh:mksh zsh:zsh fish:fish; do
+            nsenter:util-linux busybox:busybox mksh:mksh zsh:zsh fish:fish \
+            gcc:gcc; do
   command -v "${pair%%:*}" >/dev/null 2>&1 || need="$need ${pair##*:}"
 done
 ldconfig -p 2>/dev/null | grep -q libatomic.so.1 || need="$need libatomic1"
 if [ "${1:-}" = slow ]; then
   command -v qemu-system-x86_64 >/dev/null 2>&1 || need="$need qemu-system-x86 ipxe-qemu seabios"
 fi
+command -v gcc >/dev/null 2>&1 && [ -e /usr/include/stdio.h ] || need="$need libc6-dev"
 [ -n "$need" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
   apt-get update -qq
