@@ -36,7 +36,7 @@ OWNERS = {
     "typer": {"cli"},
     "rich": {"cli"},
     "yaml": {"config", "data", "bundles", "lab", "runtimes"},
-    "pydantic": {"config", "model"},
+    "pydantic": {"config", "model", "runners"},
     "pysequoia": {"config", "lab"},
 }
 MAX_MODULE_LINES = 400

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from fleet.bundles.context import inspect_context
+from fleet.bundles.found import SUMS, Found, check_sums, qairt_of, ref
 from fleet.bundles.genie import CONFIG, GenieConfig, Named, read_config
-from fleet.bundles.hashes import HashCache, read_sums
-from fleet.bundles.jsonfile import read_json, read_version
+from fleet.bundles.hashes import HashCache
+from fleet.bundles.jsonfile import read_json
 from fleet.bundles.kinds import not_supported
 from fleet.bundles.paths import inside, refuse_case_twins
-from fleet.model.bundle import Bundle, ContextBinary, MissingFile, WrongHash
+from fleet.bundles.plain import inspect_plain
+from fleet.model.bundle import Bundle, MissingFile
 from fleet.model.errors import BundleError
-from fleet.model.files import FileRef
-from fleet.model.runtime import same_build
 
-SUMS = "SHA256SUMS"
 # Sent although no configuration names them: small, and people look for them on the device.
 _COMPANIONS = (
     "sample_prompt*.txt",
@@ -36,35 +34,39 @@ _COMPANIONS = (
     SUMS,
 )
 _COMPANION_BYTES = 1024 * 1024
-_VERSION_FILES = (("tool-versions.yaml", ("qairt",)), ("metadata.json", ("tool_versions", "qairt")))
-
-
-@dataclass
-class _Found:
-    root: Path
-    paths: dict[str, Path] = field(default_factory=dict)
-    missing: list[MissingFile] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
 
 
 def inspect_bundle(
-    folder: Path, system_library: Path | None = None, *, hashes: bool = True
+    folder: Path,
+    system_library: Path | None = None,
+    *,
+    hashes: bool = True,
+    kind: str = "genie",
 ) -> Bundle:
     """What fleet knows of a bundle folder; missing and damaged files are data, no errors.
+
+    `kind` is that of the playbook: genie has a configuration that names its files, of the
+    others all files go along.
 
     `system_library` is an x86_64 libQnnSystem.so for this host (see `inspect_context`).
     `hashes=False` leaves every sha256 empty: for a look, not for a deploy. Raises BundleError
     when there is no configuration, or it cannot be understood, or leads out of the folder.
     """
     root = folder.expanduser().absolute()
+    if kind != "genie":
+        return inspect_plain(root, system_library, kind, hashes=hashes)
+    return _inspect_genie(root, system_library, hashes=hashes)
+
+
+def _inspect_genie(root: Path, system_library: Path | None, *, hashes: bool) -> Bundle:
     config = read_config(_config_path(root))
-    found = _Found(root)
+    found = Found(root)
     found.paths[config.path.name] = config.path
     cache = HashCache()
     try:
         shards = _collect(config, found)
         refuse_case_twins(sorted(found.paths))
-        files = tuple(_ref(name, path, cache, hashes) for name, path in found.paths.items())
+        files = tuple(ref(name, path, cache, hashes) for name, path in found.paths.items())
         by_name = {item.name: item for item in files}
         contexts = tuple(
             inspect_context(by_name[name].source, system_library, name=name,
@@ -74,9 +76,9 @@ def inspect_bundle(
     except OSError as error:
         raise BundleError(f"cannot read the bundle: {error}", hint="check its rights") from error
     cache.save()
-    wrong, checked = _check_sums(files, found) if hashes else ((), "")
+    wrong, checked = check_sums(files, found) if hashes else ((), "")
     extensions = found.paths.get(config.extensions or "")
-    qairt, source = _qairt(found, contexts)
+    qairt, source = qairt_of(found, contexts)
     return Bundle(
         kind="genie",
         name=root.name,
@@ -120,7 +122,7 @@ def _config_path(root: Path) -> Path:
     return path
 
 
-def _collect(config: GenieConfig, found: _Found) -> list[str]:
+def _collect(config: GenieConfig, found: Found) -> list[str]:
     """Fill in paths, missing and warnings; the names of the shards that are there."""
     shards = []
     for item in config.named:
@@ -158,45 +160,3 @@ def _loose(root: Path) -> Iterator[str]:
         if folder.is_dir():
             for path in sorted(folder.iterdir()):
                 yield path.relative_to(root).as_posix()
-
-
-def _ref(name: str, path: Path, cache: HashCache, hashes: bool) -> FileRef:
-    return FileRef(path, name, path.stat().st_size, cache.sha256(path) if hashes else "")
-
-
-def _check_sums(files: tuple[FileRef, ...], found: _Found) -> tuple[tuple[WrongHash, ...], str]:
-    if SUMS not in found.paths:
-        return (), ""
-    expected = read_sums(found.paths[SUMS])
-    wrong = tuple(
-        WrongHash(item.name, expected[item.name], item.sha256)
-        for item in files
-        if expected.get(item.name, item.sha256) != item.sha256
-    )
-    return wrong, SUMS
-
-
-def _qairt(found: _Found, contexts: tuple[ContextBinary, ...]) -> tuple[str | None, str]:
-    """The QAIRT version that the bundle asks for, and where that stands."""
-    first = next((item for item in contexts if item.build_id), None)
-    for name, keys in _VERSION_FILES:
-        path = found.paths.get(name)
-        version = _clean_version(read_version(path, *keys)) if path else None
-        if version is None:
-            continue
-        if first and first.build_id and not same_build(first.build_id, version):
-            found.warnings.append(
-                f"{name} says QAIRT {version}, {first.name} was built with {first.build_id}: "
-                "the binary counts"
-            )
-            break
-        return version, name
-    return (first.build_id, first.name) if first else (None, "")
-
-
-def _clean_version(text: str | None) -> str | None:
-    """`v2.45.0.260326_1` → `2.45.0.260326`; None for text that is no version."""
-    core = (text or "").strip().removeprefix("v").split("_", 1)[0].split("-", 1)[0]
-    parts = core.split(".")
-    whole = 2 <= len(parts) <= 4 and all(part.isascii() and part.isdigit() for part in parts)
-    return core if whole else None

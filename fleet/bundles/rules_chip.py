@@ -107,6 +107,8 @@ def soc_refused(case: Case) -> Iterator[Fault]:
 @rule("soc-too-new", REFUSE, "deployment.md 0.3: minimum QAIRT of a SoC; socs.yaml min_qairt")
 def soc_too_new(case: Case) -> Iterator[Fault]:
     """The runtime is new enough to know the SoC."""
+    if not case.runtime.libraries:
+        return
     row = by_chip(case.facts.soc.chip) if case.facts.soc.chip else None
     least = row.get("min_qairt") if row else None
     if least and version_key(case.runtime.version) < version_key(str(least)):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from fleet.config.op_packages import op_package_specs
 from fleet.config.playbook_file import BundleBody, PlaybookFile, RunBody, RuntimeBody
-from fleet.config.problems import Problems, report, suggestion
+from fleet.config.problems import Problems, report, suggest_or_list, suggestion
 from fleet.config.system_load import system_spec
 from fleet.config.yaml_words import near_names
 from fleet.config.yamlpos import Document, Keys, read
@@ -22,6 +24,17 @@ from fleet.model.playbook import (
 )
 
 MAX_PROMPT_BYTES = 1 << 20  # a context of 128k tokens is about 0.5 MB of text
+RUNNERS = "fleet.runners"  # entry points by which other packages bring runners
+# What a playbook without `runner:` means, by kind of bundle.
+DEFAULT_RUNNERS = {
+    "genie": "genie",
+    "qnn": "qnn-net-run",
+    "mllm": "mllm",
+    "executorch": "executorch",
+    "llama.cpp": "llama.cpp",
+    "files": "exec",
+}
+_NEED_PROMPT = {"genie", "mllm"}
 _BUNDLE_MARK = "genie_config.json"
 
 
@@ -56,12 +69,14 @@ class _Loader:
         runtime = body.runtime
         if not isinstance(runtime, RuntimeBody):
             runtime = RuntimeBody(version=runtime)
-        run = None if body.run is None else self._run(body.run)
+        kind = body.bundle.kind if isinstance(body.bundle, BundleBody) else "genie"
+        run = None if body.run is None else self._run(body.run, kind)
         health, strategy = body.health, body.strategy
         return Playbook(
             path=self._document.file.absolute(),
             name=body.name,
             bundle=self._bundle(body),
+            bundle_kind=kind,
             runtime=RuntimeSpec(
                 version=None if runtime.version == "bundle" else runtime.version,
                 target=None if runtime.target == "auto" else runtime.target,
@@ -108,11 +123,12 @@ class _Loader:
         self._problems.add(message, self._document.value(keys), hint)
         return path
 
-    def _run(self, body: RunBody) -> RunSpec:
+    def _run(self, body: RunBody, kind: str) -> RunSpec:
         prompt = body.prompt
         keys: Keys = ("run", "prompt")
-        if (body.prompt is None) == (body.prompt_file is None):
-            both = body.prompt is not None
+        name = self._runner(body, kind)
+        both = body.prompt is not None and body.prompt_file is not None
+        if both or (body.prompt is None and body.prompt_file is None and name in _NEED_PROMPT):
             self._problems.add(
                 "`run` has both prompt and prompt_file" if both else "`run` has no prompt",
                 self._document.key(("run", "prompt_file") if both else ("run",)),
@@ -124,14 +140,52 @@ class _Loader:
         if prompt is not None:
             self._look_at(prompt, keys)
         return RunSpec(
-            runner=body.runner,
+            runner=name,
             prompt=prompt or "",
             max_tokens=body.max_tokens,
             repeats=body.repeats,
             warmups=body.warmups,
             timeout=body.timeout,
             token_limit_counts=body.token_limit_counts,
+            program=self._program(body),
+            libraries=tuple(self._libraries(body)),
+            options=body.options,
         )
+
+    def _runner(self, body: RunBody, kind: str) -> str:
+        name = body.runner or DEFAULT_RUNNERS[kind]
+        known = [*DEFAULT_RUNNERS.values(), *(one.name for one in entry_points(group=RUNNERS))]
+        if name not in known:
+            self._problems.add(
+                f"'{name}' is no runner",
+                self._document.value(("run", "runner")),
+                suggest_or_list(name, known),
+            )
+        return name
+
+    def _program(self, body: RunBody) -> Path | None:
+        if body.program is None:
+            return None
+        path = self._path(body.program, ("run", "program"))
+        if not path.is_file():
+            near = near_names(path)
+            self._problems.add(
+                f"there is no program {path}",
+                self._document.value(("run", "program")),
+                f"did you mean {near[0].name}?" if near else f"ls {path.parent}",
+            )
+        return path
+
+    def _libraries(self, body: RunBody) -> Iterator[Path]:
+        for index, text in enumerate(body.libraries):
+            keys: Keys = ("run", "libraries", index)
+            path = self._path(text, keys)
+            found = sorted(path.parent.glob(path.name)) if set(path.name) & set("*?[") else [path]
+            if not found or not all(one.is_file() for one in found):
+                self._problems.add(
+                    f"no library fits {path}", self._document.value(keys), f"ls {path.parent}"
+                )
+            yield from found
 
     def _read_prompt(self, path: Path, keys: Keys) -> str | None:
         at = self._document.value(keys)

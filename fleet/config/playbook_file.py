@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
@@ -33,6 +33,14 @@ AutoTarget = Annotated[
     str,
     Matches(
         f"auto|{TARGET}", "QAIRT target", "write `auto`, or a name like aarch64-oe-linux-gcc11.2"
+    ),
+]
+RunnerName = Annotated[
+    str,
+    Matches(
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
+        "name of a runner",
+        "fleet runners lists them",
     ),
 ]
 PositiveInt = Annotated[int, Field(ge=1)]
@@ -87,14 +95,31 @@ class BundleBody(Strict):
     """What is deployed."""
 
     path: FilePath = Field(description="Folder of the bundle, relative to the playbook.")
-    kind: Literal["genie"] = Field(default="genie", description="Kind of the bundle.")
+    kind: Literal["genie", "qnn", "mllm", "executorch", "llama.cpp", "files"] = Field(
+        default="genie",
+        description="genie (its configuration names the files); of the others all files go: "
+        "qnn (context binary or DLC), mllm, executorch (.pte), llama.cpp (.gguf), files.",
+    )
 
 
 class RunBody(Strict):
     """What to run, and how often."""
 
-    runner: Literal["genie"] = Field(
-        default="genie", description="Program that runs on the device."
+    runner: RunnerName | None = Field(
+        default=None,
+        description="genie, qnn-net-run, mllm, executorch, llama.cpp, exec, or one of another "
+        "package; without it the one for the kind of the bundle.",
+    )
+    program: FilePath | None = Field(
+        default=None,
+        description="Program for runners that no SDK has, relative to the playbook.",
+    )
+    libraries: list[FilePath] = Field(
+        default_factory=list,
+        description="Its libraries, relative to the playbook; a name may hold * and ?.",
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Options of the runner: docs/runners.md."
     )
     prompt: str | None = Field(
         default=None, description="Prompt text; real newlines are kept. Either this or prompt_file."

@@ -160,13 +160,21 @@ def _reboot(session: Session, become: Become, action: Reboot) -> None:
 
 
 def check_health(session: Session, manifest: Manifest, base: str, run_id: str) -> None:
-    """The probe that the manifest carries: a real NPU session, opened and closed."""
-    health = manifest.origin["health"]
+    """The probe that the manifest carries: a real session, opened and closed.
+
+    A runner that cannot probe (`exec` without `health`) leaves none; then nothing is asked.
+    """
+    health = manifest.origin.get("health")
+    if health is None:
+        return
+    prompt = str(health.get("prompt", ""))
     start = Start(
         argv=tuple(health["argv"]),
         cwd=health["cwd"],
-        collect="outcome.json",
         timeout=float(health["timeout"]),
         config=health["config"],
+        prompt=prompt.encode(),
+        feeds_prompt=bool(prompt),
+        env=health.get("env", {}),
     )
     probe(session, place(start, manifest, base, f"{run_id}-health"))

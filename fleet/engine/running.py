@@ -19,7 +19,7 @@ from fleet.model.events import Output, RunDone, StepStarted
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Record
-from fleet.runners.base import Start
+from fleet.runners.base import Kit, Start
 
 LOG_BYTES = 64 << 20
 
@@ -67,13 +67,14 @@ class Job:
 def run_device(job: Job) -> list[Record]:
     """Warm-ups, then repeats. A failed run is a record with its problem, and ends nothing."""
     tool = any(item.name.startswith("bin/") for item in job.plan.manifest.files)
-    start = job.bench.runner.start(job.bench.bundle, job.run, has_tool=tool)
+    kit = job.bench.kit(job.run, has_tool=tool, target=job.plan.target)
+    start = job.bench.runner.start(kit)
     turns = [(True, n) for n in range(job.run.warmups)]
     turns += [(False, n) for n in range(job.run.repeats)]
-    return [_once(job, start, warmup=warmup, repeat=repeat) for warmup, repeat in turns]
+    return [_once(job, kit, start, warmup=warmup, repeat=repeat) for warmup, repeat in turns]
 
 
-def _once(job: Job, start: Start, *, warmup: bool, repeat: int) -> Record:
+def _once(job: Job, kit: Kit, start: Start, *, warmup: bool, repeat: int) -> Record:
     session, host = job.session, job.session.host.name
     word = f"warm-up {repeat + 1}" if warmup else f"run {repeat + 1} of {job.run.repeats}"
     session.emit(StepStarted(host, "run", word))
@@ -87,9 +88,11 @@ def _once(job: Job, start: Start, *, warmup: bool, repeat: int) -> Record:
     ):
         ended = execute(session, placed, out.take, err.take)
     seconds = time.monotonic() - clock
-    outcome = job.bench.runner.read(start, job.run, job.bench.bundle, ended)
+    outcome = job.bench.runner.read(start, kit, ended)
     for name, content in outcome.raw.items():
-        (folder / name).write_bytes(content)
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
     manifest = job.plan.manifest
     record = Record(
         run_id=job.run_id,

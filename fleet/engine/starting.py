@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from fleet.engine.session import Session
 from fleet.model.command import Command
 from fleet.model.errors import DeadlineError, HealthError
 from fleet.model.manifest import RELEASE, Manifest
+from fleet.ops.collected import Collected
 from fleet.ops.release import release_dir
 from fleet.ops.shell import AfterMark, device_script
 from fleet.runners.base import Ended, Start
@@ -37,12 +39,15 @@ def place(start: Start, manifest: Manifest, base: str, run_id: str) -> Placed:
     """Fill in the folders of a start."""
     release = release_dir(base, manifest.name, manifest.id)
     work = f"{base}/runs/{run_id}"
-    argv = tuple(word.replace(RELEASE, release).replace(WORK, work) for word in start.argv)
+
+    def filled(text: str) -> str:
+        return text.replace(RELEASE, release).replace(WORK, work)
+
     return Placed(
         start,
-        argv,
-        manifest.environment(release),
-        f"{release}/{start.cwd}",
+        tuple(filled(word) for word in start.argv),
+        manifest.environment(release) | {k: filled(v) for k, v in start.env.items()},
+        f"{release}/{start.cwd}".rstrip("/"),
         work,
         manifest.unset,
     )
@@ -55,37 +60,50 @@ def execute(
     on_stderr: Callable[[bytes], None],
 ) -> Ended:
     """Run to the end and collect. A run past its deadline has status 124."""
-    limit = str(math.ceil(placed.start.timeout))
-    feed = "prompt" if placed.start.feeds_prompt else "none"
-    shell = device_script("run", placed.work, placed.start.config, limit, feed, *placed.argv)
+    start = placed.start
+    limit = str(math.ceil(start.timeout))
+    feed = "prompt" if start.feeds_prompt else "none"
+    shell = device_script("run", placed.work, start.config, limit, feed, *placed.argv)
     command = Command(shell.argv, env=placed.env, cwd=placed.cwd, unset=placed.unset)
-    kept = bytearray()
-
-    def keep(chunk: bytes) -> None:
-        kept.extend(chunk[: max(0, KEEP_BYTES - len(kept))])
-        on_stdout(chunk)
-
+    out, err = _Kept(on_stdout), _Kept(on_stderr)
     try:
         status = session.run(
             command,
             "",
-            stdin=[placed.start.prompt] if placed.start.prompt else (),
-            seconds=placed.start.timeout + GRACE_SECONDS,
+            stdin=[start.prompt] if start.prompt else (),
+            seconds=start.timeout + GRACE_SECONDS,
             mutates=True,
-            on_stdout=keep,
-            on_stderr=on_stderr,
+            on_stdout=out.take,
+            on_stderr=err.take,
         ).status
     except DeadlineError:
         status = 124
-    collected = bytearray()
+    seconds = time.monotonic() - out.began
+    collected = Collected()
     session.run(
-        device_script("collect", placed.work, placed.start.collect),
+        device_script("collect", placed.work, *start.collect),
         "",
         seconds=COLLECT_SECONDS,
         mutates=True,
-        on_stdout=AfterMark(collected.extend),
+        on_stdout=AfterMark(collected.take),
     )
-    return Ended(status, bytes(kept), bytes(collected))
+    return Ended(status, bytes(out.kept), collected.files, bytes(err.kept), seconds, out.first)
+
+
+class _Kept:
+    """A stream on its way: passed on whole, its beginning kept, its first byte timed."""
+
+    def __init__(self, forward: Callable[[bytes], None]) -> None:
+        self._forward = forward
+        self.kept = bytearray()
+        self.began = time.monotonic()
+        self.first: float | None = None
+
+    def take(self, chunk: bytes) -> None:
+        if self.first is None:
+            self.first = time.monotonic() - self.began
+        self.kept.extend(chunk[: max(0, KEEP_BYTES - len(self.kept))])
+        self._forward(chunk)
 
 
 def probe(session: Session, placed: Placed) -> None:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fleet.bundles.inspect import inspect_bundle
 from fleet.bundles.op_packages import op_package_files, with_op_packages
 from fleet.bundles.system_library import system_library
+from fleet.config.playbook import DEFAULT_RUNNERS
 from fleet.model.bundle import Bundle
-from fleet.model.errors import InputError, RuntimeStoreError
+from fleet.model.errors import InputError, PlaybookError, RuntimeStoreError
 from fleet.model.events import Listener, Progress, StepStarted, Warned
 from fleet.model.facts import Facts
+from fleet.model.files import FileRef
 from fleet.model.inventory import Host
 from fleet.model.lockfile import Lock, LockedRelease
 from fleet.model.manifest import RELEASE, Manifest
-from fleet.model.playbook import Playbook
-from fleet.model.runtime import Runtime
+from fleet.model.playbook import Playbook, RunSpec
+from fleet.model.runtime import Runtime, no_runtime
 from fleet.ops.environment import environment, health_as_dict
-from fleet.runners import Runner, runner
+from fleet.runners import OWN, Kit, Runner, runner
 from fleet.runtimes.releases import package, wheel_for
 from fleet.runtimes.select import Selection, select_files
 from fleet.runtimes.store import RuntimeStore
@@ -50,13 +53,13 @@ class Workbench:
         """`frozen` names the builds and files to take, whatever is newer; nothing is fetched."""
         self._frozen = frozen
         self.playbook = playbook
-        self.runner: Runner = runner(playbook.run.runner if playbook.run else "genie")
+        self.runner: Runner = _runner(playbook)
         self._store = store
         self._say = listener
         self._offline = offline
         self._lock = threading.Lock()
         self._parts: dict[tuple[str, str | None], Parts] = {}
-        bundle = inspect_bundle(playbook.bundle, system_library(store))
+        bundle = inspect_bundle(playbook.bundle, system_library(store), kind=playbook.bundle_kind)
         self.bundle: Bundle = with_op_packages(bundle, playbook.op_packages)
         for text in (*playbook.warnings, *self.bundle.warnings):
             listener(Warned("", text))
@@ -80,8 +83,13 @@ class Workbench:
             key = (target, arch)
             if key not in self._parts:
                 locked = self._frozen.required(target, arch) if self._frozen else None
-                runtime = self._locked_runtime(target, locked) if locked else self._runtime(target)
-                selection = select_files(runtime, target, arch, self.runner.name)
+                if self.runner.runtime is None:
+                    runtime = no_runtime(target)
+                elif locked:
+                    runtime = self._locked_runtime(target, locked)
+                else:
+                    runtime = self._runtime(target)
+                selection = select_files(runtime, target, arch, self.runner.runtime)
                 if locked is not None:
                     files = locked.only(selection.files)
                     tool = any(one.name.startswith("bin/") for one in files)
@@ -137,28 +145,36 @@ class Workbench:
     def _progress(self, doing: str, done: int, total: int | None) -> None:
         self._say(Progress("", doing, done, total or 0))
 
+    def kit(self, run: RunSpec, *, has_tool: bool, target: str) -> Kit:
+        """What the runner works with, for devices of a target."""
+        with self._lock:
+            roots = [one.runtime.root for one in self._parts.values() if one.target == target]
+        return Kit(
+            self.bundle,
+            run,
+            has_tool=has_tool,
+            dsp=target_facts(target).kind == "device",
+            runtime_root=roots[0] if roots else None,
+        )
+
     def manifest(self, parts: Parts) -> Manifest:
         """The release for one kind of device."""
-        has_tool = parts.selection.has_tool
-        own = self.runner.files(has_tool=has_tool)
-        bundle = tuple(
-            item.__class__(
-                item.source, f"bundle/{item.name}", item.size, item.sha256, item.executable
-            )
-            for item in self.bundle.files
-        )
-        seconds = self.playbook.health_timeout
-        health = self.runner.health(self.bundle, has_tool=has_tool, timeout=seconds)
-        packages = self.bundle.op_packages
-        ops = op_package_files(packages, dsp=target_facts(parts.target).kind == "device")
-        files = (*parts.selection.files, *own, *bundle, *ops)
+        layout, packages = self.runner.layout, self.bundle.op_packages
+        run = self.playbook.run or RunSpec(runner=self.runner.name)
+        kit = self.kit(run, has_tool=parts.selection.has_tool, target=parts.target)
+        ops = op_package_files(packages, dsp=kit.dsp, lib=layout.lib, skel=layout.dsp)
+        bundle = [replace(one, name=f"bundle/{one.name}") for one in self.bundle.files]
+        placed = [
+            replace(one, name=layout.named(one.name)) for one in (*parts.selection.files, *bundle)
+        ]
+        files = unique((*placed, *self.runner.files(kit), *ops))
         if self._frozen is not None:
             arch = parts.selection.hexagon_arch
             files = self._frozen.required(parts.target, arch).only(files)
         return Manifest(
             name=self.playbook.name,
             files=files,
-            env=environment(RELEASE),
+            env=environment(RELEASE, layout.lib, layout.dsp),
             unset=("DSP_LIBRARY_PATH",),
             origin={
                 "runtime": parts.runtime.id,
@@ -166,7 +182,56 @@ class Workbench:
                 "target": parts.target,
                 "bundle": self.bundle.name,
                 "runner": self.runner.name,
-                "health": health_as_dict(health.argv, health.cwd, health.config, health.timeout),
             }
+            | self._health(kit)
             | ({"op_packages": [one.as_origin() for one in packages]} if packages else {}),
         )
+
+    def _health(self, kit: Kit) -> dict[str, Any]:
+        start = self.runner.health(kit, self.playbook.health_timeout)
+        if start is None:
+            return {}
+        prompt = start.prompt.decode("utf-8", "replace") if start.feeds_prompt else ""
+        return {
+            "health": health_as_dict(
+                start.argv,
+                start.cwd,
+                config=start.config,
+                timeout=start.timeout,
+                prompt=prompt,
+                env=start.env,
+            )
+        }
+
+
+def _runner(playbook: Playbook) -> Runner:
+    """The runner of the playbook, which can run that kind of bundle and likes its options."""
+    kind = playbook.bundle_kind
+    run = playbook.run or RunSpec(runner=DEFAULT_RUNNERS[kind])
+    found = runner(run.runner)
+    if kind not in found.kinds:
+        fits = [name for name, one in OWN.items() if kind in one.kinds]
+        raise PlaybookError(
+            f"{playbook.path}: runner {run.runner} runs bundles of kind "
+            f"{' or '.join(found.kinds)}, not {kind}",
+            hint=f"`run: runner:` one of {', '.join(fits)}, or another `bundle: kind:`",
+        )
+    try:
+        if playbook.run is not None:
+            found.check(playbook.run)
+    except InputError as error:
+        raise PlaybookError(f"{playbook.path}: {error.message}", hint=error.hint) from error
+    return found
+
+
+def unique(files: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
+    """The same files; InputError when two different ones have one name in the release."""
+    found: dict[str, FileRef] = {}
+    for one in files:
+        other = found.setdefault(one.name, one)
+        if other.sha256 != one.sha256:
+            raise InputError(
+                f"two files for {one.name} in the release: {other.source} and {one.source}",
+                hint="in a flat layout libraries, program and bundle share one folder: rename one",
+            )
+    return tuple(found.values())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fleet.model.op_package import OpPackageSpec
 from fleet.model.system import SystemSpec
@@ -32,7 +34,8 @@ class RunSpec:
     """What to run. `prompt` is text with real newlines.
 
     `repeats` counted runs after `warmups`; `timeout` seconds for each. `max_tokens` is
-    always set. `token_limit_counts`: a run that was cut by the limit still counts.
+    always set. `token_limit_counts`: a run that was cut by the limit still counts. `program`
+    and `libraries` are host files for runners that no SDK has, `options` the runner's own.
     """
 
     runner: str = "genie"
@@ -42,11 +45,14 @@ class RunSpec:
     warmups: int = 0
     timeout: float = DEFAULT_RUN_SECONDS
     token_limit_counts: bool = False
+    program: Path | None = None
+    libraries: tuple[Path, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Playbook:
-    """One deployment by name. `bundle` is an absolute host path.
+    """One deployment by name. `bundle` is an absolute host path, `bundle_kind` what it is.
 
     `warnings` are remarks on the file, each with its place, for a person to read.
     """
@@ -61,4 +67,5 @@ class Playbook:
     keep: int = 3
     system: SystemSpec = field(default_factory=SystemSpec)
     warnings: tuple[str, ...] = ()
+    bundle_kind: str = "genie"
     op_packages: tuple[OpPackageSpec, ...] = ()

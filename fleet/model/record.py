@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Self
 
 SCHEMA = 1
 
 
 @dataclass(frozen=True)
+class Measure:
+    """A number with the unit that its source gave it; "" for a count."""
+
+    value: float
+    unit: str = ""
+
+
+@dataclass(frozen=True)
 class Metrics:
-    """Times in milliseconds, rates in tokens per second; None where the source has none."""
+    """Times in milliseconds, rates in tokens per second; None where the source has none.
+
+    `others` are numbers that only some runners have, by name.
+    """
 
     init_ms: float | None = None
     prompt_tokens: int | None = None
@@ -20,6 +31,18 @@ class Metrics:
     generated_tokens: int | None = None
     decode_tps: float | None = None
     decode_ms: float | None = None
+    others: Mapping[str, Measure] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, found: Mapping[str, Measure]) -> Self:
+        """Metrics by name; a name that is a field goes there, all others into `others`."""
+        own = {name for name in cls.__dataclass_fields__ if name != "others"}
+        known: dict[str, Any] = {
+            name: int(one.value) if name.endswith("_tokens") else one.value
+            for name, one in found.items()
+            if name in own
+        }
+        return cls(**known, others={name: one for name, one in found.items() if name not in own})
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,14 @@ class Runtime:
     changed: bool = False
 
 
+def no_runtime(target: str) -> Runtime:
+    """What stands for a runtime where a runner brings its own libraries: no file at all."""
+    return Runtime("none", "none", "none", Path("/nonexistent"), (target,), (), _NOTHING, ())
+
+
+_NOTHING = RuntimeSource("none", "none", None)
+
+
 def version_key(text: str) -> tuple[int, ...]:
     """Order of QAIRT versions and build ids: `2.51.0.260929181845` → (2, 51, 0, 260929181845).
 

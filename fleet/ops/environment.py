@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fleet.model.manifest import BASE
@@ -10,19 +11,32 @@ DSP_SEPARATOR = ";"  # on every platform; with ':' the whole string is one folde
 # (deployment.md section 0, fact 6: qualcomm/fastrpc src/apps_std_imp.c)
 
 
-def environment(release: str) -> dict[str, str]:
-    """LD_LIBRARY_PATH and ADSP_LIBRARY_PATH for a release folder.
+def environment(release: str, lib: str = "lib", dsp: str = "dsp") -> dict[str, str]:
+    """LD_LIBRARY_PATH and ADSP_LIBRARY_PATH for a release folder and its two folders of
+    libraries ("" is the release folder itself).
 
     Only fleet's own folders: a QNN of the distribution must never win or mix in. `shim`
     holds libraries of the system under the unversioned name that a stub asks for
     (ops/scripts/shim.sh); it is absent where the system has them.
     """
     return {
-        "LD_LIBRARY_PATH": f"{release}/lib:{BASE}/shim",
-        "ADSP_LIBRARY_PATH": DSP_SEPARATOR.join([f"{release}/dsp"]),
+        "LD_LIBRARY_PATH": f"{release}/{lib}".rstrip("/") + f":{BASE}/shim",
+        "ADSP_LIBRARY_PATH": DSP_SEPARATOR.join([f"{release}/{dsp}".rstrip("/")]),
     }
 
 
-def health_as_dict(argv: tuple[str, ...], cwd: str, config: str, timeout: float) -> dict[str, Any]:
-    """The health probe for the manifest, so that a rollback needs no bundle on the host."""
-    return {"argv": list(argv), "cwd": cwd, "config": config, "timeout": timeout}
+def health_as_dict(
+    argv: tuple[str, ...],
+    cwd: str,
+    *,
+    config: str,
+    timeout: float,
+    prompt: str = "",
+    env: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The health probe for the manifest, so that a rollback needs no bundle on the host.
+
+    `prompt` goes to standard input; "" when nothing does.
+    """
+    base = {"argv": list(argv), "cwd": cwd, "config": config, "timeout": timeout}
+    return base | ({"prompt": prompt} if prompt else {}) | ({"env": dict(env)} if env else {})

@@ -93,7 +93,9 @@ def actions_for(manifest: Manifest, state: ReleaseState, keep: int) -> tuple[Act
     if lacking:
         blobs = tuple(_resumed(Blob(item), state) for item in lacking)
         actions.append(SendBlobs(blobs))
-    actions += [StageRelease(manifest), ProbeHealth(manifest)]
+    actions.append(StageRelease(manifest))
+    if "health" in manifest.origin:
+        actions.append(ProbeHealth(manifest))
     if not is_current:
         actions.append(SwitchRelease(manifest.name, manifest.id, state.current))
         actions.append(PruneReleases(manifest.name, keep))

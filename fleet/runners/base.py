@@ -1,10 +1,14 @@
-"""The interface of a runner: what it brings, what it starts, how its outcome is read."""
+"""The interface of a runner: what it brings, what it starts, how its outcome is read.
+
+docs/runners.md shows a whole one in 40 lines.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from fleet.model.bundle import Bundle
 from fleet.model.files import FileRef
@@ -13,30 +17,85 @@ from fleet.model.record import Metrics
 
 
 @dataclass(frozen=True)
+class Layout:
+    """Folders of a release: libraries of the CPU, libraries of the DSP, programs, the bundle.
+
+    "" is the release folder itself; `FLAT` puts everything there, for runners that look for
+    their files beside themselves.
+    """
+
+    lib: str = "lib"
+    dsp: str = "dsp"
+    bin: str = "bin"
+    bundle: str = "bundle"
+
+    def named(self, name: str) -> str:
+        """`lib/x.so` of a runtime's file list in this layout."""
+        folder, _, rest = name.partition("/")
+        known = {"lib": self.lib, "dsp": self.dsp, "bin": self.bin, "bundle": self.bundle}
+        return "/".join(filter(None, [known.get(folder, folder), rest]))
+
+
+FLAT = Layout("", "", "", "")
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What a runner works with: the bundle, the `run:` of the playbook, what the device gets.
+
+    `has_tool`: the runtime brings the program of this runner. `dsp`: the device has a Hexagon
+    (False for an emulator). `machine` is what uname -m says there. `runtime_root` is the
+    QAIRT runtime on this workstation, in the layout of an SDK.
+    """
+
+    bundle: Bundle
+    run: RunSpec
+    has_tool: bool = False
+    dsp: bool = True
+    machine: str = ""
+    runtime_root: Path | None = None
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """`run.options` of the playbook."""
+        return self.run.options
+
+
+@dataclass(frozen=True)
 class Start:
     """One start on a device. `config` is the text of a configuration for this run only.
 
-    `cwd` is relative to the release; `argv` may hold `{release}` and `{work}` (the work
-    folder of this run, which has prompt.txt and config.json). `collect` is the file of the
-    work folder that holds the outcome. `feeds_prompt`: the prompt goes to standard input.
+    `cwd` is relative to the release; `argv` and values of `env` may hold `{release}` and
+    `{work}` (the work folder of this run, which has prompt.txt and config.json). `collect` are
+    files of the work folder that hold the outcome, with * for several. `feeds_prompt`: the
+    prompt goes to standard input. `timeout` in seconds.
     """
 
     argv: tuple[str, ...]
     cwd: str
-    collect: str
-    timeout: float
+    collect: tuple[str, ...] = ()
+    timeout: float = 300.0
     prompt: bytes = b""
     config: str = ""
     feeds_prompt: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a start ended on the device: exit status, standard output, the collected file."""
+    """How a start ended on the device: exit status, the streams, the collected files.
+
+    `stdout` and `stderr` hold at most their first MiB. `first_output` is the time in seconds
+    from the start to the first byte of standard output as this workstation saw it, `seconds`
+    that to the end.
+    """
 
     status: int
     stdout: bytes
-    collected: bytes
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    stderr: bytes = b""
+    seconds: float = 0.0
+    first_output: float | None = None
 
 
 @dataclass(frozen=True)
@@ -54,22 +113,29 @@ class Outcome:
 
 
 class Runner(Protocol):
-    """One way to run a bundle on a device. Registered in `fleet.runners.RUNNERS`."""
+    """One way to run a bundle on a device. Found by name: see `fleet.runners.runner`."""
 
     name: str
+    kinds: tuple[str, ...]  # of bundles that it can run
+    runtime: str | None  # row of runtime_files.yaml whose libraries it needs; None: no QAIRT
+    layout: Layout
 
-    def files(self, *, has_tool: bool) -> tuple[FileRef, ...]:
-        """Files of ours that go into the release, for a runtime with or without the tool."""
+    def check(self, run: RunSpec) -> None:
+        """Look at `run:` of a playbook. Raises InputError."""
         ...
 
-    def health(self, bundle: Bundle, *, has_tool: bool, timeout: float) -> Start:
-        """Opens a real session and closes it; exit status 0 means that it opened."""
+    def files(self, kit: Kit) -> tuple[FileRef, ...]:
+        """Files that go into the release beside runtime and bundle, under release names."""
         ...
 
-    def start(self, bundle: Bundle, run: RunSpec, *, has_tool: bool) -> Start:
-        """One run of a prompt."""
+    def health(self, kit: Kit, timeout: float) -> Start | None:
+        """Opens a real session and ends; status 0 means that it opened. None: it cannot."""
         ...
 
-    def read(self, start: Start, run: RunSpec, bundle: Bundle, ended: Ended) -> Outcome:
+    def start(self, kit: Kit) -> Start:
+        """One run."""
+        ...
+
+    def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """What the run gave. Never raises for bad output of the device: that is a problem."""
         ...

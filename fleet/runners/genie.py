@@ -5,18 +5,21 @@ from __future__ import annotations
 import copy
 import json
 import re
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 from fleet.model.bundle import Bundle
-from fleet.model.errors import RunnerError
+from fleet.model.errors import InputError, RunnerError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
-from fleet.runners.base import Ended, Outcome, Start
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.genie_profile import parse_profile
+from fleet.runners.options import Options, parsed
 
 SCRIPT = "run/fleet_genie.py"
+OUTCOME, PROFILE = "outcome.json", "profile.json"
 _TIMEOUT_STATUS = (124, 137)
 _BETWEEN = re.compile(rb"\[BEGIN\]: ?(.*?)(?:\[END\]|\[COMPLETE\]|\[ABORT\]|$)", re.DOTALL)
 _STATUS = {
@@ -27,37 +30,54 @@ _STATUS = {
 }
 
 
+class GenieOptions(Options):
+    """None: what a dialog needs stands in its configuration."""
+
+
 class GenieRunner:
     """Dialog bundles of Qualcomm Genie."""
 
     name = "genie"
+    kinds = ("genie",)
+    runtime: str | None = "genie"
+    layout = Layout()
 
-    def files(self, *, has_tool: bool) -> tuple[FileRef, ...]:
+    def check(self, run: RunSpec) -> None:
+        """No options; the program comes with the runtime."""
+        parsed(GenieOptions, run.options, self.name)
+        if run.program is not None or run.libraries:
+            raise InputError(
+                "runner genie takes its program from the runtime: remove `program` and `libraries`",
+                hint="fleet runtime add <SDK>, for a runtime that has genie-t2t-run",
+            )
+
+    def files(self, kit: Kit) -> tuple[FileRef, ...]:
         """Our runner, where the runtime lacks genie-t2t-run."""
-        if has_tool:
+        if kit.has_tool:
             return ()
         source = Path(str(files("fleet.runners.device") / "fleet_genie.py"))
         return (file_ref(source, SCRIPT, executable=True),)
 
-    def health(self, bundle: Bundle, *, has_tool: bool, timeout: float) -> Start:
+    def health(self, kit: Kit, timeout: float) -> Start | None:
         """Create a dialog: backend, device and context from the real context binaries."""
-        if has_tool:
+        if kit.has_tool:
             run = RunSpec(prompt="hi", max_tokens=1, timeout=timeout)
-            return self.start(bundle, run, has_tool=True)
-        argv = (*self._own(bundle), "--check", "--timeout", f"{timeout:g}")
-        return Start(argv, "bundle", "outcome.json", timeout)
+            return self.start(replace(kit, run=run))
+        argv = (*self._own(kit.bundle), "--check", "--timeout", f"{timeout:g}")
+        return Start(argv, "bundle", (OUTCOME,), timeout)
 
-    def start(self, bundle: Bundle, run: RunSpec, *, has_tool: bool) -> Start:
+    def start(self, kit: Kit) -> Start:
         """One query; the token limit is always set."""
+        run, bundle = kit.run, kit.bundle
         prompt = run.prompt.encode()
-        if not has_tool:
+        if not kit.has_tool:
             argv = (
                 *self._own(bundle),
                 *("--prompt-file", "{work}/prompt.txt"),
                 *("--max-tokens", str(run.max_tokens)),
                 *("--timeout", f"{run.timeout:g}"),
             )
-            return Start(argv, "bundle", "outcome.json", run.timeout, prompt)
+            return Start(argv, "bundle", (OUTCOME,), run.timeout, prompt)
         config = copy.deepcopy(bundle.config)
         config["dialog"]["max-num-tokens"] = run.max_tokens
         argv = (
@@ -66,17 +86,18 @@ class GenieRunner:
             *("--prompt_file", "{work}/prompt.txt"),
             *("--profile", "{work}/profile.json"),
         )
-        return Start(argv, "bundle", "profile.json", run.timeout, prompt, json.dumps(config))
+        return Start(argv, "bundle", (PROFILE,), run.timeout, prompt, json.dumps(config))
 
     def _own(self, bundle: Bundle) -> tuple[str, ...]:
         return (
             *("python3", "{release}/" + SCRIPT),
             *("--config", bundle.config_name),
-            *("--outcome", "{work}/outcome.json"),
+            *("--outcome", "{work}/" + OUTCOME),
         )
 
-    def read(self, start: Start, run: RunSpec, bundle: Bundle, ended: Ended) -> Outcome:
+    def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """Metrics, text and whether the run was whole and on the NPU."""
+        run, bundle = kit.run, kit.bundle
         problems: list[str] = []
         if bundle.backend not in {None, "QnnHtp"}:
             problems.append(f"cpu-fallback: backend {bundle.backend} does not run on the NPU")
@@ -96,19 +117,18 @@ class GenieRunner:
         finish = _finish(metrics, run)
         if finish == "token-limit" and not run.token_limit_counts:
             problems.append(f"cut: token limit {run.max_tokens} reached")
-        raw = {"profile.json": profile.encode()} if profile else {}
+        raw = {PROFILE: profile.encode()} if profile else {}
         return Outcome(metrics, text, finish, tuple(problems), raw)
 
     def _split(self, start: Start, ended: Ended) -> tuple[str, str]:
         """(generated text, Genie's profile as text)."""
-        if start.collect == "profile.json":
+        collected = ended.files.get(start.collect[0], b"")
+        if start.collect == (PROFILE,):
             match = _BETWEEN.search(ended.stdout)
             text = match[1] if match else ended.stdout
-            return text.decode("utf-8", "replace").strip(), ended.collected.decode(
-                "utf-8", "replace"
-            )
+            return text.decode("utf-8", "replace").strip(), collected.decode("utf-8", "replace")
         try:
-            outcome = json.loads(ended.collected)
+            outcome = json.loads(collected)
             return str(outcome["text"]), str(outcome.get("profile", ""))
         except (ValueError, KeyError, TypeError):
             return ended.stdout.decode("utf-8", "replace"), ""

@@ -50,15 +50,18 @@ def runners() -> tuple[str, ...]:
 
 
 def select_files(
-    runtime: Runtime, target: str, hexagon_arch: str | None, runner: str = "genie"
+    runtime: Runtime, target: str, hexagon_arch: str | None, runner: str | None = "genie"
 ) -> Selection:
     """What `runner` needs of `runtime` on a device of `target` with a DSP of `hexagon_arch`.
 
     An unknown arch (None) gives everything but stub and skel, and `arch_problem`. An
-    emulator target has no DSP and needs no arch. Raises InputError for an unknown target or
-    runner, RuntimeStoreError when the runtime has nothing for the target.
+    emulator target has no DSP and needs no arch; runner None takes no file. Raises
+    InputError for an unknown target or runner, RuntimeStoreError when the runtime has nothing
+    for the target.
     """
     facts = target_facts(target)
+    if runner is None:
+        return Selection(target, "", hexagon_arch, (), (), has_tool=False)
     row = _row(runner, facts.kind, target)
     if target not in runtime.targets:
         raise RuntimeStoreError(

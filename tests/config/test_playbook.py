@@ -135,7 +135,7 @@ BAD = [
     ("name: n\nbundle: [a]", "2:9", "'bundle' must be text, not a list", ""),
     ("name: n\nbundle: {pth: x}", "2:10", "unknown key 'pth'", "did you mean 'path'?"),
     ("name: n\nbundle: {kind: genie}", "2:9", "key 'path' is missing", "add `path:`"),
-    ("name: n\nbundle: {path: bundles/tiny, kind: qnn}", "2:36", "'qnn' is no kind", "genie"),
+    ("name: n\nbundle: {path: bundles/tiny, kind: genei}", "2:36", "'genei' is no kind", "genie"),
     ("name: n\nbundle: bundles/tny", "2:9", "there is no bundle folder", "did you mean 'tiny'?"),
     ("name: n\nbundle: bundles/zzz", "2:9", "no bundle folder", "holds: llama-3b, tiny"),
     ("name: n\nbundle: {path: bundles/tny}", "2:16", "no bundle folder", "mean 'tiny'?"),

@@ -298,8 +298,8 @@ def test_run_and_collect(board: Board, tmp_path: Path) -> None:
     assert done.returncode == 5
     assert done.stdout == b""
     assert (work.stat().st_mode & 0o777) == 0o700
-    got = board.run("collect", str(work), "out")
-    assert got.stdout == b'fleet-file\nline 1\nline 2\n{"a": "it\'s"}'
+    got = board.run("collect", str(work), "out", "no*")
+    assert got.stdout == b'fleet-file\nfile 27 out\nline 1\nline 2\n{"a": "it\'s"}\nend\n'
     assert not work.exists()
     assert board.run("collect", str(work), "out").returncode == 44
 

@@ -11,7 +11,7 @@ import pytest
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError
 from fleet.model.playbook import RunSpec
-from fleet.runners import Ended, runner
+from fleet.runners import Ended, Kit, runner
 from fleet.runners.genie import GenieRunner
 
 from .test_genie_profile import CREATED, profile, query, value
@@ -32,6 +32,8 @@ BUNDLE = Bundle(
 )
 RUN = RunSpec(prompt="line 1\nline 2", max_tokens=10, timeout=30)
 GENIE = GenieRunner()
+OWN_KIT = Kit(BUNDLE, RUN)
+TOOL_KIT = Kit(BUNDLE, RUN, has_tool=True)
 
 
 def done(tokens: int) -> str:
@@ -50,55 +52,60 @@ def own(text: str, *, said: str = "hello") -> bytes:
     return json.dumps({"text": said, "profile": text}).encode()
 
 
+def ended(status: int, stdout: bytes, outcome: bytes) -> Ended:
+    return Ended(status, stdout, {"outcome.json": outcome} if outcome else {})
+
+
 def test_our_runner_where_the_tool_is_missing() -> None:
-    start = GENIE.start(BUNDLE, RUN, has_tool=False)
+    start = GENIE.start(OWN_KIT)
     assert start.argv[:2] == ("python3", "{release}/run/fleet_genie.py")
     assert start.argv[start.argv.index("--max-tokens") + 1] == "10"
     assert start.argv[start.argv.index("--timeout") + 1] == "30"
     assert start.prompt == b"line 1\nline 2"
     assert start.cwd == "bundle"
-    (script,) = GENIE.files(has_tool=False)
+    (script,) = GENIE.files(OWN_KIT)
     assert script.name == "run/fleet_genie.py"
     assert script.executable
 
 
 def test_the_tool_gets_a_token_limit_and_a_time_limit() -> None:
-    start = GENIE.start(BUNDLE, RUN, has_tool=True)
+    start = GENIE.start(TOOL_KIT)
     assert start.argv[0] == "{release}/bin/genie-t2t-run"
     assert start.timeout == 30
     assert json.loads(start.config)["dialog"]["max-num-tokens"] == 10
     assert "max-num-tokens" not in BUNDLE.config["dialog"]
-    assert GENIE.files(has_tool=True) == ()
+    assert GENIE.files(TOOL_KIT) == ()
 
 
 def test_health_opens_a_session_only() -> None:
-    start = GENIE.health(BUNDLE, has_tool=False, timeout=60)
+    start = GENIE.health(OWN_KIT, 60)
+    assert start is not None
     assert "--check" in start.argv
     assert start.prompt == b""
 
 
 def test_a_good_run() -> None:
-    start = GENIE.start(BUNDLE, RUN, has_tool=False)
-    found = GENIE.read(start, RUN, BUNDLE, Ended(0, b"hello", own(done(7))))
+    start = GENIE.start(OWN_KIT)
+    found = GENIE.read(start, OWN_KIT, ended(0, b"hello", own(done(7))))
     assert (found.text, found.finish, found.problems) == ("hello", "eos", ())
     assert found.metrics.decode_tps == 20.0
     assert json.loads(found.raw["profile.json"])["components"]
 
 
 def test_a_good_run_of_the_tool() -> None:
-    start = GENIE.start(BUNDLE, RUN, has_tool=True)
+    start = GENIE.start(TOOL_KIT)
     stdout = b'Using libGenie.so version 1.17.0\n[INFO] "x"\n[PROMPT]: q\n\n[BEGIN]: hi\nyou[END]\n'
-    found = GENIE.read(start, RUN, BUNDLE, Ended(0, stdout, done(7).encode()))
+    found = GENIE.read(start, TOOL_KIT, Ended(0, stdout, {"profile.json": done(7).encode()}))
     assert (found.text, found.problems) == ("hi\nyou", ())
 
 
 def test_token_limit_is_a_cut_unless_it_may_count() -> None:
-    start = GENIE.start(BUNDLE, RUN, has_tool=False)
-    ended = Ended(0, b"", own(done(10)))
-    found = GENIE.read(start, RUN, BUNDLE, ended)
+    start = GENIE.start(OWN_KIT)
+    over = ended(0, b"", own(done(10)))
+    found = GENIE.read(start, OWN_KIT, over)
     assert found.finish == "token-limit"
     assert found.problems == ("cut: token limit 10 reached",)
-    fine = GENIE.read(start, replace(RUN, token_limit_counts=True), BUNDLE, ended)
+    fine = GENIE.read(start, replace(OWN_KIT, run=replace(RUN, token_limit_counts=True)), over)
     assert (fine.finish, fine.problems) == ("token-limit", ())
 
 
@@ -117,15 +124,15 @@ def test_token_limit_is_a_cut_unless_it_may_count() -> None:
     ],
 )
 def test_what_does_not_count(status: int, collected: bytes, problem: str) -> None:
-    start = GENIE.start(BUNDLE, RUN, has_tool=False)
-    found = GENIE.read(start, RUN, BUNDLE, Ended(status, b"out", collected))
+    start = GENIE.start(OWN_KIT)
+    found = GENIE.read(start, OWN_KIT, ended(status, b"out", collected))
     assert found.problems[0].startswith(problem)
 
 
 def test_a_cpu_backend_is_marked() -> None:
-    start = GENIE.start(BUNDLE, RUN, has_tool=False)
+    start = GENIE.start(OWN_KIT)
     cpu = replace(BUNDLE, backend="QnnGenAiTransformer")
-    found = GENIE.read(start, RUN, cpu, Ended(0, b"", own(done(7))))
+    found = GENIE.read(start, replace(OWN_KIT, bundle=cpu), ended(0, b"", own(done(7))))
     assert found.problems[0].startswith("cpu-fallback")
 
 

@@ -1,0 +1,69 @@
+"""What every kind of bundle needs: files by name, SHA256SUMS, the QAIRT version it asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fleet.bundles.hashes import HashCache, read_sums
+from fleet.bundles.jsonfile import read_version
+from fleet.model.bundle import ContextBinary, MissingFile, WrongHash
+from fleet.model.files import FileRef
+from fleet.model.runtime import same_build
+
+SUMS = "SHA256SUMS"
+_VERSION_FILES = (("tool-versions.yaml", ("qairt",)), ("metadata.json", ("tool_versions", "qairt")))
+
+
+@dataclass
+class Found:
+    """Paths by name inside a bundle folder, and what is wrong on the way."""
+
+    root: Path
+    paths: dict[str, Path] = field(default_factory=dict)
+    missing: list[MissingFile] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def ref(name: str, path: Path, cache: HashCache, hashes: bool) -> FileRef:
+    """A file of the bundle; without `hashes` its sha256 is empty."""
+    return FileRef(path, name, path.stat().st_size, cache.sha256(path) if hashes else "")
+
+
+def check_sums(files: tuple[FileRef, ...], found: Found) -> tuple[tuple[WrongHash, ...], str]:
+    """Files that differ from SHA256SUMS, and its name when there is one."""
+    if SUMS not in found.paths:
+        return (), ""
+    expected = read_sums(found.paths[SUMS])
+    wrong = tuple(
+        WrongHash(item.name, expected[item.name], item.sha256)
+        for item in files
+        if expected.get(item.name, item.sha256) != item.sha256
+    )
+    return wrong, SUMS
+
+
+def qairt_of(found: Found, contexts: tuple[ContextBinary, ...]) -> tuple[str | None, str]:
+    """The QAIRT version that the bundle asks for, and where that stands."""
+    first = next((item for item in contexts if item.build_id), None)
+    for name, keys in _VERSION_FILES:
+        path = found.paths.get(name)
+        version = _clean_version(read_version(path, *keys)) if path else None
+        if version is None:
+            continue
+        if first and first.build_id and not same_build(first.build_id, version):
+            found.warnings.append(
+                f"{name} says QAIRT {version}, {first.name} was built with {first.build_id}: "
+                "the binary counts"
+            )
+            break
+        return version, name
+    return (first.build_id, first.name) if first else (None, "")
+
+
+def _clean_version(text: str | None) -> str | None:
+    """`v2.45.0.260326_1` → `2.45.0.260326`; None for text that is no version."""
+    core = (text or "").strip().removeprefix("v").split("_", 1)[0].split("-", 1)[0]
+    parts = core.split(".")
+    whole = 2 <= len(parts) <= 4 and all(part.isascii() and part.isdigit() for part in parts)
+    return core if whole else None

@@ -1,0 +1,152 @@
+"""Runner `exec`: any program of yours; you say how its output is read."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from fleet.model.errors import InputError
+from fleet.model.files import FileRef
+from fleet.model.playbook import RunSpec
+from fleet.model.record import Measure, Metrics
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.options import Options, ending, own_files, parsed, program
+
+_TEXT_BYTES = 1 << 16
+
+
+def _regex(text: str) -> str:
+    try:
+        groups = re.compile(text).groups
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from error
+    if groups != 1:
+        raise ValueError("needs exactly one group in brackets: the number")
+    return text
+
+
+def _relative(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._*?/-]{0,200}", text) or ".." in text:
+        raise ValueError("is no file of the work folder: letters, digits and . _ - * ? / only")
+    return text
+
+
+Pattern = Annotated[str, AfterValidator(_relative)]
+
+
+class Reading(Options):
+    """One number of the output: by `regex`, or by `json` (keys joined with dots)."""
+
+    metric: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
+    unit: str = ""
+    regex: Annotated[str, AfterValidator(_regex)] | None = None
+    json_path: Annotated[str | None, Field(alias="json")] = None
+    file: str = "stdout"
+    required: bool = True
+
+
+class ExecOptions(Options):
+    """`argv` may hold {release}, {work} and {program}; without it the program alone starts."""
+
+    argv: list[str] | None = None
+    health: list[str] | None = None
+    stdin: Literal["prompt", "none"] = "none"
+    cwd: str = "bundle"
+    collect: list[Pattern] = Field(default_factory=list)
+    parse: list[Reading] = Field(default_factory=list)
+    text: Literal["stdout", "none"] = "stdout"
+
+
+class ExecRunner:
+    """Starts what the playbook says."""
+
+    name = "exec"
+    kinds = ("files", "qnn", "genie", "mllm", "executorch", "llama.cpp")
+    runtime: str | None = "exec"
+    layout = Layout()
+
+    def check(self, run: RunSpec) -> None:
+        """argv or program; options."""
+        options = parsed(ExecOptions, run.options, self.name)
+        if run.program is None and not options.argv:
+            raise InputError(
+                "runner exec needs `run.program`, or `run.options.argv`",
+                hint="program: build/my-benchmark",
+            )
+
+    def files(self, kit: Kit) -> tuple[FileRef, ...]:
+        """The playbook's program and libraries."""
+        return own_files(kit.run, self.layout)
+
+    def health(self, kit: Kit, timeout: float) -> Start | None:
+        """`options.health`, where the playbook has one."""
+        words = self._options(kit).health
+        if words is None:
+            return None
+        return Start(self._argv(kit, words), self._options(kit).cwd, (), timeout)
+
+    def start(self, kit: Kit) -> Start:
+        """The declared argv."""
+        options = self._options(kit)
+        return Start(
+            self._argv(kit, options.argv or ["{program}"]),
+            options.cwd,
+            tuple(options.collect),
+            kit.run.timeout,
+            kit.run.prompt.encode(),
+            feeds_prompt=options.stdin == "prompt",
+        )
+
+    def _options(self, kit: Kit) -> ExecOptions:
+        return parsed(ExecOptions, kit.options, self.name)
+
+    def _argv(self, kit: Kit, words: list[str]) -> tuple[str, ...]:
+        return tuple(word.replace("{program}", program(kit.run, self.layout)) for word in words)
+
+    def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
+        """The declared numbers; one that is required and not there is a problem."""
+        options = self._options(kit)
+        problems = ending(start, ended)
+        found: dict[str, Measure] = {}
+        for one in options.parse:
+            value = _value(one, ended)
+            if value is not None:
+                found[one.metric] = Measure(value, one.unit)
+            elif one.required and not problems:
+                problems.append(f"unreadable: no {one.metric} in {one.file}")
+        text = (
+            ended.stdout[:_TEXT_BYTES].decode("utf-8", "replace")
+            if options.text == "stdout"
+            else ""
+        )
+        return Outcome(Metrics.of(found), text, None, tuple(problems), dict(ended.files))
+
+
+def _value(one: Reading, ended: Ended) -> float | None:
+    streams = {"stdout": ended.stdout, "stderr": ended.stderr}
+    data = streams.get(one.file, ended.files.get(one.file))
+    if data is None:
+        return None
+    text = data.decode("utf-8", "replace")
+    if one.regex is not None:
+        match = re.search(one.regex, text)
+        return _number(match[1]) if match else None
+    try:
+        node = json.loads(text)
+        for key in (one.json_path or "").split("."):
+            node = node[int(key)] if isinstance(node, list) else node[key]
+    except (ValueError, KeyError, IndexError, TypeError):
+        return None
+    return _number(node)
+
+
+def _number(value: object) -> float | None:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None

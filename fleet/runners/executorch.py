@@ -1,0 +1,132 @@
+"""Runner `executorch`: qnn_executor_runner and qnn_llama_runner. deployment.md 4.4."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from pydantic import Field
+
+from fleet.model.files import FileRef
+from fleet.model.playbook import RunSpec
+from fleet.model.record import Measure, Metrics
+from fleet.runners.base import FLAT, Ended, Kit, Outcome, Start
+from fleet.runners.options import Options, ending, named, needs_program, own_files, parsed, program
+
+_MAKE_FOLDER = 'mkdir -p "$1" && shift && exec "$@"'
+_OBSERVER = re.compile(rb"PyTorchObserver (\{.*\})")
+_FIRST_NUMBER = re.compile(rb"[0-9]+(?:\.[0-9]+)?")
+SPEED = "inference_speed.txt"
+
+
+class ExecutorchOptions(Options):
+    """`input_list` is for qnn_executor_runner, `tokenizer` and the rest for qnn_llama_runner."""
+
+    model: str | None = None
+    input_list: str | None = None
+    tokenizer: str | None = None
+    decoder_model_version: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]{1,40}$")
+    eval_mode: int | None = Field(default=None, ge=0, le=9)
+    temperature: float = 0.0
+    seq_len: int = Field(default=128, ge=1)
+    iterations: int = Field(default=1, ge=1)
+    shared_buffer: bool = False
+    extra: list[str] = Field(default_factory=list)
+
+
+class ExecutorchRunner:
+    """A .pte program; everything in one folder, as ExecuTorch's own scripts push it."""
+
+    name = "executorch"
+    kinds = ("executorch",)
+    runtime: str | None = "executorch"
+    layout = FLAT
+
+    def check(self, run: RunSpec) -> None:
+        """Program and options."""
+        parsed(ExecutorchOptions, run.options, self.name)
+        needs_program(run, self.name, "../build-android/.../qnn_executor_runner")
+
+    def files(self, kit: Kit) -> tuple[FileRef, ...]:
+        """The runner and its libraries (libqnn_executorch_backend.so)."""
+        return own_files(kit.run, self.layout)
+
+    def health(self, kit: Kit, timeout: float) -> Start | None:
+        """One run."""
+        return self._start(kit, timeout, seq_len=32, iterations=1)
+
+    def start(self, kit: Kit) -> Start:
+        """As many iterations as asked, in one process."""
+        options = parsed(ExecutorchOptions, kit.options, self.name)
+        return self._start(
+            kit, kit.run.timeout, seq_len=options.seq_len, iterations=options.iterations
+        )
+
+    def _start(self, kit: Kit, timeout: float, *, seq_len: int, iterations: int) -> Start:
+        options = parsed(ExecutorchOptions, kit.options, self.name)
+        model = named(kit.bundle, options.model, ("*.pte",), "program", "model")
+        argv = ["sh", "-c", _MAKE_FOLDER, "fleet", "{work}/outputs", program(kit.run, self.layout)]
+        argv += ["--model_path", model, "--performance_output_path", "{work}/" + SPEED]
+        argv += ["--shared_buffer"] if options.shared_buffer else []
+        if _is_llama(kit):
+            tokenizer = named(
+                kit.bundle, options.tokenizer, ("*tokenizer*",), "tokenizer", "tokenizer"
+            )
+            argv += ["--tokenizer_path", tokenizer, "--output_path", "{work}/outputs.txt"]
+            argv += ["--prompt", kit.run.prompt, "--seq_len", str(seq_len)]
+            argv += ["--temperature", f"{options.temperature:g}", "--num_iters", str(iterations)]
+            version, mode = options.decoder_model_version, options.eval_mode
+            argv += ["--decoder_model_version", version] if version else []
+            argv += ["--eval_mode", str(mode)] if mode is not None else []
+        else:
+            listed = named(
+                kit.bundle, options.input_list, ("input_list.txt",), "input list", "input_list"
+            )
+            argv += ["--input_list_path", listed, "--output_folder_path", "{work}/outputs"]
+            argv += ["--etdump_path", "{work}/etdump.etdp", "--iteration", str(iterations)]
+        collect = ("outputs.txt", SPEED, "etdump.etdp")
+        return Start((*argv, *options.extra), "", collect, timeout, kit.run.prompt.encode())
+
+    def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
+        """Times of PyTorchObserver, the speed file, the etdump as it is."""
+        problems = ending(start, ended)
+        found = _observed(ended.stdout + b"\n" + ended.stderr)
+        speed = _FIRST_NUMBER.search(ended.files.get(SPEED, b""))
+        if speed:
+            found["inference_speed"] = Measure(float(speed[0]), "as the runner writes it")
+        if not problems and not found and "etdump.etdp" not in ended.files:
+            problems.append("cut: neither times nor an etdump came back")
+        text = ended.files.get("outputs.txt", b"").decode("utf-8", "replace").strip()
+        return Outcome(Metrics.of(found), text, None, tuple(problems), dict(ended.files))
+
+
+def _is_llama(kit: Kit) -> bool:
+    return kit.run.program is not None and "llama" in kit.run.program.name
+
+
+def _observed(text: bytes) -> dict[str, Measure]:
+    """`PyTorchObserver {...}`: extension/llm/runner/stats.h of pytorch/executorch."""
+    match = _OBSERVER.search(text)
+    try:
+        said: Any = json.loads(match[1]) if match else {}
+        scale = float(said.get("SCALING_FACTOR_UNITS_PER_SECOND", 1000))
+
+        def between(one: str, two: str) -> float:
+            return (float(said[two]) - float(said[one])) / scale
+
+        generated, prompt = int(said["generated_tokens"]), int(said["prompt_tokens"])
+        prefill = between("inference_start_ms", "prompt_eval_end_ms")
+        decode = between("prompt_eval_end_ms", "inference_end_ms")
+        found = {
+            "prompt_tokens": Measure(prompt),
+            "generated_tokens": Measure(generated),
+            "init_ms": Measure(1000 * between("model_load_start_ms", "model_load_end_ms"), "ms"),
+            "ttft_ms": Measure(1000 * between("inference_start_ms", "first_token_ms"), "ms"),
+            "decode_ms": Measure(1000 * decode, "ms"),
+        }
+        rates = (("prompt_tps", prompt, prefill), ("decode_tps", generated, decode))
+        found |= {n: Measure(count / took, "tok/s") for n, count, took in rates if took > 0}
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, ZeroDivisionError):
+        return {}
+    return found

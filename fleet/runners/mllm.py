@@ -1,0 +1,100 @@
+"""Runner `mllm`: the QNN ahead-of-time runner of mllm (mllm-qwen3-aot-runner and its kin).
+
+Facts: examples/qwen3_qnn_aot/aot_run.cpp of UbiquitousLearning/mllm: the prompt is one line of
+standard input (std::getline), the context is 1024 tokens whatever is asked, tokens go to
+standard output as they come, and no time is printed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field
+
+from fleet.model.errors import InputError
+from fleet.model.files import FileRef
+from fleet.model.playbook import RunSpec
+from fleet.model.record import Measure, Metrics
+from fleet.runners.base import FLAT, Ended, Kit, Outcome, Start
+from fleet.runners.options import Options, ending, named, needs_program, own_files, parsed, program
+
+CONTEXT_TOKENS = 1024  # RunnerConfig.context_len in aot_run.cpp, no option
+_MARKER = b"exit/quit'): "
+_HEALTH_PROMPT = b"hi\n"
+_RATE = r"\D{0,40}?(\d+(?:\.\d+)?)\s*(?:tok(?:en)?s?/s|t/s)"
+# Forks of the runner print rates; the upstream one does not.
+_RATES = {
+    "prompt_tps": re.compile(rf"prefill{_RATE}", re.IGNORECASE),
+    "decode_tps": re.compile(rf"decod\w*{_RATE}", re.IGNORECASE),
+}
+
+
+class MllmOptions(Options):
+    """`ar_len` must be the value that the context binary was compiled with."""
+
+    ar_len: int = Field(default=128, ge=1, le=CONTEXT_TOKENS)
+    model: str | None = None
+    tokenizer: str | None = None
+    config: str | None = None
+    extra: list[str] = Field(default_factory=list)
+
+
+class MllmRunner:
+    """One context binary, tokenizer and config; everything in one folder."""
+
+    name = "mllm"
+    kinds = ("mllm",)
+    runtime: str | None = "mllm"
+    layout = FLAT
+
+    def check(self, run: RunSpec) -> None:
+        """Program, options, and a prompt that the runner can read."""
+        parsed(MllmOptions, run.options, self.name)
+        needs_program(run, self.name, "../build-android-arm64-v8a-qnn/bin/mllm-qwen3-aot-runner")
+        if "\n" in run.prompt.strip("\n"):
+            raise InputError(
+                "the runner mllm reads one line of standard input: the rest of the prompt would "
+                "be lost",
+                hint="write the prompt in one line",
+            )
+
+    def files(self, kit: Kit) -> tuple[FileRef, ...]:
+        """The runner and its own libraries."""
+        return own_files(kit.run, self.layout)
+
+    def health(self, kit: Kit, timeout: float) -> Start | None:
+        """A shortest prompt: backend, device, context and both op packages."""
+        return self._start(kit, _HEALTH_PROMPT, timeout)
+
+    def start(self, kit: Kit) -> Start:
+        """One prompt by standard input."""
+        return self._start(kit, kit.run.prompt.strip("\n").encode() + b"\n", kit.run.timeout)
+
+    def _start(self, kit: Kit, prompt: bytes, timeout: float) -> Start:
+        options, bundle = parsed(MllmOptions, kit.options, self.name), kit.bundle
+        model = named(bundle, options.model, ("*.bin", "*.mllm"), "model", "model")
+        tokenizer = named(
+            bundle, options.tokenizer, ("*tokenizer*.json",), "tokenizer", "tokenizer"
+        )
+        config = named(bundle, options.config, ("config*.json",), "config", "config")
+        argv = [program(kit.run, self.layout), "-m", model, "-t", tokenizer, "-c", config]
+        argv += ["--ar_len", str(options.ar_len), *options.extra]
+        return Start(tuple(argv), "", (), timeout, prompt, feeds_prompt=True)
+
+    def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
+        """Text and, where a fork prints them, rates; the time of the whole run is ours."""
+        problems = ending(start, ended)
+        _, marker, said = ended.stdout.partition(_MARKER)
+        text = (said if marker else ended.stdout).decode("utf-8", "replace").strip()
+        if not problems and not text:
+            problems.append("cut: the runner printed no token")
+        whole = (ended.stdout + b"\n" + ended.stderr).decode("utf-8", "replace")
+        found = {
+            name: Measure(float(match[1]), "tok/s")
+            for name, pattern in _RATES.items()
+            if (match := pattern.search(whole))
+        }
+        found["wall_ms"] = Measure(
+            round(ended.seconds * 1000, 1), "ms, of this workstation's clock"
+        )
+        return Outcome(Metrics.of(found), text, None, tuple(problems))

@@ -1,0 +1,115 @@
+"""Options of runners: `run.options` of a playbook, checked by a model of the runner's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fleet.model.bundle import Bundle
+from fleet.model.errors import InputError
+from fleet.model.files import FileRef, file_ref
+from fleet.model.playbook import RunSpec
+from fleet.runners.base import Ended, Layout, Start
+
+TIMED_OUT = (124, 137)
+
+
+class Options(BaseModel):
+    """Base of option models: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+T = TypeVar("T", bound=Options)
+
+
+def parsed(model: type[T], given: Mapping[str, Any], runner: str) -> T:
+    """The options as values. Raises InputError that names the key and the known ones."""
+    try:
+        return model.model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        known = ", ".join(model.model_fields)
+        raise InputError(
+            f"run.options.{key} of runner {runner}: {first['msg'].lower()}",
+            hint=f"known options: {known or 'none'}",
+        ) from error
+
+
+def needs_program(run: RunSpec, runner: str, example: str) -> None:
+    """Raise InputError when the playbook names no program."""
+    if run.program is None:
+        raise InputError(
+            f"runner {runner} needs `run.program`: it is built by you and in no SDK",
+            hint=f"program: {example}",
+        )
+
+
+def own_files(run: RunSpec, layout: Layout) -> tuple[FileRef, ...]:
+    """The playbook's program and libraries under release names. Raises InputError for twins."""
+    found: dict[str, FileRef] = {}
+    if run.program is not None:
+        name = layout.named(f"bin/{run.program.name}")
+        found[name] = _ref(run.program, name, executable=True)
+    for path in run.libraries:
+        name = layout.named(f"lib/{path.name}")
+        if name in found and found[name].source != path:
+            raise InputError(f"two files for {name}: {found[name].source} and {path}")
+        found.setdefault(name, _ref(path, name, executable=False))
+    return tuple(found[name] for name in sorted(found))
+
+
+def _ref(path: Path, name: str, *, executable: bool) -> FileRef:
+    try:
+        return file_ref(path, name, executable=executable)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def program(run: RunSpec, layout: Layout) -> str:
+    """The program's place in the release, for argv."""
+    name = run.program.name if run.program else ""
+    return "{release}/" + layout.named(f"bin/{name}")
+
+
+def only(bundle: Bundle, patterns: tuple[str, ...], what: str, key: str) -> str:
+    """The one file of the bundle that fits; InputError that lists what is there otherwise."""
+    names = [item.name for item in bundle.files]
+    for pattern in patterns:
+        found = [name for name in names if fnmatchcase(name, pattern)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise InputError(
+                f"the bundle has several files that could be {what}: {', '.join(found)}",
+                hint=f"name one: run: options: {key}: {found[0]}",
+            )
+    have = ", ".join(names) or "nothing"
+    raise InputError(
+        f"the bundle has no {what} ({' or '.join(patterns)}); it has {have}",
+        hint=f"put it into {bundle.root}, or name it: run: options: {key}: ...",
+    )
+
+
+def named(bundle: Bundle, name: str | None, patterns: tuple[str, ...], what: str, key: str) -> str:
+    """`name` if it is in the bundle, else the only file that fits. Raises InputError."""
+    if name is None:
+        return only(bundle, patterns, what, key)
+    if name not in {item.name for item in bundle.files}:
+        raise InputError(
+            f"run.options.{key}: the bundle has no {name}",
+            hint=f"fleet bundle inspect {bundle.root} lists what it has",
+        )
+    return name
+
+
+def ending(start: Start, ended: Ended) -> list[str]:
+    """Problems that the exit status tells."""
+    if ended.status in TIMED_OUT:
+        return [f"cut: no end within {start.timeout:g} s"]
+    return [f"failed: exit status {ended.status}"] if ended.status else []

@@ -1,0 +1,150 @@
+"""Runner `qnn-net-run`: a context binary or DLC with inputs from files. deployment.md 4.1."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from fleet.bundles.op_packages import net_run_option
+from fleet.model.errors import InputError, RunnerError
+from fleet.model.files import FileRef
+from fleet.model.playbook import RunSpec
+from fleet.model.record import Measure, Metrics
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.options import Options, ending, named, parsed
+from fleet.runners.qnn_profile import parse_csv
+
+TOOL = "qnn-net-run"
+VIEWER = "bin/x86_64-linux-clang/qnn-profile-viewer"
+VIEWER_SECONDS = 120.0
+_DONE = re.compile(rb"inferences_completed\s*:\s*([0-9]{1,9})")
+
+
+class NetRunOptions(Options):
+    """`inputs`: one row an inference; a row is a list of files of the bundle, each
+    `file` or `tensor:=file`.
+    """
+
+    model: str | None = None
+    inputs: list[list[str]] = Field(min_length=1)
+    profiling: Literal["off", "basic", "detailed", "optrace"] = "basic"
+    perf_profile: str = Field(default="burst", pattern=r"^[a-z_]{1,40}$")
+    num_inferences: int | None = Field(default=None, ge=1)
+    native_inputs: bool = False
+    native_outputs: bool = False
+    config_file: str | None = None
+    keep_results: bool = False
+    extra: list[str] = Field(default_factory=list)
+
+
+class NetRunRunner:
+    """The SDK's own runner of graphs."""
+
+    name = TOOL
+    kinds = ("qnn",)
+    runtime: str | None = TOOL
+    layout = Layout()
+
+    def check(self, run: RunSpec) -> None:
+        """Options; no blank in a name, which would split a line of the input list."""
+        options = parsed(NetRunOptions, run.options, self.name)
+        for name in (name for row in options.inputs for name in row):
+            if re.search(r"\s", name) or not name.rpartition(":=")[2]:
+                raise InputError(
+                    f"run.options.inputs: '{name}' cannot stand in an input list",
+                    hint="use file names without blanks",
+                )
+
+    def files(self, kit: Kit) -> tuple[FileRef, ...]:
+        """None beside the runtime and the bundle."""
+        return ()
+
+    def health(self, kit: Kit, timeout: float) -> Start | None:
+        """The same graph with the same inputs, once, without a profile."""
+        return self._start(kit, timeout, ["--num_inferences", "1"], profiled=False)
+
+    def start(self, kit: Kit) -> Start:
+        """All rows of inputs."""
+        number = parsed(NetRunOptions, kit.options, self.name).num_inferences
+        return self._start(
+            kit, kit.run.timeout, ["--num_inferences", str(number)] if number else [], profiled=True
+        )
+
+    def _start(self, kit: Kit, timeout: float, more: list[str], *, profiled: bool) -> Start:
+        options = parsed(NetRunOptions, kit.options, self.name)
+        model = named(kit.bundle, options.model, ("*.bin", "*.dlc"), "model", "model")
+        for name in (name for row in options.inputs for name in row):
+            named(kit.bundle, name.rpartition(":=")[2], (), "input", "inputs")
+        dlc = model.endswith(".dlc")
+        argv = [
+            "{release}/bin/" + TOOL,
+            *(["--dlc_path"] if dlc else ["--retrieve_context"]),
+            model,
+        ]
+        argv += ["--model", "{release}/lib/libQnnModelDlc.so"] if dlc else []
+        argv += ["--backend", "{release}/lib/libQnnHtp.so"]
+        argv += ["--input_list", "{work}/config.json", "--output_dir", "{work}/output"]
+        if profiled and options.profiling != "off":
+            level = "detailed" if options.profiling == "optrace" else options.profiling
+            argv += ["--profiling_level", level]
+            argv += ["--profiling_option", "optrace"] if options.profiling == "optrace" else []
+        argv += ["--perf_profile", options.perf_profile, *more]
+        argv += ["--use_native_input_files"] if options.native_inputs else []
+        argv += ["--use_native_output_files"] if options.native_outputs else []
+        if options.config_file:
+            argv += ["--config_file", named(kit.bundle, options.config_file, (), "", "config_file")]
+        if kit.bundle.op_packages:
+            text = net_run_option(kit.bundle.op_packages, dsp=kit.dsp, lib="{release}/lib")
+            argv += ["--op_packages", text]
+        collect = ["output/*.log", "output/execution_metadata.yaml"]
+        collect += ["output/Result_*/*"] if options.keep_results else []
+        listed = "".join(" ".join(row) + "\n" for row in options.inputs)
+        return Start((*argv, *options.extra), "bundle", tuple(collect), timeout, config=listed)
+
+    def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
+        """Inferences that were done, and the profile where the SDK on this host can read it."""
+        problems = ending(start, ended)
+        metadata = ended.files.get("output/execution_metadata.yaml", b"")
+        match = _DONE.search(metadata)
+        found = {"inferences": Measure(float(match[1]))} if match else {}
+        if not problems and metadata and match and int(match[1]) == 0:
+            problems.append("cut: no inference was completed")
+        raw = dict(ended.files)
+        log = next((data for name, data in raw.items() if "profiling-data" in name), None)
+        text = ""
+        if log is not None:
+            viewed, text = _viewed(kit.runtime_root, log)
+            if viewed is not None:
+                raw["profile.csv"] = viewed
+                try:
+                    found |= parse_csv(viewed.decode("utf-8", "replace"))
+                except RunnerError as error:
+                    text = error.message
+        return Outcome(Metrics.of(found), text, None, tuple(problems), raw)
+
+
+def _viewed(root: Path | None, log: bytes) -> tuple[bytes | None, str]:
+    """The CSV of a binary profile log, or why there is none."""
+    viewer = root / VIEWER if root is not None else None
+    if viewer is None or not viewer.is_file():
+        return None, f"the profile log is kept as it is: no {VIEWER} in the runtime on this host"
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "profile.log"), Path(folder, "profile.csv")
+        source.write_bytes(log)
+        argv = [str(viewer), "--input_log", str(source), "--output", str(target)]
+        library = {"LD_LIBRARY_PATH": str(viewer.parents[2] / "lib" / viewer.parent.name)}
+        try:
+            done = subprocess.run(
+                argv, capture_output=True, check=False, timeout=VIEWER_SECONDS, env=library
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return None, f"qnn-profile-viewer failed: {error}"
+        if target.is_file():
+            return target.read_bytes(), ""
+        words = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        return None, f"qnn-profile-viewer wrote nothing: {' | '.join(words[-2:])}"
