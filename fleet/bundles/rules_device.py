@@ -63,11 +63,16 @@ def python3_missing(case: Case) -> Iterator[Fault]:
         return
     if tools.python3 is None or tools.python3_ctypes is False:
         what = "has no python3" if tools.python3 is None else "has a python3 without ctypes"
+        sdk = f"fleet runtime add <QAIRT SDK {case.runtime.version}, folder or zip>"
+        phone = case.facts.android is not None
         yield Fault(
-            f"the runtime has no genie-t2t-run, and the device {what} to drive libGenie",
+            f"the runtime has no genie-t2t-run for {case.target}, and the device {what} to "
+            "drive libGenie",
             tools.python3 or "no python3",
-            "python3 with ctypes, or genie-t2t-run",
-            "sudo apt install python3, or add a QAIRT SDK: fleet runtime add <SDK zip>",
+            "genie-t2t-run" if phone else "python3 with ctypes, or genie-t2t-run",
+            f"genie-t2t-run comes with a QAIRT SDK: {sdk}"
+            if phone
+            else f"sudo apt install python3, or add a QAIRT SDK: {sdk}",
         )
 
 

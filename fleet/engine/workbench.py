@@ -129,11 +129,13 @@ class Workbench:
         found = self._store.find(version, target)
         if found is not None:
             return found
-        wheel = wheel_for(version) if version else None
+        has_wheels = target_facts(target).wheel_machine is not None
+        wheel = wheel_for(version) if version and has_wheels else None
         if wheel is None or not self.playbook.runtime.wheel:
             raise RuntimeStoreError(
                 f"no QAIRT {version or 'runtime'} for {target} is in the store",
-                hint="fleet runtime add <SDK folder, zip or URL>; fleet runtime list shows what is",
+                hint=f"fleet runtime add <QAIRT SDK folder, zip or URL that has {target}>; "
+                "fleet runtime list shows what is there",
             )
         self._say(StepStarted("", "fetch", f"QAIRT {version} for {target}"))
         runtime = self._store.fetch(
@@ -162,12 +164,13 @@ class Workbench:
         layout, packages = self.runner.layout, self.bundle.op_packages
         run = self.playbook.run or RunSpec(runner=self.runner.name)
         kit = self.kit(run, has_tool=parts.selection.has_tool, target=parts.target)
-        ops = op_package_files(packages, dsp=kit.dsp, lib=layout.lib, skel=layout.dsp)
+        ops = op_package_files(packages, dsp=kit.dsp)
         bundle = [replace(one, name=f"bundle/{one.name}") for one in self.bundle.files]
         placed = [
-            replace(one, name=layout.named(one.name)) for one in (*parts.selection.files, *bundle)
+            replace(one, name=layout.named(one.name))
+            for one in (*parts.selection.files, *bundle, *ops)
         ]
-        files = unique((*placed, *self.runner.files(kit), *ops))
+        files = unique((*placed, *self.runner.files(kit)))
         if self._frozen is not None:
             arch = parts.selection.hexagon_arch
             files = self._frozen.required(parts.target, arch).only(files)

@@ -78,7 +78,10 @@ class AdbTransport:
         one = find(seen, self._wanted, self._host.name)
         if one is None and is_target(self._wanted):
             said = self._server.dial(self._wanted, deadline)
-            one = self._settled(deadline)
+            good = said.startswith(("connected", "already connected"))
+            one = self._settled(deadline if good else Deadline(ALIVE_SECONDS))
+            if one is not None and one.state == "offline" and not good:
+                one = None
             if one is None:
                 raise UnreachableError(
                     f"adb connect: {said}", hint="is adbd listening there? adb tcpip 5555"
