@@ -32,6 +32,7 @@ from fleet.transport.streams import Collector, Feeder
 _CHUNK = 1 << 18
 _SLICE_SECONDS = 0.5  # how often a waiting stream looks at the deadline
 _COMMAND_BYTES = 0xFFFF  # the server's length field has four hexadecimal digits
+RETRY_SECONDS = 3.0  # an adbd that was killed is back after 0.2 s, a phone on Wi-Fi after 2 s
 ALIVE_SECONDS = 5.0  # an answer takes 20 ms; a dead link never gives one
 _SERIAL = 'getprop ro.serialno 2>/dev/null || :; echo "fleet-alive"'
 
@@ -49,6 +50,7 @@ class AdbTransport:
         self._server = AdbServer(host.adb_server)
         self._seen: Seen | None = None
         self._serialno = ""
+        self._tried = False
         self._links: set[AdbConnection] = set()
         self._lock = threading.Lock()
 
@@ -64,14 +66,21 @@ class AdbTransport:
         """
         if self._seen is not None:
             return
+        patience, pause = Deadline(min(RETRY_SECONDS, deadline.remaining)), threading.Event()
         with self._named():
-            try:
-                self._find(deadline)
-            except (UnreachableError, ConnectionLostError, DeadlineError):
-                if not is_target(self._wanted) or deadline.expired:
-                    raise
-                self._server.hang_up(self._wanted, deadline)
-                self._find(deadline)
+            while True:
+                try:
+                    self._find(deadline)
+                except (UnreachableError, ConnectionLostError, DeadlineError):
+                    if not is_target(self._wanted) or deadline.expired:
+                        raise
+                    if patience.expired and self._tried:
+                        raise
+                    self._tried = True
+                    self._server.hang_up(self._wanted, deadline)
+                    pause.wait(0.1)
+                else:
+                    return
 
     def _find(self, deadline: Deadline) -> None:
         seen = self._server.devices(deadline)
@@ -227,9 +236,23 @@ class AdbTransport:
         if answer != b"FAIL":
             raise self._lost("the adb server closed the connection")
         why = " ".join(link.read_string_block().split())
+        if why == "closed" and self._lacks_shell():
+            raise _no_shell(why)
         if "not found" in why or "offline" in why or why == "closed":
-            raise self._lost(f"adb: {why}") if why != "closed" else _no_shell(why)
+            raise self._lost(f"adb: {why}")
         raise UnreachableError(f"adb: {why}")
+
+    def _lacks_shell(self) -> bool:
+        """True only when the server knows this phone's features and shell_v2 is none of them."""
+        seen = self._live()
+        by_id = f"host-transport-id:{seen.transport}:features"
+        try:
+            said = self._server.ask(
+                by_id if seen.transport else f"host-serial:{seen.serial}:features", Deadline(2.0)
+            )
+        except FleetError:
+            return False
+        return "shell_v2" not in said.split(",")
 
     def _lost(self, text: str) -> TransportError:
         """ConnectionLostError; the server itself may have been ended by another adb."""

@@ -160,9 +160,7 @@ def parse_row(line: str) -> Seen:
     `SERIAL  device usb:1-4.2 product:p model:M device:d transport_id:3`, or
     `???????  no permissions (user in plugdev group; ...); see [http...] usb:1-4 ...`.
     """
-    serial, _, rest = line.strip().partition(" ")
-    rest = rest.strip() or line.partition("\t")[2]
-    serial = serial.partition("\t")[0]
+    serial, rest = [*line.split(maxsplit=1), "", ""][:2]
     words = rest.split()
     tags = dict(re.findall(r"(?:^|\s)(product|model|device|transport_id):(\S*)", rest))
     path = next((word for word in words if word.startswith("usb:")), "")

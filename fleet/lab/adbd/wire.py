@@ -38,9 +38,11 @@ class Stream:
         self._clear = asyncio.Event()
         self._clear.set()
         self._ended = False
+        self._open = False
 
     async def accept(self) -> None:
         """Say that the service is there; without it the peer hears `closed`."""
+        self._open = True
         await self._link.send(OKAY, self.local, self.remote)
 
     def take(self, data: bytes) -> None:
@@ -94,7 +96,7 @@ class Stream:
         """Close from our side, when what was written is taken."""
         await self._clear.wait()
         if not self._ended:
-            await self._link.send(CLSE, self.local, self.remote)
+            await self._link.send(CLSE, self.local if self._open else 0, self.remote)
         self._link.streams.pop(self.local, None)
 
 

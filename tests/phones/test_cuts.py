@@ -1,0 +1,79 @@
+"""A push over adb that is cut anywhere: after it the blob is right or absent, never a third."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleet.engine import uploading
+from fleet.engine.session import Session
+from fleet.engine.uploading import Upload
+from fleet.facts.gather import gather
+from fleet.model.deadline import Deadline
+from fleet.model.events import Event
+from fleet.model.files import file_ref
+from fleet.model.manifest import Manifest
+from fleet.model.plan import Blob
+from fleet.runtimes.store import RuntimeStore
+from tests.cable import Cable
+
+from .conftest import Desk, Make
+
+CHUNK = 1 << 20  # adb's largest packet: what was under way in one is lost with it
+TALK = 1 << 17  # what the looks before and after cost on the wire
+SIZE = 3_000_000
+STORE = "/data/local/tmp/fleet/store"
+
+
+@pytest.fixture
+def phone(desk: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.setattr(uploading, "WAIT_SECONDS", 0.02)
+    return desk(RuntimeStore(tmp_path / "store"), phone_profile="sm8650")
+
+
+def cut_once(phone: Desk, folder: Path, rng: random.Random) -> tuple[int, int]:
+    """One push with cuts at random bytes; (bytes on the wire, cuts)."""
+    source = folder / "blob"
+    source.write_bytes(rng.randbytes(SIZE))
+    item = file_ref(source, "data/blob")
+    manifest = Manifest("cut", (item,))
+    cuts: list[int | None] = [rng.randrange(1, SIZE + 5000) for _ in range(rng.randrange(1, 3))]
+    seen: list[Event] = []
+    with Cable(phone.lab.phones[0].port, cuts) as cable:
+        host = replace(phone.hosts[0], serial=f"127.0.0.1:{cable.port}", connect_timeout=20.0)
+        session = Session(host, seen.append)
+        try:
+            session.open()
+            facts = gather(session.transport, host, Deadline(20))
+            Upload(session, facts, manifest).send([Blob(item)])
+        except uploading._BROKEN:
+            pass  # more cuts than tries, or one while it was being opened: absent is right too
+        finally:
+            session.close()
+        wire, made = cable.sent, cable.cuts
+    names = phone.shell("phone001", f"ls {STORE} 2>/dev/null || true").split()
+    if item.sha256 in names:
+        held = phone.shell("phone001", f"sha256sum {STORE}/{item.sha256}").split()[0]
+        assert held == item.sha256 == hashlib.sha256(source.read_bytes()).hexdigest()
+        assert names == [item.sha256], "nothing else is left"
+    else:
+        assert set(names) <= {f"{item.sha256}.part"}
+    phone.shell("phone001", f"rm -rf {STORE}")
+    return wire, made
+
+
+@pytest.mark.parametrize(
+    "count", [15, pytest.param(500, marks=pytest.mark.slow)], ids=["fast", "500"]
+)
+def test_never_a_third_state_and_never_much_twice(phone: Desk, tmp_path: Path, count: int) -> None:
+    rng = random.Random(count)
+    total = 0
+    for _ in range(count):
+        wire, made = cut_once(phone, tmp_path, rng)
+        assert wire <= SIZE + TALK + made * (CHUNK + TALK)
+        total += made
+    assert total >= count * 0.8, "the cuts did not happen"
