@@ -370,3 +370,13 @@ def test_more_than_four_gigabytes_arrive_in_size(lab: Lab, tmp_path: Path) -> No
     assert int(done.text) == len(chunk) * count > 1 << 32
     assert os.environ.get("HOME")
     link.close()
+
+
+def test_no_code_of_ours_ends_a_server() -> None:
+    """`adb kill-server` would take the phones of everybody else on this workstation."""
+    package = Path(__file__).parents[2] / "fleet"
+    for path in package.rglob("*.py"):
+        text = path.read_text("utf-8")
+        assert "host:kill" not in text, path
+        assert "kill-server" not in text, path
+        assert "server_kill" not in text, path
