@@ -24,6 +24,7 @@ MODULES = (
     "provision",
     "lockfile",
     "run",
+    "runners",
     "profiles",
     "trust",
     "adb",

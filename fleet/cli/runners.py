@@ -1,0 +1,69 @@
+"""`fleet runners`: what can run a bundle, from where, with which options."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+
+from fleet.cli import output
+from fleet.cli.common import JsonOption
+from fleet.model.errors import InputError
+from fleet.runners import Runner, names, origin, runner
+from fleet.runners.options import Options
+
+
+def register(root: typer.Typer) -> None:
+    """Add `runners`."""
+    root.command("runners")(list_runners)
+
+
+def list_runners(as_json: JsonOption = False) -> None:
+    """Runners that a playbook can name: origin, kinds of bundles, options with their defaults.
+
+    One that cannot be loaded is listed with its error. See docs/runners.md.
+
+    Example: fleet runners
+    """
+    rows = [_row(name) for name in names()]
+    if as_json:
+        output.emit_json(rows)
+        return
+    shown = [
+        (
+            row["name"],
+            row["origin"],
+            ", ".join(row["kinds"]),
+            row["error"] or ", ".join(row["options"]) or "-",
+        )
+        for row in rows
+    ]
+    output.table("runners", ("runner", "from", "bundle kinds", "options"), shown)
+
+
+def _row(name: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": name, "origin": origin(name), "kinds": [], "options": {}}
+    try:
+        found = runner(name)
+    except InputError as error:
+        return {**row, "error": error.message}
+    return {**row, "kinds": list(found.kinds), "options": _options(found), "error": ""}
+
+
+def _options(found: Runner) -> dict[str, Any]:
+    """Names and defaults of the option model that stands in the runner's module; None: needed."""
+    module = sys.modules.get(type(found).__module__)
+    models = [
+        one
+        for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, Options) and one is not Options
+    ]
+    chosen = [one for one in models if one.__module__ == type(found).__module__]
+    main = next((one for one in chosen if one.__name__.endswith("Options")), None)
+    if main is None:
+        return {}
+    return {
+        key: None if field.is_required() else field.get_default(call_default_factory=True)
+        for key, field in main.model_fields.items()
+    }
