@@ -1,0 +1,362 @@
+"""Runners beside genie: what they start, send and collect; what they read, and what garbage is."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet.model.errors import InputError, RunnerError
+from fleet.model.playbook import RunSpec
+from fleet.model.record import Measure
+from fleet.runners import FLAT, OWN, Ended, Kit, runner
+from fleet.runners.qnn_profile import parse_csv
+
+from .kits import kit
+
+DATA = Path(__file__).parent / "data"
+MLLM = ("qwen3-1.7B-lpbq-sha.bin", "qwen3-tokenizer.json", "config_1.7B.json")
+
+
+def spec(**changes: Any) -> RunSpec:
+    return RunSpec(**{"prompt": "hello", "timeout": 30.0, **changes})
+
+
+def after(argv: tuple[str, ...], name: str) -> str:
+    return argv[argv.index(name) + 1]
+
+
+def test_mllm_starts_in_one_folder_with_the_prompt_on_standard_input() -> None:
+    run = spec(program=Path("/x/mllm-qwen3-aot-runner"), options={"ar_len": 32}, prompt="hi\n")
+    start = OWN["mllm"].start(kit("mllm", MLLM, run))
+    assert start.argv == (
+        *("{release}/mllm-qwen3-aot-runner", "-m", MLLM[0], "-t", MLLM[1], "-c", MLLM[2]),
+        *("--ar_len", "32"),
+    )
+    assert (start.cwd, start.prompt, start.feeds_prompt) == ("", b"hi\n", True)
+    assert OWN["mllm"].layout == FLAT
+
+
+def test_mllm_reads_what_comes_after_its_question() -> None:
+    """aot_run.cpp: fmt::print of the question, tokens as they come, a newline."""
+    one = kit("mllm", MLLM, spec(program=Path("/x/r")))
+    out = "💬 Prompt text (or 'exit/quit'): Chocolate chip.\n".encode()
+    start = OWN["mllm"].start(one)
+    found = OWN["mllm"].read(start, one, Ended(0, out, seconds=2.5))
+    assert (found.text, found.problems) == ("Chocolate chip.", ())
+    assert found.metrics.others["wall_ms"].value == 2500
+    assert found.metrics.decode_tps is None, "the runner prints no time, and none is made up"
+    fork = b"Prefill: 698 ms, 1172.3 tok/s\ndecode speed: 31.5 tokens/s\n"
+    rates = OWN["mllm"].read(start, one, Ended(0, out + fork)).metrics
+    assert (rates.decode_tps, rates.prompt_tps) == (31.5, None)
+    nothing = OWN["mllm"].read(start, one, Ended(0, b"Prompt text (or 'exit/quit'): \n"))
+    assert nothing.problems == ("cut: the runner printed no token",)
+    assert OWN["mllm"].read(start, one, Ended(1, b"")).problems == ("failed: exit status 1",)
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (spec(), "run.program"),
+        (spec(program=Path("/x"), prompt="two\nlines"), "one line"),
+        (spec(program=Path("/x"), options={"ar_len": 0}), "ar_len"),
+        (spec(program=Path("/x"), options={"arlen": 32}), "arlen"),
+        (spec(program=Path("/x"), options={"ar_len": "32"}), "ar_len"),
+    ],
+)
+def test_mllm_refuses(run: RunSpec, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        OWN["mllm"].check(run)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "words"),
+    [
+        (MLLM[1:], {}, "no model"),
+        ((*MLLM, "other.bin"), {}, "several files that could be model"),
+        (MLLM, {"tokenizer": "gone.json"}, "the bundle has no gone.json"),
+    ],
+)
+def test_files_of_the_bundle_are_found_or_named(
+    names: tuple[str, ...], options: dict[str, Any], words: str
+) -> None:
+    one = kit("mllm", names, spec(program=Path("/x"), options=options))
+    with pytest.raises(InputError, match=words):
+        OWN["mllm"].start(one)
+
+
+NET = {"inputs": [["a.raw", "mask:=b.raw"], ["c.raw", "mask:=b.raw"]]}
+NET_FILES = ("model.bin", "a.raw", "b.raw", "c.raw")
+
+
+def test_qnn_net_run_writes_its_input_list() -> None:
+    one = kit("qnn", NET_FILES, spec(options={**NET, "profiling": "optrace"}), has_tool=True)
+    start = OWN["qnn-net-run"].start(one)
+    assert start.argv[:3] == ("{release}/bin/qnn-net-run", "--retrieve_context", "model.bin")
+    assert start.config == "a.raw mask:=b.raw\nc.raw mask:=b.raw\n"
+    assert after(start.argv, "--input_list") == "{work}/config.json"
+    assert after(start.argv, "--profiling_level") == "detailed"
+    assert after(start.argv, "--profiling_option") == "optrace"
+    assert after(start.argv, "--backend") == "{release}/lib/libQnnHtp.so"
+    assert start.cwd == "bundle", "names in the list are those of the bundle"
+    assert "output/*.log" in start.collect
+    health = OWN["qnn-net-run"].health(one, 9)
+    assert health is not None
+    assert after(health.argv, "--num_inferences") == "1"
+    assert "--profiling_level" not in health.argv
+    dlc = kit("qnn", ("m.dlc", "a.raw"), spec(options={"inputs": [["a.raw"]]}))
+    argv = OWN["qnn-net-run"].start(dlc).argv
+    assert after(argv, "--dlc_path") == "m.dlc"
+    assert after(argv, "--model") == "{release}/lib/libQnnModelDlc.so"
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"inputs": []}, {"inputs": [["a b.raw"]]}, {"inputs": [["x:="]]}, {"x": 1}]
+)
+def test_qnn_net_run_refuses(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        OWN["qnn-net-run"].check(spec(options=options))
+
+
+def test_the_profile_is_viewed_by_the_sdk_on_this_host(tmp_path: Path) -> None:
+    """The viewer here is a script that copies a true CSV; the real one is in no wheel."""
+    one = kit("qnn", NET_FILES, spec(options=NET))
+    files = {
+        "output/qnn-profiling-data_0.log": b"\x00binary",
+        "output/execution_metadata.yaml": b"inferences_completed: 2\n",
+    }
+    ended = Ended(0, b"", files)
+    start = OWN["qnn-net-run"].start(one)
+    without = OWN["qnn-net-run"].read(start, one, ended)
+    assert "kept as it is" in without.text
+    assert without.raw["output/qnn-profiling-data_0.log"] == b"\x00binary"
+    assert without.metrics.others["inferences"] == Measure(2)
+    viewer = tmp_path / "bin" / "x86_64-linux-clang" / "qnn-profile-viewer"
+    viewer.parent.mkdir(parents=True)
+    viewer.write_text(f'#!/bin/sh\n[ "$1" = --input_log ] && cp {DATA}/ctx_basic.csv "$4"\n')
+    viewer.chmod(viewer.stat().st_mode | stat.S_IXUSR)
+    seen = OWN["qnn-net-run"].read(start, replace(one, runtime_root=tmp_path), ended)
+    assert seen.metrics.others["init_qnn_load_binary_time"] == Measure(13995, "US")
+    assert seen.raw["profile.csv"] == (DATA / "ctx_basic.csv").read_bytes()
+    viewer.write_text("#!/bin/sh\necho broken >&2; exit 3\n")
+    broken = OWN["qnn-net-run"].read(start, replace(one, runtime_root=tmp_path), ended)
+    assert "wrote nothing: broken" in broken.text
+    nothing = {"output/execution_metadata.yaml": b"inferences_completed: 0\n"}
+    assert OWN["qnn-net-run"].read(start, one, Ended(0, b"", nothing)).problems == (
+        "cut: no inference was completed",
+    )
+
+
+def test_profile_csv_of_every_level() -> None:
+    basic = parse_csv((DATA / "ctx_basic.csv").read_text("utf-8"))
+    assert basic["backend_accelerator_load_binary_time"] == Measure(7347, "US")
+    traced = parse_csv((DATA / "prof_optrace.csv").read_text("utf-8"))
+    assert traced["finalize_qnn_finalize_time"].unit == "US"
+    assert not any("initializing" in name for name in traced), "sub-events stay in the file"
+    for text in ("", "a,b\n1,2\n", "\x00"):
+        with pytest.raises(RunnerError):
+            parse_csv(text)
+
+
+OBSERVED = {
+    "prompt_tokens": 20,
+    "generated_tokens": 100,
+    "model_load_start_ms": 1000,
+    "model_load_end_ms": 1500,
+    "inference_start_ms": 2000,
+    "inference_end_ms": 4100,
+    "prompt_eval_end_ms": 2100,
+    "first_token_ms": 2120,
+    "aggregate_sampling_time_ms": 1,
+    "SCALING_FACTOR_UNITS_PER_SECOND": 1000,
+}
+
+
+def test_executorch_llama_runner() -> None:
+    program = Path("/x/qnn_llama_runner")
+    options = {"decoder_model_version": "llama3", "eval_mode": 1, "seq_len": 256}
+    one = kit("executorch", ("m.pte", "tokenizer.bin"), spec(program=program, options=options))
+    start = OWN["executorch"].start(one)
+    assert start.argv[:3] == ("sh", "-c", 'mkdir -p "$1" && shift && exec "$@"')
+    assert after(start.argv, "--prompt") == "hello"
+    assert after(start.argv, "--seq_len") == "256"
+    assert after(start.argv, "--tokenizer_path") == "tokenizer.bin"
+    said = f"I 00:00 x\nPyTorchObserver {json.dumps(OBSERVED)}\n".encode()
+    files = {"outputs.txt": b"a story\n", "inference_speed.txt": b"50.0"}
+    found = OWN["executorch"].read(start, one, Ended(0, said, files))
+    metrics = found.metrics
+    assert (found.text, found.problems) == ("a story", ())
+    assert (metrics.prompt_tokens, metrics.generated_tokens) == (20, 100)
+    assert (metrics.init_ms, metrics.ttft_ms) == (500, 120)
+    assert (metrics.prompt_tps, metrics.decode_tps) == (200, 50)
+    assert metrics.others["inference_speed"].value == 50
+
+
+def test_executorch_executor_runner_brings_its_etdump() -> None:
+    one = kit(
+        "executorch",
+        ("m.pte", "input_list.txt"),
+        spec(program=Path("/x/qnn_executor_runner"), options={"iterations": 5}),
+    )
+    start = OWN["executorch"].start(one)
+    assert after(start.argv, "--input_list_path") == "input_list.txt"
+    assert after(start.argv, "--iteration") == "5"
+    assert "etdump.etdp" in start.collect
+    found = OWN["executorch"].read(start, one, Ended(0, b"", {"etdump.etdp": b"\x00e"}))
+    assert found.problems == ()
+    assert found.raw["etdump.etdp"] == b"\x00e"
+    assert OWN["executorch"].read(start, one, Ended(0, b"")).problems[0].startswith("cut")
+
+
+BENCH = [
+    {"build_commit": "c46583b", "n_prompt": 512, "n_gen": 0, "avg_ts": 210.5, "stddev_ts": 2.1},
+    {"build_commit": "c46583b", "n_prompt": 0, "n_gen": 128, "avg_ts": 8.4, "stddev_ts": 0.05},
+]
+HEXAGON = b"ggml-hex: Hexagon Arch version v79\n"
+TIMINGS = b"""llama_perf_context_print:        load time =    1234.56 ms
+llama_perf_context_print: prompt eval time =     100.00 ms /    20 tokens (    5.00 ms per token,   200.00 tokens per second)
+llama_perf_context_print:        eval time =    2000.00 ms /    99 runs   (   20.20 ms per token,    49.50 tokens per second)
+"""  # noqa: E501 - as llama.cpp prints it
+
+
+def llama(program: str, **options: Any) -> Kit:
+    return kit("llama.cpp", ("m.gguf",), spec(program=Path(f"/x/{program}"), options=options))
+
+
+def test_llama_bench() -> None:
+    one = llama("llama-bench", prompt_tokens=512, env={"GGML_HEXAGON_NDEV": "2"})
+    start = OWN["llama.cpp"].start(one)
+    assert after(start.argv, "-o") == "json"
+    assert after(start.argv, "--device") == "HTP0"
+    assert start.env == {"GGML_HEXAGON_NDEV": "2"}
+    assert OWN["llama.cpp"].layout.lib == OWN["llama.cpp"].layout.dsp == "lib"
+    assert OWN["llama.cpp"].runtime is None
+    out = json.dumps(BENCH).encode()
+    found = OWN["llama.cpp"].read(start, one, Ended(0, out, stderr=HEXAGON))
+    assert (found.metrics.prompt_tps, found.metrics.decode_tps, found.problems) == (210.5, 8.4, ())
+    silent = OWN["llama.cpp"].read(start, one, Ended(0, out))
+    assert silent.problems[0].startswith("cpu-fallback")
+
+
+def test_llama_cli() -> None:
+    one = llama("llama-cli")
+    start = OWN["llama.cpp"].start(one)
+    assert after(start.argv, "-f") == "{work}/prompt.txt"
+    found = OWN["llama.cpp"].read(start, one, Ended(0, b"text", stderr=HEXAGON + TIMINGS))
+    metrics = found.metrics
+    assert (metrics.init_ms, metrics.prompt_tps, metrics.decode_tps) == (1234.56, 200.0, 49.5)
+    assert (metrics.prompt_tokens, metrics.generated_tokens, metrics.decode_ms) == (20, 99, 2000.0)
+    with pytest.raises(InputError, match="LD_PRELOAD is no variable"):
+        OWN["llama.cpp"].check(llama("llama-cli", env={"LD_PRELOAD": "x"}).run)
+
+
+PARSE = [
+    {"metric": "decode_tps", "unit": "tok/s", "regex": r"rate: ([\d.]+)"},
+    {"metric": "peak", "unit": "MB", "json": "memory.0.peak", "file": "out.json"},
+    {"metric": "rare", "regex": r"rare: (\d+)", "required": False},
+]
+
+
+def test_exec_reads_what_is_declared() -> None:
+    options = {
+        "parse": PARSE,
+        "collect": ["out.json"],
+        "argv": ["{program}", "-o", "{work}/out.json"],
+    }
+    one = kit("files", ("a",), spec(program=Path("/x/tool"), options=options))
+    OWN["exec"].check(one.run)
+    start = OWN["exec"].start(one)
+    assert start.argv == ("{release}/bin/tool", "-o", "{work}/out.json")
+    assert OWN["exec"].health(one, 5) is None
+    files = {"out.json": b'{"memory": [{"peak": 7}]}'}
+    found = OWN["exec"].read(start, one, Ended(0, b"rate: 12.5\n", files))
+    assert found.problems == ()
+    assert found.metrics.decode_tps == 12.5
+    assert found.metrics.others == {"peak": Measure(7, "MB")}
+    missing = OWN["exec"].read(start, one, Ended(0, b"", files))
+    assert missing.problems == ("unreadable: no decode_tps in stdout",)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"parse": [{"metric": "a", "regex": "no group"}]},
+        {"parse": [{"metric": "a", "regex": "("}]},
+        {"parse": [{"metric": "A b", "regex": "(x)"}]},
+        {"collect": ["../../etc/passwd"]},
+        {"collect": ["/etc/passwd"]},
+        {"collect": ["a b"]},
+        {"collect": ["$(id)"]},
+        {"stdin": "file"},
+        {"argv": "not a list"},
+    ],
+)
+def test_exec_refuses(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        OWN["exec"].check(spec(program=Path("/x"), options=options))
+
+
+def test_exec_needs_something_to_start() -> None:
+    with pytest.raises(InputError, match=r"run\.program"):
+        OWN["exec"].check(spec())
+
+
+KITS: dict[str, Kit] = {
+    "mllm": kit("mllm", MLLM, spec(program=Path("/x/r"))),
+    "qnn-net-run": kit("qnn", NET_FILES, spec(options=NET)),
+    "executorch": kit("executorch", ("m.pte", "tokenizer"), spec(program=Path("/x/qnn_llama"))),
+    "llama.cpp": llama("llama-bench"),
+    "exec": kit("files", ("a",), spec(program=Path("/x"), options={"parse": PARSE})),
+}
+
+
+@pytest.mark.parametrize("name", KITS)
+@given(data=st.data())
+def test_no_output_makes_a_reader_raise(name: str, data: st.DataObject) -> None:
+    one = KITS[name]
+    start = OWN[name].start(one)
+    bytes_ = st.binary(max_size=200) | st.sampled_from(
+        [
+            json.dumps(BENCH).encode(),
+            TIMINGS,
+            HEXAGON,
+            b'PyTorchObserver {"a": 1}',
+            b"[1, 2",
+            b"[{}]",
+        ]
+    )
+    files = data.draw(
+        st.dictionaries(
+            st.sampled_from(
+                [
+                    "out.json",
+                    "outputs.txt",
+                    "inference_speed.txt",
+                    "output/qnn-profiling-data_0.log",
+                ]
+            ),
+            bytes_,
+        )
+    )
+    ended = Ended(data.draw(st.integers(0, 255)), data.draw(bytes_), files, data.draw(bytes_))
+    found = OWN[name].read(start, one, ended)
+    assert found.problems or ended.status == 0
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_runner_has_the_whole_interface(name: str) -> None:
+    found = runner(name)
+    assert found.name == name
+    assert found.kinds
+    methods: tuple[Callable[..., object], ...] = (
+        found.check, found.files, found.health, found.start, found.read,
+    )  # fmt: skip
+    assert all(callable(one) for one in methods)
