@@ -99,10 +99,22 @@ def _median(records: Sequence[dict[str, Any]], key: str) -> str:
     return f"{statistics.median(values):.1f}" if values else "-"
 
 
+def _others(records: Sequence[dict[str, Any]]) -> str:
+    """`words 5, wall_ms 12.0 ms`: medians of numbers that only some runners have."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for record in records:
+        for name, one in record["metrics"].get("others", {}).items():
+            found.setdefault((name, one["unit"]), []).append(one["value"])
+    return ", ".join(
+        f"{name} {statistics.median(values):g}{f' {unit}' if unit else ''}"
+        for (name, unit), values in sorted(found.items())
+    )
+
+
 def _short(build_id: str) -> str:
     """`2.51.0.260929`, as the folders of an SDK are named; the record has the whole id."""
     version, _, stamp = build_id.rpartition(".")
-    return f"{version}.{stamp[:6]}"
+    return f"{version}.{stamp[:6]}" if version else stamp
 
 
 def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
@@ -142,8 +154,12 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
         ),
         rows,
     )
+    for host, mine in hosts.items():
+        others = _others([r for r in mine if r["counts"]])
+        if others:
+            output.note(f"{host} also: {others}")
     if any(r["emulated"] for r in records):
-        output.note("emulated: the HTP emulator on x86_64; these are no NPU numbers")
+        output.note("emulated: lab devices or the HTP emulator on x86_64; these are no NPU numbers")
     for record in records:
         for problem in record["problems"]:
             turn = "warm-up" if record["warmup"] else "run"
