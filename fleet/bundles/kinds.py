@@ -8,6 +8,14 @@ from pathlib import Path
 from fleet.model.errors import BundleError
 
 _SHOWN = 12
+_PLAYBOOK_KINDS = {
+    "an mllm model": "mllm",
+    "an mllm QNN AOT model": "mllm",
+    "an ExecuTorch program": "executorch",
+    "a llama.cpp model": "llama.cpp",
+    "a QNN DLC": "qnn",
+    "plain QNN context binaries": "qnn",
+}
 # First match wins. Marks of each kind: deployment.md sections 3.4 and 4.
 _KINDS = (
     ("genai_config.json", "an onnxruntime-genai folder"),
@@ -35,8 +43,13 @@ def not_supported(root: Path, names: list[str]) -> BundleError:
     have = ", ".join(names[:_SHOWN]) or "nothing"
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     kind = kind_of(names)
-    looks = f"; it looks like {kind}, which is not supported yet" if kind else ""
+    looks = f"; it looks like {kind}" if kind else ""
+    name = _PLAYBOOK_KINDS.get(kind or "")
+    if kind and name is None:
+        looks += ", which is not supported yet"
     return BundleError(
         f"no genie_config.json in {root} (it has: {have}{more}){looks}",
-        hint="give the folder of a Genie bundle, the one that holds genie_config.json",
+        hint=f"say so in the playbook: bundle: {{path: {root.name}, kind: {name}}}"
+        if name
+        else "give the folder of a Genie bundle, the one that holds genie_config.json",
     )

@@ -247,23 +247,27 @@ def test_a_mistake_in_the_version_file(make_folder: MakeFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "kind"),
+    ("names", "kind", "cure"),
     [
-        (["model.onnx", "model_qnn.bin"], "ONNX"),
-        (["qwen.mllm"], "mllm"),
-        (["genai_config.json", "a.onnx"], "onnxruntime-genai"),
-        (["a.bin"], "plain QNN context binaries"),
-        (["readme.txt"], ""),
-        ([], ""),
+        (["model.onnx", "model_qnn.bin"], "ONNX", ""),
+        (["qwen.mllm"], "mllm", "kind: mllm}"),
+        (["genai_config.json", "a.onnx"], "onnxruntime-genai", ""),
+        (["a.bin"], "plain QNN context binaries", "kind: qnn}"),
+        (["m.pte"], "ExecuTorch", "kind: executorch}"),
+        (["readme.txt"], "", ""),
+        ([], "", ""),
     ],
 )
-def test_folders_that_are_no_genie_bundle(tmp_path: Path, names: list[str], kind: str) -> None:
+def test_folders_that_are_no_genie_bundle(
+    tmp_path: Path, names: list[str], kind: str, cure: str
+) -> None:
     for name in names:
         (tmp_path / name).write_text("x")
     with pytest.raises(BundleError) as caught:
         inspect_bundle(tmp_path)
     assert kind in caught.value.message
-    assert ("not supported yet" in caught.value.message) is bool(kind)
+    assert ("not supported yet" in caught.value.message) is bool(kind and not cure)
+    assert cure in caught.value.hint
     assert all(name in caught.value.message for name in names)
 
 

@@ -52,7 +52,7 @@ def test_it_is_a_schema(kind: str) -> None:
     assert body["$schema"].endswith("2020-12/schema")
 
 
-def properties(node: Any) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401
+def properties(node: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     if isinstance(node, dict):
         yield from node.get("properties", {}).items()
         for each in node.values():
@@ -86,6 +86,13 @@ def test_examples(
     prompt = body.get("run", {}).get("prompt_file")
     if prompt:
         (folder / prompt).write_text("Hello", "utf-8")
+    run, packages = body.get("run", {}), body.get("op_packages", [])
+    named = [run.get("program"), *run.get("libraries", [])]
+    named += [one.get(key) for one in packages for key in ("cpu", "htp")]
+    for one in filter(None, named):
+        place = folder / one.replace("*", "any")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
     (folder / "example.yaml").write_text(text, "utf-8")
     assert load_playbook(folder / "example.yaml").name == body["name"]
 

@@ -45,14 +45,14 @@ def make(folder: Path, marker: str) -> Manifest:
 class Cutter:
     """A transport that breaks at its n-th command: before it, or after it was carried out."""
 
-    def __init__(self, inner: Any, at: int, *, after: bool) -> None:  # noqa: ANN401
+    def __init__(self, inner: Any, at: int, *, after: bool) -> None:
         self._inner, self._left, self._after = inner, at, after
         self.traffic = inner.traffic
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def run(self, command: Command, deadline: Deadline, **streams: Any) -> Result:  # noqa: ANN401
+    def run(self, command: Command, deadline: Deadline, **streams: Any) -> Result:
         self._left -= 1
         if self._left < 0:
             raise TransportError("the link is gone")
