@@ -16,23 +16,28 @@ lead=''
 if command -v setsid >/dev/null 2>&1; then lead=setsid; fi
 $lead "$@" < "$input" &
 child=$!
+: > "$work/.running"
 end() {
   if [ -n "$lead" ]; then kill -s "$1" -- "-$child"; else kill -s "$1" "$child"; fi 2>/dev/null
 }
+# Looks once a second instead of being told: mksh can miss a signal just before it waits.
+runs_for() {
+  n=0
+  while [ "$n" -lt "$1" ]; do
+    sleep 1
+    [ -e "$work/.running" ] || exit 0
+    n=$((n + 1))
+  done
+}
 (
-  trap 'kill "$nap" 2>/dev/null; exit 0' TERM
-  sleep "$limit" & nap=$!
-  wait "$nap"
+  runs_for "$limit"
   : > "$work/.late"
   end TERM
-  sleep 5 & nap=$!
-  wait "$nap"
+  runs_for 5
   end KILL
 ) < /dev/null > /dev/null 2>&1 &
-dog=$!
 wait "$child"
 status=$?
-kill "$dog" 2>/dev/null
-wait "$dog" 2>/dev/null
+rm -f "$work/.running"
 if [ -e "$work/.late" ]; then rm -f "$work/.late"; status=124; fi
 exit $status
