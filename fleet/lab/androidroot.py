@@ -6,7 +6,6 @@ What a real phone has and this has not: bionic and its linker namespaces, SELinu
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -15,7 +14,7 @@ import subprocess
 from importlib.resources import files
 from pathlib import Path
 
-from fleet.lab.rootfs import BUILD_SECONDS, cache_dir, require
+from fleet.lab.rootfs import BUILD_SECONDS, built_once, cache_dir
 from fleet.model.errors import LabError
 
 SUITE = "trixie"  # the first Debian with adbd (34.0.5)
@@ -42,15 +41,7 @@ def android_root(*, install: bool = False) -> Path:
     recipe = repr((SUITE, PACKAGES, _PROGRAMS, sorted(scripts.items()), _GROUPS, 2))
     name = hashlib.sha256(recipe.encode()).hexdigest()[:12]
     target = cache_dir() / "lab" / f"android-{name}"
-    if target.is_dir():
-        return target
-    require(NEEDS, install=install)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / ".android.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.is_dir():
-            _build(target, scripts)
-    return target
+    return built_once(target, NEEDS, lambda place: _build(place, scripts), install=install)
 
 
 def _build(target: Path, scripts: dict[str, bytes]) -> None:

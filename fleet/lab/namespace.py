@@ -58,6 +58,12 @@ def boot_clock() -> list[str]:
     return ["--time", "--boottime", f"-{int(time.clock_gettime(time.CLOCK_BOOTTIME))}"]
 
 
+def boot_script(name: str) -> str:
+    """The script that makes a board or phone: the common ground, then its own part."""
+    folder = files("fleet.lab")
+    return "".join((folder / part).read_text("utf-8") for part in ("ground.sh", name))
+
+
 def can_unshare() -> str:
     """Why namespace boards cannot be made here; "" when they can."""
     if os.geteuid() != 0:
@@ -97,7 +103,7 @@ class NamespaceBoard:
 
     def start(self) -> None:
         """Begin to boot; `wait` for the end of it."""
-        script = (files("fleet.lab") / "board.sh").read_text("utf-8")
+        script = boot_script("board.sh")
         kind = profile(self.board.profile)
         argv = ["/bin/bash", "-c", script, "board", str(self._dir), str(self._base)]
         with (self._dir / "board.log").open("wb") as log:

@@ -9,12 +9,11 @@ import socket
 import subprocess
 import threading
 import time
-from importlib.resources import files
 from pathlib import Path
 
 from fleet.lab.androidroot import ADBD
 from fleet.lab.folder import Board, Folder
-from fleet.lab.namespace import NamespaceBoard, boot_clock, unshare
+from fleet.lab.namespace import NamespaceBoard, boot_clock, boot_script, unshare
 from fleet.lab.phoneprofiles import phone_profile
 from fleet.model.errors import LabError
 
@@ -33,7 +32,7 @@ class NamespacePhone(NamespaceBoard):
 
     def start(self) -> None:
         """Begin to boot; `wait` for the end of it."""
-        script = (files("fleet.lab") / "phone.sh").read_text("utf-8")
+        script = boot_script("phone.sh")
         nodes = " ".join(phone_profile(self.board.profile).nodes)
         words = (str(self._dir), str(self._base), self.board.name, nodes, ADBD)
         with (self._dir / "board.log").open("wb") as log:

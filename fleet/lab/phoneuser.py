@@ -17,6 +17,7 @@ from pathlib import Path
 
 from fleet.lab.folder import Board, Folder
 from fleet.lab.phoneprofiles import phone_profile
+from fleet.lab.ports import claimed
 from fleet.lab.profiles import write_trees
 from fleet.model.errors import LabError
 
@@ -46,15 +47,7 @@ class EmulatedPhone:
 
     def listen(self) -> None:
         """Choose the port; LabError when it is taken."""
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", self.board.port))
-            except OSError as error:
-                raise LabError(
-                    f"port {self.board.port} is in use", hint="fleet lab up --phone-port <another>"
-                ) from error
-            self.board.port = int(probe.getsockname()[1])
+        self.board.port = claimed(self.board.port, "--phone-port")
 
     def start(self) -> None:
         """Lay out the sysroot and start the emulator."""

@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from fleet.model.errors import LabError
@@ -70,14 +71,21 @@ def rootfs(*, install: bool = False) -> Path:
     recipe = f"{SUITE} {PACKAGES} {_USERS}"
     name = hashlib.sha256(recipe.encode()).hexdigest()[:12]
     target = cache_dir() / "lab" / f"rootfs-{SUITE}-{name}"
+    return built_once(target, NEEDS, _build, install=install)
+
+
+def built_once(
+    target: Path, needs: dict[str, str], build: Callable[[Path], None], *, install: bool
+) -> Path:
+    """`target`, built when it is not there, by one process at a time. Raises LabError."""
     if target.is_dir():
         return target
-    require(NEEDS, install=install)
+    require(needs, install=install)
     target.parent.mkdir(parents=True, exist_ok=True)
     with (target.parent / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.is_dir():
-            _build(target)
+            build(target)
     return target
 
 

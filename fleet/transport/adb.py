@@ -24,9 +24,10 @@ from fleet.model.errors import (
 from fleet.model.inventory import Host
 from fleet.transport.adbserver import AdbServer, Seen, rivals, translated
 from fleet.transport.adbstates import absent, check_state, find, is_target
+from fleet.transport.adbstream import Writer, send, shut
 from fleet.transport.base import Identity, Output, Traffic
 from fleet.transport.quote import render
-from fleet.transport.shellv2 import CLOSE, FRAME_BYTES, HEAD, Decoder, Id
+from fleet.transport.shellv2 import CLOSE, Decoder
 from fleet.transport.streams import Collector, Feeder
 
 _CHUNK = 1 << 18
@@ -137,7 +138,7 @@ class AdbTransport:
         with self._lock:
             links, self._links = self._links, set()
         for link in links:
-            _shut(link)
+            shut(link)
 
     def identity(self, deadline: Deadline) -> Identity:
         """Serial number of the phone itself, and the USB path where it hangs."""
@@ -172,8 +173,8 @@ class AdbTransport:
             feeder = Feeder(
                 self.traffic,
                 stdin,
-                _Writer(link.conn, deadline),
-                lambda: _send(link.conn, [CLOSE], deadline),
+                Writer(link.conn, deadline),
+                lambda: send(link.conn, [CLOSE], deadline),
             )
             try:
                 self._read(link.conn, decoder, command.argv[0], deadline)
@@ -219,13 +220,13 @@ class AdbTransport:
                 by_id = f"host:transport-id:{seen.transport}"
                 link.send_command(by_id if seen.transport else f"host:transport:{seen.serial}")
                 self._okay(link, deadline)
-                _send(link.conn, [b"%04x" % len(line.encode()), line.encode()], deadline)
+                send(link.conn, [b"%04x" % len(line.encode()), line.encode()], deadline)
                 self._okay(link, deadline)
             yield link
         finally:
             with self._lock:
                 self._links.discard(link)
-            _shut(link)
+            shut(link)
 
     def _okay(self, link: AdbConnection, deadline: Deadline) -> None:
         """OKAY, or the reason that the server gives."""
@@ -280,42 +281,3 @@ def _no_shell(why: str) -> DeviceError:
         f"adbd of the phone knows no shell protocol with exit codes (shell_v2): {why}",
         hint="Android 7 or newer is needed; a board: update its adbd, or use ssh",
     )
-
-
-class _Writer:
-    """Sends chunks as frames of standard input."""
-
-    def __init__(self, link: socket.socket, deadline: Deadline) -> None:
-        self._link = link
-        self._deadline = deadline
-
-    def __call__(self, chunk: bytes) -> None:
-        view = memoryview(chunk)
-        for at in range(0, len(view), FRAME_BYTES):
-            part = view[at : at + FRAME_BYTES]
-            _send(self._link, [HEAD.pack(Id.STDIN, len(part)), part], self._deadline)
-
-
-def _send(link: socket.socket, parts: list[bytes | memoryview], deadline: Deadline) -> None:
-    """All bytes of a few parts; a full socket is waited for until the deadline."""
-    views = [memoryview(part) for part in parts]
-    while views:
-        try:
-            sent = link.sendmsg(views)
-        except TimeoutError:
-            if deadline.expired:
-                raise
-            continue
-        deadline.touch()
-        while views and sent >= len(views[0]):
-            sent -= len(views.pop(0))
-        if sent:
-            views[0] = views[0][sent:]
-
-
-def _shut(link: AdbConnection) -> None:
-    """Close at once; adbutils would sleep before it."""
-    with contextlib.suppress(Exception):
-        link.conn.shutdown(socket.SHUT_RDWR)
-    with contextlib.suppress(Exception):
-        link.conn.close()
