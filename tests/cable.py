@@ -26,6 +26,12 @@ class Cable:
         self._open: list[socket.socket] = []
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
+    def plug_into(self, target: int) -> None:
+        """Lead to another device from now on; what is connected breaks."""
+        self._target = target
+        for one in self._open:
+            _reset(one)
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator
 from fleet.engine.leasing import Lease, awake_clock
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
-from fleet.model.errors import CancelledError, DeviceError, TransportError
+from fleet.model.errors import CancelledError, DeviceError, IdentityError, TransportError
 from fleet.model.events import Event, Listener
 from fleet.model.inventory import Host
-from fleet.transport import Traffic, Transport, transport_for
+from fleet.transport import Identity, Traffic, Transport, transport_for
 from fleet.transport.base import Output
 
 CONTROL_SECONDS = 60.0  # a control script takes below 1 s; slow flash under load takes more
+IDENTITY_SECONDS = 5.0
 _HEARD_BYTES = 1 << 16  # a noisy .bashrc speaks before the guard does
 
 
@@ -33,6 +34,7 @@ class Session:
         self._accept_new = accept_new
         self.payload_bytes = 0
         self._cancelled = False
+        self._who: Identity | None = None
         self.lease: Lease | None = None
         self._past: list[Traffic] = []
         self.transport: Transport = transport_for(host, accept_new=accept_new)
@@ -40,9 +42,23 @@ class Session:
     def open(self) -> None:
         """Connect within the host's connect_timeout."""
         self.transport.open(Deadline(self.host.connect_timeout))
+        who = self.transport.identity(Deadline(IDENTITY_SECONDS))
+        if self._who is not None and not who.same(self._who):
+            self.close()
+            raise IdentityError(
+                f"another device answers now: {who.value}, it was {self._who.value}",
+                device=self.host.name,
+                step="identity",
+                hint="two devices take turns at this address; name the one that is meant by "
+                "`identity:` in the inventory",
+            )
+        self._who = who
 
     def reopen(self) -> None:
-        """Drop the connection and make a new one; the identity is checked again."""
+        """Drop the connection and make a new one, to the same device.
+
+        Raises IdentityError when another one answers: an address may be given to a second phone.
+        """
         if self._cancelled:
             raise CancelledError("cancelled", device=self.host.name)
         self.close()
@@ -75,7 +91,7 @@ class Session:
     @property
     def identity(self) -> str:
         """`host-key SHA256:...` of the open connection."""
-        who = self.transport.identity(Deadline(5))
+        who = self.transport.identity(Deadline(IDENTITY_SECONDS))
         return f"{who.kind} {who.value}"
 
     def run(

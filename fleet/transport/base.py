@@ -38,10 +38,17 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who answered. `kind` is host-key or local; `value` the fingerprint or machine name."""
+    """Who answered. `kind` is host-key, adb or local; `value` the fingerprint, the serial number
+    (behind it the USB path, which changes with the socket), or the machine's name.
+    """
 
     kind: str
     value: str
+
+    def same(self, other: Identity) -> bool:
+        """True for the same device, whatever socket it hangs on."""
+        mine, theirs = (one.value.partition(" ")[0] for one in (self, other))
+        return (self.kind, mine) == (other.kind, theirs)
 
 
 class Transport(Protocol):
