@@ -35,7 +35,8 @@ _SLICE_SECONDS = 0.5  # how often a waiting stream looks at the deadline
 _COMMAND_BYTES = 0xFFFF  # the server's length field has four hexadecimal digits
 RETRY_SECONDS = 3.0  # an adbd that was killed is back after 0.2 s, a phone on Wi-Fi after 2 s
 ALIVE_SECONDS = 5.0  # an answer takes 20 ms; a dead link never gives one
-_SERIAL = 'getprop ro.serialno 2>/dev/null || :; echo "fleet-alive"'
+# A board with adbd has no properties; its machine id tells it from the next one.
+_SERIAL = "getprop ro.serialno 2>/dev/null || cat /etc/machine-id 2>/dev/null; echo fleet-alive"
 
 
 class AdbTransport:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import stat
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ from fleet.model.errors import (
 )
 from fleet.model.inventory import Host
 from fleet.transport import transport_for
-from fleet.transport.adb import AdbTransport
+from fleet.transport.adb import _SERIAL, AdbTransport
 from fleet.transport.adbserver import AdbServer, Seen, address, parse_row, rivals
 from fleet.transport.adbstates import check_state, find, is_target
 from fleet.transport.shellv2 import Decoder
@@ -380,3 +381,17 @@ def test_no_code_of_ours_ends_a_server() -> None:
         assert "host:kill" not in text, path
         assert "kill-server" not in text, path
         assert "server_kill" not in text, path
+
+
+@pytest.mark.parametrize("has_properties", [True, False])
+def test_a_board_behind_adb_is_told_by_its_machine_id(tmp_path: Path, has_properties: bool) -> None:
+    if has_properties:
+        (tmp_path / "getprop").write_text("#!/bin/sh\necho R5C\n")
+        (tmp_path / "getprop").chmod(0o755)
+    shell = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["sh", "-c", _SERIAL], capture_output=True, text=True, check=True, env=shell, timeout=10
+    )
+    machine = Path("/etc/machine-id")
+    own = machine.read_text("utf-8").split() if machine.exists() else []
+    assert done.stdout.split() == [*(["R5C"] if has_properties else own), "fleet-alive"]
