@@ -103,3 +103,21 @@ def test_a_phone_without_tar_gets_the_same_release(
     one.lab.heal("phone001", "no-tar")
     (again,) = one.operation(playbook, offline=True).deploy()
     assert (again.outcome, again.bytes_sent) == ("unchanged", 0)
+
+
+@pytest.mark.qairt
+def test_what_the_playbook_wants_of_linux_is_skipped_and_said(
+    desk: Make, qairt_store: RuntimeStore, playbook: Path
+) -> None:
+    playbook.write_text(
+        playbook.read_text("utf-8")
+        + "fastrpc: auto\nsystem: {packages: [libatomic1], members: {fastrpc: ['@login']}}\n"
+    )
+    one = phone(desk, qairt_store)
+    (planned,) = one.operation(playbook, offline=True).plan()
+    assert planned.plan is not None
+    assert planned.plan.system == 0
+    assert not planned.plan.refused
+    assert any("are for Linux" in note for note in planned.plan.notes)
+    (result,) = one.operation(playbook, offline=True).deploy()
+    assert (result.outcome, result.error) == ("changed", None)

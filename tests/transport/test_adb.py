@@ -395,3 +395,32 @@ def test_a_board_behind_adb_is_told_by_its_machine_id(tmp_path: Path, has_proper
     machine = Path("/etc/machine-id")
     own = machine.read_text("utf-8").split() if machine.exists() else []
     assert done.stdout.split() == [*(["R5C"] if has_properties else own), "fleet-alive"]
+
+
+@pytest.mark.parametrize(
+    ("features", "kind"),
+    [("shell_v2,cmd,stat_v2", ConnectionLostError), ("cmd,stat_v2", DeviceError)],
+)
+def test_a_stream_that_is_refused_is_a_cut_or_an_old_adbd(
+    features: str, kind: type[Exception]
+) -> None:
+    """Both answer `closed`; the features that the server knows tell them apart."""
+    row = b"R5C device usb:1-4 transport_id:1\n"
+
+    def speaks(peer: socket.socket) -> None:
+        said = peer.recv(4000)
+        if b"devices-l" in said:
+            peer.sendall(b"OKAY%04x" % len(row) + row)
+        elif b"features" in said:
+            peer.sendall(b"OKAY%04x" % len(features) + features.encode())
+        elif b"transport-id" in said:
+            peer.sendall(b"OKAY")
+            peer.recv(4000)
+            peer.sendall(b"FAIL0006closed")
+        elif b"version" in said:
+            peer.sendall(b"OKAY00040029")
+
+    with server_that(speaks) as where:
+        link = transport_for(Host("s24", transport="adb", serial="R5C", adb_server=where))
+        with pytest.raises(kind):
+            link.open(Deadline(3))
