@@ -43,7 +43,8 @@ def test_boards_are_apart(lab: Lab) -> None:
     assert ssh(lab, "lab002", "cat ~/note").returncode == 1
     keys = {board.host_key for board in lab.boards}
     assert len(keys) == 2
-    assert ssh(lab, "lab002", "ls /work").returncode != 0, "the host's files are not seen"
+    seen = ssh(lab, "lab002", f"ls {lab.folder.root}")
+    assert seen.returncode != 0, "the host's files are not seen"
 
 
 def test_password_and_sudo(lab: Lab) -> None:
