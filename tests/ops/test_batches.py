@@ -83,11 +83,11 @@ def test_a_store_that_cannot_be_written_says_why(board: Board, tmp_path: Path) -
 
 
 def test_batches_are_small(tmp_path: Path) -> None:
-    blobs = blobs_of(tmp_path, 700, size=9000)
+    blobs = blobs_of(tmp_path, 2100, size=9000)
     seen: list[int] = []
     data = b"".join(frames(blobs, seen.append, batches=True))
     counts = [int(one) for one in re.findall(rb"batch ([0-9]+) 0 0 [0-9]+ [0-9]+\n", data)]
-    assert sum(counts) == 701
+    assert sum(counts) == 2101
     assert len(counts) >= 3
     assert all(one <= BATCH_FILES for one in counts)
     payload = sum(one.file.size for one in blobs)
