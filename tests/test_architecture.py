@@ -14,6 +14,7 @@ PACKAGE = ROOT / "fleet"
 ROOMS = (
     "cli",
     "lab",
+    "doctor",
     "engine",
     "runners",
     "ops",
@@ -21,6 +22,7 @@ ROOMS = (
     "runtimes",
     "facts",
     "transport",
+    "triage",
     "config",
     "data",
     "model",
@@ -33,6 +35,7 @@ OWNERS = {
     "fabric": {"transport"},
     "httpx": {"runtimes"},
     "elftools": {"runtimes"},
+    "re2": {"triage"},
     "typer": {"cli"},
     "rich": {"cli"},
     "yaml": {"config", "data", "bundles", "lab", "runtimes"},

@@ -20,6 +20,7 @@ MODULES = (
     "runtime",
     "bundle",
     "deploy",
+    "doctor",
     "status",
     "provision",
     "lockfile",

@@ -21,7 +21,7 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
     when the output is not that of the probe or was cut, InputError for a chip that the table
     has not.
     """
-    found = _framed(text, host, complaint)
+    found = framed_values(text, host, complaint)
     libc, _, version = (read.one(found, "libc") or "").partition(" ")
     phone = android(found)
     libraries = tuple(dict.fromkeys(found.get("libcdsprpc", ())))
@@ -63,7 +63,8 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
     )
 
 
-def _framed(text: str, host: str, complaint: str) -> Values:
+def framed_values(text: str, host: str, complaint: str) -> Values:
+    """Key → values of the probe's lines. Raises DeviceError when the answer was cut."""
     lines = text.split("\n")
     if HEAD not in lines or TAIL not in lines[lines.index(HEAD) :]:
         said = " ".join((complaint or text).split())[-_SHOWN_CHARACTERS:]

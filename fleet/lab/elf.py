@@ -9,18 +9,31 @@ import struct
 
 _MACHINES = {"x86_64": 62, "aarch64": 183}
 _PT_LOAD, _PT_DYNAMIC = 1, 2
+_FUNCTION, _SECTION = 0x12, 1  # STB_GLOBAL STT_FUNC, a section that need not be there
 _NULL, _STRTAB, _SYMTAB, _STRSZ, _SYMENT, _SONAME, _HASH = 0, 5, 6, 10, 11, 14, 4
 _HEADER, _PROGRAM, _PAGE = 64, 56, 0x1000
 
 
-def shared_object(soname: str, machine: str = "x86_64") -> bytes:
-    """An ELF64 shared object with DT_SONAME `soname`. KeyError for an unknown machine."""
+def shared_object(soname: str, machine: str = "x86_64", exports: tuple[str, ...] = ()) -> bytes:
+    """An ELF64 shared object with DT_SONAME `soname`. KeyError for an unknown machine.
+
+    `exports` are functions that it claims to have; they lead into its header, which is no
+    code: enough to be found, not to be called.
+    """
     names = b"\0" + soname.encode() + b"\0"
+    symbols = bytes(24)
+    for name in exports:
+        symbols += struct.pack("<IBBHQQ", len(names), _FUNCTION, 0, _SECTION, _HEADER, 0)
+        names += name.encode() + b"\0"
     start = _HEADER + 2 * _PROGRAM
     hash_at = start
-    table = struct.pack("<IIII", 1, 1, 0, 0)  # one bucket, one symbol: the null symbol
+    count = 1 + len(exports)
+    # One bucket with the last symbol; each leads to the one before, the null symbol ends it.
+    table = struct.pack(
+        f"<{3 + count}I", 1, count, count - 1, *(max(0, n - 1) for n in range(count))
+    )
+    table = table.ljust((len(table) + 7) // 8 * 8, b"\0")
     symbols_at = hash_at + len(table)
-    symbols = bytes(24)
     names_at = symbols_at + len(symbols)
     dynamic_at = (names_at + len(names) + 15) // 16 * 16
     entries = [
@@ -46,3 +59,20 @@ def shared_object(soname: str, machine: str = "x86_64") -> bytes:
     )
     body = header + load + inner + table + symbols + names
     return body.ljust(dynamic_at, b"\0") + dynamic
+
+
+# What QNN's stub asks libcdsprpc for (qairt_experiments section 6), among others.
+FASTRPC_EXPORTS = (
+    "dspqueue_create",
+    "dspqueue_read",
+    "dspqueue_write",
+    "remote_handle64_open",
+    "remote_session_control",
+    "rpcmem_alloc",
+)
+
+
+def fastrpc_library(soname: str, machine: str = "x86_64", *, old: bool = False) -> bytes:
+    """A stand-in for libcdsprpc or its kin; an old one has no dspqueue."""
+    names = tuple(one for one in FASTRPC_EXPORTS if not (old and one.startswith("dspqueue")))
+    return shared_object(soname, machine, names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fleet.lab.debs import Deb
-from fleet.lab.elf import shared_object
+from fleet.lab.elf import fastrpc_library, shared_object
 
 LIB = "/usr/lib/x86_64-linux-gnu"
 _RULES = "/usr/lib/udev/rules.d"
@@ -38,7 +38,7 @@ SUBSYSTEM=="dma_heap", KERNEL=="system", GROUP="render", MODE="0666"
 
 def _library(name: str, version: str = "1") -> dict[str, bytes | str]:
     soname = f"{name}.{version}"
-    return {f"{LIB}/{soname}.0.0": shared_object(soname), f"{LIB}/{soname}": f"{soname}.0.0"}
+    return {f"{LIB}/{soname}.0.0": fastrpc_library(soname), f"{LIB}/{soname}": f"{soname}.0.0"}
 
 
 def _development(name: str) -> dict[str, bytes | str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from fleet.lab.elf import shared_object
+from fleet.lab.elf import fastrpc_library
 from fleet.lab.profiles import write_trees
 from fleet.model.errors import LabError
 
@@ -85,7 +85,7 @@ def phone_profile(name: str, serialno: str = "") -> PhoneProfile:
     if row.get("linker", True):
         # Only its name is looked at: it tells bionic from glibc.
         root["/system/bin/linker64"] = b""
-        root["/vendor/lib64/libcdsprpc.so"] = shared_object("libcdsprpc.so")
+        root["/vendor/lib64/libcdsprpc.so"] = fastrpc_library("libcdsprpc.so")
     return PhoneProfile(name, _sys(row), root, _NODES, row["source"])
 
 

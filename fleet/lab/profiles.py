@@ -11,9 +11,12 @@ from typing import Any
 
 import yaml
 
-from fleet.lab.elf import shared_object
+from fleet.lab.elf import fastrpc_library
+from fleet.lab.packages import LIB
 from fleet.lab.rootfs import rootfs
 from fleet.model.errors import LabError
+
+_FIRMWARE = "qcom/lab/{}.mbn"
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ def profile(name: str) -> Profile:
         folder = f"class/remoteproc/remoteproc{number}"
         found[f"{folder}/name"] = f"{kind}\n".encode()
         found[f"{folder}/state"] = f"{state}\n".encode()
+        found[f"{folder}/firmware"] = f"{_FIRMWARE.format(kind)}\n".encode()
     for number, (kind, milli) in enumerate(row["thermal"].items()):
         folder = f"class/thermal/thermal_zone{number}"
         found[f"{folder}/type"] = f"{kind}\n".encode()
@@ -100,7 +104,12 @@ def _root(row: Mapping[str, Any]) -> dict[str, bytes]:
     if row.get("sudo") == "nopasswd":
         files["/etc/sudoers.d/90-lab"] = b"ubuntu ALL=(ALL) NOPASSWD: ALL\n"
     if "soname" in row:
-        files[f"/usr/lib/{row['soname']}"] = shared_object(row["soname"])
+        files[f"/usr/lib/{row['soname']}"] = fastrpc_library(row["soname"])
+    if row.get("tree") != "bare":
+        for name in ("libcdsprpc.so", "libcdsprpc.so.1"):
+            files[f"{LIB}/{name}"] = fastrpc_library("libcdsprpc.so.1")
+    for kind in row["remoteproc"]:
+        files[f"/usr/lib/firmware/{_FIRMWARE.format(kind)}"] = b"fleet lab stand-in, emulated\n"
     if row.get("libatomic"):
         library = rootfs() / "usr/lib/x86_64-linux-gnu/libatomic.so.1"
         files["/usr/lib/libatomic.so.1"] = library.read_bytes()

@@ -1,0 +1,201 @@
+"""`fleet doctor`: names the cause, on live devices or from a pasted log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.cli import doctor_fix, output
+from fleet.cli.common import (
+    DEFAULT_PARALLEL,
+    AcceptNewOption,
+    JsonOption,
+    LimitOption,
+    ParallelOption,
+    hosts_of,
+)
+from fleet.cli.doctor_view import show, show_explained
+from fleet.cli.live import listening
+from fleet.doctor.bundle import pack
+from fleet.doctor.checks import LOOKS
+from fleet.doctor.examine import Round, examine
+from fleet.model.diagnosis import ADVICE, HEALTHY, PROBLEM, UNCHECKED, Diagnosis
+from fleet.model.errors import InputError
+from fleet.triage.explain import explain
+from fleet.triage.knowledge import knowledge
+from fleet.triage.text import MAX_BYTES, decode, harmless
+from fleet.triage.triage import triage
+
+_INVENTORY = typer.Option("--inventory", "-i", help="Look at the devices of this inventory.")
+_PLATFORMS = ("linux", "android", "windows")
+
+
+def register(root: typer.Typer) -> None:
+    """Add `doctor`."""
+    root.command()(doctor)
+
+
+def doctor(
+    inventory: Annotated[Path | None, _INVENTORY] = None,
+    limit: LimitOption = None,
+    log: Annotated[
+        list[str] | None, typer.Option("--log", help="Triage a log instead: a file, - for stdin.")
+    ] = None,
+    explain_code: Annotated[
+        str | None, typer.Option("--explain", help="What a code means: 14001, 0x80000406, -8.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List checks and causes.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only this check or layer (see --list).")
+    ] = None,
+    folder: Annotated[
+        list[str] | None,
+        typer.Option("--folder", help="Look at this folder on the device: QAIRT put by hand."),
+    ] = None,
+    platform: Annotated[
+        str, typer.Option("--platform", help="With --log: linux, android or windows.")
+    ] = "",
+    session: Annotated[
+        bool, typer.Option("--session/--no-session", help="Open a real NPU session.")
+    ] = True,
+    verify: Annotated[bool, typer.Option("--verify", help="Hash every file of releases.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Plan cures, ask, apply, verify.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --fix: only the plan.")] = False,
+    playbook: Annotated[
+        Path | None, typer.Option("--playbook", help="With --fix: what to send again.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --fix: do not ask.")] = False,
+    bundle: Annotated[
+        Path | None, typer.Option("--bundle", help="Also pack all, redacted, as .tar.gz.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 2 for advice too.")] = False,
+    parallel: ParallelOption = None,
+    accept_new: AcceptNewOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what is wrong: of devices (-i), of a pasted log (--log), of a code (--explain).
+
+    Exit code 0 healthy, 1 problem, 2 advice with --strict, 3 could not check.
+
+    Example: fleet doctor -i evks.yaml --limit evk-07
+    Example: genie-t2t-run ... 2>&1 | fleet doctor --log -
+    Example: fleet doctor --explain 14001
+    """
+    _one_of(inventory, log, explain_code, listed)
+    if listed:
+        _list(as_json=as_json)
+    elif explain_code is not None:
+        _explain(explain_code, as_json=as_json)
+    elif log:
+        _end(_logs(log, platform, as_json=as_json, bundle=bundle), strict=strict)
+    else:
+        how = Round(
+            only=_known(only or []),
+            folders=tuple(folder or ()),
+            verify=verify,
+            session=session,
+            accept_new=accept_new,
+            parallel=parallel or DEFAULT_PARALLEL,
+        )
+        hosts = hosts_of(inventory or Path(), limit)
+        with listening(as_json=False) as listener:
+            found = examine(hosts, listener, how)
+        _report(found, as_json=as_json and not fix, bundle=bundle)
+        if fix:
+            found = doctor_fix.cure(
+                hosts, found, how, playbook=playbook, dry_run=dry_run, yes=yes, as_json=as_json
+            )
+        _end(found, strict=strict)
+
+
+def _one_of(inventory: Path | None, log: list[str] | None, code: str | None, listed: bool) -> None:
+    given = [one for one in (inventory, log, code, listed or None) if one is not None and one != []]
+    if len(given) != 1:
+        raise InputError(
+            "say what to look at" if not given else "only one of -i, --log, --explain, --list",
+            hint="fleet doctor -i inventory.yaml, fleet doctor --log FILE, "
+            "fleet doctor --explain 14001",
+        )
+
+
+def _known(only: Sequence[str]) -> tuple[str, ...]:
+    names = {one.id for one in LOOKS} | {one.layer for one in LOOKS} | {"link", "session"}
+    for name in only:
+        if name not in names:
+            raise InputError(f"there is no check '{name}'", hint="fleet doctor --list")
+    return tuple(only)
+
+
+def _logs(
+    names: Sequence[str], platform: str, *, as_json: bool, bundle: Path | None
+) -> list[Diagnosis]:
+    if platform and platform not in _PLATFORMS:
+        raise InputError(f"'{platform}' is no platform", hint=f"one of {', '.join(_PLATFORMS)}")
+    found = [triage(_text(name), name, platform=platform) for name in names]
+    _report(found, as_json=as_json, bundle=bundle, log=True)
+    return found
+
+
+def _text(name: str) -> str:
+    if name == "-":
+        return decode(sys.stdin.buffer.read(MAX_BYTES))
+    try:
+        with Path(name).open("rb") as stream:
+            return decode(stream.read(MAX_BYTES))
+    except OSError as error:
+        raise InputError(
+            f"{name}: {error.strerror or error}", hint="give the path of a log, or - for stdin"
+        ) from error
+
+
+def _report(
+    found: Sequence[Diagnosis], *, as_json: bool, bundle: Path | None, log: bool = False
+) -> None:
+    if as_json:
+        output.emit_json({"schema": 1, "targets": [one.as_dict() for one in found]})
+    else:
+        show(found, log=log)
+    if bundle is not None:
+        pack(found, bundle)
+        output.note(f"packed {bundle}; read it before you send it")
+
+
+def _list(*, as_json: bool) -> None:
+    causes = list(knowledge().causes.values())
+    if as_json:
+        output.emit_json(
+            {
+                "checks": [{"id": one.id, "layer": one.layer, "about": one.about} for one in LOOKS],
+                "causes": [
+                    {"id": one.id, "layer": one.layer, "title": one.title} for one in causes
+                ],
+            }
+        )
+        return
+    output.table("checks", ("check", "layer", ""), [(o.id, o.layer, o.about) for o in LOOKS])
+    output.table("causes", ("cause", "layer", ""), [(o.id, o.layer, o.title) for o in causes])
+
+
+def _explain(code: str, *, as_json: bool) -> None:
+    found = explain(harmless(code))
+    if as_json:
+        output.emit_json(found.as_dict())
+    else:
+        show_explained(found)
+    if not found.meanings and not found.causes:
+        raise typer.Exit(3)
+
+
+def _end(found: Sequence[Diagnosis], *, strict: bool) -> None:
+    """The worst of all: a problem, then what could not be checked, then advice."""
+    verdicts = {one.verdict for one in found}
+    if PROBLEM in verdicts:
+        raise typer.Exit(1)
+    if UNCHECKED in verdicts:
+        raise typer.Exit(3)
+    if verdicts - {HEALTHY} == {ADVICE} and strict:
+        raise typer.Exit(2)

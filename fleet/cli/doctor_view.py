@@ -1,0 +1,139 @@
+"""A diagnosis on a page: verdict, layers, cause with evidence, the cure, how to check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.markup import escape
+
+from fleet.cli import output
+from fleet.model.cause import LAYERS, Fix
+from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check, Diagnosis, Ranked
+from fleet.triage.explain import Explained
+from fleet.triage.text import harmless
+
+_MARKS = {OK: "[green]✓[/]", WARN: "[yellow]![/]", BAD: "[red]✗[/]", UNKNOWN: "[dim]?[/]"}
+_VERDICTS = {
+    "healthy": "[bold green]healthy[/]",
+    "advice": "[bold yellow]works, with advice[/]",
+    "problem": "[bold red]problem[/]",
+    "could-not-check": "[bold red]could not check[/]",
+}
+_OTHERS = 2  # causes that are named behind the first one
+_EVIDENCE = 4
+_LINE = 200
+
+
+def show(every: Sequence[Diagnosis], *, log: bool = False) -> None:
+    """One page a target that is not healthy; healthy ones on a line each."""
+    for one in every:
+        _head(one)
+        if one.verdict == "healthy" and not log:
+            _layers([check for check in one.checks if check.status != OK])
+        else:
+            _layers(one.checks)
+            _causes(one)
+        for note in one.notes:
+            _line(f"  [dim]{escape(note)}[/]")
+    if len(every) > 1:
+        counts: dict[str, int] = {}
+        for one in every:
+            counts[one.verdict] = counts.get(one.verdict, 0) + 1
+        output.say(f"{len(every)} targets: " + ", ".join(f"{n} {v}" for v, n in counts.items()))
+
+
+def _head(one: Diagnosis) -> None:
+    emulated = " [dim](emulated)[/]" if one.emulated else ""
+    first = f": {escape(one.causes[0].cause.title)}" if one.causes else ""
+    if one.verdict == "problem" and not one.causes:
+        first = ": no cause that is known fits"
+    _line(f"[bold]{escape(one.target)}[/]  {_VERDICTS[one.verdict]}{emulated}{first}")
+
+
+def _layers(checks: Iterable[Check]) -> None:
+    rows = sorted(checks, key=lambda check: LAYERS.index(check.layer))
+    for check in rows:
+        text = _short(check.text)
+        _line(f"  {_MARKS[check.status]} {check.layer:8} {check.id:10} {escape(text)}")
+
+
+def _causes(one: Diagnosis) -> None:
+    for rank, ranked in enumerate(one.causes[: 1 + _OTHERS]):
+        if rank == 0:
+            _first(ranked, one)
+        else:
+            cause = ranked.cause
+            how = f"{ranked.confidence:.0%}"
+            _line(f"  [dim]less likely ({how}):[/] {escape(cause.title)} [dim]({cause.id})[/]")
+
+
+def _first(ranked: Ranked, one: Diagnosis) -> None:
+    cause = ranked.cause
+    _line("")
+    _line(
+        f"  [bold]cause[/]  {escape(cause.title)}  "
+        f"[dim]{cause.id}, confidence {ranked.confidence:.0%}, layer {cause.layer}[/]"
+    )
+    _line(f"  {escape(' '.join(cause.explanation.split()))}")
+    for evidence in ranked.evidence[:_EVIDENCE]:
+        where = f"line {evidence.line}" if evidence.line else evidence.source
+        first, *more = evidence.text.split("\n")
+        _line(f"  [dim]seen[/]   {escape(_short(where))}: {escape(_short(first))}")
+        for text in more[:_EVIDENCE]:
+            _line(f"         {escape(_short(text))}")
+    for twin in _twins(ranked, one):
+        _line(f"  [bold]or[/]     {escape(twin)}")
+    for fix in ranked.fixes:
+        _fix(fix)
+    _line(f"  [bold]check[/]  {escape(cause.verify)}")
+    if any(fix.apply for fix in ranked.fixes) and not one.target.startswith("-") and one.checks:
+        _line(
+            "  [bold]or let fleet do it:[/] fleet doctor --fix --dry-run -i INVENTORY "
+            f"--limit {escape(one.target)}"
+        )
+    _line("")
+
+
+def _twins(ranked: Ranked, one: Diagnosis) -> list[str]:
+    """Causes with the same log: only where nothing but a log was there to tell."""
+    if any(check.facts for check in one.checks):
+        return []
+    return [
+        f"{twin.cause}: the same log; `{twin.command}` tells: {twin.reading}"
+        for twin in ranked.twins
+    ]
+
+
+def _fix(fix: Fix) -> None:
+    marks = [fix.where]
+    marks += ["needs root"] * fix.needs_root + ["reboot"] * fix.reboot
+    marks += [] if fix.reversible else ["no way back"]
+    _line(f"  [bold]fix[/]    {escape(fix.title)} [dim]({', '.join(marks)})[/]")
+    for text in fix.command.splitlines():
+        _line(f"         {escape(text)}")
+
+
+def _short(text: str) -> str:
+    plain = harmless(text)
+    return plain if len(plain) <= _LINE else plain[: _LINE - 1] + "…"
+
+
+def _line(text: str) -> None:
+    output.console.print(text, markup=True, soft_wrap=True)
+
+
+def show_explained(found: Explained) -> None:
+    """What a code means, and the causes behind it."""
+    output.console.print(f"[bold]{escape(harmless(found.code))}[/]", markup=True)
+    for one in found.meanings:
+        names = ", ".join(one.names) or "no name is known"
+        output.say(f"  {one.family}: {names}" + (f" ({one.note})" if one.note else ""))
+    if not found.meanings:
+        output.say("  unknown: no public header that fleet has read names it")
+    if found.causes:
+        output.table(
+            "causes that show it, the most frequent first",
+            ("cause", "layer", "what is wrong"),
+            [(one.id, one.layer, one.title) for one in found.causes],
+        )
+        output.say("paste the whole log for the one that it is: fleet doctor --log FILE")

@@ -1,0 +1,165 @@
+"""A cause file of the doctor: YAML -> Cause, every mistake with its file, line and cure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+
+from fleet.config.fields import Strict, wrong
+from fleet.config.problems import Problems, report
+from fleet.config.yamlpos import read
+from fleet.model.cause import (
+    LAYERS,
+    PLATFORMS,
+    Cause,
+    Example,
+    Fix,
+    Predicate,
+    Signature,
+    Twin,
+)
+from fleet.model.errors import InputError
+
+# 70 files are read for each diagnosis; libyaml takes 0.05 s for them, Python 0.6 s.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _word(value: object) -> object:
+    """YAML 1.1 reads `yes` as a truth value and 14001 as a number; both are words here."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _words(value: object) -> object:
+    return [_word(one) for one in value] if isinstance(value, list) else [_word(value)]
+
+
+def _among(value: str, known: tuple[str, ...], what: str) -> str:
+    if value not in known:
+        raise wrong(f"'{value}' is no {what}", f"one of {', '.join(known)}")
+    return value
+
+
+Word = Annotated[str, BeforeValidator(_word)]
+Words = Annotated[list[str], BeforeValidator(_words)]
+Layer = Annotated[str, AfterValidator(lambda value: _among(value, LAYERS, "layer"))]
+Platform = Annotated[str, AfterValidator(lambda value: _among(value, PLATFORMS, "platform"))]
+Weight = Annotated[float, Field(gt=0, lt=1)]
+
+
+class _Signature(Strict):
+    match: str
+    weight: Weight
+    summary: bool = False
+    unless: str = ""
+    needs: str = ""
+
+
+class _Predicate(Strict):
+    fact: str
+    values: Words = Field(alias="is")
+    weight: Weight
+
+
+class _Twin(Strict):
+    cause: str
+    command: str
+    reading: str
+
+
+class _Fix(Strict):
+    platform: Literal["linux", "android", "windows", "any"]
+    title: str
+    command: str = ""
+    where: Literal["device", "host"] = "device"
+    needs_root: bool = False
+    reversible: bool = True
+    reboot: bool = False
+    apply: Literal["provision", "redeploy", "rollback", "start-dsp", ""] = ""
+
+
+class _Example(Strict):
+    log: str = ""
+    facts: dict[str, Word] | None = None
+    top: int = Field(default=1, ge=1)
+    source: str = ""
+
+
+class _Cause(Strict):
+    id: str
+    title: str
+    layer: Layer
+    severity: Literal["error", "advice"] = "error"
+    platforms: list[Platform] = Field(default_factory=lambda: list(PLATFORMS))
+    codes: Words = Field(default_factory=list)
+    explanation: str
+    signatures: list[_Signature] = Field(default_factory=list)
+    excludes: list[str] = Field(default_factory=list)
+    twins: list[_Twin] = Field(default_factory=list)
+    probe: list[_Predicate] = Field(default_factory=list)
+    fix: list[_Fix] = Field(default_factory=list)
+    verify: str
+    sources: list[str] = Field(default_factory=list)
+    examples: list[_Example] = Field(min_length=1)
+
+
+def load_causes(paths: Iterable[Path]) -> tuple[Cause, ...]:
+    """The causes in these files, by id. InputError for a mistake, and for a name that is no id."""
+    found = {}
+    for path in paths:
+        cause = load_cause(path)
+        if cause.id != path.stem:
+            raise InputError(f"{path}: the id is '{cause.id}', the file's name {path.stem}")
+        found[cause.id] = cause
+    for cause in found.values():
+        for other in (*cause.excludes, *(twin.cause for twin in cause.twins)):
+            if other not in found:
+                raise InputError(f"cause {cause.id} names '{other}', which has no file")
+    return tuple(found[key] for key in sorted(found))
+
+
+def load_cause(path: Path) -> Cause:
+    """One cause file."""
+    try:
+        raw = yaml.load(path.read_text("utf-8"), Loader=_LOADER)  # noqa: S506 - a safe loader
+        parsed = _Cause.model_validate(raw)
+    except (OSError, ValueError, yaml.YAMLError):
+        parsed = _with_positions(path)
+    return _cause(parsed)
+
+
+def _with_positions(path: Path) -> _Cause:
+    """The slow way, which knows the lines of what is wrong."""
+    document = read(path, InputError)
+    problems = Problems(InputError)
+    try:
+        return _Cause.model_validate(document.data)
+    except ValidationError as error:
+        report(error, _Cause, document, problems)
+        problems.raise_first()
+        raise InputError(f"{path}: {error}") from error
+
+
+def _cause(raw: _Cause) -> Cause:
+    return Cause(
+        id=raw.id,
+        title=raw.title,
+        layer=raw.layer,
+        severity=raw.severity,
+        explanation=raw.explanation,
+        verify=raw.verify,
+        platforms=tuple(raw.platforms),
+        codes=tuple(raw.codes),
+        excludes=tuple(raw.excludes),
+        sources=tuple(raw.sources),
+        signatures=tuple(Signature(**one.model_dump()) for one in raw.signatures),
+        probe=tuple(Predicate(one.fact, tuple(one.values), one.weight) for one in raw.probe),
+        twins=tuple(Twin(**one.model_dump()) for one in raw.twins),
+        fix=tuple(Fix(**one.model_dump()) for one in raw.fix),
+        examples=tuple(Example(**one.model_dump()) for one in raw.examples),
+    )

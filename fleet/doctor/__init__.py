@@ -1,0 +1,1 @@
+"""What is wrong with a device: one look, checks layer by layer, ranked causes, cures."""

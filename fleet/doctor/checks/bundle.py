@@ -1,0 +1,205 @@
+"""Checks of what is to run: context binaries and Genie configurations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+from fleet.doctor.seen import Context, Seen
+from fleet.doctor.subject import Subject, subjects
+from fleet.model.diagnosis import BAD, OK, WARN, Check
+from fleet.model.files import human_bytes
+from fleet.model.runtime import version_key
+
+# SDK documentation: 4 GB of address space, 3.75 GB usable, below 3 GB for one binary.
+_ONE_BINARY = 3 << 30
+# Loaded on an IQ-9075: 6.5 GB; refused: 7.0 GB (eivholt/qai-nemotron). No other data point.
+_ALL_BINARIES = 6_700_000_000
+_CONTEXT_KEYS = ("ctx-bins",)
+
+
+def contexts(seen: Seen) -> Iterator[Check]:
+    """Context binaries are whole, for this chip, not newer than the runtime, and not too large."""
+    for one in subjects(seen):
+        broken = [n for n in (*one.missing, *one.damaged, *one.strange) if n.endswith(".bin")]
+        if broken:
+            word = "corrupt" if broken[0] in (*one.damaged, *one.strange) else "missing"
+            fact = "bundle.contexts" if word == "corrupt" else "bundle.files"
+            yield Check(
+                "bundle",
+                "bundle",
+                BAD,
+                f"{broken[0]} is {word}",
+                {fact: word},
+                "fleet status --json",
+                f"{word}: {', '.join(broken)}",
+            )
+        elif one.release is not None:
+            yield Check(
+                "bundle", "bundle", OK, f"{one.label}: as installed", {"bundle.contexts": "ok"}
+            )
+        for context in one.contexts:
+            yield from _context(context, one, seen)
+        yield from _sizes(one)
+
+
+def _context(context: Context, one: Subject, seen: Seen) -> Iterator[Check]:
+    name, arch = PurePosixPath(context.path).name, seen.facts.soc.hexagon_arch
+    command = f"ls -l {context.path}"
+    if context.size == 0:
+        yield Check(
+            "bundle",
+            "bundle",
+            BAD,
+            f"{name} is empty",
+            {"bundle.contexts": "empty"},
+            command,
+            "0 bytes",
+        )
+        return
+    if not context.build:
+        yield Check(
+            "bundle",
+            "bundle",
+            WARN,
+            f"{name} shows no QAIRT build: cut, damaged, or no context binary",
+            {},
+            command,
+            f"{context.size} bytes",
+        )
+        return
+    marks = f"grep -aoE 'v2[.][0-9.]+|soc_type=[^;]+;arch=[0-9]+' {context.path} | head -4"
+    shown = f"{context.build} {context.soc} {context.arch}".strip()
+    newer = _newer(context.build, one.build)
+    yield Check(
+        "bundle",
+        "bundle",
+        BAD if newer else OK,
+        f"{name}: compiled with {context.build}, the runtime is {one.build or 'unknown'}",
+        {"bundle.version": "unknown" if newer is None else "newer" if newer else "ok"},
+        marks,
+        shown,
+    )
+    if context.arch and arch:
+        word = _arch_word(context.arch, arch)
+        text = f"{name}: for Hexagon {context.arch}, the chip is {arch}"
+        yield Check(
+            "bundle",
+            "bundle",
+            {"newer": BAD, "older": WARN}.get(word, OK),
+            text,
+            {"bundle.arch": word},
+            marks,
+            shown,
+        )
+
+
+def _newer(binary: str, runtime: str) -> bool | None:
+    """Is the release that compiled it above that of the runtime? None: one is unknown."""
+    try:
+        first, second = (
+            version_key(".".join(one.lstrip("v").split(".")[:2])) for one in (binary, runtime)
+        )
+    except ValueError:
+        return None
+    return first > second if runtime else None
+
+
+def _arch_word(binary: str, chip: str) -> str:
+    left, right = int(binary.lstrip("v") or 0), int(chip.lstrip("v") or 0)
+    return "newer" if left > right else "older" if left < right else "ok"
+
+
+def _sizes(one: Subject) -> Iterator[Check]:
+    sizes = [context.size for context in one.contexts]
+    if one.release is not None:
+        sizes = [size for name, (_, size) in one.release.files.items() if name.endswith(".bin")]
+    if one.emulator or not sizes:
+        return
+    if max(sizes) > _ONE_BINARY or sum(sizes) > _ALL_BINARIES:
+        said = f"largest {human_bytes(max(sizes))}, all {human_bytes(sum(sizes))}"
+        yield Check(
+            "bundle",
+            "bundle",
+            WARN,
+            f"near or above what a DSP can map: {said}",
+            {"bundle.size": "over-budget"},
+            f"du -ab {one.root}",
+            said,
+        )
+
+
+def configs(seen: Seen) -> Iterator[Check]:
+    """Genie configurations of set-ups by hand are JSON, and their files are there."""
+    for one in subjects(seen):
+        for path, text in one.configs.items():
+            name = PurePosixPath(path).name
+            if text is None:
+                continue
+            try:
+                data = json.loads(text)
+            except ValueError as error:
+                # Any other JSON of the folder is no business of Genie's.
+                if "dialog" in text or "genie" in name:
+                    yield Check(
+                        "config",
+                        "bundle",
+                        BAD,
+                        f"{name} is no JSON: {error}",
+                        {"bundle.config": "syntax"},
+                        f"cat {path}",
+                        text[:200],
+                    )
+                continue
+            if isinstance(data, dict) and "dialog" in data:
+                yield _config(path, data, one)
+
+
+def _config(path: str, data: dict[str, Any], one: Subject) -> Check:
+    name, folder = PurePosixPath(path).name, PurePosixPath(path).parent
+    if not isinstance(data["dialog"], dict) or "type" not in data["dialog"]:
+        return Check(
+            "config",
+            "bundle",
+            BAD,
+            f"{name}: `dialog` has no `type`",
+            {"bundle.config": "schema"},
+            f"cat {path}",
+            str(data["dialog"])[:200],
+        )
+    lost = [file for file in _named(data) if not _there(file, folder, one.files)]
+    if lost:
+        return Check(
+            "config",
+            "bundle",
+            BAD,
+            f"{name} names {lost[0]}, which is not there",
+            {"bundle.config": "paths", "bundle.files": "missing"},
+            f"cat {path}",
+            f"missing: {', '.join(lost)}",
+        )
+    return Check("config", "bundle", OK, f"{name}: every file is there", {"bundle.config": "ok"})
+
+
+def _there(file: str, folder: PurePosixPath, files: frozenset[str]) -> bool:
+    """A relative path counts from the folder of the run: that of the file or the one above."""
+    if file.startswith("/"):
+        return file in files
+    return any(str(base / file) in files for base in (folder, folder.parent))
+
+
+def _named(value: object) -> Iterator[str]:
+    """Files that a Genie configuration names: tokenizer, context binaries, extensions."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key in {"path", "extensions"} and isinstance(inner, str):
+                yield inner
+            elif key in _CONTEXT_KEYS and isinstance(inner, list):
+                yield from (one for one in inner if isinstance(one, str))
+            else:
+                yield from _named(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _named(inner)

@@ -1,0 +1,198 @@
+"""Cures that fleet can apply itself: planned, shown, applied under a lease, proven, undone.
+
+Only causes whose file says `apply:` have one, and only three operations exist: `provision`
+(FastRPC's packages, rules, group, loader link), `redeploy` (with the playbook that the user
+names) and `rollback`. The same code as deploy carries them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet.doctor.examine import Round, diagnose
+from fleet.engine.applying import apply_system
+from fleet.engine.leasing import Lease
+from fleet.engine.operation import Operation, Options
+from fleet.engine.planning import plan_system
+from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.records import RunStore, new_run_id
+from fleet.engine.releases import rollback
+from fleet.engine.session import Session
+from fleet.engine.undo import UndoLog, take_back
+from fleet.engine.undoing import undo_root
+from fleet.model.diagnosis import PROBLEM, Diagnosis
+from fleet.model.errors import DeviceError, FleetError
+from fleet.model.events import Listener
+from fleet.model.inventory import Host
+from fleet.model.playbook import Playbook
+from fleet.model.system import SystemSpec
+
+_FASTRPC = SystemSpec(fastrpc="auto")
+
+
+@dataclass
+class Cure:
+    """What would be done for one device. `why` says why nothing can be done, "" otherwise."""
+
+    host: Host
+    cause: str = ""
+    remedy: str = ""
+    name: str = ""
+    steps: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    why: str = ""
+    outcome: str = "planned"
+    diagnosis: Diagnosis | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain data for JSON."""
+        return {
+            "target": self.host.name,
+            "cause": self.cause,
+            "remedy": self.remedy,
+            "steps": list(self.steps),
+            "commands": list(self.commands),
+            "why_not": self.why,
+            "outcome": self.outcome,
+        }
+
+
+def plan_cures(
+    hosts: Sequence[Host],
+    found: Sequence[Diagnosis],
+    listener: Listener,
+    playbook: Playbook | None = None,
+    *,
+    parallel: int = 16,
+) -> list[Cure]:
+    """A cure for each device with a problem; nothing is changed."""
+    sick = {one.target: one for one in found if one.verdict == PROBLEM}
+    cures = {h.name: _chosen(h, sick[h.name], playbook) for h in hosts if h.name in sick}
+
+    def work(session: Session, result: DeviceResult) -> None:
+        cure = cures[session.host.name]
+        plan = plan_system(session, _FASTRPC).plan
+        refused = [one for one in plan.findings if one.refuses]
+        cure.steps = tuple(one.describe() for one in plan.system_steps)
+        cure.commands = tuple(one.as_shell() for one in plan.system_steps if one.needs_root)
+        if refused:
+            cure.why = f"{refused[0].message}; {refused[0].cure}"
+        elif not cure.steps:
+            cure.why = "nothing of FastRPC is left to set up; the cure is one of the commands above"
+        result.outcome = "ok"
+
+    asked = [one.host for one in cures.values() if one.remedy == "provision"]
+    for result in on_every_device(asked, work, listener, parallel=parallel) if asked else ():
+        if result.error is not None:
+            cures[result.host.name].why = result.error.message
+    return list(cures.values())
+
+
+def _chosen(host: Host, diagnosis: Diagnosis, playbook: Playbook | None) -> Cure:
+    """The remedy of the first cause; others may be wrong about the device."""
+    if not diagnosis.causes:
+        return Cure(host, why="no cause is known")
+    first = diagnosis.causes[0]
+    remedies = [fix.apply for fix in first.fixes if fix.apply]
+    cure = Cure(host, first.cause.id)
+    for remedy in remedies:
+        if remedy == "provision":
+            cure.remedy = remedy
+        elif remedy == "redeploy" and playbook is not None:
+            cure.remedy, cure.steps = remedy, (f"deploy {playbook.name}, every file hashed",)
+        elif remedy == "rollback" and (name := _damaged(diagnosis)):
+            cure.remedy, cure.name = remedy, name
+            cure.steps = (f"switch {name} back to the release before, after a health probe",)
+        if cure.remedy:
+            return cure
+    if "redeploy" in remedies:
+        cure.why = "name the playbook: fleet doctor --fix --playbook FILE"
+    else:
+        cure.why = "fleet does not apply this cure; the commands above do"
+    return cure
+
+
+def _damaged(diagnosis: Diagnosis) -> str:
+    """The name of the release that is damaged; "" when none is."""
+    for check in diagnosis.checks:
+        if check.facts.get("release") == "damaged" and check.text.startswith("release "):
+            return check.text.split(" ")[1]
+    return ""
+
+
+def apply_cures(
+    cures: Sequence[Cure],
+    how: Round,
+    listener: Listener,
+    playbook: Playbook | None = None,
+    *,
+    runs: RunStore | None = None,
+) -> None:
+    """Apply what was planned; each Cure then has an outcome: healed, undone, failed, left."""
+    todo = [one for one in cures if not one.why and one.remedy]
+    for one in cures:
+        if one not in todo:
+            one.outcome = "left"
+    _provision([one for one in todo if one.remedy == "provision"], how, listener, runs)
+    for one in todo:
+        if one.remedy == "redeploy" and playbook is not None:
+            options = Options(run="never", verify=True, accept_new=how.accept_new)
+            _take(one, Operation(playbook, [one.host], listener, options=options).deploy()[0])
+        elif one.remedy == "rollback":
+            _take(one, rollback([one.host], one.name, listener)[0])
+    _prove([one for one in todo if one.outcome == "applied"], how, listener)
+
+
+def _take(cure: Cure, result: DeviceResult) -> None:
+    cure.outcome = "applied" if result.fine else "failed"
+    cure.why = result.error.message if result.error else ""
+
+
+def _provision(
+    cures: Sequence[Cure], how: Round, listener: Listener, runs: RunStore | None
+) -> None:
+    if not cures:
+        return
+    run_id, by_name = new_run_id(), {one.host.name: one for one in cures}
+    root = undo_root(runs or RunStore())
+
+    def work(session: Session, result: DeviceResult) -> None:
+        cure = by_name[session.host.name]
+        with Lease(session, f"doctor --fix {cure.cause}", run_id) as lease:
+            lease.take()
+            planned = plan_system(session, _FASTRPC)
+            log = UndoLog(root, run_id, session.host.name)
+            try:
+                apply_system(session, planned, log, allow_reboot=False)
+                cure.diagnosis = diagnose(session, how)
+                if cure.diagnosis.verdict == PROBLEM:
+                    raise DeviceError("the device is not well after it", device=session.host.name)
+            except FleetError as error:
+                take_back(session, log, planned.become)
+                cure.outcome, cure.why = "undone", f"{error.message}; the system is as before"
+                return
+        cure.outcome, result.outcome = "healed", "changed"
+
+    for result in on_every_device(
+        [one.host for one in cures], work, listener, parallel=how.parallel
+    ):
+        if result.error is not None:
+            cure = by_name[result.host.name]
+            cure.outcome, cure.why = "failed", result.error.message
+
+
+def _prove(cures: Sequence[Cure], how: Round, listener: Listener) -> None:
+    """Look again at devices whose release was changed."""
+    by_name = {one.host.name: one for one in cures}
+
+    def work(session: Session, result: DeviceResult) -> None:
+        cure = by_name[session.host.name]
+        cure.diagnosis = diagnose(session, how)
+        healed = cure.diagnosis.verdict != PROBLEM
+        cure.outcome = "healed" if healed else "failed"
+        cure.why = "" if healed else "the device is not well after it"
+        result.outcome = "ok"
+
+    if cures:
+        on_every_device([one.host for one in cures], work, listener, parallel=how.parallel)

@@ -1,0 +1,158 @@
+"""Open a real NPU session and let the library say what it thinks; runs on the device.
+
+`fleet_session.py LIBRARY SECONDS [CONTEXT]`: CONTEXT is a file, `-` for standard input; without
+it only the device is created. Python 3.6 and later, ctypes only; nothing is written anywhere. The
+library's log goes to standard output as it comes, then one line `fleet-session {json}`:
+{"build": ..., "steps": [[name, code, text], ...]}. The function table follows the public
+QAIRT header QnnInterface.h; measured with QAIRT 2.47 to 2.51.
+"""
+
+import ctypes as c
+import json
+import os
+import sys
+import threading
+
+LEVEL = 4  # verbose: which file was tried stands there, and nowhere else
+LETTERS = {1: "E", 2: "W", 3: "I", 4: "V", 5: "D"}
+# Places in the table of functions that QnnInterface_getProviders gives.
+BACKEND_CREATE, BACKEND_BUILD_ID = 1, 4
+CONTEXT_CREATE_FROM_BINARY, CONTEXT_FREE = 13, 14
+LOG_CREATE, LOG_FREE = 25, 27
+DEVICE_CREATE, DEVICE_FREE = 40, 43
+ERROR_MESSAGE, FUNCTIONS = 48, 50
+
+LOG = c.CFUNCTYPE(None, c.c_char_p, c.c_uint32, c.c_uint64, c.c_void_p)
+
+
+class Provider(c.Structure):
+    """QnnInterface_t: its head, then the table of functions."""
+
+    _fields_ = (
+        ("backend_id", c.c_uint32),
+        ("name", c.c_char_p),
+        ("core", c.c_uint32 * 3),
+        ("backend", c.c_uint32 * 3),
+        ("functions", c.c_void_p * FUNCTIONS),
+    )
+
+
+def say(text: str) -> None:
+    """One line, at once: the library may crash after it."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def log_to_stdout() -> "c._FuncPointer":
+    """A callback that prints what the library logs."""
+    libc = c.CDLL(None)
+    libc.vsnprintf.argtypes = (c.c_void_p, c.c_size_t, c.c_char_p, c.c_void_p)
+
+    def take(form: bytes, level: int, _: int, args: int) -> None:
+        buffer = c.create_string_buffer(2048)
+        libc.vsnprintf(buffer, len(buffer), form, args)
+        text = buffer.value.decode("utf-8", "replace").strip()
+        mark = "<%s>" % LETTERS.get(level, level)  # noqa: UP031 - Python 3.6
+        say(text if text.startswith("<") else mark + " " + text)
+
+    return LOG(take)
+
+
+class Backend:
+    """libQnnHtp and what was done with it."""
+
+    def __init__(self, path: str) -> None:
+        self.library = c.CDLL(path)
+        found = c.POINTER(c.POINTER(Provider))()
+        count = c.c_uint32()
+        self.library.QnnInterface_getProviders(c.byref(found), c.byref(count))
+        if not count.value:
+            raise OSError("the library has no QNN interface")
+        self.table = found[0].contents.functions
+        self.steps = []  # type: list[list[object]]
+
+    def call(self, place: int, *args: "tuple[type, object]") -> int:
+        """The function at a place of the table; 0 is good."""
+        kind = c.CFUNCTYPE(c.c_uint64, *(one for one, _ in args))
+        return int(kind(self.table[place])(*(value for _, value in args)))
+
+    def step(self, name: str, place: int, *args: "tuple[type, object]") -> bool:
+        """Call and remember; True when it went well. The code is in the low 16 bits."""
+        code = self.call(place, *args) & 0xFFFF
+        text = c.c_char_p()
+        if code:
+            self.call(ERROR_MESSAGE, (c.c_uint64, code), (c.c_void_p, c.byref(text)))
+        self.steps.append([name, code, (text.value or b"").decode("utf-8", "replace")])
+        return code == 0
+
+    def build(self) -> str:
+        """The build id, like v2.51.0.260929181845."""
+        text = c.c_char_p()
+        self.call(BACKEND_BUILD_ID, (c.c_void_p, c.byref(text)))
+        return (text.value or b"").decode("utf-8", "replace")
+
+
+def work(backend: Backend, context: bytes) -> None:
+    """Log, backend, device, context: until one fails."""
+    pointer, log, handle, device = c.c_void_p, c.c_void_p(), c.c_void_p(), c.c_void_p()
+    callback = log_to_stdout()
+    backend.kept = callback  # type: ignore[attr-defined]
+    backend.call(LOG_CREATE, (LOG, callback), (c.c_uint32, LEVEL), (pointer, c.byref(log)))
+    if not backend.step(
+        "backendCreate", BACKEND_CREATE, (pointer, log), (pointer, None), (pointer, c.byref(handle))
+    ):
+        return
+    if not backend.step(
+        "deviceCreate", DEVICE_CREATE, (pointer, log), (pointer, None), (pointer, c.byref(device))
+    ):
+        return
+    if context:
+        buffer, made = c.create_string_buffer(context, len(context)), c.c_void_p()
+        fine = backend.step(
+            "contextCreateFromBinary",
+            CONTEXT_CREATE_FROM_BINARY,
+            (pointer, handle),
+            (pointer, device),
+            (pointer, None),
+            (pointer, c.cast(buffer, pointer)),
+            (c.c_uint64, len(context)),
+            (pointer, c.byref(made)),
+            (pointer, None),
+        )
+        if fine:
+            backend.call(CONTEXT_FREE, (pointer, made), (pointer, None))
+    backend.call(DEVICE_FREE, (pointer, device))
+
+
+def read(name: str) -> bytes:
+    """A context binary, from a file or from standard input."""
+    if name == "-":
+        return sys.stdin.buffer.read()
+    with open(name, "rb") as stream:  # noqa: PTH123
+        return stream.read()
+
+
+def main() -> None:
+    """Load, work, tell, and leave without the destructors: they crash after a failure."""
+
+    def expire() -> None:
+        say("fleet-session " + json.dumps({"late": True}))
+        os._exit(124)
+
+    timer = threading.Timer(float(sys.argv[2]), expire)
+    timer.daemon = True
+    timer.start()
+    told = {"build": "", "steps": []}  # type: dict[str, object]
+    try:
+        context = read(sys.argv[3]) if len(sys.argv) > 3 else b""
+        backend = Backend(sys.argv[1])
+        told = {"build": backend.build(), "steps": backend.steps}
+        work(backend, context)
+    except (OSError, AttributeError) as error:
+        told["load"] = str(error)
+        say("<E> %s" % error)  # noqa: UP031 - Python 3.6
+    say("fleet-session " + json.dumps(told))
+    os._exit(0)
+
+
+main()

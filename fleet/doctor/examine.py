@@ -1,0 +1,230 @@
+"""The doctor's round: every device in parallel, one look each, one session, ranked causes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+
+from fleet.doctor.checks import every
+from fleet.doctor.link import link_check
+from fleet.doctor.seen import Seen, seen
+from fleet.doctor.session import Opened, open_session
+from fleet.doctor.subject import Subject, subjects
+from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.session import Session
+from fleet.facts.gather import source
+from fleet.model.cause import LAYERS
+from fleet.model.command import Command
+from fleet.model.diagnosis import (
+    ADVICE,
+    BAD,
+    HEALTHY,
+    OK,
+    PROBLEM,
+    UNCHECKED,
+    UNKNOWN,
+    Check,
+    Diagnosis,
+    Evidence,
+    Ranked,
+)
+from fleet.model.errors import InputError
+from fleet.model.events import Listener
+from fleet.model.inventory import Host
+from fleet.triage.knowledge import knowledge
+from fleet.triage.ranking import Witness, rank
+from fleet.triage.text import lines_of
+from fleet.triage.triage import witnesses
+
+LOOK_SECONDS = 60.0
+# The whole probe goes to standard input: dropbear takes no command of 9000 bytes or more.
+_FEED = 'script=$(cat); eval "$script"'
+_OLD = 0.4  # of its weight counts a line of the journal: it may be from before the repair
+_SESSION = 0.98
+
+
+@dataclass(frozen=True)
+class Round:
+    """How to look. `only` are ids of checks or layers; `folders` on the device are looked at
+    too; `verify` hashes every blob; without `session` no NPU session is opened.
+    """
+
+    only: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    verify: bool = False
+    session: bool = True
+    accept_new: bool = False
+    parallel: int = 16
+
+    def __post_init__(self) -> None:
+        if any("\n" in one for one in self.folders):
+            raise InputError("a folder's name has a line break")
+
+
+@dataclass
+class _Found:
+    """What one device gave, for its diagnosis."""
+
+    checks: list[Check] = field(default_factory=list)
+    witnesses: list[Witness] = field(default_factory=list)
+    seen: Seen | None = None
+    notes: tuple[str, ...] = ()
+    answer: str = ""
+
+
+def examine(hosts: Sequence[Host], listener: Listener, how: Round) -> list[Diagnosis]:
+    """A diagnosis for each host, in their order. A device that is not reached has one too."""
+    found: dict[str, _Found] = {}
+
+    def work(session: Session, result: DeviceResult) -> None:
+        found[session.host.name] = _one(session, how)
+        result.outcome = "ok"
+
+    results = on_every_device(
+        hosts, work, listener, parallel=how.parallel, accept_new=how.accept_new
+    )
+    return [_diagnosis(one, found.get(one.host.name)) for one in results]
+
+
+def look(session: Session, how: Round) -> Seen:
+    """One round trip: everything that can be asked without changing anything."""
+    script = _probe(session.host.transport == "adb")
+    folders = "\n".join(how.folders)
+    command = Command(
+        ("sh", "-c", _FEED, "fleet", session.host.base_dir, folders, "hash" * how.verify)
+    )
+    seconds = LOOK_SECONDS * (10 if how.verify else 1)
+    result = session.run(command, "doctor", stdin=[script.encode()], seconds=seconds)
+    return seen(result.text, session.host, result.error_text)
+
+
+@cache
+def _probe(android: bool) -> str:
+    """facts/probe.sh with doctor/probe.sh before its end."""
+    own = (files("fleet.doctor") / "probe.sh").read_text("utf-8")
+    head = 'folders=$2 verify=$3; set -- "$1"\n'
+    return head + source(android=android).removesuffix("put end\n") + own + "put end\n"
+
+
+def _one(session: Session, how: Round) -> _Found:
+    known = knowledge()
+    found = _Found(seen=look(session, how))
+    now = found.seen
+    if now is None:
+        return found
+    found.checks = [_link(session), *every(now, how.only)]
+    if how.only and "link" not in how.only:
+        found.checks.pop(0)
+    bad = [one for one in found.checks if one.status == BAD]
+    wanted = not how.only or "session" in how.only
+    journal = lines_of("\n".join(now.block("journal")))
+    if how.session and wanted:
+        opened = _session(session, now, bad)
+        found.checks += [one.check for one in opened]
+        for one in opened:
+            found.witnesses += witnesses(lines_of(one.log), known, "session log")
+    failed = [one for one in found.checks if one.status == BAD]
+    found.witnesses = [*_of_checks(found.checks, failing=bool(failed)), *found.witnesses]
+    if failed:
+        old = witnesses(journal, known, "journal")
+        found.witnesses += [_weaker(one) for one in old]
+    return found
+
+
+def _weaker(one: Witness) -> Witness:
+    return Witness(one.cause, one.weight * _OLD, one.evidence, one.order + 1, one.summary)
+
+
+def _session(session: Session, now: Seen, bad: list[Check]) -> list[Opened]:
+    """Nothing is asked below the first thing that is broken."""
+    if bad:
+        text = f"not asked: {bad[0].text} comes first"
+        check = Check("session", "session", UNKNOWN, text, {"session": "unknown"})
+        return [Opened(check)]
+    every_subject: tuple[Subject, ...] = subjects(now)
+    if not every_subject:
+        text = "not tried: nothing is deployed there; fleet deploy, or --folder for another place"
+        return [Opened(Check("session", "session", UNKNOWN, text, {"session": "unknown"}))]
+    return [open_session(session, now, one) for one in every_subject]
+
+
+def _link(session: Session) -> Check:
+    text = f"{session.host.transport} to {session.host.name}: {session.identity}"
+    return Check("link", "link", OK, text, {"link": "ok"})
+
+
+def _of_checks(checks: Iterable[Check], *, failing: bool) -> list[Witness]:
+    """What the facts of the checks say for each cause, from the first broken layer on.
+
+    A check that only warns makes advice of its causes where nothing is broken.
+    """
+    known = knowledge()
+    found = []
+    broken = [one.layer for one in checks if one.status == BAD]
+    for check in checks:
+        if check.status == OK:
+            continue
+        order = sum(LAYERS.index(one) < LAYERS.index(check.layer) for one in set(broken))
+        evidence = Evidence(check.command or check.id, check.output or check.text)
+        for cause in known.causes.values():
+            for predicate in cause.probe:
+                if check.facts.get(predicate.fact) in predicate.values:
+                    quiet = check.status != BAD and failing
+                    weight = predicate.weight * (0.5 if quiet else 1.0)
+                    found.append(Witness(cause, weight, evidence, order))
+    return found
+
+
+def _diagnosis(result: DeviceResult, found: _Found | None) -> Diagnosis:
+    if found is None or found.seen is None:
+        diagnosis = _unreached(result)
+    else:
+        diagnosis = _of_found(result.host.name, found)
+    diagnosis.seconds, diagnosis.round_trips = result.seconds, result.round_trips
+    return diagnosis
+
+
+def _unreached(result: DeviceResult) -> Diagnosis:
+    error = result.error
+    check = link_check(result.host, error)
+    ranked = rank(_of_checks([check], failing=True), known=knowledge().causes)
+    said = error.as_dict() if error else None
+    return Diagnosis(result.host.name, UNCHECKED, ranked, (check,), error=said)
+
+
+def diagnose(session: Session, how: Round) -> Diagnosis:
+    """The diagnosis of one device over a session that is open."""
+    return _of_found(session.host.name, _one(session, how))
+
+
+def _of_found(target: str, found: _Found) -> Diagnosis:
+    facts = found.seen.facts if found.seen is not None else None
+    family = facts.os_family if facts is not None else ""
+    ranked = rank(found.witnesses, family, known=knowledge().causes)
+    return Diagnosis(
+        target=target,
+        verdict=_verdict(found.checks, ranked),
+        causes=ranked,
+        checks=tuple(found.checks),
+        emulated=bool(facts and facts.emulated),
+        notes=_notes(found, ranked),
+    )
+
+
+def _verdict(checks: Sequence[Check], ranked: tuple[Ranked, ...]) -> str:
+    if any(one.status == BAD for one in checks):
+        return PROBLEM
+    return ADVICE if ranked else HEALTHY
+
+
+def _notes(found: _Found, ranked: tuple[Ranked, ...]) -> tuple[str, ...]:
+    notes = []
+    if found.seen is not None and found.seen.facts.emulated:
+        notes.append("emulated: no Hexagon NPU here; a session is one of the HTP emulator")
+    if not ranked and any(one.status == BAD for one in found.checks):
+        notes.append(
+            "no known cause fits: `fleet doctor --bundle FILE` packs what a maintainer asks"
+        )
+    return tuple(notes)

@@ -1,0 +1,217 @@
+"""The doctor's look at a device as values: probe.sh's lines, typed. Never raises for a value."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from fleet.facts.parse import framed_values, parse
+from fleet.model.errors import RuntimeStoreError
+from fleet.model.facts import Facts
+from fleet.model.inventory import Host
+from fleet.model.manifest import Manifest
+from fleet.runtimes.scan import identify
+
+
+@dataclass(frozen=True)
+class Elf:
+    """A library or program on the device. `machine` is aarch64, x86_64, hexagon or other;
+    "" for what is no ELF file; `arch` like v73 for code of the DSP; `build` like
+    v2.51.0.260929181845, "" when none stands in it.
+    """
+
+    path: str
+    size: int
+    machine: str
+    arch: str
+    build: str
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class Context:
+    """A context binary on the device, as its plain-text marks show it ("" is unknown)."""
+
+    path: str
+    size: int
+    build: str = ""
+    soc: str = ""
+    arch: str = ""
+
+
+@dataclass
+class Release:
+    """A current release: its manifest, and what stands in its folder.
+
+    `links` is name → target, `sizes` name → bytes of what it leads to, `hashes` the SHA-256
+    that was computed on the device for blobs that came after the release was sealed.
+    """
+
+    name: str
+    id: str
+    root: str
+    installed: bool
+    manifest: Manifest | None = None
+    files: dict[str, tuple[str, int]] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    strays: tuple[str, ...] = ()
+    history: tuple[str, ...] = ()
+
+
+@dataclass
+class Folder:
+    """A set-up that somebody made by hand; `files` are all paths that have something in them."""
+
+    root: str
+    there: bool
+    elves: list[Elf] = field(default_factory=list)
+    contexts: list[Context] = field(default_factory=list)
+    configs: dict[str, str | None] = field(default_factory=dict)
+    files: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Everything of one look. `lines` holds the rest of the probe's keys, as they came."""
+
+    host: Host
+    facts: Facts
+    lines: dict[str, list[str]]
+    releases: tuple[Release, ...]
+    folders: tuple[Folder, ...]
+    elves: dict[str, Elf]
+    hashes: dict[str, str]
+
+    def pairs(self, key: str) -> list[list[str]]:
+        """The values of a key, split at tabs."""
+        return [value.split("\t") for value in self.lines.get(key, ())]
+
+    def block(self, key: str) -> list[str]:
+        """The first value of a key as lines without empty ones."""
+        text = self.lines.get(key, [""])[0]
+        return [one for one in text.split("\n") if one.strip()]
+
+
+def seen(text: str, host: Host, complaint: str = "") -> Seen:
+    """Parse the answer of the probe. Raises DeviceError when it was cut."""
+    values = framed_values(text, host.name, complaint)
+    elves = {one.path: one for one in map(_elf, values.get("elf", ())) if one}
+    releases = _releases(text)
+    return Seen(
+        host=host,
+        facts=parse(text, host=host.name, soc=host.soc, complaint=complaint),
+        lines=values,
+        releases=releases,
+        folders=_folders(text, elves),
+        elves=elves,
+        hashes=dict(_two(value) for value in values.get("hash", ())),
+    )
+
+
+def _two(value: str) -> tuple[str, str]:
+    name, _, rest = value.partition("\t")
+    return name, rest
+
+
+def _elf(value: str) -> Elf | None:
+    path, size, head, build = [*value.split("\t"), "", "", ""][:4]
+    if not path.startswith("/"):
+        return None
+    machine, arch = "", ""
+    try:
+        raw = bytes.fromhex(head)
+        if raw[:4] == b"\x7fELF":
+            machine, found = identify(raw, path)
+            arch = found or ""
+    except (ValueError, RuntimeStoreError):
+        machine = ""
+    return Elf(path, _number(size), machine, arch, build.strip())
+
+
+def _number(text: str) -> int:
+    return int(text) if text.strip().isdigit() and len(text) < 19 else 0
+
+
+def _releases(text: str) -> tuple[Release, ...]:
+    """The blocks follow the line of their release, so they are read in order."""
+    found: list[Release] = []
+    for line in text.split("\n"):
+        key, _, raw = line.partition("\t")
+        value = raw.replace("\x1f", "\n")
+        if key == "release":
+            name, key_id, root, installed = [*value.split("\t"), "", "", ""][:4]
+            found.append(Release(name, key_id, root, installed == "yes"))
+        elif found and key in {"manifest", "links", "targets", "sizes", "strays", "history"}:
+            _fill(found[-1], key, value)
+    return tuple(found)
+
+
+def _fill(release: Release, key: str, value: str) -> None:
+    rows = [one for one in value.split("\n") if one]
+    names = [one.removeprefix("./") for one in rows]
+    if key == "manifest":
+        _read_manifest(release, value)
+    elif key == "links":
+        release.links = dict.fromkeys(names, "")
+    elif key == "targets" and len(rows) == len(release.links):
+        release.links = dict(zip(release.links, rows, strict=True))
+    elif key == "sizes":
+        for row in rows:
+            size, _, name = row.partition(" ")
+            release.sizes[name.removeprefix("./")] = _number(size)
+    elif key == "strays":
+        release.strays = tuple(names)
+    elif key == "history":
+        release.history = tuple(rows)
+
+
+def _read_manifest(release: Release, text: str) -> None:
+    try:
+        data = json.loads(text)
+        release.manifest = Manifest(
+            release.name,
+            (),
+            {str(k): str(v) for k, v in data["env"].items()},
+            tuple(data["unset"]),
+            data["origin"],
+            stored_id=release.id,
+        )
+        release.files = {one["name"]: (one["sha256"], int(one["size"])) for one in data["files"]}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        release.manifest = None
+
+
+def _folders(text: str, elves: dict[str, Elf]) -> tuple[Folder, ...]:
+    found: list[Folder] = []
+    for line in text.split("\n"):
+        key, _, raw = line.partition("\t")
+        value = raw.replace("\x1f", "\n")
+        if key == "folder":
+            root, state = _two(value)
+            found.append(Folder(root, state == "there"))
+        elif found and key == "context":
+            found[-1].contexts.append(_context(value))
+        elif found and key == "json":
+            path, _, content = value.partition("\t")
+            found[-1].configs[path] = content or None
+        elif found and key == "files":
+            found[-1].files = {one for one in value.split("\n") if one}
+    for folder in found:
+        below = folder.root.rstrip("/") + "/"
+        folder.elves = [one for path, one in elves.items() if path.startswith(below)]
+    return tuple(found)
+
+
+def _context(value: str) -> Context:
+    path, size, marks = [*value.split("\t"), "", ""][:3]
+    build = next((one for one in marks.split("\n") if one.startswith("v2.")), "")
+    soc, arch = "", ""
+    for mark in marks.split("\n"):
+        if mark.startswith("soc_type="):
+            soc, _, arch = mark.removeprefix("soc_type=").partition(";arch=")
+    return Context(path, _number(size), build, soc, f"v{arch}" if arch else "")

@@ -1,0 +1,181 @@
+"""The proof: a real NPU session, opened on the device with its own runtime. One round trip."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from fleet.doctor.seen import Seen
+from fleet.doctor.subject import BACKEND, Subject, device_machine
+from fleet.engine.applying import check_health
+from fleet.engine.records import new_run_id
+from fleet.engine.session import Session
+from fleet.model.command import Command
+from fleet.model.diagnosis import BAD, OK, UNKNOWN, Check
+from fleet.model.errors import DeadlineError, DeviceError
+
+SECONDS = 30.0  # an 8B bundle is not opened here, only its device or a small context
+_GRACE = 10.0
+_OWN_CONTEXT = 64 << 20  # larger ones take long to load and much of the DSP's room
+_MARK = "fleet-session "
+_BOOT = (
+    "import sys;n=int(sys.argv.pop(1));"
+    "exec(compile(sys.stdin.buffer.read(n),'fleet_session','exec'),{'__name__':'fleet_session'})"
+)
+_TINY = {"v73": "tiny-v73-qairt2.47.0.bin"}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """How a session went: a check for the report, and the library's own words."""
+
+    check: Check
+    log: str = ""
+
+
+@cache
+def _program() -> bytes:
+    return (files("fleet.doctor.device") / "fleet_session.py").read_bytes()
+
+
+def open_session(session: Session, seen: Seen, subject: Subject) -> Opened:
+    """Open a session with the set-up `subject`; it says by itself what cannot be tried."""
+    tools = seen.facts.tools
+    libraries = {one.name for one in subject.libraries}
+    if not subject.lib or BACKEND not in libraries:
+        return _unknown(f"{subject.label} has no {BACKEND}")
+    if subject.machine not in {"", device_machine(seen)}:
+        return _unknown(f"a runtime for {subject.machine} cannot start on {device_machine(seen)}")
+    if tools.python3 is None or not tools.python3_ctypes:
+        return _by_health(session, seen, subject)
+    context = _context(subject)
+    sent = _tiny(seen, subject) if context == "-" else b""
+    program = _program()
+    argv = [tools.python3, "-ISc", _BOOT, str(len(program)), f"{subject.lib}/{BACKEND}"]
+    argv += [f"{SECONDS:g}", *([context] if context and (sent or context != "-") else [])]
+    command = Command(tuple(argv), env=_environment(seen, subject), unset=("DSP_LIBRARY_PATH",))
+    try:
+        result = session.run(command, "session", stdin=[program, sent], seconds=SECONDS + _GRACE)
+    except DeadlineError:
+        return Opened(
+            Check(
+                "session",
+                "session",
+                BAD,
+                f"no end within {SECONDS:g} s",
+                {"session": "failed"},
+                _shown(subject),
+                "no answer",
+            )
+        )
+    said = result.text + "\n" + result.error_text
+    return Opened(_judge(said, result.status, subject), said)
+
+
+def _context(subject: Subject) -> str:
+    """A context binary of the set-up where it is small, else our own for that arch."""
+    sizes = {one.path: one.size for one in subject.contexts}
+    if subject.release is not None:
+        every = subject.release.files.items()
+        sizes = {f"{subject.root}/{n}": size for n, (_, size) in every if n.endswith(".bin")}
+    small = sorted((size, path) for path, size in sizes.items() if 0 < size <= _OWN_CONTEXT)
+    return small[0][1] if small else "-"
+
+
+def _tiny(seen: Seen, subject: Subject) -> bytes:
+    name = _TINY.get("v73" if subject.emulator else seen.facts.soc.hexagon_arch or "")
+    return (files("fleet.data") / "contexts" / name).read_bytes() if name else b""
+
+
+def _environment(seen: Seen, subject: Subject) -> dict[str, str]:
+    release = subject.release
+    if release is not None and release.manifest is not None:
+        return release.manifest.environment(subject.root)
+    return {
+        "LD_LIBRARY_PATH": f"{subject.lib}:{seen.facts.base_dir}/shim",
+        "ADSP_LIBRARY_PATH": subject.dsp or subject.lib,
+    }
+
+
+def _shown(subject: Subject) -> str:
+    return f"fleet_session {subject.lib}/{BACKEND}"
+
+
+def _judge(said: str, status: int, subject: Subject) -> Check:
+    told = _told(said)
+    command = _shown(subject)
+    if told is None:
+        how = f"signal {status - 128}" if status > 128 else f"exit status {status}"
+        text = f"{subject.label}: the library ended the process ({how})"
+        return Check("session", "session", BAD, text, {"session": "failed"}, command, _tail(said))
+    failed = next(((n, code, text) for n, code, text in told.get("steps", ()) if code), None)
+    if told.get("load") or told.get("late") or failed is not None:
+        text = str(told.get("load") or "it did not end in time")
+        if failed is not None:
+            text = f"{failed[0]} gives {failed[1]} {failed[2]}".strip()
+        return Check(
+            "session",
+            "session",
+            BAD,
+            f"{subject.label}: {text}",
+            {"session": "failed"},
+            command,
+            _tail(said),
+        )
+    done = [name for name, _, _ in told.get("steps", ())]
+    what = "device and context" if "contextCreateFromBinary" in done else "device"
+    text = f"{subject.label}: {what} created with {told.get('build') or 'an unknown build'}"
+    return Check("session", "session", OK, text, {"session": "ok"}, command)
+
+
+def _told(said: str) -> dict[str, Any] | None:
+    for line in reversed(said.splitlines()):
+        if line.startswith(_MARK):
+            try:
+                found = json.loads(line.removeprefix(_MARK))
+            except ValueError:
+                return None
+            return found if isinstance(found, dict) else None
+    return None
+
+
+def _tail(said: str) -> str:
+    """The first lines that tell, which hold the cause."""
+    lines = [one for one in said.splitlines() if one.startswith(("<E>", "<W>"))]
+    return "\n".join((lines or said.splitlines()[-5:])[:8])
+
+
+def _by_health(session: Session, seen: Seen, subject: Subject) -> Opened:
+    """Without python3: the health probe that the release carries."""
+    manifest = subject.release.manifest if subject.release is not None else None
+    if manifest is None or not manifest.origin.get("health"):
+        return _unknown("no python3 with ctypes on the device, and no release with a health probe")
+    try:
+        check_health(session, manifest, seen.facts.base_dir, f"{new_run_id()}-doctor")
+    except DeviceError as error:
+        check = Check(
+            "session",
+            "session",
+            BAD,
+            f"{subject.label}: {error.message}",
+            {"session": "failed"},
+            "the release's health probe",
+            error.message,
+        )
+        return Opened(check, error.message.replace(" | ", "\n"))
+    return Opened(
+        Check(
+            "session",
+            "session",
+            OK,
+            f"{subject.label}: its health probe opened one",
+            {"session": "ok"},
+        )
+    )
+
+
+def _unknown(why: str) -> Opened:
+    return Opened(Check("session", "session", UNKNOWN, f"not tried: {why}", {"session": "unknown"}))

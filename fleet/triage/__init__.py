@@ -1,0 +1,1 @@
+"""From lines of logs and facts of devices to ranked causes. Knows no device; works offline."""

@@ -1,0 +1,123 @@
+"""What a number or a name of an error means, and which causes hide behind it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from fleet.data import load
+from fleet.model.cause import Cause
+from fleet.triage.knowledge import knowledge
+
+_NUMBER = re.compile(r"-?(?:0x[0-9a-f]+|[0-9]+)", re.IGNORECASE)
+_FAMILIES = {"qnn": "QNN", "genie": "Genie", "fastrpc": "FastRPC"}
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """One reading of a code: whose it is, its names, and a word on the number."""
+
+    family: str
+    number: int
+    names: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """All readings of a code, and the causes that show it, most frequent first."""
+
+    code: str
+    meanings: tuple[Meaning, ...]
+    causes: tuple[Cause, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "code": self.code,
+            "meanings": [
+                {"family": m.family, "number": m.number, "names": list(m.names), "note": m.note}
+                for m in self.meanings
+            ],
+            "causes": [
+                {"id": one.id, "title": one.title, "layer": one.layer} for one in self.causes
+            ],
+        }
+
+
+def explain(code: str) -> Explained:
+    """14001, 0x36b1, 0x80000406, -8, AEE_EUNABLETOLOAD, QNN_..., GENIE_...; unknown has none."""
+    code = code.strip()[:100]
+    meanings = _of_number(_value(code)) if _NUMBER.fullmatch(code) else _of_name(code.upper())
+    words = {code.lower()} | {name.lower() for one in meanings for name in one.names}
+    words |= {form for one in meanings for form in _forms(one.number)}
+    return Explained(code, tuple(meanings), _causes(words))
+
+
+def _value(text: str) -> int:
+    return int(text, 16 if "x" in text.lower() else 10)
+
+
+def _forms(number: int) -> set[str]:
+    """How a number is written in logs: decimal, hex, and as 32 bits with a sign."""
+    forms = {str(number), f"0x{number & 0xFFFFFFFF:x}"}
+    if number >= 1 << 31:
+        forms.add(str(number - (1 << 32)))
+    return forms
+
+
+def _of_number(value: int) -> list[Meaning]:
+    table = load("error_codes")
+    found = []
+    unsigned = value & 0xFFFFFFFF
+    on_dsp = unsigned - int(table["dsp_offset"])
+    if 0 < on_dsp < 0x10000:
+        names = tuple(table["fastrpc"].get(on_dsp, ()))
+        note = f"raised on the DSP: 0x80000400 + 0x{on_dsp:x}"
+        return [Meaning(_FAMILIES["fastrpc"], unsigned, names, note)]
+    for family in ("qnn", "genie", "fastrpc"):
+        if value in table[family]:
+            names = tuple(table[family][value])
+            found.append(Meaning(_FAMILIES[family], value, names, _note(family, value)))
+    if not found and value >= 1000 and (where := _component(value)):
+        found.append(Meaning(_FAMILIES["qnn"], value, (), f"in the range of QNN's {where}"))
+    return found
+
+
+def _note(family: str, value: int) -> str:
+    if family == "qnn" and value == 14001:
+        return (
+            "says `invalid config`; it is the last line of a chain, so read the first error above"
+        )
+    if family == "qnn" and value == 1008:
+        return (
+            "versions differ only where a mismatch line stands above; else the skel was not found"
+        )
+    return f"in the range of QNN's {_component(value)}" if family == "qnn" and value else ""
+
+
+def _component(value: int) -> str:
+    rows = load("error_codes")["qnn_ranges"]
+    return next((str(name) for low, high, name in rows if low <= value <= high), "")
+
+
+def _of_name(name: str) -> list[Meaning]:
+    table = load("error_codes")
+    return [
+        Meaning(_FAMILIES[family], number, tuple(names))
+        for family in ("qnn", "genie", "fastrpc")
+        for number, names in table[family].items()
+        if name in names
+    ]
+
+
+def _causes(words: set[str]) -> tuple[Cause, ...]:
+    """Causes that list the code; the weight of their plainest signature orders them."""
+    found = [
+        one for one in knowledge().causes.values() if words & {code.lower() for code in one.codes}
+    ]
+    weight = {
+        one.id: max((s.weight for s in one.signatures if s.summary), default=0.0) for one in found
+    }
+    return tuple(sorted(found, key=lambda one: (-weight[one.id], one.id)))

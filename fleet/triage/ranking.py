@@ -1,0 +1,80 @@
+"""From weighted evidence to ranked causes with a confidence.
+
+Pieces of evidence for one cause add up as independent witnesses do (1 - product of
+1 - weight). The confidence is the share of a cause among all that have evidence, held
+against the chance that none of them is it; tests/triage measures how well it is calibrated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from fleet.model.cause import Cause
+from fleet.model.diagnosis import Evidence, Ranked
+
+CERTAIN = 0.9  # a signature of this weight rules out the causes that its cause excludes
+SHOWN = 5
+_LEAST = 0.03
+_LATER = 0.93  # of the weight, for each distinct line of evidence that stands before
+_LATEST = 6
+_FOREIGN = 0.5  # a cause that is not known on the platform that the log shows
+
+
+@dataclass(frozen=True)
+class Witness:
+    """One piece of evidence for a cause. `order` counts the distinct causal lines before it."""
+
+    cause: Cause
+    weight: float
+    evidence: Evidence
+    order: int = 0
+    summary: bool = False
+
+
+def rank(
+    witnesses: Iterable[Witness], platform: str = "", *, known: Mapping[str, Cause]
+) -> tuple[Ranked, ...]:
+    """The causes, most likely first. Lines that only sum up count where nothing else does."""
+    every = [one for one in witnesses if one.cause.id in known]
+    causal = [one for one in every if not one.summary]
+    counted = _not_excluded(causal or every)
+    scores: dict[str, float] = {}
+    for one in counted:
+        weight = one.weight * _LATER ** min(one.order, _LATEST)
+        if platform and platform not in one.cause.platforms:
+            weight *= _FOREIGN
+        left = 1 - scores.get(one.cause.id, 0.0)
+        scores[one.cause.id] = 1 - left * (1 - weight)
+    doubt = 1 - max(scores.values(), default=0.0)
+    whole = sum(scores.values()) + doubt
+    found = [
+        Ranked(
+            cause=known[key],
+            confidence=_share(score, whole, scores),
+            evidence=tuple(dict.fromkeys(one.evidence for one in counted if one.cause.id == key)),
+            platform=platform,
+            summary=not causal,
+        )
+        for key, score in scores.items()
+        if score >= _LEAST
+    ]
+    found.sort(key=lambda one: (-scores[one.cause.id], one.cause.id))
+    return tuple(found[:SHOWN])
+
+
+def _share(score: float, whole: float, scores: Mapping[str, float]) -> float:
+    return (
+        score if len(scores) == 1 else min(score, score * score / whole + score * (1 - score) / 2)
+    )
+
+
+def _not_excluded(witnesses: list[Witness]) -> list[Witness]:
+    sure = {one.cause.id: one.cause for one in witnesses if one.weight >= CERTAIN}
+    out = {other for cause in sure.values() for other in cause.excludes} - set(sure)
+    return [one for one in witnesses if one.cause.id not in out]
+
+
+def merge(first: Iterable[Witness], weaker: Iterable[Witness], factor: float) -> list[Witness]:
+    """Two groups of witnesses, the second with less weight: lines of a journal may be old."""
+    return [*first, *(replace(one, weight=one.weight * factor) for one in weaker)]
