@@ -27,10 +27,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead 
 
 
 class Kind(StrEnum):
-    """The files that have a schema."""
+    """What has a schema: files, and the report of the doctor."""
 
     INVENTORY = "inventory"
     PLAYBOOK = "playbook"
+    CAUSE = "cause"
+    DOCTOR = "doctor"
 
 
 def register(root: typer.Typer) -> None:

@@ -17,6 +17,13 @@ from fleet.lab.folder import Folder
 from fleet.lab.lab import DEFAULT_PHONE_PORT, DEFAULT_PORT
 from fleet.lab.phonefaults import EVERY as PHONE_EVERY
 from fleet.lab.phoneprofiles import phone_profiles
+from fleet.model.errors import RuntimeStoreError
+from fleet.runtimes.select import select_files
+from fleet.runtimes.store import RuntimeStore
+
+STOCK_TARGET = "aarch64-oe-linux-gcc11.2"
+STOCK_BUNDLE = Path("assets/tiny-genie")
+_STOCK_ARCH = "v73"  # of the chip that the default boards claim
 
 DirOption = Annotated[Path, typer.Option("--dir", help="Folder of the lab.")]
 DEFAULT_DIR = Path(".lab")
@@ -37,6 +44,7 @@ def register(root: typer.Typer) -> None:
     group.command("list")(list_boards)
     group.command("power-cycle")(power_cycle)
     group.command("exec")(exec_on)
+    group.command()(stock)
     root.add_typer(group, name="lab")
 
 
@@ -158,6 +166,31 @@ def heal(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_DI
     Example: fleet lab heal lab002 node-root-only
     """
     _lab(folder).heal(name, what)
+
+
+def stock(
+    name: NameArgument,
+    qairt: Annotated[str, typer.Option("--qairt", help="Version in the runtime store.")] = "2.51.0",
+    target: Annotated[str, typer.Option("--target", help="QAIRT target.")] = STOCK_TARGET,
+    bundle: Annotated[Path, typer.Option("--bundle", help="Bundle folder.")] = STOCK_BUNDLE,
+    folder: DirOption = DEFAULT_DIR,
+) -> None:
+    """Lay a runtime and a bundle in ~/npu of a board, as somebody would by hand.
+
+    Example: fleet lab stock lab001; fleet doctor -i inventories/lab.yaml -l lab001 --folder npu
+    """
+    lab = _lab(folder)
+    runtime = RuntimeStore().find(qairt, target)
+    if runtime is None:
+        raise RuntimeStoreError(
+            f"no QAIRT {qairt} for {target} is in the store",
+            hint=f"fleet runtime fetch {qairt} --target {target}",
+        )
+    files = {one.name: one.source for one in select_files(runtime, target, _STOCK_ARCH).files}
+    files |= {f"bundle/{one.name}": one for one in bundle.iterdir() if one.is_file()}
+    place = lab.stock(name, files)
+    output.note(f"{len(files)} files of QAIRT {qairt} ({target}) and {bundle.name} in {place}")
+    output.note(f"next: fleet doctor -i inventories/lab.yaml -l {name} --folder npu")
 
 
 def exec_on(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
@@ -80,7 +80,7 @@ class _Fix(Strict):
     needs_root: bool = False
     reversible: bool = True
     reboot: bool = False
-    apply: Literal["provision", "redeploy", "rollback", "start-dsp", ""] = ""
+    apply: Literal["provision", "redeploy", "rollback", ""] = ""
 
 
 class _Example(Strict):
@@ -106,6 +106,11 @@ class _Cause(Strict):
     verify: str
     sources: list[str] = Field(default_factory=list)
     examples: list[_Example] = Field(min_length=1)
+
+
+def cause_schema() -> dict[str, Any]:
+    """The JSON Schema of a cause file."""
+    return _Cause.model_json_schema(by_alias=True)
 
 
 def load_causes(paths: Iterable[Path]) -> tuple[Cause, ...]:

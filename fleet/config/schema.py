@@ -1,19 +1,30 @@
-"""JSON Schemas of the two files, for editors and CI; made from the models that check them."""
+"""JSON Schemas: of the files that people write, from the models that check them, and of reports."""
 
 from __future__ import annotations
 
+import json
+from importlib.resources import files
 from typing import Any, Literal
 
+from fleet.config.cause_file import cause_schema
 from fleet.config.hostvars import InventoryFile
 from fleet.config.playbook_file import PlaybookFile
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def schema(kind: Literal["inventory", "playbook"]) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12). That of the inventory is for fleet's own keys only."""
+def schema(kind: Literal["inventory", "playbook", "cause", "doctor"]) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12). That of the inventory is for fleet's own keys only.
+
+    `cause` is a cause file of the doctor, `doctor` what `fleet doctor --json` prints.
+    """
+    if kind == "doctor":
+        text = (files("fleet.data") / "schemas" / "doctor.json").read_text("utf-8")
+        return dict(json.loads(text))
     if kind == "inventory":
         body = InventoryFile.model_json_schema()
+    elif kind == "cause":
+        body = cause_schema()
     else:
         body = PlaybookFile.model_json_schema()
         body["$defs"]["RunBody"]["oneOf"] = [

@@ -124,7 +124,8 @@ def _one(session: Session, how: Round) -> _Found:
         opened = _session(session, now, bad)
         found.checks += [one.check for one in opened]
         for one in opened:
-            found.witnesses += witnesses(lines_of(one.log), known, "session log")
+            if one.check.status == BAD:
+                found.witnesses += witnesses(lines_of(one.log), known, "session log")
     failed = [one for one in found.checks if one.status == BAD]
     found.witnesses = [*_of_checks(found.checks, failing=bool(failed)), *found.witnesses]
     if failed:

@@ -11,11 +11,11 @@ while read -r _ dir kind text _; do
   case $parent/ in "${dir%/}"/*) [ ${#dir} -ge ${#best} ] && best=$dir opts="$kind $text" ;; esac
 done < /proc/mounts
 say mount "$best$tab$opts"
-# One ELF file: size, its first 52 bytes, the QAIRT build id that stands in it.
+# One ELF file: size, its first 64 bytes, the QAIRT build id that stands in it.
 elf() {
   set -- "$1" "${1#"$R"}"
   id=$(grep -a -o -m 1 -E 'v[0-9]+\.[0-9]+\.[0-9]+\.[0-9]{12}' "$1" 2>/dev/null | head -n 1)
-  head=$(od -An -v -tx1 -N52 "$1" 2>/dev/null | tr -d ' \n')
+  head=$(od -An -v -tx1 -N64 "$1" 2>/dev/null | tr -d ' \n')
   size=$(wc -c < "$1" 2>/dev/null)
   say elf "$2$tab${size##* }$tab$head$tab$id"
 }
@@ -105,7 +105,7 @@ while IFS= read -r dir; do
       *) elf "$f" ;;
     esac
   done
-  find "$dir" -maxdepth 5 ! -type d -size +0 2>/dev/null | head -n 2000 | all files
+  find "$dir" -maxdepth 5 ! -type d 2>/dev/null | head -n 2000 | all files
   f=$(find "$dir" -maxdepth 5 -name libQnnHtp.so 2>/dev/null | head -n 1)
   [ -n "$f" ] && has ldd && LD_LIBRARY_PATH="${f%/*}" ${guard:+$guard 5} ldd "$f" 2>/dev/null | grep 'not found' 2>/dev/null | while IFS= read -r text; do say lacking "$f$tab${text%% =>*}"; done
 done <<END

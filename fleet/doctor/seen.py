@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import dataclass, field
 
 from fleet.facts.parse import framed_values, parse
@@ -15,9 +16,11 @@ from fleet.runtimes.scan import identify
 
 @dataclass(frozen=True)
 class Elf:
-    """A library or program on the device. `machine` is aarch64, x86_64, hexagon or other;
-    "" for what is no ELF file; `arch` like v73 for code of the DSP; `build` like
-    v2.51.0.260929181845, "" when none stands in it.
+    """A library or program on the device.
+
+    `machine` is aarch64, x86_64, hexagon or other; "" for what is no ELF file or is shorter
+    than its header says. `arch` is like v73 for code of the DSP, `build` like
+    v2.51.0.260929181845; "" when none stands in it.
     """
 
     path: str
@@ -125,12 +128,21 @@ def _elf(value: str) -> Elf | None:
     machine, arch = "", ""
     try:
         raw = bytes.fromhex(head)
-        if raw[:4] == b"\x7fELF":
+        if raw[:4] == b"\x7fELF" and _end(raw) <= _number(size):
             machine, found = identify(raw, path)
             arch = found or ""
-    except (ValueError, RuntimeStoreError):
+    except (ValueError, struct.error, IndexError, RuntimeStoreError):
         machine = ""
     return Elf(path, _number(size), machine, arch, build.strip())
+
+
+def _end(head: bytes) -> int:
+    """Where the table of sections ends, which stands behind everything else."""
+    if head[4] == 2:
+        start, size, count = struct.unpack_from("<Q10xHH", head, 40)
+    else:
+        start, size, count = struct.unpack_from("<I10xHH", head, 32)
+    return int(start + size * count)
 
 
 def _number(text: str) -> int:

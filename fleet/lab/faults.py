@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 
-from fleet.lab.elf import shared_object
+from fleet.lab.elf import fastrpc_library
+from fleet.lab.faultbase import Fault
+from fleet.lab.handfaults import HAND_FAULTS
 from fleet.lab.packages import LIB
 
 SMALL_MB = 2
@@ -39,22 +40,6 @@ os.write(far, b"1")
 os.close(far)
 signal.pause()
 """
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A change of a namespace board as POSIX shell run as its root, and the way back.
-
-    $1 is the user who logs in, $2 the user's home. A board on which `needs` fails cannot have
-    the fault; `lacks` says why. `bare`: only bare boards can have it.
-    """
-
-    about: str
-    make: str
-    heal: str
-    needs: str = ""
-    lacks: str = ""
-    bare: bool = False
 
 
 _HAS_DPKG = ("command -v dpkg && command -v apt-get", "it has no dpkg")
@@ -161,7 +146,7 @@ FAULTS: dict[str, Fault] = {
     "soname-only": Fault(
         f"{_SONAME} is there, its unversioned name is not",
         f"cd {LIB} && if [ -e libcdsprpc.so ]; then mv libcdsprpc.so libcdsprpc.so.gone; else "
-        f"echo {base64.b64encode(shared_object(_SONAME)).decode()} | base64 -d > {_SONAME}; "
+        f"echo {base64.b64encode(fastrpc_library(_SONAME)).decode()} | base64 -d > {_SONAME}; "
         "fi && ldconfig",
         f"cd {LIB} && if [ -e libcdsprpc.so.gone ]; then mv libcdsprpc.so.gone libcdsprpc.so; "
         f"else rm -f {_SONAME}; fi && ldconfig",
@@ -197,3 +182,4 @@ FAULTS: dict[str, Fault] = {
         bare=True,
     ),
 }
+FAULTS |= HAND_FAULTS

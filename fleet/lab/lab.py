@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -202,6 +202,25 @@ class Lab:
             check=False,
             timeout=120,
         )
+
+    def stock(self, name: str, files: Mapping[str, Path]) -> str:
+        """Lay files under ~/npu of a namespace board, as somebody would by hand; the folder there.
+
+        `files` maps names below ~/npu to files of this host. What was there goes.
+        """
+        board = self.board(name)
+        if board.kind != "namespace":
+            raise LabError(f"{name} is no namespace board: its files cannot be reached")
+        root = Path(f"/proc/{board.pid}/root{board.home}/npu")
+        shutil.rmtree(root, ignore_errors=True)
+        for below, source in files.items():
+            target = root / below
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+        done = self.exec(name, ["chown", "-R", f"{board.user}:", f"{board.home}/npu"])
+        if done.returncode:
+            raise LabError(f"{name}: {done.stderr.strip()}")
+        return f"{board.home}/npu"
 
     def fault(self, name: str, fault: str) -> None:
         """Put a fault on a board."""

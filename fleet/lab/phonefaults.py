@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleet.lab.faults import Fault
+from fleet.lab.faultbase import Fault
 from fleet.lab.phoneuser import MANNERS
 
 _FLEET = "/data/local/tmp/fleet"

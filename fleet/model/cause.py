@@ -20,7 +20,7 @@ LAYERS = (
     "session",
 )
 PLATFORMS = ("linux", "android", "windows")
-REMEDIES = ("provision", "redeploy", "rollback", "start-dsp")
+REMEDIES = ("provision", "redeploy", "rollback")
 
 
 @dataclass(frozen=True)

@@ -18,82 +18,71 @@ _ONE_BINARY = 3 << 30
 # Loaded on an IQ-9075: 6.5 GB; refused: 7.0 GB (eivholt/qai-nemotron). No other data point.
 _ALL_BINARIES = 6_700_000_000
 _CONTEXT_KEYS = ("ctx-bins",)
+_STATUS = "fleet status --json"
+
+
+def _look(
+    status: str, text: str, facts: dict[str, str], command: str = "", output: str = ""
+) -> Check:
+    return Check("bundle", "bundle", status, text, facts, command, output)
 
 
 def contexts(seen: Seen) -> Iterator[Check]:
     """Context binaries are whole, for this chip, not newer than the runtime, and not too large."""
     for one in subjects(seen):
-        broken = [n for n in (*one.missing, *one.damaged, *one.strange) if n.endswith(".bin")]
-        if broken:
-            word = "corrupt" if broken[0] in (*one.damaged, *one.strange) else "missing"
-            fact = "bundle.contexts" if word == "corrupt" else "bundle.files"
-            yield Check(
-                "bundle",
-                "bundle",
-                BAD,
-                f"{broken[0]} is {word}",
-                {fact: word},
-                "fleet status --json",
-                f"{word}: {', '.join(broken)}",
-            )
-        elif one.release is not None:
-            yield Check(
-                "bundle", "bundle", OK, f"{one.label}: as installed", {"bundle.contexts": "ok"}
-            )
+        yield from _of_release(one)
+        named = set(_named([_parsed(text) for text in one.configs.values()]))
         for context in one.contexts:
-            yield from _context(context, one, seen)
+            yield from _context(context, one, seen, named)
         yield from _sizes(one)
 
 
-def _context(context: Context, one: Subject, seen: Seen) -> Iterator[Check]:
+def _of_release(one: Subject) -> Iterator[Check]:
+    if one.release is None:
+        return
+    changed = [n for n in (*one.damaged, *one.strange) if n.endswith(".bin")]
+    missing = [n for n in one.missing if n.endswith(".bin")]
+    for name in changed:
+        size, whole = one.release.sizes.get(name, 0), one.release.files[name][1]
+        word = "empty" if not size else "truncated" if size < whole else "corrupt"
+        said = f"{name}: {size} bytes of {whole}, or other content"
+        yield _look(BAD, f"{name} is {word}", {"bundle.contexts": word}, _STATUS, said)
+    for name in missing:
+        yield _look(BAD, f"{name} is missing", {"bundle.files": "missing"}, _STATUS, name)
+    if not changed and not missing:
+        yield _look(OK, f"{one.label}: as installed", {"bundle.contexts": "ok"})
+
+
+def _context(context: Context, one: Subject, seen: Seen, named: set[str]) -> Iterator[Check]:
     name, arch = PurePosixPath(context.path).name, seen.facts.soc.hexagon_arch
-    command = f"ls -l {context.path}"
+    command, size = f"ls -l {context.path}", f"{context.size} bytes"
     if context.size == 0:
-        yield Check(
-            "bundle",
-            "bundle",
-            BAD,
-            f"{name} is empty",
-            {"bundle.contexts": "empty"},
-            command,
-            "0 bytes",
-        )
+        yield _look(BAD, f"{name} is empty", {"bundle.contexts": "empty"}, command, size)
         return
     if not context.build:
-        yield Check(
-            "bundle",
-            "bundle",
-            WARN,
-            f"{name} shows no QAIRT build: cut, damaged, or no context binary",
-            {},
-            command,
-            f"{context.size} bytes",
-        )
+        wanted = name in {PurePosixPath(one).name for one in named}
+        text = f"{name} shows no QAIRT build: cut, damaged, or no context binary"
+        facts = {"bundle.contexts": "corrupt"} if wanted else {}
+        yield _look(BAD if wanted else WARN, text, facts, command, size)
         return
     marks = f"grep -aoE 'v2[.][0-9.]+|soc_type=[^;]+;arch=[0-9]+' {context.path} | head -4"
     shown = f"{context.build} {context.soc} {context.arch}".strip()
     newer = _newer(context.build, one.build)
-    yield Check(
-        "bundle",
-        "bundle",
-        BAD if newer else OK,
-        f"{name}: compiled with {context.build}, the runtime is {one.build or 'unknown'}",
-        {"bundle.version": "unknown" if newer is None else "newer" if newer else "ok"},
-        marks,
-        shown,
-    )
-    if context.arch and arch:
+    text = f"{name}: compiled with {context.build}, the runtime is {one.build or 'unknown'}"
+    word = "unknown" if newer is None else "newer" if newer else "ok"
+    yield _look(BAD if newer else OK, text, {"bundle.version": word}, marks, shown)
+    if context.arch and arch and not one.emulator:
         word = _arch_word(context.arch, arch)
+        status = {"newer": BAD, "older": WARN}.get(word, OK)
         text = f"{name}: for Hexagon {context.arch}, the chip is {arch}"
-        yield Check(
-            "bundle",
-            "bundle",
-            {"newer": BAD, "older": WARN}.get(word, OK),
-            text,
-            {"bundle.arch": word},
-            marks,
-            shown,
-        )
+        yield _look(status, text, {"bundle.arch": word}, marks, shown)
+
+
+def _parsed(text: str | None) -> object:
+    try:
+        return json.loads(text or "null")
+    except ValueError:
+        return None
 
 
 def _newer(binary: str, runtime: str) -> bool | None:

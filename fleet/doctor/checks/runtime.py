@@ -9,6 +9,7 @@ from fleet.doctor.subject import BACKEND, Subject, device_machine, subjects
 from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check
 
 _SHOWN = 4
+_PAIR = ("Stub.so", "Skel.so")
 
 
 def files(seen: Seen) -> Iterator[Check]:
@@ -76,11 +77,8 @@ def _release(one: Subject) -> Iterator[Check]:
 def _machine(one: Subject, seen: Seen) -> Iterator[Check]:
     """A lab board stands for an arm64 board, so there only a mixture is wrong."""
     host = [lib for lib in one.libraries if lib.machine not in {"", "hexagon"}]
-    device = device_machine(seen)
+    device = (seen.facts.lab and one.machine) or device_machine(seen)
     odd = [lib for lib in host if lib.machine != device]
-    if seen.facts.lab and odd:
-        main = one.machine or device
-        odd = [lib for lib in host if lib.machine != main]
     if odd:
         said = "\n".join(f"{lib.path}: {lib.machine}" for lib in odd[:_SHOWN])
         yield Check(
@@ -158,8 +156,10 @@ def _kind(kind: str, lib: Elf, arch: str, one: Subject) -> Check:
 def builds(seen: Seen) -> Iterator[Check]:
     """All libraries of a set-up come from one build of QAIRT."""
     for one in subjects(seen):
-        found = {lib.build for lib in one.libraries if lib.build and lib.name.startswith("libQnn")}
-        said = "\n".join(f"{lib.build}  {lib.path}" for lib in one.libraries if lib.build)
+        # Stub and skel of another build are a finding of their own.
+        main = [lib for lib in one.libraries if lib.build and not lib.name.endswith(_PAIR)]
+        found = {lib.build for lib in main if lib.name.startswith("libQnn")}
+        said = "\n".join(f"{lib.build}  {lib.path}" for lib in main)
         if len(found) > 1:
             yield Check(
                 "builds",

@@ -1,0 +1,90 @@
+"""docs/troubleshooting.md, from the cause files: `python -m fleet.doctor.page FILE`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from fleet.model.cause import LAYERS, Cause, Fix
+from fleet.triage.knowledge import knowledge
+
+_HEAD = """# Troubleshooting
+
+Made from `fleet/data/causes/*.yaml`; change those, then `python -m fleet.doctor.page FILE`.
+
+Have a log? `fleet doctor --log FILE` reads it without any device. Have the device?
+`fleet doctor -i INVENTORY`. Have only a number? `fleet doctor --explain 14001`. The layers
+stand in the order in which they are checked: a fault in one makes those after it fail, so the
+first one that is broken is the one to cure.
+"""
+_ABOUT = {
+    "host": "The workstation",
+    "link": "The way to the device",
+    "os": "The operating system",
+    "user": "User and groups",
+    "nodes": "Device nodes",
+    "library": "libcdsprpc",
+    "daemon": "Daemons",
+    "dsp": "The DSP",
+    "runtime": "The QAIRT runtime",
+    "bundle": "The bundle",
+    "session": "The session",
+}
+
+
+def page(causes: Iterable[Cause]) -> str:
+    """The whole page."""
+    every = list(causes)
+    parts = [_HEAD, _codes(every)]
+    for layer in LAYERS:
+        mine = [one for one in every if one.layer == layer]
+        if mine:
+            parts.append(f"## {_ABOUT[layer]}\n")
+            parts += [_cause(one) for one in mine]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _codes(causes: list[Cause]) -> str:
+    """Which causes show a code: the table that people look for first."""
+    found: dict[str, list[str]] = {}
+    for cause in causes:
+        for code in cause.codes:
+            found.setdefault(code, []).append(f"[{cause.id}](#{cause.id})")
+    rows = [f"| `{code}` | {', '.join(found[code])} |" for code in sorted(found, key=_order)]
+    return "\n".join(["## Codes\n", "| code | causes |", "|---|---|", *rows, ""])
+
+
+def _order(code: str) -> tuple[int, int, str]:
+    bare = code.removeprefix("-")
+    if bare.isdigit():
+        return (0, int(bare), code)
+    return (1, int(code, 16), code) if code.startswith("0x") else (2, 0, code)
+
+
+def _cause(cause: Cause) -> str:
+    lines = [f"### {cause.id}\n", f"**{cause.title}.** {' '.join(cause.explanation.split())}\n"]
+    shown = next((one.log.strip() for one in cause.examples if one.log), "")
+    if shown:
+        lines.append("\n".join(["```", *shown.split("\n"), "```", ""]))
+    lines += [_fix(one) for one in cause.fix]
+    lines.append(f"- check: `{cause.verify}`")
+    for twin in cause.twins:
+        lines.append(f"- like [{twin.cause}](#{twin.cause}); `{twin.command}`: {twin.reading}")
+    links = [one for one in cause.sources if one.startswith("http")]
+    if links:
+        lines.append("- sources: " + ", ".join(f"<{one}>" for one in links))
+    return "\n".join(lines) + "\n"
+
+
+def _fix(fix: Fix) -> str:
+    marks = [word for word in (fix.platform if fix.platform != "any" else "", fix.where) if word]
+    marks += ["as root"] * fix.needs_root + ["reboot"] * fix.reboot
+    marks += [] if fix.reversible else ["no way back"]
+    marks += [f"`fleet doctor --fix` does it ({fix.apply})"] if fix.apply else []
+    text = f"- fix ({', '.join(marks)}): {fix.title}"
+    return text + "".join(f"\n  `{line}`" for line in fix.command.splitlines() if line.strip())
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(knowledge().causes.values()), "utf-8")

@@ -1,0 +1,147 @@
+"""Every cause file: its own examples come out first, its names exist, its words are plain."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fleet.config.cause_file import load_cause, load_causes
+from fleet.doctor.page import page
+from fleet.model.cause import Cause, Example
+from fleet.model.diagnosis import Check, Evidence
+from fleet.model.errors import InputError
+from fleet.triage.knowledge import knowledge
+from fleet.triage.ranking import Witness, rank
+from fleet.triage.triage import triage
+
+ROOT = Path(__file__).parents[2]
+CAUSES = list(knowledge().causes.values())
+EXAMPLES = [
+    pytest.param(cause, example, id=f"{cause.id}-{number}")
+    for cause in CAUSES
+    for number, example in enumerate(cause.examples)
+]
+FACTS = (ROOT / "docs" / "doctor.md").read_text("utf-8")
+# Ids that reported cases use (failure_cases.jsonl); each has a file.
+REPORTED = {
+    json.loads(line)["root_cause"]
+    for line in (Path(__file__).parent / "data" / "reported.jsonl").read_text("utf-8").splitlines()
+} - {"unknown", "benign-noise"}
+
+
+def by_facts(cause: Cause, facts: dict[str, str]) -> list[str]:
+    witnesses = [
+        Witness(one, predicate.weight, Evidence("facts", predicate.fact))
+        for one in CAUSES
+        for predicate in one.probe
+        if facts.get(predicate.fact) in predicate.values
+    ]
+    platform = cause.platforms[0] if len(cause.platforms) == 1 else ""
+    return [one.cause.id for one in rank(witnesses, platform, known=knowledge().causes)]
+
+
+@pytest.mark.parametrize(("cause", "example"), EXAMPLES)
+def test_an_example_leads_to_its_cause(cause: Cause, example: Example) -> None:
+    if example.facts is not None:
+        found = by_facts(cause, dict(example.facts))
+    else:
+        found = [one.cause.id for one in triage(example.log).causes]
+    assert cause.id in found[: example.top], found
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda one: one.id)
+def test_a_cause_says_what_a_person_needs(cause: Cause) -> None:
+    assert cause.title
+    assert not cause.title.endswith(".")
+    assert len(cause.explanation.split()) >= 12
+    assert cause.fix or cause.severity == "advice"
+    assert cause.verify.strip()
+    assert cause.sources
+    assert cause.signatures or cause.probe
+    for fix in cause.fix:
+        assert "chmod 666" not in fix.command
+        assert "chmod 777" not in fix.command
+        assert fix.platform == "any" or fix.platform in cause.platforms
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda one: one.id)
+def test_a_cause_asks_for_facts_that_exist(cause: Cause) -> None:
+    for predicate in cause.probe:
+        row = re.search(rf"^\| `{re.escape(predicate.fact)}` \| (.*?) \|", FACTS, re.MULTILINE)
+        assert row, predicate.fact
+        for value in predicate.values:
+            assert f"`{value}`" in row[1] or predicate.fact.startswith("node."), value
+
+
+def test_every_reported_cause_has_a_file() -> None:
+    assert {one.id for one in CAUSES} >= REPORTED
+
+
+def test_the_page_is_made_from_the_files() -> None:
+    made = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    assert made == page(CAUSES), "run: python -m fleet.doctor.page docs/troubleshooting.md"
+
+
+def write(folder: Path, text: str, name: str = "mine") -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+GOOD = """\
+id: mine
+title: A thing
+layer: os
+explanation: words
+signatures:
+  - {match: 'my own words', weight: 0.9}
+verify: look
+examples:
+  - {log: my own words}
+"""
+
+
+def test_a_contributor_adds_a_cause_without_code(tmp_path: Path) -> None:
+    write(tmp_path, GOOD)
+    assert triage("here are MY OWN WORDS", causes=tmp_path).causes[0].cause.id == "mine"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("layer: os", "layer: attic", "'attic' is no layer"),
+        ("weight: 0.9", "weight: 7", "less than 1"),
+        ("verify: look\n", "", "verify"),
+        ("title:", "titel:", "titel"),
+        ("id: mine", "id: yours", "the file's name mine"),
+        ("examples:", "excludes: [nobody]\nexamples:", "'nobody', which has no file"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:
+    path = write(tmp_path, GOOD.replace(old, new))
+    with pytest.raises(InputError) as caught:
+        load_causes([path])
+    assert said in str(caught.value)
+
+
+def test_a_pattern_that_is_none_is_named(tmp_path: Path) -> None:
+    write(tmp_path, GOOD.replace("my own words', w", "(?=ahead)', w"))
+    knowledge.cache_clear()
+    with pytest.raises(InputError, match=r"cause mine: .* is no pattern of RE2"):
+        triage("x", causes=tmp_path)
+
+
+def test_yes_and_numbers_are_words(tmp_path: Path) -> None:
+    text = GOOD.replace(
+        "verify:", "codes: [14001]\nprobe:\n  - {fact: disk.exec, is: no, weight: 0.9}\nverify:"
+    )
+    cause = load_cause(write(tmp_path, text))
+    assert cause.codes == ("14001",)
+    assert cause.probe[0].values == ("no",)
+
+
+def test_check_is_plain_data() -> None:
+    assert Check("a", "os", "ok", "fine").as_dict()["facts"] == {}

@@ -1,0 +1,78 @@
+"""Logs of healthy runs and of other software: no cause, whatever words they use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fleet.data import load
+from fleet.triage.triage import triage
+
+from .measuring import DATA
+
+FILES = sorted((DATA / "healthy").iterdir())
+# Written from what such programs print; each has words that other logs use for failures.
+TEXTS = {
+    "genie": 'Using libGenie.so version 1.17.0\n\n[INFO]  "Using create From Binary"\n'
+    '[INFO]  "Allocated total size = 323453440 across 10 buffers"\n[PROMPT]: hi\n'
+    "[BEGIN]: Hello! How can I help you today?[END]\n",
+    "validator": "PF_VALIDATOR: DEBUG: Calling PlatformValidator->setBackend\n"
+    "Backend DSP Prerequisites: Present.\nLibrary Version: Not Queried\nCore Version: Not Queried\n"
+    "Unit Test: Passed.\nQNN is supported for backend DSP on the device.\n"
+    "Error in saving the results\n",
+    "benign": "rpcmem_android.c:177: rpcmem_init: dummy call to rpcmem_init, rpcmem APIs will be "
+    "used from libxdsprpc\nCouldn't find file cdsprpcd.farf, errno (No such file or directory)\n"
+    "<W> Function not called, PrepareLib isn't loaded!\nget_lib_name failed for uri ITRANSPORT\n"
+    'openat(AT_FDCWD, "/usr/lib/rfsa/adsp/cdsp/testsig.so", O_RDONLY) = -1 ENOENT\n'
+    "DSP_LIBRARY_PATH not found for machine [x] path [y]\n",
+    "kernel": "remoteproc remoteproc1: powering up cdsp\n"
+    "remoteproc remoteproc1: Booting fw image qcom/sa8775p/cdsp0.mbn, size 5126500\n"
+    "remoteproc remoteproc1: remote processor cdsp is now up\n"
+    "qcom,fastrpc 26300000.remoteproc:glink-edge.fastrpcglink-apps-dsp.-1.-1: adding compute-cb\n",
+    "adb": "* daemon not running; starting now at tcp:5037\n* daemon started successfully\n"
+    "List of devices attached\nR5CX10ABCDE            device product:e3q model:SM_S928B\n"
+    "a.so: 1 file pushed, 0 skipped. 330.5 MB/s (4937112 bytes in 0.014s)\n",
+    "systemd": "* cdsprpcd.service - cdsprpcd aDSP RPC daemon\n     Loaded: loaded\n"
+    "     Active: active (running) since Fri 2026-11-20 20:14:02 UTC; 3h ago\n",
+    "docker": "Unable to find image 'alpine:latest' locally\nlatest: Pulling from library/alpine\n"
+    "Digest: sha256:0123\nStatus: Downloaded newer image for alpine:latest\n",
+    "npm": "npm warn deprecated inflight@1.0.6: this module leaks memory\n"
+    "added 120 packages in 4s\nfound 0 vulnerabilities\n",
+    "cmake": "-- Looking for pthread.h - not found\n-- Could NOT find Doxygen (missing: "
+    "DOXYGEN_EXECUTABLE)\n-- Configuring done\nmake: *** No rule to make target 'x'.  Stop.\n",
+    "java": 'Exception in thread "main" java.lang.NullPointerException\n\tat a.b.C.main(C.java)\n',
+    "nginx": "2026/11/20 10:00:00 [error] 7#7: *1 connect() failed (111: Connection refused) while "
+    "connecting to upstream\n",
+    "sql": 'ERROR:  relation "devices" does not exist at character 15\n',
+    "cuda": "CUDA error: out of range at line 14\ntorch.cuda.CudaError: invalid argument (1)\n",
+    "empty": "",
+    "words": "The device is healthy. Nothing failed. Error count: 0, warnings: 0.\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_recorded_log_has_no_cause(path: Path) -> None:
+    found = triage(path.read_text("utf-8", "replace"))
+    assert found.verdict == "healthy", [one.as_dict() for one in found.causes]
+    assert found.causes == ()
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_other_words_have_no_cause(name: str) -> None:
+    found = triage(TEXTS[name])
+    assert found.causes == (), [(one.cause.id, one.evidence[0].text) for one in found.causes]
+    assert found.notes
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(FILES) + len(TEXTS) >= 30
+
+
+def test_benign_patterns_have_a_source() -> None:
+    assert all(one["match"] and one["source"] for one in load("benign")["patterns"])
+
+
+def test_benign_lines_hide_no_cause_beside_them() -> None:
+    log = TEXTS["benign"] + "<E> Skel lib id mismatch: expected (v2.51.0.1), detected (v2.47.0.1)\n"
+    assert triage(log).causes[0].cause.id == "stub-skel-version-mismatch"

@@ -1,0 +1,49 @@
+"""The triage of logs alone against reported cases: the figures of docs/doctor.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from .measuring import cases, measure
+
+DOC = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text("utf-8")
+
+
+def test_reported_cases_are_told() -> None:
+    found = measure(cases("reported.jsonl"))
+    assert found.total == 82
+    assert found.top1 >= 0.90, found.misses
+    assert found.top3 >= 0.97, found.misses
+
+
+def test_cases_that_others_collected_are_told() -> None:
+    found = measure(cases("unseen1.jsonl"))
+    assert found.total == 84
+    assert found.top1 >= 0.90, found.misses
+
+
+def test_the_page_says_what_is_measured() -> None:
+    for name in ("reported.jsonl", "unseen1.jsonl"):
+        found = measure(cases(name))
+        said = f"| {100 * found.top1:.1f} % | {100 * found.top3:.1f} % |"
+        assert said in DOC, said
+
+
+def test_confidence_is_no_boast() -> None:
+    """Where the doctor is sure it is right; where it is not sure it says so."""
+    every = [
+        *measure(cases("reported.jsonl")).confidence,
+        *measure(cases("unseen1.jsonl")).confidence,
+    ]
+    sure = [right for said, right in every if said >= 0.8]
+    doubtful = [right for said, right in every if said < 0.5]
+    assert sum(sure) / len(sure) >= 0.9
+    assert sum(doubtful) / len(doubtful) < sum(sure) / len(sure)
+    assert all(said <= 0.99 for said, _ in every)
+
+
+def test_no_case_is_there_twice() -> None:
+    rows = [row for name in ("reported.jsonl", "unseen1.jsonl") for row in cases(name)]
+    assert len({row["id"] for row in rows}) == len(rows)
+    assert all(re.match(r"https://|indexed public file|QNN SDK", row["source"]) for row in rows)
