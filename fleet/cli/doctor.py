@@ -25,6 +25,7 @@ from fleet.doctor.checks import LOOKS
 from fleet.doctor.examine import Round, examine
 from fleet.model.diagnosis import ADVICE, HEALTHY, PROBLEM, UNCHECKED, Diagnosis
 from fleet.model.errors import InputError
+from fleet.model.inventory import Host
 from fleet.triage.explain import explain
 from fleet.triage.knowledge import knowledge
 from fleet.triage.text import MAX_BYTES, decode, harmless
@@ -32,6 +33,39 @@ from fleet.triage.triage import triage
 
 _INVENTORY = typer.Option("--inventory", "-i", help="Look at the devices of this inventory.")
 _PLATFORMS = ("linux", "android", "windows")
+
+
+LogOption = Annotated[
+    list[str] | None, typer.Option("--log", help="Triage a log instead: a file, - for stdin.")
+]
+ExplainOption = Annotated[
+    str | None, typer.Option("--explain", help="What a code means: 14001, 0x80000406, -8.")
+]
+ListOption = Annotated[bool, typer.Option("--list", help="List checks and causes.")]
+OnlyOption = Annotated[
+    list[str] | None, typer.Option("--only", help="Only this check or layer (see --list).")
+]
+FolderOption = Annotated[
+    list[str] | None,
+    typer.Option("--folder", help="Look at this folder on the device: QAIRT put by hand."),
+]
+PlatformOption = Annotated[
+    str, typer.Option("--platform", help="With --log: linux, android or windows.")
+]
+SessionOption = Annotated[
+    bool, typer.Option("--session/--no-session", help="Open a real NPU session.")
+]
+HashOption = Annotated[bool, typer.Option("--verify", help="Hash every file of releases.")]
+FixOption = Annotated[bool, typer.Option("--fix", help="Plan cures, ask, apply, verify.")]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="With --fix: only the plan.")]
+PlaybookOption = Annotated[
+    Path | None, typer.Option("--playbook", help="With --fix: what to send again.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="With --fix: do not ask.")]
+BundleOption = Annotated[
+    Path | None, typer.Option("--bundle", help="Also pack all, redacted, as .tar.gz.")
+]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Exit 2 for advice too.")]
 
 
 def register(root: typer.Typer) -> None:
@@ -42,37 +76,20 @@ def register(root: typer.Typer) -> None:
 def doctor(
     inventory: Annotated[Path | None, _INVENTORY] = None,
     limit: LimitOption = None,
-    log: Annotated[
-        list[str] | None, typer.Option("--log", help="Triage a log instead: a file, - for stdin.")
-    ] = None,
-    explain_code: Annotated[
-        str | None, typer.Option("--explain", help="What a code means: 14001, 0x80000406, -8.")
-    ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="List checks and causes.")] = False,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", help="Only this check or layer (see --list).")
-    ] = None,
-    folder: Annotated[
-        list[str] | None,
-        typer.Option("--folder", help="Look at this folder on the device: QAIRT put by hand."),
-    ] = None,
-    platform: Annotated[
-        str, typer.Option("--platform", help="With --log: linux, android or windows.")
-    ] = "",
-    session: Annotated[
-        bool, typer.Option("--session/--no-session", help="Open a real NPU session.")
-    ] = True,
-    verify: Annotated[bool, typer.Option("--verify", help="Hash every file of releases.")] = False,
-    fix: Annotated[bool, typer.Option("--fix", help="Plan cures, ask, apply, verify.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --fix: only the plan.")] = False,
-    playbook: Annotated[
-        Path | None, typer.Option("--playbook", help="With --fix: what to send again.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --fix: do not ask.")] = False,
-    bundle: Annotated[
-        Path | None, typer.Option("--bundle", help="Also pack all, redacted, as .tar.gz.")
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 2 for advice too.")] = False,
+    log: LogOption = None,
+    explain_code: ExplainOption = None,
+    listed: ListOption = False,
+    only: OnlyOption = None,
+    folder: FolderOption = None,
+    platform: PlatformOption = "",
+    session: SessionOption = True,
+    verify: HashOption = False,
+    fix: FixOption = False,
+    dry_run: DryOption = False,
+    playbook: PlaybookOption = None,
+    yes: YesOption = False,
+    bundle: BundleOption = None,
+    strict: StrictOption = False,
     parallel: ParallelOption = None,
     accept_new: AcceptNewOption = False,
     as_json: JsonOption = False,
@@ -88,28 +105,36 @@ def doctor(
     _one_of(inventory, log, explain_code, listed)
     if listed:
         _list(as_json=as_json)
-    elif explain_code is not None:
+        return
+    if explain_code is not None:
         _explain(explain_code, as_json=as_json)
-    elif log:
+        return
+    if log:
         _end(_logs(log, platform, as_json=as_json, bundle=bundle), strict=strict)
-    else:
-        how = Round(
-            only=_known(only or []),
-            folders=tuple(folder or ()),
-            verify=verify,
-            session=session,
-            accept_new=accept_new,
-            parallel=parallel or DEFAULT_PARALLEL,
-        )
-        hosts = hosts_of(inventory or Path(), limit)
-        with listening(as_json=False) as listener:
-            found = examine(hosts, listener, how)
-        _report(found, as_json=as_json and not fix, bundle=bundle)
-        if fix:
-            found = doctor_fix.cure(
-                hosts, found, how, playbook=playbook, dry_run=dry_run, yes=yes, as_json=as_json
-            )
-        _end(found, strict=strict)
+        return
+    how = Round(
+        only=_known(only or []),
+        folders=tuple(folder or ()),
+        verify=verify,
+        session=session,
+        accept_new=accept_new,
+        parallel=parallel or DEFAULT_PARALLEL,
+    )
+    hosts = hosts_of(inventory or Path(), limit)
+    found = _devices(hosts, how, as_json=as_json, fix=fix, bundle=bundle)
+    if fix:
+        asked = doctor_fix.Asked(playbook, dry_run=dry_run, yes=yes, as_json=as_json)
+        found = doctor_fix.cure(hosts, found, how, asked)
+    _end(found, strict=strict)
+
+
+def _devices(
+    hosts: Sequence[Host], how: Round, *, as_json: bool, fix: bool, bundle: Path | None
+) -> list[Diagnosis]:
+    with listening(as_json=False) as listener:
+        found = examine(hosts, listener, how)
+    _report(found, as_json=as_json, shown=not (as_json and fix), bundle=bundle)
+    return found
 
 
 def _one_of(inventory: Path | None, log: list[str] | None, code: str | None, listed: bool) -> None:
@@ -153,11 +178,16 @@ def _text(name: str) -> str:
 
 
 def _report(
-    found: Sequence[Diagnosis], *, as_json: bool, bundle: Path | None, log: bool = False
+    found: Sequence[Diagnosis],
+    *,
+    as_json: bool,
+    bundle: Path | None,
+    log: bool = False,
+    shown: bool = True,
 ) -> None:
-    if as_json:
+    if as_json and shown:
         output.emit_json({"schema": 1, "targets": [one.as_dict() for one in found]})
-    else:
+    elif shown:
         show(found, log=log)
     if bundle is not None:
         pack(found, bundle)

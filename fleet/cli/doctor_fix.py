@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -18,35 +19,38 @@ from fleet.model.errors import InputError
 from fleet.model.inventory import Host
 
 
+@dataclass(frozen=True)
+class Asked:
+    """How the user wants it."""
+
+    playbook: Path | None
+    dry_run: bool
+    yes: bool
+    as_json: bool
+
+
 def cure(
-    hosts: Sequence[Host],
-    found: Sequence[Diagnosis],
-    how: Round,
-    *,
-    playbook: Path | None,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
+    hosts: Sequence[Host], found: Sequence[Diagnosis], how: Round, asked: Asked
 ) -> list[Diagnosis]:
     """Plan, show, ask, apply, look again; the diagnoses as they are after it.
 
     Raises InputError where a question is needed and nobody can answer.
     """
-    wanted = load_playbook(playbook) if playbook is not None else None
+    wanted = load_playbook(asked.playbook) if asked.playbook is not None else None
     with listening(as_json=False) as listener:
         cures = plan_cures(hosts, found, listener, wanted, parallel=how.parallel)
-    if not as_json:
-        _show(cures, dry_run=dry_run)
+    if not asked.as_json:
+        _show(cures, dry_run=asked.dry_run)
     able = [one for one in cures if one.remedy and not one.why]
-    if able and not dry_run:
-        _ask(able, yes=yes)
+    if able and not asked.dry_run:
+        _ask(able, yes=asked.yes)
         with listening(as_json=False) as listener:
             apply_cures(cures, how, listener, wanted)
-        if not as_json:
+        if not asked.as_json:
             _outcomes(cures)
     after = {one.host.name: one.diagnosis for one in cures if one.diagnosis is not None}
     result = [after.get(one.target) or one for one in found]
-    if as_json:
+    if asked.as_json:
         output.emit_json(
             {
                 "schema": 1,

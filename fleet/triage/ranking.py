@@ -8,7 +8,7 @@ against the chance that none of them is it; tests/triage measures how well it is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fleet.model.cause import Cause
 from fleet.model.diagnosis import Evidence, Ranked
@@ -92,11 +92,12 @@ def _confidences(scores: Mapping[str, float]) -> dict[str, float]:
 
 
 def _not_excluded(witnesses: list[Witness]) -> list[Witness]:
+    """Without those that a sure one rules out; two that rule out each other both stay."""
     sure = {one.cause.id: one.cause for one in witnesses if one.weight >= CERTAIN}
-    out = {other for cause in sure.values() for other in cause.excludes} - set(sure)
+    out = {
+        other
+        for cause in sure.values()
+        for other in cause.excludes
+        if other not in sure or cause.id not in sure[other].excludes
+    }
     return [one for one in witnesses if one.cause.id not in out]
-
-
-def merge(first: Iterable[Witness], weaker: Iterable[Witness], factor: float) -> list[Witness]:
-    """Two groups of witnesses, the second with less weight: lines of a journal may be old."""
-    return [*first, *(replace(one, weight=one.weight * factor) for one in weaker)]

@@ -11,6 +11,7 @@ from fleet.triage.triage import triage
 
 from .measuring import DATA
 
+INNOCENT = (DATA / "innocent.txt").read_text("utf-8").splitlines()
 FILES = sorted((DATA / "healthy").iterdir())
 # Written from what such programs print; each has words that other logs use for failures.
 TEXTS = {
@@ -63,6 +64,13 @@ def test_other_words_have_no_cause(name: str) -> None:
     found = triage(TEXTS[name])
     assert found.causes == (), [(one.cause.id, one.evidence[0].text) for one in found.causes]
     assert found.notes
+
+
+@pytest.mark.parametrize("line", INNOCENT)
+def test_an_innocent_line_has_no_cause(line: str) -> None:
+    """Lines of builds, kernels, package managers and healthy runs that use the same words."""
+    found = triage(line)
+    assert found.causes == (), [(one.cause.id, one.confidence) for one in found.causes]
 
 
 def test_there_are_enough_of_them() -> None:
