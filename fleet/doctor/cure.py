@@ -99,23 +99,25 @@ def _chosen(host: Host, diagnosis: Diagnosis, playbook: Playbook | None) -> Cure
     for remedy in remedies:
         if remedy == "provision":
             cure.remedy = remedy
-        elif remedy == "redeploy" and playbook is not None:
+        elif remedy == "redeploy" and playbook is not None and _damaged(diagnosis):
             cure.remedy, cure.steps = remedy, (f"deploy {playbook.name}, every file hashed",)
-        elif remedy == "rollback" and (name := _damaged(diagnosis)):
+        elif remedy == "rollback" and (name := _damaged(diagnosis, previous=True)):
             cure.remedy, cure.name = remedy, name
             cure.steps = (f"switch {name} back to the release before, after a health probe",)
         if cure.remedy:
             return cure
-    if "redeploy" in remedies:
+    if "redeploy" in remedies and _damaged(diagnosis):
         cure.why = "name the playbook: fleet doctor --fix --playbook FILE"
     else:
         cure.why = "fleet does not apply this cure; the commands above do"
     return cure
 
 
-def _damaged(diagnosis: Diagnosis) -> str:
-    """The name of the release that is damaged; "" when none is."""
+def _damaged(diagnosis: Diagnosis, *, previous: bool = False) -> str:
+    """The name of the release that is damaged (and has a previous one); "" when none is."""
     for check in diagnosis.checks:
+        if previous and check.facts.get("release.previous") != "yes":
+            continue
         if check.facts.get("release") == "damaged" and check.text.startswith("release "):
             return check.text.split(" ")[1]
     return ""

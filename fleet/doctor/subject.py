@@ -44,8 +44,9 @@ class Subject:
         """Of the backend library: aarch64, x86_64, or "" when that is not known."""
         if self.target is not None:
             return self.target.machine
-        own = next((one.machine for one in self.libraries if one.name == BACKEND), "")
-        others = [one.machine for one in self.libraries if one.machine not in {"", "hexagon"}]
+        known = [one for one in self.libraries if one.machine not in {"", "hexagon", "other"}]
+        own = next((one.machine for one in known if one.name == BACKEND), "")
+        others = [one.machine for one in known]
         return own or max(others, key=others.count, default="")
 
     @property

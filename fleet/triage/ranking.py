@@ -43,6 +43,8 @@ def rank(
     Lines that only sum up count where nothing else does; otherwise they only fill the end.
     """
     every = [one for one in witnesses if one.cause.id in known]
+    errors = [one for one in every if one.cause.severity == "error" and not one.summary]
+    every = errors + [one for one in every if one.summary] if errors else every
     causal = [one for one in every if not one.summary]
     counted = _not_excluded(causal or every)
     scores = _scores(counted, platform)

@@ -59,7 +59,7 @@ def _release(one: Subject) -> Iterator[Check]:
             "runtime",
             BAD,
             f"{one.label} {what}",
-            {"release": "damaged"},
+            {"release": "damaged", "release.previous": "yes" if _previous(one) else "no"},
             "fleet status --json",
             said or what,
         )
@@ -72,6 +72,12 @@ def _release(one: Subject) -> Iterator[Check]:
             {"release": "installed"},
             "fleet status",
         )
+
+
+def _previous(one: Subject) -> bool:
+    """Is there a release to go back to?"""
+    past = one.release.history if one.release is not None else ()
+    return any(known != one.release.id for known in past) if one.release is not None else False
 
 
 def _machine(one: Subject, seen: Seen) -> Iterator[Check]:

@@ -1,0 +1,191 @@
+"""`--fix`: the device is healed and a session opens, or it is as it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from fleet.config.playbook import load_playbook
+from fleet.doctor.cure import Cure, apply_cures, plan_cures
+from fleet.doctor.examine import Round, examine
+from fleet.engine.operation import Operation, Options
+from fleet.engine.records import RunStore
+from fleet.lab import Lab
+from fleet.model.diagnosis import PROBLEM, Diagnosis
+from fleet.model.inventory import Host
+from fleet.model.playbook import Playbook
+from fleet.model.system import SystemSpec
+from tests.provision.conftest import TREE, changes, host_of
+from tests.support_runtime import cached_runtime, cached_store
+
+from .conftest import PLAYBOOK, ids
+
+pytestmark = [pytest.mark.root, pytest.mark.qairt]
+
+
+@dataclass
+class Patient:
+    """A board that was bare, was provisioned, and has a release."""
+
+    lab: Lab
+    host: Host
+    playbook: Playbook
+    runs: RunStore
+
+    def look(self) -> Diagnosis:
+        (found,) = examine([self.host], lambda _: None, Round())
+        return found
+
+    def cure(self, playbook: Playbook | None = None) -> Cure:
+        found = [self.look()]
+        (cure,) = plan_cures([self.host], found, lambda _: None, playbook)
+        apply_cures([cure], Round(), lambda _: None, playbook, runs=self.runs)
+        return cure
+
+    def root(self, script: str) -> str:
+        done = self.lab.exec("lab001", ["sh", "-c", script])
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def tree(self) -> dict[str, str]:
+        done = self.lab.exec("lab001", ["python3", "-c", TREE])
+        found: dict[str, str] = json.loads(done.stdout)
+        return found
+
+
+@pytest.fixture(scope="module")
+def patient(namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patient]:
+    root = tmp_path_factory.mktemp("patient")
+    cached_runtime()
+    system = SystemSpec(fastrpc="auto", packages=("libatomic1",))
+    playbook = replace(load_playbook(PLAYBOOK), system=system, run=None)
+    with Lab.up(root / "lab", count=1, profile="bare-evk", kind="namespace", base_port=0) as lab:
+        found = Patient(lab, host_of(lab, "lab001"), playbook, RunStore(root / "runs"))
+        operation = Operation(
+            playbook,
+            [found.host],
+            lambda _: None,
+            options=Options(run="never"),
+            runtimes=cached_store(),
+            runs=found.runs,
+        )
+        (result,) = operation.deploy()
+        assert result.fine, result.error
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        ("node-root-only", "fastrpc-node-permission"),
+        ("left-group", "dma-heap-permission"),
+        ("old-rule", "fastrpc-node-permission"),
+    ],
+)
+def test_rights_are_healed(patient: Patient, fault: str, cause: str) -> None:
+    patient.lab.fault("lab001", fault)
+    try:
+        assert ids(patient.look())[0] == cause
+        cure = patient.cure()
+        assert (cure.cause, cure.remedy, cure.outcome) == (cause, "provision", "healed"), cure.why
+        after = patient.look()
+        assert after.verdict != PROBLEM
+        assert any(one.id == "session" and one.status == "ok" for one in after.checks)
+    finally:
+        patient.lab.heal("lab001", fault)
+
+
+def test_a_bare_board_is_healed(patient: Patient) -> None:
+    patient.root("apt-get -y -q purge qcom-fastrpc1 >/dev/null 2>&1; ldconfig")
+    assert ids(patient.look())[0] == "fastrpc-userspace-missing"
+    cure = patient.cure()
+    assert cure.outcome == "healed", cure.why
+    assert any("qcom-fastrpc1" in one for one in cure.commands)
+    assert patient.look().verdict != PROBLEM
+
+
+def test_only_the_versioned_name_is_healed_without_root(patient: Patient) -> None:
+    patient.root("rm /home/ubuntu/fleet/shim/libcdsprpc.so")
+    found = patient.look()
+    assert ids(found)[0] == "fastrpc-userspace-missing"
+    assert "only the versioned name" in next(o.text for o in found.checks if o.id == "libcdsprpc")
+    cure = patient.cure()
+    assert cure.outcome == "healed", cure.why
+    assert cure.commands == ()
+
+
+@pytest.mark.parametrize("fault", ["blob-cut", "blob-changed", "link-gone", "unsealed"])
+def test_a_damaged_release_is_sent_again(patient: Patient, fault: str) -> None:
+    patient.lab.fault("lab001", fault)
+    cure = patient.cure(patient.playbook)
+    assert (cure.remedy, cure.outcome) == ("redeploy", "healed"), cure.why
+    assert patient.look().verdict != PROBLEM
+
+
+def test_without_the_playbook_it_says_what_to_name(patient: Patient) -> None:
+    patient.lab.fault("lab001", "link-gone")
+    cure = patient.cure()
+    assert cure.outcome == "left"
+    assert "--playbook" in cure.why
+    assert patient.cure(patient.playbook).outcome == "healed"
+
+
+def test_a_cure_that_does_not_help_is_taken_back(patient: Patient) -> None:
+    """The library is gone although its package is there: rights are mended in vain."""
+    patient.lab.fault("lab001", "node-root-only")
+    patient.lab.fault("lab001", "cdsp-offline")
+    try:
+        before = patient.tree()
+        found = [patient.look()]
+        assert ids(found[0])[0] == "fastrpc-node-permission"
+        (cure,) = plan_cures([patient.host], found, lambda _: None)
+        apply_cures([cure], Round(), lambda _: None, runs=patient.runs)
+        assert cure.outcome == "undone"
+        assert "as before" in cure.why
+        assert changes(before, patient.tree()) == []
+        assert patient.look().verdict == PROBLEM
+    finally:
+        patient.lab.heal("lab001", "cdsp-offline")
+        patient.lab.heal("lab001", "node-root-only")
+
+
+def test_the_release_before_is_taken_where_the_playbook_is_not_there(patient: Patient) -> None:
+    other = replace(patient.playbook, health_timeout=77.0)
+    operation = Operation(
+        other,
+        [patient.host],
+        lambda _: None,
+        options=Options(run="never"),
+        runtimes=cached_store(),
+        runs=patient.runs,
+    )
+    assert operation.deploy()[0].fine
+    patient.lab.fault("lab001", "link-gone")
+    cure = patient.cure()
+    assert (cure.remedy, cure.outcome) == ("rollback", "healed"), cure.why
+    assert patient.look().verdict != PROBLEM
+
+
+def test_dry_run_changes_nothing(patient: Patient) -> None:
+    patient.lab.fault("lab001", "left-group")
+    try:
+        before = patient.tree()
+        (cure,) = plan_cures([patient.host], [patient.look()], lambda _: None)
+        assert cure.outcome == "planned"
+        assert any("usermod" in one for one in cure.commands)
+        assert changes(before, patient.tree()) == []
+    finally:
+        patient.lab.heal("lab001", "left-group")
+
+
+def test_what_only_a_person_can_do_is_left(patient: Patient) -> None:
+    patient.lab.fault("lab001", "cdsp-offline")
+    try:
+        cure = patient.cure()
+        assert (cure.remedy, cure.outcome) == ("", "left")
+        assert "commands above" in cure.why
+    finally:
+        patient.lab.heal("lab001", "cdsp-offline")

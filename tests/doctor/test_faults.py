@@ -1,0 +1,136 @@
+"""Every fault of a lab board is named, in the right layer, from what the real tools show."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from fleet.config.schema import schema
+from fleet.doctor.examine import Round, diagnose
+from fleet.engine.session import Session
+from fleet.model.diagnosis import HEALTHY, PROBLEM
+
+from .conftest import Ward, ids
+
+pytestmark = [pytest.mark.root, pytest.mark.qairt]
+
+# Fault → cause and layer of the cause.
+FAULTS = {
+    "no-node": ("fastrpc-node-missing", "nodes"),
+    "node-root-only": ("fastrpc-node-permission", "nodes"),
+    "left-group": ("fastrpc-node-permission", "nodes"),
+    "no-libcdsprpc": ("fastrpc-userspace-missing", "library"),
+    "soname-only": ("fastrpc-userspace-missing", "library"),
+    "old-libcdsprpc": ("vendor-fastrpc-too-old", "library"),
+    "cdsp-offline": ("cdsp-not-running", "dsp"),
+    "no-firmware": ("firmware-missing", "dsp"),
+    "wrong-soc": ("soc-unknown", "runtime"),
+    "full-disk": ("disk-full", "os"),
+    "read-only": ("storage-read-only", "os"),
+    "noexec": ("noexec", "os"),
+    "stub-missing": ("stub-not-found", "runtime"),
+    "skel-missing": ("skel-not-found", "runtime"),
+    "stub-other-build": ("stub-skel-version-mismatch", "runtime"),
+    "skel-other-build": ("stub-skel-version-mismatch", "runtime"),
+    "skel-other-arch": ("skel-not-found", "runtime"),
+    "library-other-machine": ("abi-mismatch", "runtime"),
+    "library-cut": ("host-lib-missing", "library"),
+    "separator": ("adsp-path-separator", "runtime"),
+    "dsp-path": ("dsp-library-path-override", "runtime"),
+    "context-empty": ("context-binary-corrupt", "bundle"),
+    "context-zeroed": ("context-binary-corrupt", "bundle"),
+    "config-syntax": ("genie-config", "bundle"),
+    "config-schema": ("genie-config", "bundle"),
+    "tokenizer-missing": ("bundle-incomplete", "bundle"),
+    "blob-cut": ("context-binary-corrupt", "bundle"),
+    "blob-changed": ("context-binary-corrupt", "bundle"),
+    "link-gone": ("bundle-incomplete", "bundle"),
+    "unsealed": ("bundle-incomplete", "bundle"),
+}
+CHECK = Draft202012Validator(schema("doctor"))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_named(ward: Ward, fault: str) -> None:
+    cause, layer = FAULTS[fault]
+    with ward.broken(fault):
+        found = ward.look(folders=("npu",))
+    assert found.verdict == PROBLEM
+    assert ids(found)[0] == cause, [one.as_dict() for one in found.causes]
+    first = found.causes[0]
+    assert first.cause.layer == layer
+    assert first.confidence > 0.6
+    assert first.evidence[0].text
+    assert first.fixes
+    assert found.emulated
+    assert found.round_trips == 1, "nothing is asked below the first thing that is broken"
+    session = next(one for one in found.checks if one.id == "session")
+    assert session.status == "unknown"
+    CHECK.validate({"schema": 1, "targets": [json.loads(json.dumps(found.as_dict()))]})
+
+
+def test_a_healthy_board_has_no_finding(ward: Ward) -> None:
+    found = ward.look(folders=("npu",))
+    assert found.verdict == HEALTHY, [one.as_dict() for one in found.checks]
+    assert found.causes == ()
+    assert found.round_trips == 2
+    assert "device and context created" in next(
+        one.text for one in found.checks if one.id == "session" and one.status == "ok"
+    )
+
+
+def test_a_board_without_anything_is_told_so(ward: Ward) -> None:
+    found = ward.look("lab002")
+    assert found.verdict == HEALTHY
+    assert found.round_trips == 1
+    assert any("nothing is deployed there" in one.text for one in found.checks)
+
+
+def test_qnn_of_the_system_is_advice(ward: Ward) -> None:
+    with ward.broken("old-skel-in-system"):
+        found = ward.look(folders=("npu",))
+    assert found.verdict == "advice"
+    assert ids(found)[0] == "mixed-install"
+
+
+def test_group_of_the_database_and_not_of_the_session(ward: Ward) -> None:
+    """A login that is older than the membership: the node refuses, and only a new login helps."""
+    host = ward.host()
+    with ward.broken("left-group"):
+        session = Session(host, lambda _: None)
+        session.open()
+        ward.lab.exec("lab001", ["usermod", "-aG", "fastrpc", "ubuntu"])
+        found = diagnose(session, Round())
+        session.close()
+    assert ids(found)[0] == "group-not-effective"
+    assert found.causes[0].cause.layer == "user"
+    assert ward.look().verdict == HEALTHY
+
+
+def test_only_one_check(ward: Ward) -> None:
+    with ward.broken("no-node"):
+        found = ward.look(only=("disk",))
+        nodes = ward.look(only=("nodes",))
+    assert {one.id for one in found.checks} == {"disk"}
+    assert found.verdict == HEALTHY
+    assert {one.id for one in nodes.checks} == {"nodes", "heap"}
+    assert nodes.verdict == PROBLEM
+
+
+def test_verify_hashes_what_looks_old(ward: Ward) -> None:
+    """A blob that was changed with its time kept: only the hash tells."""
+    script = (
+        'b=$(readlink -f "$(find /home/ubuntu/fleet/releases -name "*.bin" | head -n 1)"); '
+        'touch -r "$b" /run/stamp; cp -a "$b" /run/keep; chmod u+w "$b"; '
+        'printf x | dd of="$b" bs=1 seek=42000 conv=notrunc; touch -r /run/stamp "$b"'
+    )
+    assert ward.lab.exec("lab001", ["sh", "-c", script]).returncode == 0
+    try:
+        quick, thorough = ward.look(session=False), ward.look(session=False, verify=True)
+    finally:
+        back = 'b=$(readlink -f "$(find /home/ubuntu/fleet/releases -name "*.bin" | head -n 1)"); '
+        ward.lab.exec("lab001", ["sh", "-c", back + 'cp -a /run/keep "$b"; chmod a-w "$b"'])
+    assert quick.verdict == HEALTHY
+    assert ids(thorough)[0] == "context-binary-corrupt"
