@@ -16,10 +16,15 @@ from fleet.model.diagnosis import Diagnosis
 from fleet.model.errors import InputError
 from fleet.triage.text import harmless
 
+_GROUP = "[0-9a-f]{1,4}"  # of an IPv6 address
 _PATTERNS = (
     (re.compile(r"\b(?:[0-9]{1,3}\.){3}[0-9]{1,3}\b"), "<address>"),
     (re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", re.IGNORECASE), "<mac>"),
-    (re.compile(r"(?<![\w:])(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}\b", re.IGNORECASE), "<address>"),
+    (re.compile(rf"(?<![\w:])(?:{_GROUP}:){{4,7}}{_GROUP}\b", re.IGNORECASE), "<address>"),
+    (
+        re.compile(rf"(?<![\w:])(?:{_GROUP}:){{1,6}}(?::{_GROUP}){{1,6}}\b", re.IGNORECASE),
+        "<address>",
+    ),
     (re.compile(r"/(home|Users)/[^/\s:;'\"]+"), r"/\1/<user>"),
     (re.compile(r"SHA256:[A-Za-z0-9+/=]{20,}"), "SHA256:<key>"),
     (re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+"), "<mail>"),

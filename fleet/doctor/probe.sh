@@ -71,8 +71,7 @@ for link in "$base/current"/*; do
   [ -r "$base/history/$name" ] && all history < "$base/history/$name"
   [ -r "$rel/manifest.json" ] || continue
   all manifest < "$rel/manifest.json"
-  (cd "$rel" 2>/dev/null && find . -type l -print | all links && find . -type l -exec readlink {} + | all targets && find . ! -type d ! -name .installed ! -name manifest.json ! -name env.sh -exec stat -L -c '%s %n' {} + 2>/dev/null | all sizes
-    find . -type f ! -name .installed ! -name manifest.json ! -name env.sh -print | all strays)
+  has find && has stat && has readlink && (cd "$rel" 2>/dev/null && say listed yes && find . -type l -print | all links && find . -type l -exec readlink {} + | all targets && find . ! -type d ! -name .installed ! -name manifest.json ! -name env.sh -exec stat -L -c '%s %n' {} + 2>/dev/null | all sizes)
   # Links that lead out of the store, and files in the place of links.
   find "$rel" ! -type d \( -name '*.so' -o -name '*.so.*' \) 2>/dev/null | while IFS= read -r f; do
     case $(readlink "$f") in "$base"/store/*) ;; *) [ -r "$f" ] && elf "$f" ;; esac

@@ -13,6 +13,8 @@ from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.runtimes.scan import identify
 
+_BLOCKS = {"manifest", "listed", "links", "targets", "sizes", "history"}
+
 
 @dataclass(frozen=True)
 class Elf:
@@ -50,8 +52,8 @@ class Context:
 class Release:
     """A current release: its manifest, and what stands in its folder.
 
-    `links` is name → target, `sizes` name → bytes of what it leads to, `hashes` the SHA-256
-    that was computed on the device for blobs that came after the release was sealed.
+    `links` is name → target, `sizes` name → bytes of what it leads to. Not `listed`: the
+    device has not the tools for it, and nothing is known of the files.
     """
 
     name: str
@@ -62,8 +64,8 @@ class Release:
     files: dict[str, tuple[str, int]] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
-    strays: tuple[str, ...] = ()
     history: tuple[str, ...] = ()
+    listed: bool = False
 
 
 @dataclass
@@ -146,7 +148,8 @@ def _end(head: bytes) -> int:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.strip().isdigit() and len(text) < 19 else 0
+    digits = text.strip()
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else 0
 
 
 def _releases(text: str) -> tuple[Release, ...]:
@@ -158,7 +161,7 @@ def _releases(text: str) -> tuple[Release, ...]:
         if key == "release":
             name, key_id, root, installed = [*value.split("\t"), "", "", ""][:4]
             found.append(Release(name, key_id, root, installed == "yes"))
-        elif found and key in {"manifest", "links", "targets", "sizes", "strays", "history"}:
+        elif found and key in _BLOCKS:
             _fill(found[-1], key, value)
     return tuple(found)
 
@@ -176,10 +179,10 @@ def _fill(release: Release, key: str, value: str) -> None:
         for row in rows:
             size, _, name = row.partition(" ")
             release.sizes[name.removeprefix("./")] = _number(size)
-    elif key == "strays":
-        release.strays = tuple(names)
     elif key == "history":
         release.history = tuple(rows)
+    elif key == "listed":
+        release.listed = True
 
 
 def _read_manifest(release: Release, text: str) -> None:

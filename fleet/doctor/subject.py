@@ -97,7 +97,11 @@ def _of_release(release: Release, seen: Seen) -> Subject:
 
 def _faults(release: Release, seen: Seen) -> tuple[list[str], list[str], list[str]]:
     """Names of files that are missing, damaged, or another file in their place."""
-    missing, damaged, strange = [], [], []
+    missing: list[str] = []
+    damaged: list[str] = []
+    strange: list[str] = []
+    if not release.listed:
+        return missing, damaged, strange
     for name, (sha256, size) in release.files.items():
         target = release.links.get(name)
         if name not in release.sizes:

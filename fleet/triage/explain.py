@@ -11,6 +11,7 @@ from fleet.model.cause import Cause
 from fleet.triage.knowledge import knowledge
 
 _NUMBER = re.compile(r"-?(?:0x[0-9a-f]+|[0-9]+)", re.IGNORECASE)
+_LINES = ("{}", "Failed to create device: {}", "error {}", "err {}", "qnn_open failed, {}")
 _FAMILIES = {"qnn": "QNN", "genie": "Genie", "fastrpc": "FastRPC"}
 
 
@@ -113,11 +114,13 @@ def _of_name(name: str) -> list[Meaning]:
 
 
 def _causes(words: set[str]) -> tuple[Cause, ...]:
-    """Causes that list the code; the weight of their plainest signature orders them."""
-    found = [
-        one for one in knowledge().causes.values() if words & {code.lower() for code in one.codes}
-    ]
-    weight = {
-        one.id: max((s.weight for s in one.signatures if s.summary), default=0.0) for one in found
-    }
+    """Causes that list the code, in the order that lines with nothing but the code would give."""
+    known = knowledge()
+    found = [one for one in known.causes.values() if words & {code.lower() for code in one.codes}]
+    weight = dict.fromkeys((one.id for one in found), 0.0)
+    for text in [form.format(word) for word in words for form in _LINES]:
+        for index in known.matcher.match(text):
+            cause, signature, part = known.owners[index]
+            if part == "match" and cause.id in weight and not signature.needs:
+                weight[cause.id] += signature.weight
     return tuple(sorted(found, key=lambda one: (-weight[one.id], one.id)))

@@ -44,6 +44,10 @@ def files(seen: Seen) -> Iterator[Check]:
 def _release(one: Subject) -> Iterator[Check]:
     if one.release is None:
         return
+    if not one.release.id or (one.release.installed and not one.release.listed):
+        text = f"{one.label}: its files cannot be listed: find, stat or readlink is missing"
+        yield Check("runtime", "runtime", UNKNOWN, text)
+        return
     libraries = [name for name in (*one.missing, *one.damaged) if name.endswith(".so")]
     others = [name for name in (*one.missing, *one.damaged) if not name.endswith(".so")]
     if one.unsealed or libraries or others:

@@ -1,0 +1,106 @@
+"""A device that is not reached has a diagnosis too: which link of the way is broken."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from fleet.doctor.examine import Round, examine
+from fleet.doctor.link import link_check
+from fleet.model.diagnosis import UNCHECKED, Diagnosis
+from fleet.model.errors import (
+    AuthError,
+    DeadlineError,
+    DeviceError,
+    FleetError,
+    HostKeyError,
+    UnreachableError,
+)
+from fleet.model.inventory import Host
+from tests.transport.sshd import free_port, make_key, running
+
+from .conftest import ids
+
+
+def look(host: Host) -> Diagnosis:
+    (found,) = examine([host], lambda _: None, Round())
+    return found
+
+
+def test_a_closed_port(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
+        host = server.host(port=free_port())
+    found = look(host)
+    assert found.verdict == UNCHECKED
+    assert ids(found)[0] == "device-unreachable"
+    assert found.error is not None
+    assert found.checks[0].layer == "link"
+
+
+def test_a_silent_address(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(1)
+        with running(tmp_path) as server:
+            host = server.host(port=silent.getsockname()[1], connect_timeout=0.5)
+        found = look(host)
+    assert found.verdict == UNCHECKED
+    assert ids(found)[0] == "device-unreachable"
+
+
+def test_a_changed_host_key(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
+        known = tmp_path / "known_hosts_old"
+        other = make_key(tmp_path / "other").with_suffix(".pub").read_text("utf-8").split()
+        known.write_text(f"[127.0.0.1]:{server.port} {other[0]} {other[1]}\n")
+        found = look(server.host(known_hosts=known))
+    assert ids(found)[0] == "host-key"
+    assert found.verdict == UNCHECKED
+
+
+def test_a_key_that_is_not_accepted(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
+        found = look(server.host(identity_files=(make_key(tmp_path / "stranger"),)))
+    assert ids(found)[0] == "ssh-auth"
+
+
+def test_one_dead_board_does_not_hide_the_others(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
+        alive = server.host()
+        dead = server.host(name="dead", port=free_port())
+        found = examine([dead, alive], lambda _: None, Round(session=False))
+    assert [one.target for one in found] == ["dead", alive.name]
+    assert found[0].verdict == UNCHECKED
+    assert found[1].verdict != UNCHECKED
+
+
+PHONE = Host("phone", transport="adb", serial="R5CX10ABCDE")
+
+
+@pytest.mark.parametrize(
+    ("host", "error", "word"),
+    [
+        (PHONE, AuthError("R5 is unauthorized: the phone has not accepted this key"),
+         "adb-unauthorized"),
+        (PHONE, AuthError("no permissions: this user may not open the USB device"),
+         "adb-no-permissions"),
+        (PHONE, UnreachableError("R5 is offline: the phone is known and does not answer"),
+         "adb-offline"),
+        (Host("evk"), HostKeyError("changed"), "host-key"),
+        (Host("evk"), AuthError("refused"), "auth"),
+        (Host("evk"), DeadlineError("late"), "timeout"),
+        (Host("evk"), UnreachableError("no route"), "unreachable"),
+    ],
+)  # fmt: skip
+def test_each_error_has_its_word(host: Host, error: FleetError, word: str) -> None:
+    check = link_check(host, error)
+    assert check.facts == {"link": word}
+    assert check.status == "bad"
+
+
+def test_what_is_no_matter_of_the_link_is_unknown() -> None:
+    check = link_check(Host("evk"), DeviceError("the answer was cut", hint="fish?"))
+    assert (check.status, check.facts) == ("unknown", {})
+    assert "fish?" in check.output

@@ -1,0 +1,208 @@
+"""The doctor's look under every POSIX shell, with tools missing, and with an answer that lies."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fleet.doctor.checks import LOOKS, every
+from fleet.doctor.examine import _FEED, _probe
+from fleet.doctor.seen import Seen, seen
+from fleet.lab.profiles import profile
+from fleet.model.diagnosis import Check
+from fleet.model.errors import DeviceError
+from fleet.model.inventory import Host
+from tests.facts.test_probe import SHELLS, argv_of
+
+HOST = Host("evk-01")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "root with space"
+    profile("iq9075").write(root)
+    shutil.copytree(root / "root", root, dirs_exist_ok=True)
+    (root / "dev" / "dma_heap").mkdir(parents=True)
+    for name in ("fastrpc-cdsp", "dma_heap/system"):
+        (root / "dev" / name).touch()
+    return root
+
+
+def answer(shell: str, tree: Path, base: Path, *, folders: str = "", **env: str) -> str:
+    done = subprocess.run(
+        [*argv_of(shell), "-c", _FEED, "fleet", str(base), folders, ""],
+        input=_probe(android=False),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "FLEET_SYSROOT": str(tree), **env},
+        check=False,
+        timeout=60,
+    )
+    assert "PATH" in env or done.stderr == ""
+    assert done.returncode == 0
+    return done.stdout
+
+
+def release(base: Path) -> None:
+    """A release as fleet leaves it, with one blob."""
+    blob = base / "store" / ("ab" * 32)
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(b"content")
+    folder = base / "releases" / "tiny" / "0123456789abcdef"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "lib" / "a b.so").symlink_to(blob)
+    (folder / "manifest.json").write_text(
+        '{"name": "tiny", "env": {"LD_LIBRARY_PATH": "{release}/lib"}, "unset": [],\n'
+        ' "origin": {"build_id": "2.51.0.260929181845", "target": "aarch64-oe-linux-gcc11.2"},'
+        ' "files": [{"name": "lib/a b.so", "size": 7, "sha256": "' + "ab" * 32 + '"}]}'
+    )
+    (folder / ".installed").touch()
+    (base / "current").mkdir()
+    (base / "current" / "tiny").symlink_to(folder)
+    (base / "history").mkdir()
+    (base / "history" / "tiny").write_text("0123456789abcdef\n")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_shell_says_the_same(shell: str, tree: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base folder"
+    release(base)
+    hand = tmp_path / "by hand"
+    hand.mkdir()
+    (hand / "libQnnHtp.so").write_bytes(b"\x7fELF" + bytes(100) + b"v2.47.0.260601114230\0")
+    (hand / "model.bin").write_bytes(
+        b"x" * 900 + b"v2.47.0.260601114230\0soc_type=QCS9100;arch=73;"
+    )
+    (hand / "genie_config.json").write_text('{"dialog":\n {"type": "basic"}}')
+    found = seen(answer(shell, tree, base, folders=str(hand)), HOST)
+    (one,) = found.releases
+    assert (one.name, one.installed, one.links) == (
+        "tiny",
+        True,
+        {"lib/a b.so": str(base / "store" / ("ab" * 32))},
+    )
+    assert one.sizes == {"lib/a b.so": 7}
+    assert one.history == ("0123456789abcdef",)
+    assert one.manifest is not None
+    (folder,) = found.folders
+    assert [elf.build for elf in folder.elves] == ["v2.47.0.260601114230"]
+    assert (folder.contexts[0].build, folder.contexts[0].arch) == ("v2.47.0.260601114230", "v73")
+    assert list(folder.configs.values()) == ['{"dialog":\n {"type": "basic"}}']
+    assert {check.status for check in every(found)} >= {"ok"}
+
+
+def test_search_paths_of_the_login_are_read(tree: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".bashrc").write_text("# ADSP_LIBRARY_PATH=/x:/y\nexport ADSP_LIBRARY_PATH=/a:/b\n")
+    found = seen(answer("dash", tree, tmp_path / "base", HOME=str(home)), HOST)
+    (check,) = [one for one in every(found) if one.id == "paths"]
+    assert check.facts == {"env.adsp": "colon"}
+    assert ".bashrc:2" in check.command
+
+
+@pytest.mark.parametrize(
+    "missing", ["stat", "readlink", "find", "od", "grep", "ps", "head", "tail"]
+)
+def test_a_missing_tool_is_no_crash(missing: str, tree: Path, tmp_path: Path) -> None:
+    """What could not be seen is not called damaged without a word."""
+    base = tmp_path / "base"
+    release(base)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for folder in ("/usr/bin", "/bin"):
+        for path in Path(folder).iterdir():
+            if path.name != missing and not (tools / path.name).exists():
+                (tools / path.name).symlink_to(path)
+    found = seen(answer("dash", tree, base, PATH=str(tools)), HOST)
+    checks = list(every(found))
+    assert [one.text for one in checks if "this check failed" in one.text] == []
+    assert not any(one.facts.get("release") == "damaged" for one in checks)
+
+
+def test_an_answer_that_was_cut_is_an_error() -> None:
+    with pytest.raises(DeviceError):
+        seen("fleet-facts 1\nhostname\tx\n", HOST)
+
+
+def test_a_check_that_crashes_is_a_result(monkeypatch: pytest.MonkeyPatch, tree: Path,
+                                          tmp_path: Path) -> None:  # fmt: skip
+    found = seen(answer("dash", tree, tmp_path / "base"), HOST)
+
+    def boom(_: Seen) -> list[Check]:
+        raise RuntimeError("broken check")
+
+    broken = type(LOOKS[0])("disk", "os", boom)
+    monkeypatch.setattr("fleet.doctor.checks.LOOKS", (broken, *LOOKS))
+    checks = list(every(found))
+    assert checks[0].status == "unknown"
+    assert "RuntimeError: broken check" in checks[0].text
+    assert len(checks) > 10
+
+
+def lie(rng: random.Random, text: str) -> str:
+    """The answer with lines cut, doubled, mixed and filled with rubbish."""
+    lines = text.split("\n")
+    for _ in range(rng.randrange(1, 15)):
+        at = rng.randrange(1, len(lines) - 1)
+        match rng.randrange(6):
+            case 0:
+                del lines[at]
+            case 1:
+                lines[at] = lines[at][: rng.randrange(1 + len(lines[at]))]
+            case 2:
+                lines.insert(at, rng.choice(lines))
+            case 3:
+                lines[at] = lines[at].replace("\t", rng.choice(["\t\t", " ", "\x1f", ""]), 1)
+            case 4:
+                key = rng.choice(
+                    ["elf", "release", "manifest", "context", "json", "sizes", "mount"]
+                )
+                lines.insert(at, f"{key}\t{rng.randbytes(12).hex()}\t-1\t\x1b[2J")
+            case _:
+                lines[at] += "\x1f" + chr(rng.randrange(1, 0x3000))
+        if len(lines) < 3:
+            break
+    if "fleet-facts 1" not in lines:
+        lines.insert(0, "fleet-facts 1")
+    return "\n".join([*lines, "end"])
+
+
+def survive(rng: random.Random, text: str) -> None:
+    try:
+        found = seen(lie(rng, text), HOST)
+    except DeviceError:
+        return
+    for check in every(found):
+        assert check.status in {"ok", "warn", "bad", "unknown"}
+        assert "this check failed" not in check.text, check.text
+
+
+def whole(tree: Path, tmp_path: Path) -> str:
+    base = tmp_path / "base"
+    release(base)
+    hand = tmp_path / "hand"
+    hand.mkdir()
+    (hand / "libQnnHtp.so").write_bytes(b"\x7fELF\x02" + bytes(100) + b"v2.47.0.260601114230\0")
+    (hand / "model.bin").write_bytes(b"v2.47.0.260601114230\0soc_type=QCS9100;arch=73;")
+    (hand / "genie_config.json").write_text('{"dialog": {"type": "basic", "path": 7}}')
+    return answer("dash", tree, base, folders=str(hand))
+
+
+def test_lying_answers(tree: Path, tmp_path: Path) -> None:
+    """2,000 here, 20,000 in the slow tier."""
+    text, rng = whole(tree, tmp_path), random.Random(7)
+    for _ in range(2000):
+        survive(rng, text)
+
+
+@pytest.mark.slow
+def test_twenty_thousand_lying_answers(tree: Path, tmp_path: Path) -> None:
+    text, rng = whole(tree, tmp_path), random.Random(8)
+    for _ in range(20_000):
+        survive(rng, text)
