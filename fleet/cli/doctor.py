@@ -18,8 +18,7 @@ from fleet.cli.common import (
     ParallelOption,
     hosts_of,
 )
-from fleet.cli.doctor_view import show, show_explained
-from fleet.cli.live import listening
+from fleet.cli.doctor_view import counting, show, show_explained
 from fleet.doctor.bundle import pack
 from fleet.doctor.checks import LOOKS
 from fleet.doctor.examine import Round, examine
@@ -131,7 +130,7 @@ def doctor(
 def _devices(
     hosts: Sequence[Host], how: Round, *, as_json: bool, fix: bool, bundle: Path | None
 ) -> list[Diagnosis]:
-    with listening(as_json=False) as listener:
+    with counting(len(hosts)) as listener:
         found = examine(hosts, listener, how)
     _report(found, as_json=as_json, shown=not (as_json and fix), bundle=bundle)
     return found

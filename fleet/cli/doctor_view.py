@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fleet.cli import output
 from fleet.model.cause import LAYERS, Fix
 from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check, Diagnosis, Ranked
+from fleet.model.events import DeviceDone, Event, Listener
 from fleet.triage.explain import Explained
 from fleet.triage.text import harmless
 
@@ -22,6 +25,23 @@ _VERDICTS = {
 _OTHERS = 2  # causes that are named behind the first one
 _EVIDENCE = 4
 _LINE = 200
+
+
+@contextmanager
+def counting(total: int) -> Iterator[Listener]:
+    """A bar that counts devices, on a terminal; nothing elsewhere."""
+    if not output.errors.is_terminal or total < 2:
+        yield lambda _: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=output.errors, transient=True) as bar:
+        task = bar.add_task("looking", total=total)
+
+        def say(event: Event) -> None:
+            if isinstance(event, DeviceDone):
+                bar.advance(task)
+
+        yield say
 
 
 def show(every: Sequence[Diagnosis], *, log: bool = False) -> None:

@@ -141,7 +141,7 @@ def _weaker(one: Witness) -> Witness:
 def _session(session: Session, now: Seen, bad: list[Check]) -> list[Opened]:
     """Nothing is asked below the first thing that is broken."""
     if bad:
-        text = f"not asked: {bad[0].text} comes first"
+        text = f"not asked: what is wrong with {bad[0].id} comes first"
         check = Check("session", "session", UNKNOWN, text, {"session": "unknown"})
         return [Opened(check)]
     every_subject: tuple[Subject, ...] = subjects(now)
@@ -165,7 +165,7 @@ def _of_checks(checks: Iterable[Check], *, failing: bool) -> list[Witness]:
     found = []
     broken = [one.layer for one in checks if one.status == BAD]
     for check in checks:
-        if check.status == OK:
+        if check.status in {OK, UNKNOWN}:
             continue
         order = sum(LAYERS.index(one) < LAYERS.index(check.layer) for one in set(broken))
         evidence = Evidence(check.command or check.id, check.output or check.text)
@@ -174,7 +174,7 @@ def _of_checks(checks: Iterable[Check], *, failing: bool) -> list[Witness]:
                 if check.facts.get(predicate.fact) in predicate.values:
                     quiet = check.status != BAD and failing
                     weight = predicate.weight * (0.5 if quiet else 1.0)
-                    found.append(Witness(cause, weight, evidence, order))
+                    found.append(Witness(cause, weight, evidence, order, fact=True))
     return found
 
 

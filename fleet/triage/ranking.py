@@ -26,13 +26,17 @@ _FOREIGN = 0.5  # a cause that is not known on the platform that the log shows
 
 @dataclass(frozen=True)
 class Witness:
-    """One piece of evidence for a cause. `order` counts the distinct causal lines before it."""
+    """One piece of evidence for a cause. `order` counts the distinct causal lines before it.
+
+    A `fact` was seen on the device itself, so it holds on every platform.
+    """
 
     cause: Cause
     weight: float
     evidence: Evidence
     order: int = 0
     summary: bool = False
+    fact: bool = False
 
 
 def rank(
@@ -43,8 +47,8 @@ def rank(
     Lines that only sum up count where nothing else does; otherwise they only fill the end.
     """
     every = [one for one in witnesses if one.cause.id in known]
-    errors = [one for one in every if one.cause.severity == "error" and not one.summary]
-    every = errors + [one for one in every if one.summary] if errors else every
+    if any(one.cause.severity == "error" and not one.summary for one in every):
+        every = [one for one in every if one.cause.severity == "error" or not one.fact]
     causal = [one for one in every if not one.summary]
     counted = _not_excluded(causal or every)
     scores = _scores(counted, platform)
@@ -74,7 +78,7 @@ def _scores(witnesses: Iterable[Witness], platform: str) -> dict[str, float]:
     scores: dict[str, float] = {}
     for one in witnesses:
         weight = one.weight * _LATER ** min(one.order, _LATEST)
-        if platform and platform not in one.cause.platforms:
+        if platform and platform not in one.cause.platforms and not one.fact:
             weight *= _FOREIGN
         left = 1 - scores.get(one.cause.id, 0.0)
         scores[one.cause.id] = 1 - left * (1 - weight)

@@ -3,9 +3,10 @@
  * symbols that QnnHtp's stub binds, so that the stub can be loaded, and it really opens the
  * device nodes: what the real library does first, and what fails on a board that is not set up.
  *
- * Where a node cannot be opened the answer is 0x72 (AEE_ECONNREFUSED), as measured with the real
- * library. Behind a node that opens there is no DSP, and the answer is -1. The lines on standard
- * error are our own wording (the C library's text for the errno), not that of FastRPC.
+ * Where no node can be opened the answer is 0x72 (AEE_ECONNREFUSED), as measured with the real
+ * library; behind a node that opens there is no DSP, and the answer is -1, as measured there with
+ * a node that is none. The lines on standard error are our own wording (the C library's text for
+ * the errno), not FastRPC's.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +18,15 @@
 
 #define REFUSED 0x72
 #define NO_DSP (-1)
+#define CDSP 3
+
+/* Requests of remote_session_control that the real library answers without a node. */
+enum { UNSIGNED_MODULE = 2, EFFECTIVE_DOMAIN = 14 };
+
+struct effective_domain {
+    const char *name;
+    uint32_t name_size, session, domain;
+};
 
 static int reach(void)
 {
@@ -25,17 +35,22 @@ static int reach(void)
         int node = open(nodes[i], O_RDONLY | O_NONBLOCK);
         if (node >= 0) {
             close(node);
-            fprintf(stderr, "cdsprpc stand-in: %s: opened, no DSP behind it\n", nodes[i]);
+            fprintf(stderr, "cdsprpc stand-in: %s opens, no DSP behind it\n", nodes[i]);
             return NO_DSP;
         }
-        fprintf(stderr, "cdsprpc stand-in: %s: %s (errno %d)\n", nodes[i], strerror(errno), errno);
     }
+    fprintf(stderr, "cdsprpc stand-in: %s: %s (errno %d)\n", nodes[1], strerror(errno), errno);
     return REFUSED;
 }
 
 int remote_session_control(uint32_t request, void *data, uint32_t size)
 {
-    (void)request, (void)data, (void)size;
+    if (request == UNSIGNED_MODULE)
+        return 0;
+    if (request == EFFECTIVE_DOMAIN && size >= sizeof(struct effective_domain)) {
+        ((struct effective_domain *)data)->domain = CDSP;
+        return 0;
+    }
     return reach();
 }
 

@@ -12,21 +12,20 @@ import os
 import shutil
 import signal
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-from fleet.doctor.device import __file__ as device_folder
 from fleet.lab.rootfs import built_once, cache_dir, find
 from fleet.runtimes.select import select_files
 from tests.support_runtime import ARM, NEW, cached_runtime
 
 NEEDS = {
     "qemu-aarch64-static": "qemu-user-static",
-    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
     "mmdebstrap": "mmdebstrap",
-    "unshare": "util-linux",
 }
 SUITE = "bookworm"
 PACKAGES = "python3,libstdc++6,libatomic1"
@@ -34,9 +33,10 @@ BUILD_SECONDS = 900  # 4 s on a quick line
 RUN_SECONDS = 120.0  # 1 to 3 s on an idle machine
 SESSION_SECONDS = 60
 SYSTEM_LIB = "usr/lib/aarch64-linux-gnu"
-RELEASE_LIB = "opt/npu/lib"
-STUB = "libQnnHtpV73Stub.so"
-QCS9075, SM8550, NO_CHIP = "676", "519", "9999"  # the kernel's soc_id
+SDK_LIB = f"opt/qairt/lib/{ARM}"
+HTP, STUB = "libQnnHtp.so", "libQnnHtpV73Stub.so"
+FASTRPC = "libcdsprpc.so"
+QCS9075, SM8550, NO_CHIP = 676, 519, 9999  # the kernel's soc_id
 USER = "1000:1000"
 _SOURCE = Path(__file__).with_name("cdsprpc.c")
 # The shell stays: it says what killed the program, as the shell of a board does.
@@ -60,6 +60,8 @@ def require() -> None:
     lacking = sorted({package for name, package in NEEDS.items() if find(name) is None})
     if lacking or os.geteuid() != 0:
         pytest.skip(f"an arm64 board needs root and: {', '.join(lacking) or 'nothing else'}")
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
+        pytest.skip("an arm64 board needs a mount namespace, which this machine does not give")
 
 
 def tree() -> Path:
@@ -103,39 +105,93 @@ class Parts:
             folder.mkdir()
             for ref in select_files(cached_runtime(version, target), target, "v73").files:
                 if ref.name.startswith("lib/"):
-                    shutil.copyfile(ref.path, folder / Path(ref.name).name)
+                    shutil.copyfile(ref.source, folder / Path(ref.name).name)
         return {path.name: path for path in folder.iterdir()}
 
 
 @dataclass(frozen=True)
 class Said:
-    """What a session said: Qualcomm's log and our session's lines, and standard error."""
+    """What a session said: Qualcomm's log with our program's lines, and standard error."""
 
     qnn: str
     errors: str
     status: int
 
     @property
+    def log(self) -> str:
+        """Qualcomm's own lines."""
+        return "\n".join(one for one in self.qnn.splitlines() if one.startswith("<"))
+
+    @property
     def all(self) -> str:
-        return f"{self.qnn}\n{self.errors}"
+        """Both, as somebody would paste them, without what qemu says of itself."""
+        lines = [one for one in self.errors.splitlines() if not one.startswith("qemu: ")]
+        return "\n".join([self.qnn, *lines])
 
 
-@dataclass(frozen=True)
 class Board:
-    """The state of a board; as it is here, everything but the DSP is as it should be."""
+    """A board on which everything but the DSP is as it should be; tests change `layer`.
 
-    soc_id: str = QCS9075
-    node: str = "0666"  # mode of /dev/fastrpc-cdsp, "" for none
-    user: str = USER
-    search: str = f"/{RELEASE_LIB}"  # LD_LIBRARY_PATH
+    Its files are links to those of `parts`: replace them, never write into them.
+    """
 
-    def session(self, folder: Path, parts: Parts, files: dict[str, Path]) -> Said:
-        """Open an NPU session with the doctor's program on a board that has `files`."""
-        layer, root = folder / "layer", folder / "root"
-        self._lay(layer, parts, files)
-        root.mkdir()
-        argv = ["unshare", "--mount", "sh", "-c", _ENTER, "sh", str(layer), str(tree())]
-        argv += [str(root), self.node, self.user, "/qemu-aarch64"]
-        argv += ["-E", f"LD_LIBRARY_PATH={self.search}", "/usr/bin/python3", "-ISc"]
-        argv += [_PROGRAM.read_text(), f"/{RELEASE_LIB}/libQnnHtp.so", f"{SESSION_SECONDS}"]
-        return _run(argv)
+    def __init__(self, folder: Path, parts: Parts) -> None:
+        self.layer, self._root = folder / "layer", folder / "root"
+        self.lib, self.system = self.layer / SDK_LIB, self.layer / SYSTEM_LIB
+        soc = self.layer / "sys/devices/soc0"
+        for made in (self._root, self.lib, self.system, soc, self.layer / "dev"):
+            made.mkdir(parents=True)
+        (self.layer / "proc").mkdir()
+        for name, path in parts.qairt().items():
+            (self.lib / name).hardlink_to(path)
+        (self.system / f"{FASTRPC}.1").hardlink_to(parts.fastrpc())
+        (self.system / FASTRPC).symlink_to(f"{FASTRPC}.1")
+        self._soc_id = soc / "soc_id"
+        self.chip(QCS9075)
+        program = files("fleet.doctor.device") / "fleet_session.py"
+        (self.layer / "fleet_session.py").write_bytes(program.read_bytes())
+        shutil.copy(find("qemu-aarch64-static") or "", self.layer / "qemu-aarch64")
+
+    def chip(self, soc_id: int) -> None:
+        """What the kernel says of the chip."""
+        self._soc_id.write_text(f"{soc_id}\n")
+
+    def replace(self, name: str, content: Path | bytes) -> None:
+        """Another file, or other bytes, in place of a library of the SDK folder."""
+        place = self.lib / name
+        place.unlink()
+        if isinstance(content, Path):
+            place.hardlink_to(content)
+        else:
+            place.write_bytes(content)
+
+    def session(
+        self,
+        *,
+        node: str = "0666",
+        search: str = f"/{SDK_LIB}",
+        library: str = f"/{SDK_LIB}/{HTP}",
+    ) -> Said:
+        """Open an NPU session with the doctor's program, as an ordinary user.
+
+        `node` is the mode of /dev/fastrpc-cdsp (of root), "" for none; `search` is
+        LD_LIBRARY_PATH; `library` is a path, or a plain name for the loader to find.
+        """
+        argv = ["unshare", "--mount", "sh", "-c", _ENTER, "sh", str(self.layer), str(tree())]
+        argv += [str(self._root), node, USER, "/qemu-aarch64", "-E", f"LD_LIBRARY_PATH={search}"]
+        argv += ["/usr/bin/python3", "/fleet_session.py", library, f"{SESSION_SECONDS}"]
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            said = process.communicate(timeout=RUN_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        text, errors = (part.decode("utf-8", "replace") for part in said)
+        return Said(text, errors, process.returncode)

@@ -1,0 +1,193 @@
+"""Each state of a board, in the words of Qualcomm's own AARCH64 libraries, and its cause.
+
+The CPU is qemu's, the chip's id is a file, libcdsprpc is our stand-in and there is no DSP:
+emulated. What is real: the loader, the device nodes, QAIRT's libraries and all that they log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fleet.triage.triage import triage
+from tests.support_runtime import ARM, NEW, OLD, X86
+
+from .machine import (
+    FASTRPC,
+    HTP,
+    NO_CHIP,
+    SDK_LIB,
+    SM8550,
+    STUB,
+    Board,
+    Parts,
+    Said,
+    require,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.root, pytest.mark.qairt]
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
+    require()
+    return Parts(tmp_path_factory.mktemp("arm64"))
+
+
+@pytest.fixture
+def board(parts: Parts, tmp_path: Path) -> Board:
+    return Board(tmp_path, parts)
+
+
+def causes(text: str) -> list[str]:
+    return [one.cause.id for one in triage(text).causes]
+
+
+def twins(text: str) -> set[str]:
+    """What the most likely cause may be mistaken for."""
+    return {one.cause for one in triage(text).causes[0].cause.twins}
+
+
+def complaints(said: Said) -> list[str]:
+    return [one for one in said.log.splitlines() if one.startswith(("<E>", "<W>"))]
+
+
+def told(said: Said, code: int, step: str = "deviceCreate") -> None:
+    """The code stands in Qualcomm's own lines, and is what the call of QNN gave."""
+    assert re.search(rf"\b({code}|0x{code:x})\b", said.log), said.all
+    answer = json.loads(said.qnn.rpartition("fleet-session ")[2])
+    assert answer["build"].startswith(f"v{NEW}.")
+    assert answer["steps"][-1][:2] == [step, code]
+
+
+def test_a_board_that_lacks_nothing_but_a_dsp(board: Board) -> None:
+    """The control: the chain goes past every file and node, up to where a DSP would answer."""
+    said = board.session()
+    told(said, 14001)
+    assert "Detected Snapdragon SOC QCS9100" in said.log
+    assert "/dev/fastrpc-cdsp opens" in said.errors
+    assert "qnn_open failed, 0xffffffff" in said.log
+    assert causes(said.qnn)[0] == causes(said.all)[0] == "fastrpc-open-failed"
+
+
+def test_no_libcdsprpc(board: Board) -> None:
+    (board.system / FASTRPC).unlink()
+    (board.system / f"{FASTRPC}.1").unlink()
+    said = board.session()
+    told(said, 14001)
+    assert f"Failed in loading stub: {FASTRPC}: cannot open shared object" in said.log
+    assert causes(said.all)[0] == "fastrpc-userspace-missing"
+
+
+def test_libcdsprpc_without_its_plain_name(board: Board) -> None:
+    (board.system / FASTRPC).unlink()
+    said = board.session()
+    told(said, 14001)
+    assert f"Failed in loading stub: {FASTRPC}: cannot open shared object" in said.log
+    assert causes(said.all)[0] == "fastrpc-userspace-missing"
+
+
+def test_an_old_libcdsprpc(board: Board, parts: Parts) -> None:
+    library = board.system / f"{FASTRPC}.1"
+    library.unlink()
+    library.hardlink_to(parts.fastrpc(dspqueue_read=False))
+    said = board.session()
+    told(said, 14001)
+    assert "undefined symbol: dspqueue_read" in said.log
+    assert causes(said.all)[0] == "vendor-fastrpc-too-old"
+
+
+def test_no_stub(board: Board) -> None:
+    (board.lib / STUB).unlink()
+    said = board.session()
+    told(said, 14001)
+    assert f"Failed in loading stub: {STUB}: cannot open shared object" in said.log
+    assert causes(said.all)[0] == "stub-not-found"
+
+
+def test_off_the_search_path_the_stub_is_blamed_for_libcdsprpc(board: Board) -> None:
+    """QNN shows the reason of its second try only: word for word the log of an absent stub."""
+    alone = board.session(search="/srv")
+    assert "qnn_open failed, 0xffffffff" in alone.log, "the path alone is no fault: 1st try"
+    (board.system / FASTRPC).unlink()
+    said = board.session(search="/srv")
+    told(said, 14001)
+    (board.lib / STUB).unlink()
+    assert complaints(said) == complaints(board.session())
+    assert causes(said.all)[0] == "stub-not-found"
+    assert "fastrpc-userspace-missing" in twins(said.all)
+
+
+def test_off_the_search_path_by_name(board: Board) -> None:
+    """A program that names libQnnHtp.so without a folder: the loader speaks, QNN cannot."""
+    said = board.session(search="/srv", library=HTP)
+    assert complaints(said) == [
+        f"<E> {HTP}: cannot open shared object file: No such file or directory"
+    ]
+    assert causes(said.all)[0] == "host-lib-missing"
+
+
+def test_the_stub_of_another_build(board: Board, parts: Parts) -> None:
+    board.replace(STUB, parts.qairt(OLD)[STUB])
+    said = board.session()
+    told(said, 1008)
+    assert re.search(rf"expected \(v{NEW}\.\d+\), detected \(v{OLD}\.\d+\)", said.log)
+    assert causes(said.all)[0] == "stub-skel-version-mismatch"
+
+
+@pytest.mark.parametrize(
+    ("mode", "words", "cause"),
+    [
+        ("", "No such file or directory (errno 2)", "fastrpc-node-missing"),
+        ("0600", "Permission denied (errno 13)", "fastrpc-node-permission"),
+    ],
+)
+def test_a_node_that_does_not_open(board: Board, mode: str, words: str, cause: str) -> None:
+    """QNN's log is one and the same for both; the errno beside it tells them apart."""
+    said = board.session(node=mode)
+    told(said, 14001)
+    assert "qnn_open failed, 0x00000072" in said.log
+    assert set(causes(said.qnn)[:2]) == {"fastrpc-node-missing", "fastrpc-node-permission"}
+    assert f"/dev/fastrpc-cdsp: {words}" in said.errors
+    assert causes(said.all)[0] == cause
+
+
+def test_a_chip_that_qnn_does_not_know(board: Board) -> None:
+    board.chip(NO_CHIP)
+    said = board.session()
+    told(said, 4000, "backendCreate")
+    assert "No Snapdragon SOC detected" in said.log
+    assert causes(said.all)[0] == "soc-unknown"
+
+
+def test_a_chip_that_this_build_refuses(board: Board) -> None:
+    board.chip(SM8550)
+    said = board.session()
+    told(said, 14002)
+    assert "Unsupported SoC model (SnapdragonModel): 43" in said.log
+    assert causes(said.all)[0] == "soc-unknown"
+
+
+def test_an_x86_64_library_in_its_place(board: Board, parts: Parts) -> None:
+    """The loader says of a file that is there that it is not."""
+    board.replace(HTP, parts.qairt(NEW, X86)[HTP])
+    said = board.session()
+    assert complaints(said) == [
+        f"<E> /{SDK_LIB}/{HTP}: cannot open shared object file: No such file or directory"
+    ]
+    assert set(causes(said.all)[:2]) == {"host-lib-missing", "abi-mismatch"}
+    elsewhere = said.all.replace(f"/{SDK_LIB}/", "/opt/npu/")
+    assert ARM not in elsewhere
+    assert causes(elsewhere)[0] == "host-lib-missing"
+    assert "abi-mismatch" in twins(elsewhere)
+
+
+@pytest.mark.parametrize(("kept", "words"), [(40, "file too short"), (3_000_000, "Bus error")])
+def test_a_library_that_was_cut(board: Board, kept: int, words: str) -> None:
+    board.replace(HTP, (board.lib / HTP).read_bytes()[:kept])
+    said = board.session()
+    assert words in said.all
+    assert causes(said.all)[0] == "context-binary-corrupt"
