@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fleet.api import load
+    from fleet.api import diagnose, diagnose_log, load
 
-__all__ = ["__version__", "load"]
+__all__ = ["__version__", "diagnose", "diagnose_log", "load"]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - the signature of PEP 562
-    """`fleet.load` on demand: the lower rooms import nothing of the engine."""
-    if name == "load":
-        from fleet.api import load  # noqa: PLC0415
+    """The API on demand: the lower rooms import nothing of the engine."""
+    if name in {"diagnose", "diagnose_log", "load"}:
+        from fleet import api  # noqa: PLC0415
 
-        return load
+        return getattr(api, name)
     raise AttributeError(name)

@@ -3,6 +3,9 @@
 job = fleet.load("inventories/evks.yaml", "playbooks/nemotron.yaml", limit=["iq9"])
 for result in job.deploy():
     print(result.host.name, result.outcome, result.text)
+
+for one in fleet.diagnose("inventories/evks.yaml"):
+    print(one.target, one.verdict, [ranked.cause.id for ranked in one.causes])
 """
 
 from __future__ import annotations
@@ -12,8 +15,11 @@ from pathlib import Path
 
 from fleet.config.inventory import load_inventory, select
 from fleet.config.playbook import load_playbook
+from fleet.doctor.examine import Round, examine
 from fleet.engine.operation import Operation, Options
+from fleet.model.diagnosis import Diagnosis
 from fleet.model.events import Event, Listener
+from fleet.triage.triage import triage
 
 
 def _silent(_: Event) -> None:
@@ -35,3 +41,23 @@ def load(
     """
     hosts = select(load_inventory(Path(inventory)), list(limit))
     return Operation(load_playbook(Path(playbook)), hosts, listener, options=options)
+
+
+def diagnose(
+    inventory: str | Path,
+    *,
+    limit: Sequence[str] = ("all",),
+    listener: Listener = _silent,
+    how: Round | None = None,
+) -> list[Diagnosis]:
+    """What is wrong with the devices of an inventory, one diagnosis each; reads only.
+
+    Raises InputError for a file that is wrong; a device that is not reached has a diagnosis.
+    """
+    hosts = select(load_inventory(Path(inventory)), list(limit))
+    return examine(hosts, listener, how or Round())
+
+
+def diagnose_log(text: str, *, platform: str = "") -> Diagnosis:
+    """The causes that a log shows; `platform` (linux, android, windows) where it is known."""
+    return triage(text, platform=platform)

@@ -112,28 +112,28 @@ def doctor(
         _end(_logs(log, platform, as_json=as_json, bundle=bundle), strict=strict)
         return
     how = Round(
-        only=_known(only or []),
-        folders=tuple(folder or ()),
-        verify=verify,
-        session=session,
-        accept_new=accept_new,
-        parallel=parallel or DEFAULT_PARALLEL,
+        _known(only or []),
+        tuple(folder or ()),
+        verify,
+        session,
+        accept_new,
+        parallel or DEFAULT_PARALLEL,
     )
-    hosts = hosts_of(inventory or Path(), limit)
-    found = _devices(hosts, how, as_json=as_json, fix=fix, bundle=bundle)
-    if fix:
-        asked = doctor_fix.Asked(playbook, dry_run=dry_run, yes=yes, as_json=as_json)
-        found = doctor_fix.cure(hosts, found, how, asked)
-    _end(found, strict=strict)
+    asked = doctor_fix.Asked(playbook, dry_run, yes, as_json) if fix else None
+    _end(_devices(hosts_of(inventory or Path(), limit), how, asked, bundle, as_json), strict=strict)
 
 
 def _devices(
-    hosts: Sequence[Host], how: Round, *, as_json: bool, fix: bool, bundle: Path | None
+    hosts: Sequence[Host],
+    how: Round,
+    asked: doctor_fix.Asked | None,
+    bundle: Path | None,
+    as_json: bool,
 ) -> list[Diagnosis]:
     with counting(len(hosts)) as listener:
         found = examine(hosts, listener, how)
-    _report(found, as_json=as_json, shown=not (as_json and fix), bundle=bundle)
-    return found
+    _report(found, as_json=as_json, shown=not (as_json and asked), bundle=bundle)
+    return doctor_fix.cure(hosts, found, how, asked) if asked else found
 
 
 def _one_of(inventory: Path | None, log: list[str] | None, code: str | None, listed: bool) -> None:
@@ -147,7 +147,7 @@ def _one_of(inventory: Path | None, log: list[str] | None, code: str | None, lis
 
 
 def _known(only: Sequence[str]) -> tuple[str, ...]:
-    names = {one.id for one in LOOKS} | {one.layer for one in LOOKS} | {"link", "session"}
+    names = {one.id for one in LOOKS} | {one.layer for one in LOOKS} | {"host", "link", "session"}
     for name in only:
         if name not in names:
             raise InputError(f"there is no check '{name}'", hint="fleet doctor --list")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
+from fleet import __version__
 from fleet.doctor.checks import every
 from fleet.doctor.link import link_check
 from fleet.doctor.seen import Seen, seen
@@ -114,9 +116,9 @@ def _one(session: Session, how: Round) -> _Found:
     now = found.seen
     if now is None:
         return found
-    found.checks = [_link(session), *every(now, how.only)]
-    if how.only and "link" not in how.only:
-        found.checks.pop(0)
+    ours = [_host(session), _link(session)]
+    found.checks = [one for one in ours if not how.only or one.layer in how.only]
+    found.checks += every(now, how.only)
     bad = [one for one in found.checks if one.status == BAD]
     wanted = not how.only or "session" in how.only
     journal = lines_of("\n".join(now.block("journal")))
@@ -149,6 +151,14 @@ def _session(session: Session, now: Seen, bad: list[Check]) -> list[Opened]:
         text = "not tried: nothing is deployed there; fleet deploy, or --folder for another place"
         return [Opened(Check("session", "session", UNKNOWN, text, {"session": "unknown"}))]
     return [open_session(session, now, one) for one in every_subject]
+
+
+def _host(session: Session) -> Check:
+    """The tools of this workstation; without them no device would have been reached."""
+    way = f"adb server {session.host.adb_server or 'on this workstation'}"
+    tools = f"fleet {__version__}, Python {platform.python_version()}"
+    text = f"{tools}, {way}" if session.host.transport == "adb" else tools
+    return Check("host", "host", OK, text)
 
 
 def _link(session: Session) -> Check:

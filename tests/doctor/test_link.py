@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import fleet
 from fleet.doctor.examine import Round, examine
 from fleet.doctor.link import link_check
 from fleet.model.diagnosis import UNCHECKED, Diagnosis
@@ -104,3 +105,11 @@ def test_what_is_no_matter_of_the_link_is_unknown() -> None:
     check = link_check(Host("evk"), DeviceError("the answer was cut", hint="fish?"))
     assert (check.status, check.facts) == ("unknown", {})
     assert "fish?" in check.output
+
+
+def test_the_python_api(tmp_path: Path) -> None:
+    inventory = tmp_path / "i.yaml"
+    inventory.write_text(f"all:\n  hosts:\n    evk: {{host: 127.0.0.1, port: {free_port()}}}\n")
+    (found,) = fleet.diagnose(inventory)
+    assert found.verdict == UNCHECKED
+    assert fleet.diagnose_log("Exec format error").causes[0].cause.id == "abi-mismatch"
