@@ -21,7 +21,7 @@
 #define CDSP 3
 
 /* Requests of remote_session_control that the real library answers without a node. */
-enum { UNSIGNED_MODULE = 2, EFFECTIVE_DOMAIN = 14 };
+enum { THREAD_PARAMETERS = 1, UNSIGNED_MODULE = 2, EFFECTIVE_DOMAIN = 14 };
 
 struct effective_domain {
     const char *name;
@@ -45,7 +45,7 @@ static int reach(void)
 
 int remote_session_control(uint32_t request, void *data, uint32_t size)
 {
-    if (request == UNSIGNED_MODULE)
+    if (request == THREAD_PARAMETERS || request == UNSIGNED_MODULE)
         return 0;
     if (request == EFFECTIVE_DOMAIN && size >= sizeof(struct effective_domain)) {
         ((struct effective_domain *)data)->domain = CDSP;

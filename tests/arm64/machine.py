@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from tests.support_runtime import ARM, NEW, cached_runtime
 
 NEEDS = {
     "qemu-aarch64-static": "qemu-user-static",
-    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
+    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
     "mmdebstrap": "mmdebstrap",
 }
 SUITE = "bookworm"
@@ -60,7 +61,8 @@ def require() -> None:
     lacking = sorted({package for name, package in NEEDS.items() if find(name) is None})
     if lacking or os.geteuid() != 0:
         pytest.skip(f"an arm64 board needs root and: {', '.join(lacking) or 'nothing else'}")
-    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
+    tried = subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True)
+    if tried.returncode:
         pytest.skip("an arm64 board needs a mount namespace, which this machine does not give")
 
 
@@ -82,6 +84,13 @@ def _build(target: Path) -> None:
     part.replace(target)
 
 
+@cache
+def release(version: str, target: str) -> dict[str, Path]:
+    """Qualcomm's libraries for the CPU by name, as a release for v73 holds them."""
+    refs = select_files(cached_runtime(version, target), target, "v73").files
+    return {Path(ref.name).name: ref.source for ref in refs if ref.name.startswith("lib/")}
+
+
 @dataclass(frozen=True)
 class Parts:
     """What boards are made of: files on one disk, so that a board only links them."""
@@ -98,15 +107,19 @@ class Parts:
             subprocess.run([*argv, "-o", str(made), str(_SOURCE)], check=True, timeout=60)
         return made
 
-    def qairt(self, version: str = NEW, target: str = ARM) -> dict[str, Path]:
-        """Qualcomm's libraries of a build by name, as a release for v73 holds them."""
-        folder = self.folder / f"{version}-{target}"
-        if not folder.exists():
-            folder.mkdir()
-            for ref in select_files(cached_runtime(version, target), target, "v73").files:
-                if ref.name.startswith("lib/"):
-                    shutil.copyfile(ref.source, folder / Path(ref.name).name)
-        return {path.name: path for path in folder.iterdir()}
+    def qairt(self, name: str, version: str = NEW, target: str = ARM) -> Path:
+        """One of Qualcomm's libraries, of a build."""
+        return self._kept(release(version, target)[name], f"{version}-{target}-{name}")
+
+    def qemu(self) -> Path:
+        """The program that runs AARCH64 programs; static, so it needs nothing of the tree."""
+        return self._kept(Path(find("qemu-aarch64-static") or ""), "qemu-aarch64")
+
+    def _kept(self, source: Path, name: str) -> Path:
+        made = self.folder / name
+        if not made.exists():
+            shutil.copy(source, made)
+        return made
 
 
 @dataclass(frozen=True)
@@ -142,15 +155,15 @@ class Board:
         for made in (self._root, self.lib, self.system, soc, self.layer / "dev"):
             made.mkdir(parents=True)
         (self.layer / "proc").mkdir()
-        for name, path in parts.qairt().items():
-            (self.lib / name).hardlink_to(path)
+        for name in release(NEW, ARM):
+            (self.lib / name).hardlink_to(parts.qairt(name))
         (self.system / f"{FASTRPC}.1").hardlink_to(parts.fastrpc())
         (self.system / FASTRPC).symlink_to(f"{FASTRPC}.1")
         self._soc_id = soc / "soc_id"
         self.chip(QCS9075)
         program = files("fleet.doctor.device") / "fleet_session.py"
         (self.layer / "fleet_session.py").write_bytes(program.read_bytes())
-        shutil.copy(find("qemu-aarch64-static") or "", self.layer / "qemu-aarch64")
+        (self.layer / "qemu-aarch64").hardlink_to(parts.qemu())
 
     def chip(self, soc_id: int) -> None:
         """What the kernel says of the chip."""

@@ -36,7 +36,7 @@ FAULTS = {
     "skel-other-build": ("stub-skel-version-mismatch", "runtime"),
     "skel-other-arch": ("skel-not-found", "runtime"),
     "library-other-machine": ("abi-mismatch", "runtime"),
-    "library-cut": ("host-lib-missing", "library"),
+    "library-cut": ("library-damaged", "runtime"),
     "separator": ("adsp-path-separator", "runtime"),
     "dsp-path": ("dsp-library-path-override", "runtime"),
     "context-empty": ("context-binary-corrupt", "bundle"),

@@ -111,7 +111,7 @@ def _machine(one: Subject, seen: Seen) -> Iterator[Check]:
             "runtime",
             BAD,
             f"{broken[0].name} is no library: cut or overwritten",
-            {"runtime.files": "none"},
+            {"runtime.files": "damaged"},
             f"file {broken[0].path}",
             f"{broken[0].size} bytes, no ELF header",
         )
