@@ -114,7 +114,8 @@ def test_wrong_soc_and_left_group(lab: Lab) -> None:
 
 def test_every_fault_heals(lab: Lab) -> None:
     for name, fault in FAULTS.items():
-        if not fault.bare:
+        laid = "npu" in fault.needs or "fleet/current" in fault.needs  # tests/doctor has those
+        if not fault.bare and not laid:
             lab.fault("lab002", name)
             lab.heal("lab002", name)
     assert "fastrpc" in said(lab, "lab002", "id -Gn")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,10 @@ from fleet.triage.triage import triage
 
 from .measuring import DATA
 
-INNOCENT = (DATA / "innocent.txt").read_text("utf-8").splitlines()
+INNOCENT = [
+    *(DATA / "innocent.txt").read_text("utf-8").splitlines(),
+    *json.loads((DATA / "innocent_logs.json").read_text("utf-8")),
+]
 FILES = sorted((DATA / "healthy").iterdir())
 # Written from what such programs print; each has words that other logs use for failures.
 TEXTS = {

@@ -15,7 +15,9 @@ from fleet.triage.triage import triage
 from .measuring import DATA, cases
 
 SOURCES = [path.read_bytes() for path in sorted((DATA / "qairt").iterdir())] + [
-    row["log"].encode() for name in ("reported.jsonl", "unseen1.jsonl") for row in cases(name)
+    row["log"].encode()
+    for name in ("reported.jsonl", "unseen1.jsonl", "unseen3.jsonl")
+    for row in cases(name)
 ]
 ESCAPES = (
     b"\x1b[31m", b"\x1b]0;title\x07", b"\x1b]8;;http://x\x1b\\", b"\x1b[2J", b"\x1bP+q\x1b\\",
