@@ -171,8 +171,10 @@ def _provision(
                 if cure.diagnosis.verdict == PROBLEM:
                     raise DeviceError("the device is not well after it", device=session.host.name)
             except FleetError as error:
-                take_back(session, log, planned.become)
-                cure.outcome, cure.why = "undone", f"{error.message}; the system is as before"
+                cure.outcome = "undone"
+                cure.why = f"{error.message}; the system is as before"
+                if log.path.is_file():
+                    take_back(session, log, planned.become)
                 return
         cure.outcome, result.outcome = "healed", "changed"
 

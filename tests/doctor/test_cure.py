@@ -181,6 +181,20 @@ def test_dry_run_changes_nothing(patient: Patient) -> None:
         patient.lab.heal("lab001", "left-group")
 
 
+def test_without_sudo_nothing_is_begun(patient: Patient) -> None:
+    patient.lab.fault("lab001", "left-group")
+    patient.lab.fault("lab001", "no-sudo")
+    try:
+        before = patient.tree()
+        cure = patient.cure()
+        assert cure.outcome in {"undone", "failed"}
+        assert "sudo" in cure.why
+        assert changes(before, patient.tree()) == []
+    finally:
+        patient.lab.heal("lab001", "no-sudo")
+        patient.lab.heal("lab001", "left-group")
+
+
 def test_what_only_a_person_can_do_is_left(patient: Patient) -> None:
     patient.lab.fault("lab001", "cdsp-offline")
     try:

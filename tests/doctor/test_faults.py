@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 from fleet.config.schema import schema
 from fleet.doctor.examine import Round, diagnose
 from fleet.engine.session import Session
+from fleet.lab.packages import LIB
 from fleet.model.diagnosis import HEALTHY, PROBLEM
 
 from .conftest import Ward, ids
@@ -106,6 +107,20 @@ def test_group_of_the_database_and_not_of_the_session(ward: Ward) -> None:
         session.close()
     assert ids(found)[0] == "group-not-effective"
     assert found.causes[0].cause.layer == "user"
+    assert ward.look().verdict == HEALTHY
+
+
+def test_a_file_in_the_place_of_a_link(ward: Ward) -> None:
+    """Somebody copied another library over that of a release."""
+    link = "$(readlink -f /home/ubuntu/fleet/current/tiny-genie)/lib/libQnnSystem.so"
+    change = f'readlink "{link}" > /run/was; cp --remove-destination {LIB}/libc.so.6 "{link}"'
+    ward.lab.exec("lab001", ["sh", "-c", change])
+    found = ward.look()
+    ward.lab.exec("lab001", ["sh", "-c", f'ln -sf "$(cat /run/was)" "{link}"'])
+    assert found.verdict == PROBLEM
+    assert ids(found)[0] == "bundle-incomplete"
+    check = next(one for one in found.checks if one.id == "runtime")
+    assert "replaced: lib/libQnnSystem.so" in check.output
     assert ward.look().verdict == HEALTHY
 
 

@@ -11,15 +11,18 @@ from pathlib import Path
 import pytest
 
 from fleet.doctor.checks import LOOKS, every
-from fleet.doctor.examine import _FEED, _probe
+from fleet.doctor.examine import _FEED, Round, _probe, diagnose
 from fleet.doctor.seen import Seen, seen
 from fleet.lab.profiles import profile
+from fleet.model.command import Result
 from fleet.model.diagnosis import Check
 from fleet.model.errors import DeviceError
 from fleet.model.inventory import Host
 from tests.facts.test_probe import SHELLS, argv_of
 
 HOST = Host("evk-01")
+# The head of an ELF file for aarch64, as od prints it; it has no table of sections.
+ARM_ELF = "7f454c46020101" + "00" * 9 + "0300b700" + "00" * 44
 
 
 @pytest.fixture
@@ -103,7 +106,7 @@ def test_search_paths_of_the_login_are_read(tree: Path, tmp_path: Path) -> None:
     found = seen(answer("dash", tree, tmp_path / "base", HOME=str(home)), HOST)
     (check,) = [one for one in every(found) if one.id == "paths"]
     assert check.facts == {"env.adsp": "colon"}
-    assert ".bashrc:2" in check.command
+    assert check.command == f"sed -n 2p {home}/.bashrc"
 
 
 @pytest.mark.parametrize(
@@ -143,6 +146,80 @@ def test_a_check_that_crashes_is_a_result(monkeypatch: pytest.MonkeyPatch, tree:
     assert checks[0].status == "unknown"
     assert "RuntimeError: broken check" in checks[0].text
     assert len(checks) > 10
+
+
+class Fake:
+    """A session whose device gave `text`; nothing else is asked of it."""
+
+    host = HOST
+    identity = "host-key none"
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def run(self, *_: object, **__: object) -> Result:
+        return Result(0, self.text.encode(), b"", 0.1)
+
+
+BOARD = (
+    "fleet-facts 1",
+    "machine\taarch64",
+    "libc\tglibc 2.39",
+    "soc_id\t676",
+    "id\tuid=1000(ubuntu) gid=1000(ubuntu) groups=1000(ubuntu),5(fastrpc)",
+    "node\t/dev/fastrpc-cdsp",
+    "node\t/dev/dma_heap/system",
+    "modes\t660 root fastrpc fastrpc-cdsp\x1f660 root fastrpc dma_heap/system",
+    "open\t/dev/fastrpc-cdsp\tok",
+    "open\t/dev/dma_heap/system\tok",
+    "libcdsprpc\t/usr/lib/libcdsprpc.so",
+    "remoteproc\tcdsp\trunning",
+    "disk_free_kb\t100000000",
+    "disk_writable\tyes",
+    "journal\topen_device_node failed for domain ID 3 (errno 13, Permission denied)",
+    "end",
+)
+
+
+def test_the_journal_speaks_only_where_something_is_broken() -> None:
+    """Its lines may be from before the repair, so they count less than what is seen now."""
+    text = "\n".join(BOARD)
+    healthy = diagnose(Fake(text), Round())  # type: ignore[arg-type]
+    assert healthy.verdict == "healthy", [one.as_dict() for one in healthy.checks]
+    assert healthy.causes == ()
+    lost = text.replace("fastrpc-cdsp\tok", "fastrpc-cdsp\tENXIO")
+    sick = diagnose(Fake(lost), Round())  # type: ignore[arg-type]
+    assert sick.causes[0].cause.id == "fastrpc-node-missing"
+    old = text.replace("remoteproc\tcdsp\trunning", "remoteproc\tcdsp\toffline")
+    stopped = diagnose(Fake(old), Round())  # type: ignore[arg-type]
+    ids = [one.cause.id for one in stopped.causes]
+    assert ids[0] == "cdsp-not-running"
+    assert "fastrpc-node-permission" in ids
+    assert stopped.causes[0].confidence > 0.6
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cause"),
+    [
+        ("glibc 2.39", "glibc 2.31", "glibc-too-old"),
+        ("glibc 2.39", "musl 1.2.5", "glibc-too-old"),
+        ("remoteproc\tcdsp\trunning", "remoteproc\tcdsp\tcrashed", "dsp-crash-ssr"),
+        ("end", "container\t/.dockerenv\nend", "container-no-device"),
+    ],
+)
+def test_what_a_lab_board_cannot_show(old: str, new: str, cause: str, tmp_path: Path) -> None:
+    """Another C library, a crashed DSP and a container, as the probe would say them."""
+    elf = f"elf\t/opt/npu/libQnnHtp.so\t9000\t{ARM_ELF}\tv2.51.0.260929181845"
+    hand = f"folder\t/opt/npu\tthere\n{elf}"
+    lines = "\n".join(BOARD).replace("\nend", f"\n{hand}\nend").replace(old, new)
+    if cause == "container-no-device":
+        lines = lines.replace("fastrpc-cdsp\tok", "fastrpc-cdsp\tENOENT").replace(
+            "660 root fastrpc fastrpc-cdsp\x1f", ""
+        )
+    found = diagnose(Fake(lines), Round(session=False))  # type: ignore[arg-type]
+    assert cause == found.causes[0].cause.id, [
+        (one.cause.id, one.confidence) for one in found.causes
+    ]
 
 
 def lie(rng: random.Random, text: str) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
+from fleet.doctor.checks.making import Maker
 from fleet.doctor.seen import Context, Seen
 from fleet.doctor.subject import Subject, subjects
-from fleet.model.diagnosis import BAD, OK, WARN, Check
+from fleet.model.diagnosis import Check
 from fleet.model.files import human_bytes
 from fleet.model.runtime import version_key
 
@@ -19,19 +20,15 @@ _ONE_BINARY = 3 << 30
 _ALL_BINARIES = 6_700_000_000
 _CONTEXT_KEYS = ("ctx-bins",)
 _STATUS = "fleet status --json"
-
-
-def _look(
-    status: str, text: str, facts: dict[str, str], command: str = "", output: str = ""
-) -> Check:
-    return Check("bundle", "bundle", status, text, facts, command, output)
+_BUNDLE = Maker("bundle", "bundle")
+_CONFIG = Maker("config", "bundle")
 
 
 def contexts(seen: Seen) -> Iterator[Check]:
     """Context binaries are whole, for this chip, not newer than the runtime, and not too large."""
     for one in subjects(seen):
         yield from _of_release(one)
-        named = set(_named([_parsed(text) for text in one.configs.values()]))
+        named = set(_named([_json(text or "null")[0] for text in one.configs.values()]))
         for context in one.contexts:
             yield from _context(context, one, seen, named)
         yield from _sizes(one)
@@ -46,43 +43,57 @@ def _of_release(one: Subject) -> Iterator[Check]:
         size, whole = one.release.sizes.get(name, 0), one.release.files[name][1]
         word = "empty" if not size else "truncated" if size < whole else "corrupt"
         said = f"{name}: {size} bytes of {whole}, or other content"
-        yield _look(BAD, f"{name} is {word}", {"bundle.contexts": word}, _STATUS, said)
+        yield _BUNDLE.bad(f"{name} is {word}", {"bundle.contexts": word}, _STATUS, said)
     for name in missing:
-        yield _look(BAD, f"{name} is missing", {"bundle.files": "missing"}, _STATUS, name)
+        yield _BUNDLE.bad(f"{name} is missing", {"bundle.files": "missing"}, _STATUS, name)
     if not changed and not missing:
-        yield _look(OK, f"{one.label}: as installed", {"bundle.contexts": "ok"})
+        yield _BUNDLE.ok(f"{one.label}: as installed", {"bundle.contexts": "ok"})
 
 
 def _context(context: Context, one: Subject, seen: Seen, named: set[str]) -> Iterator[Check]:
-    name, arch = PurePosixPath(context.path).name, seen.facts.soc.hexagon_arch
-    command, size = f"ls -l {context.path}", f"{context.size} bytes"
+    name, command = PurePosixPath(context.path).name, f"ls -l {context.path}"
+    size = f"{context.size} bytes"
     if context.size == 0:
-        yield _look(BAD, f"{name} is empty", {"bundle.contexts": "empty"}, command, size)
-        return
-    if not context.build:
-        wanted = name in {PurePosixPath(one).name for one in named}
+        yield _BUNDLE.bad(f"{name} is empty", {"bundle.contexts": "empty"}, command, size)
+    elif context.build:
+        yield from _marks(context, name, one, seen.facts.soc.hexagon_arch)
+    else:
         text = f"{name} shows no QAIRT build: cut, damaged, or no context binary"
-        facts = {"bundle.contexts": "corrupt"} if wanted else {}
-        yield _look(BAD if wanted else WARN, text, facts, command, size)
-        return
-    marks = f"grep -aoE 'v2[.][0-9.]+|soc_type=[^;]+;arch=[0-9]+' {context.path} | head -4"
+        if name in {PurePosixPath(one).name for one in named}:
+            yield _BUNDLE.bad(text, {"bundle.contexts": "corrupt"}, command, size)
+        else:
+            yield _BUNDLE.warn(text, {}, command, size)
+
+
+def _marks(context: Context, name: str, one: Subject, arch: str | None) -> Iterator[Check]:
+    """What the plain text in a context binary says of its QAIRT and its Hexagon."""
+    command = f"grep -aoE 'v2[.][0-9.]+|soc_type=[^;]+;arch=[0-9]+' {context.path} | head -4"
     shown = f"{context.build} {context.soc} {context.arch}".strip()
     newer = _newer(context.build, one.build)
     text = f"{name}: compiled with {context.build}, the runtime is {one.build or 'unknown'}"
-    word = "unknown" if newer is None else "newer" if newer else "ok"
-    yield _look(BAD if newer else OK, text, {"bundle.version": word}, marks, shown)
-    if context.arch and arch and not one.emulator:
-        word = _arch_word(context.arch, arch)
-        status = {"newer": BAD, "older": WARN}.get(word, OK)
-        text = f"{name}: for Hexagon {context.arch}, the chip is {arch}"
-        yield _look(status, text, {"bundle.arch": word}, marks, shown)
+    if newer:
+        yield _BUNDLE.bad(text, {"bundle.version": "newer"}, command, shown)
+    else:
+        word = "unknown" if newer is None else "ok"
+        yield _BUNDLE.ok(text, {"bundle.version": word}, command, shown)
+    if not context.arch or not arch or one.emulator:
+        return
+    word = _arch_word(context.arch, arch)
+    text, facts = f"{name}: for Hexagon {context.arch}, the chip is {arch}", {"bundle.arch": word}
+    if word == "newer":
+        yield _BUNDLE.bad(text, facts, command, shown)
+    elif word == "older":
+        yield _BUNDLE.warn(text, facts, command, shown)
+    else:
+        yield _BUNDLE.ok(text, facts, command, shown)
 
 
-def _parsed(text: str | None) -> object:
+def _json(text: str) -> tuple[Any, str]:
+    """The data, and why there is none."""
     try:
-        return json.loads(text or "null")
-    except ValueError:
-        return None
+        return json.loads(text), ""
+    except (ValueError, RecursionError) as error:
+        return None, str(error)
 
 
 def _newer(binary: str, runtime: str) -> bool | None:
@@ -109,67 +120,36 @@ def _sizes(one: Subject) -> Iterator[Check]:
         return
     if max(sizes) > _ONE_BINARY or sum(sizes) > _ALL_BINARIES:
         said = f"largest {human_bytes(max(sizes))}, all {human_bytes(sum(sizes))}"
-        yield Check(
-            "bundle",
-            "bundle",
-            WARN,
-            f"near or above what a DSP can map: {said}",
-            {"bundle.size": "over-budget"},
-            f"du -ab {one.root}",
-            said,
-        )
+        text = f"near or above what a DSP can map: {said}"
+        yield _BUNDLE.warn(text, {"bundle.size": "over-budget"}, f"du -ab {one.root}", said)
 
 
 def configs(seen: Seen) -> Iterator[Check]:
     """Genie configurations of set-ups by hand are JSON, and their files are there."""
     for one in subjects(seen):
         for path, text in one.configs.items():
-            name = PurePosixPath(path).name
-            if text is None:
-                continue
-            try:
-                data = json.loads(text)
-            except ValueError as error:
-                # Any other JSON of the folder is no business of Genie's.
-                if "dialog" in text or "genie" in name:
-                    yield Check(
-                        "config",
-                        "bundle",
-                        BAD,
-                        f"{name} is no JSON: {error}",
-                        {"bundle.config": "syntax"},
-                        f"cat {path}",
-                        text[:200],
-                    )
-                continue
-            if isinstance(data, dict) and "dialog" in data:
+            data, why = _json(text or "null")
+            # Any other JSON of the folder is no business of Genie's.
+            if why and text and ("dialog" in text or "genie" in PurePosixPath(path).name):
+                name = PurePosixPath(path).name
+                syntax = {"bundle.config": "syntax"}
+                yield _CONFIG.bad(f"{name} is no JSON: {why}", syntax, f"cat {path}", text[:200])
+            elif isinstance(data, dict) and "dialog" in data:
                 yield _config(path, data, one)
 
 
 def _config(path: str, data: dict[str, Any], one: Subject) -> Check:
-    name, folder = PurePosixPath(path).name, PurePosixPath(path).parent
+    name, folder, command = PurePosixPath(path).name, PurePosixPath(path).parent, f"cat {path}"
     if not isinstance(data["dialog"], dict) or "type" not in data["dialog"]:
-        return Check(
-            "config",
-            "bundle",
-            BAD,
-            f"{name}: `dialog` has no `type`",
-            {"bundle.config": "schema"},
-            f"cat {path}",
-            str(data["dialog"])[:200],
-        )
+        facts = {"bundle.config": "schema"}
+        said = str(data["dialog"])[:200]
+        return _CONFIG.bad(f"{name}: `dialog` has no `type`", facts, command, said)
     lost = [file for file in _named(data) if not _there(file, folder, one.files)]
     if lost:
-        return Check(
-            "config",
-            "bundle",
-            BAD,
-            f"{name} names {lost[0]}, which is not there",
-            {"bundle.config": "paths", "bundle.files": "missing"},
-            f"cat {path}",
-            f"missing: {', '.join(lost)}",
-        )
-    return Check("config", "bundle", OK, f"{name}: every file is there", {"bundle.config": "ok"})
+        text = f"{name} names {lost[0]}, which is not there"
+        facts = {"bundle.config": "paths", "bundle.files": "missing"}
+        return _CONFIG.bad(text, facts, command, f"missing: {', '.join(lost)}")
+    return _CONFIG.ok(f"{name}: every file is there", {"bundle.config": "ok"})
 
 
 def _there(file: str, folder: PurePosixPath, files: frozenset[str]) -> bool:

@@ -4,117 +4,86 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fleet.doctor.checks.making import Maker
 from fleet.doctor.seen import Seen
-from fleet.doctor.subject import subjects
-from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check
+from fleet.doctor.subject import Subject, subjects
+from fleet.model.diagnosis import Check
 from fleet.model.files import human_bytes
 from fleet.model.runtime import version_key
+from fleet.ops.system.access import CDSP
 from fleet.runtimes.targets import target_facts
 
 FULL_BYTES = 1 << 20
 LOW_BYTES = 64 << 20
 _OE = "aarch64-oe-linux-gcc11.2"  # what an aarch64 folder of unknown origin is held against
+_GLIBC = "getconf GNU_LIBC_VERSION"
+_LIBC = Maker("libc", "os")
+_CONTAINER = Maker("container", "os")
+_DISK = Maker("disk", "os")
+_EXEC = Maker("exec", "os")
 
 
 def libc(seen: Seen) -> Iterator[Check]:
     """The C library is as new as the runtime needs."""
     facts = seen.facts
     have = f"{facts.libc or 'unknown'} {facts.libc_version or ''}".strip()
-    for one in subjects(seen):
-        target = one.target or (target_facts(_OE) if one.machine == "aarch64" else None)
-        least = target.min_glibc if target else None
-        if least is None or facts.os_family == "android":
-            continue
-        command = "getconf GNU_LIBC_VERSION"
+    wanted = [(one, least) for one in subjects(seen) if (least := _least(one))]
+    for one, least in wanted if facts.os_family != "android" else ():
+        text = f"{one.label} needs glibc {least}, here is {have}"
         if facts.libc not in {None, "glibc"}:
-            yield Check(
-                "libc",
-                "os",
-                BAD,
-                f"{one.label} needs glibc {least}, here is {have}",
-                {"os.libc": "other"},
-                command,
-                have,
-            )
+            yield _LIBC.bad(text, {"os.libc": "other"}, _GLIBC, have)
             return
         try:
             old = version_key(facts.libc_version or "") < version_key(least)
         except ValueError:
-            yield Check(
-                "libc",
-                "os",
-                UNKNOWN,
-                "the C library is unknown",
-                {"os.libc": "unknown"},
-                command,
-                have,
-            )
+            yield _LIBC.unknown("the C library is unknown", {"os.libc": "unknown"}, _GLIBC)
             return
         if old:
-            yield Check(
-                "libc",
-                "os",
-                BAD,
-                f"{one.label} needs glibc {least}, here is {have}",
-                {"os.libc": "too-old"},
-                command,
-                have,
-            )
+            yield _LIBC.bad(text, {"os.libc": "too-old"}, _GLIBC, have)
             return
-    yield Check("libc", "os", OK, have, {"os.libc": "ok"}, "getconf GNU_LIBC_VERSION", have)
+    yield _LIBC.ok(have, {"os.libc": "ok"}, _GLIBC, have)
+
+
+def _least(one: Subject) -> str | None:
+    target = one.target or (target_facts(_OE) if one.machine == "aarch64" else None)
+    return target.min_glibc if target else None
 
 
 def container(seen: Seen) -> Iterator[Check]:
     """Whether this login is inside a container."""
     marks = seen.lines.get("container", [])
-    if marks:
-        yield Check(
-            "container",
-            "os",
-            WARN,
-            "this is inside a container: nodes and FastRPC libraries of the host must be passed in",
-            {"os.container": "yes"},
-            "ls /.dockerenv /run/.containerenv",
-            ", ".join(marks),
-        )
+    if not marks:
+        yield _CONTAINER.ok("no container", {"os.container": "no"})
+        return
+    facts, command, said = {"os.container": "yes"}, "ls /.dockerenv /run/.containerenv", marks[0]
+    nodes = any(one.exists for one in seen.facts.nodes if one.path in CDSP)
+    if nodes and seen.facts.libcdsprpc:
+        yield _CONTAINER.ok("this is inside a container, and it has nodes and library", {}, command)
     else:
-        yield Check("container", "os", OK, "no container", {"os.container": "no"})
+        text = "this is inside a container, and the host's nodes or FastRPC library are not"
+        yield _CONTAINER.bad(text, facts, command, said)
 
 
 def disk(seen: Seen) -> Iterator[Check]:
     """There is room where releases go, and it can be written."""
     room = seen.facts.disk
     free = f"{human_bytes(room.available_bytes)}, {room.inodes} inodes on {room.mount}"
-    words = {"disk.writable": "no" if room.writable is False else "yes"}
     command = f"df -Pk {room.path}"
     if room.inodes == 0 or (room.available_bytes is not None and room.available_bytes < FULL_BYTES):
         # A full disk refuses the file of the write test too; that is no second finding.
-        yield Check(
-            "disk", "os", BAD, f"no room: {free} free", {"disk.free": "full"}, command, free
-        )
+        yield _DISK.bad(f"no room: {free} free", {"disk.free": "full"}, command, free)
     elif room.writable is False:
-        yield Check(
-            "disk",
-            "os",
-            BAD,
-            f"{room.path} cannot be written",
-            words,
-            f"touch {room.path}/x",
-            "no file could be made",
-        )
+        text = f"{room.path} cannot be written"
+        touch = f"touch {room.path}/x"
+        yield _DISK.bad(text, {"disk.writable": "no"}, touch, "no file could be made")
     elif room.available_bytes is None:
-        yield Check("disk", "os", UNKNOWN, "free space is unknown", {}, command)
+        yield _DISK.unknown("free space is unknown", {}, command)
+    elif room.available_bytes < LOW_BYTES:
+        facts = {"disk.writable": "yes", "disk.free": "low"}
+        yield _DISK.warn(f"{free} free", facts, command, free)
     else:
-        low = room.available_bytes < LOW_BYTES
-        yield Check(
-            "disk",
-            "os",
-            WARN if low else OK,
-            f"{free} free",
-            words | {"disk.free": "low" if low else "ok"},
-            command,
-            free,
-        )
+        facts = {"disk.writable": "yes", "disk.free": "ok"}
+        yield _DISK.ok(f"{free} free", facts, command, free)
 
 
 def execute(seen: Seen) -> Iterator[Check]:
@@ -124,12 +93,14 @@ def execute(seen: Seen) -> Iterator[Check]:
         mount, rest = row[0], row[-1]
         kind, _, options = rest.partition(" ")
     if not options:
-        yield Check("exec", "os", UNKNOWN, "the mount of the base folder is unknown")
+        yield _EXEC.unknown("the mount of the base folder is unknown")
         return
-    phone = seen.facts.android
+    phone, command = seen.facts.android, "grep noexec /proc/mounts"
     bad = "noexec" in options.split(",") or (phone and kind in {"sdcardfs", "fuse"})
-    words = {"disk.exec": "no" if bad else "yes"}
+    facts = {"disk.exec": "no" if bad else "yes"}
     if phone:
-        words["android.storage"] = "noexec" if bad else "ok"
-    text = f"{mount} is {kind} with noexec" if bad else f"{mount} ({kind})"
-    yield Check("exec", "os", BAD if bad else OK, text, words, "grep noexec /proc/mounts", options)
+        facts["android.storage"] = "noexec" if bad else "ok"
+    if bad:
+        yield _EXEC.bad(f"{mount} is {kind} with noexec", facts, command, options)
+    else:
+        yield _EXEC.ok(f"{mount} ({kind})", facts, command, options)

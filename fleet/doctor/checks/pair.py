@@ -1,0 +1,53 @@
+"""Checks of stub and skel: the CPU's and the DSP's half of the HTP backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fleet.doctor.checks.making import Maker
+from fleet.doctor.seen import Elf, Seen
+from fleet.doctor.subject import BACKEND, Subject, subjects
+from fleet.model.diagnosis import Check
+
+_STUB = Maker("stub", "runtime")
+_SKEL = Maker("skel", "runtime")
+
+
+def stub(seen: Seen) -> Iterator[Check]:
+    """The stub for the arch of the chip is there, and of the build of libQnnHtp."""
+    yield from _halves(seen, _STUB, "Stub.so")
+
+
+def skel(seen: Seen) -> Iterator[Check]:
+    """The skel for the arch of the chip is there, of that arch, and of the build of libQnnHtp."""
+    yield from _halves(seen, _SKEL, "Skel.so")
+
+
+def _halves(seen: Seen, make: Maker, ending: str) -> Iterator[Check]:
+    arch = seen.facts.soc.hexagon_arch
+    for one in subjects(seen):
+        # The emulator has neither; without the arch it is not known which are wanted.
+        if one.emulator or not one.lib or arch is None:
+            continue
+        every = [lib for lib in one.named(ending) if "Calculator" not in lib.name]
+        name = f"libQnnHtp{arch.upper()}{ending}"
+        mine = [lib for lib in every if lib.name == name]
+        if mine:
+            yield _judged(mine[0], arch, one, make)
+        else:
+            there = ", ".join(sorted({lib.name for lib in every})) or "none"
+            text, command = f"{name} is missing; this chip is {arch}", f"ls -l {one.root}/*/{name}"
+            yield make.bad(text, {f"runtime.{make.id}": "missing"}, command, f"there: {there}")
+
+
+def _judged(lib: Elf, arch: str, one: Subject, make: Maker) -> Check:
+    fact = f"runtime.{make.id}"
+    if lib.arch and lib.arch != arch:
+        text = f"{lib.name} holds code for Hexagon {lib.arch}, the chip is {arch}"
+        command = f"readelf -h {lib.path}"
+        return make.bad(text, {fact: "other-arch"}, command, f"e_flags {lib.arch}")
+    if lib.build and one.build and lib.build != one.build:
+        text = f"{lib.name} is of {lib.build}, {BACKEND} of {one.build}"
+        command = f"grep -aoE 'v2[.][0-9]+[.][0-9]+[.][0-9]{{12}}' {lib.path}"
+        return make.bad(text, {fact: "other-build"}, command, lib.build)
+    return make.ok(f"{lib.name}, {lib.build or 'build unknown'}", {fact: "ok"})
