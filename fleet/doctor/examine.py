@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
@@ -37,7 +37,7 @@ from fleet.model.events import Listener
 from fleet.model.inventory import Host
 from fleet.triage.knowledge import knowledge
 from fleet.triage.ranking import Witness, rank
-from fleet.triage.text import lines_of
+from fleet.triage.text import harmless, lines_of
 from fleet.triage.triage import witnesses
 
 LOOK_SECONDS = 60.0
@@ -118,13 +118,13 @@ def _one(session: Session, how: Round) -> _Found:
         return found
     ours = [_host(session), _link(session)]
     found.checks = [one for one in ours if not how.only or one.layer in how.only]
-    found.checks += every(now, how.only)
+    found.checks += [_harmless(one) for one in every(now, how.only)]
     bad = [one for one in found.checks if one.status == BAD]
     wanted = not how.only or "session" in how.only
     journal = lines_of("\n".join(now.block("journal")))
     if how.session and wanted:
         opened = _session(session, now, bad)
-        found.checks += [one.check for one in opened]
+        found.checks += [_harmless(one.check) for one in opened]
         for one in opened:
             if one.check.status == BAD:
                 found.witnesses += witnesses(lines_of(one.log), known, "session log")
@@ -151,6 +151,17 @@ def _session(session: Session, now: Seen, bad: list[Check]) -> list[Opened]:
         text = "not tried: nothing is deployed there; fleet deploy, or --folder for another place"
         return [Opened(Check("session", "session", UNKNOWN, text, {"session": "unknown"}))]
     return [open_session(session, now, one) for one in every_subject]
+
+
+def _harmless(check: Check) -> Check:
+    """What a device says is shown, and never obeyed by a terminal."""
+
+    def plain(text: str) -> str:
+        return "\n".join(harmless(line) for line in text.split("\n"))
+
+    return replace(
+        check, text=plain(check.text), command=plain(check.command), output=plain(check.output)
+    )
 
 
 def _host(session: Session) -> Check:

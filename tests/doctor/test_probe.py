@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -196,6 +197,17 @@ def test_the_journal_speaks_only_where_something_is_broken() -> None:
     assert ids[0] == "cdsp-not-running"
     assert "fastrpc-node-permission" in ids
     assert stopped.causes[0].confidence > 0.6
+
+
+def test_what_a_device_says_is_not_obeyed() -> None:
+    text = "\n".join(BOARD).replace(
+        "660 root fastrpc fastrpc-cdsp", "660 ro\x1b]0;owned\x07ot fast\x1b[31mrpc fastrpc-cdsp"
+    )
+    found = diagnose(Fake(text.replace("cdsp\tok", "cdsp\tEACCES")), Round())  # type: ignore[arg-type]
+    shown = json.dumps(found.as_dict())
+    assert "fastrpc-node-permission" in shown
+    assert "\\u001b" not in shown
+    assert "owned" not in shown
 
 
 @pytest.mark.parametrize(
