@@ -25,6 +25,7 @@ _VERDICTS = {
 _OTHERS = 2  # causes that are named behind the first one
 _EVIDENCE = 4
 _LINE = 200
+_CERTAIN = 0.6
 
 
 @contextmanager
@@ -64,10 +65,17 @@ def show(every: Sequence[Diagnosis], *, log: bool = False) -> None:
 
 def _head(one: Diagnosis) -> None:
     emulated = " [dim](emulated)[/]" if one.emulated else ""
-    first = f": {escape(one.causes[0].cause.title)}" if one.causes else ""
+    first = f": {_sure(one.causes[0])}{escape(one.causes[0].cause.title)}" if one.causes else ""
     if one.verdict == "problem" and not one.causes:
         first = ": no cause that is known fits"
     _line(f"[bold]{escape(one.target)}[/]  {_VERDICTS[one.verdict]}{emulated}{first}")
+
+
+def _sure(first: Ranked) -> str:
+    """A title is no verdict where the log does not decide."""
+    if first.summary:
+        return "the log ends before its cause; most often: "
+    return "" if first.confidence >= _CERTAIN else "most likely: "
 
 
 def _layers(checks: Iterable[Check]) -> None:
