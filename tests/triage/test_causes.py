@@ -145,3 +145,10 @@ def test_yes_and_numbers_are_words(tmp_path: Path) -> None:
 
 def test_check_is_plain_data() -> None:
     assert Check("a", "os", "ok", "fine").as_dict()["facts"] == {}
+
+
+def test_a_benign_line_counts_for_no_pattern(tmp_path: Path) -> None:
+    write(tmp_path, GOOD.replace("my own words', w", "ENOENT|my own words', w"))
+    line = 'openat(AT_FDCWD, "/usr/lib/rfsa/adsp/testsig.so", O_RDONLY) = -1 ENOENT'
+    assert triage(line, causes=tmp_path).causes == ()
+    assert triage(line.replace("testsig", "other"), causes=tmp_path).causes
