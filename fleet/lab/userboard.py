@@ -80,6 +80,9 @@ class UserBoard:
         (self._dir / "leases").mkdir(exist_ok=True)
         found = profile(self.board.profile)
         found.write(self.sysroot)
+        factory = self.sysroot / "root"
+        shutil.copytree(factory, self.sysroot, dirs_exist_ok=True)
+        shutil.rmtree(factory)
         for name in found.nodes:
             node = self.sysroot / "dev" / name
             node.parent.mkdir(parents=True, exist_ok=True)
