@@ -115,7 +115,8 @@ def probe(session: Session, placed: Placed) -> None:
             f"no NPU session (exit status {ended.status}): {_first_words(bytes(said))}",
             device=session.host.name,
             step="health",
-            hint="`current` was not switched; the cause is the first error, not the last",
+            hint="`current` was not switched; the cause is the first error, not the last; it is "
+            f"named by: fleet doctor --limit {session.host.name}, with the same inventory",
         )
 
 
