@@ -20,7 +20,6 @@ LAYERS = (
     "session",
 )
 PLATFORMS = ("linux", "android", "windows")
-REMEDIES = ("provision", "redeploy", "rollback")
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,8 @@ class Fix:
     """A cure on one platform (`any` for all).
 
     `command` is literal, "" where only a person can act; `where` is device or host.
-    `apply` names the operation of fleet that does it (see REMEDIES), "" when none does.
+    `apply` names the operation of fleet that does it: provision, redeploy or rollback; "" when
+    none does.
     """
 
     platform: str

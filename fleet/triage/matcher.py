@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import re2
 
@@ -39,9 +38,3 @@ class Matcher:
         if self._empty:
             return []
         return list(self._set.Match(text.encode("utf-8", "replace")) or ())
-
-
-@cache
-def one(pattern: str) -> Matcher:
-    """A matcher of a single pattern."""
-    return Matcher((pattern,))

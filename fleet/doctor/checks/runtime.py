@@ -30,6 +30,9 @@ def files(seen: Seen) -> Iterator[Check]:
     for one in subjects(seen):
         if one.release is not None:
             yield _release(one, one.release)
+    if large := seen.lines.get("unhashed"):
+        text = f"{len(large)} files are younger than their release and too large to hash each time"
+        yield _FILES.unknown(f"{text}; --verify hashes all")
 
 
 def _release(one: Subject, release: Release) -> Check:
