@@ -72,23 +72,20 @@ for link in "$base/current"/*; do
   [ -r "$rel/manifest.json" ] || continue
   all manifest < "$rel/manifest.json"
   has find && has stat && has readlink && (cd "$rel" 2>/dev/null && say listed yes && find . -type l -print | all links && find . -type l -exec readlink {} + | all targets && find . ! -type d ! -name .installed ! -name manifest.json ! -name env.sh -exec stat -L -c '%s %n' {} + 2>/dev/null | all sizes)
+  # Blobs that were written after the release was sealed are read again; all with --verify.
+  total=0
+  [ -z "$sha" ] || find "$rel" -type l 2>/dev/null | while IFS= read -r f; do
+    if [ "$verify" != hash ]; then
+      [ "$f" -nt "$rel/.installed" ] || continue
+      size=$(wc -c < "$f"); total=$((total + size)); [ "$total" -lt 300000000 ] || { say unhashed "$f"; continue; }
+    fi
+    text=$($sha "$f" 2>/dev/null); f=$(readlink "$f"); say hash "${f##*/}$tab${text%% *}"
+  done
   # Links that lead out of the store, and files in the place of links.
   find "$rel" ! -type d \( -name '*.so' -o -name '*.so.*' \) 2>/dev/null | while IFS= read -r f; do
     case $(readlink "$f") in "$base"/store/*) ;; *) [ -r "$f" ] && elf "$f" ;; esac
   done
   has ldd && [ -e "$rel/lib/libQnnHtp.so" ] && LD_LIBRARY_PATH="$rel/lib:$base/shim" ${guard:+$guard 5} ldd "$rel/lib/libQnnHtp.so" 2>/dev/null | grep 'not found' 2>/dev/null | while IFS= read -r text; do say lacking "$rel/lib/libQnnHtp.so$tab${text%% =>*}"; done
-done
-# Blobs that were written after a release was sealed are read again; all of them with --verify.
-total=0
-find "$base/store" -type f ! -name '*.part' 2>/dev/null | while IFS= read -r f; do
-  [ -n "$sha" ] || break
-  if [ "$verify" != hash ]; then
-    newest=''
-    for link in "$base/current"/*; do [ -e "$link/.installed" ] && [ "$f" -nt "$link/.installed" ] && newest=yes; done
-    [ -n "$newest" ] || continue
-    size=$(wc -c < "$f"); total=$((total + size)); [ "$total" -lt 300000000 ] || { say unhashed "${f##*/}"; continue; }
-  fi
-  text=$($sha "$f" 2>/dev/null); say hash "${f##*/}$tab${text%% *}"
 done
 # Set-ups that somebody made by hand.
 while IFS= read -r dir; do

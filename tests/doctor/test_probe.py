@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -295,3 +296,19 @@ def test_twenty_thousand_lying_answers(tree: Path, tmp_path: Path) -> None:
     text, rng = whole(tree, tmp_path), random.Random(8)
     for _ in range(20_000):
         survive(rng, text)
+
+
+def test_only_blobs_of_the_release_that_are_younger_than_its_seal_are_hashed(
+    tree: Path, tmp_path: Path
+) -> None:
+    base = tmp_path / "base"
+    release(base)
+    seal = base / "releases" / "tiny" / "0123456789abcdef" / ".installed"
+    mine, foreign = base / "store" / ("ab" * 32), base / "store" / ("cd" * 32)
+    foreign.write_bytes(b"of another release, which came later")
+    later = seal.stat().st_mtime + 100
+    os.utime(foreign, (later, later))
+    assert seen(answer("dash", tree, base), HOST).hashes == {}
+    os.utime(mine, (later, later))
+    found = seen(answer("dash", tree, base), HOST).hashes
+    assert found == {"ab" * 32: hashlib.sha256(b"content").hexdigest()}
