@@ -118,8 +118,8 @@ def _damaged(diagnosis: Diagnosis, *, previous: bool = False) -> str:
     for check in diagnosis.checks:
         if previous and check.facts.get("release.previous") != "yes":
             continue
-        if check.facts.get("release") == "damaged" and check.text.startswith("release "):
-            return check.text.split(" ")[1]
+        if check.facts.get("release") == "damaged":
+            return check.facts["release.name"]
     return ""
 
 

@@ -13,7 +13,7 @@ from fleet.doctor.checks import every
 from fleet.doctor.link import link_check
 from fleet.doctor.seen import Seen, seen
 from fleet.doctor.session import Opened, open_session
-from fleet.doctor.subject import Subject, subjects
+from fleet.doctor.subject import subjects
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.session import Session
 from fleet.facts.gather import source
@@ -44,7 +44,6 @@ LOOK_SECONDS = 60.0
 # The whole probe goes to standard input: dropbear takes no command of 9000 bytes or more.
 _FEED = 'script=$(cat); eval "$script"'
 _OLD = 0.4  # of its weight counts a line of the journal: it may be from before the repair
-_SESSION = 0.98
 
 
 @dataclass(frozen=True)
@@ -69,11 +68,9 @@ class Round:
 class _Found:
     """What one device gave, for its diagnosis."""
 
+    seen: Seen
     checks: list[Check] = field(default_factory=list)
     witnesses: list[Witness] = field(default_factory=list)
-    seen: Seen | None = None
-    notes: tuple[str, ...] = ()
-    answer: str = ""
 
 
 def examine(hosts: Sequence[Host], listener: Listener, how: Round) -> list[Diagnosis]:
@@ -112,10 +109,8 @@ def _probe(android: bool) -> str:
 
 def _one(session: Session, how: Round) -> _Found:
     known = knowledge()
-    found = _Found(seen=look(session, how))
-    now = found.seen
-    if now is None:
-        return found
+    now = look(session, how)
+    found = _Found(now)
     ours = [_host(session), _link(session)]
     found.checks = [one for one in ours if not how.only or one.layer in how.only]
     found.checks += [_harmless(one) for one in every(now, how.only)]
@@ -146,7 +141,7 @@ def _session(session: Session, now: Seen, bad: list[Check]) -> list[Opened]:
         text = f"not asked: what is wrong with {bad[0].id} comes first"
         check = Check("session", "session", UNKNOWN, text, {"session": "unknown"})
         return [Opened(check)]
-    every_subject: tuple[Subject, ...] = subjects(now)
+    every_subject = subjects(now)
     if not every_subject:
         text = "not tried: nothing is deployed there; fleet deploy, or --folder for another place"
         return [Opened(Check("session", "session", UNKNOWN, text, {"session": "unknown"}))]
@@ -200,10 +195,7 @@ def _of_checks(checks: Iterable[Check], *, failing: bool) -> list[Witness]:
 
 
 def _diagnosis(result: DeviceResult, found: _Found | None) -> Diagnosis:
-    if found is None or found.seen is None:
-        diagnosis = _unreached(result)
-    else:
-        diagnosis = _of_found(result.host.name, found)
+    diagnosis = _unreached(result) if found is None else _of_found(result.host.name, found)
     diagnosis.seconds, diagnosis.round_trips = result.seconds, result.round_trips
     return diagnosis
 
@@ -222,15 +214,14 @@ def diagnose(session: Session, how: Round) -> Diagnosis:
 
 
 def _of_found(target: str, found: _Found) -> Diagnosis:
-    facts = found.seen.facts if found.seen is not None else None
-    family = facts.os_family if facts is not None else ""
-    ranked = rank(found.witnesses, family, known=knowledge().causes)
+    facts = found.seen.facts
+    ranked = rank(found.witnesses, facts.os_family, known=knowledge().causes)
     return Diagnosis(
         target=target,
         verdict=_verdict(found.checks, ranked),
         causes=ranked,
         checks=tuple(found.checks),
-        emulated=bool(facts and facts.emulated),
+        emulated=facts.emulated,
         notes=_notes(found, ranked),
     )
 
@@ -243,7 +234,7 @@ def _verdict(checks: Sequence[Check], ranked: tuple[Ranked, ...]) -> str:
 
 def _notes(found: _Found, ranked: tuple[Ranked, ...]) -> tuple[str, ...]:
     notes = []
-    if found.seen is not None and found.seen.facts.emulated:
+    if found.seen.facts.emulated:
         notes.append("emulated: no Hexagon NPU here; a session is one of the HTP emulator")
     if not ranked and any(one.status == BAD for one in found.checks):
         notes.append(

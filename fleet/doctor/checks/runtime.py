@@ -46,7 +46,11 @@ def _release(one: Subject, release: Release) -> Check:
         return _FILES.ok(text, {"release": "installed"}, "fleet status")
     what = "is not sealed: an install did not end" if one.unsealed else "is damaged"
     before = any(known != release.id for known in release.history)
-    facts = {"release": "damaged", "release.previous": "yes" if before else "no"}
+    facts = {
+        "release": "damaged",
+        "release.name": release.name,
+        "release.previous": "yes" if before else "no",
+    }
     return _FILES.bad(f"{one.label} {what}", facts, "fleet status --json", said or what)
 
 
