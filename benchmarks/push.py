@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fleet.engine.session import Session
-from fleet.engine.uploading import Upload
+from fleet.engine.transfer.upload import Upload
 from fleet.facts.gather import gather
 from fleet.lab import Lab
 from fleet.model.deadline import Deadline

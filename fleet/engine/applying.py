@@ -10,8 +10,8 @@ from fleet.engine.provisioning import accounts, came, carry_out
 from fleet.engine.rebooting import boot_id, wait_for_reboot
 from fleet.engine.session import Session
 from fleet.engine.starting import place, probe
+from fleet.engine.transfer.upload import Upload
 from fleet.engine.undo import UndoLog
-from fleet.engine.uploading import Upload
 from fleet.model.command import Command
 from fleet.model.errors import (
     ConnectionLostError,
@@ -26,7 +26,6 @@ from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import (
     Action,
-    Blob,
     DevicePlan,
     ProbeHealth,
     PruneReleases,
@@ -34,7 +33,7 @@ from fleet.model.plan import (
     StageRelease,
     SwitchRelease,
 )
-from fleet.ops.release import prune_command, switch_command
+from fleet.ops.release import prune_command, resumed, switch_command
 from fleet.ops.shell import device_script
 from fleet.ops.staging import stage_command, stage_input
 from fleet.ops.system.steps_files import PlaceFiles
@@ -143,7 +142,7 @@ def _place(session: Session, facts: Facts, action: PlaceFiles) -> None:
     manifest = Manifest("packages", action.files)
     state = ask_state(session, facts, manifest)
     lacking = [item for sha, item in manifest.blobs.items() if sha not in state.have]
-    blobs = [Blob(item, min(state.parts.get(item.sha256, 0), item.size)) for item in lacking]
+    blobs = [resumed(item, state) for item in lacking]
     if blobs:
         Upload(session, facts, manifest).send(blobs)
     lines = [f"{item.sha256}\t{item.name}\n".encode() for item in action.files]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fleet.engine.applying import apply_plan, apply_system
 from fleet.engine.drift import locked_plan, require_locked
@@ -14,6 +14,7 @@ from fleet.engine.provisioning import still_lacking
 from fleet.engine.records import RunStore, new_run_id
 from fleet.engine.running import Job, run_device
 from fleet.engine.session import Session
+from fleet.engine.transfer.depot import Depot, Pace
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
 from fleet.engine.workbench import Workbench
@@ -42,6 +43,7 @@ class Options:
     allow_reboot: bool = False
     lock: Lock | None = None
     frozen: bool = False
+    pace: Pace = field(default_factory=Pace)
 
 
 class Operation:
@@ -62,6 +64,7 @@ class Operation:
         self.playbook = playbook
         self.hosts = tuple(hosts)
         self.options = options or Options()
+        self.depot = Depot(self.options.pace)
         self.run_id = new_run_id()
         self.runs = runs or RunStore()
         self._listener = listener
@@ -114,6 +117,7 @@ class Operation:
             self._listener,
             parallel=self.options.parallel or self.playbook.parallel,
             accept_new=self.options.accept_new,
+            depot=self.depot,
         )
 
     def _look(self, session: Session, result: DeviceResult) -> Planned:

@@ -6,12 +6,14 @@ where root is needed for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleet.bundles.preflight import preflight
 from fleet.engine.become import Become
 from fleet.engine.provisioning import cured, look
 from fleet.engine.session import Session
+from fleet.engine.transfer.carriers import way
+from fleet.engine.transfer.deltas import with_known
 from fleet.engine.workbench import Parts, Workbench
 from fleet.facts.gather import gather
 from fleet.facts.identity import check_identity
@@ -52,7 +54,7 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
     manifest = bench.manifest(parts)
     text = _state_text(session, facts, manifest, verify=verify)
     state = parse_state(text, session.host.name)
-    actions = actions_for(manifest, state, bench.playbook.keep)
+    actions = _with_deltas(session, facts, actions_for(manifest, state, bench.playbook.keep))
     system = look(session, bench.playbook.system, facts)
     findings = preflight(
         bench.bundle,
@@ -60,7 +62,7 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
         parts.selection,
         parts.target,
         facts,
-        bytes_to_send=sum(action.bytes for action in actions),
+        bytes_to_send=sum(one.room for one in actions if isinstance(one, SendBlobs)),
         files_to_send=_files(actions),
     )
     findings = (*cured(findings, system.plan), *system.plan.findings)
@@ -78,6 +80,7 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
             *holders_in(text, session.host.name).notes(),
             *system.plan.notes,
             *_notes(facts, bench, parts, state),
+            *way(session, sum(action.bytes for action in actions)),
         ),
         then=_then(bench),
     )
@@ -137,6 +140,15 @@ def _state_text(session: Session, facts: Facts, manifest: Manifest, *, verify: b
         seconds += sum(item.size for item in manifest.files) / HASHING_BYTES_PER_SECOND
     command = who_command(state_command(facts, manifest, verify=verify))
     return session.ask(command, "state", stdin=state_input(manifest), seconds=seconds).text
+
+
+def _with_deltas(session: Session, facts: Facts, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    return tuple(
+        replace(one, blobs=with_known(session.depot, facts, one.blobs))
+        if isinstance(one, SendBlobs)
+        else one
+        for one in actions
+    )
 
 
 def _files(actions: tuple[Action, ...]) -> int:

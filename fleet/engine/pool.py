@@ -8,6 +8,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_complete
 from dataclasses import dataclass, field
 
 from fleet.engine.session import Session
+from fleet.engine.transfer.depot import Depot
 from fleet.model.errors import FleetError, PreflightError, TransportError
 from fleet.model.events import DeviceDone, Listener
 from fleet.model.inventory import Host
@@ -49,14 +50,17 @@ def on_every_device(
     parallel: int,
     accept_new: bool = False,
     executor: Executor | None = None,
+    depot: Depot | None = None,
 ) -> list[DeviceResult]:
     """Run `work` for each host; results come in the order of `hosts`.
 
     One broken device ends only its own work. `executor` takes the place of the threads:
-    any concurrent.futures.Executor whose workers reach the devices.
+    any concurrent.futures.Executor whose workers reach the devices. `depot` is what their
+    uploads share.
     """
     pool = executor or ThreadPoolExecutor(max_workers=max(1, min(parallel, len(hosts))))
-    sessions = [Session(host, listener, accept_new=accept_new) for host in hosts]
+    shared = depot or Depot()
+    sessions = [Session(host, listener, accept_new=accept_new, depot=shared) for host in hosts]
     try:
         pending: dict[Future[DeviceResult], str] = {
             pool.submit(_guarded, session, work): session.host.name for session in sessions

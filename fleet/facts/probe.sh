@@ -197,5 +197,6 @@ elif has shasum; then say sha256 'shasum -a 256'
 elif has openssl; then say sha256 'openssl dgst -sha256'; fi
 [ "$(printf abc | dd bs=3 count=1 iflag=fullblock 2>/dev/null)" = abc ] && say dd_fullblock yes
 has tar && say tar yes
+has gzip && say gzip yes
 [ -e "$R/etc/fleet-lab-board" ] && say lab yes
 put end

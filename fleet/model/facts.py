@@ -90,6 +90,7 @@ class Tools:
     dd_fullblock: bool = False
     sync_file: bool = False
     tar: bool = False
+    gzip: bool = False
 
 
 @dataclass(frozen=True)

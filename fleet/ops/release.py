@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from fleet.model.command import Command
 from fleet.model.facts import Facts
+from fleet.model.files import FileRef
 from fleet.model.manifest import Manifest
 from fleet.model.plan import (
     Action,
@@ -22,7 +23,9 @@ from fleet.ops.shell import device_script, framed
 
 @dataclass(frozen=True)
 class ReleaseState:
-    """What a device has of one release. `parts` maps sha256 → bytes of an unfinished upload."""
+    """What a device has of one release. `parts` maps sha256 → bytes of an unfinished upload,
+    `bases` that of a large file it lacks → that of what the live release has under its name.
+    """
 
     current: str | None
     installed: bool
@@ -31,6 +34,7 @@ class ReleaseState:
     parts: dict[str, int]
     bad: frozenset[str]
     unlinked: frozenset[str]
+    bases: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def previous(self) -> str | None:
@@ -63,6 +67,7 @@ def parse_state(text: str, host: str) -> ReleaseState:
     current: str | None = None
     installed = False
     parts: dict[str, int] = {}
+    bases: dict[str, str] = {}
     for kind, *rest in framed(text, "fleet-state 1", host):
         if kind == "current":
             current = rest[0]
@@ -70,6 +75,8 @@ def parse_state(text: str, host: str) -> ReleaseState:
             installed = True
         elif kind == "part":
             parts[rest[0]] = int(rest[1])
+        elif kind == "base":
+            bases[rest[0]] = rest[1]
         elif kind in found:
             found[kind].append(rest[0])
     return ReleaseState(
@@ -80,6 +87,7 @@ def parse_state(text: str, host: str) -> ReleaseState:
         parts=parts,
         bad=frozenset(found["bad"]),
         unlinked=frozenset(found["unlinked"]),
+        bases=bases,
     )
 
 
@@ -91,7 +99,7 @@ def actions_for(manifest: Manifest, state: ReleaseState, keep: int) -> tuple[Act
         return ()
     actions: list[Action] = []
     if lacking:
-        blobs = tuple(_resumed(Blob(item), state) for item in lacking)
+        blobs = tuple(resumed(item, state) for item in lacking)
         actions.append(SendBlobs(blobs))
     actions.append(StageRelease(manifest))
     if "health" in manifest.origin:
@@ -102,9 +110,11 @@ def actions_for(manifest: Manifest, state: ReleaseState, keep: int) -> tuple[Act
     return tuple(actions)
 
 
-def _resumed(blob: Blob, state: ReleaseState) -> Blob:
-    part = state.parts.get(blob.file.sha256, 0)
-    return Blob(blob.file, part if part <= blob.file.size else 0)
+def resumed(item: FileRef, state: ReleaseState) -> Blob:
+    """A blob that the device lacks, from where its `.part` ends."""
+    part = state.parts.get(item.sha256, 0)
+    base = state.bases.get(item.sha256, "")
+    return Blob(item, part if part <= item.size else 0, base)
 
 
 def switch_command(base: str, name: str, release_id: str, run_id: str) -> Command:
