@@ -20,6 +20,7 @@ MODULES = (
     "runtime",
     "bundle",
     "deploy",
+    "push",
     "doctor",
     "status",
     "provision",

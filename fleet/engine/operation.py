@@ -142,7 +142,10 @@ class Operation:
         _refuse(planned.plan)
         if not planned.plan.unchanged:
             lease.take()
-            planned = self._look(session, result)  # another deploy may have ended in between
+            bare = planned.plan.facts.store is False and not planned.plan.system_steps
+            if not bare and not lease.follows(planned.generation):
+                # another deploy may have ended in between
+                planned = self._look(session, result)
         plan = first = planned.plan
         _refuse(plan)
         _warn(session, plan)

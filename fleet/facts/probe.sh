@@ -164,6 +164,7 @@ home=${home%/}
 # shellcheck disable=SC2088 # the tilde is ours to expand
 case $base in '') base=$home/fleet ;; '~') base=$home ;; '~/'*) base=$home/${base#??} ;; /*) ;; *) base=$home/$base ;; esac
 say base_dir "$base"
+if [ -d "$base/store" ]; then say store yes; else say store no; fi
 [ -e "$base/shim/libcdsprpc.so" ] && lib "$base/shim/libcdsprpc.so"
 parent=$base
 while [ ! -d "$parent" ] && [ -n "$parent" ]; do parent=${parent%/*}; done

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fleet.model.command import Command
+from fleet.model.command import Command, script
 from fleet.model.facts import Facts
 from fleet.model.files import FileRef
 from fleet.model.manifest import Manifest
@@ -120,6 +120,13 @@ def resumed(item: FileRef, state: ReleaseState) -> Blob:
 def switch_command(base: str, name: str, release_id: str, run_id: str) -> Command:
     """Points `current/<name>` to a release and writes it into the history."""
     return device_script("switch", base, name, release_id, run_id)
+
+
+def switch_and_prune(base: str, name: str, release_id: str, run_id: str, keep: int) -> Command:
+    """Both in one round trip. What fails after the line `switched` is the pruning."""
+    switch, prune = (device_script(one).argv[2] for one in ("switch", "prune"))
+    text = f'(\n{switch}) || exit\nset -- "$1" "$2" "$5"\n{prune}'
+    return script(text, base, name, release_id, run_id, str(keep))
 
 
 def prune_command(base: str, name: str, keep: int) -> Command:

@@ -294,7 +294,7 @@ def test_run_and_collect(board: Board, tmp_path: Path) -> None:
         str(work),
     )
     done = board.run(
-        "run", str(work), '{"a": "it\'s"}', "60", "none", *argv, stdin=b"line 1\nline 2\n"
+        "run", str(work), '{"a": "it\'s"}', "60", "none", "keep", *argv, stdin=b"line 1\nline 2\n"
     )
     assert done.returncode == 5
     assert done.stdout == b""
@@ -387,7 +387,7 @@ def gone(words: str) -> None:
 
 def test_a_run_past_its_limit_ends_on_the_device(board: Board, tmp_path: Path) -> None:
     mark = f"1234.{os.getpid()}"  # other test processes do the same
-    done = board.run("run", str(tmp_path / "w"), "", "1", "none", "sleep", mark)
+    done = board.run("run", str(tmp_path / "w"), "", "1", "none", "keep", "sleep", mark)
     assert done.returncode == 124
     gone(f"sleep {mark}")
 
@@ -419,7 +419,7 @@ def test_a_run_past_its_limit_takes_its_children_along(shell: str, tmp_path: Pat
     board = Board(tmp_path, shell)
     mark = f"4321.{os.getpid()}"
     script = f"trap '' TERM; sleep {mark} & sleep {mark}"
-    done = board.run("run", str(tmp_path / "w"), "", "1", "none", "sh", "-c", script)
+    done = board.run("run", str(tmp_path / "w"), "", "1", "none", "keep", "sh", "-c", script)
     assert done.returncode == 124
     gone(f"sleep {mark}")
 
@@ -430,6 +430,8 @@ def test_the_status_of_a_run_is_its_own(
 ) -> None:
     argv = ("sh", "-c", f"cat; {ending}")
     for feed, heard in (("prompt", b"a prompt\n"), ("none", b"")):
-        done = board.run("run", str(tmp_path / feed), "", "30", feed, *argv, stdin=b"a prompt\n")
+        done = board.run(
+            "run", str(tmp_path / feed), "", "30", feed, "keep", *argv, stdin=b"a prompt\n"
+        )
         assert (done.returncode, done.stdout) == (status, heard)
         assert not (tmp_path / feed / ".late").exists()
