@@ -19,6 +19,7 @@ WORTH = 0.6  # of the bytes; a delta that saves less costs the device more than 
 MOST_PIECES = 2000  # each starts a program on the device
 _WINDOW = 4 << 20
 _NEAR = 32  # old blocks whose beginning is looked for
+_FIRST = 3  # and the first ones: content that stands behind something else
 _PATIENCE = 64 << 20  # bytes without a find: another content, not a moved one
 _WRONG = 500  # beginnings that many blocks share
 
@@ -149,7 +150,9 @@ class _Search:
         """Where the next old block may begin, and which; the nearest place wins."""
         raw = bytes(data)
         best: tuple[int, int] | None = None
-        for index in range(wanted, min(wanted + _NEAR, self._old.size // BLOCK_BYTES)):
+        full = self._old.size // BLOCK_BYTES
+        near = range(wanted, min(wanted + _NEAR, full))
+        for index in (*near, *range(min(_FIRST, full))):
             anchor = self._old.anchor(index)
             if anchor == anchor[:1] * ANCHOR:
                 continue
