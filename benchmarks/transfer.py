@@ -126,7 +126,7 @@ def measure(given: argparse.Namespace, folder: Path) -> tuple[list[Result], Mach
         if letter in OTHERS:
             say(f"scenario {letter}")
             found += _list(OTHERS[letter](bench))
-    return sorted(found, key=lambda one: one.scenario), machine
+    return found, machine
 
 
 def _list(found: Result | list[Result]) -> list[Result]:
@@ -172,7 +172,7 @@ def main() -> None:
     if given.json:
         given.json.write_text(json.dumps(runs[0], indent=1) + "\n", "utf-8")
     results = {one["scenario"]: Result.read(one) for run in runs for one in run["results"]}
-    ordered = [results[name] for name in sorted(results)]
+    ordered = [results[name] for name in sorted(results, key=lambda name: name[0])]
     for one in runs:
         print(f"{one['date']}, {one['rounds']} rounds: {one['machine']['line']}\n")
     print("\n\n".join(section(one) for one in ordered))

@@ -76,7 +76,7 @@ def _group(result: Result, rows: Sequence[Row], top: int) -> list[str]:
             f' rx="2"><title>{escape(row.name)}: {seconds_of(row)}</title></rect>'
         )
         against = ratio(row, reference) if reference is not None else None
-        times = f"  {against:.2f} x" if against is not None and row is not reference else ""
+        times = f" · {against:.2f} x" if against is not None and row is not reference else ""
         label = escape(seconds_of(row) + times)
         parts.append(f'<text class="s" x="{LEFT + width + 6:.2f}" y="{y + 12}">{label}</text>')
     return parts

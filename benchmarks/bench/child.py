@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import IO
 
 from .stats import Figures
 
+RUN = "FLEET_BENCH_RUN"
 MARK = "FIGURES "  # a child with something to tell prints this and one JSON object
 
 
@@ -52,7 +55,10 @@ class Ran:
 
 
 def run(argv: Sequence[str], *, limit: float, env: Mapping[str, str], cwd: Path) -> Ran:
-    """Run to the end, or to `limit` seconds: then the whole group of it is ended."""
+    """Run to the end, or to `limit` seconds. What it leaves running is ended, too: workers with
+    a session of their own, ssh masters that wait for the next run.
+    """
+    mark = f"{RUN}={uuid.uuid4()}"
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         began = time.perf_counter()
         child = subprocess.Popen(
@@ -60,7 +66,7 @@ def run(argv: Sequence[str], *, limit: float, env: Mapping[str, str], cwd: Path)
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            env={**os.environ, **env},
+            env={**os.environ, **env, RUN: mark.partition("=")[2]},
             cwd=cwd,
             start_new_session=True,
         )
@@ -71,6 +77,7 @@ def run(argv: Sequence[str], *, limit: float, env: Mapping[str, str], cwd: Path)
         seconds = time.perf_counter() - began
         watch.cancel()
         child.returncode = os.waitstatus_to_exitcode(status)
+        _end_marked(mark.encode())
         texts = [_text(out), _text(err)]
     return Ran(
         seconds,
@@ -81,6 +88,15 @@ def run(argv: Sequence[str], *, limit: float, env: Mapping[str, str], cwd: Path)
         texts[1],
         not ended.is_set(),
     )
+
+
+def _end_marked(mark: bytes) -> None:
+    """End the processes whose environment has this mark: only what this run started has it."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(entry.name), signal.SIGKILL)
 
 
 def _text(stream: IO[bytes]) -> str:

@@ -109,9 +109,9 @@ def _one(bench: Bench, tool: Tool, case: Case, row: Row) -> Figures | None:
     for time in case.times or ("",):
         command = case.command(tool)
         ran = run(command.argv, limit=bench.limit, env=command.env, cwd=bench.folder)
-        command.after()
         if not ran.ok:
             row.note = _why(ran, bench)
+            row.over = None if ran.in_time or row.values() else bench.limit
             say(f"  {tool.name}: {row.note}: {ran.words}")
             if tool.kind == "fleet":
                 raise SystemExit(f"{tool.name} failed: {ran.words}")
@@ -123,7 +123,6 @@ def _one(bench: Bench, tool: Tool, case: Case, row: Row) -> Figures | None:
 def once(bench: Bench, command: Command, name: str) -> None:
     """An untimed push, for what is there before."""
     ran = run(command.argv, limit=bench.limit * 5, env=command.env, cwd=bench.folder)
-    command.after()
     if not ran.ok:
         raise SystemExit(f"{name} (to prepare): {ran.words}")
 

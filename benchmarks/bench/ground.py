@@ -119,6 +119,8 @@ class PhoneGround:
         self.phone = lab.phones[0]
         self.port = lab.adb_server.rpartition(":")[2]
         self.adb = (adb_program(), "-P", self.port, "-s", self.phone.serial)
+        connect = [*self.adb[:3], "connect", self.phone.serial]
+        subprocess.run(connect, check=True, capture_output=True, timeout=60)
         self.place = f"{self.phone.home}/bench"
         self.base = f"{self.phone.home}/fleet"
 

@@ -80,10 +80,7 @@ def _blob(bench: Bench, ground: BoardGround, wiring: Wiring, rtt: float) -> Resu
     size = bench.bytes(SIZE)
     source = sources.blob(bench.fresh("source") / "big", size)
     board = FarBoard(bench, ground, source, wiring, bench.mbit * 125_000)
-    names = (
-        *(peers.CAT, peers.SCP, peers.SFTP, peers.RSYNC, peers.PARAMIKO, peers.FABRIC),
-        *(peers.ASYNCSSH, peers.PYINFRA),
-    )
+    names = (*(peers.CAT, peers.SCP, peers.RSYNC, peers.PARAMIKO, peers.FABRIC, peers.ASYNCSSH),)
     case = Case(board.command, board.anew, board.after, has=ground.has)
     title = f"{size_word(size)} over a link of {rtt:g} ms and {bench.mbit:g} Mbit/s"
     result = board.measure(f"g-{rtt:g}", title, names, case, peers.CAT)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,28 +97,20 @@ def _beside(push: Push, program: str) -> str:
 
 
 def ansible(push: Push, module: str) -> Command:
-    """Every run starts its own connections: none of an earlier one waits for it."""
+    """Every run opens its own connections: none of an earlier one waits for it."""
     arguments = f"src={push.source} dest={push.endpoint.inbox}/"
     if module != "copy":
         arguments += " use_ssh_args=yes"
     hosts = push.wiring.ansible_hosts
     argv = (_beside(push, "ansible"), "-i", str(hosts), "all", "-m", module, "-a", arguments)
-    sockets = Path(tempfile.mkdtemp(prefix="fb-"))  # short: a socket's path has 107 letters
-
-    def close() -> None:
-        for one in sockets.iterdir():
-            words = ("ssh", "-O", "exit", "-o", f"ControlPath={one}", "any")
-            subprocess.run(words, check=False, capture_output=True, timeout=30)
-        for one in sockets.iterdir():
-            one.unlink()
-        sockets.rmdir()
-
+    sockets = push.scratch / "ssh"
+    sockets.mkdir()
     env = {
         "ANSIBLE_CONFIG": str(push.wiring.ansible_config),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
         "PATH": f"{(push.peers or Path()).parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
     }
-    return Command(argv, env, close)
+    return Command(argv, env)
 
 
 def pyinfra(word: str) -> Callable[[Push], Command]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 from fleet.lab import Lab
@@ -92,9 +93,16 @@ def over_adb(bench: Bench) -> Result:
         bars=(Bar("at least 0.9 x the speed of adb push", CLI, (PUSH,), most=1 / 0.9),),
         columns=(("after_last_byte", "after the last byte s"),),
         missing=missing,
-        notes=[f"the phone is a lab {kind}; adb is {ground.adb[0].rpartition('/')[2]}"],
+        notes=[f"the phone is a lab {kind}; adb {_version(ground.adb[0])} here"],
     )
     alone = result.rows[0].median("hash_alone")
     if alone is not None:
         result.notes.append(f"sha256sum on the phone, alone: {alone:.2f} s")
     return result
+
+
+def _version(adb: str) -> str:
+    """`34.0.5`, of the second line that adb prints."""
+    done = subprocess.run([adb, "version"], capture_output=True, text=True, check=True, timeout=60)
+    found = [line for line in done.stdout.splitlines() if line.startswith("Version")]
+    return found[0].split()[1] if found else "unknown"

@@ -18,8 +18,9 @@ class Row:
     """One tool in one scenario. `samples` has one entry a round, None where it gave none.
 
     `kind` is fleet, reference or peer; `main` rows stand in the chart. `note` says why samples
-    lack. Figures: `seconds` of the whole process, `cpu` seconds of the client's processes,
-    `inner` seconds on an open connection, `rss_mib` of the largest process, and others.
+    lack; `over` is the time in seconds in which the tool was not done. Figures: `seconds` of
+    the whole process, `cpu` seconds of the client's processes, `inner` seconds as the tool
+    says, `rss_mib` of the largest process, and others.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Row:
     samples: list[Figures | None] = field(default_factory=list)
     note: str = ""
     main: bool = True
+    over: float | None = None
 
     def values(self, name: str = SECONDS) -> list[float]:
         return [one[name] for one in self.samples if one is not None and name in one]
@@ -76,17 +78,33 @@ def judge(bar: Bar, rows: Sequence[Row]) -> Verdict:
         return Verdict(bar.text, UNKNOWN, None, bar.unit, bar.of)
     if not bar.to:
         return _verdict(bar, of.median(bar.field), "")
-    found = {
-        name: value
-        for name in bar.to
-        if name in named and (value := ratio(of, named[name], bar.field)) is not None
-    }
+    found: dict[str, float] = {}
+    for name in bar.to:
+        value = _against(bar, of, named[name]) if name in named else None
+        if value is not None:
+            found[name] = value
     if not found:
         return Verdict(bar.text, UNKNOWN, None, bar.unit, ", ".join(bar.to))
     worst = (max if bar.most is not None else min)(found, key=lambda name: found[name])
     lacking = [name for name in bar.to if name not in found]
     without = f"; not measured: {', '.join(lacking)}" if lacking else ""
-    return _verdict(bar, found[worst], f"{worst}{without}")
+    over = next((one.over for one in (of, named[worst]) if one.over is not None), None)
+    bound = f" (a bound: not done in {over:g} s)" if over is not None else ""
+    return _verdict(bar, found[worst], f"{worst}{bound}{without}")
+
+
+def _against(bar: Bar, of: Row, to: Row) -> float | None:
+    """The ratio; of a tool that was not done in time, a bound, where that is enough to pass."""
+    value = ratio(of, to, bar.field)
+    if value is not None or bar.field != SECONDS:
+        return value
+    if bar.most is not None and to.over and (mine := of.median()) is not None:
+        bound = mine / to.over
+        return bound if bound <= bar.most else None
+    if bar.least is not None and of.over and (theirs := to.median()):
+        bound = of.over / theirs
+        return bound if bound >= bar.least else None
+    return None
 
 
 def _verdict(bar: Bar, value: float | None, against: str) -> Verdict:

@@ -12,17 +12,12 @@ from pathlib import Path
 from .wiring import Endpoint, Wiring
 
 
-def _nothing() -> None:
-    return None
-
-
 @dataclass(frozen=True)
 class Command:
-    """`after` is done when it ended, outside of the time."""
+    """What is started, in the environment of this process and `env`."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
-    after: Callable[[], None] = _nothing
 
 
 @dataclass(frozen=True)
