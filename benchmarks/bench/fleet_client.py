@@ -23,9 +23,10 @@ from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.records import new_run_id
 from fleet.engine.session import Session
 from fleet.model.events import Event, Progress, StepStarted
+from fleet.model.facts import Facts
 from fleet.model.files import FileRef
 from fleet.model.manifest import Manifest
-from fleet.model.plan import DevicePlan
+from fleet.model.plan import Action, DevicePlan
 from fleet.ops.release import actions_for
 
 KEEP = 3
@@ -69,6 +70,11 @@ def manifest_of(source: Path, name: str) -> Manifest:
     return Manifest(name, tuple(refs))
 
 
+def planned(session: Session, facts: Facts, manifest: Manifest) -> tuple[Action, ...]:
+    """What is to be done on the device; one round trip."""
+    return actions_for(manifest, ask_state(session, facts, manifest), KEEP)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("-i", "--inventory", type=Path, required=True)
@@ -83,10 +89,11 @@ def main() -> int:
 
     def push(session: Session, result: DeviceResult) -> None:
         start = time.perf_counter()
+        clock.figures["connect"] = start - dialled
         with Lease(session, f"push {manifest.name}", run_id) as lease:
             facts = facts_of(session)
             looked = time.perf_counter()
-            actions = actions_for(manifest, ask_state(session, facts, manifest), KEEP)
+            actions = planned(session, facts, manifest)
             clock.figures |= {"facts": looked - start, "state": time.perf_counter() - looked}
             if actions:
                 lease.take()
@@ -96,6 +103,7 @@ def main() -> int:
         clock.figures["inner"] = time.perf_counter() - start + clock.figures["host_hash"]
 
     hosts = select(load_inventory(options.inventory), [options.limit])
+    dialled = time.perf_counter()
     results = on_every_device(hosts, push, clock.hear, parallel=16)
     for one in results:
         if one.error is not None:

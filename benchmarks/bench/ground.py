@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -114,18 +115,23 @@ class BoardGround:
 class PhoneGround:
     """One lab phone and the adb that leads to it."""
 
-    def __init__(self, lab: Lab) -> None:
-        self.lab = lab
+    def __init__(self, lab: Lab, folder: Path) -> None:
         self.phone = lab.phones[0]
         self.port = lab.adb_server.rpartition(":")[2]
         self.adb = (adb_program(), "-P", self.port, "-s", self.phone.serial)
         connect = [*self.adb[:3], "connect", self.phone.serial]
         subprocess.run(connect, check=True, capture_output=True, timeout=60)
         self.place = f"{self.phone.home}/bench"
-        self.base = f"{self.phone.home}/fleet"
+        self.base = f"{self.place}/fleet"
+        self.inbox = f"{self.place}/in"
+        host = {"serial": self.phone.serial, "base_dir": self.base}
+        common = {"transport": "adb", "adb_server": lab.adb_server}
+        self.inventory = folder / "phone.yaml"
+        data = {"all": {"vars": common, "hosts": {self.phone.name: host}}}
+        self.inventory.write_text(json.dumps(data) + "\n", "utf-8")  # JSON is YAML
 
     def clean(self) -> None:
-        self._shell('rm -rf "$1" "$2" && mkdir -p "$1"', self.place, self.base)
+        self._shell('rm -rf "$1" && mkdir -p "$1/in"', self.place)
 
     def check(self, wanted: dict[str, str], folder: str) -> float:
         """As for boards."""

@@ -155,7 +155,12 @@ def nothing_changed(bench: Bench, ground: BoardGround) -> Result:
     case = Case(board.command, lambda _: None, board.check, has=ground.has)
     title = f"Nothing changed: {size_word(size)} and {files:,} files are there"
     result = board.measure("c", title, names, case, peers.RSYNC)
-    result.columns = (("facts", "facts s"), ("host_hash", "host hash s"), ("state", "state s"))
+    result.columns = (
+        ("connect", "connect s"),
+        ("facts", "facts s"),
+        ("host_hash", "host hash s"),
+        ("state", "state s"),
+    )
     result.columns += (("payload_bytes", "payload bytes"), ("round_trips", "round trips"))
     result.bars = (
         Bar("at most 50 ms on an open connection", API, field="inner", most=0.05, unit="s"),

@@ -38,19 +38,23 @@ class Row:
         return statistics.median(values) if values else None
 
 
-def ratio(of: Row, to: Row, name: str = SECONDS) -> float | None:
+def ratio(of: Row, to: Row, name: str = SECONDS, to_name: str = "") -> float | None:
     """The median of the ratios of each round; None where no round has both."""
+    other = to_name or name
     found = [
-        one[name] / two[name]
+        one[name] / two[other]
         for one, two in zip(of.samples, to.samples, strict=False)
-        if one is not None and two is not None and name in one and two.get(name, 0) > 0
+        if one is not None and two is not None and name in one and two.get(other, 0) > 0
     ]
     return statistics.median(found) if found else None
 
 
 @dataclass(frozen=True)
 class Bar:
-    """What a figure must be. Without `to` the median itself counts, else the worst ratio."""
+    """What a figure must be. Without `to` the median itself counts, else the worst ratio.
+
+    `to_field` is the figure of the others where it is not the same one.
+    """
 
     text: str
     of: str
@@ -59,6 +63,7 @@ class Bar:
     most: float | None = None
     least: float | None = None
     unit: str = "x"
+    to_field: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,7 @@ def judge(bar: Bar, rows: Sequence[Row]) -> Verdict:
 
 def _against(bar: Bar, of: Row, to: Row) -> float | None:
     """The ratio; of a tool that was not done in time, a bound, where that is enough to pass."""
-    value = ratio(of, to, bar.field)
+    value = ratio(of, to, bar.field, bar.to_field)
     if value is not None or bar.field != SECONDS:
         return value
     if bar.most is not None and to.over and (mine := of.median()) is not None:
