@@ -60,7 +60,7 @@ class Tool:
             if peers is None:
                 return f"pip install {package} into an environment, --peers-python ITS/bin/python"
             if not importable(peers, self.module):
-                return f"{peers} -m pip install {package}"
+                return f"pip install {package} into the environment of --peers-python"
         for one in self.there:
             if not has(one):
                 return f"{one} is not on the board"
