@@ -13,7 +13,7 @@ from .compare import Bench, Case, compare
 from .fleetrows import API, CLI, NAMES
 from .ground import PhoneGround
 from .peers import ADBUTILS, CLIENT, shell
-from .scenarios import size_word
+from .scenarios import parts_of, size_word
 from .sources import MIB
 from .stats import SECONDS, Bar, Figures, Result
 from .tools import Command, Push, Tool
@@ -99,7 +99,7 @@ def over_adb(bench: Bench) -> Result:
         ),
         columns=(("after_last_byte", "after the last byte s"),),
         missing=missing,
-        notes=[f"the phone is a lab {kind}; adb {_version(ground.adb[0])} here"],
+        notes=[*parts_of(rows), f"the phone is a lab {kind}; adb {_version(ground.adb[0])} here"],
     )
     alone = result.rows[0].median("hash_alone")
     if alone is not None:

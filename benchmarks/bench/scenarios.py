@@ -11,7 +11,7 @@ from .compare import Bench, Case, available, compare, once
 from .fleetrows import API, CLI, NAMES, ROWS
 from .ground import BoardGround
 from .sources import MIB
-from .stats import Bar, Figures, Result
+from .stats import Bar, Figures, Result, Row
 from .tools import Command, Push, Tool
 
 GIB = 1 << 30
@@ -20,6 +20,7 @@ PYTHON = (
     *(peers.PARAMIKO, peers.FABRIC, peers.ASYNCSSH, peers.ASYNCSSH_SCP),
     *(peers.ANSIBLE, peers.PYINFRA),
 )
+_STEPS = ("connect", "host_hash", "facts", "state", "send", "stage", "switch", "prune")
 _PARTS = (
     ("after_last_byte", "after the last byte s"),
     ("payload_bytes", "payload bytes"),
@@ -75,7 +76,16 @@ class OneBoard:
             self.bench.rounds,
             columns=_PARTS,
             missing=missing,
+            notes=parts_of(rows),
         )
+
+
+def parts_of(rows: Sequence[Row]) -> list[str]:
+    """Where fleet's time went, as its Python API says."""
+    row = next((row for row in rows if row.name == API), None)
+    found = {name: row.median(name) for name in _STEPS} if row is not None else {}
+    told = [f"{name.replace('_', ' ')} {value:.3f}" for name, value in found.items() if value]
+    return [f"seconds of {API}: {', '.join(told)}"] if told else []
 
 
 def size_word(size: int) -> str:
