@@ -63,7 +63,7 @@ def look_at(
         state = ReleaseState(None, False, (), frozenset(), {}, frozenset(), frozenset())
         return Look(state, actions_for(manifest, state, keep), Holders())
     text = _state_text(session, facts, manifest, verify=verify)
-    state = parse_state(text, host)
+    state = parse_state(text, host, manifest)
     actions = _with_deltas(session, facts, actions_for(manifest, state, keep))
     return Look(state, actions, holders_in(text, host))
 
@@ -172,7 +172,7 @@ def ask_state(
 ) -> ReleaseState:
     """One round trip: what the device has of `manifest`."""
     text = _state_text(session, facts, manifest, verify=verify)
-    return parse_state(text, session.host.name)
+    return parse_state(text, session.host.name, manifest)
 
 
 def _state_text(session: Session, facts: Facts, manifest: Manifest, *, verify: bool) -> str:

@@ -35,6 +35,7 @@ class ReleaseState:
     bad: frozenset[str]
     unlinked: frozenset[str]
     bases: Mapping[str, str] = field(default_factory=dict)
+    sealed: bool = False
 
     @property
     def previous(self) -> str | None:
@@ -61,11 +62,11 @@ def state_input(manifest: Manifest) -> Iterator[bytes]:
         yield f"{item.sha256}\t{item.size}\t{item.name}\n".encode()
 
 
-def parse_state(text: str, host: str) -> ReleaseState:
+def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
     """The answer of `state_command`. Raises DeviceError when it was cut."""
     found: dict[str, list[str]] = {"history": [], "have": [], "bad": [], "unlinked": []}
     current: str | None = None
-    installed = False
+    installed = sealed = False
     parts: dict[str, int] = {}
     bases: dict[str, str] = {}
     for kind, *rest in framed(text, "fleet-state 1", host):
@@ -73,6 +74,8 @@ def parse_state(text: str, host: str) -> ReleaseState:
             current = rest[0]
         elif kind == "installed":
             installed = True
+        elif kind == "sealed":
+            sealed = True
         elif kind == "part":
             parts[rest[0]] = int(rest[1])
         elif kind == "base":
@@ -83,11 +86,12 @@ def parse_state(text: str, host: str) -> ReleaseState:
         current=current,
         installed=installed,
         history=tuple(found["history"]),
-        have=frozenset(found["have"]) - frozenset(found["bad"]),
+        have=frozenset(manifest.blobs if sealed else found["have"]) - frozenset(found["bad"]),
         parts=parts,
         bad=frozenset(found["bad"]),
         unlinked=frozenset(found["unlinked"]),
         bases=bases,
+        sealed=sealed,
     )
 
 

@@ -73,7 +73,7 @@ class Board:
         command = release.state_command(self.facts, manifest, verify=verify)
         done = self.argv(command.argv, b"".join(release.state_input(manifest)))
         assert done.returncode == 0, done.stderr
-        return release.parse_state(done.stdout.decode(), "board")
+        return release.parse_state(done.stdout.decode(), "board", manifest)
 
     def send(
         self, blobs: list[Blob], *, cut: int | None = None, batches: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 from pathlib import Path
@@ -127,6 +128,9 @@ def test_a_link_a_blob_and_a_size_that_differ_are_found_among_many(
     assert seen.have == app.blobs.keys() - {files[90].sha256, files[200].sha256}
     (store / files[201].sha256).chmod(0o644)
     (store / files[201].sha256).write_bytes(b"x" * files[201].size)
+    whole = (store / files[0].sha256).stat()
+    for name in (files[200].sha256, files[201].sha256):
+        os.utime(store / name, ns=(whole.st_atime_ns, whole.st_mtime_ns))
     assert files[201].sha256 in board.state(app).have
     assert board.state(app, verify=True).bad == {files[n].sha256 for n in (200, 201)}
     board.deploy(app)

@@ -133,9 +133,16 @@ def test_a_part_that_moved_on_is_refused(board: Board, tmp_path: Path) -> None:
 def test_damaged_blob_is_found_by_size_and_by_hash(board: Board, tmp_path: Path) -> None:
     app = manifest(tmp_path / "src", CONTENT)
     board.deploy(app)
+    assert board.state(app).sealed
     blob = board.base / "store" / app.files[0].sha256
+    was = blob.stat()
     blob.chmod(0o644)
     blob.write_bytes(b"b" * 3_000_000)
+    later = (board.base / "current/app/.installed").stat().st_mtime_ns + 1_000_000_000
+    os.utime(blob, ns=(later, later))
+    assert not board.state(app).sealed
+    assert board.state(app).bad == {app.files[0].sha256}
+    os.utime(blob, ns=(was.st_atime_ns, was.st_mtime_ns))  # who hides it is found by --verify
     assert not board.state(app).bad
     assert board.state(app, verify=True).bad == {app.files[0].sha256}
     blob.write_bytes(b"short")
@@ -276,11 +283,13 @@ def test_unwritable_base_is_said(tmp_path: Path) -> None:
 
 def test_cut_answer_is_an_error() -> None:
     with pytest.raises(DeviceError, match="cut"):
-        release.parse_state("motd\nfleet-state 1\nhave abc\n", "board")
+        release.parse_state("motd\nfleet-state 1\nhave abc\n", "board", Manifest("app", ()))
 
 
 def test_noise_before_the_answer_is_dropped() -> None:
-    state = release.parse_state("Welcome!\nfleet-state 1\ncurrent x\nend\n", "board")
+    state = release.parse_state(
+        "Welcome!\nfleet-state 1\ncurrent x\nend\n", "board", Manifest("app", ())
+    )
     assert state.current == "x"
 
 
