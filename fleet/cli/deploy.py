@@ -9,6 +9,7 @@ import typer
 from fleet.cli import output
 from fleet.cli.common import (
     AcceptNewOption,
+    ExecutorOption,
     InventoryOption,
     JsonOption,
     LimitOption,
@@ -18,6 +19,7 @@ from fleet.cli.common import (
     VerifyOption,
     end_devices,
     hosts_of,
+    working_on,
 )
 from fleet.cli.live import listening
 from fleet.cli.lockfile import LockFileOption, before, lock_for, write_planned
@@ -64,6 +66,7 @@ def plan(
         bool, typer.Option("--write-lock", help="Write what was planned into fleet.lock.")
     ] = False,
     lock_file: LockFileOption = None,
+    executor: ExecutorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what deploy would do, with every command that runs as root; change nothing.
@@ -74,12 +77,16 @@ def plan(
     if not write_lock:
         if lock_file is not None:
             raise InputError("--lock-file is given and not used", hint="add --write-lock")
-        _plan(playbook, inventory, limit, options, as_json, admin=admin)
+        _plan(playbook, inventory, limit, options, as_json, executor, admin=admin)
         return
     before(lock_path(playbook, lock_file), load_playbook(playbook).name, limit)
-    with listening(as_json=as_json) as listener:
+    with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
         operation = Operation(
-            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
+            load_playbook(playbook),
+            hosts_of(inventory, limit),
+            listener,
+            options=options,
+            executor=remote,
         )
         results, releases = operation.lock()
     if all(one.fine for one in results):
@@ -95,12 +102,17 @@ def _plan(
     limit: LimitOption,
     options: Options,
     as_json: bool,
+    executor: str | None,
     *,
     admin: bool = False,
 ) -> None:
-    with listening(as_json=as_json) as listener:
+    with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
         operation = Operation(
-            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
+            load_playbook(playbook),
+            hosts_of(inventory, limit),
+            listener,
+            options=options,
+            executor=remote,
         )
         results = operation.plan()
     _show_planned(results, as_json, admin=admin)
@@ -131,6 +143,7 @@ def deploy(
     locked: LockedOption = False,
     frozen: FrozenOption = False,
     lock_file: LockFileOption = None,
+    executor: ExecutorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make the devices as the playbook says, run it there, bring the profile back.
@@ -143,11 +156,15 @@ def deploy(
         word, verify, offline, accept_new, parallel, allow_reboot, lock=lock, frozen=frozen
     )
     if dry_run:
-        _plan(playbook, inventory, limit, options, as_json)
+        _plan(playbook, inventory, limit, options, as_json, executor)
         return
-    with listening(as_json=as_json) as listener:
+    with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
         operation = Operation(
-            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
+            load_playbook(playbook),
+            hosts_of(inventory, limit),
+            listener,
+            options=options,
+            executor=remote,
         )
         results = operation.deploy()
     if not as_json:

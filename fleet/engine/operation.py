@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 from fleet.engine.applying import apply_plan, apply_system
@@ -58,20 +59,30 @@ class Operation:
         options: Options | None = None,
         runtimes: RuntimeStore | None = None,
         runs: RunStore | None = None,
+        executor: Executor | None = None,
+        bench: Workbench | None = None,
+        run_id: str = "",
     ) -> None:
+        """`executor` as in on_every_device. A worker gives `bench` and `run_id`."""
         self.playbook = playbook
         self.hosts = tuple(hosts)
         self.options = options or Options()
-        self.run_id = new_run_id()
+        self.run_id = run_id or new_run_id()
         self.runs = runs or RunStore()
         self._listener = listener
-        self._bench = Workbench(
+        self._executor = executor
+        self._bench = bench or Workbench(
             playbook,
             runtimes or RuntimeStore(),
             listener,
             offline=self.options.offline,
             frozen=self.options.lock if self.options.frozen else None,
         )
+
+    @property
+    def bench(self) -> Workbench:
+        """What the devices share on this machine."""
+        return self._bench
 
     def plan(self) -> list[DeviceResult]:
         """What deploy would do; nothing is changed."""
@@ -114,6 +125,7 @@ class Operation:
             self._listener,
             parallel=self.options.parallel or self.playbook.parallel,
             accept_new=self.options.accept_new,
+            executor=self._executor,
         )
 
     def _look(self, session: Session, result: DeviceResult) -> Planned:
@@ -137,10 +149,12 @@ class Operation:
         planned = self._look(session, result)
         _refuse(planned.plan)
         if not planned.plan.unchanged:
+            self._bench.bring(planned.plan)
             lease.take()
             planned = self._look(session, result)  # another deploy may have ended in between
         plan = first = planned.plan
         _refuse(plan)
+        self._bench.bring(plan)
         _warn(session, plan)
         if plan.system_steps:
             plan = self._provision(session, planned)

@@ -1,0 +1,247 @@
+"""Boards over the workers of a cluster: a window of tasks, lost workers, results brought home."""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fleet.engine.cluster import worker
+from fleet.engine.cluster.errand import Errand
+from fleet.engine.cluster.homecoming import Homecoming
+from fleet.engine.cluster.placing import Place, serving, site_of
+from fleet.engine.cluster.wire import Reply, brought_home, may_travel
+from fleet.engine.pool import DeviceResult, done_event, note
+from fleet.model.errors import CancelledError, FleetError, UnreachableError
+from fleet.model.events import Listener, RunDone, Warned
+from fleet.model.inventory import Host
+
+if TYPE_CHECKING:
+    from fleet.engine.cluster.executor import ClusterExecutor
+
+WINDOW = 2  # tasks a thread: one that runs, one that waits for it to end
+LOOK_SECONDS = 2.0
+REPLY_SECONDS = 30.0
+STARTS = 3  # processes that were started anew under the address of one that died
+# What may be begun again elsewhere: it reads, or the lease on the board keeps two apart.
+# A run would measure beside what the lost one left running; of steps on the system the way
+# back lies with the lost worker.
+REPEATABLE = {"_plan", "_deploy"}
+
+
+@dataclass
+class _Task:
+    host: Host
+    attempt: int = 1
+    starts: int = 0
+    lost: bool = False
+    future: Any = None
+
+
+class FanOut:
+    """One call of `everywhere`. Not more tasks are out than workers have use for."""
+
+    def __init__(self, executor: ClusterExecutor, errand: Errand, listener: Listener) -> None:
+        self._executor, self._errand, self._say = executor, errand, listener
+        self._home = Homecoming(executor.call, errand.order.id, errand.runs)
+        self._ended: queue.SimpleQueue[_Task] = queue.SimpleQueue()
+        self._waiting: dict[str, deque[_Task]] = {}
+        self._out: dict[str, dict[str, _Task]] = {}
+        self._places: dict[str, list[Place]] = {}
+        self._done: dict[str, DeviceResult] = {}
+
+    def run(self, hosts: Sequence[Host]) -> list[DeviceResult]:
+        """Results in the order of `hosts`. What ends this (Ctrl-C) cancels all tasks."""
+        for host in hosts:
+            try:
+                may_travel(host)
+            except FleetError as error:
+                self._fail(host, error)
+            else:
+                self._waiting.setdefault(site_of(host), deque()).append(_Task(host))
+        try:
+            self._look()
+            while len(self._done) < len(hosts):
+                self._fill()
+                self._collect()
+        except BaseException:
+            self._cancel()
+            raise
+        return [self._done[host.name] for host in hosts]
+
+    def _look(self) -> None:
+        """Which workers there are, and that they know what this is about."""
+        every = self._executor.places()
+        if not every:
+            raise UnreachableError(
+                "the cluster has no worker", hint="dask worker SCHEDULER:PORT --nthreads 32"
+            )
+        for site in self._waiting:
+            self._places[site] = serving(site, every)
+        wanted = {one.address: one for places in self._places.values() for one in places}
+        self._executor.prepare(self._errand, list(wanted.values()))
+
+    def _fill(self) -> None:
+        busy = sum(len(one) for one in self._out.values())
+        for site, waiting in self._waiting.items():
+            places = [one for one in self._places[site] if one.address in self._errand.prepared]
+            out = self._out.setdefault(site, {})
+            room = WINDOW * sum(one.threads for one in places) - len(out)
+            if self._executor.limit is not None:
+                room = min(room, self._executor.limit - busy)
+            for _ in range(min(room, len(waiting))):
+                self._send(waiting.popleft(), [one.address for one in places], out)
+                busy += 1
+
+    def _send(self, task: _Task, addresses: list[str], out: dict[str, _Task]) -> None:
+        host, order = task.host, self._errand.order.id
+        key = f"fleet-{host.name}-{order}-{task.attempt}-{task.starts}"
+        task.future = self._executor.client.submit(
+            worker.work_on, order, host, task.attempt,
+            key=key, workers=addresses, allow_other_workers=False, pure=False, retries=0,
+        )  # fmt: skip
+        out[host.name] = task
+        task.future.add_done_callback(lambda _: self._ended.put(task))
+
+    def _collect(self) -> None:
+        """Wait for tasks that ended; look at the workers where none did for a while."""
+        ended = []
+        try:
+            ended.append(self._ended.get(timeout=LOOK_SECONDS))
+            while True:
+                ended.append(self._ended.get_nowait())
+        except queue.Empty:
+            pass
+        good = [one for one in ended if one.future.status == "finished"]
+        by_host = self._replies(good)
+        if by_host:
+            self._errand.settle()  # what a board said comes before its end
+        for task in ended:
+            self._out[site_of(task.host)].pop(task.host.name, None)
+            self._settle(task, by_host.get(task.host.name))
+        names = [worker.ticket(self._errand.order.id, t.host.name, t.attempt) for t in ended]
+        self._executor.forget(names)
+        if not ended:
+            self._strand()
+
+    def _replies(self, tasks: Sequence[_Task]) -> dict[str, Reply]:
+        """What tasks gave back; one whose worker died with its result is left out."""
+        futures = [one.future for one in tasks]
+        try:
+            replies = self._executor.client.gather(futures)
+        except Exception:  # noqa: BLE001 - whatever the worst of them raises: ask each
+            replies = [self._reply(one) for one in futures]
+        named = zip(tasks, replies, strict=True)
+        return {task.host.name: reply for task, reply in named if reply is not None}
+
+    @staticmethod
+    def _reply(future: Any) -> Reply | None:  # noqa: ANN401 - a distributed.Future
+        try:
+            found: Reply = future.result(timeout=REPLY_SECONDS)
+        except Exception:  # noqa: BLE001 - lost, however it is said
+            return None
+        return found
+
+    def _settle(self, task: _Task, reply: Reply | None) -> None:
+        if reply is not None and reply.state == "done" and reply.result is not None:
+            task.future.release()
+            self._bring(task, reply)
+        elif reply is not None and reply.state == "unknown" and task.starts < STARTS:
+            task.starts += 1
+            self._errand.prepared.clear()
+            self._again(task)
+        elif task.future.status == "cancelled":
+            self._fail(task.host, UnreachableError(
+                "the scheduler of the cluster is gone; what its workers began ends by itself",
+                hint="start it, then deploy again: it goes on where it stopped",
+            ))  # fmt: skip
+        else:
+            self._lost(task, reply.worker if reply else "")
+
+    def _lost(self, task: _Task, elsewhere: str) -> None:
+        """The worker died while it had this board (or distributed began it a second time)."""
+        what = self._errand.order.what
+        safe = what in REPEATABLE or ":" in what
+        if safe and task.attempt == 1:
+            task.attempt += 1
+            self._say(Warned(task.host.name, "its worker was lost; it is begun once more"))
+            self._again(task)
+            return
+        hint = "fleet deploy again; it goes on where it stopped"
+        if not safe:
+            hint = (
+                f"look at the board first: fleet doctor {task.host.name}; records of a lost "
+                "worker are below cluster/ in its FLEET_HOME"
+            )
+        said = f" (noticed by {elsewhere})" if elsewhere else ""
+        self._fail(task.host, UnreachableError(f"worker lost{said}", hint=hint))
+
+    def _again(self, task: _Task) -> None:
+        self._waiting.setdefault(site_of(task.host), deque()).append(task)
+        try:
+            self._look()
+        except FleetError as error:
+            self._waiting[site_of(task.host)].remove(task)
+            self._fail(task.host, error)
+
+    def _strand(self) -> None:
+        """Tasks whose workers are all gone would wait for ever."""
+        alive = {one.address for one in self._executor.places()}
+        for address in set(self._errand.prepared) - alive:
+            self._errand.prepared.pop(address)
+        for site, out in self._out.items():
+            if out and not any(one.address in alive for one in self._places[site]):
+                stranded = list(out.values())
+                self._executor.client.cancel([task.future for task in stranded])
+                out.clear()
+                for task in stranded:
+                    self._lost(task, "")
+        for site, waiting in self._waiting.items():
+            if waiting and not self._out.get(site):
+                self._refresh(site)
+
+    def _refresh(self, site: str) -> None:
+        """Boards wait and no worker has one: others may have come, or there are none."""
+        try:
+            self._look()
+        except FleetError as error:
+            while self._waiting[site]:
+                self._fail(self._waiting[site].popleft().host, error)
+
+    def _bring(self, task: _Task, reply: Reply) -> None:
+        result, host = reply.result, task.host
+        if result is None:
+            return
+        brought_home(result, host, self._errand.manifests)
+        try:
+            result.records = self._home.bring(reply, self._address(reply.worker))
+        except (FleetError, OSError) as error:
+            self._errand.kept.add(host.name)
+            note(result, error if isinstance(error, FleetError) else FleetError(str(error)))
+        for record in result.records:
+            self._say(RunDone(host.name, record.as_dict()))
+        self._finish(result)
+
+    def _address(self, name: str) -> str:
+        every = (one for places in self._places.values() for one in places)
+        return next((one.address for one in every if one.name == name), name)
+
+    def _fail(self, host: Host, error: FleetError) -> None:
+        result = DeviceResult(host)
+        note(result, error)
+        self._finish(result)
+
+    def _finish(self, result: DeviceResult) -> None:
+        if result.host.name not in self._done:
+            self._done[result.host.name] = result
+            self._say(done_event(result))
+
+    def _cancel(self) -> None:
+        tasks = [task for out in self._out.values() for task in out.values()]
+        try:
+            self._executor.client.cancel([task.future for task in tasks])
+        except (OSError, TimeoutError, RuntimeError) as error:
+            raise CancelledError(f"cancelled; the scheduler does not answer: {error}") from error
+        self._executor.call(list(self._errand.prepared), worker.stop_run, self._errand.order.id)

@@ -1,0 +1,206 @@
+"""What goes wrong with clusters: lost workers, other versions, Ctrl-C, secrets, no scheduler."""
+
+from __future__ import annotations
+
+import _thread
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleet.engine.cluster import worker
+from fleet.engine.cluster.connecting import executor_for
+from fleet.engine.cluster.executor import ClusterExecutor
+from fleet.engine.cluster.wire import TOPIC
+from fleet.engine.looking import look_at_facts
+from fleet.engine.pool import on_every_device
+from fleet.lab import Lab
+from fleet.model.errors import InputError, UnreachableError
+from fleet.model.events import Event, StepStarted, Warned
+from fleet.model.secret import Secret, SecretRef
+
+from .conftest import CANARY, Cluster, Fleet, connected, ended, until
+
+
+def step(event: Event, name: str) -> bool:
+    return isinstance(event, StepStarted) and event.step == name
+
+
+def test_a_deploy_whose_worker_is_killed_is_begun_once_more_elsewhere(
+    fleet: Fleet, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.hide(monkeypatch)
+    doomed = cluster.start("paris-1", "--resources", "site-lyon=1")
+    with connected(cluster, 3) as executor:
+        board = replace(fleet.hosts[0], labels={"site": "lyon"})
+        fleet.hosts = (board,)
+        operation = fleet.operation(executor, run="never")
+        joined = []
+
+        def listener(event: Event) -> None:
+            fleet.events.append(event)
+            if step(event, "fetch") and doomed.poll() is None:
+                ended(doomed)
+                joined.append(cluster.start("lyon-2"))
+
+        operation._listener = listener
+        (done,) = operation.deploy()
+        assert done.error is None, done.error
+        assert done.outcome == "changed"
+        assert any(isinstance(e, Warned) and "once more" in e.text for e in fleet.events)
+        ended(joined[0])
+        until(lambda: len(executor.places()) == 2, "the end of both")
+
+
+def test_a_run_whose_worker_is_killed_is_not_begun_again(fleet: Fleet, cluster: Cluster) -> None:
+    fleet.hosts = fleet.hosts[:1]
+    fleet.operation(None, run="never").deploy()
+    (fleet.homes["lab001"] / "slow").touch()
+    doomed = cluster.start("oslo-1")
+    with connected(cluster, 3) as executor:
+        # Any worker may take it but those two are busy: distributed itself would begin it anew.
+        fleet.hosts = (replace(fleet.hosts[0], labels={"site": "oslo"}),)
+        spare = cluster.start("oslo-2", "--nthreads", "1")
+        until(lambda: len(executor.places()) == 4, "the spare worker")
+        operation = fleet.operation(executor)
+
+        def listener(event: Event) -> None:
+            if step(event, "run"):
+                at = [one.name for one in executor.places() if working(executor, one.address)]
+                ended(doomed if at == ["oslo-1"] else spare)
+
+        operation._listener = listener
+        (lost,) = operation.run()
+        assert lost.outcome == "unreachable"
+        assert isinstance(lost.error, UnreachableError)
+        assert "worker lost (noticed by oslo-" in lost.text
+        assert fleet.runs_on("lab001") == 1
+        for process in (doomed, spare):
+            ended(process)
+        until(lambda: len(executor.places()) == 2, "the end of both")
+
+
+def working(executor: ClusterExecutor, address: str) -> bool:
+    return bool(executor.client.processing([address])[address])
+
+
+def test_boards_of_a_site_without_worker_name_the_command(
+    fleet: Fleet, executor: ClusterExecutor
+) -> None:
+    fleet.hosts = (replace(fleet.hosts[0], labels={"site": "tokyo"}),)
+    with pytest.raises(InputError, match=r"serves site 'tokyo'.*munich") as caught:
+        fleet.operation(executor).plan()
+    assert "dask worker" in caught.value.hint
+
+
+def test_another_version_on_a_worker_is_one_clear_error(
+    fleet: Fleet, cluster: Cluster, tmp_path: Path
+) -> None:
+    preload = tmp_path / "older.py"
+    preload.write_text(
+        "from fleet.engine.cluster import worker\nworker.VERSION = '0.0.9'\n"
+        "def dask_setup(worker): pass\n"
+    )
+    old = cluster.start("old-1", "--preload", str(preload))
+    with connected(cluster, 3) as executor:
+        with pytest.raises(InputError, match=r"old-1 has fleet 0\.0\.9 on Python 3") as caught:
+            fleet.operation(executor).plan()
+        assert "pip install 'npu-fleet[dask]==" in caught.value.hint
+        ended(old)
+        until(lambda: len(executor.places()) == 2, "the end of the old worker")
+
+
+def test_ctrl_c_ends_the_tasks_and_their_sessions(fleet: Fleet, executor: ClusterExecutor) -> None:
+    fleet.hosts = fleet.hosts[:1]
+    fleet.operation(None, run="never").deploy()
+    (fleet.homes["lab001"] / "slow").touch()
+    operation = fleet.operation(executor)
+    operation._listener = lambda event: _thread.interrupt_main() if step(event, "run") else None
+    with pytest.raises(KeyboardInterrupt):
+        operation.run()
+    addresses = [one.address for one in executor.places()]
+    until(lambda: not any(working(executor, one) for one in addresses), "the end of the task")
+    (errand,) = executor._errands.values()
+    until(lambda: not any(executor.call(addresses, sessions, errand.order.id).values()), "the end")
+
+
+def sessions(order: str) -> int:
+    return len(worker._runs[order].sessions) if order in worker._runs else 0
+
+
+def test_a_secret_is_seen_nowhere(
+    fleet: Fleet, cluster: Cluster, executor: ClusterExecutor
+) -> None:
+    assert "FLEET_CANARY" not in os.environ, "only workers have it: they resolve it"
+    ref = SecretRef("env:FLEET_CANARY", fleet.folder)
+    absent = SecretRef("env:FLEET_ABSENT", fleet.folder)
+    one, two, three = fleet.hosts
+    fleet.hosts = (replace(one, password=ref, become_password=ref), replace(two, password=absent))
+    fine, refused = fleet.operation(executor).deploy()
+    assert fine.outcome == "changed", fine.error
+    assert "FLEET_ABSENT is not set" in refused.text
+    told = executor.client.run_on_scheduler(everything)
+    assert f"{fleet.hosts[0].name}" in told, "what the dashboard shows names the board"
+    shown = [cluster.log(), told, repr(executor.client.get_events(TOPIC)), repr(fleet.events)]
+    shown += [repr(fine), *executor.client.run(holds).values()]
+    assert [text for text in shown if CANARY in text] == []
+
+    clear = SecretRef("literal", fleet.folder, Secret(CANARY))
+    fleet.hosts = (replace(three, password=clear),)
+    (never,) = fleet.operation(executor).deploy()
+    assert isinstance(never.error, InputError)
+    assert "clear text" in never.text
+
+
+def everything(dask_scheduler: object) -> str:
+    scheduler = dask_scheduler
+    return repr(
+        (
+            list(scheduler.tasks),  # type: ignore[attr-defined]
+            [(one.key, repr(one.run_spec)) for one in scheduler.tasks.values()],  # type: ignore[attr-defined]
+            list(scheduler.transition_log),  # type: ignore[attr-defined]
+            scheduler.get_events(),  # type: ignore[attr-defined]
+        )
+    )
+
+
+def holds(dask_worker: object) -> str:
+    state = dask_worker.state  # type: ignore[attr-defined]
+    return repr((list(state.log), list(state.tasks.values()), dask_worker.data))  # type: ignore[attr-defined]
+
+
+def test_no_scheduler_and_no_distributed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleet.engine.cluster.connecting.CONNECT_SECONDS", 0.3)
+    with pytest.raises(UnreachableError, match="no dask scheduler answers") as caught:
+        executor_for("dask://127.0.0.1:9")
+    assert caught.value.hint == "there: dask scheduler --port 9"
+    for wrong in ("127.0.0.1:8786", "dask://127.0.0.1", "ray://127.0.0.1:1"):
+        with pytest.raises(InputError, match="is no executor"):
+            executor_for(wrong)
+    monkeypatch.delitem(sys.modules, "fleet.engine.cluster.executor")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match="not installed") as missing:
+        executor_for("dask://127.0.0.1:9")
+    assert missing.value.hint == "pip install 'npu-fleet[dask]'"
+
+
+def test_accept_new_is_not_for_workers(fleet: Fleet, executor: ClusterExecutor) -> None:
+    with pytest.raises(InputError, match="pins host keys on this workstation"):
+        on_every_device(
+            fleet.hosts, look_at_facts, print, parallel=1, accept_new=True, executor=executor
+        )
+
+
+def test_the_command_line(fleet: Fleet, cluster: Cluster, user_boards: Lab) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fleet", "facts", "-i", str(user_boards.inventory),
+         "--executor", cluster.address, "--json"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [one["facts"]["soc"]["chip"] for one in json.loads(done.stdout)] == ["QCS9075"] * 3
+    assert done.stderr == ""
