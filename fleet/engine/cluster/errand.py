@@ -32,7 +32,9 @@ class Errand:
     Memory is bounded: an inbox that is full drops Progress and Output, and says so.
     """
 
-    def __init__(self, work: Work, hosts: Iterable[Host], call: Call) -> None:
+    def __init__(
+        self, work: Work, hosts: Iterable[Host], call: Call, alive: Callable[[], set[str]]
+    ) -> None:
         owner = getattr(work, "__self__", None)
         self.operation = owner if isinstance(owner, Operation) else None
         self.order = _order(work, self.operation, hosts)
@@ -42,7 +44,7 @@ class Errand:
         self.manifests: dict[str, Manifest] = {}
         self.listener: Listener = _nothing
         self.dropped = 0
-        self._call = call
+        self._call, self._alive = call, alive
         self._catalog: dict[str, tuple[int, Path]] = {}
         self._inbox: queue.Queue[dict[str, Any] | None] = queue.Queue(INBOX_MESSAGES)
         self._asks: queue.Queue[dict[str, Any] | None] = queue.Queue()
@@ -64,6 +66,11 @@ class Errand:
         except queue.Full:
             self.dropped += len(message["events"])
 
+    def tell(self, function: Callable[..., None], *args: object) -> None:
+        """Call a function of `worker` for this order on all processes that know it and live."""
+        living = sorted(self._alive() & set(self.prepared))
+        self._call(living, function, self.order.id, *args)
+
     def settle(self) -> None:
         """Return when the events that have arrived were told to the listener, or it hangs."""
         told = threading.Event()
@@ -81,7 +88,7 @@ class Errand:
         self.carousel.close()
         if self.dropped:
             self.listener(Warned("", f"{self.dropped} events of workers are not shown"))
-        self._call(list(self.prepared), worker.end_run, self.order.id, tuple(sorted(self.kept)))
+        self.tell(worker.end_run, tuple(sorted(self.kept)))
 
     def _listen(self) -> None:
         while (message := self._inbox.get()) is not None:
@@ -128,7 +135,7 @@ class Errand:
 
     def _beat(self) -> None:
         while not self._ended.wait(BEAT_SECONDS):
-            self._call(list(self.prepared), worker.beat, self.order.id)
+            self.tell(worker.beat)
 
 
 def _nothing(_: object) -> None:

@@ -121,6 +121,12 @@ class ClusterExecutor(Remote):
             with contextlib.suppress(OSError, TimeoutError, RuntimeError):
                 distributed.Event(name, client=self.client).clear()
 
+    def _alive(self) -> set[str]:
+        try:
+            return {one.address for one in self.places()}
+        except (OSError, TimeoutError, RuntimeError):
+            return set()
+
     def _heard(self, event: tuple[float, Any]) -> None:
         message = event[1]
         errand = self._by_id.get(message.get("order", "")) if isinstance(message, dict) else None
@@ -132,7 +138,7 @@ class ClusterExecutor(Remote):
         key = (id(getattr(work, "__self__", work)), getattr(work, "__name__", ""))
         with self._lock:
             if key not in self._errands:
-                errand = Errand(work, hosts, self.call)
+                errand = Errand(work, hosts, self.call, self._alive)
                 self._errands[key] = self._by_id[errand.order.id] = errand
             return self._errands[key]
 

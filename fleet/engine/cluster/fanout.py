@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from fleet.engine.cluster.homecoming import Homecoming
 from fleet.engine.cluster.placing import Place, serving, site_of
 from fleet.engine.cluster.wire import Reply, brought_home, may_travel
 from fleet.engine.pool import DeviceResult, done_event, note
-from fleet.model.errors import CancelledError, FleetError, UnreachableError
+from fleet.model.errors import CancelledError, FleetError, InputError, UnreachableError
 from fleet.model.events import Listener, RunDone, Warned
 from fleet.model.inventory import Host
 
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
 WINDOW = 2  # tasks a thread: one that runs, one that waits for it to end
 LOOK_SECONDS = 2.0
 REPLY_SECONDS = 30.0
+ABSENT_SECONDS = 60.0  # a nanny starts a dead worker anew within seconds, a machine boots in more
 STARTS = 3  # processes that were started anew under the address of one that died
 # What may be begun again elsewhere: it reads, or the lease on the board keeps two apart.
 # A run would measure beside what the lost one left running; of steps on the system the way
 # back lies with the lost worker.
 REPEATABLE = {"_plan", "_deploy"}
+
+
+_AGAIN = "fleet deploy again; it goes on where it stopped"
 
 
 @dataclass
@@ -46,10 +51,11 @@ class FanOut:
     def __init__(self, executor: ClusterExecutor, errand: Errand, listener: Listener) -> None:
         self._executor, self._errand, self._say = executor, errand, listener
         self._home = Homecoming(executor.call, errand.order.id, errand.runs)
-        self._ended: queue.SimpleQueue[_Task] = queue.SimpleQueue()
+        self._ended: queue.SimpleQueue[tuple[_Task, Any]] = queue.SimpleQueue()
         self._waiting: dict[str, deque[_Task]] = {}
         self._out: dict[str, dict[str, _Task]] = {}
         self._places: dict[str, list[Place]] = {}
+        self._absent: dict[str, float] = {}
         self._done: dict[str, DeviceResult] = {}
 
     def run(self, hosts: Sequence[Host]) -> list[DeviceResult]:
@@ -72,21 +78,47 @@ class FanOut:
         return [self._done[host.name] for host in hosts]
 
     def _look(self) -> None:
-        """Which workers there are, and that they know what this is about."""
-        every = self._executor.places()
-        if not every:
+        """The workers of now; new ones are told what this is about.
+
+        Raises InputError (site without worker, other version) and UnreachableError (no worker)
+        at the first look. Later a site is waited for a while: a lost worker may come back.
+        """
+        first, every = not self._places, self._executor.places()
+        if first and not every:
             raise UnreachableError(
                 "the cluster has no worker", hint="dask worker SCHEDULER:PORT --nthreads 32"
             )
+        problem: FleetError = UnreachableError("no worker of its site is left", hint=_AGAIN)
         for site in self._waiting:
-            self._places[site] = serving(site, every)
+            try:
+                self._places[site] = serving(site, every)
+            except InputError:
+                if first:
+                    raise
+                self._places[site] = []
         wanted = {one.address: one for places in self._places.values() for one in places}
-        self._executor.prepare(self._errand, list(wanted.values()))
+        try:
+            self._executor.prepare(self._errand, list(wanted.values()))
+        except FleetError as error:
+            if first:
+                raise
+            problem = error
+        for site, waiting in self._waiting.items():
+            if self._usable(site):
+                self._absent.pop(site, None)
+            elif time.monotonic() - self._absent.setdefault(site, time.monotonic()) > (
+                ABSENT_SECONDS
+            ):
+                while waiting:
+                    self._fail(waiting.popleft().host, problem)
+
+    def _usable(self, site: str) -> list[Place]:
+        return [one for one in self._places[site] if one.address in self._errand.prepared]
 
     def _fill(self) -> None:
         busy = sum(len(one) for one in self._out.values())
         for site, waiting in self._waiting.items():
-            places = [one for one in self._places[site] if one.address in self._errand.prepared]
+            places = self._usable(site)
             out = self._out.setdefault(site, {})
             room = WINDOW * sum(one.threads for one in places) - len(out)
             if self._executor.limit is not None:
@@ -103,17 +135,18 @@ class FanOut:
             key=key, workers=addresses, allow_other_workers=False, pure=False, retries=0,
         )  # fmt: skip
         out[host.name] = task
-        task.future.add_done_callback(lambda _: self._ended.put(task))
+        task.future.add_done_callback(lambda future: self._ended.put((task, future)))
 
     def _collect(self) -> None:
         """Wait for tasks that ended; look at the workers where none did for a while."""
-        ended = []
+        found = []
         try:
-            ended.append(self._ended.get(timeout=LOOK_SECONDS))
+            found.append(self._ended.get(timeout=LOOK_SECONDS))
             while True:
-                ended.append(self._ended.get_nowait())
+                found.append(self._ended.get_nowait())
         except queue.Empty:
             pass
+        ended = [task for task, future in found if task.future is future]  # else: given up
         good = [one for one in ended if one.future.status == "finished"]
         by_host = self._replies(good)
         if by_host:
@@ -152,7 +185,7 @@ class FanOut:
             task.starts += 1
             self._errand.prepared.clear()
             self._again(task)
-        elif task.future.status == "cancelled":
+        elif task.future is not None and task.future.status == "cancelled":
             self._fail(task.host, UnreachableError(
                 "the scheduler of the cluster is gone; what its workers began ends by itself",
                 hint="start it, then deploy again: it goes on where it stopped",
@@ -169,7 +202,7 @@ class FanOut:
             self._say(Warned(task.host.name, "its worker was lost; it is begun once more"))
             self._again(task)
             return
-        hint = "fleet deploy again; it goes on where it stopped"
+        hint = _AGAIN
         if not safe:
             hint = (
                 f"look at the board first: fleet doctor {task.host.name}; records of a lost "
@@ -179,36 +212,25 @@ class FanOut:
         self._fail(task.host, UnreachableError(f"worker lost{said}", hint=hint))
 
     def _again(self, task: _Task) -> None:
+        task.future = None
         self._waiting.setdefault(site_of(task.host), deque()).append(task)
-        try:
-            self._look()
-        except FleetError as error:
-            self._waiting[site_of(task.host)].remove(task)
-            self._fail(task.host, error)
+        self._look()
 
     def _strand(self) -> None:
-        """Tasks whose workers are all gone would wait for ever."""
+        """Tasks whose workers are all gone would wait for ever, boards without a worker too."""
         alive = {one.address for one in self._executor.places()}
         for address in set(self._errand.prepared) - alive:
             self._errand.prepared.pop(address)
         for site, out in self._out.items():
-            if out and not any(one.address in alive for one in self._places[site]):
+            if out and not self._usable(site):
                 stranded = list(out.values())
                 self._executor.client.cancel([task.future for task in stranded])
                 out.clear()
                 for task in stranded:
+                    task.future = None
                     self._lost(task, "")
-        for site, waiting in self._waiting.items():
-            if waiting and not self._out.get(site):
-                self._refresh(site)
-
-    def _refresh(self, site: str) -> None:
-        """Boards wait and no worker has one: others may have come, or there are none."""
-        try:
+        if any(waiting and not self._out.get(site) for site, waiting in self._waiting.items()):
             self._look()
-        except FleetError as error:
-            while self._waiting[site]:
-                self._fail(self._waiting[site].popleft().host, error)
 
     def _bring(self, task: _Task, reply: Reply) -> None:
         result, host = reply.result, task.host
@@ -244,4 +266,4 @@ class FanOut:
             self._executor.client.cancel([task.future for task in tasks])
         except (OSError, TimeoutError, RuntimeError) as error:
             raise CancelledError(f"cancelled; the scheduler does not answer: {error}") from error
-        self._executor.call(list(self._errand.prepared), worker.stop_run, self._errand.order.id)
+        self._errand.tell(worker.stop_run)

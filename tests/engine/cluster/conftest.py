@@ -30,8 +30,8 @@ READY_SECONDS = 60.0
 CANARY = "canary-7d1f4b"  # in the environment of workers only
 
 PROGRAM = """#!/bin/sh
-echo run >>"$HOME/runs.log"
-[ -f "$HOME/slow" ] && sleep 4
+echo run >>'{folder}/runs.log'
+[ -f '{folder}/slow' ] && sleep 4
 echo "ggml-hex: Hexagon Arch version v73 (stand-in for llama-bench)" >&2
 echo '[{"n_prompt": 8, "n_gen": 0, "avg_ts": 80.5}, {"n_prompt": 0, "n_gen": 4, "avg_ts": 9.5}]'
 """
@@ -86,7 +86,7 @@ def started(
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**os.environ, **env},
+            env={**os.environ, "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "1s", **env},
             cwd=cluster.folder,
         )
     cluster.processes.append(process)
@@ -146,7 +146,6 @@ class Fleet:
     playbook: Playbook
     runs: RunStore
     folder: Path
-    homes: dict[str, Path]
     events: list[Event] = field(default_factory=list)
 
     def operation(self, executor: ClusterExecutor | None, **changes: object) -> Operation:
@@ -169,9 +168,9 @@ class Fleet:
             self.playbook, bundle=here / "bundle", run=replace(run, program=here / "llama-bench")
         )
 
-    def runs_on(self, name: str) -> int:
-        """How often the program was started on a board."""
-        log = self.homes[name] / "runs.log"
+    def runs_begun(self) -> int:
+        """How often the program was started on boards."""
+        log = self.folder / "runs.log"
         return log.read_text().count("run") if log.exists() else 0
 
 
@@ -180,12 +179,8 @@ def fleet(user_boards: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("FLEET_HOME", str(tmp_path / "workstation"))
     (tmp_path / "bundle").mkdir()
     (tmp_path / "bundle" / "model.gguf").write_bytes(os.urandom(MODEL_BYTES))
-    (tmp_path / "llama-bench").write_text(f"{PROGRAM}# {tmp_path.name}\n")
+    (tmp_path / "llama-bench").write_text(PROGRAM.replace("{folder}", str(tmp_path)))
     (tmp_path / "playbook.yaml").write_text(PLAYBOOK)
-    boards = {one.name: Path(one.home) for one in user_boards.boards}
-    for home in boards.values():
-        for name in ("runs.log", "slow"):
-            (home / name).unlink(missing_ok=True)
     base = f"~/{tmp_path.name}"
     hosts = load_inventory(user_boards.inventory).hosts
     return Fleet(
@@ -193,5 +188,4 @@ def fleet(user_boards: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         load_playbook(tmp_path / "playbook.yaml"),
         RunStore(tmp_path / "workstation" / "runs"),
         tmp_path,
-        boards,
     )

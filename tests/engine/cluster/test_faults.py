@@ -59,10 +59,9 @@ def test_a_deploy_whose_worker_is_killed_is_begun_once_more_elsewhere(
 def test_a_run_whose_worker_is_killed_is_not_begun_again(fleet: Fleet, cluster: Cluster) -> None:
     fleet.hosts = fleet.hosts[:1]
     fleet.operation(None, run="never").deploy()
-    (fleet.homes["lab001"] / "slow").touch()
+    (fleet.folder / "slow").touch()
     doomed = cluster.start("oslo-1")
     with connected(cluster, 3) as executor:
-        # Any worker may take it but those two are busy: distributed itself would begin it anew.
         fleet.hosts = (replace(fleet.hosts[0], labels={"site": "oslo"}),)
         spare = cluster.start("oslo-2", "--nthreads", "1")
         until(lambda: len(executor.places()) == 4, "the spare worker")
@@ -70,6 +69,7 @@ def test_a_run_whose_worker_is_killed_is_not_begun_again(fleet: Fleet, cluster: 
 
         def listener(event: Event) -> None:
             if step(event, "run"):
+                until(fleet.runs_begun, "the run")
                 at = [one.name for one in executor.places() if working(executor, one.address)]
                 ended(doomed if at == ["oslo-1"] else spare)
 
@@ -78,7 +78,7 @@ def test_a_run_whose_worker_is_killed_is_not_begun_again(fleet: Fleet, cluster: 
         assert lost.outcome == "unreachable"
         assert isinstance(lost.error, UnreachableError)
         assert "worker lost (noticed by oslo-" in lost.text
-        assert fleet.runs_on("lab001") == 1
+        assert fleet.runs_begun() == 1
         for process in (doomed, spare):
             ended(process)
         until(lambda: len(executor.places()) == 2, "the end of both")
@@ -117,7 +117,7 @@ def test_another_version_on_a_worker_is_one_clear_error(
 def test_ctrl_c_ends_the_tasks_and_their_sessions(fleet: Fleet, executor: ClusterExecutor) -> None:
     fleet.hosts = fleet.hosts[:1]
     fleet.operation(None, run="never").deploy()
-    (fleet.homes["lab001"] / "slow").touch()
+    (fleet.folder / "slow").touch()
     operation = fleet.operation(executor)
     operation._listener = lambda event: _thread.interrupt_main() if step(event, "run") else None
     with pytest.raises(KeyboardInterrupt):
