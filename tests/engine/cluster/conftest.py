@@ -31,7 +31,7 @@ CANARY = "canary-7d1f4b"  # in the environment of workers only
 
 PROGRAM = """#!/bin/sh
 echo run >>'{folder}/runs.log'
-[ -f '{folder}/slow' ] && sleep 4
+[ -f '{folder}/slow' ] && sleep 2
 echo "ggml-hex: Hexagon Arch version v73 (stand-in for llama-bench)" >&2
 echo '[{"n_prompt": 8, "n_gen": 0, "avg_ts": 80.5}, {"n_prompt": 0, "n_gen": 4, "avg_ts": 9.5}]'
 """
