@@ -37,10 +37,12 @@ class Errand:
     ) -> None:
         owner = getattr(work, "__self__", None)
         self.operation = owner if isinstance(owner, Operation) else None
-        self.order = _order(work, self.operation, hosts)
+        every = (*self.operation.hosts, *hosts) if self.operation else hosts
+        self.order = _order(work, self.operation, every)
         self.runs = self.operation.runs if self.operation else RunStore()
         self.prepared: dict[str, str] = {}  # address → machine
         self.kept: set[str] = set()  # hosts whose files could not be brought home
+        self.flags: set[str] = set()  # of boards that were begun and not done
         self.manifests: dict[str, Manifest] = {}
         self.listener: Listener = _nothing
         self.dropped = 0

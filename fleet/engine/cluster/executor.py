@@ -63,6 +63,7 @@ class ClusterExecutor(Remote):
             errands, self._errands = list(self._errands.values()), {}
         for errand in errands:
             errand.close()
+            self.forget(sorted(errand.flags))
         self._plain.shutdown(wait=not cancel_futures)
         self.client.close()
 

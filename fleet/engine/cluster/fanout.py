@@ -153,11 +153,18 @@ class FanOut:
             self._errand.settle()  # what a board said comes before its end
         for task in ended:
             self._out[site_of(task.host)].pop(task.host.name, None)
+            self._unflag(task, by_host.get(task.host.name))
             self._settle(task, by_host.get(task.host.name))
-        names = [worker.ticket(self._errand.order.id, t.host.name, t.attempt) for t in ended]
-        self._executor.forget(names)
         if not ended:
             self._strand()
+
+    def _unflag(self, task: _Task, reply: Reply | None) -> None:
+        """The flag of a board that is done goes; others stay while distributed may repeat."""
+        name = worker.ticket(self._errand.order.id, task.host.name, task.attempt)
+        if reply is not None and reply.state == "done":
+            self._executor.forget([name])
+        else:
+            self._errand.flags.add(name)
 
     def _replies(self, tasks: Sequence[_Task]) -> dict[str, Reply]:
         """What tasks gave back; one whose worker died with its result is left out."""

@@ -177,10 +177,15 @@ class Run:
 def who(dask_worker: Any = None) -> dict[str, str]:  # noqa: ANN401 - a distributed.Worker
     """Versions and machine of this process; plain data, so that other versions can read it."""
     root = fleet_home()
+    root.mkdir(parents=True, exist_ok=True)
+    about = root.stat()
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    kernel = boot.read_text("ascii")[:8] if boot.exists() else ""
     return {
         "fleet": VERSION,
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
-        "machine": f"{platform.node()}:{root}",
+        # Cloned machines have one name and one machine-id; a mount has its own device number.
+        "machine": f"{platform.node()}:{root} {kernel} {about.st_dev:x} {about.st_ino:x}",
         "worker": str(getattr(dask_worker, "name", "")),
     }
 

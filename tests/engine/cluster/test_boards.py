@@ -76,9 +76,12 @@ def test_each_worker_machine_gets_each_blob_once_and_then_nothing(
     total = first[0].bytes_sent
     assert total > MODEL_BYTES
     (errand,) = executor._errands.values()
-    sent = errand.carousel.bytes_sent
+
+    def sent() -> dict[str, int]:
+        return {name.split(" ")[0]: count for name, count in errand.carousel.bytes_sent.items()}
+
     machines = {f"{platform.node()}:{cluster.home(name)}" for name in ("berlin-1", "munich-1")}
-    assert sent == dict.fromkeys(machines, total), "once a machine, whatever the boards"
+    assert sent() == dict.fromkeys(machines, total), "once a machine, whatever the boards"
     for name in ("berlin-1", "munich-1"):
         model = sha256_file(fleet.folder / "bundle" / "model.gguf")
         blob = cluster.home(name) / "blobs" / model
@@ -91,7 +94,7 @@ def test_each_worker_machine_gets_each_blob_once_and_then_nothing(
     operation.hosts = (replace(fleet.hosts[0], base_dir=f"{fleet.hosts[0].base_dir}-more"),)
     (more,) = operation.deploy()
     assert more.bytes_sent == total
-    assert sent == dict.fromkeys(machines, total)
+    assert sent() == dict.fromkeys(machines, total)
 
 
 def test_a_shared_disk_is_used_as_it_is(
