@@ -50,9 +50,19 @@ class Remote(Executor):
 
     @abstractmethod
     def everywhere(
-        self, hosts: Sequence[Host], work: Work, listener: Listener
+        self,
+        hosts: Sequence[Host],
+        work: Work,
+        listener: Listener,
+        *,
+        admit: Callable[[Host], bool] | None = None,
+        done: Callable[[DeviceResult], None] | None = None,
     ) -> list[DeviceResult]:
-        """As on_every_device. `work` is a method of Operation, or a function of a module."""
+        """As on_every_device. `work` is a method of Operation, or a function of a module.
+
+        `admit` is asked for each host before it is handed out; one that it refuses is `not
+        attempted`. `done` hears each result. Both are called by the calling thread.
+        """
 
 
 def on_every_device(

@@ -47,7 +47,13 @@ class ClusterExecutor(Remote):
         return future
 
     def everywhere(
-        self, hosts: Sequence[Host], work: Work, listener: Listener
+        self,
+        hosts: Sequence[Host],
+        work: Work,
+        listener: Listener,
+        *,
+        admit: Callable[[Host], bool] | None = None,
+        done: Callable[[DeviceResult], None] | None = None,
     ) -> list[DeviceResult]:
         """See Remote. Work is a method of Operation or a function of a module of fleet.
 
@@ -55,7 +61,7 @@ class ClusterExecutor(Remote):
         """
         errand = self._errand(work, hosts)
         errand.listener = listener
-        return FanOut(self, errand, listener).run(hosts)
+        return FanOut(self, errand, listener, admit, done).run(hosts)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
         """Tell the workers to forget the work, and leave the cluster."""

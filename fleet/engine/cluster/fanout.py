@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ STARTS = 3  # processes that were started anew under the address of one that die
 # What may be begun again elsewhere: it reads, or the lease on the board keeps two apart.
 # A run would measure beside what the lost one left running; of steps on the system the way
 # back lies with the lost worker.
-REPEATABLE = {"_plan", "_deploy"}
+REPEATABLE = {"_plan", "_deploy", "bring"}
 
 
 _AGAIN = "fleet deploy again; it goes on where it stopped"
@@ -48,7 +48,15 @@ class _Task:
 class FanOut:
     """One call of `everywhere`. Not more tasks are out than workers have use for."""
 
-    def __init__(self, executor: ClusterExecutor, errand: Errand, listener: Listener) -> None:
+    def __init__(
+        self,
+        executor: ClusterExecutor,
+        errand: Errand,
+        listener: Listener,
+        admit: Callable[[Host], bool] | None = None,
+        done: Callable[[DeviceResult], None] | None = None,
+    ) -> None:
+        self._admit, self._tell = admit, done
         self._executor, self._errand, self._say = executor, errand, listener
         self._home = Homecoming(executor.call, errand.order.id, errand.runs)
         self._ended: queue.SimpleQueue[tuple[_Task, Any]] = queue.SimpleQueue()
@@ -123,9 +131,13 @@ class FanOut:
             room = WINDOW * sum(one.threads for one in places) - len(out)
             if self._executor.limit is not None:
                 room = min(room, self._executor.limit - busy)
-            for _ in range(min(room, len(waiting))):
-                self._send(waiting.popleft(), [one.address for one in places], out)
-                busy += 1
+            while room > 0 and waiting:
+                task = waiting.popleft()
+                if task.attempt == 1 and self._admit is not None and not self._admit(task.host):
+                    self._done[task.host.name] = DeviceResult(task.host, "not attempted")
+                    continue
+                self._send(task, [one.address for one in places], out)
+                room, busy = room - 1, busy + 1
 
     def _send(self, task: _Task, addresses: list[str], out: dict[str, _Task]) -> None:
         host, order = task.host, self._errand.order.id
@@ -266,6 +278,8 @@ class FanOut:
         if result.host.name not in self._done:
             self._done[result.host.name] = result
             self._say(done_event(result))
+            if self._tell is not None:
+                self._tell(result)
 
     def _cancel(self) -> None:
         tasks = [task for out in self._out.values() for task in out.values()]

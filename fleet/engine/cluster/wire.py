@@ -15,9 +15,10 @@ from fleet import __version__
 from fleet.engine.operation import Options
 from fleet.engine.pool import DeviceResult
 from fleet.engine.workbench import Parts
+from fleet.model import events
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError
-from fleet.model.events import Event, Output, Progress, StepStarted, Warned
+from fleet.model.events import Event
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, Blob, DevicePlan, ProbeHealth, SendBlobs, StageRelease
@@ -30,7 +31,9 @@ TEXT_BYTES = 1 << 20  # known_hosts and ssh_config; a file of pins for 10,000 bo
 VERSION = __version__
 
 _EVENTS: dict[str, type[Event]] = {
-    one.__name__: one for one in (StepStarted, Progress, Output, Warned)
+    name: kind
+    for name, kind in vars(events).items()
+    if isinstance(kind, type) and issubclass(kind, Event)
 }
 
 

@@ -112,6 +112,16 @@ def test_facts_and_plan(fleet: Fleet, executor: ClusterExecutor) -> None:
         fleet.hosts, look_at_facts, fleet.events.append, parallel=1, executor=executor
     )
     assert {one.details["facts"].soc.chip for one in looked} == {"QCS9075"}  # type: ignore[attr-defined]
+    asked, heard = [], []
+    some = executor.everywhere(
+        fleet.hosts,
+        look_at_facts,
+        fleet.events.append,
+        admit=lambda host: asked.append(host.name) or host.name != "lab002",  # type: ignore[func-returns-value]
+        done=lambda result: heard.append(result.host.name),
+    )
+    assert [one.outcome for one in some] == ["ok", "not attempted", "ok"]
+    assert (sorted(asked), sorted(heard)) == (["lab001", "lab002", "lab003"], ["lab001", "lab003"])
     planned = fleet.operation(executor).plan()
     assert {one.outcome for one in planned} == {"planned"}
     here = fleet.operation(None).plan()
