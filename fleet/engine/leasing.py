@@ -22,6 +22,7 @@ from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline, Stall
 from fleet.model.errors import FleetError, LeaseHeldError, LeaseLostError
 from fleet.model.events import Warned
+from fleet.model.files import Chunk
 from fleet.model.lease import RESERVE, WRITE, Holder, Ticket
 from fleet.ops.lease import (
     dead_word,
@@ -176,7 +177,7 @@ class Lease:
             self.check()
         self._good = max(self._good, began)
 
-    def feed(self, source: Iterable[bytes]) -> Iterator[bytes]:
+    def feed(self, source: Iterable[Chunk]) -> Iterator[Chunk]:
         """The same chunks, as long as the lease holds."""
         for chunk in source:
             self.check()

@@ -11,6 +11,7 @@ from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import CancelledError, DeviceError, IdentityError, TransportError
 from fleet.model.events import Chosen, Event, Listener
+from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport import Identity, Traffic, Transport, transport_for
 from fleet.transport.base import Carrier, Output
@@ -109,7 +110,7 @@ class Session:
         command: Command,
         step: str,
         *,
-        stdin: Iterable[bytes] = (),
+        stdin: Iterable[Chunk] = (),
         seconds: float = CONTROL_SECONDS,
         mutates: bool = False,
         deadline: Deadline | None = None,
@@ -155,7 +156,7 @@ class Session:
         command: Command,
         step: str,
         *,
-        stdin: Iterable[bytes] = (),
+        stdin: Iterable[Chunk] = (),
         seconds: float = CONTROL_SECONDS,
         mutates: bool = False,
     ) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -26,6 +27,29 @@ class FileRef:
 
     def __post_init__(self) -> None:
         check_name(self.name)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes `start` to `end` of a file, on their way: whoever can has the kernel move them.
+
+    `load` reads them, for all others. Raises InputError when the file has become shorter.
+    """
+
+    path: Path
+    start: int
+    end: int
+    load: Callable[[], bytes]
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def changed(self) -> InputError:
+        """The error for a file that has become shorter meanwhile."""
+        return InputError(f"{self.path} changed while it was sent", hint="deploy again")
+
+
+Chunk = bytes | Span
 
 
 def check_name(name: str) -> None:

@@ -14,7 +14,7 @@ from fleet.model.plan import Blob
 from fleet.ops import upload
 from fleet.ops.frames import BATCH_BYTES, BATCH_FILES, CHUNK, SMALL, Style, frames
 
-from .board import SHELLS, Board, make_files
+from .board import SHELLS, Board, flat, make_files
 
 
 @pytest.fixture(params=SHELLS)
@@ -47,7 +47,7 @@ def blobs_of_size(root: Path, size: int) -> list[Blob]:
 def test_a_byte_that_changed_on_the_way_is_found(board: Board, tmp_path: Path) -> None:
     blobs = blobs_of(tmp_path, 20)
     victim = blobs[7].file
-    data = b"".join(frames(blobs, lambda *_: None, Style(batches=True)))
+    data = flat(frames(blobs, lambda *_: None, Style(batches=True)))
     content = victim.source.read_bytes()
     data = data.replace(content, bytes([content[0] ^ 1]) + content[1:])
     done = board.argv(upload.receive_command(board.facts, single=False).argv, data)
@@ -60,7 +60,7 @@ def test_a_byte_that_changed_on_the_way_is_found(board: Board, tmp_path: Path) -
 @pytest.mark.parametrize("seed", range(12))
 def test_a_cut_leaves_only_whole_blobs(board: Board, tmp_path: Path, seed: int) -> None:
     blobs = blobs_of(tmp_path, 60)
-    data = b"".join(frames(blobs, lambda *_: None, Style(batches=True)))
+    data = flat(frames(blobs, lambda *_: None, Style(batches=True)))
     board.send(blobs, cut=random.Random(seed).randrange(len(data)), batches=True)
     for name in board.store() - {".batch.part"}:
         good = next(one.file for one in blobs if one.file.sha256 == name)
@@ -86,7 +86,7 @@ def test_a_store_that_cannot_be_written_says_why(board: Board, tmp_path: Path) -
 def test_batches_are_small(tmp_path: Path) -> None:
     blobs = blobs_of(tmp_path, 2100, size=9000)
     seen: list[int] = []
-    data = b"".join(frames(blobs, lambda done, _: seen.append(done), Style(batches=True)))
+    data = flat(frames(blobs, lambda done, _: seen.append(done), Style(batches=True)))
     counts = [int(one) for one in re.findall(rb"batch ([0-9]+) 0 0 [0-9]+ [0-9]+\n", data)]
     assert sum(counts) == 2101
     assert len(counts) >= 3

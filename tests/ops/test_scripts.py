@@ -20,7 +20,7 @@ from fleet.ops import release, upload
 from fleet.ops.frames import frames
 from fleet.ops.release import actions_for
 
-from .board import SHELLS, Board, manifest
+from .board import SHELLS, Board, flat, manifest
 
 CONTENT = {
     "lib/libA.so": b"a" * 3_000_000,
@@ -235,7 +235,7 @@ def test_no_hash_tool_keeps_the_part_for_reading_back(board: Board, tmp_path: Pa
     app = manifest(tmp_path / "src", {"bin/t": b"data"})
     (blob,) = [Blob(item) for item in app.blobs.values()]
     facts = board.without(sha256=(), sync_file=False)
-    data = b"".join(frames([blob], lambda *_: None))
+    data = flat(frames([blob], lambda *_: None))
     done = board.argv(upload.receive_command(facts, single=False).argv, data)
     assert done.stdout.decode() == f"unhashed {blob.file.sha256}\n"
     done = board.run("accept", str(board.base), "file", stdin=f"{blob.file.sha256} 555\n".encode())
@@ -246,7 +246,7 @@ def test_no_hash_tool_keeps_the_part_for_reading_back(board: Board, tmp_path: Pa
 def test_single_stream_for_a_dd_without_fullblock(board: Board, tmp_path: Path) -> None:
     app = manifest(tmp_path / "src", {"f": os.urandom(70_000)})
     (blob,) = [Blob(item) for item in app.blobs.values()]
-    data = b"".join(frames([blob], lambda *_: None))
+    data = flat(frames([blob], lambda *_: None))
     done = board.argv(upload.receive_command(board.facts, single=True).argv, data)
     assert done.stdout.decode() == f"ok {blob.file.sha256}\n"
 
@@ -416,7 +416,7 @@ def test_more_than_four_gigabytes(board: Board, tmp_path: Path) -> None:
     app = Manifest("app", (blob.file,))
     assert board.state(app).parts == {sha: blob.offset}
     facts = board.without(sha256=("echo", sha), sync_file=True)
-    data = b"".join(frames([blob], lambda *_: None))
+    data = flat(frames([blob], lambda *_: None))
     done = board.argv(upload.receive_command(facts, single=False).argv, data)
     assert done.stdout.decode() == f"ok {sha}\n", done.stderr
     assert (board.base / "store" / sha).stat().st_size == size
