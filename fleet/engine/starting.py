@@ -109,7 +109,11 @@ class _Kept:
 def probe(session: Session, placed: Placed) -> None:
     """Open a real NPU session; HealthError with the first telling lines when it fails."""
     said = bytearray()
-    ended = execute(session, placed, said.extend, said.extend)
+
+    def hear(chunk: bytes) -> None:
+        said.extend(chunk[: max(0, KEEP_BYTES - len(said))])
+
+    ended = execute(session, placed, hear, hear)
     if ended.status:
         raise HealthError(
             f"no NPU session (exit status {ended.status}): {_first_words(bytes(said))}",

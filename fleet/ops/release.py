@@ -17,7 +17,7 @@ from fleet.model.plan import (
     StageRelease,
     SwitchRelease,
 )
-from fleet.ops.shell import device_script, framed
+from fleet.ops.shell import device_script, framed, odd_answer
 
 
 @dataclass(frozen=True)
@@ -58,20 +58,23 @@ def state_input(manifest: Manifest) -> Iterator[bytes]:
 
 
 def parse_state(text: str, host: str) -> ReleaseState:
-    """The answer of `state_command`. Raises DeviceError when it was cut."""
+    """The answer of `state_command`. Raises DeviceError when it was cut or makes no sense."""
     found: dict[str, list[str]] = {"history": [], "have": [], "bad": [], "unlinked": []}
     current: str | None = None
     installed = False
     parts: dict[str, int] = {}
     for kind, *rest in framed(text, "fleet-state 1", host):
-        if kind == "current":
-            current = rest[0]
-        elif kind == "installed":
-            installed = True
-        elif kind == "part":
-            parts[rest[0]] = int(rest[1])
-        elif kind in found:
-            found[kind].append(rest[0])
+        try:
+            if kind == "current":
+                current = rest[0]
+            elif kind == "installed":
+                installed = True
+            elif kind == "part":
+                parts[rest[0]] = int(rest[1])
+            elif kind in found:
+                found[kind].append(rest[0])
+        except (IndexError, ValueError) as error:
+            raise odd_answer(" ".join((kind, *rest)), host) from error
     return ReleaseState(
         current=current,
         installed=installed,
