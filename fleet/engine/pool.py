@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_complete
 from dataclasses import dataclass, field
 
 from fleet.engine.session import Session
-from fleet.model.errors import FleetError, PreflightError, TransportError
+from fleet.model.errors import ConnectionLostError, FleetError, PreflightError, TransportError
 from fleet.model.events import DeviceDone, Listener
 from fleet.model.inventory import Host
 from fleet.model.plan import DevicePlan
@@ -79,6 +79,8 @@ def _guarded(session: Session, work: Work) -> DeviceResult:
         session.open()
         work(session, result)
     except FleetError as error:
+        if isinstance(error, ConnectionLostError):
+            session.tell_apart(error)
         _note(result, error)
     except Exception as error:  # noqa: BLE001 - the border between devices
         _note(result, FleetError(f"{type(error).__name__}: {error}", device=session.host.name))

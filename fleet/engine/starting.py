@@ -20,6 +20,7 @@ WORK = "{work}"
 GRACE_SECONDS = 15.0  # the device ends the run itself; the host only if it does not
 COLLECT_SECONDS = 60.0
 KEEP_BYTES = 1 << 20  # of standard output in memory; the whole of it goes to the listener
+LINE_CHARS = 500  # of one line in a message
 _TELLING = ("error", "<e>", "cannot", "fail", "traceback", "no end within")
 
 
@@ -126,6 +127,7 @@ def probe(session: Session, placed: Placed) -> None:
 
 def _first_words(said: bytes) -> str:
     """The first lines that tell: the chain's cause stands first (qairt_experiments, Fact 1)."""
-    lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    text = said.decode("utf-8", "replace")
+    lines = [line.strip()[:LINE_CHARS] for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if any(mark in line.lower() for mark in _TELLING)]
     return " | ".join((telling or lines[-3:])[:4]) or "it said nothing"

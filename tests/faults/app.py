@@ -9,10 +9,8 @@ from typing import Any
 
 from fleet.engine.applying import apply_plan
 from fleet.engine.leasing import Lease
-from fleet.engine.planning import ask_state
+from fleet.engine.planning import ask_state, facts_of
 from fleet.engine.session import Session
-from fleet.facts.gather import gather
-from fleet.model.deadline import Deadline
 from fleet.model.events import Event
 from fleet.model.files import file_ref
 from fleet.model.inventory import Host
@@ -71,7 +69,7 @@ def deploy(
 
 def deploy_in(session: Session, app: Manifest) -> bool:
     """The same in an open session; True when something was done."""
-    facts = gather(session.transport, session.host, Deadline(60))
+    facts = facts_of(session)
     with Lease(session, "deploy app", "run1") as lease:
         state = ask_state(session, facts, app)
         actions = actions_for(app, state, 2)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from fleet.config.inventory import load_inventory
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
 from fleet.model.inventory import Host
@@ -45,8 +44,15 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 @pytest.fixture
 def board(lab: Lab) -> Host:
     lab.reset("lab001")
-    (host,) = load_inventory(lab.inventory).hosts
-    return host
+    known = lab.board("lab001")
+    return Host(
+        name="lab001",
+        address="127.0.0.1",
+        port=known.port,
+        user=known.user,
+        identity_files=(lab.folder.identity_file,),
+        known_hosts=lab.folder.known_hosts,
+    )
 
 
 @pytest.fixture
