@@ -55,12 +55,12 @@ def shown(value: object) -> str:
 
 def say(text: str) -> None:
     """A line of the result, never wrapped, never read as markup, without escape sequences."""
-    literal(harmless(text))
+    console.print(harmless(text), markup=False, soft_wrap=True)
 
 
 def literal(text: str) -> None:
-    """As `say`, with every character as it is: what a person copies, of our own making."""
-    console.print(text, markup=False, soft_wrap=True)
+    """Every character as it is, tabs too: what a person copies, of our own making."""
+    typer.echo(text)
 
 
 def note(text: str) -> None:
