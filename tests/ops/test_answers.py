@@ -7,12 +7,14 @@ import random
 import string
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.engine.releases import parse_status
+from fleet.engine.running import _keep
 from fleet.model.errors import FleetError
 from fleet.ops import collected
 from fleet.ops.collected import Collected
@@ -193,3 +195,25 @@ def test_noise_before_the_mark_is_not_kept() -> None:
     after(MARK[:half])
     after(MARK[half:] + b"content")
     assert heard == [b"content"]
+
+
+def test_results_are_kept_beside_our_own_files(tmp_path: Path) -> None:
+    """The device chose the names: ours stay, impossible ones are said, the rest is there."""
+    (tmp_path / "stdout.log").write_bytes(b"ours")
+    raw = {
+        "good": b"1",
+        "d/good": b"2",
+        "stdout.log": b"theirs",
+        "record.json": b"theirs",
+        "record.json/x": b"theirs",
+        "good/below a file": b"3",
+        "d": b"in the place of a folder",
+        "n" * 300: b"4",
+    }
+    lost = _keep(tmp_path, raw)
+    assert len(lost) == len(raw) - 2
+    assert all(len(one) < 200 for one in lost)
+    found = {str(p.relative_to(tmp_path)): p.read_bytes() for p in tmp_path.rglob("*.*")}
+    assert found == {"stdout.log": b"ours"}
+    assert (tmp_path / "good").read_bytes() == b"1"
+    assert (tmp_path / "d" / "good").read_bytes() == b"2"
