@@ -73,9 +73,7 @@ def disturb(base: Path, app: Manifest, dice: random.Random) -> str:
     return name
 
 
-@pytest.mark.parametrize(
-    "rounds", [10, pytest.param(300, marks=pytest.mark.slow)], ids=["10", "300"]
-)
+@pytest.mark.parametrize("rounds", [7, pytest.param(300, marks=pytest.mark.slow)], ids=["7", "300"])
 def test_plan_and_apply_agree_from_random_states(
     host: Host, base: Path, tmp_path: Path, rounds: int
 ) -> None:
