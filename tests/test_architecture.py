@@ -37,10 +37,12 @@ OWNERS = {
     "elftools": {"runtimes"},
     "re2": {"triage"},
     "typer": {"cli"},
+    "xxhash": {"bundles"},
     "rich": {"cli"},
     "yaml": {"config", "data", "bundles", "lab", "runtimes"},
     "pydantic": {"config", "model", "runners"},
     "pysequoia": {"config", "lab"},
+    "distributed": {"engine"},
 }
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 50

@@ -9,6 +9,7 @@ import typer
 from fleet.cli import output
 from fleet.cli.common import (
     AcceptNewOption,
+    ExecutorOption,
     InventoryOption,
     JsonOption,
     LimitOption,
@@ -18,9 +19,18 @@ from fleet.cli.common import (
     VerifyOption,
     end_devices,
     hosts_of,
+    working_on,
 )
 from fleet.cli.live import listening
 from fleet.cli.lockfile import LockFileOption, before, lock_for, write_planned
+from fleet.cli.pace import (
+    BandwidthOption,
+    CarrierOption,
+    CompressOption,
+    PerHubOption,
+    WholeOption,
+    pace_of,
+)
 from fleet.cli.results import show_admin, show_devices, show_errors, show_plans, show_records
 from fleet.config.lockfile import lock_path
 from fleet.config.playbook import load_playbook
@@ -64,22 +74,32 @@ def plan(
         bool, typer.Option("--write-lock", help="Write what was planned into fleet.lock.")
     ] = False,
     lock_file: LockFileOption = None,
+    carrier: CarrierOption = "auto",
+    whole: WholeOption = False,
+    executor: ExecutorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what deploy would do, with every command that runs as root; change nothing.
 
     Example: fleet plan -i inventories/lab.yaml playbooks/tiny-genie.yaml
     """
-    options = Options(verify=verify, offline=offline, accept_new=accept_new, parallel=parallel)
+    pace = pace_of(carrier, None, None, whole, "auto")
+    options = Options(
+        verify=verify, offline=offline, accept_new=accept_new, parallel=parallel, pace=pace
+    )
     if not write_lock:
         if lock_file is not None:
             raise InputError("--lock-file is given and not used", hint="add --write-lock")
-        _plan(playbook, inventory, limit, options, as_json, admin=admin)
+        _plan(playbook, inventory, limit, options, as_json, executor, admin=admin)
         return
     before(lock_path(playbook, lock_file), load_playbook(playbook).name, limit)
-    with listening(as_json=as_json) as listener:
+    with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
         operation = Operation(
-            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
+            load_playbook(playbook),
+            hosts_of(inventory, limit),
+            listener,
+            options=options,
+            executor=remote,
         )
         results, releases = operation.lock()
     if all(one.fine for one in results):
@@ -95,12 +115,17 @@ def _plan(
     limit: LimitOption,
     options: Options,
     as_json: bool,
+    executor: str | None,
     *,
     admin: bool = False,
 ) -> None:
-    with listening(as_json=as_json) as listener:
+    with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
         operation = Operation(
-            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
+            load_playbook(playbook),
+            hosts_of(inventory, limit),
+            listener,
+            options=options,
+            executor=remote,
         )
         results = operation.plan()
     _show_planned(results, as_json, admin=admin)
@@ -131,6 +156,12 @@ def deploy(
     locked: LockedOption = False,
     frozen: FrozenOption = False,
     lock_file: LockFileOption = None,
+    carrier: CarrierOption = "auto",
+    bandwidth: BandwidthOption = None,
+    per_hub: PerHubOption = None,
+    whole: WholeOption = False,
+    compress: CompressOption = "auto",
+    executor: ExecutorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make the devices as the playbook says, run it there, bring the profile back.
@@ -139,15 +170,18 @@ def deploy(
     """
     word = {None: "auto", True: "always", False: "never"}[run]
     lock = lock_for(playbook, lock_file, locked=locked, frozen=frozen)
-    options = Options(
-        word, verify, offline, accept_new, parallel, allow_reboot, lock=lock, frozen=frozen
-    )
+    pace = pace_of(carrier, bandwidth, per_hub, whole, compress)
+    options = Options(word, verify, offline, accept_new, parallel, allow_reboot, lock, frozen, pace)
     if dry_run:
-        _plan(playbook, inventory, limit, options, as_json)
+        _plan(playbook, inventory, limit, options, as_json, executor)
         return
-    with listening(as_json=as_json) as listener:
+    with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
         operation = Operation(
-            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
+            load_playbook(playbook),
+            hosts_of(inventory, limit),
+            listener,
+            options=options,
+            executor=remote,
         )
         results = operation.deploy()
     if not as_json:

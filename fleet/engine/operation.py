@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
 
 from fleet.engine.applying import apply_plan, apply_system
 from fleet.engine.drift import locked_plan, require_locked
@@ -14,6 +15,7 @@ from fleet.engine.provisioning import still_lacking
 from fleet.engine.records import RunStore, new_run_id
 from fleet.engine.running import Job, run_device
 from fleet.engine.session import Session
+from fleet.engine.transfer.depot import Depot, Pace
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
 from fleet.engine.workbench import Workbench
@@ -42,6 +44,7 @@ class Options:
     allow_reboot: bool = False
     lock: Lock | None = None
     frozen: bool = False
+    pace: Pace = field(default_factory=Pace)
 
 
 class Operation:
@@ -58,20 +61,31 @@ class Operation:
         options: Options | None = None,
         runtimes: RuntimeStore | None = None,
         runs: RunStore | None = None,
+        executor: Executor | None = None,
+        bench: Workbench | None = None,
+        run_id: str = "",
     ) -> None:
+        """`executor` as in on_every_device. A worker gives `bench` and `run_id`."""
         self.playbook = playbook
         self.hosts = tuple(hosts)
         self.options = options or Options()
-        self.run_id = new_run_id()
+        self.depot = Depot(self.options.pace)
+        self.run_id = run_id or new_run_id()
         self.runs = runs or RunStore()
         self._listener = listener
-        self._bench = Workbench(
+        self._executor = executor
+        self._bench = bench or Workbench(
             playbook,
             runtimes or RuntimeStore(),
             listener,
             offline=self.options.offline,
             frozen=self.options.lock if self.options.frozen else None,
         )
+
+    @property
+    def bench(self) -> Workbench:
+        """What the devices share on this machine."""
+        return self._bench
 
     def plan(self) -> list[DeviceResult]:
         """What deploy would do; nothing is changed."""
@@ -114,6 +128,8 @@ class Operation:
             self._listener,
             parallel=self.options.parallel or self.playbook.parallel,
             accept_new=self.options.accept_new,
+            depot=self.depot,
+            executor=self._executor,
         )
 
     def _look(self, session: Session, result: DeviceResult) -> Planned:
@@ -137,10 +153,15 @@ class Operation:
         planned = self._look(session, result)
         _refuse(planned.plan)
         if not planned.plan.unchanged:
+            self._bench.bring(planned.plan)
             lease.take()
-            planned = self._look(session, result)  # another deploy may have ended in between
+            bare = planned.plan.facts.store is False and not planned.plan.system_steps
+            if not bare and not lease.follows(planned.generation):
+                # another deploy may have ended in between
+                planned = self._look(session, result)
         plan = first = planned.plan
         _refuse(plan)
+        self._bench.bring(plan)
         _warn(session, plan)
         if plan.system_steps:
             plan = self._provision(session, planned)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine import uploading
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.session import Session
+from fleet.engine.transfer import upload as uploading
 from fleet.lab import Lab
 from fleet.model.command import Command, script
 from fleet.model.errors import HealthError
@@ -147,7 +147,7 @@ def test_one_black_hole_of_twenty_ends_by_its_own_deadline(
 
 def uploading_only(session: Session, app: object) -> None:
     from fleet.engine.planning import facts_of
-    from fleet.engine.uploading import Upload
+    from fleet.engine.transfer.upload import Upload
     from fleet.model.manifest import Manifest
     from fleet.model.plan import Blob
 

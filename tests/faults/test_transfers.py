@@ -14,10 +14,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from fleet.engine import uploading
 from fleet.engine.planning import ask_state
 from fleet.engine.session import Session
-from fleet.engine.uploading import Upload
+from fleet.engine.transfer import upload as uploading
+from fleet.engine.transfer.depot import Depot, Pace
+from fleet.engine.transfer.upload import Upload
 from fleet.facts.gather import gather
 from fleet.model.deadline import Deadline
 from fleet.model.errors import FleetError, HostKeyError, TransferError
@@ -43,6 +44,11 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploading, "WAIT_SECONDS", 0.0)
 
 
+def one_way() -> Depot:
+    """All on the connection that is there: a script of faults counts connections."""
+    return Depot(Pace(carrier="paramiko", compress="never"))
+
+
 def facts_of(host: Host) -> Facts:
     session = Session(host, lambda _: None)
     session.open()
@@ -53,7 +59,7 @@ def facts_of(host: Host) -> Facts:
 
 
 def upload(host: Host, facts: Facts, app: Manifest, blobs: list[Blob] | None = None) -> Session:
-    session = Session(host, lambda _: None)
+    session = Session(host, lambda _: None, depot=one_way())
     session.open()
     try:
         Upload(session, facts, app).send(blobs or [Blob(one) for one in app.blobs.values()])
@@ -235,7 +241,7 @@ def test_a_part_that_was_changed_meanwhile_is_found_and_sent_again(
 
 def go_on(host: Host, facts: Facts, app: Manifest) -> None:
     """What the next deploy sends: the rest of what is there, or nothing."""
-    session = Session(host, lambda _: None)
+    session = Session(host, lambda _: None, depot=one_way())
     session.open()
     try:
         state = ask_state(session, facts, app)

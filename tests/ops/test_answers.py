@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fleet.engine.releases import parse_status
 from fleet.engine.running import _keep
 from fleet.model.errors import FleetError
+from fleet.model.manifest import Manifest
 from fleet.ops import collected
 from fleet.ops.collected import Collected
 from fleet.ops.lease import parse_lease
@@ -25,6 +26,7 @@ from fleet.ops.system.state import parse_system
 from fleet.ops.upload import Receipt
 
 SHA = "ab" * 32
+NOTHING = Manifest("app", ())
 STATE = (
     f"motd\nfleet-state 1\ncurrent 0123\ninstalled\nhistory 0122\nhistory 0123\n"
     f"have {SHA}\npart {SHA} 1000\nbad {SHA}\nunlinked {SHA}\nend\n"
@@ -45,7 +47,7 @@ SYSTEM = (
     "rule\t/etc/udev/rules.d/1.rules\tKERNEL==x\nreboot\tyes\nend\n"
 )
 PARSERS: dict[str, tuple[str, Callable[[str, str], object]]] = {
-    "state": (STATE, parse_state),
+    "state": (STATE, lambda text, host: parse_state(text, host, NOTHING)),
     "status": (STATUS, parse_status),
     "lease": (LEASE, parse_lease),
     "system": (SYSTEM, parse_system),

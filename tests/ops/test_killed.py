@@ -20,7 +20,7 @@ import pytest
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, PruneReleases, SendBlobs, StageRelease, SwitchRelease
 from fleet.ops import release, upload
-from fleet.ops.frames import frames
+from fleet.ops.frames import Style, frames
 from fleet.ops.release import actions_for
 from fleet.ops.staging import stage_command, stage_input
 
@@ -63,7 +63,9 @@ def steps(board: Board, app: Manifest) -> dict[str, Step]:
     return {
         "receive": (
             upload.receive_command(board.facts, single=False).argv,
-            b"".join(frames(blobs, lambda _: None, batches=upload.takes_batches(board.facts))),
+            b"".join(
+                frames(blobs, lambda *_: None, Style(batches=upload.takes_batches(board.facts)))
+            ),
         ),
         "stage": (
             stage_command(board.facts, app, "r9").argv,
