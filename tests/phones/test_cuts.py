@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine import uploading
 from fleet.engine.session import Session
+from fleet.engine.transfer import upload as uploading
 from fleet.engine.transfer.upload import Upload
 from fleet.facts.gather import gather
 from fleet.model.deadline import Deadline
