@@ -199,6 +199,20 @@ class Lease:
             self._renew(self._ticket, revive=True)
             self.check()
 
+    @contextlib.contextmanager
+    def reconnecting(self) -> Iterator[None]:
+        """Inside, the connection is made anew: what the renewing thread hears does not count."""
+        before, self._paused = self._paused, True
+        try:
+            yield
+        finally:
+            self._paused = before
+
+    def revive(self) -> None:
+        """The board rebooted by itself: the lease is ours again, if nobody took it since."""
+        if self._ticket is not None and not self.gone:
+            self._renew(self._ticket, revive=True)
+
     def _take(self) -> None:
         session, host = self._session, self._session.host.name
         claim = self._claim = self._claim or Claim()
@@ -258,7 +272,7 @@ class Lease:
         began = awake_clock()
         command = keep_command(ticket, revive=revive)
         result = self._session.transport.run(command, Deadline(max(1.0, self._ttl / 3)))
-        if self._paused:
+        if self._paused and not revive:
             return
         why = lost_words(ticket, result.status, result.error_text)
         if why:

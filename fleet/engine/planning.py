@@ -153,6 +153,7 @@ def facts_of(session: Session) -> Facts:
     facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
     check_base(facts.base_dir, session.host.name)
     check_identity(session.host, facts)
+    session.boot = facts.boot_id
     return facts
 
 

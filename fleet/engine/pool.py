@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 
 from fleet.engine.session import Session
 from fleet.engine.transfer.depot import Depot
-from fleet.model.errors import FleetError, InputError, PreflightError, TransportError
+from fleet.model.errors import (
+    ConnectionLostError,
+    FleetError,
+    InputError,
+    PreflightError,
+    TransportError,
+)
 from fleet.model.events import DeviceDone, Listener
 from fleet.model.inventory import Host
 from fleet.model.plan import DevicePlan
@@ -115,6 +121,8 @@ def guarded(session: Session, work: Work) -> DeviceResult:
         session.open()
         work(session, result)
     except FleetError as error:
+        if isinstance(error, ConnectionLostError):
+            session.tell_apart(error)
         note(result, error)
     except Exception as error:  # noqa: BLE001 - the border between devices
         note(result, FleetError(f"{type(error).__name__}: {error}", device=session.host.name))

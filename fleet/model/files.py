@@ -55,8 +55,12 @@ Chunk = bytes | Span
 def check_name(name: str) -> None:
     """Refuse a release name that could leave the release folder. Raises InputError."""
     parts = PurePosixPath(name).parts
-    if not parts or name.startswith("/") or ".." in parts or "\n" in name or "\0" in name:
-        raise InputError(f"'{name!r}' cannot be the name of a file in a release")
+    odd = any(one in "\n\t\0" or "\ud800" <= one <= "\udfff" for one in name)
+    if not parts or name.startswith("/") or ".." in parts or odd:
+        raise InputError(
+            f"{name!r} cannot be the name of a file in a release",
+            hint="rename it: no `..`, line break or tab, and UTF-8",
+        )
 
 
 def sha256_file(path: Path) -> str:

@@ -18,7 +18,7 @@ from fleet.model.plan import (
     StageRelease,
     SwitchRelease,
 )
-from fleet.ops.shell import device_script, framed
+from fleet.ops.shell import device_script, framed, odd_answer
 
 
 @dataclass(frozen=True)
@@ -63,35 +63,39 @@ def state_input(manifest: Manifest) -> Iterator[bytes]:
 
 
 def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
-    """The answer of `state_command`. Raises DeviceError when it was cut."""
+    """The answer of `state_command`. Raises DeviceError when it was cut or makes
+    no sense.
+    """
     found: dict[str, list[str]] = {"history": [], "have": [], "bad": [], "unlinked": []}
     current: str | None = None
-    installed = sealed = False
+    flags = {"installed": False, "sealed": False}
     parts: dict[str, int] = {}
     bases: dict[str, str] = {}
     for kind, *rest in framed(text, "fleet-state 1", host):
-        if kind == "current":
-            current = rest[0]
-        elif kind == "installed":
-            installed = True
-        elif kind == "sealed":
-            sealed = True
-        elif kind == "part":
-            parts[rest[0]] = int(rest[1])
-        elif kind == "base":
-            bases[rest[0]] = rest[1]
-        elif kind in found:
-            found[kind].append(rest[0])
+        try:
+            if kind == "current":
+                current = rest[0]
+            elif kind in flags:
+                flags[kind] = True
+            elif kind == "part":
+                parts[rest[0]] = int(rest[1])
+            elif kind == "base":
+                bases[rest[0]] = rest[1]
+            elif kind in found:
+                found[kind].append(rest[0])
+        except (IndexError, ValueError) as error:
+            raise odd_answer(" ".join((kind, *rest)), host) from error
     return ReleaseState(
         current=current,
-        installed=installed,
+        installed=flags["installed"],
         history=tuple(found["history"]),
-        have=frozenset(manifest.blobs if sealed else found["have"]) - frozenset(found["bad"]),
+        have=frozenset(manifest.blobs if flags["sealed"] else found["have"])
+        - frozenset(found["bad"]),
         parts=parts,
         bad=frozenset(found["bad"]),
         unlinked=frozenset(found["unlinked"]),
         bases=bases,
-        sealed=sealed,
+        sealed=flags["sealed"],
     )
 
 
