@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from fleet.engine.session import Session
@@ -15,11 +16,15 @@ from fleet.model.plan import DevicePlan
 from fleet.model.record import Record
 
 FINE = {"changed", "unchanged", "planned", "ran", "ok"}
+NOT_ATTEMPTED = "not attempted"
 
 
 @dataclass
 class DeviceResult:
-    """What became of one device. `outcome` is as in DeviceDone; `bytes_sent` is payload."""
+    """What became of one device. `outcome` is as in DeviceDone; `bytes_sent` is payload.
+
+    `wave` is the wave of a rollout that it is in, "" outside of one.
+    """
 
     host: Host
     outcome: str = "failed"
@@ -31,6 +36,7 @@ class DeviceResult:
     seconds: float = 0.0
     round_trips: int = 0
     bytes_sent: int = 0
+    wave: str = ""
 
     @property
     def fine(self) -> bool:
@@ -49,27 +55,42 @@ def on_every_device(
     parallel: int,
     accept_new: bool = False,
     executor: Executor | None = None,
+    admit: Callable[[Host], bool] | None = None,
+    done: Callable[[DeviceResult], None] | None = None,
 ) -> list[DeviceResult]:
     """Run `work` for each host; results come in the order of `hosts`.
 
     One broken device ends only its own work. `executor` takes the place of the threads:
-    any concurrent.futures.Executor whose workers reach the devices.
+    any concurrent.futures.Executor whose workers reach the devices. `admit` is asked for each
+    host in turn just before it is begun; one that it refuses is not attempted. `done` hears
+    each result before the next host is admitted. Both are called by the calling thread.
     """
-    pool = executor or ThreadPoolExecutor(max_workers=max(1, min(parallel, len(hosts))))
-    sessions = [Session(host, listener, accept_new=accept_new) for host in hosts]
+    room = max(1, min(parallel, len(hosts)))
+    pool = executor or ThreadPoolExecutor(max_workers=room)
+    waiting, results = deque(hosts), {}
+    pending: dict[Future[DeviceResult], Session] = {}
     try:
-        pending: dict[Future[DeviceResult], str] = {
-            pool.submit(_guarded, session, work): session.host.name for session in sessions
-        }
-        done = {pending[future]: future.result() for future in as_completed(pending)}
+        while waiting or pending:
+            while waiting and len(pending) < room:
+                host = waiting.popleft()
+                if admit is not None and not admit(host):
+                    results[host.name] = DeviceResult(host, NOT_ATTEMPTED)
+                    continue
+                session = Session(host, listener, accept_new=accept_new)
+                pending[pool.submit(_guarded, session, work)] = session
+            for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                host = pending.pop(future).host
+                results[host.name] = future.result()
+                if done is not None:
+                    done(results[host.name])
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
-        for session in sessions:
+        for session in pending.values():
             session.cancel()
         raise
     if executor is None:
         pool.shutdown()
-    return [done[host.name] for host in hosts]
+    return [results[host.name] for host in hosts]
 
 
 def _guarded(session: Session, work: Work) -> DeviceResult:
