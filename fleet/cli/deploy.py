@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -22,11 +23,23 @@ from fleet.cli.common import (
 from fleet.cli.live import listening
 from fleet.cli.lockfile import LockFileOption, before, lock_for, write_planned
 from fleet.cli.results import show_admin, show_devices, show_errors, show_plans, show_records
+from fleet.cli.rollout import (
+    CanaryOption,
+    MaxFailedOption,
+    MaxUnreachableOption,
+    OnFailOption,
+    SoakOption,
+    WavesOption,
+    show_waves,
+    with_rollout,
+)
 from fleet.config.lockfile import lock_path
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation, Options
 from fleet.engine.pool import DeviceResult
+from fleet.engine.rollout.inputs import inputs_of
 from fleet.model.errors import InputError
+from fleet.model.playbook import Playbook
 
 RunOption = Annotated[
     bool | None,
@@ -74,7 +87,7 @@ def plan(
     if not write_lock:
         if lock_file is not None:
             raise InputError("--lock-file is given and not used", hint="add --write-lock")
-        _plan(playbook, inventory, limit, options, as_json, admin=admin)
+        _plan(load_playbook(playbook), inventory, limit, options, as_json, admin=admin)
         return
     before(lock_path(playbook, lock_file), load_playbook(playbook).name, limit)
     with listening(as_json=as_json) as listener:
@@ -90,7 +103,7 @@ def plan(
 
 
 def _plan(
-    playbook: PlaybookArgument,
+    playbook: Playbook,
     inventory: InventoryOption,
     limit: LimitOption,
     options: Options,
@@ -99,10 +112,11 @@ def _plan(
     admin: bool = False,
 ) -> None:
     with listening(as_json=as_json) as listener:
-        operation = Operation(
-            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
-        )
+        operation = Operation(playbook, hosts_of(inventory, limit), listener, options=options)
+        waves = operation.waves()
         results = operation.plan()
+    if not admin:
+        show_waves(waves, playbook.rollout, as_json=as_json)
     _show_planned(results, as_json, admin=admin)
 
 
@@ -131,6 +145,12 @@ def deploy(
     locked: LockedOption = False,
     frozen: FrozenOption = False,
     lock_file: LockFileOption = None,
+    canary: CanaryOption = None,
+    waves: WavesOption = None,
+    max_failed: MaxFailedOption = None,
+    max_unreachable: MaxUnreachableOption = None,
+    soak: SoakOption = None,
+    on_fail: OnFailOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make the devices as the playbook says, run it there, bring the profile back.
@@ -142,16 +162,47 @@ def deploy(
     options = Options(
         word, verify, offline, accept_new, parallel, allow_reboot, lock=lock, frozen=frozen
     )
+    loaded = with_rollout(
+        load_playbook(playbook),
+        canary=canary,
+        waves=waves,
+        max_failed=max_failed,
+        max_unreachable=max_unreachable,
+        soak=soak,
+        on_fail=on_fail,
+    )
     if dry_run:
-        _plan(playbook, inventory, limit, options, as_json)
+        _plan(loaded, inventory, limit, options, as_json)
         return
+    lock_used = lock_path(playbook, lock_file) if lock is not None else None
+    inputs = inputs_of(playbook, inventory, limit, lock_used)
     with listening(as_json=as_json) as listener:
         operation = Operation(
-            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
+            loaded, hosts_of(inventory, limit), listener, options=options, inputs=inputs
         )
-        results = operation.deploy()
+        results = with_way_back(operation, operation.deploy)
+    end_deploy(operation, results, as_json=as_json)
+
+
+def with_way_back(
+    operation: Operation, work: Callable[[], list[DeviceResult]]
+) -> list[DeviceResult]:
+    """Do it; whoever ends it by Ctrl-C is told how to go on."""
+    try:
+        return work()
+    except KeyboardInterrupt:
+        output.note(f"interrupted; go on with: fleet resume {operation.run_id}")
+        raise
+
+
+def end_deploy(operation: Operation, results: list[DeviceResult], *, as_json: bool) -> None:
+    """Tables, how the rollout ended, and the exit code."""
     if not as_json:
         show_devices(f"deploy {operation.playbook.name}", results)
+        if operation.playbook.rollout is not None and operation.ending.text:
+            output.note(f"{operation.ending.word}: {operation.ending.text}")
+        if operation.ending.word not in {"finished", "rolled back"}:
+            output.note(f"next: fleet resume {operation.run_id}")
         show_measured(operation, results)
     end_devices(results)
 

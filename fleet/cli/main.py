@@ -20,6 +20,7 @@ MODULES = (
     "runtime",
     "bundle",
     "deploy",
+    "resume",
     "doctor",
     "status",
     "provision",

@@ -104,5 +104,6 @@ class BoardCrew:
                 boot_id=event.boot_id,
             )
         elif isinstance(event, StepStarted) and event.host:
-            self._journal.write("step", host=event.host, step=event.step, text=event.text)
+            words = {"step": event.step, "text": event.text, "bytes": event.bytes}
+            self._journal.write("step", host=event.host, **words)
         self._listener(event)

@@ -20,7 +20,7 @@ from fleet.model.inventory import Host, Inventory
 from fleet.model.rollout import ALL_AT_ONCE, RolloutSpec
 
 if TYPE_CHECKING:
-    from fleet.engine.operation import Operation
+    from fleet.engine.operation import Operation, Options
 
 
 def waves_of(spec: RolloutSpec | None, hosts: Sequence[Host]) -> tuple[Wave, ...]:
@@ -57,9 +57,7 @@ def begin(operation: Operation, listener: Listener) -> Journal:
         "name": operation.playbook.name,
         "rollout": spec.as_dict() if spec else None,
         "waves": [wave.as_dict() for wave in operation.waves()],
-        "options": {
-            one.name: getattr(options, one.name) for one in fields(options) if one.name != "lock"
-        },
+        "options": _plain_options(options),
     }
     if inputs is None or not inputs.kept:
         if inputs is not None:
@@ -70,6 +68,12 @@ def begin(operation: Operation, listener: Listener) -> Journal:
     contents = content_hashes(operation.playbook, operation.bundle)
     header["hashes"] = {**file_hashes(inputs), **contents}
     return Journal.begin(operation.runs.root / operation.run_id / NAME, operation.run_id, header)
+
+
+def _plain_options(options: Options) -> dict[str, Any]:
+    """Those that a later process can take from a file; a lock is read again from its own."""
+    every = {one.name: getattr(options, one.name) for one in fields(options)}
+    return {k: v for k, v in every.items() if v is None or isinstance(v, str | int | float)}
 
 
 def roll_out(

@@ -78,8 +78,24 @@ def reopen(
     """The operation that goes on with a journal, with the same inputs and options.
 
     Raises InputError when an input is another one now and `force` is not given, and when a
-    device of the run is no longer in the inventory.
+    device of the run is no longer in the inventory; the journal is let go of then.
     """
+    try:
+        return _reopen(journal, listener, runs, runtimes, force=force, parallel=parallel)
+    except BaseException:
+        journal.close()
+        raise
+
+
+def _reopen(
+    journal: Journal,
+    listener: Listener,
+    runs: RunStore,
+    runtimes: RuntimeStore | None,
+    *,
+    force: bool,
+    parallel: int | None,
+) -> Operation:
     header, run_id = journal.state.header, journal.state.header["run"]
     try:
         inputs, then = Inputs.from_dict(header["inputs"]), dict(header["hashes"])

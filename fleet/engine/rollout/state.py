@@ -148,3 +148,11 @@ class RunState:
             word = "rolled back" if device.back == BACK else "not rolled back"
             return word, device.back_text
         return device.outcome, device.text
+
+    def rows(self) -> list[dict[str, str]]:
+        """Host, wave, outcome and text of every device, for JSON."""
+        found = []
+        for one in self.devices.values():
+            outcome, text = self.outcome(one)
+            found.append({"host": one.name, "wave": one.wave, "outcome": outcome, "text": text})
+        return found
