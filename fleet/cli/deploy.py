@@ -200,7 +200,7 @@ def end_deploy(operation: Operation, results: list[DeviceResult], *, as_json: bo
     if not as_json:
         show_devices(f"deploy {operation.playbook.name}", results)
         if operation.playbook.rollout is not None and operation.ending.text:
-            output.note(f"{operation.ending.word}: {operation.ending.text}")
+            output.note(f"rollout: {operation.ending.text}")
         if operation.ending.word not in {"finished", "rolled back"}:
             output.note(f"next: fleet resume {operation.run_id}")
         show_measured(operation, results)

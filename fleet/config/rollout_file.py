@@ -11,9 +11,12 @@ from fleet.config.yamlpos import describe
 from fleet.model.errors import InputError
 from fleet.model.rollout import NONE, Amount, RolloutSpec, check_rising, is_amount
 
-_PERCENT = r"^\s*\d{1,9}((\.\d{1,3})?\s*%)?\s*$"
+_PERCENT = r"^\s*([0-9]{1,9}|(100|[0-9]{1,2})(\.[0-9]{1,3})?\s*%)\s*$"
 _AMOUNT: dict[str, Any] = {
     "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": _PERCENT}]
+}
+_SHARE: dict[str, Any] = {
+    "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _PERCENT}]
 }
 _HINT = 'write a count like 3, or a percentage like "10%"'
 
@@ -78,7 +81,7 @@ class RolloutBody(Strict):
     waves: Annotated[
         tuple[Amount, ...],
         PlainValidator(_waves),
-        WithJsonSchema({"type": "array", "items": _AMOUNT}),
+        WithJsonSchema({"type": "array", "items": _SHARE}),
     ] = Field(
         default=(),
         description="How much of all devices has it after each wave, canary included; the rest "

@@ -25,10 +25,12 @@ from fleet.model.events import Event
 from fleet.runtimes.store import RuntimeStore
 from tests.transport.sshd import Sshd
 
-# The probe and the run: fails where the board is made sick. Run from <base>/releases/...
+# The probe and the run: fails where the board is made sick, waits where it is slow.
 PROGRAM = """#!/bin/sh
 base=${0%/releases/*}
 if [ -e "$base/../sick" ]; then echo "error: this board is sick" >&2; exit 9; fi
+while [ -e "$base/../slow" ]; do sleep 0.1; done
+echo "ggml-hex: Hexagon Arch version v73" >&2
 echo '[{"n_prompt": 8, "n_gen": 0, "avg_ts": 80.5}, {"n_prompt": 0, "n_gen": 4, "avg_ts": 9.5}]'
 """
 PLAYBOOK = """
