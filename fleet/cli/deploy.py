@@ -174,8 +174,7 @@ def deploy(
     if dry_run:
         _plan(loaded, inventory, limit, options, as_json)
         return
-    lock_used = lock_path(playbook, lock_file) if lock is not None else None
-    inputs = inputs_of(playbook, inventory, limit, lock_used)
+    inputs = inputs_of(playbook, inventory, limit, lock and lock_path(playbook, lock_file))
     with listening(as_json=as_json) as listener:
         operation = Operation(
             loaded, hosts_of(inventory, limit), listener, options=options, inputs=inputs
