@@ -174,7 +174,8 @@ def deploy(
     if dry_run:
         _plan(loaded, inventory, limit, options, as_json)
         return
-    inputs = inputs_of(playbook, inventory, limit, lock and lock_path(playbook, lock_file))
+    lock_used = lock_path(playbook, lock_file) if lock else None
+    inputs = inputs_of(playbook, inventory, limit, lock_used)
     with listening(as_json=as_json) as listener:
         operation = Operation(
             loaded, hosts_of(inventory, limit), listener, options=options, inputs=inputs

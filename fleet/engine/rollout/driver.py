@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from fleet.engine.pool import FINE, DeviceResult
 from fleet.engine.rollout.journal import Journal
-from fleet.engine.rollout.judge import Verdict, judge
+from fleet.engine.rollout.judge import Tally, Verdict, judge, tally
 from fleet.engine.rollout.state import BACK, LEFT, Device
 from fleet.engine.rollout.waves import Wave
 from fleet.model.events import (
@@ -93,30 +93,33 @@ class Rollout:
             return Verdict("go")
         self._say(WaveStarted("", wave.name, f"{wave.title}: {_devices(todo, wave)}", tuple(todo)))
         waiting = set(todo)
-
-        def standing() -> Verdict:
-            outcomes = {n: self._state.devices[n].outcome for n in wave.hosts if n not in waiting}
-            return judge(wave, self._state.spec, outcomes)
+        seen = self._tally(wave, waiting)
 
         def admit(name: str) -> bool:
-            if standing().word != "go":
+            if judge(wave, self._state.spec, seen).word != "go":
                 return False
             self._journal.write("begin", host=name, wave=wave.name)
             return True
 
         def done(result: DeviceResult) -> None:
             waiting.discard(result.host.name)
+            seen.add(result.outcome)
             self._end(result)
 
         if todo:
             self._crew.deploy(todo, admit, done)
-        verdict = standing()
+        verdict = judge(wave, self._state.spec, seen)
         if verdict.word == "go" and self._state.spec.soak:
             self._soak(wave)
-            verdict = standing()
+            verdict = judge(wave, self._state.spec, self._tally(wave, waiting))
         self._journal.write("judged", wave=wave.name, verdict=verdict.word, text=verdict.text)
         self._say(WaveJudged("", wave.name, verdict.word, verdict.text))
         return verdict
+
+    def _tally(self, wave: Wave, waiting: set[str]) -> Tally:
+        """Devices that wait have no outcome, whatever an earlier process saw of them."""
+        devices = self._state.devices
+        return tally(wave, {n: devices[n].outcome for n in wave.hosts if n not in waiting})
 
     def _end(self, result: DeviceResult) -> None:
         self.results[result.host.name] = result

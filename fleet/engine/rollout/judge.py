@@ -22,14 +22,23 @@ class Verdict:
     text: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Tally:
     """How the devices of a wave stand; those without an outcome are in none of the three."""
 
     size: int
-    fine: int
-    failed: int
-    unreachable: int
+    fine: int = 0
+    failed: int = 0
+    unreachable: int = 0
+
+    def add(self, outcome: str) -> None:
+        """One more; what is neither fine nor unreachable has failed, "" is not there yet."""
+        if outcome in FINE:
+            self.fine += 1
+        elif outcome == UNREACHABLE:
+            self.unreachable += 1
+        elif outcome:
+            self.failed += 1
 
     @property
     def ended(self) -> bool:
@@ -58,20 +67,20 @@ def limits(wave: Wave, spec: RolloutSpec) -> Limits:
 
 
 def tally(wave: Wave, outcomes: Mapping[str, str]) -> Tally:
-    """Count the outcomes of a wave; what is neither fine nor unreachable has failed."""
-    found = [outcomes[name] for name in wave.hosts if outcomes.get(name)]
-    fine = sum(1 for one in found if one in FINE)
-    away = sum(1 for one in found if one == UNREACHABLE)
-    return Tally(len(wave.hosts), fine, len(found) - fine - away, away)
+    """Count the outcomes of a wave."""
+    seen = Tally(len(wave.hosts))
+    for name in wave.hosts:
+        seen.add(outcomes.get(name, ""))
+    return seen
 
 
-def judge(wave: Wave, spec: RolloutSpec, outcomes: Mapping[str, str]) -> Verdict:
+def judge(wave: Wave, spec: RolloutSpec, seen: Tally) -> Verdict:
     """Whether the rollout goes on after, or within, a wave.
 
     A limit is exceeded by the first device above it. A wave that ended and in which
     nothing came through ends the rollout always. `continue` ignores the two limits.
     """
-    seen, may = tally(wave, outcomes), limits(wave, spec)
+    may = limits(wave, spec)
     words = [
         _over(seen.failed, may.failed, seen.size, "failed", spec.max_failed),
         _over(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.engine.rollout.deploying import waves_of
-from fleet.engine.rollout.judge import judge
+from fleet.engine.rollout.judge import judge, tally
 from fleet.engine.rollout.waves import Wave, plan_waves
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
@@ -136,7 +136,7 @@ def test_judge(shorthand: str, rules: dict[str, str], word: str, text: str) -> N
     outcomes = dict(
         zip(wave.hosts, (meaning[one] for one in shorthand.ljust(10, "c")), strict=True)
     )
-    verdict = judge(wave, spec(**rules), outcomes)
+    verdict = judge(wave, spec(**rules), tally(wave, outcomes))
     assert verdict.word == word
     assert text in verdict.text
     assert bool(verdict.text) == bool(text)
@@ -146,9 +146,10 @@ def test_judge(shorthand: str, rules: dict[str, str], word: str, text: str) -> N
 def test_nothing_may_go_wrong_in_the_canary(outcome: str) -> None:
     rules = spec(max_failed="100%", max_unreachable="100%")
     outcomes = {"d001": outcome, "d002": "changed"}
-    assert judge(Wave("canary", ("d001", "d002")), rules, outcomes).word == "stop"
-    assert judge(Wave("1", ("d001", "d002")), rules, outcomes).word == "go"
-    assert judge(Wave("1", ("d001", "d002")), ALL_AT_ONCE, outcomes).word == "go"
+    canary, wave = Wave("canary", ("d001", "d002")), Wave("1", ("d001", "d002"))
+    assert judge(canary, rules, tally(canary, outcomes)).word == "stop"
+    assert judge(wave, rules, tally(wave, outcomes)).word == "go"
+    assert judge(wave, ALL_AT_ONCE, tally(wave, outcomes)).word == "go"
 
 
 @pytest.mark.parametrize(
