@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fleet.config.inventory import load_inventory
 from fleet.engine.session import Session
-from fleet.engine.uploading import Upload
+from fleet.engine.transfer.upload import Upload
 from fleet.facts.gather import gather
 from fleet.lab import Lab
 from fleet.lab.adbserver import adb_program

@@ -37,6 +37,7 @@ OWNERS = {
     "elftools": {"runtimes"},
     "re2": {"triage"},
     "typer": {"cli"},
+    "xxhash": {"bundles"},
     "rich": {"cli"},
     "yaml": {"config", "data", "bundles", "lab", "runtimes"},
     "pydantic": {"config", "model", "runners"},

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from fleet.bundles.jsonfile import read_text
+from fleet.bundles.signatures import Signatures, hash_and_sign
 from fleet.model.errors import BundleError
 from fleet.model.files import sha256_file
 from fleet.model.home import fleet_home
@@ -22,6 +23,7 @@ _SUM_LINE = re.compile(r"^([0-9a-fA-F]{64}) [ *](.+)$")
 class HashCache:
     """path, size, mtime and inode → SHA-256, in `$FLEET_HOME/hashes.json`.
 
+    What is hashed is signed too, in the same reading: a later version is sent as what differs.
     A cache only: an unreadable or unwritable one is passed over. Call `save` at the end.
     """
 
@@ -39,7 +41,8 @@ class HashCache:
         known = self._load()
         if key in known:
             return known[key]
-        digest = sha256_file(path)
+        digest, signature = hash_and_sign(path)
+        Signatures().save(digest, signature)
         if abs(time.time() - stat.st_mtime) > _SETTLED_SECONDS:
             known[key] = digest
             self._changed = True

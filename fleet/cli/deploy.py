@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -22,6 +22,14 @@ from fleet.cli.common import (
 )
 from fleet.cli.live import listening
 from fleet.cli.lockfile import LockFileOption, before, lock_for, write_planned
+from fleet.cli.pace import (
+    BandwidthOption,
+    CarrierOption,
+    CompressOption,
+    PerHubOption,
+    WholeOption,
+    pace_of,
+)
 from fleet.cli.results import show_admin, show_devices, show_errors, show_plans, show_records
 from fleet.cli.rollout import (
     CanaryOption,
@@ -37,8 +45,9 @@ from fleet.config.lockfile import lock_path
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation, Options
 from fleet.engine.pool import DeviceResult
-from fleet.engine.rollout.inputs import inputs_of
+from fleet.engine.rollout.inputs import Inputs, inputs_of
 from fleet.model.errors import InputError
+from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
 
 RunOption = Annotated[
@@ -77,13 +86,18 @@ def plan(
         bool, typer.Option("--write-lock", help="Write what was planned into fleet.lock.")
     ] = False,
     lock_file: LockFileOption = None,
+    carrier: CarrierOption = "auto",
+    whole: WholeOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what deploy would do, with every command that runs as root; change nothing.
 
     Example: fleet plan -i inventories/lab.yaml playbooks/tiny-genie.yaml
     """
-    options = Options(verify=verify, offline=offline, accept_new=accept_new, parallel=parallel)
+    pace = pace_of(carrier, None, None, whole, "auto")
+    options = Options(
+        verify=verify, offline=offline, accept_new=accept_new, parallel=parallel, pace=pace
+    )
     if not write_lock:
         if lock_file is not None:
             raise InputError("--lock-file is given and not used", hint="add --write-lock")
@@ -151,6 +165,11 @@ def deploy(
     max_unreachable: MaxUnreachableOption = None,
     soak: SoakOption = None,
     on_fail: OnFailOption = None,
+    carrier: CarrierOption = "auto",
+    bandwidth: BandwidthOption = None,
+    per_hub: PerHubOption = None,
+    whole: WholeOption = False,
+    compress: CompressOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Make the devices as the playbook says, run it there, bring the profile back.
@@ -159,27 +178,28 @@ def deploy(
     """
     word = {None: "auto", True: "always", False: "never"}[run]
     lock = lock_for(playbook, lock_file, locked=locked, frozen=frozen)
-    options = Options(
-        word, verify, offline, accept_new, parallel, allow_reboot, lock=lock, frozen=frozen
-    )
+    pace = pace_of(carrier, bandwidth, per_hub, whole, compress)
+    options = Options(word, verify, offline, accept_new, parallel, allow_reboot, lock, frozen, pace)
     loaded = with_rollout(
-        load_playbook(playbook),
-        canary=canary,
-        waves=waves,
-        max_failed=max_failed,
-        max_unreachable=max_unreachable,
-        soak=soak,
-        on_fail=on_fail,
+        load_playbook(playbook), canary, waves, max_failed, max_unreachable, soak, on_fail
     )
     if dry_run:
         _plan(loaded, inventory, limit, options, as_json)
         return
-    lock_used = lock_path(playbook, lock_file) if lock else None
-    inputs = inputs_of(playbook, inventory, limit, lock_used)
+    inputs = inputs_of(playbook, inventory, limit, lock_path(playbook, lock_file) if lock else None)
+    _deploy(loaded, hosts_of(inventory, limit), inputs, options, as_json=as_json)
+
+
+def _deploy(
+    loaded: Playbook,
+    hosts: Sequence[Host],
+    inputs: Inputs,
+    options: Options,
+    *,
+    as_json: bool,
+) -> None:
     with listening(as_json=as_json) as listener:
-        operation = Operation(
-            loaded, hosts_of(inventory, limit), listener, options=options, inputs=inputs
-        )
+        operation = Operation(loaded, hosts, listener, options=options, inputs=inputs)
         results = with_way_back(operation, operation.deploy)
     end_deploy(operation, results, as_json=as_json)
 

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from fleet.cli import output
 from fleet.model.events import (
+    Chosen,
     DeviceDone,
     Event,
     Listener,
@@ -97,6 +98,8 @@ class _Lines:
         match event:
             case StepStarted():
                 return f"{event.step}: {event.text}"
+            case Chosen():
+                return f"carrier: {event.carrier} ({event.why})"
             case Warned():
                 return f"warning: {event.text}"
             case DeviceDone():

@@ -21,6 +21,7 @@ MODULES = (
     "bundle",
     "deploy",
     "resume",
+    "push",
     "doctor",
     "status",
     "provision",

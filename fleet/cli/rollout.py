@@ -47,7 +47,6 @@ OnFailOption = Annotated[str | None, typer.Option("--on-fail", help="stop, conti
 
 def with_rollout(
     playbook: Playbook,
-    *,
     canary: str | None = None,
     waves: str | None = None,
     max_failed: str | None = None,

@@ -10,23 +10,19 @@ from fleet.engine.provisioning import accounts, came, carry_out
 from fleet.engine.rebooting import boot_id, wait_for_reboot
 from fleet.engine.session import Session
 from fleet.engine.starting import place, probe
+from fleet.engine.transfer.upload import Upload
 from fleet.engine.undo import UndoLog
-from fleet.engine.uploading import Upload
-from fleet.model.command import Command
 from fleet.model.errors import (
     ConnectionLostError,
     DeadlineError,
     DeviceError,
     FleetError,
-    LeaseHeldError,
-    LeaseLostError,
 )
 from fleet.model.events import StepStarted, Warned
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import (
     Action,
-    Blob,
     DevicePlan,
     ProbeHealth,
     PruneReleases,
@@ -34,7 +30,7 @@ from fleet.model.plan import (
     StageRelease,
     SwitchRelease,
 )
-from fleet.ops.release import prune_command, switch_command
+from fleet.ops.release import resumed, switch_and_prune, switch_command
 from fleet.ops.shell import device_script
 from fleet.ops.staging import stage_command, stage_input
 from fleet.ops.system.steps_files import PlaceFiles
@@ -66,6 +62,13 @@ def apply_plan(session: Session, plan: DevicePlan, run_id: str) -> None:
             raise
 
 
+def _prune_of(plan: DevicePlan, switch: SwitchRelease) -> PruneReleases | None:
+    """The pruning that follows a switch; it goes in the same round trip."""
+    steps = plan.release_steps
+    after = steps[steps.index(switch) + 1 :]
+    return next((one for one in after if isinstance(one, PruneReleases)), None)
+
+
 def _do(session: Session, plan: DevicePlan, action: Action, run_id: str) -> None:
     base = plan.facts.base_dir
     match action:
@@ -81,22 +84,27 @@ def _do(session: Session, plan: DevicePlan, action: Action, run_id: str) -> None
         case ProbeHealth():
             check_health(session, action.manifest, base, run_id)
         case SwitchRelease():
-            command = switch_command(base, action.name, action.id, run_id)
-            session.ask(command, "switch", mutates=True)
+            _switch(session, plan, action, run_id)
         case PruneReleases():
-            _prune(session, prune_command(base, action.name, action.keep))
+            pass  # with the switch
         case _:
             raise NotImplementedError(type(action).__name__)
 
 
-def _prune(session: Session, command: Command) -> None:
+def _switch(session: Session, plan: DevicePlan, action: SwitchRelease, run_id: str) -> None:
     """What was to be deployed is there and runs: old files that stay are worth a word only."""
-    try:
-        session.ask(command, "prune", mutates=True)
-    except (LeaseHeldError, LeaseLostError):
-        raise
-    except DeviceError as error:
-        session.emit(Warned(session.host.name, f"old releases were not removed: {error.message}"))
+    base, prune = plan.facts.base_dir, _prune_of(plan, action)
+    if prune is None:
+        command = switch_command(base, action.name, action.id, run_id)
+        session.ask(command, "switch", mutates=True)
+        return
+    command = switch_and_prune(base, action.name, action.id, run_id, prune.keep)
+    done = session.run(command, "switch", mutates=True)
+    words = (done.error_text or done.text.strip() or "no message")[-400:]
+    if "switched" not in done.text.splitlines():
+        raise DeviceError(f"switch failed with status {done.status}: {words}")
+    if not done.ok:
+        session.emit(Warned(session.host.name, f"old releases were not removed: {words}"))
 
 
 def apply_system(session: Session, planned: Planned, log: UndoLog, *, allow_reboot: bool) -> None:
@@ -143,7 +151,7 @@ def _place(session: Session, facts: Facts, action: PlaceFiles) -> None:
     manifest = Manifest("packages", action.files)
     state = ask_state(session, facts, manifest)
     lacking = [item for sha, item in manifest.blobs.items() if sha not in state.have]
-    blobs = [Blob(item, min(state.parts.get(item.sha256, 0), item.size)) for item in lacking]
+    blobs = [resumed(item, state) for item in lacking]
     if blobs:
         Upload(session, facts, manifest).send(blobs)
     lines = [f"{item.sha256}\t{item.name}\n".encode() for item in action.files]

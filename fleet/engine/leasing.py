@@ -152,6 +152,10 @@ class Lease:
         if self._ticket is None:
             self._take()
 
+    def follows(self, generation: int | None) -> bool:
+        """True when nobody wrote between a look that saw `generation` and this lease."""
+        return self._ticket is not None and self._ticket.generation - 1 == generation
+
     def guarded(self, command: Command, seconds: float = 0.0) -> Command:
         """The command as it may run: taken is the lease first, if it was not yet.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fleet.engine.applying import apply_plan, apply_system
 from fleet.engine.drift import locked_plan, require_locked
@@ -19,6 +19,7 @@ from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.waves import Wave
 from fleet.engine.running import Job, run_device
 from fleet.engine.session import Session
+from fleet.engine.transfer.depot import Depot, Pace
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
 from fleet.engine.workbench import Workbench
@@ -48,6 +49,7 @@ class Options:
     allow_reboot: bool = False
     lock: Lock | None = None
     frozen: bool = False
+    pace: Pace = field(default_factory=Pace)
 
 
 class Operation:
@@ -71,6 +73,7 @@ class Operation:
         self.playbook = playbook
         self.hosts = tuple(hosts)
         self.options = options or Options()
+        self.depot = Depot(self.options.pace)
         self.run_id = run_id or new_run_id()
         self.inputs = inputs
         self.owed: frozenset[str] = frozenset()
@@ -158,6 +161,7 @@ class Operation:
             accept_new=self.options.accept_new,
             admit=admit,
             done=done,
+            depot=self.depot,
         )
 
     def _look(self, session: Session, result: DeviceResult) -> Planned:
@@ -183,7 +187,10 @@ class Operation:
         _refuse(planned.plan)
         if not planned.plan.unchanged:
             lease.take()
-            planned = self._look(session, result)  # another deploy may have ended in between
+            bare = planned.plan.facts.store is False and not planned.plan.system_steps
+            if not bare and not lease.follows(planned.generation):
+                # another deploy may have ended in between
+                planned = self._look(session, result)
         plan = first = planned.plan
         _refuse(plan)
         _warn(session, plan)

@@ -6,12 +6,14 @@ where root is needed for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleet.bundles.preflight import preflight
 from fleet.engine.become import Become
 from fleet.engine.provisioning import cured, look
 from fleet.engine.session import Session
+from fleet.engine.transfer.carriers import way
+from fleet.engine.transfer.deltas import with_known
 from fleet.engine.workbench import Parts, Workbench
 from fleet.facts.gather import gather
 from fleet.facts.identity import check_identity
@@ -21,7 +23,7 @@ from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, DevicePlan, SendBlobs
 from fleet.model.system import SystemSpec
-from fleet.ops.lease import holders_in, who_command
+from fleet.ops.lease import Holders, holders_in, who_command
 from fleet.ops.release import (
     ReleaseState,
     actions_for,
@@ -36,10 +38,53 @@ HASHING_BYTES_PER_SECOND = 20e6  # sha256sum on a small core without SHA instruc
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, and how this login becomes root for it."""
+    """A plan, how this login becomes root for it, and the write lease that came before it."""
 
     plan: DevicePlan
     become: Become
+    generation: int | None = None
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a device has of a release, what is to be done, and who holds it. One round trip."""
+
+    state: ReleaseState
+    actions: tuple[Action, ...]
+    holders: Holders
+
+
+def look_at(
+    session: Session, facts: Facts, manifest: Manifest, keep: int, *, verify: bool = False
+) -> Look:
+    """Ask for the state of `manifest`; a device that has no store of ours is not asked."""
+    host = session.host.name
+    if facts.store is False:
+        state = ReleaseState(None, False, (), frozenset(), {}, frozenset(), frozenset())
+        return Look(state, actions_for(manifest, state, keep), Holders())
+    text = _state_text(session, facts, manifest, verify=verify)
+    state = parse_state(text, host, manifest)
+    actions = _with_deltas(session, facts, actions_for(manifest, state, keep))
+    return Look(state, actions, holders_in(text, host))
+
+
+def take_and_look(
+    seen: Look,
+    session: Session,
+    facts: Facts,
+    manifest: Manifest,
+    keep: int,
+    *,
+    verify: bool = False,
+) -> Look:
+    """Take the lease; look again where another may have written since `seen`."""
+    lease = session.lease
+    if lease is None:
+        return seen
+    lease.take()
+    if facts.store is False or lease.follows(seen.holders.generation):
+        return seen
+    return look_at(session, facts, manifest, keep, verify=verify)
 
 
 def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> Planned:
@@ -50,9 +95,8 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
     facts = facts_of(session)
     parts = bench.parts(bench.target_for(session.host, facts), facts.soc.hexagon_arch)
     manifest = bench.manifest(parts)
-    text = _state_text(session, facts, manifest, verify=verify)
-    state = parse_state(text, session.host.name)
-    actions = actions_for(manifest, state, bench.playbook.keep)
+    seen = look_at(session, facts, manifest, bench.playbook.keep, verify=verify)
+    state, actions = seen.state, seen.actions
     system = look(session, bench.playbook.system, facts)
     findings = preflight(
         bench.bundle,
@@ -60,7 +104,7 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
         parts.selection,
         parts.target,
         facts,
-        bytes_to_send=sum(action.bytes for action in actions),
+        bytes_to_send=sum(one.room for one in actions if isinstance(one, SendBlobs)),
         files_to_send=_files(actions),
     )
     findings = (*cured(findings, system.plan), *system.plan.findings)
@@ -75,13 +119,14 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
         become=system.become.describe() if system.plan.needs_root else "",
         current=state.current,
         notes=(
-            *holders_in(text, session.host.name).notes(),
+            *seen.holders.notes(),
             *system.plan.notes,
             *_notes(facts, bench, parts, state),
+            *way(session, sum(action.bytes for action in actions)),
         ),
         then=_then(bench),
     )
-    return Planned(plan, system.become)
+    return Planned(plan, system.become, seen.holders.generation)
 
 
 def plan_system(session: Session, spec: SystemSpec) -> Planned:
@@ -127,7 +172,7 @@ def ask_state(
 ) -> ReleaseState:
     """One round trip: what the device has of `manifest`."""
     text = _state_text(session, facts, manifest, verify=verify)
-    return parse_state(text, session.host.name)
+    return parse_state(text, session.host.name, manifest)
 
 
 def _state_text(session: Session, facts: Facts, manifest: Manifest, *, verify: bool) -> str:
@@ -137,6 +182,15 @@ def _state_text(session: Session, facts: Facts, manifest: Manifest, *, verify: b
         seconds += sum(item.size for item in manifest.files) / HASHING_BYTES_PER_SECOND
     command = who_command(state_command(facts, manifest, verify=verify))
     return session.ask(command, "state", stdin=state_input(manifest), seconds=seconds).text
+
+
+def _with_deltas(session: Session, facts: Facts, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    return tuple(
+        replace(one, blobs=with_known(session.depot, facts, one.blobs))
+        if isinstance(one, SendBlobs)
+        else one
+        for one in actions
+    )
 
 
 def _files(actions: tuple[Action, ...]) -> int:

@@ -9,6 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExec
 from dataclasses import dataclass, field
 
 from fleet.engine.session import Session
+from fleet.engine.transfer.depot import Depot
 from fleet.model.errors import FleetError, PreflightError, TransportError
 from fleet.model.events import DeviceDone, Listener
 from fleet.model.inventory import Host
@@ -57,16 +58,19 @@ def on_every_device(
     executor: Executor | None = None,
     admit: Callable[[Host], bool] | None = None,
     done: Callable[[DeviceResult], None] | None = None,
+    depot: Depot | None = None,
 ) -> list[DeviceResult]:
     """Run `work` for each host; results come in the order of `hosts`.
 
     One broken device ends only its own work. `executor` takes the place of the threads:
-    any concurrent.futures.Executor whose workers reach the devices. `admit` is asked for each
+    any concurrent.futures.Executor whose workers reach the devices. `depot` is what their
+    uploads share. `admit` is asked for each
     host in turn just before it is begun; one that it refuses is not attempted. `done` hears
     each result before the next host is admitted. Both are called by the calling thread.
     """
     room = max(1, min(parallel, len(hosts)))
     pool = executor or ThreadPoolExecutor(max_workers=room)
+    shared = depot or Depot()
     waiting, results = deque(hosts), {}
     pending: dict[Future[DeviceResult], Session] = {}
     try:
@@ -76,7 +80,7 @@ def on_every_device(
                 if admit is not None and not admit(host):
                     results[host.name] = DeviceResult(host, NOT_ATTEMPTED)
                     continue
-                session = Session(host, listener, accept_new=accept_new)
+                session = Session(host, listener, accept_new=accept_new, depot=shared)
                 pending[pool.submit(_guarded, session, work)] = session
             for future in wait(pending, return_when=FIRST_COMPLETED).done:
                 host = pending.pop(future).host

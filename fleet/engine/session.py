@@ -6,13 +6,14 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 from fleet.engine.leasing import Lease, awake_clock
+from fleet.engine.transfer.depot import Depot
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import CancelledError, DeviceError, IdentityError, TransportError
-from fleet.model.events import Event, Listener
+from fleet.model.events import Chosen, Event, Listener
 from fleet.model.inventory import Host
 from fleet.transport import Identity, Traffic, Transport, transport_for
-from fleet.transport.base import Output
+from fleet.transport.base import Carrier, Output
 
 CONTROL_SECONDS = 60.0  # a control script takes below 1 s; slow flash under load takes more
 IDENTITY_SECONDS = 5.0
@@ -28,11 +29,20 @@ class Session:
     something (`mutates`) are then begun only while it holds.
     """
 
-    def __init__(self, host: Host, listener: Listener, *, accept_new: bool = False) -> None:
+    def __init__(
+        self,
+        host: Host,
+        listener: Listener,
+        *,
+        accept_new: bool = False,
+        depot: Depot | None = None,
+    ) -> None:
         self.host = host
         self.say = listener
+        self.depot = depot or Depot()
         self._accept_new = accept_new
         self.payload_bytes = 0
+        self.carrier = ""
         self._cancelled = False
         self._who: Identity | None = None
         self.lease: Lease | None = None
@@ -105,24 +115,27 @@ class Session:
         deadline: Deadline | None = None,
         on_stdout: Output | None = None,
         on_stderr: Output | None = None,
+        via: Carrier | None = None,
     ) -> Result:
         """Run a command whose status the caller judges.
 
         With `mutates` it runs under the lease, which it holds for up to `seconds` even when
         this workstation is gone; LeaseHeldError and LeaseLostError come from there.
         `deadline` is for bulk data: the lease then ends `seconds` after the last renewal.
+        `via` is another way to the device than the open connection.
         """
+        link = via or self.transport
         limit = deadline or Deadline(seconds)
         lease = self.lease if mutates else None
         try:
             if lease is None:
-                return self.transport.run(
+                return link.run(
                     command, limit, stdin=stdin, on_stdout=on_stdout, on_stderr=on_stderr
                 )
             guarded = lease.guarded(command, 0 if deadline else seconds)
             heard = _Heard(on_stderr)
             began = awake_clock()
-            result = self.transport.run(
+            result = link.run(
                 guarded,
                 limit,
                 stdin=lease.feed(stdin),
@@ -162,6 +175,11 @@ class Session:
         """Reboot the board inside and wait for it; a lease goes on after it."""
         with self.lease.over_reboot() if self.lease is not None else contextlib.nullcontext():
             yield
+
+    def chose(self, carrier: str, why: str) -> None:
+        """Say once which way bulk data goes."""
+        self.carrier = carrier
+        self.emit(Chosen(self.host.name, carrier, why))
 
     def emit(self, event: Event) -> None:
         """Tell the listener."""

@@ -59,11 +59,12 @@ def execute(
     on_stdout: Callable[[bytes], None],
     on_stderr: Callable[[bytes], None],
 ) -> Ended:
-    """Run to the end and collect. A run past its deadline has status 124."""
+    """Run to the end and collect what is named. A run past its deadline has status 124."""
     start = placed.start
     limit = str(math.ceil(start.timeout))
     feed = "prompt" if start.feeds_prompt else "none"
-    shell = device_script("run", placed.work, start.config, limit, feed, *placed.argv)
+    after = "keep" if start.collect else "clean"
+    shell = device_script("run", placed.work, start.config, limit, feed, after, *placed.argv)
     command = Command(shell.argv, env=placed.env, cwd=placed.cwd, unset=placed.unset)
     out, err = _Kept(on_stdout), _Kept(on_stderr)
     try:
@@ -80,13 +81,14 @@ def execute(
         status = 124
     seconds = time.monotonic() - out.began
     collected = Collected()
-    session.run(
-        device_script("collect", placed.work, *start.collect),
-        "",
-        seconds=COLLECT_SECONDS,
-        mutates=True,
-        on_stdout=AfterMark(collected.take),
-    )
+    if start.collect or status == 124:
+        session.run(
+            device_script("collect", placed.work, *start.collect),
+            "",
+            seconds=COLLECT_SECONDS,
+            mutates=True,
+            on_stdout=AfterMark(collected.take),
+        )
     return Ended(status, bytes(out.kept), collected.files, bytes(err.kept), seconds, out.first)
 
 

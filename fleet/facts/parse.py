@@ -54,6 +54,7 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
         qnn_libraries=tuple(dict.fromkeys(found.get("qnn_library", ()))),
         dsp_library_path=read.one(found, "dsp_library_path"),
         base_dir=read.one(found, "base_dir") or "",
+        store={"yes": True, "no": False}.get(read.one(found, "store") or ""),
         disk=read.disk(found),
         thermal=read.thermal(found) or service_zones(found),
         remoteproc=tuple(read.pair(value) for value in found.get("remoteproc", ())),

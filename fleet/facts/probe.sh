@@ -164,6 +164,7 @@ home=${home%/}
 # shellcheck disable=SC2088 # the tilde is ours to expand
 case $base in '') base=$home/fleet ;; '~') base=$home ;; '~/'*) base=$home/${base#??} ;; /*) ;; *) base=$home/$base ;; esac
 say base_dir "$base"
+if [ -d "$base/store" ]; then say store yes; else say store no; fi
 [ -e "$base/shim/libcdsprpc.so" ] && lib "$base/shim/libcdsprpc.so"
 parent=$base
 while [ ! -d "$parent" ] && [ -n "$parent" ]; do parent=${parent%/*}; done
@@ -197,5 +198,6 @@ elif has shasum; then say sha256 'shasum -a 256'
 elif has openssl; then say sha256 'openssl dgst -sha256'; fi
 [ "$(printf abc | dd bs=3 count=1 iflag=fullblock 2>/dev/null)" = abc ] && say dd_fullblock yes
 has tar && say tar yes
+has gzip && say gzip yes
 [ -e "$R/etc/fleet-lab-board" ] && say lab yes
 put end

@@ -165,4 +165,5 @@ def tools(found: Values) -> Tools:
         dd_fullblock="dd_fullblock" in found,
         sync_file="sync_file" in found,
         tar="tar" in found,
+        gzip="gzip" in found,
     )

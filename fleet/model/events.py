@@ -37,6 +37,14 @@ class Progress(Event):
 
 
 @dataclass(frozen=True)
+class Chosen(Event):
+    """The carrier of bulk data (paramiko, ssh, adb), and why it."""
+
+    carrier: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Output(Event):
     """Text that a runner printed; `stream` is stdout or stderr."""
 

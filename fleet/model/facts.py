@@ -90,6 +90,7 @@ class Tools:
     dd_fullblock: bool = False
     sync_file: bool = False
     tar: bool = False
+    gzip: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,7 @@ class Facts:
     qnn_libraries: tuple[str, ...] = ()
     dsp_library_path: str | None = None
     base_dir: str = ""
+    store: bool | None = None
     disk: Disk = Disk("")
     thermal: tuple[ThermalZone, ...] = ()
     remoteproc: tuple[tuple[str, str], ...] = ()

@@ -8,6 +8,8 @@ from pathlib import Path, PurePosixPath
 
 from fleet.model.errors import InputError
 
+BLOCK_BYTES = 1 << 16  # what two versions of a large file are compared by
+
 
 @dataclass(frozen=True)
 class FileRef:

@@ -56,16 +56,52 @@ class Action:
 
 
 @dataclass(frozen=True)
+class Piece:
+    """A piece of new content: `count` blocks of 64 KiB of the old blob from block `first` on, or
+    (`count` 0) the bytes `start` to `end` of the new content itself.
+    """
+
+    start: int
+    end: int
+    first: int = 0
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Delta:
+    """How the content of a blob comes out of one that the device has; pieces in order."""
+
+    base: str
+    pieces: tuple[Piece, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that have to be sent."""
+        return sum(one.end - one.start for one in self.pieces if not one.count)
+
+
+@dataclass(frozen=True)
 class Blob:
-    """One blob to send from `offset` on (bytes that the device already has)."""
+    """One blob to send from `offset` on (bytes that the device already has).
+
+    `base` is the sha256 of what the live release has under the same name, "" where it has
+    nothing; with `delta` only what differs from it is sent.
+    """
 
     file: FileRef
     offset: int = 0
+    base: str = ""
+    delta: Delta | None = None
 
     @property
     def left(self) -> int:
-        """Bytes still to send."""
+        """Bytes of content that the device lacks."""
         return self.file.size - self.offset
+
+    @property
+    def wire(self) -> int:
+        """Bytes to send for them, before compression."""
+        return min(self.left, self.delta.bytes) if self.delta else self.left
 
 
 @dataclass(frozen=True)
@@ -77,13 +113,25 @@ class SendBlobs(Action):
 
     @property
     def bytes(self) -> int:  # type: ignore[override]
-        """Payload bytes of all blobs."""
+        """Payload bytes of all blobs, before compression."""
+        return sum(blob.wire for blob in self.blobs)
+
+    @property
+    def room(self) -> int:
+        """Bytes of the device's disk that they take."""
         return sum(blob.left for blob in self.blobs)
 
     def describe(self) -> str:
-        """`send 12 files, 108.1 MB (1 resumed)`."""
-        resumed = sum(1 for blob in self.blobs if blob.offset)
-        tail = f" ({resumed} resumed)" if resumed else ""
+        """`send 12 files, 108.1 MB (1 resumed, 1 as what differs: 1.1 MB of 1.1 GB)`."""
+        told = []
+        if resumed := sum(1 for blob in self.blobs if blob.offset):
+            told.append(f"{resumed} resumed")
+        if deltas := [blob for blob in self.blobs if blob.delta]:
+            part, whole = sum(one.wire for one in deltas), sum(one.left for one in deltas)
+            told.append(
+                f"{len(deltas)} as what differs: {human_bytes(part)} of {human_bytes(whole)}"
+            )
+        tail = f" ({', '.join(told)})" if told else ""
         return f"send {len(self.blobs)} files, {human_bytes(self.bytes)}{tail}"
 
 

@@ -2,17 +2,79 @@
 
 from __future__ import annotations
 
+import gzip
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol
 
 from fleet.model.errors import InputError
+from fleet.model.files import FileRef
 from fleet.model.plan import Blob
+from fleet.ops.delta import after
 
 CHUNK = 1 << 18  # large enough that a read costs nothing beside a send; small in memory
 BLOCK = 1 << 20  # what receive.sh asks dd for at a time
 SMALL = 1 << 16  # from here on the bytes cost more than the programs that a blob needs there
+LARGE = 4 << 20  # from here on a start of Python on the device costs less than a slow hash
 BATCH_BYTES = 4 << 20  # what a broken link costs again; each batch costs a sync of the disk
 BATCH_FILES = 1000  # their names are arguments of one program: 66 kB of the 128 kB that fit
+GZIP_BYTES = 4 << 20  # compressed at a time; what a broken link costs again
+_LEVEL = 1  # 100 MB/s; more levels save 5 % of a library and cost four times the time
+
+Told = Callable[[int, int], None]
+
+
+class Source(Protocol):
+    """Where contents are read."""
+
+    def read(self, item: FileRef, start: int, end: int) -> Iterator[bytes]:
+        """The bytes from start to end in chunks; fewer where the file has become shorter."""
+        ...
+
+    def made(self, item: FileRef, start: int, end: int, make: Callable[[], bytes]) -> bytes:
+        """What `make` makes of these bytes; made once for many devices."""
+        ...
+
+
+class Files:
+    """Reads each time."""
+
+    def read(self, item: FileRef, start: int, end: int) -> Iterator[bytes]:
+        """See Source."""
+        yield from read_file(item.source, start, end)
+
+    def made(self, item: FileRef, start: int, end: int, make: Callable[[], bytes]) -> bytes:  # noqa: ARG002
+        """See Source."""
+        return make()
+
+
+@dataclass(frozen=True)
+class Style:
+    """How blobs go over. `batches`: small ones as archives. `hand`: the program that takes large
+    ones, b"" where the device has no Python (`always`: small ones too, nothing else hashes there).
+    `gzip`: sha256 of those that are compressed.
+    """
+
+    batches: bool = False
+    hand: bytes = b""
+    always: bool = False
+    gzip: frozenset[str] = frozenset()
+    source: Source = field(default_factory=Files)
+
+
+PLAIN = Style()
+
+
+def read_file(path: Path, start: int, end: int, chunk: int = CHUNK) -> Iterator[bytes]:
+    """The bytes of a file from start to end, in chunks."""
+    with path.open("rb", buffering=0) as stream:
+        stream.seek(start)
+        while start < end and (data := stream.read(min(chunk, end - start))):
+            yield data
+            start += len(data)
 
 
 def mode_of(blob: Blob) -> str:
@@ -21,42 +83,60 @@ def mode_of(blob: Blob) -> str:
 
 
 def frames(
-    blobs: Sequence[Blob], progress: Callable[[int], None], *, batches: bool = False
+    blobs: Sequence[Blob], told: Told, style: Style = PLAIN, *, limit: int | None = None
 ) -> Iterator[bytes]:
-    """The stream in chunks; `progress` gets the payload bytes sent so far.
+    """The stream in chunks. `told` gets the payload so far, and how much of it went on the wire.
 
-    With `batches`, small blobs that are not begun yet go together as tar archives: a device
-    starts seven programs for a blob, and for a batch. Raises InputError when a source changed
+    With batches, small blobs that are not begun yet go together as tar archives: a device
+    starts seven programs for a blob, and for a batch. With `limit` the stream ends after that
+    many bytes of payload, the last blob unfinished. Raises InputError when a source changed
     while it was sent.
     """
-    count = _Count(progress)
+    count = _Count(told)
     small: list[Blob] = []
     alone: list[Blob] = []
     for one in blobs:
-        (small if batches and not one.offset and one.file.size <= SMALL else alone).append(one)
+        can = style.batches and not one.offset and one.file.size <= SMALL
+        (small if can else alone).append(one)
     if len(small) == 1:
         small, alone = [], list(blobs)
+    left = limit
     for some in _batches(small):
+        if left is not None and left <= 0:
+            break
         yield from _gathered(_archive(some), count)
+        left = left if left is None else left - sum(one.file.size for one in some)
+    if style.hand and any(_by_hand(one, style) for one in alone):
+        yield from _gathered(_program(style.hand), count)
     for blob in alone:
-        yield from _gathered(_single(blob), count)
+        if left is not None and left <= 0:
+            break
+        end = blob.file.size if left is None else min(blob.file.size, blob.offset + left)
+        yield from _gathered(_one(blob, end, style), count)
+        left = left if left is None else left - blob.wire
     yield from count.rest()
+
+
+def _by_hand(blob: Blob, style: Style) -> bool:
+    return bool(style.hand) and (style.always or blob.left >= LARGE)
 
 
 class _Count:
     """Payload bytes that were handed over, told when the chunk that holds them has gone."""
 
-    def __init__(self, progress: Callable[[int], None]) -> None:
-        self._progress = progress
+    def __init__(self, told: Told) -> None:
+        self._told = told
         self.done = 0
+        self.wire = 0
         self.waiting = bytearray()
 
-    def add(self, piece: bytes, payload: int) -> Iterator[bytes]:
+    def add(self, piece: bytes, payload: int, wire: int) -> Iterator[bytes]:
         """A piece of the stream; yields a chunk when enough has gathered."""
         self.done += payload
+        self.wire += wire
         if len(piece) >= CHUNK and not self.waiting:
             yield piece
-            self._progress(self.done)
+            self._told(self.done, self.wire)
             return
         self.waiting += piece
         if len(self.waiting) >= CHUNK:
@@ -67,27 +147,82 @@ class _Count:
         if self.waiting:
             chunk, self.waiting = bytes(self.waiting), bytearray()
             yield chunk
-            self._progress(self.done)
+            self._told(self.done, self.wire)
 
 
-def _gathered(pieces: Iterable[tuple[bytes, int]], count: _Count) -> Iterator[bytes]:
-    for piece, payload in pieces:
-        yield from count.add(piece, payload)
+# Bytes of the stream; how many of the payload they stand for; how many of them are payload.
+Part = tuple[bytes, int, int]
 
 
-def _single(blob: Blob) -> Iterator[tuple[bytes, int]]:
+def _gathered(parts: Iterable[Part], count: _Count) -> Iterator[bytes]:
+    for part in parts:
+        yield from count.add(*part)
+
+
+def _head(blob: Blob, offset: int, length: int, coding: str, end: int) -> Part:
     item = blob.file
-    blocks, rest = divmod(blob.left, BLOCK)
-    head = f"{item.sha256} {item.size} {blob.offset} {mode_of(blob)} {blocks} {rest}\n"
-    yield head.encode(), 0
-    left = blob.left
-    with item.source.open("rb") as stream:
-        stream.seek(blob.offset)
-        while left and (chunk := stream.read(min(CHUNK, left))):
-            yield chunk, len(chunk)
-            left -= len(chunk)
-    if left:
+    blocks, rest = divmod(length, BLOCK)
+    words = (item.sha256, item.size, offset, mode_of(blob), blocks, rest, coding, end)
+    return (" ".join(map(str, words)) + "\n").encode(), 0, 0
+
+
+def _program(text: bytes) -> Iterator[Part]:
+    blocks, rest = divmod(len(text), BLOCK)
+    yield f"hand 0 0 0 {blocks} {rest}\n".encode() + text, 0, 0
+
+
+def _one(blob: Blob, end: int, style: Style) -> Iterator[Part]:
+    if blob.delta:
+        yield from _delta(blob, style)
+    elif blob.file.sha256 in style.gzip:
+        yield from _compressed(blob, end, style)
+    else:
+        coding = "hand" if _by_hand(blob, style) else "raw"
+        yield _head(blob, blob.offset, end - blob.offset, coding, end)
+        yield from _content(blob, blob.offset, end, style)
+
+
+def _content(blob: Blob, start: int, end: int, style: Style) -> Iterator[Part]:
+    for chunk in style.source.read(blob.file, start, end):
+        yield chunk, len(chunk), len(chunk)
+        start += len(chunk)
+    if start != end:
         raise _changed(blob)
+
+
+def _compressed(blob: Blob, end: int, style: Style) -> Iterator[Part]:
+    """Pieces, each a frame of its own: its length must be known before it is sent."""
+    item, at = blob.file, blob.offset
+    while True:
+        stop = min(at + GZIP_BYTES, end)
+        data = style.source.made(item, at, stop, partial(_gzip, blob, at, stop, style))
+        yield _head(blob, at, len(data), "gzip", stop)
+        yield data, stop - at, len(data)
+        at = stop
+        if at == end:
+            return
+
+
+def _gzip(blob: Blob, start: int, end: int, style: Style) -> bytes:
+    plain = b"".join(part[0] for part in _content(blob, start, end, style))
+    return gzip.compress(plain, _LEVEL, mtime=0)
+
+
+def _delta(blob: Blob, style: Style) -> Iterator[Part]:
+    if blob.delta is None:
+        return
+    pieces = after(blob.delta, blob.offset).pieces
+    item = blob.file
+    words = (item.sha256, item.size, blob.offset, mode_of(blob), len(pieces), 0)
+    head = " ".join(map(str, (*words, f"delta:{blob.delta.base}", item.size)))
+    yield f"{head}\n".encode(), 0, 0
+    for one in pieces:
+        if one.count:
+            yield f"copy {one.first} {one.count}\n".encode(), 0, 0
+        else:
+            blocks, rest = divmod(one.end - one.start, BLOCK)
+            yield f"take {blocks} {rest}\n".encode(), 0, 0
+            yield from _content(blob, one.start, one.end, style)
 
 
 def _batches(small: Sequence[Blob]) -> Iterator[list[Blob]]:
@@ -102,20 +237,20 @@ def _batches(small: Sequence[Blob]) -> Iterator[list[Blob]]:
         yield some
 
 
-def _archive(blobs: Sequence[Blob]) -> Iterator[tuple[bytes, int]]:
+def _archive(blobs: Sequence[Blob]) -> Iterator[Part]:
     """A tar archive of `<mode>/<sha256>` files, behind a line with its length."""
     entries = [(_entry(blob), blob) for blob in blobs]
     size = (
         sum(len(head) + _padded(blob.file.size) for head, blob in entries) + 2 * tarfile.BLOCKSIZE
     )
     blocks, rest = divmod(size, BLOCK)
-    yield f"batch {len(blobs)} 0 0 {blocks} {rest}\n".encode(), 0
+    yield f"batch {len(blobs)} 0 0 {blocks} {rest}\n".encode(), 0, 0
     for head, blob in entries:
         data = blob.file.source.read_bytes()
         if len(data) != blob.file.size:
             raise _changed(blob)
-        yield head + data + bytes(_padded(len(data)) - len(data)), len(data)
-    yield bytes(2 * tarfile.BLOCKSIZE), 0
+        yield head + data + bytes(_padded(len(data)) - len(data)), len(data), len(data)
+    yield bytes(2 * tarfile.BLOCKSIZE), 0, 0
 
 
 def _entry(blob: Blob) -> bytes:

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from fleet.model.command import Command, script
 from fleet.model.errors import DeviceError
-from fleet.model.lease import Holder, Ticket
+from fleet.model.lease import WRITE, Holder, Ticket
 from fleet.ops.shell import device_script
 
 TAG = "fleet-lease 1"
@@ -28,6 +28,7 @@ class LeaseAnswer:
     """What the board says. `got` is the generation, `raced`: several were at it at once."""
 
     place: str = ""
+    top: dict[str, int] = field(default_factory=dict)
     got: int | None = None
     held: list[Holder] = field(default_factory=list)
     dropped: list[Holder] = field(default_factory=list)
@@ -158,6 +159,8 @@ def parse_lease(text: str, host: str) -> LeaseAnswer:
             answer.place = rest
         elif kind == "got":
             answer.got = int(words[1])
+        elif kind == "top":
+            answer.top[words[0]] = int(words[1])
         elif kind in {"held", "dropped"} and len(words) == _WORDS - 1:
             (answer.held if kind == "held" else answer.dropped).append(_holder(words))
         answer.raced = answer.raced or kind == "raced"
@@ -167,10 +170,14 @@ def parse_lease(text: str, host: str) -> LeaseAnswer:
 
 @dataclass(frozen=True)
 class Holders:
-    """Who holds a board, as a reading command learned it; `problem`: why that is not known."""
+    """Who holds a board, as a reading command learned it; `problem`: why that is not known.
+
+    `generation` is that of the last write lease, None where one holds or it is not known.
+    """
 
     found: tuple[Holder, ...] = ()
     problem: str = ""
+    generation: int | None = None
 
     def notes(self) -> list[str]:
         """One line each, for people."""
@@ -185,9 +192,11 @@ class Holders:
 def holders_in(text: str, host: str) -> Holders:
     """What `who_command` printed before the command that followed it. Never raises."""
     try:
-        return Holders(tuple(parse_lease(text, host).held))
+        answer = parse_lease(text, host)
     except DeviceError as error:
         return Holders(problem=error.message)
+    held = any(one.kind == WRITE for one in answer.held)
+    return Holders(tuple(answer.held), generation=None if held else answer.top.get(WRITE))
 
 
 def _holder(words: list[str]) -> Holder:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
-from fleet.model.command import Command
+from fleet.model.command import Command, script
 from fleet.model.facts import Facts
+from fleet.model.files import FileRef
 from fleet.model.manifest import Manifest
 from fleet.model.plan import (
     Action,
@@ -22,7 +23,9 @@ from fleet.ops.shell import device_script, framed
 
 @dataclass(frozen=True)
 class ReleaseState:
-    """What a device has of one release. `parts` maps sha256 → bytes of an unfinished upload."""
+    """What a device has of one release. `parts` maps sha256 → bytes of an unfinished upload,
+    `bases` that of a large file it lacks → that of what the live release has under its name.
+    """
 
     current: str | None
     installed: bool
@@ -31,6 +34,8 @@ class ReleaseState:
     parts: dict[str, int]
     bad: frozenset[str]
     unlinked: frozenset[str]
+    bases: Mapping[str, str] = field(default_factory=dict)
+    sealed: bool = False
 
     @property
     def previous(self) -> str | None:
@@ -57,29 +62,36 @@ def state_input(manifest: Manifest) -> Iterator[bytes]:
         yield f"{item.sha256}\t{item.size}\t{item.name}\n".encode()
 
 
-def parse_state(text: str, host: str) -> ReleaseState:
+def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
     """The answer of `state_command`. Raises DeviceError when it was cut."""
     found: dict[str, list[str]] = {"history": [], "have": [], "bad": [], "unlinked": []}
     current: str | None = None
-    installed = False
+    installed = sealed = False
     parts: dict[str, int] = {}
+    bases: dict[str, str] = {}
     for kind, *rest in framed(text, "fleet-state 1", host):
         if kind == "current":
             current = rest[0]
         elif kind == "installed":
             installed = True
+        elif kind == "sealed":
+            sealed = True
         elif kind == "part":
             parts[rest[0]] = int(rest[1])
+        elif kind == "base":
+            bases[rest[0]] = rest[1]
         elif kind in found:
             found[kind].append(rest[0])
     return ReleaseState(
         current=current,
         installed=installed,
         history=tuple(found["history"]),
-        have=frozenset(found["have"]) - frozenset(found["bad"]),
+        have=frozenset(manifest.blobs if sealed else found["have"]) - frozenset(found["bad"]),
         parts=parts,
         bad=frozenset(found["bad"]),
         unlinked=frozenset(found["unlinked"]),
+        bases=bases,
+        sealed=sealed,
     )
 
 
@@ -91,7 +103,7 @@ def actions_for(manifest: Manifest, state: ReleaseState, keep: int) -> tuple[Act
         return ()
     actions: list[Action] = []
     if lacking:
-        blobs = tuple(_resumed(Blob(item), state) for item in lacking)
+        blobs = tuple(resumed(item, state) for item in lacking)
         actions.append(SendBlobs(blobs))
     actions.append(StageRelease(manifest))
     if "health" in manifest.origin:
@@ -102,14 +114,23 @@ def actions_for(manifest: Manifest, state: ReleaseState, keep: int) -> tuple[Act
     return tuple(actions)
 
 
-def _resumed(blob: Blob, state: ReleaseState) -> Blob:
-    part = state.parts.get(blob.file.sha256, 0)
-    return Blob(blob.file, part if part <= blob.file.size else 0)
+def resumed(item: FileRef, state: ReleaseState) -> Blob:
+    """A blob that the device lacks, from where its `.part` ends."""
+    part = state.parts.get(item.sha256, 0)
+    base = state.bases.get(item.sha256, "")
+    return Blob(item, part if part <= item.size else 0, base)
 
 
 def switch_command(base: str, name: str, release_id: str, run_id: str) -> Command:
     """Points `current/<name>` to a release and writes it into the history."""
     return device_script("switch", base, name, release_id, run_id)
+
+
+def switch_and_prune(base: str, name: str, release_id: str, run_id: str, keep: int) -> Command:
+    """Both in one round trip. What fails after the line `switched` is the pruning."""
+    switch, prune = (device_script(one).argv[2] for one in ("switch", "prune"))
+    text = f'(\n{switch}) || exit\nset -- "$1" "$2" "$5"\n{prune}'
+    return script(text, base, name, release_id, run_id, str(keep))
 
 
 def prune_command(base: str, name: str, keep: int) -> Command:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 
 from fleet.model.command import Command
 from fleet.model.errors import DeviceError, DiskFullError, TransferError
@@ -21,8 +23,20 @@ def receive_command(facts: Facts, *, single: bool) -> Command:
         facts.base_dir,
         "single" if single else "framed",
         sync_mode(facts),
+        facts.tools.python3 or "none",
         *facts.tools.sha256,
     )
+
+
+def hand_for(facts: Facts) -> bytes:
+    """The program that takes large blobs and hashes them on the way; b"" without Python there."""
+    return hand() if facts.tools.python3 and facts.tools.dd_fullblock else b""
+
+
+@cache
+def hand() -> bytes:
+    """fleet_hand.py."""
+    return (files("fleet.ops.device") / "fleet_hand.py").read_bytes()
 
 
 def sync_mode(facts: Facts) -> str:

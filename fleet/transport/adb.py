@@ -25,7 +25,7 @@ from fleet.model.inventory import Host
 from fleet.transport.adbserver import AdbServer, Seen, rivals, translated
 from fleet.transport.adbstates import absent, check_state, find, is_target
 from fleet.transport.adbstream import Writer, send, shut
-from fleet.transport.base import Identity, Output, Traffic
+from fleet.transport.base import Carrier, Identity, Output, Traffic
 from fleet.transport.quote import render
 from fleet.transport.shellv2 import CLOSE, Decoder
 from fleet.transport.streams import Collector, Feeder
@@ -45,6 +45,9 @@ class AdbTransport:
     `adb` itself never gives up on a link that went silent; every wait here has a deadline.
     """
 
+    name = "adb"
+    second = ""
+
     def __init__(self, host: Host) -> None:
         self.traffic = Traffic()
         self._host = host
@@ -60,6 +63,10 @@ class AdbTransport:
     def describe(self) -> str:
         """`adb SERIAL`."""
         return f"adb {self._wanted}"
+
+    def carrier(self, deadline: Deadline) -> Carrier:  # noqa: ARG002 - the interface of transports
+        """There is none but this."""
+        raise UnreachableError("a phone has one cable", device=self._host.name)
 
     def open(self, deadline: Deadline) -> None:
         """Find the phone, check that it is ready and answers, and learn its serial number.

@@ -51,6 +51,31 @@ class Identity:
         return (self.kind, mine) == (other.kind, theirs)
 
 
+class Carrier(Protocol):
+    """What moves bulk data: the transport itself, or a second connection beside it.
+
+    `name` is paramiko, ssh (the system's client), adb or local.
+    """
+
+    name: str
+
+    def run(
+        self,
+        command: Command,
+        deadline: Deadline,
+        *,
+        stdin: Iterable[bytes] = (),
+        on_stdout: Output | None = None,
+        on_stderr: Output | None = None,
+    ) -> Result:
+        """As Transport.run; what it sends counts for the transport's traffic."""
+        ...
+
+    def close(self) -> None:
+        """Let go; never raises."""
+        ...
+
+
 class Transport(Protocol):
     """A connection to one device. Opened and used by one thread.
 
@@ -62,6 +87,16 @@ class Transport(Protocol):
     """
 
     traffic: Traffic
+    name: str
+
+    @property
+    def second(self) -> str:
+        """Name of the carrier that can be opened beside this connection, "" when there is none."""
+        ...
+
+    def carrier(self, deadline: Deadline) -> Carrier:
+        """Open it, from any thread; the caller closes it. Raises a TransportError."""
+        ...
 
     @property
     def describe(self) -> str:

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-import subprocess
-import time
 from collections.abc import Iterable
-from typing import IO
+from dataclasses import replace
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
-from fleet.model.errors import DeadlineError, UnreachableError
-from fleet.transport.base import Identity, Output, Traffic
+from fleet.model.errors import UnreachableError
+from fleet.transport.base import Carrier, Identity, Output, Traffic
+from fleet.transport.process import Processes
 from fleet.transport.quote import render
-from fleet.transport.streams import Collector, Feeder, start
-
-_CHUNK = 1 << 16
 
 
 class LocalTransport:
     """Runs commands with the shell of this machine."""
 
+    name = "local"
+    second = ""
+
     def __init__(self) -> None:
         self.traffic = Traffic()
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._processes = Processes(self.traffic)
         self._open = False
 
     @property
@@ -41,13 +38,16 @@ class LocalTransport:
     def close(self) -> None:
         """End what still runs."""
         self._open = False
-        for process in list(self._running):
-            _end(process)
+        self._processes.end_all()
 
     def identity(self, deadline: Deadline) -> Identity:
         """The name of this machine."""
         deadline.check("asking for the identity")
         return Identity("local", socket.gethostname())
+
+    def carrier(self, deadline: Deadline) -> Carrier:  # noqa: ARG002 - the interface of transports
+        """There is none but this."""
+        raise UnreachableError("nothing is faster than no network")
 
     def run(
         self,
@@ -61,69 +61,12 @@ class LocalTransport:
         """See Transport.run."""
         if not self._open:
             raise UnreachableError("the local transport is not open")
-        started = time.monotonic()
-        self.traffic.add(round_trips=1)
-        process = subprocess.Popen(
+        done = self._processes.run(
             ["sh", "-c", render(command)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            bufsize=0,
+            command.argv[0],
+            deadline,
+            stdin=stdin,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
         )
-        if process.stdin is None or process.stdout is None or process.stderr is None:
-            raise UnreachableError("the local shell has no pipes")
-        self._running.add(process)
-        out, err = Collector(self.traffic, on_stdout), Collector(self.traffic, on_stderr)
-        feeder = Feeder(self.traffic, stdin, _writer(process.stdin, deadline), process.stdin.close)
-        readers = [
-            start(_pump, process.stdout, out, deadline),
-            start(_pump, process.stderr, err, deadline),
-        ]
-        try:
-            status = self._wait(process, command, deadline)
-        finally:
-            feeder.stop()
-            self._running.discard(process)
-        for thread in (*readers, feeder.thread):
-            thread.join(deadline.remaining + 1)
-        for stream in (feeder, out, err):
-            stream.check()
-        seconds = time.monotonic() - started
-        return Result(status if status >= 0 else 128 - status, out.taken, err.taken, seconds)
-
-    def _wait(self, process: subprocess.Popen[bytes], command: Command, deadline: Deadline) -> int:
-        while True:
-            try:
-                return process.wait(deadline.remaining)
-            except subprocess.TimeoutExpired:
-                if not deadline.expired:
-                    continue
-                _end(process)
-                raise DeadlineError(
-                    f"'{command.argv[0]}' did not end within {deadline.seconds:g} s"
-                ) from None
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process group that the command leads; it is ours alone."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _writer(pipe: IO[bytes], deadline: Deadline) -> Output:
-    def write(chunk: bytes) -> None:
-        view = memoryview(chunk)
-        while view:
-            view = view[os.write(pipe.fileno(), view) :]
-            deadline.touch()
-
-    return write
-
-
-def _pump(pipe: IO[bytes], collector: Collector, deadline: Deadline) -> None:
-    with pipe:
-        while chunk := os.read(pipe.fileno(), _CHUNK):
-            deadline.touch()
-            collector.take(chunk)
+        return done if done.status >= 0 else replace(done, status=128 - done.status)

@@ -16,10 +16,11 @@ from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import ConnectionLostError, DeadlineError, UnreachableError
 from fleet.model.inventory import Host
-from fleet.transport.base import Identity, Output, Traffic
+from fleet.transport.base import Carrier, Identity, Output, Traffic
 from fleet.transport.hostkeys import Policy, entry_name, fingerprint, known_keys
 from fleet.transport.quote import render
 from fleet.transport.ssh_errors import mapped
+from fleet.transport.sshclient import Hop, SshClient, client
 from fleet.transport.streams import Collector, Feeder, start
 
 _CHUNK = 1 << 16
@@ -39,6 +40,8 @@ class _Transport(paramiko.Transport):
 
 class SshTransport:
     """One kept connection to a device over SSH."""
+
+    name = "paramiko"
 
     def __init__(self, host: Host, *, accept_new: bool = False) -> None:
         self.traffic = Traffic()
@@ -133,6 +136,27 @@ class SshTransport:
             with contextlib.suppress(Exception):
                 connection.client.close()
             connection = connection.gateway
+
+    @property
+    def second(self) -> str:
+        """The system's ssh client, where it needs no secret of the inventory."""
+        secret = self._host.password or self._host.key_passphrase
+        return "ssh" if client() and not secret else ""
+
+    def carrier(self, deadline: Deadline) -> Carrier:
+        """The ssh client, connected the same way to the same key."""
+        self._live()
+        hops, hop = [], self._connection
+        while isinstance(hop, Connection):
+            hops.append(_hop(hop))
+            hop = hop.gateway
+        found = SshClient(tuple(reversed(hops)), self.traffic, self._host.name)
+        try:
+            found.open(Deadline(min(deadline.remaining, self._host.connect_timeout)))
+        except BaseException:
+            found.close()
+            raise
+        return found
 
     def identity(self, deadline: Deadline) -> Identity:
         """The fingerprint of the host key of the open connection."""
@@ -245,6 +269,21 @@ def _tune(transport: paramiko.Transport) -> None:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKED_MS)
+
+
+def _hop(connection: Connection) -> Hop:
+    """An open connection as the ssh client is told of it."""
+    key = connection.transport.get_remote_server_key()
+    kept = connection.connect_kwargs.get("key_filename") or ()
+    command = connection.gateway if isinstance(connection.gateway, str) else ""
+    return Hop(
+        address=connection.host,
+        port=connection.port,
+        user=connection.user,
+        keys=(kept,) if isinstance(kept, str) else tuple(kept),
+        known=(f"{key.get_name()} {key.get_base64()}",),
+        command=command.replace("%", "%%").replace("\n", " "),
+    )
 
 
 def _unpinned(host: Host) -> Host:

@@ -109,7 +109,7 @@ def wait_for(boards: Yard, step: str) -> None:
     raise AssertionError(f"no step {step}")
 
 
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_ctrl_c_says_how_to_go_on(two: Yard, times: int) -> None:
     slow = two.folder / "b1" / "slow"
     slow.parent.mkdir()

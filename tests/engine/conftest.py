@@ -14,6 +14,7 @@ import pytest
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation, Options
 from fleet.engine.records import RunStore
+from fleet.engine.transfer.depot import Pace
 from fleet.model.events import Event
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
@@ -37,6 +38,7 @@ class Bench:
     events: list[Event] = field(default_factory=list)
 
     def operation(self, **changes: object) -> Operation:
+        changes.setdefault("pace", Pace(compress="never"))  # a slow hour would change the bytes
         options = Options(**changes)  # type: ignore[arg-type]
         return Operation(
             self.playbook,

@@ -14,7 +14,7 @@ from typing import Any
 
 from fleet.engine.leasing import Lease
 from fleet.engine.session import Session
-from fleet.engine.uploading import Upload
+from fleet.engine.transfer.upload import Upload
 from fleet.facts.gather import gather
 from fleet.model.command import script
 from fleet.model.deadline import Deadline

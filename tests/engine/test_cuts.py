@@ -95,7 +95,7 @@ def check(base: Path, old: Manifest, new: Manifest) -> str:
 
 @pytest.fixture
 def place(board_server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Host, Path]:
-    monkeypatch.setattr("fleet.engine.uploading.TRIES", 1)
+    monkeypatch.setattr("fleet.engine.transfer.upload.TRIES", 1)
     base = tmp_path / "base"
     return board_server.host(base_dir=str(base)), base
 

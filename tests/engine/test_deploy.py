@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fleet.engine import releases
+from fleet.engine.transfer.depot import Pace
 from fleet.model.errors import DiskFullError, HealthError, PreflightError, UnreachableError
 from fleet.model.events import DeviceDone, Progress, StepStarted
 from tests.cable import Cable
@@ -94,17 +95,28 @@ def test_events_tell_the_story(bench: Bench) -> None:
     assert end.bytes_sent == progress[-1].total
 
 
-def test_a_cut_link_is_resumed_at_the_byte(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("carrier", "budgets"),
+    [
+        ("paramiko", [30_000_000, 50_000_000, 10_000_000]),
+        ("ssh", [None, 30_000_000, None, 50_000_000, None, 10_000_000]),
+    ],
+)
+def test_a_cut_link_is_resumed_at_the_byte(
+    bench: Bench, carrier: str, budgets: list[int | None]
+) -> None:
+    """By whatever way the bytes go; `None` are connections that live."""
     (planned,) = bench.operation().plan()
     total = planned.plan.bytes  # type: ignore[union-attr]
-    with Cable(bench.server.port, [30_000_000, 50_000_000, 10_000_000]) as cable:
+    with Cable(bench.server.port, budgets) as cable:
         known = bench.server.known_hosts.read_text().replace(
             f":{bench.server.port}", f":{cable.port}"
         )
         pins = bench.base.parent / "cable_known_hosts"
         pins.write_text(known)
         bench.host = replace(bench.host, port=cable.port, known_hosts=pins)
-        (done,) = bench.operation(run="never").deploy()
+        pace = Pace(carrier=carrier, compress="never")
+        (done,) = bench.operation(run="never", pace=pace).deploy()
         assert cable.cuts == 3
     assert done.error is None, done.error
     assert done.outcome == "changed"
@@ -115,7 +127,7 @@ def test_a_cut_link_is_resumed_at_the_byte(bench: Bench) -> None:
 def test_a_link_that_stays_broken_is_said_and_harms_nothing(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleet.engine.uploading.WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("fleet.engine.transfer.upload.WAIT_SECONDS", 0.01)
     with Cable(bench.server.port, [20_000_000] + [50_000] * 20) as cable:
         pins = bench.base.parent / "cable_known_hosts"
         pins.write_text(
@@ -123,7 +135,7 @@ def test_a_link_that_stays_broken_is_said_and_harms_nothing(
         )
         host = bench.host
         bench.host = replace(host, port=cable.port, known_hosts=pins)
-        (broken,) = bench.operation(run="never").deploy()
+        (broken,) = bench.operation(run="never", pace=Pace(carrier="paramiko")).deploy()
     assert broken.outcome == "unreachable"
     assert "goes on where it stopped" in broken.error.hint  # type: ignore[union-attr]
     assert bench.current() is None

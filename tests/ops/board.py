@@ -16,7 +16,7 @@ from fleet.model.files import FileRef, file_ref
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
 from fleet.ops import release, upload
-from fleet.ops.frames import frames
+from fleet.ops.frames import Style, frames
 from fleet.ops.release import ReleaseState
 from fleet.ops.shell import device_script
 from fleet.ops.staging import stage_command, stage_input
@@ -73,12 +73,12 @@ class Board:
         command = release.state_command(self.facts, manifest, verify=verify)
         done = self.argv(command.argv, b"".join(release.state_input(manifest)))
         assert done.returncode == 0, done.stderr
-        return release.parse_state(done.stdout.decode(), "board")
+        return release.parse_state(done.stdout.decode(), "board", manifest)
 
     def send(
         self, blobs: list[Blob], *, cut: int | None = None, batches: bool = False
     ) -> upload.Receipt:
-        data = b"".join(frames(blobs, lambda _: None, batches=batches))
+        data = b"".join(frames(blobs, lambda *_: None, Style(batches=batches)))
         command = upload.receive_command(self.facts, single=False)
         done = self.argv(command.argv, data[:cut])
         receipt = upload.Receipt()

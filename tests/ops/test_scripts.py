@@ -133,9 +133,16 @@ def test_a_part_that_moved_on_is_refused(board: Board, tmp_path: Path) -> None:
 def test_damaged_blob_is_found_by_size_and_by_hash(board: Board, tmp_path: Path) -> None:
     app = manifest(tmp_path / "src", CONTENT)
     board.deploy(app)
+    assert board.state(app).sealed
     blob = board.base / "store" / app.files[0].sha256
+    was = blob.stat()
     blob.chmod(0o644)
     blob.write_bytes(b"b" * 3_000_000)
+    later = (board.base / "current/app/.installed").stat().st_mtime_ns + 1_000_000_000
+    os.utime(blob, ns=(later, later))
+    assert not board.state(app).sealed
+    assert board.state(app).bad == {app.files[0].sha256}
+    os.utime(blob, ns=(was.st_atime_ns, was.st_mtime_ns))  # who hides it is found by --verify
     assert not board.state(app).bad
     assert board.state(app, verify=True).bad == {app.files[0].sha256}
     blob.write_bytes(b"short")
@@ -228,7 +235,7 @@ def test_no_hash_tool_keeps_the_part_for_reading_back(board: Board, tmp_path: Pa
     app = manifest(tmp_path / "src", {"bin/t": b"data"})
     (blob,) = [Blob(item) for item in app.blobs.values()]
     facts = board.without(sha256=(), sync_file=False)
-    data = b"".join(frames([blob], lambda _: None))
+    data = b"".join(frames([blob], lambda *_: None))
     done = board.argv(upload.receive_command(facts, single=False).argv, data)
     assert done.stdout.decode() == f"unhashed {blob.file.sha256}\n"
     done = board.run("accept", str(board.base), "file", stdin=f"{blob.file.sha256} 555\n".encode())
@@ -239,7 +246,7 @@ def test_no_hash_tool_keeps_the_part_for_reading_back(board: Board, tmp_path: Pa
 def test_single_stream_for_a_dd_without_fullblock(board: Board, tmp_path: Path) -> None:
     app = manifest(tmp_path / "src", {"f": os.urandom(70_000)})
     (blob,) = [Blob(item) for item in app.blobs.values()]
-    data = b"".join(frames([blob], lambda _: None))
+    data = b"".join(frames([blob], lambda *_: None))
     done = board.argv(upload.receive_command(board.facts, single=True).argv, data)
     assert done.stdout.decode() == f"ok {blob.file.sha256}\n"
 
@@ -276,11 +283,13 @@ def test_unwritable_base_is_said(tmp_path: Path) -> None:
 
 def test_cut_answer_is_an_error() -> None:
     with pytest.raises(DeviceError, match="cut"):
-        release.parse_state("motd\nfleet-state 1\nhave abc\n", "board")
+        release.parse_state("motd\nfleet-state 1\nhave abc\n", "board", Manifest("app", ()))
 
 
 def test_noise_before_the_answer_is_dropped() -> None:
-    state = release.parse_state("Welcome!\nfleet-state 1\ncurrent x\nend\n", "board")
+    state = release.parse_state(
+        "Welcome!\nfleet-state 1\ncurrent x\nend\n", "board", Manifest("app", ())
+    )
     assert state.current == "x"
 
 
@@ -294,7 +303,7 @@ def test_run_and_collect(board: Board, tmp_path: Path) -> None:
         str(work),
     )
     done = board.run(
-        "run", str(work), '{"a": "it\'s"}', "60", "none", *argv, stdin=b"line 1\nline 2\n"
+        "run", str(work), '{"a": "it\'s"}', "60", "none", "keep", *argv, stdin=b"line 1\nline 2\n"
     )
     assert done.returncode == 5
     assert done.stdout == b""
@@ -387,7 +396,7 @@ def gone(words: str) -> None:
 
 def test_a_run_past_its_limit_ends_on_the_device(board: Board, tmp_path: Path) -> None:
     mark = f"1234.{os.getpid()}"  # other test processes do the same
-    done = board.run("run", str(tmp_path / "w"), "", "1", "none", "sleep", mark)
+    done = board.run("run", str(tmp_path / "w"), "", "1", "none", "keep", "sleep", mark)
     assert done.returncode == 124
     gone(f"sleep {mark}")
 
@@ -407,7 +416,7 @@ def test_more_than_four_gigabytes(board: Board, tmp_path: Path) -> None:
     app = Manifest("app", (blob.file,))
     assert board.state(app).parts == {sha: blob.offset}
     facts = board.without(sha256=("echo", sha), sync_file=True)
-    data = b"".join(frames([blob], lambda _: None))
+    data = b"".join(frames([blob], lambda *_: None))
     done = board.argv(upload.receive_command(facts, single=False).argv, data)
     assert done.stdout.decode() == f"ok {sha}\n", done.stderr
     assert (board.base / "store" / sha).stat().st_size == size
@@ -419,7 +428,7 @@ def test_a_run_past_its_limit_takes_its_children_along(shell: str, tmp_path: Pat
     board = Board(tmp_path, shell)
     mark = f"4321.{os.getpid()}"
     script = f"trap '' TERM; sleep {mark} & sleep {mark}"
-    done = board.run("run", str(tmp_path / "w"), "", "1", "none", "sh", "-c", script)
+    done = board.run("run", str(tmp_path / "w"), "", "1", "none", "keep", "sh", "-c", script)
     assert done.returncode == 124
     gone(f"sleep {mark}")
 
@@ -430,6 +439,8 @@ def test_the_status_of_a_run_is_its_own(
 ) -> None:
     argv = ("sh", "-c", f"cat; {ending}")
     for feed, heard in (("prompt", b"a prompt\n"), ("none", b"")):
-        done = board.run("run", str(tmp_path / feed), "", "30", feed, *argv, stdin=b"a prompt\n")
+        done = board.run(
+            "run", str(tmp_path / feed), "", "30", feed, "keep", *argv, stdin=b"a prompt\n"
+        )
         assert (done.returncode, done.stdout) == (status, heard)
         assert not (tmp_path / feed / ".late").exists()

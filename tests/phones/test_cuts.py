@@ -11,7 +11,7 @@ import pytest
 
 from fleet.engine import uploading
 from fleet.engine.session import Session
-from fleet.engine.uploading import Upload
+from fleet.engine.transfer.upload import Upload
 from fleet.facts.gather import gather
 from fleet.model.deadline import Deadline
 from fleet.model.events import Event

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +73,8 @@ def begin(operation: Operation, listener: Listener) -> Journal:
 def _plain_options(options: Options) -> dict[str, Any]:
     """Those that a later process can take from a file; a lock is read again from its own."""
     every = {one.name: getattr(options, one.name) for one in fields(options)}
-    return {k: v for k, v in every.items() if v is None or isinstance(v, str | int | float)}
+    plain = {k: v for k, v in every.items() if v is None or isinstance(v, str | int | float)}
+    return {**plain, "pace": asdict(options.pace)}
 
 
 def roll_out(

@@ -15,6 +15,7 @@ from fleet.engine.records import RunStore
 from fleet.engine.rollout.inputs import Inputs, content_hashes, file_hashes, require_same
 from fleet.engine.rollout.journal import NAME, Journal, busy
 from fleet.engine.rollout.state import RunState
+from fleet.engine.transfer.depot import Pace
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
@@ -99,7 +100,8 @@ def _reopen(
     header, run_id = journal.state.header, journal.state.header["run"]
     try:
         inputs, then = Inputs.from_dict(header["inputs"]), dict(header["hashes"])
-        options = Options(**header["options"])
+        known = header["options"]
+        options = Options(**{**known, "pace": Pace(**known["pace"])})
     except (KeyError, TypeError) as error:
         raise InputError(
             f"{journal.path} is damaged: {type(error).__name__}: {error}", hint="fleet deploy"

@@ -5,8 +5,11 @@
   if place look; then
     for kind in write reserve; do
       look "$kind"
+      echo "top $kind ${top:-0}"
       if [ "$state" = held ]; then tell held "$kind"; fi
     done
+  else
+    echo "top write 0"
   fi
   echo "end"
 )

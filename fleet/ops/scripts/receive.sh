@@ -1,14 +1,17 @@
 # Takes many blobs from one stream. $1 base, $2 framed|single, $3 file|all|none (how to sync),
-# then the argv of the hash tool (none: the host reads back).
-# stdin: a line `<sha256> <size> <offset> <mode> <blocks> <rest>`, then the bytes from offset on
-# (that many blocks of 1 MiB and a rest), and again. No arithmetic here: mksh has 32 bits.
+# $4 python3 of the device (or none), then the argv of the hash tool (none: the host reads back).
+# stdin: a line `<sha256> <size> <offset> <mode> <blocks> <rest> <coding> <end>`, then the bytes
+# (that many blocks of 1 MiB and a rest), and again. With them the file has <end> bytes; where that
+# is not its size it stays a .part. No arithmetic on sizes here: mksh has 32 bits.
+# coding: raw, hand (raw, taken by the program), gzip, or delta:<sha256 of the old blob>.
 # `batch <count> 0 0 <blocks> <rest>`: a tar archive of small blobs, named `<mode>/<sha256>`.
+# `hand 0 0 0 <blocks> <rest>`: the program fleet_hand.py, for what follows.
 set -u
 LC_ALL=C; export LC_ALL
 umask 022
-base=$1 framing=$2 syncing=$3
-shift 3
-store=$base/store
+base=$1 framing=$2 syncing=$3 python=$4
+shift 4
+store=$base/store hand=''
 nl='
 '
 if ! why=$(mkdir -p "$store" 2>&1); then echo "failed - $why"; exit 74; fi
@@ -16,6 +19,30 @@ take() {  # $1 blocks, $2 rest
   if [ "$framing" = single ]; then cat; return; fi
   if [ "$1" != 0 ]; then dd bs=1048576 count="$1" iflag=fullblock || return; fi
   if [ "$2" != 0 ]; then dd bs="$2" count=1 iflag=fullblock; fi
+}
+# $1 old blob, $2 number of lines, each `copy <first block> <blocks of 64 KiB>` out of the old
+# blob or `take <blocks> <rest>` and those bytes.
+patch() {
+  left=$2
+  while [ "$left" -gt 0 ]; do
+    read -r kind one two || return
+    case $kind in
+      copy) dd if="$1" bs=65536 skip="$one" count="$two" || return ;;
+      *) take "$one" "$two" || return ;;
+    esac
+    left=$((left - 1))
+  done
+}
+body() {
+  case $coding in
+    gzip) take "$blocks" "$rest" | gzip -dc ;;
+    delta:*) patch "$store/${coding#delta:}" "$blocks" ;;
+    *) take "$blocks" "$rest" ;;
+  esac
+}
+digest() {
+  if [ -n "$hand" ]; then "$python" -ISc "$hand" hash "$part"; return; fi
+  got=$("$@" < "$part"); got=${got##*= }; echo "${got%% *}"
 }
 size_of() {
   bytes=0
@@ -57,8 +84,11 @@ batch() {  # $1 blocks, $2 rest, then the hash tool
 }
 exec 3>&1
 status=0
-while read -r sha size offset mode blocks rest; do
-  if [ "$sha" = batch ]; then batch "$blocks" "$rest" "$@"; continue; fi
+while read -r sha size offset mode blocks rest coding end; do
+  case $sha in
+    batch) batch "$blocks" "$rest" "$@"; continue ;;
+    hand) hand=$(take "$blocks" "$rest" 2>/dev/null); continue ;;
+  esac
   part=$store/$sha.part
   # A link, folder or pipe that stands here is not ours: nothing is written through it.
   if [ -L "$part" ] || { [ -e "$part" ] && [ ! -f "$part" ]; }; then rm -rf "$part"; fi
@@ -67,19 +97,25 @@ while read -r sha size offset mode blocks rest; do
     if [ "$offset" != 0 ]; then echo "moved $sha $have"; exit 75; fi
     rm -f "$part"
   fi
-  if ! why=$( { take "$blocks" "$rest" >> "$part"; } 2>&1 ); then
-    echo "failed $sha $(say_why "$why")"; exit 74
-  fi
-  have=$(size_of "$part")
-  if [ "$have" != "$size" ]; then echo "short $sha $have"; exit 76; fi
-  if [ $# -gt 0 ]; then
-    got=$("$@" < "$part"); got=${got##*= }
-    if [ "${got%% *}" != "$sha" ]; then
-      echo "bad $sha ${got%% *}"; rm -f "$part"; status=77; continue
-    fi
+  got=''
+  if [ "$coding" = hand ]; then
+    if [ "$end" = "$size" ]; then want=hash; else want=no; fi
+    why=$("$python" -ISc "$hand" take "$part" "$blocks" "$rest" $want 2>&1)
+    case $why in
+      [0-9]*' '*) have=${why% *} got=${why#* } ;;
+      *) echo "failed $sha $(say_why "${why#failed }")"; exit 74 ;;
+    esac
   else
-    echo "unhashed $sha"; continue
+    if ! why=$( { body >> "$part"; } 2>&1 ); then
+      echo "failed $sha $(say_why "$why")"; exit 74
+    fi
+    have=$(size_of "$part")
   fi
+  if [ "$have" != "$end" ]; then echo "short $sha $have"; exit 76; fi
+  if [ "$end" != "$size" ]; then echo "kept $sha"; continue; fi
+  if [ $# = 0 ] && [ -z "$hand" ]; then echo "unhashed $sha"; continue; fi
+  : "${got:=$(digest "$@")}"
+  if [ "$got" != "$sha" ]; then echo "bad $sha $got"; rm -f "$part"; status=77; continue; fi
   chmod "$mode" "$part"
   case $syncing in file) sync "$part" ;; all) sync ;; esac
   mv -f "$part" "$store/$sha" || { echo "failed $sha rename"; exit 74; }

@@ -1,10 +1,10 @@
 # Starts a runner in a work folder of its own. $1 work folder, $2 text of config.json ("" for
-# none), $3 limit in whole seconds, $4 `prompt` to feed the prompt to standard input, then the
-# argv. stdin: the prompt, kept as prompt.txt. Status 124 when the limit ended it.
+# none), $3 limit in whole seconds, $4 `prompt` to feed the prompt to standard input, $5 `clean`
+# to remove the work folder at the end, then the argv. stdin: the prompt, kept as prompt.txt. Status 124 when the limit ended it.
 set -u
 umask 077
-work=$1 config=$2 limit=$3 feed=$4
-shift 4
+work=$1 config=$2 limit=$3 feed=$4 after=$5
+shift 5
 mkdir -p "$work" || exit 73
 cat > "$work/prompt.txt" || exit 74
 if [ -n "$config" ]; then printf '%s' "$config" > "$work/config.json" || exit 74; fi
@@ -40,4 +40,5 @@ wait "$child"
 status=$?
 rm -f "$work/.running"
 if [ -e "$work/.late" ]; then rm -f "$work/.late"; status=124; fi
+if [ "$after" = clean ]; then cd / && rm -rf "$work"; fi
 exit $status

@@ -54,6 +54,7 @@ def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
         torn.write_bytes(data[:size])
         again = Journal.reopen(torn)
         assert again.state.devices["d001"].attempts == 0
+        assert torn.stat().st_size == len(whole), "what is torn is cut off at once"
         again.write("end", host="d002", outcome="changed", text="")
         again.close()
         assert Journal.look(torn).devices["d002"].fine

@@ -1,0 +1,129 @@
+"""Block signatures of large files, kept beside their hashes: what a later version has in common.
+
+The store on a device is addressed by content, so that what this workstation knows of an old blob
+holds for the device's copy too: nothing has to be asked, read or hashed there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import xxhash
+
+from fleet.model.files import BLOCK_BYTES
+from fleet.model.home import fleet_home
+
+DIGEST = 16  # bytes of a block's digest
+ANCHOR = 16  # first bytes of a block: where it begins in content that moved
+_ENTRY = DIGEST + ANCHOR
+_READ = 16 * BLOCK_BYTES
+_KEPT = 500  # signatures in the folder; one of 1 GiB is 0.5 MB
+XXH3 = "xxh3-128"
+BLAKE2 = "blake2b-128"  # what a device computes (fleet_hand.py); it needs no module there
+
+DIGESTS: dict[str, Callable[[memoryview], bytes]] = {
+    XXH3: xxhash.xxh3_128_digest,
+    BLAKE2: lambda block: hashlib.blake2b(block, digest_size=DIGEST).digest(),
+}
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Digest and first bytes of every block of 64 KiB. The digests find what is equal; that it
+    is, the SHA-256 of the whole new content shows, which the device computes.
+    """
+
+    size: int
+    entries: bytes
+    kind: str = XXH3
+
+    @property
+    def blocks(self) -> int:
+        """How many, the last one may be shorter."""
+        return len(self.entries) // _ENTRY
+
+    def digest(self, index: int) -> bytes:
+        """Of one block."""
+        return self.entries[index * _ENTRY : index * _ENTRY + DIGEST]
+
+    def anchor(self, index: int) -> bytes:
+        """The first 16 bytes of a block, padded with zeros."""
+        return self.entries[index * _ENTRY + DIGEST : (index + 1) * _ENTRY]
+
+
+class Signing:
+    """Takes the bytes of a file in order, in pieces of whole blocks."""
+
+    def __init__(self, kind: str = XXH3) -> None:
+        self._kind = kind
+        self._digest = DIGESTS[kind]
+        self._entries: list[bytes] = []
+        self._size = 0
+
+    def update(self, piece: memoryview) -> None:
+        """A piece; all but the last are a multiple of 64 KiB."""
+        self._size += len(piece)
+        for at in range(0, len(piece), BLOCK_BYTES):
+            block = piece[at : at + BLOCK_BYTES]
+            self._entries.append(self._digest(block) + bytes(block[:ANCHOR]).ljust(ANCHOR, b"\0"))
+
+    def done(self) -> Signature:
+        """The signature of what was taken."""
+        return Signature(self._size, b"".join(self._entries), self._kind)
+
+
+def hash_and_sign(path: Path, kind: str = XXH3) -> tuple[str, Signature]:
+    """SHA-256 and signature in one reading; the signature adds a twentieth. Raises OSError."""
+    digest, signing = hashlib.sha256(), Signing(kind)
+    view = memoryview(bytearray(_READ))
+    with path.open("rb", buffering=0) as stream:
+        while filled := _fill(stream.readinto, view):
+            digest.update(view[:filled])
+            signing.update(view[:filled])
+    return digest.hexdigest(), signing.done()
+
+
+def _fill(readinto: Callable[[memoryview], int | None], view: memoryview) -> int:
+    filled = 0
+    while filled < len(view) and (count := readinto(view[filled:])):
+        filled += count
+    return filled
+
+
+class Signatures:
+    """`$FLEET_HOME/signatures/<sha256>`: a cache, passed over where it cannot be used."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._root = root or fleet_home() / "signatures"
+
+    def load(self, sha256: str) -> Signature | None:
+        """The signature of a content; None when it is not here, or damaged."""
+        try:
+            data = (self._root / sha256).read_bytes()
+        except OSError:
+            return None
+        head, _, entries = data.partition(b"\n")
+        words = head.split()
+        if len(words) != 3 or words[0] != XXH3.encode() or not words[1].isdigit():
+            return None
+        size, whole = int(words[1]), xxhash.xxh3_64_hexdigest(entries).encode() == words[2]
+        if not whole or len(entries) != -(-size // BLOCK_BYTES) * _ENTRY:
+            return None
+        return Signature(size, entries)
+
+    def save(self, sha256: str, signature: Signature) -> None:
+        """Keep one; the oldest go."""
+        head = f"{signature.kind} {signature.size} {xxhash.xxh3_64_hexdigest(signature.entries)}\n"
+        part = self._root / f".{sha256}.{os.getpid()}"
+        with contextlib.suppress(OSError):
+            self._root.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(head.encode() + signature.entries)
+            part.replace(self._root / sha256)
+            kept = sorted(self._root.iterdir(), key=lambda one: one.stat().st_mtime)
+            for old in kept[:-_KEPT]:
+                old.unlink(missing_ok=True)

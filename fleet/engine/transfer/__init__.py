@@ -1,0 +1,1 @@
+"""Bulk data onto many devices: carriers, shared reading, limits, what differs, what compresses."""

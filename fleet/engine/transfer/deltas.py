@@ -1,0 +1,84 @@
+"""Large files of which the device has an older version go as what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from fleet.bundles.signatures import BLAKE2, DIGEST, Signature, Signatures, hash_and_sign
+from fleet.engine.session import Session
+from fleet.engine.transfer.depot import Depot
+from fleet.model.command import Command
+from fleet.model.errors import DeviceError, TransportError
+from fleet.model.facts import Facts
+from fleet.model.files import BLOCK_BYTES
+from fleet.model.plan import Blob, Delta
+from fleet.ops.delta import SMALLEST, delta
+from fleet.ops.upload import hand
+
+SIGNING_BYTES_PER_SECOND = 20e6  # Python on a small core, reading slow flash
+_ENTRY = 2 * DIGEST
+
+
+def with_known(depot: Depot, facts: Facts, blobs: Iterable[Blob]) -> tuple[Blob, ...]:
+    """The same blobs, each with its delta where the old content was hashed on this workstation."""
+    return tuple(_with(depot, facts, blob, None) for blob in blobs)
+
+
+def with_asked(session: Session, facts: Facts, blobs: Iterable[Blob]) -> tuple[Blob, ...]:
+    """As `with_known`; what is not known here is signed on the device, one round trip a blob."""
+    return tuple(_with(session.depot, facts, blob, session) for blob in blobs)
+
+
+def _with(depot: Depot, facts: Facts, blob: Blob, session: Session | None) -> Blob:
+    large = blob.file.size >= SMALLEST and blob.base != ""
+    if depot.pace.whole or blob.delta or not large or not facts.tools.dd_fullblock:
+        return blob
+    known = depot.signatures
+
+    def find() -> Delta | None:
+        old = known.load(blob.base)
+        if old is None and session is not None:
+            old = _asked(session, facts, blob)
+        if old is None:
+            return None
+        try:
+            return delta(blob.file, blob.base, old, _own(known, blob, old.kind))
+        except OSError:
+            return None
+
+    found = depot.delta(blob, session is not None, find)
+    return replace(blob, delta=found) if found else blob
+
+
+def _own(known: Signatures, blob: Blob, kind: str) -> Signature | None:
+    """Of the new content; a file of a runtime was hashed without being signed."""
+    own = known.load(blob.file.sha256)
+    if own is not None or kind == BLAKE2:
+        return own
+    sha, own = hash_and_sign(blob.file.source)
+    if sha == blob.file.sha256:
+        known.save(sha, own)
+    return own
+
+
+def _asked(session: Session, facts: Facts, blob: Blob) -> Signature | None:
+    """The device signs its old blob, where it has Python and the link is what costs."""
+    if not facts.tools.python3:
+        return None
+    path = f"{facts.base_dir}/store/{blob.base}"
+    program = (facts.tools.python3, "-ISc", hand().decode(), "sign", path, str(BLOCK_BYTES))
+    seconds = 60.0 + 8 * blob.file.size / SIGNING_BYTES_PER_SECOND
+    try:
+        size, *lines = session.ask(Command(program), "sign", seconds=seconds).text.split()
+        entries = bytes.fromhex("".join(lines))
+        return _signature(int(size), entries)
+    except TransportError:
+        raise
+    except (DeviceError, ValueError):
+        return None
+
+
+def _signature(size: int, entries: bytes) -> Signature | None:
+    blocks = -(-size // BLOCK_BYTES)
+    return Signature(size, entries, BLAKE2) if len(entries) == blocks * _ENTRY else None

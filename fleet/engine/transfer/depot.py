@@ -1,0 +1,69 @@
+"""What all uploads of one operation share, and how they are to go about it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from fleet.bundles.signatures import Signatures
+from fleet.engine.transfer.limits import Hubs, Throttle
+from fleet.engine.transfer.reading import SharedSource
+from fleet.engine.transfer.sampling import Sampler
+from fleet.model.errors import InputError
+from fleet.model.plan import Blob, Delta
+
+CARRIERS = ("auto", "paramiko", "ssh")
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Wishes of the user. `carrier` for ssh hosts: auto, paramiko or ssh. `bandwidth` bytes a
+    second for all devices together. `per_hub` uploads at a time behind one hub.
+    `whole`: no deltas. `compress`: auto, always or never.
+    """
+
+    carrier: str = "auto"
+    bandwidth: float | None = None
+    per_hub: int | None = None
+    whole: bool = False
+    compress: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.carrier not in CARRIERS:
+            raise InputError(
+                f"there is no carrier '{self.carrier}'", hint=f"one of {', '.join(CARRIERS)}"
+            )
+
+
+@dataclass
+class Depot:
+    """One for an operation; used by the threads of all its devices."""
+
+    pace: Pace = field(default_factory=Pace)
+    source: SharedSource = field(default_factory=SharedSource)
+    signatures: Signatures = field(default_factory=Signatures)
+    sampler: Sampler = field(default_factory=Sampler)
+
+    def __post_init__(self) -> None:
+        self.hubs = Hubs(self.pace.per_hub)
+        self.throttle = Throttle(self.pace.bandwidth) if self.pace.bandwidth else None
+        self._deltas: dict[tuple[str, str, bool], Future[Delta | None]] = {}
+        self._lock = threading.Lock()
+
+    def delta(self, blob: Blob, asked: bool, find: Callable[[], Delta | None]) -> Delta | None:
+        """What `find` finds for this pair of contents; looked for once, the others wait."""
+        key, mine = (blob.file.sha256, blob.base, asked), Future[Delta | None]()
+        with self._lock:
+            known = self._deltas.setdefault(key, mine)
+        if known is not mine:
+            return known.result()
+        try:
+            mine.set_result(find())
+        except BaseException as error:
+            mine.set_exception(error)
+            with self._lock:
+                self._deltas.pop(key, None)
+            raise
+        return mine.result()

@@ -1,0 +1,91 @@
+"""How much at a time: bytes a second for all devices together, devices at a time behind one hub."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from fleet.model.errors import InputError
+from fleet.model.inventory import Host
+
+_RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kMG]?)(B|bit)(?:/s|ps)?\s*$")
+_SCALE = {"": 1, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
+_BURST_SECONDS = 0.25
+
+
+def parse_rate(text: str) -> float:
+    """Bytes a second from `50MB/s`, `100Mbit/s`, `1Gbit`; InputError otherwise."""
+    match = _RATE.match(text)
+    if not match or float(match[1]) <= 0:
+        raise InputError(f"'{text}' is no rate", hint="write it like 50MB/s or 100Mbit/s")
+    return float(match[1]) * _SCALE[match[2]] / (8 if match[3] == "bit" else 1)
+
+
+class Throttle:
+    """A bucket of bytes that all devices draw from. `rate` in bytes a second."""
+
+    def __init__(
+        self,
+        rate: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._sleep = sleep
+        self._free_at = clock()
+        self._lock = threading.Lock()
+
+    def take(self, count: int) -> None:
+        """Wait until `count` more bytes may go."""
+        with self._lock:
+            now = self._clock()
+            begin = max(self._free_at, now - _BURST_SECONDS)
+            self._free_at = begin + count / self._rate
+            wait = self._free_at - now
+        if wait > 0:
+            self._sleep(wait)
+
+    def feed(self, source: Iterable[bytes]) -> Iterator[bytes]:
+        """The same chunks, no faster."""
+        for chunk in source:
+            self.take(len(chunk))
+            yield chunk
+
+
+def hub_of(host: Host) -> str:
+    """What a device shares its cable with: the label `hub`, or the hub of its USB path; "" alone.
+
+    `usb:1-4.2` is port 2 of the hub 1-4; what hangs on the computer itself shares the bus.
+    """
+    if "hub" in host.labels:
+        return host.labels["hub"]
+    serial = host.serial or ""
+    if host.transport != "adb" or not serial.startswith("usb:"):
+        return ""
+    path = serial.removeprefix("usb:")
+    return f"usb:{path.rpartition('.')[0] or path.partition('-')[0]}"
+
+
+class Hubs:
+    """At most so many uploads at a time behind one hub."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._lanes: dict[str, threading.BoundedSemaphore] = {}
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def lane(self, host: Host) -> Iterator[None]:
+        """Wait for a place, and hold it."""
+        hub = hub_of(host)
+        if self._limit is None or not hub:
+            yield
+            return
+        with self._lock:
+            lane = self._lanes.setdefault(hub, threading.BoundedSemaphore(self._limit))
+        with lane:
+            yield

@@ -1,0 +1,229 @@
+"""Getting blobs onto a device: one stream, resumed at the byte when the link breaks."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from fleet.engine.leasing import LeasedStall
+from fleet.engine.planning import HASHING_BYTES_PER_SECOND, ask_state
+from fleet.engine.session import Session
+from fleet.engine.transfer.carriers import WORTH_BYTES, Carriers, Choice
+from fleet.engine.transfer.deltas import with_asked
+from fleet.model.command import Command
+from fleet.model.deadline import Stall
+from fleet.model.errors import (
+    ConnectionLostError,
+    DeadlineError,
+    FleetError,
+    TransferError,
+    UnreachableError,
+)
+from fleet.model.events import Progress, Warned
+from fleet.model.facts import Facts
+from fleet.model.manifest import Manifest
+from fleet.model.plan import Blob
+from fleet.ops.frames import CHUNK, Style, frames, mode_of
+from fleet.ops.release import resumed
+from fleet.ops.shell import AfterMark, device_script
+from fleet.ops.upload import Receipt, hand_for, receive_command, sync_mode, takes_batches
+from fleet.transport.base import Carrier
+
+STALL_SECONDS = 60.0  # a link on which no byte moves for this long is dead
+TRIES = 6  # of which each must bring bytes over, or the waiting grows
+WAIT_SECONDS = 0.5  # before the second try; doubled for each further one
+_BROKEN = (ConnectionLostError, DeadlineError, UnreachableError)
+
+
+class Upload:
+    """One upload of the blobs of a manifest to a device."""
+
+    def __init__(self, session: Session, facts: Facts, manifest: Manifest) -> None:
+        self._session = session
+        self._depot = session.depot
+        self._facts = facts
+        self._manifest = manifest
+        self._total = 0
+        self._done = 0
+        self._whole: frozenset[str] = frozenset()  # those whose delta came out wrong
+        self._style = Style(
+            batches=takes_batches(facts),
+            hand=hand_for(facts),
+            always=not facts.tools.sha256,
+            source=self._depot.source,
+        )
+
+    def send(self, blobs: Sequence[Blob]) -> None:
+        """Send until all is there. Raises the last error when the link stays broken."""
+        with self._depot.hubs.lane(self._session.host):
+            blobs = with_asked(self._session, self._facts, blobs)
+            self._total = sum(blob.wire for blob in blobs)
+            for attempt in range(TRIES):
+                try:
+                    if attempt:
+                        self._session.reopen()
+                        blobs = self._lacking()
+                    self._send_once(blobs)
+                except _BROKEN as error:
+                    self._again_or_raise(error, attempt)
+                else:
+                    return
+
+    def _again_or_raise(self, error: FleetError, attempt: int) -> None:
+        if attempt + 1 == TRIES:
+            error.hint = error.hint or "deploy again; it goes on where it stopped"
+            raise error
+        wait = WAIT_SECONDS * 2**attempt
+        self._session.emit(
+            Warned(self._session.host.name, f"{error.message}; going on in {wait:g} s")
+        )
+        time.sleep(wait)
+
+    def _lacking(self) -> tuple[Blob, ...]:
+        state = ask_state(self._session, self._facts, self._manifest)
+        lacking = [
+            resumed(item, state)
+            for sha, item in self._manifest.blobs.items()
+            if sha not in state.have
+        ]
+        plain = [
+            replace(one, base="") if one.file.sha256 in self._whole else one for one in lacking
+        ]
+        return with_asked(self._session, self._facts, plain)
+
+    def _send_once(self, blobs: Sequence[Blob]) -> None:
+        self._done = max(0, self._total - sum(blob.wire for blob in blobs))
+        if not self._facts.tools.dd_fullblock:
+            for blob in blobs:
+                self._stream([blob], self._session.transport, self._style, single=True)
+            return
+        carriers = Carriers(self._session, self._depot.pace.carrier)
+        try:
+            choice = carriers.choose(blobs, self._try)
+            if choice.why != "little to send":
+                self._session.chose(choice.carrier.name, choice.why)
+            choice = self._measured(choice)
+            style = replace(self._style, gzip=self._squeezed(choice))
+            self._stream(choice.blobs, choice.carrier, style)
+        finally:
+            carriers.close()
+
+    def _try(self, blob: Blob, count: int, carrier: Carrier) -> float:
+        """Send so many bytes of a blob that is longer; bytes a second."""
+        began = time.monotonic()
+        self._stream([blob], carrier, self._style, limit=count)
+        return count / (time.monotonic() - began)
+
+    def _measured(self, choice: Choice) -> Choice:
+        """The rate, where it is not known and decides whether to compress."""
+        large = [n for n, one in enumerate(choice.blobs) if one.delta is None]
+        if choice.rate is not None or not self._may_squeeze or not large:
+            return choice
+        if sum(one.wire for one in choice.blobs) < WORTH_BYTES:
+            return choice
+        place = max(large, key=lambda n: choice.blobs[n].left)
+        one = choice.blobs[place]
+        count = one.left // 8
+        rate = self._try(one, count, choice.carrier)
+        blobs = list(choice.blobs)
+        blobs[place] = replace(one, offset=one.offset + count)
+        return replace(choice, rate=rate, blobs=blobs)
+
+    @property
+    def _may_squeeze(self) -> bool:
+        return self._facts.tools.gzip and self._depot.pace.compress == "auto"
+
+    def _squeezed(self, choice: Choice) -> frozenset[str]:
+        wish, sampler = self._depot.pace.compress, self._depot.sampler
+        if wish == "never" or not self._facts.tools.gzip:
+            return frozenset()
+        rate = 0.0 if wish == "always" else choice.rate
+        files = [one.file for one in choice.blobs if one.delta is None]
+        return frozenset(item.sha256 for item in files if sampler.pays(item, rate))
+
+    def _stream(
+        self,
+        blobs: Sequence[Blob],
+        carrier: Carrier,
+        style: Style,
+        *,
+        limit: int | None = None,
+        single: bool = False,
+    ) -> None:
+        if not blobs:
+            return
+        session, host = self._session, self._session.host.name
+        begun, counted = self._done, session.payload_bytes
+
+        def told(done: int, wire: int) -> None:
+            self._done = begun + done
+            session.payload_bytes = counted + wire
+            session.emit(Progress(host, "send", self._done, self._total))
+
+        receipt = Receipt()
+        stall = self._patience(blobs)
+        lease = session.lease
+        stream = frames(blobs, told, style, limit=limit)
+        throttle = self._depot.throttle
+        result = session.run(
+            receive_command(self._facts, single=single),
+            "send",
+            stdin=throttle.feed(stream) if throttle else stream,
+            mutates=True,
+            deadline=Stall(stall) if lease is None else LeasedStall(stall, lease),
+            on_stdout=receipt.take,
+            via=carrier,
+        )
+        if wrong := [one for one in blobs if one.delta and one.file.sha256 in receipt.bad]:
+            self._send_whole(wrong, receipt)
+        receipt.check(blobs if limit is None else (), self._facts, host, result.error_text)
+        for blob in blobs:
+            if blob.file.sha256 in receipt.unhashed:
+                self._read_back(blob)
+
+    def _send_whole(self, blobs: Sequence[Blob], receipt: Receipt) -> None:
+        """The old blob on the device is not what its name says: send these as they are."""
+        self._whole |= {one.file.sha256 for one in blobs}
+        names = ", ".join(one.file.name for one in blobs)
+        self._session.emit(
+            Warned(
+                self._session.host.name,
+                f"{names}: the older version on the device is damaged; sent whole",
+            )
+        )
+        self._total += sum(one.file.size for one in blobs)
+        again = [Blob(one.file) for one in blobs]
+        self._stream(again, self._session.transport, self._style)
+        for one in blobs:
+            receipt.bad.pop(one.file.sha256)
+            receipt.ok.add(one.file.sha256)
+
+    def _patience(self, blobs: Sequence[Blob]) -> float:
+        """Seconds without a byte: the device hashes and copies, others have their turn."""
+        largest = max(blob.file.size for blob in blobs)
+        seconds = STALL_SECONDS + 2 * largest / HASHING_BYTES_PER_SECOND
+        bandwidth = self._depot.pace.bandwidth
+        return seconds + (256 * CHUNK / bandwidth if bandwidth else 0)
+
+    def _read_back(self, blob: Blob) -> None:
+        """No hash tool there: read the bytes back and hash them here."""
+        host, sha = self._session.host.name, blob.file.sha256
+        digest = hashlib.sha256()
+        path = f"{self._facts.base_dir}/store/{sha}.part"
+        forward: Callable[[bytes], object] = digest.update
+        self._session.transport.run(
+            device_script("show", path), Stall(STALL_SECONDS), on_stdout=AfterMark(forward)
+        )
+        if digest.hexdigest() != sha:
+            self._session.ask(Command(("rm", "-f", path)), "discard", mutates=True)
+            raise TransferError(
+                f"{blob.file.name}: what is on the device is not what was sent", device=host
+            )
+        self._session.ask(
+            device_script("accept", self._facts.base_dir, sync_mode(self._facts)),
+            "accept",
+            stdin=[f"{sha} {mode_of(blob)}\n".encode()],
+            mutates=True,
+        )

@@ -1,0 +1,163 @@
+"""What two versions of a large file have in common, by the block signature of the old one.
+
+Blocks of the old content are found at any place of the new one: at their own place and at every
+multiple of 64 KiB by their digest, in what was pushed along by some bytes by their first bytes.
+Nothing is believed: the device hashes the whole new content before it gets its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from fleet.bundles.signatures import ANCHOR, DIGESTS, Signature
+from fleet.model.files import BLOCK_BYTES, FileRef
+from fleet.model.plan import Delta, Piece
+
+SMALLEST = 4 << 20  # below, the bytes cost less than the looking
+WORTH = 0.6  # of the bytes; a delta that saves less costs the device more than the link
+MOST_PIECES = 2000  # each starts a program on the device
+_WINDOW = 4 << 20
+_NEAR = 32  # old blocks whose beginning is looked for
+_FIRST = 3  # and the first ones: content that stands behind something else
+_PATIENCE = 64 << 20  # bytes without a find: another content, not a moved one
+_WRONG = 500  # beginnings that many blocks share
+
+
+def delta(item: FileRef, base: str, old: Signature, new: Signature | None = None) -> Delta | None:
+    """How `item` comes out of the blob `base`; None where that is not worth it.
+
+    `new` is the signature of `item`, of the same kind, where it is known: then only what
+    differs is read. Raises OSError.
+    """
+    if item.size < SMALLEST or not old.blocks:
+        return None
+    known = new if new is not None and new.kind == old.kind and new.size == item.size else None
+    with item.source.open("rb") as stream:
+        pieces = _joined(_Search(stream, item.size, old).pieces(known))
+    found = Delta(base, tuple(pieces))
+    worth = found.bytes <= item.size * WORTH and len(pieces) <= MOST_PIECES
+    return found if worth and found.pieces[-1].end == item.size else None
+
+
+def after(found: Delta, offset: int) -> Delta:
+    """What is left of a delta when the device has `offset` bytes of the new content."""
+    left = []
+    for one in found.pieces:
+        if one.end <= offset:
+            continue
+        if one.start >= offset:
+            left.append(one)
+            continue
+        skip = -(-(offset - one.start) // BLOCK_BYTES) if one.count else 0
+        edge = min(one.start + skip * BLOCK_BYTES, one.end) if one.count else one.end
+        left.append(Piece(offset, edge))
+        if one.count > skip:
+            left.append(Piece(edge, one.end, one.first + skip, one.count - skip))
+    return Delta(found.base, tuple(_joined(iter(left))))
+
+
+def _joined(pieces: Iterator[Piece]) -> list[Piece]:
+    out: list[Piece] = []
+    for one in pieces:
+        last = out[-1] if out else None
+        if last and last.count and one.count and last.first + last.count == one.first:
+            out[-1] = Piece(last.start, one.end, last.first, last.count + one.count)
+        elif last and not last.count and not one.count:
+            out[-1] = Piece(last.start, one.end)
+        elif one.end > one.start:
+            out.append(one)
+    return out
+
+
+class _Search:
+    """Finds old blocks in new content; gives up looking into it where that finds nothing."""
+
+    def __init__(self, stream: BinaryIO, size: int, old: Signature) -> None:
+        self._stream = stream
+        self._size = size
+        self._old = old
+        self._digest = DIGESTS[old.kind]
+        self._places: dict[bytes, int] = {}
+        for index in range(old.size // BLOCK_BYTES):
+            self._places.setdefault(old.digest(index), index)
+        self._barren = 0  # bytes looked into since something was found
+        self._wrong = 0  # beginnings that were none
+
+    def pieces(self, new: Signature | None) -> Iterator[Piece]:
+        """Block by block at its own place; a run of unknown ones is looked into."""
+        unknown = 0
+        for index in range(-(-self._size // BLOCK_BYTES)):
+            start, end = index * BLOCK_BYTES, min((index + 1) * BLOCK_BYTES, self._size)
+            digest = new.digest(index) if new else self._digest(self._read(start, end - start))
+            place = self._place(index, end - start, digest)
+            if place is None:
+                continue
+            if unknown < start:
+                yield from self._moved(unknown, start)
+            yield Piece(start, end, place, 1)
+            unknown = end
+        if unknown < self._size:
+            yield from self._moved(unknown, self._size)
+
+    def _read(self, start: int, count: int) -> memoryview:
+        self._stream.seek(start)
+        return memoryview(self._stream.read(count))
+
+    def _place(self, index: int, length: int, digest: bytes) -> int | None:
+        old = self._old
+        last = index * BLOCK_BYTES + length == old.size
+        if index < old.blocks and (length == BLOCK_BYTES or last) and old.digest(index) == digest:
+            return index
+        return self._places.get(digest) if length == BLOCK_BYTES else None
+
+    def _moved(self, start: int, end: int) -> Iterator[Piece]:
+        """Pieces of a stretch where no block stands at a multiple of 64 KiB."""
+        wanted = start // BLOCK_BYTES
+        at = fresh = start
+        while end - at >= BLOCK_BYTES and self._barren < _PATIENCE and self._wrong < _WRONG:
+            data = self._read(at, min(_WINDOW, end - at))
+            found = self._next(data, wanted)
+            if found is None:
+                step = len(data) - BLOCK_BYTES + 1
+                self._barren += step
+                at += step
+                continue
+            place, index = found
+            block = data[place : place + BLOCK_BYTES]
+            if self._digest(block) != self._old.digest(index):
+                self._wrong += 1
+                at += place + 1
+                continue
+            self._barren = 0
+            place += at
+            if fresh < place:
+                yield Piece(fresh, place)
+            at = fresh = place + BLOCK_BYTES
+            wanted = index + 1
+            yield Piece(place, at, index, 1)
+            for index in range(wanted, self._old.size // BLOCK_BYTES):
+                block = self._read(at, BLOCK_BYTES) if end - at >= BLOCK_BYTES else memoryview(b"")
+                if not block or self._digest(block) != self._old.digest(index):
+                    break
+                yield Piece(at, at + BLOCK_BYTES, index, 1)
+                at = fresh = at + BLOCK_BYTES
+                wanted = index + 1
+        if fresh < end:
+            yield Piece(fresh, end)
+
+    def _next(self, data: memoryview, wanted: int) -> tuple[int, int] | None:
+        """Where the next old block may begin, and which; the nearest place wins."""
+        raw = bytes(data)
+        best: tuple[int, int] | None = None
+        full = self._old.size // BLOCK_BYTES
+        near = range(wanted, min(wanted + _NEAR, full))
+        for index in (*near, *range(min(_FIRST, full))):
+            anchor = self._old.anchor(index)
+            if anchor == anchor[:1] * ANCHOR:
+                continue
+            stop = best[0] if best else len(raw) - BLOCK_BYTES + ANCHOR
+            place = raw.find(anchor, 0, stop)
+            if place >= 0:
+                best = (place, index)
+        return best

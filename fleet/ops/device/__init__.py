@@ -1,0 +1,1 @@
+"""Programs of ours that run on a device which has Python; sent with the data they are for."""

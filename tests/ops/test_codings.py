@@ -1,0 +1,260 @@
+"""Ways in which a blob can go: taken by Python, compressed, as what differs; real scripts."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleet.bundles.signatures import BLAKE2, XXH3, Signature, hash_and_sign
+from fleet.model.facts import Facts
+from fleet.model.files import BLOCK_BYTES, FileRef, file_ref
+from fleet.model.plan import Blob, Delta
+from fleet.ops import upload
+from fleet.ops.delta import after, delta
+from fleet.ops.frames import GZIP_BYTES, LARGE, Files, Style, frames
+from fleet.ops.upload import hand
+
+from .board import SHELLS, Board
+
+MIB = 1 << 20
+
+
+@pytest.fixture(params=SHELLS[:4])
+def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
+    found = Board(tmp_path, request.param)
+    tools = replace(found.facts.tools, python3=sys.executable)
+    found.facts = replace(found.facts, tools=tools)
+    return found
+
+
+def receive(board: Board, data: bytes, facts: Facts | None = None) -> tuple[upload.Receipt, bytes]:
+    done = board.argv(upload.receive_command(facts or board.facts, single=False).argv, data)
+    receipt = upload.Receipt()
+    receipt.take(done.stdout)
+    return receipt, done.stderr
+
+
+def stored(board: Board, item: FileRef) -> Path:
+    return board.base / "store" / item.sha256
+
+
+def a_file(root: Path, name: str, data: bytes) -> FileRef:
+    path = root / name
+    path.write_bytes(data)
+    return file_ref(path, name)
+
+
+STYLE = Style(hand=hand())
+
+
+def test_python_takes_large_blobs_and_hashes_on_the_way(board: Board, tmp_path: Path) -> None:
+    rng = random.Random(1)
+    files = [a_file(tmp_path, f"f{n}", rng.randbytes(LARGE + n * 77)) for n in range(3)]
+    files.append(a_file(tmp_path, "small", b"small"))
+    data = b"".join(frames([Blob(one) for one in files], lambda *_: None, STYLE))
+    assert data.count(b" hand ") == 3
+    receipt, _ = receive(board, data)
+    assert receipt.ok == {one.sha256 for one in files}
+    for one in files:
+        assert stored(board, one).read_bytes() == one.source.read_bytes()
+        assert stored(board, one).stat().st_mode & 0o777 == 0o444
+
+
+def test_python_finds_a_changed_byte(board: Board, tmp_path: Path) -> None:
+    item = a_file(tmp_path, "f", bytes(LARGE))
+    data = b"".join(frames([Blob(item)], lambda *_: None, STYLE))
+    receipt, _ = receive(board, data[:-1] + b"x")
+    assert list(receipt.bad) == [item.sha256]
+    assert board.store() == set()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_python_goes_on_at_the_byte(board: Board, tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    item = a_file(tmp_path, "f", rng.randbytes(2 * LARGE))
+    data = b"".join(frames([Blob(item)], lambda *_: None, STYLE))
+    cut = rng.randrange(len(data))
+    receipt, _ = receive(board, data[:cut])
+    assert not receipt.ok
+    part = stored(board, item).with_suffix(".part")
+    have = part.stat().st_size if part.exists() else 0
+    assert have <= cut
+    rest = Blob(item, have)
+    receipt, _ = receive(board, b"".join(frames([rest], lambda *_: None, STYLE)))
+    assert receipt.ok == {item.sha256}
+
+
+def test_a_stream_may_end_within_a_blob(board: Board, tmp_path: Path) -> None:
+    """The first megabytes go one way, the rest another."""
+    item = a_file(tmp_path, "f", random.Random(2).randbytes(3 * LARGE))
+    seen: list[int] = []
+    stream = frames([Blob(item)], lambda done, _: seen.append(done), STYLE, limit=LARGE + 5)
+    receipt, _ = receive(board, b"".join(stream))
+    assert not receipt.cut
+    assert seen[-1] == LARGE + 5
+    assert stored(board, item).with_suffix(".part").stat().st_size == LARGE + 5
+    receipt, _ = receive(board, b"".join(frames([Blob(item, LARGE + 5)], lambda *_: None)))
+    assert receipt.ok == {item.sha256}
+
+
+def test_without_a_hash_tool_python_hashes(board: Board, tmp_path: Path) -> None:
+    item = a_file(tmp_path, "f", b"tiny")
+    facts = board.without(sha256=())
+    style = Style(hand=hand(), always=True)
+    receipt, _ = receive(board, b"".join(frames([Blob(item)], lambda *_: None, style)), facts)
+    assert receipt.ok == {item.sha256}
+
+
+def test_a_full_disk_is_said_by_python_too(board: Board, tmp_path: Path) -> None:
+    item = a_file(tmp_path, "f", bytes(LARGE))
+    (board.base / "store").mkdir(parents=True)
+    part = stored(board, item).with_suffix(".part")
+    Path("/dev/full").exists() or pytest.skip("no /dev/full here")
+    style = Style(hand=hand().replace(b"| os.O_NOFOLLOW", b""))
+    data = b"".join(frames([Blob(item)], lambda *_: None, style))
+    data = data.replace(b"self.file = os.open(path,", b"self.file = os.open('/dev/full',")
+    size = len(style.hand)
+    longer = len(style.hand.replace(b"os.open(path,", b"os.open('/dev/full',"))
+    data = data.replace(f"hand 0 0 0 0 {size}\n".encode(), f"hand 0 0 0 0 {longer}\n".encode())
+    receipt, _ = receive(board, data)
+    assert receipt.failed == "No space left on device"
+    assert not part.exists()
+
+
+def test_gzip_goes_in_pieces(board: Board, tmp_path: Path) -> None:
+    text = b"".join(b"line %d of a library\n" % n for n in range(400_000))
+    item = a_file(tmp_path, "lib.so", text)
+    assert item.size > 2 * GZIP_BYTES
+    wire: list[int] = []
+    style = Style(gzip=frozenset([item.sha256]))
+    data = b"".join(frames([Blob(item)], lambda _, sent: wire.append(sent), style))
+    assert data.count(b" gzip ") == 3
+    assert len(data) < item.size / 3
+    assert wire[-1] == pytest.approx(len(data), abs=1000)
+    receipt, _ = receive(board, data)
+    assert receipt.ok == {item.sha256}
+    assert stored(board, item).read_bytes() == text
+
+
+def test_gzip_goes_on_after_a_cut(board: Board, tmp_path: Path) -> None:
+    text = b"".join(b"line %d of a library\n" % n for n in range(400_000))
+    item = a_file(tmp_path, "lib.so", text)
+    style = Style(gzip=frozenset([item.sha256]))
+    data = b"".join(frames([Blob(item)], lambda *_: None, style))
+    receipt, _ = receive(board, data[: len(data) * 2 // 3])
+    assert not receipt.ok
+    part = stored(board, item).with_suffix(".part")
+    have = part.stat().st_size
+    assert have >= GZIP_BYTES
+    assert part.read_bytes() == text[:have]
+    receipt, _ = receive(board, b"".join(frames([Blob(item, have)], lambda *_: None, style)))
+    assert receipt.ok == {item.sha256}
+
+
+def test_compressed_once_for_all(tmp_path: Path) -> None:
+    item = a_file(tmp_path, "lib.so", b"abc" * 100_000)
+    style = Style(gzip=frozenset([item.sha256]), source=Files())
+    (head, body) = b"".join(frames([Blob(item)], lambda *_: None, style)).split(b"\n", 1)
+    assert gzip.decompress(body) == item.source.read_bytes()
+    assert head.split()[-1] == str(item.size).encode()
+
+
+RNG = random.Random(5)
+OLD = RNG.randbytes(9 * MIB + 12_345)
+VERSIONS = {
+    "changed in the middle": OLD[: 4 * MIB] + RNG.randbytes(300_000) + OLD[4 * MIB + 300_000 :],
+    "seven bytes more": OLD[: 2 * MIB + 5] + b"1234567" + OLD[2 * MIB + 5 :],
+    "some bytes less": OLD[: 3 * MIB] + OLD[3 * MIB + 70_001 :],
+    "longer": OLD + b"more" * 1000,
+    "shorter": OLD[:-54_321],
+    "halves changed places": OLD[4 * MIB :] + OLD[: 4 * MIB],
+    "zeros before it": bytes(100_000) + OLD,
+    "the same twice": OLD + OLD,
+}
+
+
+def rebuilt(found: Delta, old: bytes, new: bytes, start: int = 0) -> bytes:
+    out = bytearray(new[:start])
+    for one in found.pieces:
+        blocks = slice(one.first * BLOCK_BYTES, (one.first + one.count) * BLOCK_BYTES)
+        out += old[blocks] if one.count else new[one.start : one.end]
+        assert len(out) == one.end
+    return bytes(out)
+
+
+@pytest.mark.parametrize("kind", [XXH3, BLAKE2])
+@pytest.mark.parametrize("name", VERSIONS)
+def test_what_differs(tmp_path: Path, name: str, kind: str) -> None:
+    new = VERSIONS[name]
+    item = a_file(tmp_path, "new", new)
+    (tmp_path / "old").write_bytes(OLD)
+    _, old = hash_and_sign(tmp_path / "old", kind)
+    _, own = hash_and_sign(item.source, kind)
+    found = delta(item, "0" * 64, old)
+    assert found is not None
+    assert found == delta(item, "0" * 64, old, own)
+    assert found.bytes < 400_000
+    assert rebuilt(found, OLD, new) == new
+    for _ in range(30):
+        start = RNG.randrange(len(new))
+        assert rebuilt(after(found, start), OLD, new, start) == new
+
+
+def test_another_content_is_sent_whole(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(OLD)
+    _, old = hash_and_sign(tmp_path / "old")
+    assert delta(a_file(tmp_path, "new", RNG.randbytes(9 * MIB)), "0" * 64, old) is None
+    assert delta(a_file(tmp_path, "tiny", OLD[:MIB]), "0" * 64, old) is None
+    assert delta(a_file(tmp_path, "any", OLD), "0" * 64, Signature(0, b"")) is None
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+def test_the_device_makes_it_out_of_the_old_one(board: Board, tmp_path: Path, name: str) -> None:
+    first = a_file(tmp_path, "old", OLD)
+    receive(board, b"".join(frames([Blob(first)], lambda *_: None)))
+    item = a_file(tmp_path, "new", VERSIONS[name])
+    _, old = hash_and_sign(first.source)
+    found = delta(item, first.sha256, old)
+    blob = Blob(item, 0, first.sha256, found)
+    data = b"".join(frames([blob], lambda *_: None, STYLE))
+    assert len(data) < 420_000 + len(STYLE.hand)
+    receipt, said = receive(board, data)
+    assert receipt.ok == {item.sha256}, said
+    assert stored(board, item).read_bytes() == VERSIONS[name]
+    assert stored(board, first).read_bytes() == OLD
+    cut = data[: len(data) - 3]
+    stored(board, item).unlink()
+    receipt, _ = receive(board, cut)
+    have = stored(board, item).with_suffix(".part")
+    size = have.stat().st_size if have.exists() else 0
+    if not receipt.ok:
+        rest = b"".join(frames([replace(blob, offset=size)], lambda *_: None))
+        assert receive(board, rest)[0].ok == {item.sha256}
+
+
+def test_a_damaged_old_blob_is_found_by_the_hash(board: Board, tmp_path: Path) -> None:
+    first = a_file(tmp_path, "old", OLD)
+    receive(board, b"".join(frames([Blob(first)], lambda *_: None)))
+    stored(board, first).chmod(0o644)
+    stored(board, first).write_bytes(b"x" + OLD[1:])
+    item = a_file(tmp_path, "new", OLD + b"more")
+    _, old = hash_and_sign(first.source)
+    blob = Blob(item, 0, first.sha256, delta(item, first.sha256, old))
+    receipt, _ = receive(board, b"".join(frames([blob], lambda *_: None)))
+    assert list(receipt.bad) == [item.sha256]
+    assert not stored(board, item).exists()
+
+
+def test_the_device_signs_as_the_host_does(board: Board, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(OLD)
+    _, mine = hash_and_sign(path, BLAKE2)
+    program = ("sh", "-c", '"$@"', "x", sys.executable, "-ISc", hand().decode())
+    said = board.argv((*program, "sign", str(path), str(BLOCK_BYTES))).stdout.split()
+    assert int(said[0]) == len(OLD)
+    assert bytes.fromhex(b"".join(said[1:]).decode()) == mine.entries
