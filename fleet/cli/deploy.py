@@ -10,6 +10,7 @@ import typer
 from fleet.cli import output
 from fleet.cli.common import (
     AcceptNewOption,
+    ExecutorOption,
     InventoryOption,
     JsonOption,
     LimitOption,
@@ -19,6 +20,7 @@ from fleet.cli.common import (
     VerifyOption,
     end_devices,
     hosts_of,
+    working_on,
 )
 from fleet.cli.live import listening
 from fleet.cli.lockfile import LockFileOption, before, lock_for, write_planned
@@ -88,6 +90,7 @@ def plan(
     lock_file: LockFileOption = None,
     carrier: CarrierOption = "auto",
     whole: WholeOption = False,
+    executor: ExecutorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what deploy would do, with every command that runs as root; change nothing.
@@ -101,12 +104,16 @@ def plan(
     if not write_lock:
         if lock_file is not None:
             raise InputError("--lock-file is given and not used", hint="add --write-lock")
-        _plan(load_playbook(playbook), inventory, limit, options, as_json, admin=admin)
+        _plan(load_playbook(playbook), inventory, limit, options, as_json, executor, admin=admin)
         return
     before(lock_path(playbook, lock_file), load_playbook(playbook).name, limit)
-    with listening(as_json=as_json) as listener:
+    with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
         operation = Operation(
-            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
+            load_playbook(playbook),
+            hosts_of(inventory, limit),
+            listener,
+            options=options,
+            executor=remote,
         )
         results, releases = operation.lock()
     if all(one.fine for one in results):
@@ -122,11 +129,18 @@ def _plan(
     limit: LimitOption,
     options: Options,
     as_json: bool,
+    executor: str | None,
     *,
     admin: bool = False,
 ) -> None:
-    with listening(as_json=as_json) as listener:
-        operation = Operation(playbook, hosts_of(inventory, limit), listener, options=options)
+    with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
+        operation = Operation(
+            playbook,
+            hosts_of(inventory, limit),
+            listener,
+            options=options,
+            executor=remote,
+        )
         waves = operation.waves()
         results = operation.plan()
     if not admin:
@@ -170,6 +184,7 @@ def deploy(
     per_hub: PerHubOption = None,
     whole: WholeOption = False,
     compress: CompressOption = "auto",
+    executor: ExecutorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make the devices as the playbook says, run it there, bring the profile back.
@@ -184,10 +199,10 @@ def deploy(
         load_playbook(playbook), canary, waves, max_failed, max_unreachable, soak, on_fail
     )
     if dry_run:
-        _plan(loaded, inventory, limit, options, as_json)
+        _plan(loaded, inventory, limit, options, as_json, executor)
         return
     inputs = inputs_of(playbook, inventory, limit, lock_path(playbook, lock_file) if lock else None)
-    _deploy(loaded, hosts_of(inventory, limit), inputs, options, as_json=as_json)
+    _deploy(loaded, hosts_of(inventory, limit), inputs, options, executor, as_json=as_json)
 
 
 def _deploy(
@@ -195,11 +210,14 @@ def _deploy(
     hosts: Sequence[Host],
     inputs: Inputs,
     options: Options,
+    executor: str | None,
     *,
     as_json: bool,
 ) -> None:
-    with listening(as_json=as_json) as listener:
-        operation = Operation(loaded, hosts, listener, options=options, inputs=inputs)
+    with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
+        operation = Operation(
+            loaded, hosts, listener, options=options, executor=remote, inputs=inputs
+        )
         results = with_way_back(operation, operation.deploy)
     end_deploy(operation, results, as_json=as_json)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from fleet.engine.applying import apply_plan, apply_system
 from fleet.engine.drift import locked_plan, require_locked
 from fleet.engine.leasing import Lease
 from fleet.engine.planning import Planned, plan_device, plan_system
-from fleet.engine.pool import DeviceResult, Work, on_every_device
+from fleet.engine.pool import DeviceResult, Remote, Work, on_every_device
 from fleet.engine.provisioning import still_lacking
 from fleet.engine.records import RunStore, new_run_id
 from fleet.engine.rollout.deploying import begin, roll_out, waves_of
@@ -23,7 +24,6 @@ from fleet.engine.transfer.depot import Depot, Pace
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
 from fleet.engine.workbench import Workbench
-from fleet.model.bundle import Bundle
 from fleet.model.errors import DeviceError, InputError, PreflightError
 from fleet.model.events import DevicePlanned, Listener, Warned
 from fleet.model.inventory import Host
@@ -66,10 +66,14 @@ class Operation:
         options: Options | None = None,
         runtimes: RuntimeStore | None = None,
         runs: RunStore | None = None,
+        executor: Executor | None = None,
+        bench: Workbench | None = None,
         run_id: str = "",
         inputs: Inputs | None = None,
     ) -> None:
-        """With `inputs` a deploy is journaled, and can be resumed; `run_id` is for that."""
+        """`executor` as in on_every_device. A worker gives `bench` and `run_id`. With `inputs`
+        a deploy is journaled, and can be resumed under its `run_id`.
+        """
         self.playbook = playbook
         self.hosts = tuple(hosts)
         self.options = options or Options()
@@ -80,7 +84,8 @@ class Operation:
         self.ending = Ending("finished")
         self.runs = runs or RunStore()
         self._listener = listener
-        self._bench = Workbench(
+        self._executor = executor
+        self._bench = bench or Workbench(
             playbook,
             runtimes or RuntimeStore(),
             listener,
@@ -89,9 +94,9 @@ class Operation:
         )
 
     @property
-    def bundle(self) -> Bundle:
-        """What is deployed."""
-        return self._bench.bundle
+    def bench(self) -> Workbench:
+        """What the devices share on this machine."""
+        return self._bench
 
     def plan(self) -> list[DeviceResult]:
         """What deploy would do; nothing is changed."""
@@ -103,6 +108,13 @@ class Operation:
         In waves where the playbook has `rollout:`. `ending` says how it ended. Raises
         InputError for waves that cannot be made, FleetError where the journal is not written.
         """
+        spec = self.playbook.rollout
+        afar = isinstance(self._executor, Remote)
+        if spec is not None and afar and (spec.soak or spec.on_fail == "rollback"):
+            raise InputError(
+                "a soak and a rollback are done by this workstation, not by a cluster",
+                hint="--soak 0 --on-fail stop with --executor; or deploy without --executor",
+            )
         return self.go_on(begin(self, self._listener))
 
     def waves(self) -> tuple[Wave, ...]:
@@ -162,6 +174,7 @@ class Operation:
             admit=admit,
             done=done,
             depot=self.depot,
+            executor=self._executor,
         )
 
     def _look(self, session: Session, result: DeviceResult) -> Planned:
@@ -186,6 +199,7 @@ class Operation:
         planned = self._look(session, result)
         _refuse(planned.plan)
         if not planned.plan.unchanged:
+            self._bench.bring(planned.plan)
             lease.take()
             bare = planned.plan.facts.store is False and not planned.plan.system_steps
             if not bare and not lease.follows(planned.generation):
@@ -193,6 +207,7 @@ class Operation:
                 planned = self._look(session, result)
         plan = first = planned.plan
         _refuse(plan)
+        self._bench.bring(plan)
         _warn(session, plan)
         if plan.system_steps:
             plan = self._provision(session, planned)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 
 from fleet.engine.session import Session
 from fleet.engine.transfer.depot import Depot
-from fleet.model.errors import FleetError, PreflightError, TransportError
+from fleet.model.errors import FleetError, InputError, PreflightError, TransportError
 from fleet.model.events import DeviceDone, Listener
 from fleet.model.inventory import Host
 from fleet.model.plan import DevicePlan
@@ -48,6 +49,29 @@ class DeviceResult:
 Work = Callable[[Session, DeviceResult], None]
 
 
+class Remote(Executor):
+    """An executor whose workers are other processes, maybe near the boards.
+
+    Sessions, closures and listeners do not go there, so it spreads the work itself.
+    """
+
+    @abstractmethod
+    def everywhere(
+        self,
+        hosts: Sequence[Host],
+        work: Work,
+        listener: Listener,
+        *,
+        admit: Callable[[Host], bool] | None = None,
+        done: Callable[[DeviceResult], None] | None = None,
+    ) -> list[DeviceResult]:
+        """As on_every_device. `work` is a method of Operation, or a function of a module.
+
+        `admit` is asked for each host before it is handed out; one that it refuses is `not
+        attempted`. `done` hears each result. Both are called by the calling thread.
+        """
+
+
 def on_every_device(
     hosts: Sequence[Host],
     work: Work,
@@ -63,11 +87,14 @@ def on_every_device(
     """Run `work` for each host; results come in the order of `hosts`.
 
     One broken device ends only its own work. `executor` takes the place of the threads:
-    any concurrent.futures.Executor whose workers reach the devices. `depot` is what their
-    uploads share. `admit` is asked for each
-    host in turn just before it is begun; one that it refuses is not attempted. `done` hears
-    each result before the next host is admitted. Both are called by the calling thread.
+    any concurrent.futures.Executor of this process, or a Remote, which has its own measure
+    of `parallel` and pins no host keys. `depot` is what the uploads share. `admit` is asked for
+    each host in turn just before it is begun; one that it refuses is not attempted. `done`
+    hears each result before the next host is admitted. Both are called by the calling thread.
     """
+    if isinstance(executor, Remote):
+        _refuse_pinning(accept_new=accept_new)
+        return executor.everywhere(hosts, work, listener, admit=admit, done=done)
     room = max(1, min(parallel, len(hosts)))
     pool = executor or ThreadPoolExecutor(max_workers=room)
     shared = depot or Depot()
@@ -81,7 +108,7 @@ def on_every_device(
                     results[host.name] = DeviceResult(host, NOT_ATTEMPTED)
                     continue
                 session = Session(host, listener, accept_new=accept_new, depot=shared)
-                pending[pool.submit(_guarded, session, work)] = session
+                pending[pool.submit(guarded, session, work)] = session
             for future in wait(pending, return_when=FIRST_COMPLETED).done:
                 host = pending.pop(future).host
                 results[host.name] = future.result()
@@ -97,26 +124,36 @@ def on_every_device(
     return [results[host.name] for host in hosts]
 
 
-def _guarded(session: Session, work: Work) -> DeviceResult:
+def _refuse_pinning(*, accept_new: bool) -> None:
+    if accept_new:
+        raise InputError(
+            "--accept-new pins host keys on this workstation, and workers look at the boards",
+            hint="fleet trust --accept-new first, or `host_key:` in the inventory",
+        )
+
+
+def guarded(session: Session, work: Work) -> DeviceResult:
+    """Open, work, close; what goes wrong is in the result. Ends with a DeviceDone."""
     result = DeviceResult(session.host)
     started = time.monotonic()
     try:
         session.open()
         work(session, result)
     except FleetError as error:
-        _note(result, error)
+        note(result, error)
     except Exception as error:  # noqa: BLE001 - the border between devices
-        _note(result, FleetError(f"{type(error).__name__}: {error}", device=session.host.name))
+        note(result, FleetError(f"{type(error).__name__}: {error}", device=session.host.name))
     finally:
         session.close()
     result.round_trips = session.traffic.round_trips
     result.bytes_sent = session.payload_bytes
     result.seconds = time.monotonic() - started
-    session.emit(_done(result))
+    session.emit(done_event(result))
     return result
 
 
-def _note(result: DeviceResult, error: FleetError) -> None:
+def note(result: DeviceResult, error: FleetError) -> None:
+    """Put an error into a result, with the outcome that it means."""
     error.device = error.device or result.host.name
     result.error = error
     result.text = error.message
@@ -128,7 +165,8 @@ def _note(result: DeviceResult, error: FleetError) -> None:
         result.outcome = "failed"
 
 
-def _done(result: DeviceResult) -> DeviceDone:
+def done_event(result: DeviceResult) -> DeviceDone:
+    """The event that ends the work on a device."""
     return DeviceDone(
         host=result.host.name,
         outcome=result.outcome,

@@ -65,7 +65,7 @@ def begin(operation: Operation, listener: Listener) -> Journal:
             listener(Warned("", text))
         return Journal.begin(None, operation.run_id, header)
     header["inputs"] = inputs.as_dict()
-    contents = content_hashes(operation.playbook, operation.bundle)
+    contents = content_hashes(operation.playbook, operation.bench.bundle)
     header["hashes"] = {**file_hashes(inputs), **contents}
     return Journal.begin(operation.runs.root / operation.run_id / NAME, operation.run_id, header)
 

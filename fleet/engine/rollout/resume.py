@@ -122,7 +122,7 @@ def _reopen(
         inputs=inputs,
     )
     if not force:
-        require_same(then, content_hashes(playbook, operation.bundle), run_id)
+        require_same(then, content_hashes(playbook, operation.bench.bundle), run_id)
     return operation
 
 

@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.engine.pool import FINE
+from fleet.engine.operation import Operation
+from fleet.engine.pool import FINE, DeviceResult, Remote
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.judge import judge, tally
 from fleet.engine.rollout.state import RunState
+from fleet.model.errors import InputError
 from fleet.model.events import RolledBack, WaveJudged, WaveStarted
+from fleet.model.playbook import Playbook
 from fleet.model.rollout import RolloutSpec
 
 from .fakes import KilledError, Played, go_on, names, play, spec
@@ -248,3 +251,19 @@ def test_state_is_the_same_live_and_read_back(tmp_path: Path) -> None:
     live: RunState = played.journal.state
     played.journal.close()
     assert Journal.look(path) == live
+
+
+class Afar(Remote):
+    """A cluster that is never asked."""
+
+    def everywhere(self, *args: Any, **more: Any) -> list[DeviceResult]:
+        raise AssertionError("nothing may be begun")
+
+
+@pytest.mark.parametrize("rules", [spec(soak=1.0), spec(on_fail="rollback")])
+def test_a_cluster_neither_soaks_nor_rolls_back(tmp_path: Path, rules: RolloutSpec) -> None:
+    playbook = Playbook(tmp_path / "p", "app", tmp_path, rollout=rules)
+    operation = Operation.__new__(Operation)
+    operation.playbook, operation._executor = playbook, Afar()
+    with pytest.raises(InputError, match="not by a cluster"):
+        operation.deploy()
