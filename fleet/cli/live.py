@@ -16,17 +16,28 @@ from fleet.model.events import (
     DeviceDone,
     Event,
     Listener,
+    Looked,
     Output,
     Progress,
+    RolledBack,
     RunDone,
+    Soaking,
     StepStarted,
     Warned,
+    WaveJudged,
+    WaveStarted,
 )
 from fleet.model.files import human_bytes
 
 REFRESH_PER_SECOND = 8
 LONGEST_LINE = 4000  # a device that ends no line is shown in pieces
-_COLOURS = {"unchanged": "green", "changed": "green", "ran": "green", "planned": "green"}
+_COLOURS = {
+    "unchanged": "green",
+    "changed": "green",
+    "ran": "green",
+    "planned": "green",
+    "ok": "green",
+}
 
 
 @contextmanager
@@ -100,7 +111,18 @@ class _Lines:
                     f"{event.outcome} ({event.text}) in {event.seconds:.1f} s, "
                     f"{event.round_trips} round trips, {sent} sent{mark}"
                 )
-        return ""
+        return _of_a_rollout(event)
+
+
+def _of_a_rollout(event: Event) -> str:
+    match event:
+        case WaveStarted() | Soaking():
+            return event.text
+        case WaveJudged() if event.text:
+            return f"wave {event.wave}: {event.text}"
+        case Looked() | RolledBack():
+            return f"{event.outcome} ({event.text})"
+    return ""
 
 
 class _Row:
@@ -133,8 +155,10 @@ class _Board:
                     row.done, row.total, row.since = 0, event.bytes, time.monotonic()
                 case Progress():
                     row.done, row.total = event.done, event.total
-                case Warned():
+                case Warned() | WaveStarted() | WaveJudged() | Soaking():
                     row.text = event.text
+                case Looked() | RolledBack():
+                    row.outcome, row.text = event.outcome, event.text
                 case DeviceDone():
                     row.outcome, row.text = event.outcome, event.text
                 case RunDone():
