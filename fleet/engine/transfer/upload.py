@@ -182,8 +182,8 @@ class Upload:
             raise ConnectionLostError(
                 "what an earlier try left was still being written", device=host
             )
-        begun = [one for one in blobs if one.delta or one.offset]
-        if wrong := [one for one in begun if one.file.sha256 in receipt.bad]:
+        doubtful = [one for one in blobs if one.delta or one.offset]
+        if wrong := [one for one in doubtful if one.file.sha256 in receipt.bad]:
             self._send_whole(wrong, receipt)
         receipt.check(blobs if limit is None else (), self._facts, host, result.error_text)
         for blob in blobs:
