@@ -25,7 +25,10 @@ done
 rm -rf "$base/store/.batch.part"
 # A tool that is missing or fails gives an empty list: then nothing is in use, and all would go.
 cannot() { echo "cannot tell which files are in use ($1); none was removed" >&2; exit 74; }
-lines() { echo "$1" | { n=0; while read -r _; do n=$((n + 1)); done; echo "$n"; }; }
+nl='
+'
+# By words, not by `read`: that of dash asks the kernel for every single byte.
+lines() { (set -f; IFS=$nl; set -- $1; echo $#); }
 links=$(find "$base/releases" -type l) || cannot find
 # All at once where readlink takes many; that of busybox takes one.
 targets=$(find "$base/releases" -type l -exec readlink {} + 2>/dev/null)
@@ -34,19 +37,19 @@ if [ "$(lines "$links")" != "$(lines "$targets")" ]; then
 fi
 [ -n "$links" ] && [ "$(lines "$links")" = "$(lines "$targets")" ] || cannot readlink
 # A variable a blob: looking each up in one long text would take the square of their number.
-unused() {
-  n=0
-  while read -r target; do
-    n=$((n + 1)) sha=${target##*/}
-    case $sha in '' | *[!0-9a-f]*) ;; *) eval "used_$sha=1" ;; esac
-  done
-  [ "$n" = "$1" ] || cannot read
-  for blob in "$base/store"/*; do
-    [ -f "$blob" ] || continue
-    sha=${blob##*/}
-    case $sha in *.part) continue ;; '' | *[!0-9a-f]*) rm -f "$blob"; echo "blob $sha"; continue ;; esac
-    eval "[ -n \"\${used_$sha-}\" ]" || { rm -f "$blob"; echo "blob $sha"; }
-  done
-}
-echo "$targets" | unused "$(lines "$links")" || exit 74
+n=0
+set -f
+IFS=$nl
+for target in $targets; do
+  n=$((n + 1)) sha=${target##*/}
+  case $sha in '' | *[!0-9a-f]*) ;; *) eval "used_$sha=1" ;; esac
+done
+set +f
+[ "$n" = "$(lines "$links")" ] || cannot read
+for blob in "$base/store"/*; do
+  [ -f "$blob" ] || continue
+  sha=${blob##*/}
+  case $sha in *.part) continue ;; '' | *[!0-9a-f]*) rm -f "$blob"; echo "blob $sha"; continue ;; esac
+  eval "[ -n \"\${used_$sha-}\" ]" || { rm -f "$blob"; echo "blob $sha"; }
+done
 echo "pruned"

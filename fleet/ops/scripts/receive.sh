@@ -70,15 +70,21 @@ batch() {  # $1 blocks, $2 rest, then the hash tool
   fi
   for folder in "$in"/*; do
     [ -d "$folder" ] && cd "$folder" || continue
-    right=$("$@" -- * | while read -r got name; do
-      if [ "$got" = "${name#\*}" ]; then echo "$got"; else echo "bad ${name#\*} $got" >&3; rm -f "${name#\*}"; fi
-    done)
+    # By words, not by `read`: that of dash asks the kernel for every single byte.
+    right=$(
+      sums=$("$@" -- *)
+      set -f; IFS=$nl
+      for line in $sums; do
+        got=${line%% *} name=${line##* }; name=${name#\*}
+        if [ "$got" = "$name" ]; then echo "ok $got"; else echo "bad $name $got" >&3; rm -f "$name"; fi
+      done
+    )
     [ -n "$right" ] || continue
     chmod "${folder##*/}" -- * || exit 74
     # Once for all of them: file by file costs a journal commit each.
     if [ "$syncing" != none ]; then sync -f . 2>/dev/null || sync; fi
     mv -f -- * "$store/" || { echo "failed - rename"; exit 74; }
-    echo "$right" | while read -r got; do echo "ok $got"; done
+    echo "$right"
   done
   cd "$base" && rm -rf "$in"
 }

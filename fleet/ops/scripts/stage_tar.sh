@@ -5,29 +5,36 @@ set -u
 umask 022
 base=$1 name=$2 id=$3 run=$4
 tab=$(printf '\t')
+nl='
+'
+# By words, not by `read`: that of dash asks the kernel for every single byte.
+set -f
+IFS=$nl
 rel=$base/releases/$name/$id
 new=$base/releases/$name/.stage-$run
 rm -rf "$new"
 mkdir -p "$new" "$base/current" "$base/history" || exit 74
 # busybox calls every absolute link unsafe; ours lead into the store.
 EXTRACT_UNSAFE_SYMLINKS=1 tar -C "$new" -xf - || exit 74
-while IFS=$tab read -r sha file; do
+for line in $(cat "$new/.files"); do
+  sha=${line%%"$tab"*} file=${line#*"$tab"}
   if [ ! -f "$base/store/$sha" ]; then echo "blob $sha of $file is gone" >&2; exit 78; fi
   if [ ! -L "$new/$file" ] || [ ! -e "$new/$file" ]; then echo "tar made no link $file" >&2; exit 74; fi
-done < "$new/.files"
+done
 if [ ! -d "$rel" ]; then
   rm -f "$new/.files"
   mv "$new" "$rel" || exit 74
   echo "staged"; exit 0
 fi
 # It is there already, and may be in use: only what differs is put right, each by a rename.
-while IFS=$tab read -r sha file; do
+for line in $(cat "$new/.files"); do
+  sha=${line%%"$tab"*} file=${line#*"$tab"}
   if [ "$(readlink "$rel/$file" 2>/dev/null)" != "$base/store/$sha" ]; then
     case $file in */*) mkdir -p "$rel/${file%/*}" || exit 74 ;; esac
     if [ -d "$rel/$file" ] && [ ! -L "$rel/$file" ]; then rm -rf "${rel:?}/$file"; fi
     mv -f "$new/$file" "$rel/$file" || exit 74
   fi
-done < "$new/.files"
+done
 mv -f "$new/env.sh" "$rel/env.sh" && mv -f "$new/manifest.json" "$rel/manifest.json" || exit 74
 rm -rf "$new"
 echo "staged"

@@ -86,9 +86,13 @@ hashed() {
     if [ "${got%% *}" != "$sha" ]; then echo "bad $sha"; fi
   done
 }
+# By words, not by `read`: that of dash asks the kernel for every single byte.
 listed() {
+  set -f; IFS=$nl
   set --
-  while IFS=$tab read -r sha size file; do
+  for line in $(cat); do
+    rest=${line#*"$tab"} sha=${line%%"$tab"*}
+    size=${rest%%"$tab"*} file=${rest#*"$tab"}
     set -- "$@" "$sha" "$size" "$file"
     if [ $# -ge 300 ]; then group "$@"; set --; fi
     if [ "$verify" = hash ]; then echo "$sha" >&3; fi
