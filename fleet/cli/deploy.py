@@ -26,6 +26,7 @@ from fleet.cli.pace import (
     CarrierOption,
     CompressOption,
     PerHubOption,
+    RelayOption,
     WholeOption,
     pace_of,
 )
@@ -149,6 +150,7 @@ def deploy(
     per_hub: PerHubOption = None,
     whole: WholeOption = False,
     compress: CompressOption = "auto",
+    relay: RelayOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make the devices as the playbook says, run it there, bring the profile back.
@@ -157,7 +159,7 @@ def deploy(
     """
     word = {None: "auto", True: "always", False: "never"}[run]
     lock = lock_for(playbook, lock_file, locked=locked, frozen=frozen)
-    pace = pace_of(carrier, bandwidth, per_hub, whole, compress)
+    pace = pace_of(carrier, bandwidth, per_hub, whole, compress, relay)
     options = Options(word, verify, offline, accept_new, parallel, allow_reboot, lock, frozen, pace)
     if dry_run:
         _plan(playbook, inventory, limit, options, as_json)

@@ -20,7 +20,9 @@ FINE = {"changed", "unchanged", "planned", "ran", "ok"}
 
 @dataclass
 class DeviceResult:
-    """What became of one device. `outcome` is as in DeviceDone; `bytes_sent` is payload."""
+    """What became of one device. `outcome` is as in DeviceDone; `bytes_sent` is payload,
+    `bytes_relayed` what neighbours sent.
+    """
 
     host: Host
     outcome: str = "failed"
@@ -32,6 +34,7 @@ class DeviceResult:
     seconds: float = 0.0
     round_trips: int = 0
     bytes_sent: int = 0
+    bytes_relayed: int = 0
 
     @property
     def fine(self) -> bool:
@@ -90,6 +93,7 @@ def _guarded(session: Session, work: Work) -> DeviceResult:
         session.close()
     result.round_trips = session.traffic.round_trips
     result.bytes_sent = session.payload_bytes
+    result.bytes_relayed = session.relayed_bytes
     result.seconds = time.monotonic() - started
     session.emit(_done(result))
     return result
@@ -116,5 +120,6 @@ def _done(result: DeviceResult) -> DeviceDone:
         seconds=round(result.seconds, 3),
         round_trips=result.round_trips,
         bytes_sent=result.bytes_sent,
+        bytes_relayed=result.bytes_relayed,
         emulated=bool(result.plan and result.plan.facts.emulated),
     )
