@@ -114,6 +114,7 @@ class Relaying:
             why = error.message
             self._neighbours.broke(self._lan, turn)
         if why:
+            passage.told(0)
             text = f"{blob.file.name} does not come from {source.peer.name}: {why}; sent directly"
             session.emit(Warned(name, text))
             return False

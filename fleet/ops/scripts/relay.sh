@@ -32,10 +32,10 @@ pieces() {
   done
 }
 exec 3>&1
-pieces | ssh -F /dev/null -T -a -x -p "$port" -l "$user" \
+pieces | ssh -F /dev/null -T -a -x -o HostKeyAlias=fleet-neighbour -p "$port" -l "$user" \
   -o BatchMode=yes -o IdentityFile=none -o PreferredAuthentications=publickey \
   -o StrictHostKeyChecking=yes -o UserKnownHostsFile=/dev/null -o GlobalKnownHostsFile=/dev/null \
-  -o HostKeyAlias=fleet-neighbour -o "KnownHostsCommand=$echo fleet-neighbour $key" \
+  -o "KnownHostsCommand=$echo fleet-neighbour $key" \
   -o CheckHostIP=no -o UpdateHostKeys=no -o ControlMaster=no -o ControlPath=none \
   -o "ConnectTimeout=$seconds" -o ServerAliveInterval=10 -o ServerAliveCountMax=3 \
   -o Ciphers=aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes128-ctr,aes256-ctr \
