@@ -12,20 +12,28 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fleet.config.inventory import load_inventory
 from fleet.engine.pool import DeviceResult
 from fleet.engine.pushing import Push, PushOptions
+from fleet.engine.session import Session
 from fleet.engine.transfer.depot import Pace
 from fleet.lab import Lab
 from fleet.model.command import Command
 from fleet.model.deadline import Deadline
-from fleet.model.errors import ConnectionLostError, UnreachableError
+from fleet.model.errors import (
+    CancelledError,
+    ConnectionLostError,
+    LeaseLostError,
+    UnreachableError,
+)
 from fleet.model.events import DeviceDone, Event, Progress, Relayed, Warned
 from fleet.model.inventory import Host
 from fleet.model.secret import SecretRef
+from fleet.ops.lease import drop_command, parse_lease
 from fleet.transport.agent import Agent, can_bind, lacking
 from fleet.transport.neighbour import Bridge, peer_of
 from fleet.transport.ssh import SshTransport
@@ -150,13 +158,12 @@ def test_a_damaged_blob_of_a_neighbour_is_refused(desk: Desk) -> None:
 def test_a_relay_that_is_cut_costs_no_byte_that_arrived(desk: Desk) -> None:
     first, second = desk.hosts[:2]
     size = 40 * MIB  # behind the first piece and those that may go unasked there is more
-    desk.item.write_bytes(random.Random(3).randbytes(size))
-    port = desk.lab.board(second.name).port
+    desk.item.write_bytes(random.Random(str(desk.item)).randbytes(size))
     cut: list[str] = []
 
     def hear(event: Event) -> None:
         if isinstance(event, Progress) and event.host == second.name and not cut:
-            cut.extend(running(f"HostKeyAlias=fleet-neighbour\0-p\0{port}\0"))
+            cut.extend(serving(desk, second))
             for pid in cut:
                 os.kill(int(pid), signal.SIGKILL)
 
@@ -170,6 +177,78 @@ def test_a_relay_that_is_cut_costs_no_byte_that_arrived(desk: Desk) -> None:
     (warned,) = desk.of(Warned, second)
     assert "it stopped" in str(warned)
     assert desk.left_overs == set()
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> dict[str, Session]:
+    """The sessions of the next push, by name."""
+    found: dict[str, Session] = {}
+
+    class Known(Session):
+        def __init__(self, host: Host, *args: Any, **more: Any) -> None:
+            super().__init__(host, *args, **more)
+            found[host.name] = self
+
+    monkeypatch.setattr("fleet.engine.pool.Session", Known)
+    return found
+
+
+def until(true: Callable[[], object], words: str) -> None:
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end, words
+        time.sleep(0.02)
+
+
+def in_mid_relay(desk: Desk, host: Host, do: Callable[[], object]) -> Callable[[Event], None]:
+    """Does it when the first piece has gone; no leave for more is given meanwhile."""
+    desk.item.write_bytes(random.Random(str(desk.item)).randbytes(40 * MIB))
+    done: list[Event] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Progress) and event.host == host.name and not done:
+            done.append(event)
+            do()
+
+    return hear
+
+
+def test_a_lease_that_is_lost_ends_the_relay(
+    desk: Desk, sessions: dict[str, Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes do not come from here; they end all the same when another has the board."""
+    first, second = desk.hosts[:2]
+    monkeypatch.setattr("fleet.engine.leasing.TTL_SECONDS", 3)
+
+    def lose() -> None:
+        other = SshTransport(second)
+        other.open(Deadline(30))
+        drop = drop_command("another", "", "-", force=True)
+        assert parse_lease(other.run(drop, Deadline(30)).text, second.name).dropped
+        other.close()
+        lease = sessions[second.name].lease
+        assert lease is not None
+        until(lambda: lease.gone, "the loss is not seen")
+
+    desk.hear = in_mid_relay(desk, second, lose)
+    has, gets = desk.push([first, second], parallel=1)
+    assert has.outcome == "changed"
+    assert isinstance(gets.error, LeaseLostError), gets.error
+    assert not (desk.store(second) / desk.sha).exists()
+    until(lambda: not serving(desk, second), "the neighbour still sends")
+
+
+def test_a_cancelled_push_ends_the_relay(desk: Desk, sessions: dict[str, Session]) -> None:
+    first, second = desk.hosts[:2]
+
+    def cancel() -> None:
+        sessions[second.name].cancel()
+
+    desk.hear = in_mid_relay(desk, second, cancel)
+    _, gets = desk.push([first, second], parallel=1)
+    assert isinstance(gets.error, CancelledError), gets.error
+    assert not (desk.store(second) / desk.sha).exists()
+    until(lambda: not serving(desk, second), "the neighbour still sends")
 
 
 def test_a_board_that_no_neighbour_can_log_in_to_is_served_directly(desk: Desk) -> None:
@@ -273,10 +352,10 @@ def test_a_killed_workstation_leaves_no_agent(desk: Desk, tmp_path: Path) -> Non
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close() if process.stdout else None
-    end = time.monotonic() + 30
-    while running(socket) or Path(socket).parent.exists():
-        assert time.monotonic() < end, "the agent is still there"
-        time.sleep(0.02)
+    until(
+        lambda: not running(socket) and not Path(socket).parent.exists(),
+        "the agent is still there",
+    )
 
 
 def running(word: str) -> list[str]:
@@ -290,6 +369,12 @@ def running(word: str) -> list[str]:
         if word.encode() in text:
             found.append(one.parent.name)
     return found
+
+
+def serving(desk: Desk, target: Host) -> list[str]:
+    """The ssh clients on other boards that send to this one."""
+    port = desk.lab.board(target.name).port
+    return running(f"HostKeyAlias=fleet-neighbour\0-p\0{port}\0")
 
 
 def test_ssh_add_says_why_it_cannot(tmp_path: Path) -> None:
