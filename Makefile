@@ -1,4 +1,5 @@
 # make demo   a real deploy, run and profile on three lab boards
+# make bench  fleet beside its peers; BENCH="--scale 0.05 --rounds 2" for a quick look
 # make test   format, lint, types and all tests
 SHELL := /bin/sh
 PYTHON ?= python3
@@ -43,6 +44,9 @@ $(STAMP): pyproject.toml | $(VENV)/bin/python
 $(STAMP)-dev: pyproject.toml $(STAMP)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
 	@touch $@
+
+bench: $(STAMP)
+	@$(BIN)/python benchmarks/transfer.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) .lab

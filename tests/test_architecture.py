@@ -42,6 +42,7 @@ OWNERS = {
     "yaml": {"config", "data", "bundles", "lab", "runtimes"},
     "pydantic": {"config", "model", "runners"},
     "pysequoia": {"config", "lab"},
+    "distributed": {"engine"},
 }
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 50

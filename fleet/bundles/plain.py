@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -81,9 +82,20 @@ def _names(root: Path) -> list[str]:
     found = []
     for parent, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [
-            (Path(parent) / name).relative_to(root).as_posix()
-            for name in sorted(names)
-            if not name.startswith(".")
-        ]
+        for name in folders:
+            if (Path(parent) / name).is_symlink():  # not followed; out of the bundle: refused
+                inside(root, (Path(parent) / name).relative_to(root).as_posix(), "the bundle")
+        for path in (Path(parent) / name for name in sorted(names) if not name.startswith(".")):
+            _refuse_special(path)
+            found.append(path.relative_to(root).as_posix())
     return found
+
+
+def _refuse_special(path: Path) -> None:
+    """A pipe would be waited for, and a device node has no end."""
+    kind = path.lstat().st_mode
+    if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
+        raise BundleError(
+            f"{path} is no file but a pipe, socket or device node",
+            hint="remove it from the bundle",
+        )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,8 @@ import typer
 
 from fleet.cli import output
 from fleet.config.inventory import load_inventory, select
-from fleet.engine.pool import DeviceResult
+from fleet.engine.cluster.connecting import executor_for
+from fleet.engine.pool import DeviceResult, Remote
 from fleet.model.errors import FleetError, InputError
 from fleet.model.inventory import Host
 
@@ -34,6 +36,10 @@ VerifyOption = Annotated[
     bool, typer.Option("--verify", help="Hash every file on the device, believe no size.")
 ]
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Fetch nothing: the store only.")]
+ExecutorOption = Annotated[
+    str | None,
+    typer.Option("--executor", help="Work on a dask cluster: dask://SCHEDULER:PORT."),
+]
 PlaybookArgument = Annotated[Path, typer.Argument(help="Playbook file (YAML).")]
 
 DEFAULT_PARALLEL = 16
@@ -48,6 +54,16 @@ def hosts_of(inventory: Path, limit: list[str] | None) -> tuple[Host, ...]:
     if not hosts:
         raise InputError(f"{inventory} has no hosts", hint="fleet inventory list")
     return hosts
+
+
+@contextmanager
+def working_on(address: str | None, parallel: int | None) -> Iterator[Remote | None]:
+    """The executor of `--executor`, left at the end; None without one."""
+    if address is None:
+        yield None
+        return
+    with executor_for(address, limit=parallel) as executor:
+        yield executor
 
 
 def end_with(errors: list[FleetError | None], fine: bool) -> None:

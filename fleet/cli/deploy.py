@@ -9,6 +9,7 @@ import typer
 from fleet.cli import output
 from fleet.cli.common import (
     AcceptNewOption,
+    ExecutorOption,
     InventoryOption,
     JsonOption,
     LimitOption,
@@ -18,6 +19,7 @@ from fleet.cli.common import (
     VerifyOption,
     end_devices,
     hosts_of,
+    working_on,
 )
 from fleet.cli.live import listening
 from fleet.cli.lockfile import LockFileOption, before, lock_for, write_planned
@@ -75,6 +77,7 @@ def plan(
     lock_file: LockFileOption = None,
     carrier: CarrierOption = "auto",
     whole: WholeOption = False,
+    executor: ExecutorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what deploy would do, with every command that runs as root; change nothing.
@@ -88,12 +91,16 @@ def plan(
     if not write_lock:
         if lock_file is not None:
             raise InputError("--lock-file is given and not used", hint="add --write-lock")
-        _plan(playbook, inventory, limit, options, as_json, admin=admin)
+        _plan(playbook, inventory, limit, options, as_json, executor, admin=admin)
         return
     before(lock_path(playbook, lock_file), load_playbook(playbook).name, limit)
-    with listening(as_json=as_json) as listener:
+    with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
         operation = Operation(
-            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
+            load_playbook(playbook),
+            hosts_of(inventory, limit),
+            listener,
+            options=options,
+            executor=remote,
         )
         results, releases = operation.lock()
     if all(one.fine for one in results):
@@ -109,12 +116,17 @@ def _plan(
     limit: LimitOption,
     options: Options,
     as_json: bool,
+    executor: str | None,
     *,
     admin: bool = False,
 ) -> None:
-    with listening(as_json=as_json) as listener:
+    with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
         operation = Operation(
-            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
+            load_playbook(playbook),
+            hosts_of(inventory, limit),
+            listener,
+            options=options,
+            executor=remote,
         )
         results = operation.plan()
     _show_planned(results, as_json, admin=admin)
@@ -151,6 +163,7 @@ def deploy(
     whole: WholeOption = False,
     compress: CompressOption = "auto",
     relay: RelayOption = False,
+    executor: ExecutorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make the devices as the playbook says, run it there, bring the profile back.
@@ -162,11 +175,15 @@ def deploy(
     pace = pace_of(carrier, bandwidth, per_hub, whole, compress, relay)
     options = Options(word, verify, offline, accept_new, parallel, allow_reboot, lock, frozen, pace)
     if dry_run:
-        _plan(playbook, inventory, limit, options, as_json)
+        _plan(playbook, inventory, limit, options, as_json, executor)
         return
-    with listening(as_json=as_json) as listener:
+    with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
         operation = Operation(
-            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
+            load_playbook(playbook),
+            hosts_of(inventory, limit),
+            listener,
+            options=options,
+            executor=remote,
         )
         results = operation.deploy()
     if not as_json:

@@ -7,22 +7,20 @@ import typer
 from fleet.cli import output
 from fleet.cli.common import (
     AcceptNewOption,
+    ExecutorOption,
     InventoryOption,
     JsonOption,
     LimitOption,
     ParallelOption,
     end_devices,
     hosts_of,
+    working_on,
 )
 from fleet.cli.results import show_errors
-from fleet.engine.pool import DeviceResult, on_every_device
-from fleet.engine.session import Session
-from fleet.facts.gather import gather
+from fleet.engine.looking import look_at_facts
+from fleet.engine.pool import on_every_device
 from fleet.facts.view import summary
-from fleet.model.deadline import Deadline
 from fleet.model.facts import Facts
-
-FACTS_SECONDS = 30.0
 
 
 def register(root: typer.Typer) -> None:
@@ -35,22 +33,28 @@ def facts(
     limit: LimitOption = None,
     parallel: ParallelOption = None,
     accept_new: AcceptNewOption = False,
+    executor: ExecutorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show OS, SoC, FastRPC, disk and tools of devices. Reads only, one round trip each.
 
     Example: fleet facts -i inventories/lab.yaml --limit lab001 --json
     """
-    found: dict[str, Facts] = {}
-
-    def work(session: Session, result: DeviceResult) -> None:
-        found[session.host.name] = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
-        result.outcome = "ok"
-
     hosts = hosts_of(inventory, limit)
-    results = on_every_device(
-        hosts, work, lambda _: None, parallel=parallel or 16, accept_new=accept_new
-    )
+    with working_on(executor, parallel) as remote:
+        results = on_every_device(
+            hosts,
+            look_at_facts,
+            lambda _: None,
+            parallel=parallel or 16,
+            accept_new=accept_new,
+            executor=remote,
+        )
+    found = {
+        one.host.name: each
+        for one in results
+        if isinstance(each := one.details.get("facts"), Facts)
+    }
     if as_json:
         output.emit_json(
             [

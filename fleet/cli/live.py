@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 
 from fleet.cli import output
@@ -27,6 +26,7 @@ from fleet.model.events import (
 from fleet.model.files import human_bytes
 
 REFRESH_PER_SECOND = 8
+LONGEST_LINE = 4000  # a device that ends no line is shown in pieces
 _COLOURS = {"unchanged": "green", "changed": "green", "ran": "green", "planned": "green"}
 
 
@@ -74,6 +74,8 @@ class _Lines:
     def _stream(self, event: Output) -> None:
         key = (event.host, event.stream)
         *lines, rest = (self._begun.get(key, "") + event.text).split("\n")
+        if len(rest) > LONGEST_LINE:
+            lines, rest = [*lines, rest], ""
         self._begun[key] = rest
         for line in lines:
             output.note(f"{event.host} {event.stream}: {line}")
@@ -164,7 +166,7 @@ class _Board:
             rate = f"{human_bytes(int(row.done / spent))}/s" if row.done and spent > 0 else ""
             colour = _COLOURS.get(row.outcome, "red" if row.outcome else "")
             step = f"[{colour}]{row.outcome}[/]" if row.outcome else row.step
-            table.add_row(host or "workstation", step, share, rate, escape(row.text[:70]))
+            table.add_row(host or "workstation", step, share, rate, output.shown(row.text[:70]))
         if len(rows) > room:
             table.add_row(f"... {len(rows) - room} more", "", "", "", "")
         return table

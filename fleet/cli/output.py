@@ -13,6 +13,7 @@ from rich.table import Table
 
 from fleet.model.errors import FleetError
 from fleet.model.secret import Secret
+from fleet.triage.text import harmless
 
 console = Console(highlight=False, soft_wrap=False)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -40,25 +41,35 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     for column in columns:
         view.add_column(column, overflow="fold")
     for row in rows:
-        view.add_row(*("unknown" if cell is None else escape(str(cell)) for cell in row))
+        view.add_row(*("unknown" if cell is None else shown(cell) for cell in row))
     if console.is_terminal:
         console.print(view)
     else:
         Console(highlight=False, width=200).print(view)
 
 
+def shown(value: object) -> str:
+    """A value as markup that only shows it: much of what is printed comes from devices."""
+    return escape(harmless(str(value)))
+
+
 def say(text: str) -> None:
-    """A line of the result, never wrapped and never read as markup."""
-    console.print(text, markup=False, soft_wrap=True)
+    """A line of the result, never wrapped, never read as markup, without escape sequences."""
+    console.print(harmless(text), markup=False, soft_wrap=True)
+
+
+def literal(text: str) -> None:
+    """Every character as it is, tabs too: what a person copies, of our own making."""
+    typer.echo(text)
 
 
 def note(text: str) -> None:
     """A remark for people, on standard error so that pipes stay clean."""
-    errors.print(escape(text))
+    errors.print(shown(text))
 
 
 def show_error(error: FleetError) -> None:
     """`error:` with position and cause, `try:` with the cure."""
-    errors.print(f"[bold red]error:[/] {escape(str(error))}")
+    errors.print(f"[bold red]error:[/] {shown(error)}")
     if error.hint:
-        errors.print(f"  [bold]try:[/] {escape(error.hint)}")
+        errors.print(f"  [bold]try:[/] {shown(error.hint)}")

@@ -59,4 +59,4 @@ def show(
     title = records[0]["run_id"] if records else run_id
     show_records(f"run {title}", records)
     for text in sorted({record["text"].strip() for record in records if record["text"].strip()}):
-        typer.echo(f"  said: {text}")
+        output.say(f"  said: {text}")

@@ -92,7 +92,7 @@ def show_admin(results: Sequence[DeviceResult]) -> None:
         output.say("set -e")
         for step in steps:
             output.say(f"# {step.describe()}")
-            output.say(step.as_shell())
+            output.literal(step.as_shell())
 
 
 def _median(records: Sequence[dict[str, Any]], key: str) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fleet.cli.common import (
+    ExecutorOption,
     InventoryOption,
     JsonOption,
     LimitOption,
@@ -16,6 +17,7 @@ from fleet.cli.common import (
     PlaybookArgument,
     end_devices,
     hosts_of,
+    working_on,
 )
 from fleet.cli.deploy import show_measured
 from fleet.cli.live import listening
@@ -48,6 +50,7 @@ def run(
     output_dir: Annotated[Path | None, typer.Option("--output", help="Folder for records.")] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Show what the runner prints.")] = False,
     parallel: ParallelOption = None,
+    executor: ExecutorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the deployed release on the devices and bring the profiles back.
@@ -63,13 +66,17 @@ def run(
         "timeout": parse_duration(timeout) if timeout else None,
     }
     loaded = _changed(loaded, {k: v for k, v in changes.items() if v is not None})
-    with listening(as_json=as_json, show_output=stream) as listener:
+    with (
+        listening(as_json=as_json, show_output=stream) as listener,
+        working_on(executor, parallel) as remote,
+    ):
         operation = Operation(
             loaded,
             hosts_of(inventory, limit),
             listener,
             options=Options(run="always", parallel=parallel),
             runs=RunStore(output_dir) if output_dir else None,
+            executor=remote,
         )
         results = operation.run()
     if not as_json:

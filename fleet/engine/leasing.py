@@ -22,6 +22,7 @@ from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline, Stall
 from fleet.model.errors import FleetError, LeaseHeldError, LeaseLostError
 from fleet.model.events import Warned
+from fleet.model.files import Chunk
 from fleet.model.lease import RESERVE, WRITE, Holder, Ticket
 from fleet.ops.lease import (
     dead_word,
@@ -176,7 +177,7 @@ class Lease:
             self.check()
         self._good = max(self._good, began)
 
-    def feed(self, source: Iterable[bytes]) -> Iterator[bytes]:
+    def feed(self, source: Iterable[Chunk]) -> Iterator[Chunk]:
         """The same chunks, as long as the lease holds."""
         for chunk in source:
             self.check()
@@ -197,6 +198,20 @@ class Lease:
         if self._ticket is not None:
             self._renew(self._ticket, revive=True)
             self.check()
+
+    @contextlib.contextmanager
+    def reconnecting(self) -> Iterator[None]:
+        """Inside, the connection is made anew: what the renewing thread hears does not count."""
+        before, self._paused = self._paused, True
+        try:
+            yield
+        finally:
+            self._paused = before
+
+    def revive(self) -> None:
+        """The board rebooted by itself: the lease is ours again, if nobody took it since."""
+        if self._ticket is not None and not self.gone:
+            self._renew(self._ticket, revive=True)
 
     def _take(self) -> None:
         session, host = self._session, self._session.host.name
@@ -257,7 +272,7 @@ class Lease:
         began = awake_clock()
         command = keep_command(ticket, revive=revive)
         result = self._session.transport.run(command, Deadline(max(1.0, self._ttl / 3)))
-        if self._paused:
+        if self._paused and not revive:
             return
         why = lost_words(ticket, result.status, result.error_text)
         if why:

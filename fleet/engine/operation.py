@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from fleet.engine.applying import apply_plan, apply_system
@@ -60,21 +61,31 @@ class Operation:
         options: Options | None = None,
         runtimes: RuntimeStore | None = None,
         runs: RunStore | None = None,
+        executor: Executor | None = None,
+        bench: Workbench | None = None,
+        run_id: str = "",
     ) -> None:
+        """`executor` as in on_every_device. A worker gives `bench` and `run_id`."""
         self.playbook = playbook
         self.hosts = tuple(hosts)
         self.options = options or Options()
         self.depot = Depot(self.options.pace)
-        self.run_id = new_run_id()
+        self.run_id = run_id or new_run_id()
         self.runs = runs or RunStore()
         self._listener = listener
-        self._bench = Workbench(
+        self._executor = executor
+        self._bench = bench or Workbench(
             playbook,
             runtimes or RuntimeStore(),
             listener,
             offline=self.options.offline,
             frozen=self.options.lock if self.options.frozen else None,
         )
+
+    @property
+    def bench(self) -> Workbench:
+        """What the devices share on this machine."""
+        return self._bench
 
     def plan(self) -> list[DeviceResult]:
         """What deploy would do; nothing is changed."""
@@ -118,6 +129,7 @@ class Operation:
             parallel=self.options.parallel or self.playbook.parallel,
             accept_new=self.options.accept_new,
             depot=self.depot,
+            executor=self._executor,
         )
 
     def _look(self, session: Session, result: DeviceResult) -> Planned:
@@ -141,6 +153,7 @@ class Operation:
         planned = self._look(session, result)
         _refuse(planned.plan)
         if not planned.plan.unchanged:
+            self._bench.bring(planned.plan)
             lease.take()
             bare = planned.plan.facts.store is False and not planned.plan.system_steps
             if not bare and not lease.follows(planned.generation):
@@ -148,6 +161,7 @@ class Operation:
                 planned = self._look(session, result)
         plan = first = planned.plan
         _refuse(plan)
+        self._bench.bring(plan)
         _warn(session, plan)
         if plan.system_steps:
             plan = self._provision(session, planned)

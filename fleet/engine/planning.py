@@ -64,7 +64,7 @@ def look_at(
         state = ReleaseState(None, False, (), frozenset(), {}, frozenset(), frozenset())
         return Look(state, actions_for(manifest, state, keep), Holders())
     text = _state_text(session, facts, manifest, verify=verify)
-    state = parse_state(text, host)
+    state = parse_state(text, host, manifest)
     tell_of(session, facts, state.have)
     actions = _with_deltas(session, facts, actions_for(manifest, state, keep))
     return Look(state, actions, holders_in(text, host))
@@ -155,6 +155,7 @@ def facts_of(session: Session) -> Facts:
     facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
     check_base(facts.base_dir, session.host.name)
     check_identity(session.host, facts)
+    session.boot = facts.boot_id
     return facts
 
 
@@ -174,7 +175,7 @@ def ask_state(
 ) -> ReleaseState:
     """One round trip: what the device has of `manifest`."""
     text = _state_text(session, facts, manifest, verify=verify)
-    return parse_state(text, session.host.name)
+    return parse_state(text, session.host.name, manifest)
 
 
 def _state_text(session: Session, facts: Facts, manifest: Manifest, *, verify: bool) -> str:

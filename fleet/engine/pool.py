@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 from fleet.engine.session import Session
 from fleet.engine.transfer.depot import Depot
-from fleet.model.errors import FleetError, PreflightError, TransportError
+from fleet.model.errors import (
+    ConnectionLostError,
+    FleetError,
+    InputError,
+    PreflightError,
+    TransportError,
+)
 from fleet.model.events import DeviceDone, Listener
 from fleet.model.inventory import Host
 from fleet.model.plan import DevicePlan
@@ -45,6 +52,29 @@ class DeviceResult:
 Work = Callable[[Session, DeviceResult], None]
 
 
+class Remote(Executor):
+    """An executor whose workers are other processes, maybe near the boards.
+
+    Sessions, closures and listeners do not go there, so it spreads the work itself.
+    """
+
+    @abstractmethod
+    def everywhere(
+        self,
+        hosts: Sequence[Host],
+        work: Work,
+        listener: Listener,
+        *,
+        admit: Callable[[Host], bool] | None = None,
+        done: Callable[[DeviceResult], None] | None = None,
+    ) -> list[DeviceResult]:
+        """As on_every_device. `work` is a method of Operation, or a function of a module.
+
+        `admit` is asked for each host before it is handed out; one that it refuses is `not
+        attempted`. `done` hears each result. Both are called by the calling thread.
+        """
+
+
 def on_every_device(
     hosts: Sequence[Host],
     work: Work,
@@ -58,15 +88,22 @@ def on_every_device(
     """Run `work` for each host; results come in the order of `hosts`.
 
     One broken device ends only its own work. `executor` takes the place of the threads:
-    any concurrent.futures.Executor whose workers reach the devices. `depot` is what their
-    uploads share.
+    any concurrent.futures.Executor of this process, or a Remote, which has its own measure
+    of `parallel` and pins no host keys. `depot` is what the uploads share.
     """
+    if isinstance(executor, Remote):
+        if accept_new:
+            raise InputError(
+                "--accept-new pins host keys on this workstation, and workers look at the boards",
+                hint="fleet trust --accept-new first, or `host_key:` in the inventory",
+            )
+        return executor.everywhere(hosts, work, listener)
     pool = executor or ThreadPoolExecutor(max_workers=max(1, min(parallel, len(hosts))))
     shared = depot or Depot()
     sessions = [Session(host, listener, accept_new=accept_new, depot=shared) for host in hosts]
     try:
         pending: dict[Future[DeviceResult], str] = {
-            pool.submit(_guarded, session, work): session.host.name for session in sessions
+            pool.submit(guarded, session, work): session.host.name for session in sessions
         }
         done = {pending[future]: future.result() for future in as_completed(pending)}
     except BaseException:
@@ -79,27 +116,31 @@ def on_every_device(
     return [done[host.name] for host in hosts]
 
 
-def _guarded(session: Session, work: Work) -> DeviceResult:
+def guarded(session: Session, work: Work) -> DeviceResult:
+    """Open, work, close; what goes wrong is in the result. Ends with a DeviceDone."""
     result = DeviceResult(session.host)
     started = time.monotonic()
     try:
         session.open()
         work(session, result)
     except FleetError as error:
-        _note(result, error)
+        if isinstance(error, ConnectionLostError):
+            session.tell_apart(error)
+        note(result, error)
     except Exception as error:  # noqa: BLE001 - the border between devices
-        _note(result, FleetError(f"{type(error).__name__}: {error}", device=session.host.name))
+        note(result, FleetError(f"{type(error).__name__}: {error}", device=session.host.name))
     finally:
         session.close()
     result.round_trips = session.traffic.round_trips
     result.bytes_sent = session.payload_bytes
     result.bytes_relayed = session.relayed_bytes
     result.seconds = time.monotonic() - started
-    session.emit(_done(result))
+    session.emit(done_event(result))
     return result
 
 
-def _note(result: DeviceResult, error: FleetError) -> None:
+def note(result: DeviceResult, error: FleetError) -> None:
+    """Put an error into a result, with the outcome that it means."""
     error.device = error.device or result.host.name
     result.error = error
     result.text = error.message
@@ -111,7 +152,8 @@ def _note(result: DeviceResult, error: FleetError) -> None:
         result.outcome = "failed"
 
 
-def _done(result: DeviceResult) -> DeviceDone:
+def done_event(result: DeviceResult) -> DeviceDone:
+    """The event that ends the work on a device."""
     return DeviceDone(
         host=result.host.name,
         outcome=result.outcome,

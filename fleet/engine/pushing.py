@@ -11,13 +11,15 @@ from fleet.bundles.found import ref
 from fleet.bundles.hashes import HashCache
 from fleet.engine.applying import apply_plan
 from fleet.engine.leasing import Lease
-from fleet.engine.planning import facts_of, look_at, take_and_look
+from fleet.engine.planning import Look, facts_of, look_at, take_and_look
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.records import new_run_id
 from fleet.engine.session import Session
 from fleet.engine.transfer.depot import Depot, Pace
+from fleet.engine.transfer.known import remember, remembered
 from fleet.model.errors import DiskFullError, InputError
 from fleet.model.events import Listener
+from fleet.model.facts import Facts
 from fleet.model.files import FileRef, human_bytes
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
@@ -72,25 +74,42 @@ class Push:
         )
 
     def _push(self, session: Session, result: DeviceResult) -> None:
+        if self._there(session, result):
+            return
         facts = facts_of(session)
         verify, keep = self.options.verify, self.options.keep
         with Lease(session, f"push {self.manifest.name}", self.run_id):
             seen = look_at(session, facts, self.manifest, keep, verify=verify)
             if seen.actions:
                 seen = take_and_look(seen, session, facts, self.manifest, keep, verify=verify)
-            plan = DevicePlan(
-                host=session.host,
-                facts=facts,
-                target="",
-                manifest=self.manifest,
-                actions=seen.actions,
-                current=seen.state.current,
-            )
-            result.plan = plan
+            plan = result.plan = self._plan(session, facts, seen)
             _room(plan)
             apply_plan(session, plan, self.run_id)
         result.outcome = "changed" if plan.actions else "unchanged"
         result.text = f"release {self.manifest.id}"
+        remember(session, facts)
+
+    def _plan(self, session: Session, facts: Facts, seen: Look) -> DevicePlan:
+        return DevicePlan(
+            host=session.host,
+            facts=facts,
+            target="",
+            manifest=self.manifest,
+            actions=seen.actions,
+            current=seen.state.current,
+        )
+
+    def _there(self, session: Session, result: DeviceResult) -> bool:
+        """One round trip to a device that is known: nothing is to be done there."""
+        facts = None if self.options.verify else remembered(session)
+        if facts is None:
+            return False
+        seen = look_at(session, facts, self.manifest, self.options.keep)
+        if not seen.state.sealed or seen.actions:
+            return False
+        result.plan = self._plan(session, facts, seen)
+        result.outcome, result.text = "unchanged", f"release {self.manifest.id}"
+        return True
 
 
 def files_of(sources: Sequence[Path]) -> tuple[FileRef, ...]:

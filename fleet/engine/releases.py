@@ -21,7 +21,7 @@ from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.ops.lease import Holders, holders_in, who_command
 from fleet.ops.release import release_dir, switch_command
-from fleet.ops.shell import MARK, device_script, framed
+from fleet.ops.shell import MARK, device_script, framed, odd_answer
 
 FACTS_SECONDS = 30.0
 
@@ -51,11 +51,15 @@ class Deployed:
 
 
 def parse_status(text: str, host: str) -> list[Deployed]:
-    """The answer of status.sh. Raises DeviceError when it was cut."""
+    """The answer of status.sh. Raises DeviceError when it was cut or makes no sense."""
     found: dict[str, Deployed] = {}
-    for kind, name, *rest in framed(text, "fleet-status 1", host):
+    for words in framed(text, "fleet-status 1", host):
+        kind, name, *rest = (*words, "")
         if kind == "name":
-            found[name] = Deployed(name, rest[0], rest[1], int(rest[2]))
+            try:
+                found[name] = Deployed(name, rest[0], rest[1], int(rest[2]))
+            except (IndexError, ValueError) as error:
+                raise odd_answer(" ".join(words), host) from error
         elif kind == "history" and name in found:
             found[name].history.append(rest[0])
         elif kind == "manifest" and name in found:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import hashlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -89,10 +91,7 @@ def _once(job: Job, kit: Kit, start: Start, *, warmup: bool, repeat: int) -> Rec
         ended = execute(session, placed, out.take, err.take)
     seconds = time.monotonic() - clock
     outcome = job.bench.runner.read(start, kit, ended)
-    for name, content in outcome.raw.items():
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+    lost = _keep(folder, outcome.raw)
     manifest = job.plan.manifest
     record = Record(
         run_id=job.run_id,
@@ -107,7 +106,7 @@ def _once(job: Job, kit: Kit, start: Start, *, warmup: bool, repeat: int) -> Rec
         status=ended.status,
         metrics=outcome.metrics,
         finish=outcome.finish,
-        problems=outcome.problems,
+        problems=(*outcome.problems, *lost),
         emulated=job.plan.facts.emulated,
         argv=placed.argv,
         env=placed.env,
@@ -123,3 +122,22 @@ def _once(job: Job, kit: Kit, start: Start, *, warmup: bool, repeat: int) -> Rec
     job.store.save(folder, record)
     session.emit(RunDone(host, record.as_dict()))
     return record
+
+
+def _keep(folder: Path, raw: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Put what was collected beside our own files; why that did not go, for each that is lost.
+
+    The device chose the names: none of ours is written over, and an impossible one ends nothing.
+    """
+    lost = []
+    for name, content in raw.items():
+        target = folder / name
+        try:
+            if target.parts[len(folder.parts)].startswith("record.json"):
+                raise FileExistsError(errno.EEXIST, "the name of our own record")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as stream:
+                stream.write(content)
+        except OSError as error:
+            lost.append(f"{name[:80]} was not kept: {error.strerror}")
+    return tuple(lost)

@@ -10,14 +10,23 @@ from fleet.engine.leasing import Lease, awake_clock
 from fleet.engine.transfer.depot import Depot
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
-from fleet.model.errors import CancelledError, DeviceError, IdentityError, TransportError
-from fleet.model.events import Chosen, Event, Listener
+from fleet.model.errors import (
+    CancelledError,
+    ConnectionLostError,
+    DeviceError,
+    FleetError,
+    IdentityError,
+    TransportError,
+)
+from fleet.model.events import Chosen, Event, Listener, Warned
+from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport import Identity, Traffic, Transport, transport_for
 from fleet.transport.base import Carrier, Output
 
 CONTROL_SECONDS = 60.0  # a control script takes below 1 s; slow flash under load takes more
 IDENTITY_SECONDS = 5.0
+_BOOT_ID = Command(("cat", "/proc/sys/kernel/random/boot_id"))
 _HEARD_BYTES = 1 << 16  # a noisy .bashrc speaks before the guard does
 
 
@@ -53,6 +62,8 @@ class Session:
         self._cancelled = False
         self._who: Identity | None = None
         self.lease: Lease | None = None
+        self.boot: str | None = None  # id of the boot that the facts were read in
+        self.rebooted = False  # by itself, noticed when the connection was made anew
         self._past: list[Traffic] = []
         self._beside: list[_Closes] = []
         self.transport: Transport = transport_for(host, accept_new=accept_new)
@@ -79,10 +90,36 @@ class Session:
         """
         if self._cancelled:
             raise CancelledError("cancelled", device=self.host.name)
-        self.close()
-        self._past.append(self.transport.traffic)
-        self.transport = transport_for(self.host, accept_new=self._accept_new)
-        self.open()
+        with self.lease.reconnecting() if self.lease is not None else contextlib.nullcontext():
+            self.close()
+            self._past.append(self.transport.traffic)
+            self.transport = transport_for(self.host, accept_new=self._accept_new)
+            self.open()
+            self._notice_reboot()
+
+    def _notice_reboot(self) -> None:
+        """Say so when the device runs with another boot id; a lease goes on after it."""
+        if self.boot is None:
+            return
+        now = self.ask(_BOOT_ID, "boot id", seconds=IDENTITY_SECONDS * 3).text.split()
+        if now and now[-1] != self.boot:
+            self.boot, self.rebooted = now[-1], True
+            self.emit(Warned(self.host.name, "it rebooted in between"))
+            if self.lease is not None:
+                self.lease.revive()
+
+    def tell_apart(self, error: ConnectionLostError) -> None:
+        """A connection that broke because the device rebooted is to be called so.
+
+        Connects once more to learn it; what cannot be learned leaves the error as it is.
+        """
+        if self.boot is None or self._cancelled:
+            return
+        with contextlib.suppress(FleetError):
+            self.reopen()
+        if self.rebooted:
+            error.message = f"the device rebooted: {error.message}"
+            error.hint = error.hint or "what was under way does not count; start it again"
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -135,7 +172,7 @@ class Session:
         command: Command,
         step: str,
         *,
-        stdin: Iterable[bytes] = (),
+        stdin: Iterable[Chunk] = (),
         seconds: float = CONTROL_SECONDS,
         mutates: bool = False,
         deadline: Deadline | None = None,
@@ -181,7 +218,7 @@ class Session:
         command: Command,
         step: str,
         *,
-        stdin: Iterable[bytes] = (),
+        stdin: Iterable[Chunk] = (),
         seconds: float = CONTROL_SECONDS,
         mutates: bool = False,
     ) -> Result:
@@ -199,6 +236,7 @@ class Session:
     @contextlib.contextmanager
     def over_reboot(self) -> Iterator[None]:
         """Reboot the board inside and wait for it; a lease goes on after it."""
+        self.boot = None
         with self.lease.over_reboot() if self.lease is not None else contextlib.nullcontext():
             yield
 

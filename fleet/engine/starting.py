@@ -20,6 +20,7 @@ WORK = "{work}"
 GRACE_SECONDS = 15.0  # the device ends the run itself; the host only if it does not
 COLLECT_SECONDS = 60.0
 KEEP_BYTES = 1 << 20  # of standard output in memory; the whole of it goes to the listener
+LINE_CHARS = 500  # of one line in a message
 _TELLING = ("error", "<e>", "cannot", "fail", "traceback", "no end within")
 
 
@@ -111,7 +112,11 @@ class _Kept:
 def probe(session: Session, placed: Placed) -> None:
     """Open a real NPU session; HealthError with the first telling lines when it fails."""
     said = bytearray()
-    ended = execute(session, placed, said.extend, said.extend)
+
+    def hear(chunk: bytes) -> None:
+        said.extend(chunk[: max(0, KEEP_BYTES - len(said))])
+
+    ended = execute(session, placed, hear, hear)
     if ended.status:
         raise HealthError(
             f"no NPU session (exit status {ended.status}): {_first_words(bytes(said))}",
@@ -124,6 +129,7 @@ def probe(session: Session, placed: Placed) -> None:
 
 def _first_words(said: bytes) -> str:
     """The first lines that tell: the chain's cause stands first (qairt_experiments, Fact 1)."""
-    lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    text = said.decode("utf-8", "replace")
+    lines = [line.strip()[:LINE_CHARS] for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if any(mark in line.lower() for mark in _TELLING)]
     return " | ".join((telling or lines[-3:])[:4]) or "it said nothing"

@@ -19,6 +19,7 @@ from fleet.model.files import FileRef
 from fleet.model.inventory import Host
 from fleet.model.lockfile import Lock, LockedRelease
 from fleet.model.manifest import RELEASE, Manifest
+from fleet.model.plan import DevicePlan
 from fleet.model.playbook import Playbook, RunSpec
 from fleet.model.runtime import Runtime, no_runtime
 from fleet.ops.environment import environment, health_as_dict
@@ -53,7 +54,7 @@ class Workbench:
         """`frozen` names the builds and files to take, whatever is newer; nothing is fetched."""
         self._frozen = frozen
         self.playbook = playbook
-        self.runner: Runner = _runner(playbook)
+        self.runner: Runner = runner_of(playbook)
         self._store = store
         self._say = listener
         self._offline = offline
@@ -190,6 +191,9 @@ class Workbench:
             | ({"op_packages": [one.as_origin() for one in packages]} if packages else {}),
         )
 
+    def bring(self, plan: DevicePlan) -> None:
+        """See that this machine has what a plan sends: a workstation has."""
+
     def _health(self, kit: Kit) -> dict[str, Any]:
         start = self.runner.health(kit, self.playbook.health_timeout)
         if start is None:
@@ -207,7 +211,7 @@ class Workbench:
         }
 
 
-def _runner(playbook: Playbook) -> Runner:
+def runner_of(playbook: Playbook) -> Runner:
     """The runner of the playbook, which can run that kind of bundle and likes its options."""
     kind = playbook.bundle_kind
     run = playbook.run or RunSpec(runner=DEFAULT_RUNNERS[kind])

@@ -60,6 +60,7 @@ class UserBoard:
             "PrintMotd": "no",
             "MaxSessions": "100",
             "MaxStartups": "100",
+            "Subsystem": "sftp internal-sftp",
             "SetEnv": f'"FLEET_SYSROOT={self.sysroot}" "FLEET_BOARD_HOME={self.board.home}" '
             f'"FLEET_LEASE_DIR={self._dir / "leases"}"',
         }

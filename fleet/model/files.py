@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -28,11 +29,38 @@ class FileRef:
         check_name(self.name)
 
 
+@dataclass(frozen=True)
+class Span:
+    """Bytes `start` to `end` of a file, on their way: whoever can has the kernel move them.
+
+    `load` reads them, for all others. Raises InputError when the file has become shorter.
+    """
+
+    path: Path
+    start: int
+    end: int
+    load: Callable[[], bytes]
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def changed(self) -> InputError:
+        """The error for a file that has become shorter meanwhile."""
+        return InputError(f"{self.path} changed while it was sent", hint="deploy again")
+
+
+Chunk = bytes | Span
+
+
 def check_name(name: str) -> None:
     """Refuse a release name that could leave the release folder. Raises InputError."""
     parts = PurePosixPath(name).parts
-    if not parts or name.startswith("/") or ".." in parts or "\n" in name or "\0" in name:
-        raise InputError(f"'{name!r}' cannot be the name of a file in a release")
+    odd = any(one in "\n\t\0" or "\ud800" <= one <= "\udfff" for one in name)
+    if not parts or name.startswith("/") or ".." in parts or odd:
+        raise InputError(
+            f"{name!r} cannot be the name of a file in a release",
+            hint="rename it: no `..`, line break or tab, and UTF-8",
+        )
 
 
 def sha256_file(path: Path) -> str:

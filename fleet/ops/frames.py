@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +12,12 @@ from pathlib import Path
 from typing import Protocol
 
 from fleet.model.errors import InputError
-from fleet.model.files import FileRef
+from fleet.model.files import Chunk, FileRef, Span
 from fleet.model.plan import Blob
 from fleet.ops.delta import after
 
 CHUNK = 1 << 18  # large enough that a read costs nothing beside a send; small in memory
+SPAN = 1 << 20  # moved at a time; progress, limits and leases are looked at in between
 BLOCK = 1 << 20  # what receive.sh asks dd for at a time
 SMALL = 1 << 16  # from here on the bytes cost more than the programs that a blob needs there
 LARGE = 4 << 20  # from here on a start of Python on the device costs less than a slow hash
@@ -30,8 +32,8 @@ Told = Callable[[int, int], None]
 class Source(Protocol):
     """Where contents are read."""
 
-    def read(self, item: FileRef, start: int, end: int) -> Iterator[bytes]:
-        """The bytes from start to end in chunks; fewer where the file has become shorter."""
+    def read(self, item: FileRef, start: int, end: int) -> bytes:
+        """The bytes from start to end; fewer where the file has become shorter."""
         ...
 
     def made(self, item: FileRef, start: int, end: int, make: Callable[[], bytes]) -> bytes:
@@ -42,9 +44,9 @@ class Source(Protocol):
 class Files:
     """Reads each time."""
 
-    def read(self, item: FileRef, start: int, end: int) -> Iterator[bytes]:
+    def read(self, item: FileRef, start: int, end: int) -> bytes:
         """See Source."""
-        yield from read_file(item.source, start, end)
+        return read_file(item.source, start, end)
 
     def made(self, item: FileRef, start: int, end: int, make: Callable[[], bytes]) -> bytes:  # noqa: ARG002
         """See Source."""
@@ -68,13 +70,16 @@ class Style:
 PLAIN = Style()
 
 
-def read_file(path: Path, start: int, end: int, chunk: int = CHUNK) -> Iterator[bytes]:
-    """The bytes of a file from start to end, in chunks."""
+def read_file(path: Path, start: int, end: int) -> bytes:
+    """The bytes of a file from start to end; fewer where it is shorter."""
     with path.open("rb", buffering=0) as stream:
-        stream.seek(start)
-        while start < end and (data := stream.read(min(chunk, end - start))):
-            yield data
-            start += len(data)
+        data = os.pread(stream.fileno(), end - start, start)
+        while len(data) < end - start:
+            more = os.pread(stream.fileno(), end - start - len(data), start + len(data))
+            if not more:
+                break
+            data += more
+        return data
 
 
 def mode_of(blob: Blob) -> str:
@@ -84,7 +89,7 @@ def mode_of(blob: Blob) -> str:
 
 def frames(
     blobs: Sequence[Blob], told: Told, style: Style = PLAIN, *, limit: int | None = None
-) -> Iterator[bytes]:
+) -> Iterator[Chunk]:
     """The stream in chunks. `told` gets the payload so far, and how much of it went on the wire.
 
     With batches, small blobs that are not begun yet go together as tar archives: a device
@@ -130,11 +135,13 @@ class _Count:
         self.wire = 0
         self.waiting = bytearray()
 
-    def add(self, piece: bytes, payload: int, wire: int) -> Iterator[bytes]:
+    def add(self, piece: Chunk, payload: int, wire: int) -> Iterator[Chunk]:
         """A piece of the stream; yields a chunk when enough has gathered."""
+        if isinstance(piece, Span):
+            yield from self.rest()
         self.done += payload
         self.wire += wire
-        if len(piece) >= CHUNK and not self.waiting:
+        if isinstance(piece, Span):
             yield piece
             self._told(self.done, self.wire)
             return
@@ -151,10 +158,10 @@ class _Count:
 
 
 # Bytes of the stream; how many of the payload they stand for; how many of them are payload.
-Part = tuple[bytes, int, int]
+Part = tuple[Chunk, int, int]
 
 
-def _gathered(parts: Iterable[Part], count: _Count) -> Iterator[bytes]:
+def _gathered(parts: Iterable[Part], count: _Count) -> Iterator[Chunk]:
     for part in parts:
         yield from count.add(*part)
 
@@ -183,11 +190,24 @@ def _one(blob: Blob, end: int, style: Style) -> Iterator[Part]:
 
 
 def _content(blob: Blob, start: int, end: int, style: Style) -> Iterator[Part]:
-    for chunk in style.source.read(blob.file, start, end):
-        yield chunk, len(chunk), len(chunk)
-        start += len(chunk)
-    if start != end:
+    """Small contents as they are, to travel with others; large ones as spans."""
+    item = blob.file
+    if end - start < CHUNK:
+        data = _load(blob, start, end, style)
+        yield data, len(data), len(data)
+        return
+    while start < end:
+        edge = min((start // SPAN + 1) * SPAN, end)
+        span = Span(item.source, start, edge, partial(_load, blob, start, edge, style))
+        yield span, len(span), len(span)
+        start = edge
+
+
+def _load(blob: Blob, start: int, end: int, style: Style) -> bytes:
+    data = style.source.read(blob.file, start, end)
+    if len(data) != end - start:
         raise _changed(blob)
+    return data
 
 
 def _compressed(blob: Blob, end: int, style: Style) -> Iterator[Part]:
@@ -204,8 +224,7 @@ def _compressed(blob: Blob, end: int, style: Style) -> Iterator[Part]:
 
 
 def _gzip(blob: Blob, start: int, end: int, style: Style) -> bytes:
-    plain = b"".join(part[0] for part in _content(blob, start, end, style))
-    return gzip.compress(plain, _LEVEL, mtime=0)
+    return gzip.compress(_load(blob, start, end, style), _LEVEL, mtime=0)
 
 
 def _delta(blob: Blob, style: Style) -> Iterator[Part]:

@@ -6,6 +6,7 @@ break a line of the owner file.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -14,7 +15,7 @@ from urllib.parse import quote, unquote
 from fleet.model.command import Command, script
 from fleet.model.errors import DeviceError
 from fleet.model.lease import WRITE, Holder, Ticket
-from fleet.ops.shell import device_script
+from fleet.ops.shell import device_script, odd_answer
 
 TAG = "fleet-lease 1"
 LOST_STATUS = 113  # of the guard; believed only together with its line on standard error
@@ -158,11 +159,13 @@ def parse_lease(text: str, host: str) -> LeaseAnswer:
         if kind == "place":
             answer.place = rest
         elif kind == "got":
-            answer.got = int(words[1])
-        elif kind == "top":
-            answer.top[words[0]] = int(words[1])
+            answer.got = _number(words[-1], line, host)
+        elif kind == "top" and len(words) == 2:
+            answer.top[words[0]] = _number(words[1], line, host)
         elif kind in {"held", "dropped"} and len(words) == _WORDS - 1:
-            (answer.held if kind == "held" else answer.dropped).append(_holder(words))
+            numbers = _number(words[1], line, host), _number(words[6], line, host)
+            holder = _holder(words, *numbers)
+            (answer.held if kind == "held" else answer.dropped).append(holder)
         answer.raced = answer.raced or kind == "raced"
         answer.freed = answer.freed or kind == "freed"
     return answer
@@ -199,17 +202,24 @@ def holders_in(text: str, host: str) -> Holders:
     return Holders(tuple(answer.held), generation=None if held else answer.top.get(WRITE))
 
 
-def _holder(words: list[str]) -> Holder:
-    kind, generation, owner, reason, run, token, left, age, busy = words
+def _number(word: str, line: str, host: str) -> int:
+    """Nine digits are what our scripts print at most: mksh has no more."""
+    if not re.fullmatch(r"-?[0-9]{1,9}", word):
+        raise odd_answer(line, host)
+    return int(word)
+
+
+def _holder(words: list[str], generation: int, left: int) -> Holder:
+    kind, _, owner, reason, run, token, _, age, busy = words
     return Holder(
         kind=kind,
-        generation=int(generation),
+        generation=generation,
         owner=text_of(owner),
         reason=text_of(reason),
         run_id=text_of(run),
         token=token,
-        left=int(left),
-        age=int(age) if age.isdigit() else None,
+        left=left,
+        age=int(age) if re.fullmatch("[0-9]{1,9}", age) else None,
         busy=busy == "run",
     )
 

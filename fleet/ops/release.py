@@ -18,7 +18,7 @@ from fleet.model.plan import (
     StageRelease,
     SwitchRelease,
 )
-from fleet.ops.shell import device_script, framed
+from fleet.ops.shell import device_script, framed, odd_answer
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class ReleaseState:
     bad: frozenset[str]
     unlinked: frozenset[str]
     bases: Mapping[str, str] = field(default_factory=dict)
+    sealed: bool = False
 
     @property
     def previous(self) -> str | None:
@@ -61,33 +62,40 @@ def state_input(manifest: Manifest) -> Iterator[bytes]:
         yield f"{item.sha256}\t{item.size}\t{item.name}\n".encode()
 
 
-def parse_state(text: str, host: str) -> ReleaseState:
-    """The answer of `state_command`. Raises DeviceError when it was cut."""
+def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
+    """The answer of `state_command`. Raises DeviceError when it was cut or makes
+    no sense.
+    """
     found: dict[str, list[str]] = {"history": [], "have": [], "bad": [], "unlinked": []}
     current: str | None = None
-    installed = False
+    flags = {"installed": False, "sealed": False}
     parts: dict[str, int] = {}
     bases: dict[str, str] = {}
     for kind, *rest in framed(text, "fleet-state 1", host):
-        if kind == "current":
-            current = rest[0]
-        elif kind == "installed":
-            installed = True
-        elif kind == "part":
-            parts[rest[0]] = int(rest[1])
-        elif kind == "base":
-            bases[rest[0]] = rest[1]
-        elif kind in found:
-            found[kind].append(rest[0])
+        try:
+            if kind == "current":
+                current = rest[0]
+            elif kind in flags:
+                flags[kind] = True
+            elif kind == "part":
+                parts[rest[0]] = int(rest[1])
+            elif kind == "base":
+                bases[rest[0]] = rest[1]
+            elif kind in found:
+                found[kind].append(rest[0])
+        except (IndexError, ValueError) as error:
+            raise odd_answer(" ".join((kind, *rest)), host) from error
     return ReleaseState(
         current=current,
-        installed=installed,
+        installed=flags["installed"],
         history=tuple(found["history"]),
-        have=frozenset(found["have"]) - frozenset(found["bad"]),
+        have=frozenset(manifest.blobs if flags["sealed"] else found["have"])
+        - frozenset(found["bad"]),
         parts=parts,
         bad=frozenset(found["bad"]),
         unlinked=frozenset(found["unlinked"]),
         bases=bases,
+        sealed=flags["sealed"],
     )
 
 

@@ -40,9 +40,18 @@ class AfterMark:
         if self._before is not None:
             whole = self._before + chunk
             noise, mark, chunk = whole.partition(MARK)
-            self._before = None if mark else noise
+            self._before = None if mark else noise[-len(MARK) :]
         if self._before is None and chunk:
             self._forward(chunk)
+
+
+def odd_answer(line: str, host: str) -> DeviceError:
+    """The error for a line that no script of ours prints."""
+    return DeviceError(
+        f"the answer of the device cannot be understood: {line[:200]!r}",
+        device=host,
+        hint="a tool on the device gives other output than its name says: fleet doctor",
+    )
 
 
 def framed(text: str, tag: str, host: str) -> list[list[str]]:

@@ -21,6 +21,7 @@ from fleet.model.errors import (
     TransportError,
     UnreachableError,
 )
+from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport.adbserver import AdbServer, Seen, rivals, translated
 from fleet.transport.adbstates import absent, check_state, find, is_target
@@ -165,7 +166,7 @@ class AdbTransport:
         command: Command,
         deadline: Deadline,
         *,
-        stdin: Iterable[bytes] = (),
+        stdin: Iterable[Chunk] = (),
         on_stdout: Output | None = None,
         on_stderr: Output | None = None,
     ) -> Result:

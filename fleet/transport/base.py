@@ -9,6 +9,7 @@ from typing import Protocol
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
+from fleet.model.files import Chunk
 
 Output = Callable[[bytes], None]
 
@@ -64,7 +65,7 @@ class Carrier(Protocol):
         command: Command,
         deadline: Deadline,
         *,
-        stdin: Iterable[bytes] = (),
+        stdin: Iterable[Chunk] = (),
         on_stdout: Output | None = None,
         on_stderr: Output | None = None,
     ) -> Result:
@@ -120,7 +121,7 @@ class Transport(Protocol):
         command: Command,
         deadline: Deadline,
         *,
-        stdin: Iterable[bytes] = (),
+        stdin: Iterable[Chunk] = (),
         on_stdout: Output | None = None,
         on_stderr: Output | None = None,
     ) -> Result:

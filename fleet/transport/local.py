@@ -9,6 +9,7 @@ from dataclasses import replace
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import UnreachableError
+from fleet.model.files import Chunk
 from fleet.transport.base import Carrier, Identity, Output, Traffic
 from fleet.transport.process import Processes
 from fleet.transport.quote import render
@@ -54,7 +55,7 @@ class LocalTransport:
         command: Command,
         deadline: Deadline,
         *,
-        stdin: Iterable[bytes] = (),
+        stdin: Iterable[Chunk] = (),
         on_stdout: Output | None = None,
         on_stderr: Output | None = None,
     ) -> Result:

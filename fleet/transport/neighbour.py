@@ -18,6 +18,7 @@ from typing import Self
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import UnreachableError
+from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport.agent import Agent, can_bind, lacking
 from fleet.transport.base import Output, Traffic, Transport
@@ -114,7 +115,7 @@ class Bridge:
         command: Command,
         deadline: Deadline,
         *,
-        stdin: Iterable[bytes] = (),
+        stdin: Iterable[Chunk] = (),
         on_stdout: Output | None = None,
         on_stderr: Output | None = None,
     ) -> Result:

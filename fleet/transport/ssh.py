@@ -15,6 +15,7 @@ from fabric import Config, Connection
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import ConnectionLostError, DeadlineError, UnreachableError
+from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport.base import Carrier, Identity, Output, Traffic
 from fleet.transport.hostkeys import Policy, entry_name, fingerprint, known_keys
@@ -186,7 +187,7 @@ class SshTransport:
         command: Command,
         deadline: Deadline,
         *,
-        stdin: Iterable[bytes] = (),
+        stdin: Iterable[Chunk] = (),
         on_stdout: Output | None = None,
         on_stderr: Output | None = None,
     ) -> Result:

@@ -21,6 +21,7 @@ from pathlib import Path
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import ConnectionLostError, DeadlineError, UnreachableError
+from fleet.model.files import Chunk
 from fleet.transport.base import Output, Traffic
 from fleet.transport.process import Processes, end
 from fleet.transport.quote import render
@@ -119,7 +120,7 @@ class SshClient:
         command: Command,
         deadline: Deadline,
         *,
-        stdin: Iterable[bytes] = (),
+        stdin: Iterable[Chunk] = (),
         on_stdout: Output | None = None,
         on_stderr: Output | None = None,
     ) -> Result:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 
 import paramiko
 
-from fleet.model.errors import DeviceError
+from fleet.model.errors import DeviceError, FleetError
+from fleet.model.files import Chunk, Span
 from fleet.transport.base import Output, Traffic
 
 KEPT_BYTES = 64 << 20  # the largest answer of ours is a profile of some MB
@@ -63,6 +64,8 @@ class Collector:
 class Feeder:
     """Sends `source` through `write` in a thread of its own, then calls `finish`.
 
+    `move` sends a Span without reading it here; without it the span is read.
+
     A device that stops reading (`OSError` of write) ends the feeding and is no error: the
     exit status tells. An error of the source itself is raised by `check()`.
     """
@@ -70,14 +73,16 @@ class Feeder:
     def __init__(
         self,
         traffic: Traffic,
-        source: Iterable[bytes],
+        source: Iterable[Chunk],
         write: Callable[[bytes], object],
         finish: Callable[[], object],
+        move: Callable[[Span], object] | None = None,
     ) -> None:
         self._traffic = traffic
         self._source = iter(source)
         self._write = write
         self._finish = finish
+        self._move = move
         self._stopped = False
         self._failure: Exception | None = None
         self.thread = start(self._work)
@@ -96,14 +101,21 @@ class Feeder:
             for chunk in self._chunks():
                 if self._stopped:
                     break
-                self._write(chunk)
+                if not isinstance(chunk, Span):
+                    self._write(chunk)
+                elif self._move is not None:
+                    self._move(chunk)
+                else:
+                    self._write(chunk.load())
                 self._traffic.add(sent=len(chunk))
         except _BROKEN:
             pass
+        except FleetError as error:
+            self._failure = error
         with contextlib.suppress(*_BROKEN):
             self._finish()
 
-    def _chunks(self) -> Iterable[bytes]:
+    def _chunks(self) -> Iterable[Chunk]:
         while True:
             try:
                 chunk = next(self._source)

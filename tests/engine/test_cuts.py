@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.plan import DevicePlan
 from fleet.ops.release import actions_for
-from tests.cable import Cable
+from tests.chaos import Chaos
 from tests.transport.sshd import Sshd
 
 HEALTH = {"argv": ["true"], "cwd": ".", "config": "", "timeout": 20}
@@ -133,11 +132,8 @@ def test_a_cut_at_any_byte(place: tuple[Host, Path], tmp_path: Path, seed: int) 
     deploy(host, old)
     for _ in range(3):
         budget = dice.randrange(2_000, 420_000)
-        with Cable(int(host.port or 0), [budget]) as cable:
-            pins = tmp_path / "pins"
-            pins.write_text(host.known_hosts.read_text().replace(f":{host.port}", f":{cable.port}"))
-            with contextlib.suppress(FleetError):
-                deploy(replace(host, port=cable.port, known_hosts=pins), new)
+        with Chaos(int(host.port or 0), [budget]) as cable, contextlib.suppress(FleetError):
+            deploy(cable.through(host, tmp_path), new)
         check(base, old, new)
     deploy(host, new)
     assert check(base, old, new) == "new"

@@ -15,7 +15,7 @@ from fleet.engine import releases
 from fleet.engine.transfer.depot import Pace
 from fleet.model.errors import DiskFullError, HealthError, PreflightError, UnreachableError
 from fleet.model.events import DeviceDone, Progress, StepStarted
-from tests.cable import Cable
+from tests.chaos import Chaos
 
 from .conftest import Bench
 
@@ -108,13 +108,8 @@ def test_a_cut_link_is_resumed_at_the_byte(
     """By whatever way the bytes go; `None` are connections that live."""
     (planned,) = bench.operation().plan()
     total = planned.plan.bytes  # type: ignore[union-attr]
-    with Cable(bench.server.port, budgets) as cable:
-        known = bench.server.known_hosts.read_text().replace(
-            f":{bench.server.port}", f":{cable.port}"
-        )
-        pins = bench.base.parent / "cable_known_hosts"
-        pins.write_text(known)
-        bench.host = replace(bench.host, port=cable.port, known_hosts=pins)
+    with Chaos(bench.server.port, budgets) as cable:
+        bench.host = cable.through(bench.host, bench.base.parent)
         pace = Pace(carrier=carrier, compress="never")
         (done,) = bench.operation(run="never", pace=pace).deploy()
         assert cable.cuts == 3
@@ -128,13 +123,9 @@ def test_a_link_that_stays_broken_is_said_and_harms_nothing(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fleet.engine.transfer.upload.WAIT_SECONDS", 0.01)
-    with Cable(bench.server.port, [20_000_000] + [50_000] * 20) as cable:
-        pins = bench.base.parent / "cable_known_hosts"
-        pins.write_text(
-            bench.server.known_hosts.read_text().replace(f":{bench.server.port}", f":{cable.port}")
-        )
+    with Chaos(bench.server.port, [20_000_000] + [50_000] * 20) as cable:
         host = bench.host
-        bench.host = replace(host, port=cable.port, known_hosts=pins)
+        bench.host = cable.through(host, bench.base.parent)
         (broken,) = bench.operation(run="never", pace=Pace(carrier="paramiko")).deploy()
     assert broken.outcome == "unreachable"
     assert "goes on where it stopped" in broken.error.hint  # type: ignore[union-attr]

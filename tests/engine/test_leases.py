@@ -29,7 +29,7 @@ from fleet.model.inventory import Host
 from fleet.model.lease import Holder
 from fleet.ops.frames import BLOCK, CHUNK
 from fleet.ops.lease import parse_lease, who_command
-from tests.cable import Cable
+from tests.chaos import Chaos
 from tests.transport.sshd import Sshd, running
 
 from .conftest import Bench
@@ -345,7 +345,7 @@ def test_stopped_in_the_middle_of_an_upload(place: Place) -> None:
     with large.open("wb") as stream:
         stream.truncate(400 << 20)
     store = place.folder / "base" / "store"
-    cable = Cable(place.server.port, [1 << 40])
+    cable = Chaos(place.server.port, [1 << 40])
     pins = place.folder / "pins"
     pins.write_text(
         place.server.known_hosts.read_text().replace(f":{place.server.port}", f":{cable.port}")

@@ -6,13 +6,14 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fleet.model.facts import Disk, Facts, Tools
-from fleet.model.files import FileRef, file_ref
+from fleet.model.files import Chunk, FileRef, Span, file_ref
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
 from fleet.ops import release, upload
@@ -73,12 +74,12 @@ class Board:
         command = release.state_command(self.facts, manifest, verify=verify)
         done = self.argv(command.argv, b"".join(release.state_input(manifest)))
         assert done.returncode == 0, done.stderr
-        return release.parse_state(done.stdout.decode(), "board")
+        return release.parse_state(done.stdout.decode(), "board", manifest)
 
     def send(
         self, blobs: list[Blob], *, cut: int | None = None, batches: bool = False
     ) -> upload.Receipt:
-        data = b"".join(frames(blobs, lambda *_: None, Style(batches=batches)))
+        data = flat(frames(blobs, lambda *_: None, Style(batches=batches)))
         command = upload.receive_command(self.facts, single=False)
         done = self.argv(command.argv, data[:cut])
         receipt = upload.Receipt()
@@ -110,6 +111,11 @@ class Board:
     def store(self) -> set[str]:
         folder = self.base / "store"
         return {one.name for one in folder.iterdir()} if folder.is_dir() else set()
+
+
+def flat(chunks: Iterable[Chunk]) -> bytes:
+    """What a transport sends."""
+    return b"".join(one.load() if isinstance(one, Span) else one for one in chunks)
 
 
 def make_files(root: Path, content: dict[str, bytes]) -> tuple[FileRef, ...]:

@@ -19,7 +19,7 @@ from fleet.ops.delta import after, delta
 from fleet.ops.frames import GZIP_BYTES, LARGE, Files, Style, frames
 from fleet.ops.upload import hand
 
-from .board import SHELLS, Board
+from .board import SHELLS, Board, flat
 
 MIB = 1 << 20
 
@@ -56,7 +56,7 @@ def test_python_takes_large_blobs_and_hashes_on_the_way(board: Board, tmp_path: 
     rng = random.Random(1)
     files = [a_file(tmp_path, f"f{n}", rng.randbytes(LARGE + n * 77)) for n in range(3)]
     files.append(a_file(tmp_path, "small", b"small"))
-    data = b"".join(frames([Blob(one) for one in files], lambda *_: None, STYLE))
+    data = flat(frames([Blob(one) for one in files], lambda *_: None, STYLE))
     assert data.count(b" hand ") == 3
     receipt, _ = receive(board, data)
     assert receipt.ok == {one.sha256 for one in files}
@@ -67,7 +67,7 @@ def test_python_takes_large_blobs_and_hashes_on_the_way(board: Board, tmp_path: 
 
 def test_python_finds_a_changed_byte(board: Board, tmp_path: Path) -> None:
     item = a_file(tmp_path, "f", bytes(LARGE))
-    data = b"".join(frames([Blob(item)], lambda *_: None, STYLE))
+    data = flat(frames([Blob(item)], lambda *_: None, STYLE))
     receipt, _ = receive(board, data[:-1] + b"x")
     assert list(receipt.bad) == [item.sha256]
     assert board.store() == set()
@@ -77,7 +77,7 @@ def test_python_finds_a_changed_byte(board: Board, tmp_path: Path) -> None:
 def test_python_goes_on_at_the_byte(board: Board, tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     item = a_file(tmp_path, "f", rng.randbytes(2 * LARGE))
-    data = b"".join(frames([Blob(item)], lambda *_: None, STYLE))
+    data = flat(frames([Blob(item)], lambda *_: None, STYLE))
     cut = rng.randrange(len(data))
     receipt, _ = receive(board, data[:cut])
     assert not receipt.ok
@@ -85,7 +85,7 @@ def test_python_goes_on_at_the_byte(board: Board, tmp_path: Path, seed: int) -> 
     have = part.stat().st_size if part.exists() else 0
     assert have <= cut
     rest = Blob(item, have)
-    receipt, _ = receive(board, b"".join(frames([rest], lambda *_: None, STYLE)))
+    receipt, _ = receive(board, flat(frames([rest], lambda *_: None, STYLE)))
     assert receipt.ok == {item.sha256}
 
 
@@ -94,11 +94,11 @@ def test_a_stream_may_end_within_a_blob(board: Board, tmp_path: Path) -> None:
     item = a_file(tmp_path, "f", random.Random(2).randbytes(3 * LARGE))
     seen: list[int] = []
     stream = frames([Blob(item)], lambda done, _: seen.append(done), STYLE, limit=LARGE + 5)
-    receipt, _ = receive(board, b"".join(stream))
+    receipt, _ = receive(board, flat(stream))
     assert not receipt.cut
     assert seen[-1] == LARGE + 5
     assert stored(board, item).with_suffix(".part").stat().st_size == LARGE + 5
-    receipt, _ = receive(board, b"".join(frames([Blob(item, LARGE + 5)], lambda *_: None)))
+    receipt, _ = receive(board, flat(frames([Blob(item, LARGE + 5)], lambda *_: None)))
     assert receipt.ok == {item.sha256}
 
 
@@ -106,7 +106,7 @@ def test_without_a_hash_tool_python_hashes(board: Board, tmp_path: Path) -> None
     item = a_file(tmp_path, "f", b"tiny")
     facts = board.without(sha256=())
     style = Style(hand=hand(), always=True)
-    receipt, _ = receive(board, b"".join(frames([Blob(item)], lambda *_: None, style)), facts)
+    receipt, _ = receive(board, flat(frames([Blob(item)], lambda *_: None, style)), facts)
     assert receipt.ok == {item.sha256}
 
 
@@ -116,7 +116,7 @@ def test_a_full_disk_is_said_by_python_too(board: Board, tmp_path: Path) -> None
     part = stored(board, item).with_suffix(".part")
     Path("/dev/full").exists() or pytest.skip("no /dev/full here")
     style = Style(hand=hand().replace(b"| os.O_NOFOLLOW", b""))
-    data = b"".join(frames([Blob(item)], lambda *_: None, style))
+    data = flat(frames([Blob(item)], lambda *_: None, style))
     data = data.replace(b"self.file = os.open(path,", b"self.file = os.open('/dev/full',")
     size = len(style.hand)
     longer = len(style.hand.replace(b"os.open(path,", b"os.open('/dev/full',"))
@@ -132,7 +132,7 @@ def test_gzip_goes_in_pieces(board: Board, tmp_path: Path) -> None:
     assert item.size > 2 * GZIP_BYTES
     wire: list[int] = []
     style = Style(gzip=frozenset([item.sha256]))
-    data = b"".join(frames([Blob(item)], lambda _, sent: wire.append(sent), style))
+    data = flat(frames([Blob(item)], lambda _, sent: wire.append(sent), style))
     assert data.count(b" gzip ") == 3
     assert len(data) < item.size / 3
     assert wire[-1] == pytest.approx(len(data), abs=1000)
@@ -145,21 +145,21 @@ def test_gzip_goes_on_after_a_cut(board: Board, tmp_path: Path) -> None:
     text = b"".join(b"line %d of a library\n" % n for n in range(400_000))
     item = a_file(tmp_path, "lib.so", text)
     style = Style(gzip=frozenset([item.sha256]))
-    data = b"".join(frames([Blob(item)], lambda *_: None, style))
+    data = flat(frames([Blob(item)], lambda *_: None, style))
     receipt, _ = receive(board, data[: len(data) * 2 // 3])
     assert not receipt.ok
     part = stored(board, item).with_suffix(".part")
     have = part.stat().st_size
     assert have >= GZIP_BYTES
     assert part.read_bytes() == text[:have]
-    receipt, _ = receive(board, b"".join(frames([Blob(item, have)], lambda *_: None, style)))
+    receipt, _ = receive(board, flat(frames([Blob(item, have)], lambda *_: None, style)))
     assert receipt.ok == {item.sha256}
 
 
 def test_compressed_once_for_all(tmp_path: Path) -> None:
     item = a_file(tmp_path, "lib.so", b"abc" * 100_000)
     style = Style(gzip=frozenset([item.sha256]), source=Files())
-    (head, body) = b"".join(frames([Blob(item)], lambda *_: None, style)).split(b"\n", 1)
+    (head, body) = flat(frames([Blob(item)], lambda *_: None, style)).split(b"\n", 1)
     assert gzip.decompress(body) == item.source.read_bytes()
     assert head.split()[-1] == str(item.size).encode()
 
@@ -216,12 +216,12 @@ def test_another_content_is_sent_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", VERSIONS)
 def test_the_device_makes_it_out_of_the_old_one(board: Board, tmp_path: Path, name: str) -> None:
     first = a_file(tmp_path, "old", OLD)
-    receive(board, b"".join(frames([Blob(first)], lambda *_: None)))
+    receive(board, flat(frames([Blob(first)], lambda *_: None)))
     item = a_file(tmp_path, "new", VERSIONS[name])
     _, old = hash_and_sign(first.source)
     found = delta(item, first.sha256, old)
     blob = Blob(item, 0, first.sha256, found)
-    data = b"".join(frames([blob], lambda *_: None, STYLE))
+    data = flat(frames([blob], lambda *_: None, STYLE))
     assert len(data) < 420_000 + len(STYLE.hand)
     receipt, said = receive(board, data)
     assert receipt.ok == {item.sha256}, said
@@ -233,19 +233,19 @@ def test_the_device_makes_it_out_of_the_old_one(board: Board, tmp_path: Path, na
     have = stored(board, item).with_suffix(".part")
     size = have.stat().st_size if have.exists() else 0
     if not receipt.ok:
-        rest = b"".join(frames([replace(blob, offset=size)], lambda *_: None))
+        rest = flat(frames([replace(blob, offset=size)], lambda *_: None))
         assert receive(board, rest)[0].ok == {item.sha256}
 
 
 def test_a_damaged_old_blob_is_found_by_the_hash(board: Board, tmp_path: Path) -> None:
     first = a_file(tmp_path, "old", OLD)
-    receive(board, b"".join(frames([Blob(first)], lambda *_: None)))
+    receive(board, flat(frames([Blob(first)], lambda *_: None)))
     stored(board, first).chmod(0o644)
     stored(board, first).write_bytes(b"x" + OLD[1:])
     item = a_file(tmp_path, "new", OLD + b"more")
     _, old = hash_and_sign(first.source)
     blob = Blob(item, 0, first.sha256, delta(item, first.sha256, old))
-    receipt, _ = receive(board, b"".join(frames([blob], lambda *_: None)))
+    receipt, _ = receive(board, flat(frames([blob], lambda *_: None)))
     assert list(receipt.bad) == [item.sha256]
     assert not stored(board, item).exists()
 

@@ -23,7 +23,7 @@ from fleet.ops.upload import hand, receive_command
 from fleet.transport.neighbour import Peer
 from fleet.transport.sshclient import Hop
 
-from .board import SHELLS, Board
+from .board import SHELLS, Board, flat
 
 MIB = 1 << 20
 SIZE = 10 * MIB + 77
@@ -60,7 +60,7 @@ def test_what_goes_before_the_bytes_is_what_the_workstation_would_send(
     item: FileRef, program: bytes, offset: int
 ) -> None:
     blob = Blob(item, offset)
-    whole = b"".join(frames([blob], lambda *_: None, Style(hand=program)))
+    whole = flat(frames([blob], lambda *_: None, Style(hand=program)))
     assert opening(blob, program).encode() + item.source.read_bytes()[offset:] == whole
 
 

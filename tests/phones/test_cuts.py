@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine import uploading
 from fleet.engine.session import Session
+from fleet.engine.transfer import upload as uploading
 from fleet.engine.transfer.upload import Upload
 from fleet.facts.gather import gather
 from fleet.model.deadline import Deadline
@@ -19,7 +19,7 @@ from fleet.model.files import file_ref
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
 from fleet.runtimes.store import RuntimeStore
-from tests.cable import Cable
+from tests.chaos import Chaos
 
 from .conftest import Desk, Make
 
@@ -43,7 +43,7 @@ def cut_once(phone: Desk, folder: Path, rng: random.Random) -> tuple[int, int]:
     manifest = Manifest("cut", (item,))
     cuts: list[int | None] = [rng.randrange(1, SIZE + 5000) for _ in range(rng.randrange(1, 3))]
     seen: list[Event] = []
-    with Cable(phone.lab.phones[0].port, cuts) as cable:
+    with Chaos(phone.lab.phones[0].port, cuts) as cable:
         host = replace(phone.hosts[0], serial=f"127.0.0.1:{cable.port}", connect_timeout=20.0)
         session = Session(host, seen.append)
         try:

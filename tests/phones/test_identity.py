@@ -14,7 +14,7 @@ from fleet.lab import Lab
 from fleet.model.errors import IdentityError
 from fleet.model.events import Event
 from fleet.transport.base import Identity
-from tests.cable import Cable
+from tests.chaos import Chaos
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def pair(tmp_path: Path) -> Iterator[Lab]:
 
 def test_another_phone_after_a_reconnection_is_refused(pair: Lab) -> None:
     first, second = pair.phones
-    with Cable(first.port, []) as cable:
+    with Chaos(first.port, []) as cable:
         host = load_inventory(pair.inventory).hosts[0]
         seen: list[Event] = []
         session = Session(replace(host, serial=f"127.0.0.1:{cable.port}"), seen.append)

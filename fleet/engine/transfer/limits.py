@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from fleet.model.errors import InputError
+from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kMG]?)(B|bit)(?:/s|ps)?\s*$")
@@ -49,7 +50,7 @@ class Throttle:
         if wait > 0:
             self._sleep(wait)
 
-    def feed(self, source: Iterable[bytes]) -> Iterator[bytes]:
+    def feed(self, source: Iterable[Chunk]) -> Iterator[Chunk]:
         """The same chunks, no faster."""
         for chunk in source:
             self.take(len(chunk))

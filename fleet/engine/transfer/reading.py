@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from fleet.model.files import FileRef
-from fleet.ops.frames import CHUNK, read_file
+from fleet.ops.frames import read_file
 
 KEPT_BYTES = 96 << 20  # whatever the number of devices; a device further behind reads again
 
@@ -29,32 +29,20 @@ class SharedSource:
         self._lock = threading.Lock()
         self.reads = 0
 
-    def read(self, item: FileRef, start: int, end: int) -> Iterator[bytes]:
-        """The bytes from start to end, cut at multiples of the chunk."""
-        while start < end:
-            edge = min((start // CHUNK + 1) * CHUNK, end)
-            whole = min((start // CHUNK + 1) * CHUNK, item.size)
-            first = start // CHUNK * CHUNK
-            data = self._once((item.sha256, first, whole, "raw"), item, first, whole)
-            piece = data if start == first and edge == whole else data[start - first : edge - first]
-            if piece:
-                yield piece
-            if len(piece) < edge - start:
-                return
-            start = edge
+    def read(self, item: FileRef, start: int, end: int) -> bytes:
+        """The bytes from start to end."""
 
-    def made(self, item: FileRef, start: int, end: int, make: Callable[[], bytes]) -> bytes:
-        """What `make` makes of these bytes; made once."""
-        return self._shared((item.sha256, start, end, "made"), make)
-
-    def _once(self, key: Key, item: FileRef, start: int, end: int) -> bytes:
         def load() -> bytes:
-            data = b"".join(read_file(item.source, start, end))
+            data = read_file(item.source, start, end)
             with self._lock:
                 self.reads += len(data)
             return data
 
-        return self._shared(key, load)
+        return self._shared((item.sha256, start, end, "raw"), load)
+
+    def made(self, item: FileRef, start: int, end: int, make: Callable[[], bytes]) -> bytes:
+        """What `make` makes of these bytes; made once."""
+        return self._shared((item.sha256, start, end, "made"), make)
 
     def _shared(self, key: Key, load: Callable[[], bytes]) -> bytes:
         with self._lock:

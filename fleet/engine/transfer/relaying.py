@@ -162,6 +162,8 @@ class Relaying:
         if sha in receipt.ok:
             return ""
         if sha in receipt.bad:
+            if passage.blob.offset:  # or the part that was there is
+                return "what came of it is damaged"
             self._neighbours.damaged(self._lan, turn)
             return "what it has is damaged"
         if passage.refused:
@@ -169,14 +171,14 @@ class Relaying:
             if not passage.gone:
                 self._neighbours.broke(self._lan, turn)
             return passage.refused
-        said = " | ".join(result.error_text.splitlines())[-200:] or "no word from it"
-        if not passage.inside:
-            self._shut_out(turn)
-            return f"it cannot log in there: {said}"
         if receipt.failed:  # the same will be said of what is sent directly
             return receipt.failed
-        self._neighbours.broke(self._lan, turn)
-        return f"it stopped: {said}"
+        said = " | ".join(result.error_text.splitlines())[-200:] or "no word from it"
+        if passage.inside:
+            self._neighbours.broke(self._lan, turn)
+        else:
+            self._shut_out(turn)
+        return f"it stopped: {said}" if passage.inside else f"it cannot log in there: {said}"
 
     def _shut_out(self, turn: Turn) -> None:
         self._alone = True

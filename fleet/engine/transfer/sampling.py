@@ -45,7 +45,7 @@ class Sampler:
         if item.size >= SMALLEST:
             with contextlib.suppress(OSError):
                 for start in (0, item.size // 2, item.size - SAMPLE_BYTES):
-                    data = b"".join(read_file(item.source, start, start + SAMPLE_BYTES))
+                    data = read_file(item.source, start, start + SAMPLE_BYTES)
                     began = time.monotonic()
                     packed += len(zlib.compress(data, 1))
                     spent += time.monotonic() - began

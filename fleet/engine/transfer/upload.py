@@ -174,7 +174,9 @@ class Upload:
         large = [n for n, one in enumerate(choice.blobs) if one.delta is None]
         if choice.rate is not None or not self._may_squeeze or not large:
             return choice
-        if sum(one.wire for one in choice.blobs) < WORTH_BYTES:
+        sampler = self._depot.sampler
+        shrink = [n for n in large if sampler.pays(choice.blobs[n].file, 0.0)]
+        if sum(choice.blobs[n].wire for n in shrink) < WORTH_BYTES:
             return choice
         place = max(large, key=lambda n: choice.blobs[n].left)
         one = choice.blobs[place]

@@ -25,18 +25,28 @@ done
 rm -rf "$base/store/.batch.part"
 # A tool that is missing or fails gives an empty list: then nothing is in use, and all would go.
 cannot() { echo "cannot tell which files are in use ($1); none was removed" >&2; exit 74; }
-links=$(find "$base/releases" -type l) || cannot find
-targets=$(find "$base/releases" -type l -exec readlink {} \;) || cannot readlink
 lines() { echo "$1" | { n=0; while read -r _; do n=$((n + 1)); done; echo "$n"; }; }
+links=$(find "$base/releases" -type l) || cannot find
+# All at once where readlink takes many; that of busybox takes one.
+targets=$(find "$base/releases" -type l -exec readlink {} + 2>/dev/null)
+if [ "$(lines "$links")" != "$(lines "$targets")" ]; then
+  targets=$(find "$base/releases" -type l -exec readlink {} \;) || cannot readlink
+fi
 [ -n "$links" ] && [ "$(lines "$links")" = "$(lines "$targets")" ] || cannot readlink
-linked=$(echo "$targets" | while read -r target; do echo "${target##*/}"; done)
-for blob in "$base/store"/*; do
-  [ -f "$blob" ] || continue
-  case $blob in *.part) continue ;; esac
-  case "
-$linked
-" in *"
-${blob##*/}
-"*) ;; *) rm -f "$blob"; echo "blob ${blob##*/}" ;; esac
-done
+# A variable a blob: looking each up in one long text would take the square of their number.
+unused() {
+  n=0
+  while read -r target; do
+    n=$((n + 1)) sha=${target##*/}
+    case $sha in '' | *[!0-9a-f]*) ;; *) eval "used_$sha=1" ;; esac
+  done
+  [ "$n" = "$1" ] || cannot read
+  for blob in "$base/store"/*; do
+    [ -f "$blob" ] || continue
+    sha=${blob##*/}
+    case $sha in *.part) continue ;; '' | *[!0-9a-f]*) rm -f "$blob"; echo "blob $sha"; continue ;; esac
+    eval "[ -n \"\${used_$sha-}\" ]" || { rm -f "$blob"; echo "blob $sha"; }
+  done
+}
+echo "$targets" | unused "$(lines "$links")" || exit 74
 echo "pruned"

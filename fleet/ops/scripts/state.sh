@@ -1,5 +1,6 @@
-# What a device has of one release. $1 base, $2 name, $3 id, $4 "hash" to re-hash blobs,
-# then the argv of the hash tool. stdin: `<sha256><TAB><size><TAB><name>` per file of the release.
+# What a device has of one release. $1 base, $2 name, $3 id, $4 "hash" to re-hash all blobs (else
+# only those that are younger than the release), then the argv of the hash tool. `sealed`: every
+# file has the inode, size and times that it had when the release was switched to. stdin: `<sha256><TAB><size><TAB><name>` per file of the release.
 # Whole groups are asked of readlink and stat at once; file by file only where one differs.
 set -u
 LC_ALL=C; export LC_ALL
@@ -17,6 +18,15 @@ fi
 if [ -f "$rel/.installed" ]; then echo "installed"; fi
 if [ -f "$base/history/$name" ]; then
   while read -r past; do echo "history $past"; done < "$base/history/$name"
+fi
+if [ "$verify" != hash ] && [ "${now##*/}" = "$id" ] && [ -f "$rel/.installed" ] && [ -f "$rel/.seal" ]; then
+  seal=$(cat "$rel/.seal")
+  case $seal in
+    *"$rel/manifest.json"*)
+      if [ "$(find -L "$rel" -type f ! -name '.seal*' -exec stat -L -c '%i %s %Y %Z %n' -- {} + 2>/dev/null)" = "$seal" ]; then
+        echo "sealed"; echo "end"; exit 0
+      fi ;;
+  esac
 fi
 # The arguments of these are triples: sha256, size, name.
 links_right() {
@@ -47,6 +57,9 @@ group() {
       echo "unlinked $1"
     fi
     blob=$base/store/$1
+    if [ -f "$rel/.installed" ] && [ "$blob" -nt "$rel/.installed" ] && [ "$verify" != hash ]; then
+      echo "$1" >&3
+    fi
     if [ $sized = 0 ]; then echo "have $1"
     elif [ -f "$blob" ]; then
       have=$(wc -c < "$blob")
@@ -68,7 +81,7 @@ hashed() {
   while read -r sha; do
     case $seen in *" $sha "*) continue ;; esac
     seen="$seen$sha "
-    [ -f "$base/store/$sha" ] || continue
+    [ -f "$base/store/$sha" ] && [ $# -gt 0 ] || continue
     got=$("$@" < "$base/store/$sha"); got=${got##*= }
     if [ "${got%% *}" != "$sha" ]; then echo "bad $sha"; fi
   done
@@ -82,9 +95,5 @@ listed() {
   done
   if [ $# -gt 0 ]; then group "$@"; fi
 }
-if [ "$verify" = hash ]; then
-  { listed 3>&1 >&4 | hashed "$@"; } 4>&1
-else
-  listed
-fi
+{ listed 3>&1 >&4 | hashed "$@"; } 4>&1
 echo "end"

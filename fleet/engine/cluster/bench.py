@@ -1,0 +1,92 @@
+"""The workbench of a worker: what the workstation resolved, with files of this machine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from fleet.engine.cluster.blobs import Blobs
+from fleet.engine.cluster.wire import Kind, Order, blobs_of
+from fleet.engine.workbench import Parts, Workbench, runner_of
+from fleet.model.events import Listener
+from fleet.model.files import FileRef
+from fleet.model.manifest import Manifest
+from fleet.model.plan import DevicePlan
+from fleet.model.playbook import RunSpec
+from fleet.runners import Kit
+from fleet.runtimes.targets import target_facts
+
+AskKind = Callable[[str, str | None], Kind]
+Fetch = Callable[[str, dict[str, tuple[int, Path]]], None]
+
+
+class RemoteBench(Workbench):
+    """Reads neither bundle nor runtimes: the workstation did, once for the whole fleet.
+
+    `ask_kind` waits for its answer and raises its FleetError; `fetch` waits until blobs are on
+    this machine. Files of a manifest have paths of this machine's Blobs, there or not yet.
+    """
+
+    def __init__(
+        self, order: Order, say: Listener, blobs: Blobs, ask_kind: AskKind, fetch: Fetch
+    ) -> None:
+        if order.playbook is None or order.bundle is None:
+            raise ValueError("an order without a playbook has no bench")
+        self.playbook = order.playbook
+        self.runner = runner_of(order.playbook)
+        self.bundle = order.bundle
+        self._say = say
+        self._blobs = blobs
+        self._ask = ask_kind
+        self._fetch = fetch
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str | None], Kind] = {}
+        self._origins: dict[str, Path] = {}
+
+    def parts(self, target: str, arch: str | None) -> Parts:
+        """See Workbench; asked once a process."""
+        return self._kind(target, arch).parts
+
+    def manifest(self, parts: Parts) -> Manifest:
+        """See Workbench."""
+        return next(one.manifest for one in self._known.values() if one.parts is parts)
+
+    def kinds(self, target: str, arch: str | None) -> dict[Path, str]:
+        """See Workbench."""
+        return dict(self._kind(target, arch).kinds)
+
+    def kit(self, run: RunSpec, *, has_tool: bool, target: str) -> Kit:
+        """See Workbench; there is no SDK on a worker."""
+        dsp = target_facts(target).kind == "device"
+        return Kit(self.bundle, run, has_tool=has_tool, dsp=dsp)
+
+    def bring(self, plan: DevicePlan) -> None:
+        """What the plan sends is on this machine when this returns."""
+        lacking = {
+            sha: (size, self._origins[sha])
+            for sha, size in blobs_of(plan).items()
+            if not self._blobs.has(sha, size)
+        }
+        if lacking:
+            self._fetch(plan.host.name, lacking)
+
+    def _kind(self, target: str, arch: str | None) -> Kind:
+        with self._lock:
+            if (target, arch) not in self._known:
+                self._known[target, arch] = self._here(self._ask(target, arch))
+            return self._known[target, arch]
+
+    def _here(self, kind: Kind) -> Kind:
+        """The same with paths of this machine; where they come from is kept."""
+        paths: dict[Path, Path] = {}
+
+        def moved(one: FileRef) -> FileRef:
+            self._origins[one.sha256] = one.source
+            paths[one.source] = self._blobs.path(one.sha256)
+            return replace(one, source=paths[one.source])
+
+        manifest = replace(kind.manifest, files=tuple(moved(one) for one in kind.manifest.files))
+        names = {paths[path]: word for path, word in kind.kinds.items() if path in paths}
+        return Kind(kind.parts, manifest, names)

@@ -1,0 +1,136 @@
+"""Blobs of a worker machine: `$FLEET_HOME/blobs/<sha256>`, shared by its processes and runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import threading
+import time
+from pathlib import Path
+
+from fleet.bundles.hashes import HashCache
+from fleet.model.errors import TransferError
+from fleet.model.files import sha256_file
+from fleet.model.home import fleet_home
+
+KEEP_SECONDS = 30 * 86400.0  # not used for a month
+DEAD_PART_SECONDS = 86400.0  # no transfer is silent for a day
+
+
+class Part:
+    """A blob that arrives in pieces, in any order, in a file of this process alone."""
+
+    def __init__(self, final: Path, size: int) -> None:
+        self._final, self._size = final, size
+        final.parent.mkdir(parents=True, exist_ok=True)
+        self._path = final.with_name(f"{final.name}.{secrets.token_hex(4)}.part")
+        self._file = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        self.written = 0
+
+    def write(self, offset: int, data: bytes) -> None:
+        """One piece. Raises OSError (no room)."""
+        view, at = memoryview(data), offset
+        while view:
+            done = os.pwrite(self._file, view, at)
+            view, at = view[done:], at + done
+        self.written += len(data)
+
+    def finish(self) -> None:
+        """Check the hash and give it its name. Raises TransferError when it is not the blob."""
+        os.fsync(self._file)
+        os.close(self._file)
+        self._file = -1
+        found = sha256_file(self._path)
+        if found != self._final.name or self._path.stat().st_size != self._size:
+            self._path.unlink()
+            raise TransferError(f"blob {self._final.name[:12]} arrived as {found[:12]}")
+        self._path.chmod(0o444)
+        self._path.replace(self._final)
+
+    def drop(self) -> None:
+        """Forget what arrived."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        self._path.unlink(missing_ok=True)
+
+
+class Blobs:
+    """The blobs of one worker process's machine. Safe from several threads."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or fleet_home() / "blobs"
+        self.parts: dict[str, Part] = {}
+        self._lock = threading.Lock()
+        self._trusted: set[str] = set()
+
+    def path(self, sha: str) -> Path:
+        """Where a blob is, or will be."""
+        return self.root / sha
+
+    def has(self, sha: str, size: int) -> bool:
+        """True when it is there. A link to a shared disk is hashed once a process."""
+        path = self.path(sha)
+        try:
+            there = path.stat().st_size == size
+        except OSError:
+            return False
+        if there and path.is_symlink() and sha not in self._trusted:
+            there = self._is(path.resolve(), sha)
+        if there and sha not in self._trusted:
+            self._trusted.add(sha)
+            with contextlib.suppress(OSError):  # another user's: its age counts from arrival
+                os.utime(path, follow_symlinks=False)
+        return there
+
+    def adopt(self, sha: str, size: int, original: Path) -> bool:
+        """True when the workstation's own path has this very content here: a shared disk."""
+        try:
+            same = original.stat().st_size == size and self._is(original, sha)
+        except OSError:
+            return False
+        if same:
+            self.root.mkdir(parents=True, exist_ok=True)
+            link = self.root / f"{sha}.{secrets.token_hex(4)}.part"
+            link.symlink_to(original.resolve())
+            link.replace(self.path(sha))
+            self._trusted.add(sha)
+        return same
+
+    def take(self, sha: str, size: int, offset: int, data: bytes) -> None:
+        """One piece of a blob."""
+        with self._lock:
+            part = self.parts.get(sha)
+            if part is None:
+                part = self.parts[sha] = Part(self.path(sha), size)
+        part.write(offset, data)
+
+    def finish(self, sha: str) -> None:
+        """All pieces are here. Raises TransferError."""
+        with self._lock:
+            part = self.parts.pop(sha)
+        part.finish()
+
+    def drop(self, sha: str) -> None:
+        """The workstation gave it up."""
+        with self._lock:
+            part = self.parts.pop(sha, None)
+        if part is not None:
+            part.drop()
+
+    def tidy(self) -> None:
+        """Remove what nobody used for a month, and parts of transfers that died."""
+        now = time.time()
+        for path in self.root.glob("*") if self.root.is_dir() else ():
+            limit = DEAD_PART_SECONDS if path.name.endswith(".part") else KEEP_SECONDS
+            with contextlib.suppress(OSError):
+                if now - path.lstat().st_mtime > limit:
+                    path.unlink()
+
+    @staticmethod
+    def _is(path: Path, sha: str) -> bool:
+        cache = HashCache()
+        same = cache.sha256(path) == sha
+        cache.save()
+        return same

@@ -1,0 +1,157 @@
+"""A concurrent.futures.Executor whose workers are those of a dask.distributed cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import distributed
+
+from fleet.engine.cluster import worker
+from fleet.engine.cluster.errand import Errand
+from fleet.engine.cluster.fanout import FanOut
+from fleet.engine.cluster.placing import Place, place_of
+from fleet.engine.cluster.versions import check_versions
+from fleet.engine.cluster.wire import TOPIC
+from fleet.engine.pool import DeviceResult, Remote, Work
+from fleet.model.errors import FleetError, UnreachableError
+from fleet.model.events import Listener
+from fleet.model.inventory import Host
+
+CALL_SECONDS = 60.0  # a worker takes 4 MiB in less, or its disk hangs
+
+
+class ClusterExecutor(Remote):
+    """Work on boards, placed near them. `submit` takes any function of a module, too.
+
+    `limit` boards at a time in all; None: as many as the workers have threads. Close it with
+    `shutdown`, or use it as a context manager: workers are told then to forget the work.
+    """
+
+    def __init__(self, client: distributed.Client, *, limit: int | None = None) -> None:
+        self.client = client
+        self.limit = limit
+        self._errands: dict[tuple[int, str], Errand] = {}
+        self._by_id: dict[str, Errand] = {}
+        self._lock = threading.Lock()
+        self._plain = client.get_executor(pure=False, retries=0)
+        client.subscribe_topic(TOPIC, self._heard)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401
+        """Any function that workers can import, on any worker."""
+        future: Future[Any] = self._plain.submit(fn, *args, **kwargs)
+        return future
+
+    def everywhere(
+        self,
+        hosts: Sequence[Host],
+        work: Work,
+        listener: Listener,
+        *,
+        admit: Callable[[Host], bool] | None = None,
+        done: Callable[[DeviceResult], None] | None = None,
+    ) -> list[DeviceResult]:
+        """See Remote. Work is a method of Operation or a function of a module of fleet.
+
+        Raises UnreachableError when the cluster has no worker, InputError for a site without.
+        """
+        errand = self._errand(work, hosts)
+        errand.listener = listener
+        return FanOut(self, errand, listener, admit, done).run(hosts)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
+        """Tell the workers to forget the work, and leave the cluster."""
+        with self._lock:
+            errands, self._errands = list(self._errands.values()), {}
+        for errand in errands:
+            errand.close()
+            self.forget(sorted(errand.flags))
+        self._plain.shutdown(wait=not cancel_futures)
+        self.client.close()
+
+    def places(self) -> list[Place]:
+        """The workers of now."""
+        info = self.client.scheduler_info(n_workers=-1)["workers"]
+        return [place_of(address, one) for address, one in info.items()]
+
+    def prepare(self, errand: Errand, places: Sequence[Place]) -> None:
+        """Check and instruct processes that do not know the errand yet.
+
+        Raises InputError for another version, or what the order cannot be made for.
+        """
+        new = [one.address for one in places if one.address not in errand.prepared]
+        if not new:
+            return
+        machines = check_versions(self.call(new, worker.who))
+        said = self.call(list(machines), worker.open_run, errand.order)
+        for address, problem in said.items():
+            if isinstance(problem, UnreachableError):
+                continue  # it died meanwhile
+            if isinstance(problem, FleetError):
+                raise problem
+            if isinstance(problem, Exception):
+                raise FleetError(f"worker {address}: {type(problem).__name__}: {problem}")
+            errand.prepared[address] = machines[address]
+
+    def call(
+        self,
+        addresses: list[str],
+        function: Callable[..., Any],
+        *args: Any,  # noqa: ANN401
+    ) -> dict[str, Any]:
+        """Run a function of `worker` on processes, beside their tasks: address → result.
+
+        What it raises stands in its place; UnreachableError for a process that is gone.
+        """
+        if not addresses:
+            return {}
+
+        async def run() -> dict[str, Any]:  # `Client.run` alone has no deadline
+            said: dict[str, Any] = await self.client.run(
+                function, *args, workers=addresses, on_error="return"
+            )
+            return said
+
+        try:
+            done = self.client.sync(run, callback_timeout=CALL_SECONDS)
+        except (OSError, TimeoutError, RuntimeError, AssertionError) as error:
+            done = dict.fromkeys(addresses, OSError(str(error)))
+        return {address: _said(value) for address, value in done.items()}
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Clear flags on the scheduler; nobody needs them once a result is here."""
+        for name in names:
+            with contextlib.suppress(OSError, TimeoutError, RuntimeError):
+                distributed.Event(name, client=self.client).clear()
+
+    def _alive(self) -> set[str]:
+        try:
+            return {one.address for one in self.places()}
+        except (OSError, TimeoutError, RuntimeError):
+            return set()
+
+    def _heard(self, event: tuple[float, Any]) -> None:
+        message = event[1]
+        errand = self._by_id.get(message.get("order", "")) if isinstance(message, dict) else None
+        if errand is not None:
+            with contextlib.suppress(queue.Full):
+                errand.take(message)
+
+    def _errand(self, work: Work, hosts: Sequence[Host]) -> Errand:
+        key = (id(getattr(work, "__self__", work)), getattr(work, "__name__", ""))
+        with self._lock:
+            if key not in self._errands:
+                errand = Errand(work, hosts, self.call, self._alive)
+                self._errands[key] = self._by_id[errand.order.id] = errand
+            return self._errands[key]
+
+
+def _said(value: Any) -> Any:  # noqa: ANN401 - whatever the function gives
+    """A comm that closed has no errno; an OSError of the function has."""
+    if isinstance(value, OSError) and value.errno is None:
+        return UnreachableError(f"the worker is lost: {value}")
+    return value

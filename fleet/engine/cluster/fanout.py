@@ -1,0 +1,290 @@
+"""Boards over the workers of a cluster: a window of tasks, lost workers, results brought home."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fleet.engine.cluster import worker
+from fleet.engine.cluster.errand import Errand
+from fleet.engine.cluster.homecoming import Homecoming
+from fleet.engine.cluster.placing import Place, serving, site_of
+from fleet.engine.cluster.wire import Reply, brought_home, may_travel
+from fleet.engine.pool import DeviceResult, done_event, note
+from fleet.model.errors import CancelledError, FleetError, InputError, UnreachableError
+from fleet.model.events import Listener, RunDone, Warned
+from fleet.model.inventory import Host
+
+if TYPE_CHECKING:
+    from fleet.engine.cluster.executor import ClusterExecutor
+
+WINDOW = 2  # tasks a thread: one that runs, one that waits for it to end
+LOOK_SECONDS = 2.0
+REPLY_SECONDS = 30.0
+ABSENT_SECONDS = 60.0  # a nanny starts a dead worker anew within seconds, a machine boots in more
+STARTS = 3  # processes that were started anew under the address of one that died
+# What may be begun again elsewhere: it reads, or the lease on the board keeps two apart.
+# A run would measure beside what the lost one left running; of steps on the system the way
+# back lies with the lost worker.
+REPEATABLE = {"_plan", "_deploy", "bring"}
+
+
+_AGAIN = "fleet deploy again; it goes on where it stopped"
+
+
+@dataclass
+class _Task:
+    host: Host
+    attempt: int = 1
+    starts: int = 0
+    lost: bool = False
+    future: Any = None
+
+
+class FanOut:
+    """One call of `everywhere`. Not more tasks are out than workers have use for."""
+
+    def __init__(
+        self,
+        executor: ClusterExecutor,
+        errand: Errand,
+        listener: Listener,
+        admit: Callable[[Host], bool] | None = None,
+        done: Callable[[DeviceResult], None] | None = None,
+    ) -> None:
+        self._admit, self._tell = admit, done
+        self._executor, self._errand, self._say = executor, errand, listener
+        self._home = Homecoming(executor.call, errand.order.id, errand.runs)
+        self._ended: queue.SimpleQueue[tuple[_Task, Any]] = queue.SimpleQueue()
+        self._waiting: dict[str, deque[_Task]] = {}
+        self._out: dict[str, dict[str, _Task]] = {}
+        self._places: dict[str, list[Place]] = {}
+        self._absent: dict[str, float] = {}
+        self._done: dict[str, DeviceResult] = {}
+
+    def run(self, hosts: Sequence[Host]) -> list[DeviceResult]:
+        """Results in the order of `hosts`. What ends this (Ctrl-C) cancels all tasks."""
+        for host in hosts:
+            try:
+                may_travel(host)
+            except FleetError as error:
+                self._fail(host, error)
+            else:
+                self._waiting.setdefault(site_of(host), deque()).append(_Task(host))
+        try:
+            self._look()
+            while len(self._done) < len(hosts):
+                self._fill()
+                self._collect()
+        except BaseException:
+            self._cancel()
+            raise
+        return [self._done[host.name] for host in hosts]
+
+    def _look(self) -> None:
+        """The workers of now; new ones are told what this is about.
+
+        Raises InputError (site without worker, other version) and UnreachableError (no worker)
+        at the first look. Later a site is waited for a while: a lost worker may come back.
+        """
+        first, every = not self._places, self._executor.places()
+        if first and not every:
+            raise UnreachableError(
+                "the cluster has no worker", hint="dask worker SCHEDULER:PORT --nthreads 32"
+            )
+        problem: FleetError = UnreachableError("no worker of its site is left", hint=_AGAIN)
+        for site in self._waiting:
+            try:
+                self._places[site] = serving(site, every)
+            except InputError:
+                if first:
+                    raise
+                self._places[site] = []
+        wanted = {one.address: one for places in self._places.values() for one in places}
+        try:
+            self._executor.prepare(self._errand, list(wanted.values()))
+        except FleetError as error:
+            if first:
+                raise
+            problem = error
+        for site, waiting in self._waiting.items():
+            if self._usable(site):
+                self._absent.pop(site, None)
+            elif time.monotonic() - self._absent.setdefault(site, time.monotonic()) > (
+                ABSENT_SECONDS
+            ):
+                while waiting:
+                    self._fail(waiting.popleft().host, problem)
+
+    def _usable(self, site: str) -> list[Place]:
+        return [one for one in self._places[site] if one.address in self._errand.prepared]
+
+    def _fill(self) -> None:
+        busy = sum(len(one) for one in self._out.values())
+        for site, waiting in self._waiting.items():
+            places = self._usable(site)
+            out = self._out.setdefault(site, {})
+            room = WINDOW * sum(one.threads for one in places) - len(out)
+            if self._executor.limit is not None:
+                room = min(room, self._executor.limit - busy)
+            while room > 0 and waiting:
+                task = waiting.popleft()
+                if task.attempt == 1 and self._admit is not None and not self._admit(task.host):
+                    self._done[task.host.name] = DeviceResult(task.host, "not attempted")
+                    continue
+                self._send(task, [one.address for one in places], out)
+                room, busy = room - 1, busy + 1
+
+    def _send(self, task: _Task, addresses: list[str], out: dict[str, _Task]) -> None:
+        host, order = task.host, self._errand.order.id
+        key = f"fleet-{host.name}-{order}-{task.attempt}-{task.starts}"
+        task.future = self._executor.client.submit(
+            worker.work_on, order, host, task.attempt,
+            key=key, workers=addresses, allow_other_workers=False, pure=False, retries=0,
+        )  # fmt: skip
+        out[host.name] = task
+        task.future.add_done_callback(lambda future: self._ended.put((task, future)))
+
+    def _collect(self) -> None:
+        """Wait for tasks that ended; look at the workers where none did for a while."""
+        found = []
+        try:
+            found.append(self._ended.get(timeout=LOOK_SECONDS))
+            while True:
+                found.append(self._ended.get_nowait())
+        except queue.Empty:
+            pass
+        ended = [task for task, future in found if task.future is future]  # else: given up
+        good = [one for one in ended if one.future.status == "finished"]
+        by_host = self._replies(good)
+        if by_host:
+            self._errand.settle()  # what a board said comes before its end
+        for task in ended:
+            self._out[site_of(task.host)].pop(task.host.name, None)
+            self._unflag(task, by_host.get(task.host.name))
+            self._settle(task, by_host.get(task.host.name))
+        if not ended:
+            self._strand()
+
+    def _unflag(self, task: _Task, reply: Reply | None) -> None:
+        """The flag of a board that is done goes; others stay while distributed may repeat."""
+        name = worker.ticket(self._errand.order.id, task.host.name, task.attempt)
+        if reply is not None and reply.state == "done":
+            self._executor.forget([name])
+        else:
+            self._errand.flags.add(name)
+
+    def _replies(self, tasks: Sequence[_Task]) -> dict[str, Reply]:
+        """What tasks gave back; one whose worker died with its result is left out."""
+        futures = [one.future for one in tasks]
+        try:
+            replies = self._executor.client.gather(futures)
+        except Exception:  # noqa: BLE001 - whatever the worst of them raises: ask each
+            replies = [self._reply(one) for one in futures]
+        named = zip(tasks, replies, strict=True)
+        return {task.host.name: reply for task, reply in named if reply is not None}
+
+    @staticmethod
+    def _reply(future: Any) -> Reply | None:  # noqa: ANN401 - a distributed.Future
+        try:
+            found: Reply = future.result(timeout=REPLY_SECONDS)
+        except Exception:  # noqa: BLE001 - lost, however it is said
+            return None
+        return found
+
+    def _settle(self, task: _Task, reply: Reply | None) -> None:
+        if reply is not None and reply.state == "done" and reply.result is not None:
+            task.future.release()
+            self._bring(task, reply)
+        elif reply is not None and reply.state == "unknown" and task.starts < STARTS:
+            task.starts += 1
+            self._errand.prepared.clear()
+            self._again(task)
+        elif task.future is not None and task.future.status == "cancelled":
+            self._fail(task.host, UnreachableError(
+                "the scheduler of the cluster is gone; what its workers began ends by itself",
+                hint="start it, then deploy again: it goes on where it stopped",
+            ))  # fmt: skip
+        else:
+            self._lost(task, reply.worker if reply else "")
+
+    def _lost(self, task: _Task, elsewhere: str) -> None:
+        """The worker died while it had this board (or distributed began it a second time)."""
+        what = self._errand.order.what
+        safe = what in REPEATABLE or ":" in what
+        if safe and task.attempt == 1:
+            task.attempt += 1
+            self._say(Warned(task.host.name, "its worker was lost; it is begun once more"))
+            self._again(task)
+            return
+        hint = _AGAIN
+        if not safe:
+            hint = (
+                f"look at the board first: fleet doctor {task.host.name}; records of a lost "
+                "worker are below cluster/ in its FLEET_HOME"
+            )
+        said = f" (noticed by {elsewhere})" if elsewhere else ""
+        self._fail(task.host, UnreachableError(f"worker lost{said}", hint=hint))
+
+    def _again(self, task: _Task) -> None:
+        task.future = None
+        self._waiting.setdefault(site_of(task.host), deque()).append(task)
+        self._look()
+
+    def _strand(self) -> None:
+        """Tasks whose workers are all gone would wait for ever, boards without a worker too."""
+        alive = {one.address for one in self._executor.places()}
+        for address in set(self._errand.prepared) - alive:
+            self._errand.prepared.pop(address)
+        for site, out in self._out.items():
+            if out and not self._usable(site):
+                stranded = list(out.values())
+                self._executor.client.cancel([task.future for task in stranded])
+                out.clear()
+                for task in stranded:
+                    task.future = None
+                    self._lost(task, "")
+        if any(waiting and not self._out.get(site) for site, waiting in self._waiting.items()):
+            self._look()
+
+    def _bring(self, task: _Task, reply: Reply) -> None:
+        result, host = reply.result, task.host
+        if result is None:
+            return
+        brought_home(result, host, self._errand.manifests)
+        try:
+            result.records = self._home.bring(reply, self._address(reply.worker))
+        except (FleetError, OSError) as error:
+            self._errand.kept.add(host.name)
+            note(result, error if isinstance(error, FleetError) else FleetError(str(error)))
+        for record in result.records:
+            self._say(RunDone(host.name, record.as_dict()))
+        self._finish(result)
+
+    def _address(self, name: str) -> str:
+        every = (one for places in self._places.values() for one in places)
+        return next((one.address for one in every if one.name == name), name)
+
+    def _fail(self, host: Host, error: FleetError) -> None:
+        result = DeviceResult(host)
+        note(result, error)
+        self._finish(result)
+
+    def _finish(self, result: DeviceResult) -> None:
+        if result.host.name not in self._done:
+            self._done[result.host.name] = result
+            self._say(done_event(result))
+            if self._tell is not None:
+                self._tell(result)
+
+    def _cancel(self) -> None:
+        tasks = [task for out in self._out.values() for task in out.values()]
+        try:
+            self._executor.client.cancel([task.future for task in tasks])
+        except (OSError, TimeoutError, RuntimeError) as error:
+            raise CancelledError(f"cancelled; the scheduler does not answer: {error}") from error
+        self._errand.tell(worker.stop_run)

@@ -1,0 +1,148 @@
+"""What goes between workstation and workers: plain values that pickle, and no secret.
+
+A password is a SecretRef, which is resolved where it is used: on the worker. Its value, a
+`Secret`, cannot be pickled at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fleet import __version__
+from fleet.engine.operation import Options
+from fleet.engine.pool import DeviceResult
+from fleet.engine.workbench import Parts
+from fleet.model import events
+from fleet.model.bundle import Bundle
+from fleet.model.errors import InputError
+from fleet.model.events import Event
+from fleet.model.inventory import Host
+from fleet.model.manifest import Manifest
+from fleet.model.plan import Action, Blob, DevicePlan, ProbeHealth, SendBlobs, StageRelease
+from fleet.model.playbook import Playbook
+
+TOPIC = "fleet"  # one for all: the scheduler keeps the last 1,000 messages of each topic for good
+BEAT_SECONDS = 10.0  # a workstation that is at work says so this often
+SILENT_SECONDS = 60.0  # six beats that did not come: it is gone
+TEXT_BYTES = 1 << 20  # known_hosts and ssh_config; a file of pins for 10,000 boards has 1 MB
+VERSION = __version__
+
+_EVENTS: dict[str, type[Event]] = {
+    name: kind
+    for name, kind in vars(events).items()
+    if isinstance(kind, type) and issubclass(kind, Event)
+}
+
+
+@dataclass(frozen=True)
+class Order:
+    """One piece of work, sent once to each worker process.
+
+    `what` is a method of Operation (`_deploy`) or `module:function` of fleet. `texts` are the
+    contents of small files that hosts name (pins, ssh configs), by the workstation's path.
+    """
+
+    id: str
+    run_id: str
+    what: str
+    playbook: Playbook | None = None
+    options: Options = field(default_factory=Options)
+    bundle: Bundle | None = None
+    texts: Mapping[Path, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What devices of one target and Hexagon arch get, as the workstation resolved it."""
+
+    parts: Parts
+    manifest: Manifest
+    kinds: Mapping[Path, str]
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A file that a board's work wrote on the worker, relative to its folder there.
+
+    `data` is None where it is too large to come along; it is asked for in pieces.
+    """
+
+    name: str
+    size: int
+    data: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a task gives back. `state` is done, again or unknown.
+
+    again: the board was begun by a worker that is lost, so nothing was done this time.
+    unknown: this process never heard of the order (it was started anew).
+    """
+
+    state: str
+    worker: str
+    result: DeviceResult | None = None
+    files: tuple[Carried, ...] = ()
+
+
+def event_as_data(event: Event) -> dict[str, Any]:
+    """An event as a message: names, texts and numbers."""
+    return event.as_dict()
+
+
+def event_of(data: Mapping[str, Any]) -> Event | None:
+    """The event of a message; None for one that does not travel."""
+    kind = _EVENTS.get(str(data.get("event")))
+    return kind(**{k: v for k, v in data.items() if k != "event"}) if kind else None
+
+
+def may_travel(host: Host) -> None:
+    """Raise InputError where the inventory holds what no worker is given."""
+    refs = (host.password, host.become_password, host.key_passphrase)
+    if any(ref is not None and ref.literal is not None for ref in refs):
+        raise InputError(
+            "a password stands in the inventory in clear text, and workers get references only",
+            device=host.name,
+            hint="use env:NAME, file:PATH or cmd:PROGRAM; the worker resolves it",
+        )
+    if host.transport == "local":
+        raise InputError(
+            "`transport: local` is this workstation; a worker would take itself for the board",
+            device=host.name,
+            hint=f"leave it out: --limit 'all' --limit '!{host.name}'",
+        )
+
+
+def brought_home(result: DeviceResult, host: Host, known: Mapping[str, Manifest]) -> None:
+    """Make a result that of the workstation: its host, and its one manifest for all boards."""
+    result.host = host
+    plan = result.plan
+    if plan is None:
+        return
+    manifest = known.get(plan.manifest.id, plan.manifest)
+    actions = tuple(_at_home(one, manifest) for one in plan.actions)
+    result.plan = replace(plan, host=host, manifest=manifest, actions=actions)
+
+
+def _at_home(action: Action, manifest: Manifest) -> Action:
+    if isinstance(action, SendBlobs):
+        have = manifest.blobs
+        blobs = (Blob(have.get(one.file.sha256, one.file), one.offset) for one in action.blobs)
+        return replace(action, blobs=tuple(blobs))
+    if isinstance(action, StageRelease | ProbeHealth):
+        return replace(action, manifest=manifest)
+    return action
+
+
+def blobs_of(plan: DevicePlan) -> dict[str, int]:
+    """sha256 → size of what a plan sends."""
+    return {
+        blob.file.sha256: blob.file.size
+        for action in plan.actions
+        if isinstance(action, SendBlobs)
+        for blob in action.blobs
+    }

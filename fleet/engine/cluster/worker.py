@@ -1,0 +1,318 @@
+"""What runs on a worker. Tasks: `work_on`. All else is called beside them by the workstation.
+
+No task raises: distributed would log its arguments. State is one `Run` an order and process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import platform
+import shutil
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fleet.engine.cluster.bench import RemoteBench
+from fleet.engine.cluster.blobs import Blobs
+from fleet.engine.cluster.wire import SILENT_SECONDS, TOPIC, VERSION, Carried, Kind, Order, Reply
+from fleet.engine.leasing import TTL_SECONDS
+from fleet.engine.operation import Operation
+from fleet.engine.pool import DeviceResult, Work, guarded
+from fleet.engine.records import RunStore
+from fleet.engine.session import Session
+from fleet.engine.transfer.depot import Depot
+from fleet.model.errors import CancelledError, InputError, LeaseHeldError, TransferError
+from fleet.model.events import Progress, StepStarted
+from fleet.model.home import fleet_home
+from fleet.model.inventory import Host
+
+INLINE_BYTES = 256 << 10  # a profile has some 50 kB; logs may have 64 MiB
+LOOK_SECONDS = 0.2
+AGAIN_SECONDS = 5.0
+PATIENCE_SECONDS = TTL_SECONDS + 15.0  # the lease of a worker that is lost has ended by then
+
+_runs: dict[str, Run] = {}
+_blobs: dict[Path, Blobs] = {}
+
+
+def blobs() -> Blobs:
+    """The blobs of this machine."""
+    root = fleet_home() / "blobs"
+    return _blobs.setdefault(root, Blobs(root))
+
+
+class Run:
+    """An order in this process: one Operation, one bench, its sessions and its waits."""
+
+    def __init__(self, order: Order, log_event: Callable[[str, Any], None], me: str) -> None:
+        from fleet.engine.cluster.publisher import Publisher  # noqa: PLC0415 - starts a thread
+
+        self.order = order
+        self._log, self._me = log_event, me
+        self.folder = fleet_home() / "cluster" / order.id
+        self.store = RunStore(self.folder / "runs")
+        self.publisher = Publisher(lambda events: self.say(events=events))
+        self.sessions: set[Session] = set()
+        self.stopped = False
+        self.heard = time.monotonic()
+        self.answers: dict[str, Kind | Exception] = {}
+        self._changed = threading.Condition()
+        self.depot = Depot()
+        self.work: Work = self._work()
+
+    def _work(self) -> Work:
+        order = self.order
+        module, _, name = order.what.rpartition(":")
+        if module:
+            if not module.startswith("fleet."):
+                raise InputError(f"{order.what} is no work of fleet")
+            found: Work = getattr(importlib.import_module(module), name)
+            return found
+        if order.playbook is None:
+            raise InputError(f"{order.what} needs a playbook")
+        bench = RemoteBench(order, self.publisher, blobs(), self.ask_kind, self.fetch)
+        operation = Operation(
+            order.playbook,
+            (),
+            self.publisher,
+            options=order.options,
+            runs=self.store,
+            bench=bench,
+            run_id=order.run_id,
+        )
+        self.depot = operation.depot
+        bound: Work = getattr(operation, name)
+        return bound
+
+    def say(self, **message: Any) -> None:  # noqa: ANN401 - whatever msgpack takes
+        """A message to the workstation."""
+        self._log(TOPIC, {"order": self.order.id, "worker": self._me, **message})
+
+    def host(self, host: Host) -> Host:
+        """The host with files of this machine. Raises InputError for a key that is not here."""
+        for path in host.identity_files:
+            if not path.is_file():
+                raise InputError(
+                    f"the key {path} is not on this worker ({socket.gethostname()}); keys are "
+                    "never sent",
+                    device=host.name,
+                    hint="put a key of the worker's own there, or leave `identity_file` to its "
+                    "agent and ~/.ssh",
+                )
+        here = self.folder / "texts"
+        places = {path: here / str(n) for n, path in enumerate(sorted(self.order.texts))}
+        for path, place in places.items():
+            if not place.exists():
+                here.mkdir(parents=True, exist_ok=True)
+                part = place.with_name(f"{place.name}.{threading.get_ident()}.part")
+                part.write_bytes(self.order.texts[path])
+                part.replace(place)
+        known = places.get(host.known_hosts, host.known_hosts)
+        config = places.get(host.ssh_config, host.ssh_config) if host.ssh_config else None
+        return replace(host, known_hosts=known, ssh_config=config)
+
+    def ask_kind(self, target: str, arch: str | None) -> Kind:
+        """What devices of this kind get; the workstation may fetch a runtime for that."""
+        key = f"{target} {arch or ''}"
+        self.say(ask="kind", key=key, target=target, arch=arch)
+        self._wait(lambda: key in self.answers, f"what {key} gets")
+        answer = self.answers[key]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def fetch(self, host: str, wanted: dict[str, tuple[int, Path]]) -> None:
+        """Blobs of this machine: from a shared disk, else from the workstation."""
+        store, total = blobs(), sum(size for size, _ in wanted.values())
+        left = {s: size for s, (size, path) in wanted.items() if not store.adopt(s, size, path)}
+        if not left:
+            return
+        name = socket.gethostname()
+        self.publisher(StepStarted(host, "fetch", f"{len(left)} files to worker {name}", total))
+        self.say(ask="blobs", blobs=sorted(left))
+        for sha, size in left.items():
+            self._wait(lambda: self._here(host, sha, left) or sha in self.answers, sha[:12])  # noqa: B023
+            if not store.has(sha, size):
+                raise self._failure(sha)
+
+    def _here(self, host: str, sha: str, left: dict[str, int]) -> bool:
+        store, done = blobs(), 0
+        for one, size in left.items():
+            part = store.parts.get(one)
+            done += size if store.path(one).exists() else part.written if part else 0
+        self.publisher(Progress(host, "fetch", done, sum(left.values())))
+        return store.has(sha, left[sha])
+
+    def _failure(self, sha: str) -> Exception:
+        answer = self.answers.pop(sha, None)
+        if isinstance(answer, Exception):
+            return answer
+        return TransferError(f"blob {sha[:12]} did not come", hint="deploy again")
+
+    def _wait(self, there: Callable[[], bool], what: str) -> None:
+        with self._changed:
+            while not there():
+                if self.stopped:
+                    raise CancelledError("cancelled by the workstation")
+                if time.monotonic() - self.heard > SILENT_SECONDS:
+                    raise TransferError(f"the workstation is silent; waited for {what}")
+                self._changed.wait(LOOK_SECONDS)
+
+    def answer(self, key: str, value: Kind | Exception) -> None:
+        """The workstation answers an ask, or says why a blob cannot come."""
+        with self._changed:
+            self.answers[key] = value
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """End what is under way; boards have the old or the new release."""
+        self.stopped = True
+        for session in list(self.sessions):
+            session.cancel()
+
+
+def who(dask_worker: Any = None) -> dict[str, str]:  # noqa: ANN401 - a distributed.Worker
+    """Versions and machine of this process; plain data, so that other versions can read it."""
+    root = fleet_home()
+    root.mkdir(parents=True, exist_ok=True)
+    about = root.stat()
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    kernel = boot.read_text("ascii")[:8] if boot.exists() else ""
+    return {
+        "fleet": VERSION,
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        # Cloned machines have one name and one machine-id; a mount has its own device number.
+        "machine": f"{platform.node()}:{root} {kernel} {about.st_dev:x} {about.st_ino:x}",
+        "worker": str(getattr(dask_worker, "name", "")),
+    }
+
+
+def open_run(order: Order, dask_worker: Any) -> None:  # noqa: ANN401
+    """Take an order. Raises what its work cannot be made for."""
+    if order.id not in _runs:
+        blobs().tidy()
+        _runs[order.id] = Run(order, dask_worker.log_event, dask_worker.address)
+
+
+def beat(order: str) -> None:
+    """The workstation is there."""
+    if order in _runs:
+        _runs[order].heard = time.monotonic()
+
+
+def answer(order: str, key: str, value: Kind | Exception) -> None:
+    """See Run.answer."""
+    if order in _runs:
+        _runs[order].answer(key, value)
+
+
+def stop_run(order: str) -> None:
+    """See Run.stop."""
+    if order in _runs:
+        _runs[order].stop()
+
+
+def end_run(order: str, keep: tuple[str, ...] = ()) -> None:
+    """Forget an order. `keep` are hosts whose files the workstation could not get."""
+    run = _runs.pop(order, None)
+    if run is not None:
+        run.stop()
+        run.publisher.close()
+        if not keep:
+            shutil.rmtree(run.folder, ignore_errors=True)
+
+
+async def take_piece(sha: str, size: int, offset: int, data: bytes) -> None:
+    """One piece of a blob; not on the event loop, where a slow disk would be a lost worker."""
+    await asyncio.to_thread(blobs().take, sha, size, offset, data)
+
+
+async def finish_blob(sha: str) -> None:
+    """Check a blob and give it its name."""
+    await asyncio.to_thread(blobs().finish, sha)
+
+
+def drop_blob(sha: str) -> None:
+    """Forget the pieces."""
+    blobs().drop(sha)
+
+
+async def read_piece(order: str, name: str, offset: int, size: int) -> bytes:
+    """A piece of a file that a run wrote."""
+    path = _runs[order].folder / name
+
+    def read() -> bytes:
+        with path.open("rb") as stream:
+            stream.seek(offset)
+            return stream.read(size)
+
+    return await asyncio.to_thread(read)
+
+
+def work_on(order: str, host: Host, attempt: int) -> Reply:
+    """One board. `attempt` counts from 1; distributed's own repetition is recognised and ends."""
+    from distributed import Event, get_worker  # noqa: PLC0415
+
+    me = str(get_worker().name)
+    run = _runs.get(order)
+    if run is None:
+        return Reply("unknown", me)
+    begun = Event(ticket(order, host.name, attempt))
+    if begun.is_set():
+        return Reply("again", me)
+    begun.set()
+    result = _work(run, host, patient=attempt > 1)
+    run.publisher.flush(last_of=host.name)
+    return Reply("done", me, result, _files(run, host.name))
+
+
+def ticket(order: str, host: str, attempt: int) -> str:
+    """Name of the flag that says: this board was begun."""
+    return f"fleet-{order}-{host}-{attempt}"
+
+
+def _work(run: Run, host: Host, *, patient: bool) -> DeviceResult:
+    end = time.monotonic() + (PATIENCE_SECONDS if patient else 0.0)
+    while True:
+        result = _once(run, host)
+        held = isinstance(result.error, LeaseHeldError) and not result.bytes_sent
+        if not held or run.stopped or time.monotonic() > end:
+            return result
+        time.sleep(AGAIN_SECONDS)
+
+
+def _once(run: Run, host: Host) -> DeviceResult:
+    try:
+        session = Session(run.host(host), run.publisher, depot=run.depot)
+    except InputError as error:
+        return DeviceResult(host, "failed", error.message, error=error)
+    run.sessions.add(session)
+    try:
+        if run.stopped:
+            session.cancel()
+        return guarded(session, run.work)
+    finally:
+        run.sessions.discard(session)
+
+
+def _files(run: Run, host: str) -> tuple[Carried, ...]:
+    """Records below runs/<run id>/<host>, and the way back below undo/<run id>."""
+    found = []
+    for path in sorted(run.folder.glob(f"*/{run.order.run_id}/*")):
+        if path.name == host:
+            found += [one for one in sorted(path.rglob("*")) if one.is_file()]
+        elif path.name == f"{host}.jsonl":
+            found.append(path)
+    return tuple(_carried(path, run.folder) for path in found)
+
+
+def _carried(path: Path, root: Path) -> Carried:
+    size = path.stat().st_size
+    data = path.read_bytes() if size <= INLINE_BYTES else None
+    return Carried(path.relative_to(root).as_posix(), size, data)

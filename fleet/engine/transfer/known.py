@@ -1,0 +1,62 @@
+"""Where a device keeps our files, remembered: a push that finds nothing to do asks nothing else.
+
+Only the base folder and the tools are kept, for one identity (host key or serial number); what is
+on the device is asked each time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from fleet.engine.session import Session
+from fleet.model.facts import Facts, Tools
+from fleet.model.home import fleet_home
+
+_FIELDS = ("python3", "sha256", "dd_fullblock", "sync_file", "tar", "gzip")
+
+
+def remembered(session: Session) -> Facts | None:
+    """Just enough of the facts to ask for the state of a release; None for a stranger."""
+    try:
+        found = json.loads(_path(session).read_text("utf-8"))
+        tools = {name: found["tools"][name] for name in _FIELDS}
+        base = found["base_dir"]
+        tools["sha256"] = tuple(tools["sha256"])
+        known = found["identity"] == session.identity and found["wanted"] == _wanted(session)
+        machine, lab = found["machine"], bool(found["lab"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if not known:
+        return None
+    return Facts(base_dir=base, tools=Tools(**tools), store=True, machine=machine, lab=lab)
+
+
+def remember(session: Session, facts: Facts) -> None:
+    """Keep them; a home that cannot be written costs a round trip, nothing else."""
+    record = {
+        "identity": session.identity,
+        "wanted": _wanted(session),
+        "machine": facts.machine,
+        "lab": facts.lab,
+        "base_dir": facts.base_dir,
+        "tools": {name: getattr(facts.tools, name) for name in _FIELDS},
+    }
+    path = _path(session)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(json.dumps(record), "utf-8")
+        part.replace(path)
+
+
+def _path(session: Session) -> Path:
+    name = hashlib.sha256(f"{session.transport.describe}\n{session.host.name}".encode())
+    return fleet_home() / "devices" / f"{name.hexdigest()[:24]}.json"
+
+
+def _wanted(session: Session) -> list[str]:
+    return [session.host.base_dir, session.host.identity or ""]

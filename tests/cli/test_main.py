@@ -1,0 +1,26 @@
+"""The command tree: one module for one command, all of them for help."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+
+from fleet.cli.main import MODULES, build
+
+
+def commands(word: str = "") -> set[str]:
+    return set(typer.main.get_command(build(word)).commands)  # type: ignore[attr-defined]
+
+
+def test_each_module_has_the_commands_that_it_says() -> None:
+    assert commands() == {name for names in MODULES.values() for name in names}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_command_brings_its_module_only(module: str) -> None:
+    for name in MODULES[module]:
+        assert commands(name) == set(MODULES[module])
+
+
+def test_what_is_no_command_brings_all() -> None:
+    assert commands("--help") == commands("pusch") == commands()

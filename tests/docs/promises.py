@@ -1,0 +1,66 @@
+"""docs/promises.yaml as a page: python -m tests.docs.promises docs/promises.md"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "docs" / "promises.yaml"
+HEAD = """# Promises
+
+What `fleet` promises, and the tests that prove each promise. No figure and no proof here comes
+from hardware: boards are [lab boards](lab.md) with a real sshd and a real adbd, links that break
+are a proxy of the tests, a power cut is that of an emulated machine ([platforms](platforms.md)).
+Where a proof ends is said below it. Tests marked *slow* run with `make test-slow`, all others
+with every change.
+
+This page is made from [promises.yaml](promises.yaml); a test checks that no promise is without
+a proof and that every test named here exists.
+"""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One promise: tests are node ids (`path::name`), `limits` says where the proof ends."""
+
+    id: str
+    promise: str
+    fast: tuple[str, ...]
+    slow: tuple[str, ...] = ()
+    limits: str = ""
+
+
+def load(path: Path = SOURCE) -> dict[str, list[Promise]]:
+    """Group → promises, in the order of the file. Unknown keys are a TypeError."""
+    data = yaml.safe_load(path.read_text("utf-8"))
+    return {
+        group: [
+            Promise(
+                **{key: tuple(one) if isinstance(one, list) else one for key, one in row.items()}
+            )
+            for row in rows
+        ]
+        for group, rows in data.items()
+    }
+
+
+def page(groups: dict[str, list[Promise]]) -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for group, rows in groups.items():
+        parts.append(f"## {group}\n")
+        for one in rows:
+            parts.append(f"**{one.id}.** {one.promise}\n")
+            if one.limits:
+                parts.append(f"*Limits:* {one.limits}\n")
+            tests = [f"- `{name}`" for name in one.fast] + [f"- `{n}` *slow*" for n in one.slow]
+            parts.append("\n".join(tests) + "\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(load()), "utf-8")

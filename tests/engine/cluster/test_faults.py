@@ -1,0 +1,194 @@
+"""What goes wrong with clusters: lost workers, other versions, Ctrl-C, secrets, no scheduler."""
+
+from __future__ import annotations
+
+import _thread
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleet.engine.cluster import worker
+from fleet.engine.cluster.connecting import executor_for
+from fleet.engine.cluster.executor import ClusterExecutor
+from fleet.engine.cluster.wire import TOPIC
+from fleet.engine.looking import look_at_facts
+from fleet.engine.pool import on_every_device
+from fleet.lab import Lab
+from fleet.model.errors import InputError, UnreachableError
+from fleet.model.events import Event, StepStarted, Warned
+from fleet.model.secret import Secret, SecretRef
+
+from .conftest import CANARY, Cluster, Fleet, connected, ended, until
+
+
+def step(event: Event, name: str) -> bool:
+    return isinstance(event, StepStarted) and event.step == name
+
+
+def test_of_a_lost_worker_a_deploy_is_begun_once_more_and_a_run_is_not(
+    fleet: Fleet, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.hide(monkeypatch)
+    site = [cluster.start("paris-1", "--resources", "site-lyon=1")]
+    with connected(cluster, 3) as executor:
+        fleet.hosts = (replace(fleet.hosts[0], labels={"site": "lyon"}),)
+        operation = fleet.operation(executor, run="never")
+
+        def kill_at_fetch(event: Event) -> None:
+            fleet.events.append(event)
+            if step(event, "fetch") and len(site) == 1:
+                ended(site[0])
+                site.append(cluster.start("lyon-2"))
+
+        operation._listener = kill_at_fetch
+        (done,) = operation.deploy()
+        assert done.error is None, done.error
+        assert done.outcome == "changed"
+        assert any(isinstance(e, Warned) and "once more" in e.text for e in fleet.events)
+
+        # distributed itself would give the run to the other one, at once and in silence.
+        (fleet.folder / "slow").touch()
+        site.append(cluster.start("lyon-3"))
+        until(lambda: len(executor.places()) == 4, "the third worker")
+
+        def kill_at_run(event: Event) -> None:
+            if step(event, "run"):
+                until(fleet.runs_begun, "the run")
+                at = [one.name for one in executor.places() if working(executor, one.address)]
+                ended(site[1 if at == ["lyon-2"] else 2])
+
+        operation._listener = kill_at_run
+        (lost,) = operation.run()
+        assert lost.outcome == "unreachable"
+        assert isinstance(lost.error, UnreachableError)
+        assert "worker lost (noticed by lyon-" in lost.text
+        assert fleet.runs_begun() == 1
+        for process in site:
+            ended(process)
+        until(lambda: len(executor.places()) == 2, "the end of all three")
+
+
+def working(executor: ClusterExecutor, address: str) -> bool:
+    return bool(executor.client.processing([address])[address])
+
+
+def test_boards_of_a_site_without_worker_name_the_command(
+    fleet: Fleet, executor: ClusterExecutor
+) -> None:
+    fleet.hosts = (replace(fleet.hosts[0], labels={"site": "tokyo"}),)
+    with pytest.raises(InputError, match=r"serves site 'tokyo'.*munich") as caught:
+        fleet.operation(executor).plan()
+    assert "dask worker" in caught.value.hint
+
+
+def test_another_version_on_a_worker_is_one_clear_error(
+    fleet: Fleet, cluster: Cluster, tmp_path: Path
+) -> None:
+    preload = tmp_path / "older.py"
+    preload.write_text(
+        "from fleet.engine.cluster import worker\nworker.VERSION = '0.0.9'\n"
+        "def dask_setup(worker): pass\n"
+    )
+    old = cluster.start("old-1", "--preload", str(preload))
+    with connected(cluster, 3) as executor:
+        with pytest.raises(InputError, match=r"old-1 has fleet 0\.0\.9 on Python 3") as caught:
+            fleet.operation(executor).plan()
+        assert "pip install 'npu-fleet[dask]==" in caught.value.hint
+        ended(old)
+        until(lambda: len(executor.places()) == 2, "the end of the old worker")
+
+
+def test_ctrl_c_ends_the_tasks_and_their_sessions(fleet: Fleet, executor: ClusterExecutor) -> None:
+    fleet.hosts = fleet.hosts[:1]
+    (fleet.folder / "slow").touch()
+    operation = fleet.operation(executor)
+    operation._listener = lambda event: _thread.interrupt_main() if step(event, "run") else None
+    with pytest.raises(KeyboardInterrupt):
+        operation.deploy()
+    addresses = [one.address for one in executor.places()]
+    until(lambda: not any(working(executor, one) for one in addresses), "the end of the task")
+    (errand,) = executor._errands.values()
+    until(lambda: not any(executor.call(addresses, sessions, errand.order.id).values()), "the end")
+
+
+def sessions(order: str) -> int:
+    return len(worker._runs[order].sessions) if order in worker._runs else 0
+
+
+def test_a_secret_is_seen_nowhere(
+    fleet: Fleet, cluster: Cluster, executor: ClusterExecutor
+) -> None:
+    assert "FLEET_CANARY" not in os.environ, "only workers have it: they resolve it"
+    ref = SecretRef("env:FLEET_CANARY", fleet.folder)
+    absent = SecretRef("env:FLEET_ABSENT", fleet.folder)
+    one, two, three = fleet.hosts
+    fleet.hosts = (replace(one, password=ref, become_password=ref), replace(two, password=absent))
+    fine, refused = fleet.operation(executor).plan()
+    assert fine.outcome == "planned", fine.error
+    assert "FLEET_ABSENT is not set" in refused.text
+    told = executor.client.run_on_scheduler(everything)
+    assert f"{fleet.hosts[0].name}" in told, "what the dashboard shows names the board"
+    shown = [cluster.log(), told, repr(executor.client.get_events(TOPIC)), repr(fleet.events)]
+    shown += [repr(fine), *executor.client.run(holds).values()]
+    assert [text for text in shown if CANARY in text] == []
+
+    clear = SecretRef("literal", fleet.folder, Secret(CANARY))
+    fleet.hosts = (replace(three, password=clear),)
+    (never,) = fleet.operation(executor).deploy()
+    assert isinstance(never.error, InputError)
+    assert "clear text" in never.text
+
+
+def everything(dask_scheduler: object) -> str:
+    scheduler = dask_scheduler
+    return repr(
+        (
+            list(scheduler.tasks),  # type: ignore[attr-defined]
+            [(one.key, repr(one.run_spec)) for one in scheduler.tasks.values()],  # type: ignore[attr-defined]
+            list(scheduler.transition_log),  # type: ignore[attr-defined]
+            scheduler.get_events(),  # type: ignore[attr-defined]
+        )
+    )
+
+
+def holds(dask_worker: object) -> str:
+    state = dask_worker.state  # type: ignore[attr-defined]
+    return repr((list(state.log), list(state.tasks.values()), dask_worker.data))  # type: ignore[attr-defined]
+
+
+def test_no_scheduler_and_no_distributed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleet.engine.cluster.connecting.CONNECT_SECONDS", 0.3)
+    with pytest.raises(UnreachableError, match="no dask scheduler answers") as caught:
+        executor_for("dask://127.0.0.1:9")
+    assert caught.value.hint == "there: dask scheduler --port 9"
+    for wrong in ("127.0.0.1:8786", "dask://127.0.0.1", "ray://127.0.0.1:1"):
+        with pytest.raises(InputError, match="is no executor"):
+            executor_for(wrong)
+    monkeypatch.delitem(sys.modules, "fleet.engine.cluster.executor")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match="not installed") as missing:
+        executor_for("dask://127.0.0.1:9")
+    assert missing.value.hint == "pip install 'npu-fleet[dask]'"
+
+
+def test_accept_new_is_not_for_workers(fleet: Fleet, executor: ClusterExecutor) -> None:
+    with pytest.raises(InputError, match="pins host keys on this workstation"):
+        on_every_device(
+            fleet.hosts, look_at_facts, print, parallel=1, accept_new=True, executor=executor
+        )
+
+
+def test_the_command_line(fleet: Fleet, cluster: Cluster, user_boards: Lab) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fleet", "facts", "-i", str(user_boards.inventory),
+         "--limit", "lab001", "--executor", cluster.address, "--json"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [one["facts"]["soc"]["chip"] for one in json.loads(done.stdout)] == ["QCS9075"]
+    assert done.stderr == ""

@@ -1,0 +1,186 @@
+"""The shell on the device is killed between any two of its commands, in every script of a deploy.
+
+bash runs the scripts here, because its DEBUG trap stands between all commands; that the other
+shells do the same is what tests/ops/test_scripts.py is for. Killed is either the shell alone,
+so that dd or tar end by themselves, or all that it started, as at a power cut.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fleet.model.manifest import Manifest
+from fleet.model.plan import Blob, PruneReleases, SendBlobs, StageRelease, SwitchRelease
+from fleet.ops import release, upload
+from fleet.ops.frames import Style, frames
+from fleet.ops.release import actions_for
+from fleet.ops.staging import stage_command, stage_input
+
+from .board import Board, manifest
+
+KILLED = -9
+OLD = {"lib/libA.so": b"old" * 1000, "bin/tool": b"#!/bin/sh\n", "data/same": b"s" * 500}
+NEW = {
+    "lib/libA.so": b"new" * 1000,
+    "lib/libB.so": b"B" * 100_000,
+    "bin/tool": b"#!/bin/sh\nexit 0\n",
+    "data/same": b"s" * 500,
+}
+Step = tuple[tuple[str, ...], bytes]
+
+
+def killed_at(board: Board, step: Step, at: int, *, everything: bool) -> bool:
+    """Run a step and kill it before its `at`-th command; False when it ended before."""
+    argv, stdin = step
+    whom = "0" if everything else "$$"
+    trap = (
+        "set -T; fleet_k=0; trap 'fleet_k=$((fleet_k+1)); "
+        f'[ "$fleet_k" -lt {at} ] || kill -KILL {whom}\' DEBUG\n'
+    )
+    done = subprocess.run(
+        ["bash", "-c", trap + argv[2], *argv[3:]],
+        input=stdin,
+        capture_output=True,
+        timeout=60,
+        check=False,
+        start_new_session=True,
+    )
+    assert done.returncode in {0, KILLED}, done
+    return done.returncode == KILLED
+
+
+def steps(board: Board, app: Manifest) -> dict[str, Step]:
+    """The commands of a deploy in their order, with what each reads."""
+    blobs = [Blob(item) for item in app.blobs.values()]
+    return {
+        "receive": (
+            upload.receive_command(board.facts, single=False).argv,
+            b"".join(
+                frames(blobs, lambda *_: None, Style(batches=upload.takes_batches(board.facts)))
+            ),
+        ),
+        "stage": (
+            stage_command(board.facts, app, "r9").argv,
+            b"".join(stage_input(board.facts, app)),
+        ),
+        "switch": (release.switch_command(str(board.base), "app", app.id, "r9").argv, b""),
+        "prune": (release.prune_command(str(board.base), "app", 2).argv, b""),
+    }
+
+
+def whole(board: Board, apps: dict[str, Manifest]) -> str:
+    """Nothing is half there: which release is live."""
+    store = board.base / "store"
+    for blob in store.iterdir():
+        if blob.is_file() and not blob.name.endswith(".part"):
+            assert hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name
+            mode = stat.S_IMODE(blob.stat().st_mode)
+            assert mode in {0o444, 0o555}, f"{blob.name} has its name before its mode: {mode:o}"
+    assert board.current is not None
+    app = apps[board.current]
+    for item in app.files:
+        path = board.base / "current" / "app" / item.name
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == item.sha256
+        assert os.access(path, os.X_OK) == item.executable or os.geteuid() == 0
+    assert (board.base / "current" / "app" / ".installed").is_file(), "live and not installed"
+    return app.id
+
+
+SCRIPTS = ("receive", "receive+tar", "stage", "stage+tar", "switch", "prune")
+STRIDE = 7  # of the fast tier; beginning elsewhere for each script, so that all kinds are met
+
+
+@pytest.mark.parametrize("everything", [True, False], ids=["all", "shell"])
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_killed_between_commands(tmp_path: Path, script: str, everything: bool) -> None:
+    first = 1 + (2 * SCRIPTS.index(script) + everything) % STRIDE
+    places = range(first, 1000, STRIDE)
+    if script == "switch" and everything:
+        places = range(1, 1000)  # the one that matters most is short
+    kill_everywhere(tmp_path, script, everything, places)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("everything", [True, False], ids=["all", "shell"])
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_killed_between_any_two_commands(tmp_path: Path, script: str, everything: bool) -> None:
+    kill_everywhere(tmp_path, script, everything, range(1, 1000))
+
+
+def kill_everywhere(tmp_path: Path, script: str, everything: bool, places: range) -> None:
+    script, _, tar = script.partition("+")
+    board = Board(tmp_path, f"bash+{tar}" if tar else "bash")
+    apps = [manifest(tmp_path / "1", {"f": b"1"}), manifest(tmp_path / "2", OLD)]
+    first, old, new = *apps, manifest(tmp_path / "3", NEW)
+    later = manifest(tmp_path / "4", {"f": b"4"})
+    for app in (first, old):
+        board.deploy(app)
+    todo = steps(board, new)
+    names = list(todo)
+    for name in names[: names.index(script)]:
+        assert not killed_at(board, todo[name], 1 << 30, everything=True)
+    assert whole(board, {one.id: one for one in (old, new)})
+
+    def look() -> str:
+        return after(board, old, new, later)
+
+    seen = each_prefix(board, todo[script], everything, places, look)
+    assert seen, "the script has more commands than that"
+    assert seen == sorted(seen, key=[old.id, new.id].index), "once new, never old again"
+    if script == "switch":
+        assert places.step > 1 or set(seen) == {old.id, new.id}
+    else:
+        assert set(seen) == {new.id if script == "prune" else old.id}
+
+
+def each_prefix(
+    board: Board, step: Step, everything: bool, places: range, look: Callable[[], str]
+) -> list[str]:
+    """What is live after each prefix of the step, found by `look`."""
+    saved = board.base.with_name("saved")
+    shutil.copytree(board.base, saved, symlinks=True)
+    seen = []
+    for at in places:
+        shutil.rmtree(board.base)
+        shutil.copytree(saved, board.base, symlinks=True)
+        if not killed_at(board, step, at, everything=everything):
+            break
+        seen.append(look())
+    return seen
+
+
+def bring(board: Board, app: Manifest) -> None:
+    """What a deploy does: the actions that the state asks for, and no other."""
+    for action in actions_for(app, board.state(app), 2):
+        match action:
+            case SendBlobs():
+                board.send(list(action.blobs)).check(action.blobs, board.facts, "board", "")
+            case StageRelease():
+                assert board.stage(app).returncode == 0
+            case SwitchRelease():
+                assert board.switch(app).returncode == 0
+            case PruneReleases():
+                assert board.run("prune", str(board.base), "app", "2").returncode == 0
+    assert actions_for(app, board.state(app), 2) == ()
+    assert board.current == app.id
+
+
+def after(board: Board, old: Manifest, new: Manifest, later: Manifest) -> str:
+    """Whole after the kill; a deploy goes on from there, and what was live can be gone back to."""
+    live = whole(board, {one.id: one for one in (old, new)})
+    bring(board, new)
+    assert whole(board, {new.id: new}) == new.id
+    assert board.state(new).previous == old.id
+    bring(board, later)
+    assert board.state(later).previous == new.id, "what was live is where a rollback goes"
+    assert board.switch(new).returncode == 0
+    assert whole(board, {new.id: new}) == new.id
+    return live

@@ -1,0 +1,302 @@
+"""The parts of the transfer engine by themselves: limits, shared reading, samples, the choice."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from fleet.bundles.signatures import Signatures, hash_and_sign
+from fleet.engine.session import Session
+from fleet.engine.transfer.carriers import TRIAL_BYTES, Carriers, Choice
+from fleet.engine.transfer.depot import Pace
+from fleet.engine.transfer.limits import Hubs, Throttle, hub_of, parse_rate
+from fleet.engine.transfer.reading import SharedSource
+from fleet.engine.transfer.sampling import Sample, Sampler
+from fleet.model.deadline import Deadline
+from fleet.model.errors import InputError, UnreachableError
+from fleet.model.files import FileRef, file_ref
+from fleet.model.inventory import Host
+from fleet.model.plan import Blob
+from fleet.ops.frames import CHUNK
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [("50MB/s", 50e6), ("100Mbit/s", 12.5e6), ("1Gbit", 125e6), ("1.5 MBps", 1.5e6), ("9B", 9.0)],
+)
+def test_rates(text: str, rate: float) -> None:
+    assert parse_rate(text) == rate
+
+
+@pytest.mark.parametrize("text", ["", "fast", "0MB/s", "-1MB/s", "5 MiB", "10mb/s"])
+def test_what_is_no_rate(text: str) -> None:
+    with pytest.raises(InputError, match="no rate"):
+        parse_rate(text)
+
+
+def test_the_throttle_is_shared() -> None:
+    now = [0.0]
+    waits: list[float] = []
+    throttle = Throttle(1000.0, clock=lambda: now[0], sleep=waits.append)
+    for _ in range(4):
+        throttle.take(500)
+    assert [round(one, 3) for one in waits] == [0.5, 1.0, 1.5, 2.0]
+    now[0] = 100.0
+    waits.clear()
+    throttle.take(100)
+    assert waits == []  # after a pause a short burst is free
+    assert list(throttle.feed([b"ab", b"c"])) == [b"ab", b"c"]
+
+
+@pytest.mark.parametrize(
+    ("host", "hub"),
+    [
+        (Host("a"), ""),
+        (Host("a", labels={"hub": "rack1"}), "rack1"),
+        (Host("a", transport="adb", serial="usb:1-4.2"), "usb:1-4"),
+        (Host("a", transport="adb", serial="usb:1-4.2.3"), "usb:1-4.2"),
+        (Host("a", transport="adb", serial="usb:3-1"), "usb:3"),
+        (Host("a", transport="adb", serial="R58M"), ""),
+    ],
+)
+def test_hubs(host: Host, hub: str) -> None:
+    assert hub_of(host) == hub
+
+
+def test_no_more_than_allowed_behind_a_hub() -> None:
+    hubs = Hubs(2)
+    inside, most, lock = [0], [0], threading.Lock()
+    gate = threading.Barrier(2)
+
+    def work(host: Host) -> None:
+        with hubs.lane(host):
+            with lock:
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+            gate.wait(10)  # two are inside at the same time
+            with lock:
+                inside[0] -= 1
+
+    hosts = [Host(f"h{n}", labels={"hub": "x"}) for n in range(8)]
+    threads = [threading.Thread(target=work, args=(host,)) for host in hosts]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(20)
+    assert most == [2]
+
+
+def a_file(root: Path, data: bytes, name: str = "f") -> FileRef:
+    (root / name).write_bytes(data)
+    return file_ref(root / name, name)
+
+
+def test_one_reading_serves_all(tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(20 * CHUNK + 77)
+    item = a_file(tmp_path, data)
+    source = SharedSource()
+    got: list[bytes] = []
+
+    def work() -> None:
+        got.append(b"".join(source.read(item, at, at + CHUNK) for at in range(0, item.size, CHUNK)))
+
+    threads = [threading.Thread(target=work) for _ in range(12)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(20)
+    assert got == [data] * 12
+    assert source.reads == len(data)
+
+
+@pytest.mark.parametrize("start", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 5 * CHUNK + 10])
+@pytest.mark.parametrize("end", [0, 1, CHUNK, 2 * CHUNK + 5, 9 * CHUNK])
+def test_any_part_of_a_file(tmp_path: Path, start: int, end: int) -> None:
+    end += start
+    data = random.Random(2).randbytes(5 * CHUNK + 11)
+    item = a_file(tmp_path, data)
+    assert SharedSource().read(item, start, end) == data[start:end]
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    item = a_file(tmp_path, bytes(40 * CHUNK))
+    source = SharedSource(kept=4 * CHUNK)
+    for at in range(0, item.size, CHUNK):
+        source.read(item, at, at + CHUNK)
+        kept = [one for one in source._chunks.values() if one.done()]
+        assert sum(len(one.result()) for one in kept) <= 4 * CHUNK
+
+
+def test_a_file_that_became_shorter_is_noticed_by_all(tmp_path: Path) -> None:
+    item = a_file(tmp_path, bytes(3 * CHUNK))
+    (tmp_path / "f").write_bytes(bytes(CHUNK + 5))
+    source = SharedSource()
+    for _ in range(2):
+        assert len(source.read(item, 0, item.size)) == CHUNK + 5
+
+
+def test_an_unreadable_file_is_an_error_for_each(tmp_path: Path) -> None:
+    item = a_file(tmp_path, bytes(CHUNK))
+    (tmp_path / "f").unlink()
+    source = SharedSource()
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            source.read(item, 0, item.size)
+
+
+def test_made_once(tmp_path: Path) -> None:
+    item, calls = a_file(tmp_path, bytes(CHUNK)), []
+
+    def make() -> bytes:
+        calls.append(1)
+        return b"made"
+
+    source = SharedSource()
+    assert [source.made(item, 0, 5, make) for _ in range(3)] == [b"made"] * 3
+    assert len(calls) == 1
+
+
+def test_samples_tell_weights_from_libraries(tmp_path: Path) -> None:
+    weights = a_file(tmp_path, random.Random(3).randbytes(2 << 20), "weights")
+    library = a_file(tmp_path, b"some text of a library " * 100_000, "library")
+    tiny = a_file(tmp_path, b"tiny" * 100, "tiny")
+    sampler = Sampler()
+    assert sampler.sample(weights).share > 0.99
+    assert sampler.sample(library).share < 0.2
+    assert sampler.sample(tiny).share == 1.0
+    assert sampler.pays(library, 0.0)
+    assert not sampler.pays(weights, 0.0)
+    assert not sampler.pays(library, None)
+
+
+@pytest.mark.parametrize(
+    ("rate", "pays"),
+    [(1e6, True), (10e6, True), (29e6, True), (31e6, False), (200e6, False)],
+)
+def test_compressing_must_save_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: float, pays: bool
+) -> None:
+    """At 100 MB/s of zlib and a half left, 30 MB/s is where 0.8 of the time is reached."""
+    sampler = Sampler()
+    monkeypatch.setattr(sampler, "sample", lambda _: Sample(0.5, 1e-8))
+    assert sampler.pays(a_file(tmp_path, b""), rate) is pays
+
+
+@dataclass
+class Way:
+    name: str
+    rate: float
+    closed: bool = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class Link:
+    """A transport with a second carrier."""
+
+    rate: float
+    other: Way | None
+    name: str = "paramiko"
+    second: str = "ssh"
+    go: threading.Event = field(default_factory=threading.Event)
+
+    def carrier(self, _: Deadline) -> Way:
+        self.go.wait(10)
+        if self.other is None:
+            raise UnreachableError("Permission denied")
+        return self.other
+
+
+def choice_of(link: Link, wanted: str, left: int) -> tuple[Choice, list[tuple[str, int]]]:
+    sent: list[tuple[str, int]] = []
+
+    def attempt(blob: Blob, count: int, carrier: object) -> float:
+        sent.append((carrier.name, blob.offset))  # type: ignore[attr-defined]
+        link.go.set()
+        time.sleep(0.05)  # the opening thread has its turn
+        return carrier.rate  # type: ignore[attr-defined,no-any-return]
+
+    session = Session(Host("h"), lambda _: None)
+    session.transport = link  # type: ignore[assignment]
+    if wanted == "ssh":
+        link.go.set()
+    blob = Blob(FileRef(Path("x"), "x", left, "0" * 64))
+    carriers = Carriers(session, wanted)
+    try:
+        return carriers.choose([blob], attempt), sent
+    finally:
+        carriers.close()
+
+
+GIB = 1 << 30
+
+
+def test_the_client_is_taken_where_it_is_not_slower() -> None:
+    link = Link(200e6, Way("ssh", 180e6))
+    choice, sent = choice_of(link, "auto", GIB)
+    assert choice.carrier is link.other
+    assert choice.rate == 180e6
+    assert {name for name, _ in sent} == {"paramiko", "ssh"}
+    assert [at for _, at in sent] == [n * TRIAL_BYTES for n in range(len(sent))]
+    assert choice.blobs[0].offset == len(sent) * TRIAL_BYTES
+    assert link.other is not None
+    assert link.other.closed  # at the end of the upload
+
+
+def test_a_slow_client_is_let_go_at_once() -> None:
+    link = Link(200e6, Way("ssh", 100e6))
+    choice, _ = choice_of(link, "auto", GIB)
+    assert choice.carrier is link  # type: ignore[comparison-overlap]
+    assert choice.rate == 200e6
+
+
+def test_a_client_that_cannot_connect_costs_nothing() -> None:
+    link = Link(200e6, None)
+    choice, _ = choice_of(link, "auto", GIB)
+    assert choice.carrier is link  # type: ignore[comparison-overlap]
+    assert choice.why == "Permission denied"
+
+
+def test_little_goes_over_the_open_connection() -> None:
+    choice, sent = choice_of(Link(200e6, Way("ssh", 1e9)), "auto", 5 << 20)
+    assert (choice.why, sent) == ("little to send", [])
+
+
+def test_what_was_asked_for_is_taken_or_refused() -> None:
+    link = Link(200e6, Way("ssh", 1.0))
+    assert choice_of(link, "ssh", GIB)[0].carrier is link.other
+    assert choice_of(link, "paramiko", GIB)[0].carrier is link  # type: ignore[comparison-overlap]
+    with pytest.raises(UnreachableError, match="Permission denied"):
+        choice_of(Link(200e6, None), "ssh", GIB)
+    with pytest.raises(InputError, match="no carrier"):
+        Pace(carrier="pigeon")
+
+
+def test_signatures_are_kept_and_damage_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(random.Random(4).randbytes(300_000))
+    sha, signature = hash_and_sign(path)
+    kept = Signatures(tmp_path / "signatures")
+    assert kept.load(sha) is None
+    kept.save(sha, signature)
+    assert kept.load(sha) == signature
+    file = tmp_path / "signatures" / sha
+    whole = file.read_bytes()
+    for bad in damaged(whole):
+        file.write_bytes(bad)
+        assert kept.load(sha) is None
+
+
+def damaged(whole: bytes) -> Iterator[bytes]:
+    yield b""
+    yield whole[:-1]
+    yield whole.replace(b"xxh3", b"xxh9")
+    yield whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:]

@@ -1,0 +1,204 @@
+"""`fleet push` on a real sshd: whole, once, as what differs, by every carrier."""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleet.engine.transfer.depot import Pace
+from fleet.model.errors import InputError
+from fleet.model.events import Chosen, Warned
+from fleet.transport.sshclient import client
+
+from .conftest import Target
+
+MIB = 1 << 20
+RNG = random.Random(3)
+LARGE = RNG.randbytes(40 * MIB)
+
+
+def a_folder(root: Path, count: int = 30) -> Path:
+    source = root / "source"
+    for n in range(count):
+        path = source / f"dir {n % 3}" / f"file '{n}'.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"%d" % n * n)
+    tool = source / "tool.sh"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    return source
+
+
+def same(source: Path, there: Path) -> bool:
+    mine = {p.relative_to(source): p.read_bytes() for p in source.rglob("*") if p.is_file()}
+    return all((there / name).read_bytes() == data for name, data in mine.items())
+
+
+def test_a_folder_and_nothing_the_second_time(target: Target, tmp_path: Path) -> None:
+    source = a_folder(tmp_path)
+    first = target.push(source)
+    assert first.outcome == "changed", first.error
+    assert same(source, target.current)
+    assert os.access(target.current / "tool.sh", os.X_OK)
+    assert first.round_trips == 6  # facts, lease, send, stage, switch, lease back
+    again = target.push(source)
+    assert (again.outcome, again.bytes_sent, again.round_trips) == ("unchanged", 0, 1)
+
+
+def test_a_changed_file_comes_and_the_old_release_stays(target: Target, tmp_path: Path) -> None:
+    source = a_folder(tmp_path)
+    target.push(source)
+    before = target.current.resolve()
+    (source / "dir 1" / "file '1'.txt").write_text("new")
+    done = target.push(source)
+    assert (done.outcome, done.bytes_sent) == ("changed", 3)
+    assert (target.current / "dir 1" / "file '1'.txt").read_text() == "new"
+    assert (before / "dir 1" / "file '1'.txt").read_text() == "1"
+
+
+def test_what_was_changed_on_the_device_is_put_right(target: Target, tmp_path: Path) -> None:
+    source = a_folder(tmp_path)
+    target.push(source)
+    blob = (target.current / "dir 2" / "file '29'.txt").resolve()
+    blob.chmod(0o644)
+    blob.write_bytes(b"x" * blob.stat().st_size)
+    os.utime(blob, ns=((2**31 - 10) * 10**9,) * 2)
+    done = target.push(source)
+    assert done.outcome == "changed", done.error
+    assert same(source, target.current)
+
+
+@pytest.mark.parametrize("carrier", ["paramiko", "ssh", "auto"])
+def test_every_carrier_brings_it_whole(target: Target, tmp_path: Path, carrier: str) -> None:
+    if not client():
+        pytest.skip("no ssh client with AES-GCM here")
+    source = tmp_path / "model.bin"
+    source.write_bytes(LARGE)
+    done = target.push(source, pace=Pace(carrier=carrier, compress="never"))
+    assert done.outcome == "changed", done.error
+    assert (target.current / "model.bin").read_bytes() == LARGE
+    assert done.bytes_sent == len(LARGE)
+    chosen = [one.carrier for one in target.events if isinstance(one, Chosen)]
+    assert chosen == [carrier] if carrier != "auto" else len(chosen) == 1
+
+
+def test_the_ssh_client_believes_no_other_key(target: Target, tmp_path: Path) -> None:
+    """It gets the key of the open connection, and nothing of the user's known_hosts."""
+    from fleet.model.deadline import Deadline
+    from fleet.model.errors import UnreachableError
+    from fleet.transport.ssh import SshTransport, _hop
+    from fleet.transport.sshclient import SshClient
+
+    link = SshTransport(target.host)
+    link.open(Deadline(10))
+    hop = _hop(link._connection)
+    other = (target.server.folder / "id.pub").read_text().split()[:2]
+    wrong = SshClient((replace(hop, known=(" ".join(other),)),), link.traffic, "board")
+    with pytest.raises(UnreachableError, match="Host key verification failed"):
+        wrong.open(Deadline(10))
+    link.close()
+
+
+def test_only_what_differs_of_a_large_file(target: Target, tmp_path: Path) -> None:
+    source = tmp_path / "model.bin"
+    source.write_bytes(LARGE)
+    target.push(source)
+    source.write_bytes(LARGE[: 9 * MIB] + b"patch" + LARGE[9 * MIB :])
+    done = target.push(source)
+    assert done.outcome == "changed", done.error
+    assert done.bytes_sent < 100_000
+    assert (target.current / "model.bin").read_bytes() == source.read_bytes()
+
+
+def test_the_device_signs_what_this_workstation_never_hashed(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "model.bin"
+    source.write_bytes(LARGE)
+    target.push(source)
+    monkeypatch.setenv("FLEET_HOME", str(tmp_path / "another home"))
+    source.write_bytes(LARGE[: 9 * MIB] + b"patch" + LARGE[9 * MIB :])
+    done = target.push(source)
+    assert done.outcome == "changed", done.error
+    assert done.bytes_sent < 100_000
+    assert (target.current / "model.bin").read_bytes() == source.read_bytes()
+
+
+def test_a_damaged_old_version_is_no_ground_to_build_on(target: Target, tmp_path: Path) -> None:
+    source = tmp_path / "model.bin"
+    source.write_bytes(LARGE)
+    target.push(source)
+    old = (target.current / "model.bin").resolve()
+    old.chmod(0o644)
+    with old.open("r+b") as stream:
+        stream.seek(5 * MIB)
+        stream.write(b"damage")
+    source.write_bytes(LARGE + b"more")
+    done = target.push(source)
+    assert done.outcome == "changed", done.error
+    assert done.bytes_sent >= len(LARGE)
+    assert (target.current / "model.bin").read_bytes() == LARGE + b"more"
+    assert any("sent whole" in one.text for one in target.events if isinstance(one, Warned))
+
+
+def test_whole_is_whole(target: Target, tmp_path: Path) -> None:
+    source = tmp_path / "model.bin"
+    source.write_bytes(LARGE)
+    target.push(source)
+    source.write_bytes(LARGE + b"more")
+    done = target.push(source, pace=Pace(whole=True, compress="never"))
+    assert done.bytes_sent == len(LARGE) + 4
+
+
+def test_what_shrinks_is_compressed_when_asked(target: Target, tmp_path: Path) -> None:
+    source = tmp_path / "lib.so"
+    source.write_bytes(b"".join(b"symbol %d\n" % n for n in range(500_000)))
+    random_file = tmp_path / "weights.bin"
+    random_file.write_bytes(LARGE[: 4 * MIB])
+    done = target.push(source, random_file, pace=Pace(compress="always"))
+    assert done.outcome == "changed", done.error
+    size = source.stat().st_size
+    assert 4 * MIB < done.bytes_sent < 4 * MIB + size / 2
+    assert (target.current / "lib.so").read_bytes() == source.read_bytes()
+
+
+def test_another_device_at_the_address_is_not_taken_for_known(
+    target: Target, tmp_path: Path
+) -> None:
+    """What was remembered of a device holds for its identity only."""
+    source = a_folder(tmp_path)
+    target.push(source)
+    (file,) = (tmp_path / "home" / "devices").iterdir()
+    file.write_text(file.read_text().replace("SHA256:", "SHA256:other"))
+    done = target.push(source)
+    assert (done.outcome, done.round_trips) == ("unchanged", 2)
+
+
+def test_bad_sources_are_refused(target: Target, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "passwd").symlink_to("/etc/passwd")
+    pipe = tmp_path / "pipe"
+    pipe.mkdir()
+    os.mkfifo(pipe / "p")
+    one, two = tmp_path / "one" / "f", tmp_path / "two" / "f"
+    for path in (one, two):
+        path.parent.mkdir()
+        path.write_text(str(path))
+    for sources, words in (
+        ([tmp_path / "none"], "there is no"),
+        ([empty], "no files"),
+        ([outside], "leads out"),
+        ([pipe], "no regular file"),
+        ([one, two], "two files"),
+    ):
+        with pytest.raises(InputError, match=words):
+            target.push(*sources)
+    with pytest.raises(InputError, match="name of a release"):
+        target.push(one, name="../up")
