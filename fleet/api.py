@@ -17,6 +17,7 @@ from fleet.config.inventory import load_inventory, select
 from fleet.config.playbook import load_playbook
 from fleet.doctor.examine import Round, examine
 from fleet.engine.operation import Operation, Options
+from fleet.engine.rollout.inputs import inputs_of
 from fleet.model.diagnosis import Diagnosis
 from fleet.model.events import Event, Listener
 from fleet.triage.triage import triage
@@ -40,7 +41,9 @@ def load(
     Raises InputError for a file that is wrong; errors of devices are in their results.
     """
     hosts = select(load_inventory(Path(inventory)), list(limit))
-    return Operation(load_playbook(Path(playbook)), hosts, listener, options=options)
+    lock = options is not None and options.lock is not None  # whose file is not known here
+    inputs = None if lock else inputs_of(Path(playbook), Path(inventory), list(limit))
+    return Operation(load_playbook(Path(playbook)), hosts, listener, options=options, inputs=inputs)
 
 
 def diagnose(

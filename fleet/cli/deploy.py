@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -33,11 +34,24 @@ from fleet.cli.pace import (
     pace_of,
 )
 from fleet.cli.results import show_admin, show_devices, show_errors, show_plans, show_records
+from fleet.cli.rollout import (
+    CanaryOption,
+    MaxFailedOption,
+    MaxUnreachableOption,
+    OnFailOption,
+    SoakOption,
+    WavesOption,
+    show_waves,
+    with_rollout,
+)
 from fleet.config.lockfile import lock_path
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation, Options
 from fleet.engine.pool import DeviceResult
+from fleet.engine.rollout.inputs import Inputs, inputs_of
 from fleet.model.errors import InputError
+from fleet.model.inventory import Host
+from fleet.model.playbook import Playbook
 
 RunOption = Annotated[
     bool | None,
@@ -91,7 +105,7 @@ def plan(
     if not write_lock:
         if lock_file is not None:
             raise InputError("--lock-file is given and not used", hint="add --write-lock")
-        _plan(playbook, inventory, limit, options, as_json, executor, admin=admin)
+        _plan(load_playbook(playbook), inventory, limit, options, as_json, executor, admin=admin)
         return
     before(lock_path(playbook, lock_file), load_playbook(playbook).name, limit)
     with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
@@ -111,7 +125,7 @@ def plan(
 
 
 def _plan(
-    playbook: PlaybookArgument,
+    playbook: Playbook,
     inventory: InventoryOption,
     limit: LimitOption,
     options: Options,
@@ -122,13 +136,16 @@ def _plan(
 ) -> None:
     with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
         operation = Operation(
-            load_playbook(playbook),
+            playbook,
             hosts_of(inventory, limit),
             listener,
             options=options,
             executor=remote,
         )
+        waves = operation.waves()
         results = operation.plan()
+    if not admin:
+        show_waves(waves, playbook.rollout, as_json=as_json)
     _show_planned(results, as_json, admin=admin)
 
 
@@ -157,6 +174,12 @@ def deploy(
     locked: LockedOption = False,
     frozen: FrozenOption = False,
     lock_file: LockFileOption = None,
+    canary: CanaryOption = None,
+    waves: WavesOption = None,
+    max_failed: MaxFailedOption = None,
+    max_unreachable: MaxUnreachableOption = None,
+    soak: SoakOption = None,
+    on_fail: OnFailOption = None,
     carrier: CarrierOption = "auto",
     bandwidth: BandwidthOption = None,
     per_hub: PerHubOption = None,
@@ -174,20 +197,52 @@ def deploy(
     lock = lock_for(playbook, lock_file, locked=locked, frozen=frozen)
     pace = pace_of(carrier, bandwidth, per_hub, whole, compress, relay)
     options = Options(word, verify, offline, accept_new, parallel, allow_reboot, lock, frozen, pace)
+    loaded = with_rollout(
+        load_playbook(playbook), canary, waves, max_failed, max_unreachable, soak, on_fail
+    )
     if dry_run:
-        _plan(playbook, inventory, limit, options, as_json, executor)
+        _plan(loaded, inventory, limit, options, as_json, executor)
         return
+    inputs = inputs_of(playbook, inventory, limit, lock_path(playbook, lock_file) if lock else None)
+    _deploy(loaded, hosts_of(inventory, limit), inputs, options, executor, as_json=as_json)
+
+
+def _deploy(
+    loaded: Playbook,
+    hosts: Sequence[Host],
+    inputs: Inputs,
+    options: Options,
+    executor: str | None,
+    *,
+    as_json: bool,
+) -> None:
     with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
         operation = Operation(
-            load_playbook(playbook),
-            hosts_of(inventory, limit),
-            listener,
-            options=options,
-            executor=remote,
+            loaded, hosts, listener, options=options, executor=remote, inputs=inputs
         )
-        results = operation.deploy()
+        results = with_way_back(operation, operation.deploy)
+    end_deploy(operation, results, as_json=as_json)
+
+
+def with_way_back(
+    operation: Operation, work: Callable[[], list[DeviceResult]]
+) -> list[DeviceResult]:
+    """Do it; whoever ends it by Ctrl-C is told how to go on."""
+    try:
+        return work()
+    except KeyboardInterrupt:
+        output.note(f"interrupted; go on with: fleet resume {operation.run_id}")
+        raise
+
+
+def end_deploy(operation: Operation, results: list[DeviceResult], *, as_json: bool) -> None:
+    """Tables, how the rollout ended, and the exit code."""
     if not as_json:
         show_devices(f"deploy {operation.playbook.name}", results)
+        if operation.playbook.rollout is not None and operation.ending.text:
+            output.note(f"rollout: {operation.ending.text}")
+        if operation.ending.word not in {"finished", "rolled back"}:
+            output.note(f"next: fleet resume {operation.run_id}")
         show_measured(operation, results)
     end_devices(results)
 

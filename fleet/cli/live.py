@@ -16,18 +16,29 @@ from fleet.model.events import (
     DeviceDone,
     Event,
     Listener,
+    Looked,
     Output,
     Progress,
     Relayed,
+    RolledBack,
     RunDone,
+    Soaking,
     StepStarted,
     Warned,
+    WaveJudged,
+    WaveStarted,
 )
 from fleet.model.files import human_bytes
 
 REFRESH_PER_SECOND = 8
 LONGEST_LINE = 4000  # a device that ends no line is shown in pieces
-_COLOURS = {"unchanged": "green", "changed": "green", "ran": "green", "planned": "green"}
+_COLOURS = {
+    "unchanged": "green",
+    "changed": "green",
+    "ran": "green",
+    "planned": "green",
+    "ok": "green",
+}
 
 
 @contextmanager
@@ -107,7 +118,18 @@ class _Lines:
                     f"{event.outcome} ({event.text}) in {event.seconds:.1f} s, "
                     f"{event.round_trips} round trips, {sent}{mark}"
                 )
-        return ""
+        return _of_a_rollout(event)
+
+
+def _of_a_rollout(event: Event) -> str:
+    match event:
+        case WaveStarted() | Soaking():
+            return event.text
+        case WaveJudged() if event.text:
+            return f"wave {event.wave}: {event.text}"
+        case Looked() | RolledBack():
+            return f"{event.outcome} ({event.text})"
+    return ""
 
 
 class _Row:
@@ -142,8 +164,10 @@ class _Board:
                     row.done, row.total = event.done, event.total
                 case Relayed():
                     row.text = f"from {event.source}"
-                case Warned():
+                case Warned() | WaveStarted() | WaveJudged() | Soaking():
                     row.text = event.text
+                case Looked() | RolledBack():
+                    row.outcome, row.text = event.outcome, event.text
                 case DeviceDone():
                     row.outcome, row.text = event.outcome, event.text
                 case RunDone():

@@ -21,6 +21,7 @@ MODULES = {
     "runtime": ("runtime",),
     "bundle": ("bundle",),
     "deploy": ("plan", "deploy"),
+    "resume": ("resume",),
     "push": ("push",),
     "doctor": ("doctor",),
     "status": ("status", "rollback"),

@@ -14,10 +14,12 @@ from fleet.model.plan import DevicePlan
 
 
 def show_devices(title: str, results: Sequence[DeviceResult]) -> None:
-    """One row a device; errors with their cure below."""
+    """One row a device; errors with their cure below. The wave where there are several."""
+    waved = len({one.wave for one in results}) > 1
     rows = [
         (
             one.host.name,
+            *((one.wave,) if waved else ()),
             one.outcome,
             one.text if one.error is None else "see below",
             f"{one.seconds:.1f} s",
@@ -27,7 +29,8 @@ def show_devices(title: str, results: Sequence[DeviceResult]) -> None:
         )
         for one in results
     ]
-    output.table(title, ("device", "outcome", "", "time", "round trips", "sent"), rows)
+    first = ("device", "wave") if waved else ("device",)
+    output.table(title, (*first, "outcome", "", "time", "round trips", "sent"), rows)
     show_errors(results)
 
 

@@ -93,6 +93,7 @@ class _Loader:
             op_packages=op_package_specs(
                 body.op_packages, self._document, self._problems, self._path
             ),
+            rollout=body.rollout.spec() if body.rollout else None,
         )
 
     def _path(self, text: str, keys: Keys) -> Path:

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from fleet.config.fields import Duration, FilePath, Matches, Strict, no_template, wrong
 from fleet.config.hostvars import TARGET
 from fleet.config.op_packages import OpPackageBody
+from fleet.config.rollout_file import RolloutBody
 from fleet.config.system_file import Fastrpc, SystemBody
 from fleet.model.playbook import (
     DEFAULT_HEALTH_SECONDS,
@@ -188,3 +189,6 @@ class PlaybookFile(Strict):
     )
     health: HealthBody | None = Field(default=None, description="The health probe.")
     strategy: StrategyBody | None = Field(default=None, description="How devices are worked on.")
+    rollout: RolloutBody | None = Field(
+        default=None, description="Canary and waves; without it all devices are one wave."
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
@@ -10,9 +10,14 @@ from fleet.engine.applying import apply_plan, apply_system
 from fleet.engine.drift import locked_plan, require_locked
 from fleet.engine.leasing import Lease
 from fleet.engine.planning import Planned, plan_device, plan_system
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, Remote, Work, on_every_device
 from fleet.engine.provisioning import still_lacking
 from fleet.engine.records import RunStore, new_run_id
+from fleet.engine.rollout.deploying import begin, roll_out, waves_of
+from fleet.engine.rollout.driver import Ending
+from fleet.engine.rollout.inputs import Inputs
+from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.waves import Wave
 from fleet.engine.running import Job, run_device
 from fleet.engine.session import Session
 from fleet.engine.transfer.depot import Depot, Pace
@@ -20,10 +25,10 @@ from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
 from fleet.engine.workbench import Workbench
 from fleet.model.errors import DeviceError, InputError, PreflightError
-from fleet.model.events import Listener, Warned
+from fleet.model.events import DevicePlanned, Listener, Warned
 from fleet.model.inventory import Host
 from fleet.model.lockfile import Lock, LockedRelease
-from fleet.model.plan import DevicePlan
+from fleet.model.plan import DevicePlan, PruneReleases
 from fleet.model.playbook import Playbook
 from fleet.runtimes.store import RuntimeStore
 
@@ -64,13 +69,19 @@ class Operation:
         executor: Executor | None = None,
         bench: Workbench | None = None,
         run_id: str = "",
+        inputs: Inputs | None = None,
     ) -> None:
-        """`executor` as in on_every_device. A worker gives `bench` and `run_id`."""
+        """`executor` as in on_every_device. A worker gives `bench` and `run_id`. With `inputs`
+        a deploy is journaled, and can be resumed under its `run_id`.
+        """
         self.playbook = playbook
         self.hosts = tuple(hosts)
         self.options = options or Options()
         self.depot = Depot(self.options.pace)
         self.run_id = run_id or new_run_id()
+        self.inputs = inputs
+        self.owed: frozenset[str] = frozenset()
+        self.ending = Ending("finished")
         self.runs = runs or RunStore()
         self._listener = listener
         self._executor = executor
@@ -92,8 +103,28 @@ class Operation:
         return self._everywhere(self._plan)
 
     def deploy(self) -> list[DeviceResult]:
-        """Make the devices as the playbook says, then run it where that is wanted."""
-        return self._everywhere(self._deploy)
+        """Make the devices as the playbook says, then run it where that is wanted.
+
+        In waves where the playbook has `rollout:`. `ending` says how it ended. Raises
+        InputError for waves that cannot be made, FleetError where the journal is not written.
+        """
+        spec = self.playbook.rollout
+        afar = isinstance(self._executor, Remote)
+        if spec is not None and afar and (spec.soak or spec.on_fail == "rollback"):
+            raise InputError(
+                "a soak and a rollback are done by this workstation, not by a cluster",
+                hint="--soak 0 --on-fail stop with --executor; or deploy without --executor",
+            )
+        return self.go_on(begin(self, self._listener))
+
+    def waves(self) -> tuple[Wave, ...]:
+        """Which device a deploy would reach in which wave."""
+        return waves_of(self.playbook.rollout, self.hosts)
+
+    def go_on(self, journal: Journal) -> list[DeviceResult]:
+        """The rest of the deploy that a journal stands for."""
+        results, self.ending = roll_out(self, journal, self._listener)
+        return results
 
     def provision(self) -> list[DeviceResult]:
         """Only the system: packages, groups, rules, units, files. No release is touched."""
@@ -121,13 +152,27 @@ class Operation:
             )
         return self._everywhere(self._run)
 
-    def _everywhere(self, work: object) -> list[DeviceResult]:
+    def _everywhere(self, work: Work) -> list[DeviceResult]:
+        return self.everywhere(work, self.hosts, self._listener)
+
+    def everywhere(
+        self,
+        work: Work,
+        hosts: Sequence[Host],
+        listener: Listener,
+        *,
+        admit: Callable[[Host], bool] | None = None,
+        done: Callable[[DeviceResult], None] | None = None,
+    ) -> list[DeviceResult]:
+        """`work` on these hosts, as the options say; see on_every_device."""
         return on_every_device(
-            self.hosts,
-            work,  # type: ignore[arg-type]
-            self._listener,
+            hosts,
+            work,
+            listener,
             parallel=self.options.parallel or self.playbook.parallel,
             accept_new=self.options.accept_new,
+            admit=admit,
+            done=done,
             depot=self.depot,
             executor=self._executor,
         )
@@ -145,7 +190,8 @@ class Operation:
         result.outcome = "unchanged" if plan.unchanged else "planned"
         result.text = f"release {plan.manifest.id}"
 
-    def _deploy(self, session: Session, result: DeviceResult) -> None:
+    def bring(self, session: Session, result: DeviceResult) -> None:
+        """Deploy to one device; one of `owed` also gets what may be missing after its switch."""
         with Lease(session, f"deploy {self.playbook.name}", self.run_id) as lease:
             self._bring(session, result, lease)
 
@@ -165,6 +211,18 @@ class Operation:
         _warn(session, plan)
         if plan.system_steps:
             plan = self._provision(session, planned)
+        if session.host.name in self.owed and plan.unchanged:
+            owed = PruneReleases(plan.manifest.name, self.playbook.keep)
+            plan = first = replace(plan, actions=(*first.actions, owed))
+        session.emit(
+            DevicePlanned(
+                session.host.name,
+                plan.manifest.id,
+                plan.current,
+                f"{plan.target} {plan.facts.soc.hexagon_arch or ''}".strip(),
+                plan.facts.boot_id or "",
+            )
+        )
         apply_plan(session, plan, self.run_id)
         plan = result.plan = replace(plan, actions=first.actions, system=first.system)
         result.outcome = "unchanged" if plan.unchanged else "changed"

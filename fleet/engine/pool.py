@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from fleet.engine.session import Session
@@ -23,12 +24,15 @@ from fleet.model.plan import DevicePlan
 from fleet.model.record import Record
 
 FINE = {"changed", "unchanged", "planned", "ran", "ok"}
+NOT_ATTEMPTED = "not attempted"
 
 
 @dataclass
 class DeviceResult:
     """What became of one device. `outcome` is as in DeviceDone; `bytes_sent` is payload,
     `bytes_relayed` what neighbours sent.
+
+    `wave` is the wave of a rollout that it is in, "" outside of one.
     """
 
     host: Host
@@ -41,6 +45,7 @@ class DeviceResult:
     seconds: float = 0.0
     round_trips: int = 0
     bytes_sent: int = 0
+    wave: str = ""
     bytes_relayed: int = 0
 
     @property
@@ -83,37 +88,56 @@ def on_every_device(
     parallel: int,
     accept_new: bool = False,
     executor: Executor | None = None,
+    admit: Callable[[Host], bool] | None = None,
+    done: Callable[[DeviceResult], None] | None = None,
     depot: Depot | None = None,
 ) -> list[DeviceResult]:
     """Run `work` for each host; results come in the order of `hosts`.
 
     One broken device ends only its own work. `executor` takes the place of the threads:
     any concurrent.futures.Executor of this process, or a Remote, which has its own measure
-    of `parallel` and pins no host keys. `depot` is what the uploads share.
+    of `parallel` and pins no host keys. `depot` is what the uploads share. `admit` is asked for
+    each host in turn just before it is begun; one that it refuses is not attempted. `done`
+    hears each result before the next host is admitted. Both are called by the calling thread.
     """
     if isinstance(executor, Remote):
-        if accept_new:
-            raise InputError(
-                "--accept-new pins host keys on this workstation, and workers look at the boards",
-                hint="fleet trust --accept-new first, or `host_key:` in the inventory",
-            )
-        return executor.everywhere(hosts, work, listener)
-    pool = executor or ThreadPoolExecutor(max_workers=max(1, min(parallel, len(hosts))))
+        _refuse_pinning(accept_new=accept_new)
+        return executor.everywhere(hosts, work, listener, admit=admit, done=done)
+    room = max(1, min(parallel, len(hosts)))
+    pool = executor or ThreadPoolExecutor(max_workers=room)
     shared = depot or Depot()
-    sessions = [Session(host, listener, accept_new=accept_new, depot=shared) for host in hosts]
+    waiting, results = deque(hosts), {}
+    pending: dict[Future[DeviceResult], Session] = {}
     try:
-        pending: dict[Future[DeviceResult], str] = {
-            pool.submit(guarded, session, work): session.host.name for session in sessions
-        }
-        done = {pending[future]: future.result() for future in as_completed(pending)}
+        while waiting or pending:
+            while waiting and len(pending) < room:
+                host = waiting.popleft()
+                if admit is not None and not admit(host):
+                    results[host.name] = DeviceResult(host, NOT_ATTEMPTED)
+                    continue
+                session = Session(host, listener, accept_new=accept_new, depot=shared)
+                pending[pool.submit(guarded, session, work)] = session
+            for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                host = pending.pop(future).host
+                results[host.name] = future.result()
+                if done is not None:
+                    done(results[host.name])
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
-        for session in sessions:
+        for session in pending.values():
             session.cancel()
         raise
     if executor is None:
         pool.shutdown()
-    return [done[host.name] for host in hosts]
+    return [results[host.name] for host in hosts]
+
+
+def _refuse_pinning(*, accept_new: bool) -> None:
+    if accept_new:
+        raise InputError(
+            "--accept-new pins host keys on this workstation, and workers look at the boards",
+            hint="fleet trust --accept-new first, or `host_key:` in the inventory",
+        )
 
 
 def guarded(session: Session, work: Work) -> DeviceResult:

@@ -26,9 +26,12 @@ class RunStore:
         self.root = root or fleet_home() / "runs"
 
     def folder(self, run_id: str, host: str, repeat: int, *, warmup: bool) -> Path:
-        """A new folder for one run."""
+        """A new folder for one run; `0-2` where a process that ended before left `0`."""
         name = f"warmup-{repeat}" if warmup else str(repeat)
-        folder = self.root / run_id / host / name
+        parent = self.root / run_id / host
+        if (parent / name).exists():
+            name = f"{name}-{len(list(parent.glob(f'{name}-*'))) + 2}"
+        folder = parent / name
         folder.mkdir(parents=True)
         return folder
 
@@ -39,10 +42,10 @@ class RunStore:
         part.replace(folder / "record.json")
 
     def runs(self) -> list[str]:
-        """Run ids, newest first."""
+        """Ids of runs that measured something, newest first."""
         if not self.root.is_dir():
             return []
-        return sorted((one.name for one in self.root.iterdir() if one.is_dir()), reverse=True)
+        return sorted({one.parent.name for one in self.root.glob("*/*/")}, reverse=True)
 
     def load(self, run_id: str) -> list[dict[str, Any]]:
         """All records of a run (`last` for the newest). Raises InputError when there is none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fleet.engine.applying import check_health
@@ -15,8 +16,9 @@ from fleet.engine.session import Session
 from fleet.facts.gather import gather
 from fleet.facts.identity import check_identity
 from fleet.model.deadline import Deadline
-from fleet.model.errors import DeviceError
+from fleet.model.errors import DeviceError, InputError
 from fleet.model.events import Listener, StepStarted
+from fleet.model.files import FileRef
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.ops.lease import Holders, holders_in, who_command
@@ -113,43 +115,78 @@ def rollback(
     run_id = new_run_id()
 
     def work(session: Session, result: DeviceResult) -> None:
-        facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
-        check_identity(session.host, facts)
-        base, host = facts.base_dir, session.host.name
-        known = {one.name: one for one in deployed(session, base)[0]}
-        if name not in known:
-            raise DeviceError(f"{name} is not deployed there", device=host, hint="fleet status")
-        target = to or known[name].previous
-        if target is None or target not in known[name].history:
-            raise DeviceError(
-                f"there is no release {to or 'before ' + known[name].id} of {name}",
-                device=host,
-                hint="fleet status --json shows the history",
-            )
-        if target == known[name].id:
-            result.outcome, result.text = "unchanged", f"release {target}"
-            return
-        manifest = _stored_manifest(session, base, name, target)
-        with Lease(session, f"rollback {name}", run_id):
-            session.emit(StepStarted(host, "health", f"open an NPU session with {name}/{target}"))
-            check_health(session, manifest, base, run_id)
-            session.emit(StepStarted(host, "switch", f"switch current/{name}: -> {target}"))
-            session.ask(switch_command(base, name, target, run_id), "switch", mutates=True)
-        result.outcome, result.text = "changed", f"release {target}, was {known[name].id}"
+        switch_back(session, result, name, run_id, to=to)
 
     return on_every_device(hosts, work, listener, parallel=parallel)
 
 
-def _stored_manifest(session: Session, base: str, name: str, release_id: str) -> Manifest:
-    """manifest.json of a release on the device; DeviceError when it is gone or damaged."""
+def switch_back(
+    session: Session,
+    result: DeviceResult,
+    name: str,
+    run_id: str,
+    *,
+    to: str | None = None,
+    only: str | None = None,
+) -> None:
+    """Switch one device to its previous release of `name`, or to `to`; health first.
+
+    `only`: where another release than this one is current, nothing is done. Raises DeviceError
+    when there is no such release; then nothing is changed.
+    """
+    facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+    check_identity(session.host, facts)
+    base, host = facts.base_dir, session.host.name
+    known = {one.name: one for one in deployed(session, base)[0]}
+    if name not in known:
+        raise DeviceError(f"{name} is not deployed there", device=host, hint="fleet status")
+    target = to or known[name].previous
+    if only is not None and known[name].id != only:
+        result.outcome = "unchanged"
+        result.text = f"release {known[name].id} is current, not {only}: left as it is"
+        return
+    if target is None or target not in known[name].history:
+        raise DeviceError(
+            f"there is no release {to or 'before ' + known[name].id} of {name}",
+            device=host,
+            hint="fleet status --json shows the history",
+        )
+    if target == known[name].id:
+        result.outcome, result.text = "unchanged", f"release {target}"
+        return
+    manifest = stored_manifest(session, base, name, target)
+    with Lease(session, f"rollback {name}", run_id):
+        session.emit(StepStarted(host, "health", f"open an NPU session with {name}/{target}"))
+        check_health(session, manifest, base, run_id)
+        session.emit(StepStarted(host, "switch", f"switch current/{name}: -> {target}"))
+        session.ask(switch_command(base, name, target, run_id), "switch", mutates=True)
+    result.outcome, result.text = "changed", f"release {target}, was {known[name].id}"
+
+
+def stored_manifest(
+    session: Session, base: str, name: str, release_id: str, *, whole: bool = False
+) -> Manifest:
+    """manifest.json of a release on the device; DeviceError when it is gone or damaged.
+
+    `whole`: with its files, and only if its content has the id of the release.
+    """
     path = f"{release_dir(base, name, release_id)}/manifest.json"
     answer = session.ask(device_script("show", path), "manifest").stdout
     try:
         data = json.loads(answer.partition(MARK)[2])
-        return Manifest(
-            name, (), data["env"], tuple(data["unset"]), data["origin"], stored_id=release_id
+        files = tuple(FileRef(Path(), **one) for one in data["files"]) if whole else ()
+        found = Manifest(
+            data["name"] if whole else name,
+            files,
+            data["env"],
+            tuple(data["unset"]),
+            data["origin"],
+            stored_id="" if whole else release_id,
         )
-    except (ValueError, KeyError, TypeError) as error:
+        if found.id != release_id:
+            raise ValueError("its content is that of another release")
+    except (ValueError, KeyError, TypeError, InputError) as error:
         raise DeviceError(
             f"{path} is damaged: {error}", device=session.host.name, hint="fleet deploy"
         ) from error
+    return found

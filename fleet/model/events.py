@@ -71,9 +71,9 @@ class Warned(Event):
 class DeviceDone(Event):
     """A device is finished.
 
-    `outcome` is changed, unchanged, planned, refused, failed or unreachable. `round_trips`
-    and `bytes_sent` (payload: bytes of blobs) are those of the whole work on this device;
-    `bytes_relayed` came from its neighbours.
+    `outcome` is changed, unchanged, planned, refused, failed, unreachable or, in a rollout that
+    was stopped, not attempted. `round_trips` and `bytes_sent` (payload: bytes of blobs) are
+    those of the whole work on this device; `bytes_relayed` came from its neighbours.
     """
 
     outcome: str
@@ -84,6 +84,77 @@ class DeviceDone(Event):
     bytes_sent: int
     emulated: bool
     bytes_relayed: int = 0
+
+
+@dataclass(frozen=True)
+class DevicePlanned(Event):
+    """A deploy has decided what to do on a device, and begins.
+
+    `current` is the release that is live there, None for none; `kind` is what decides which
+    release a device gets: QAIRT target and Hexagon arch. `boot_id` "" where it is unknown.
+    """
+
+    release: str
+    current: str | None
+    kind: str
+    boot_id: str
+
+
+@dataclass(frozen=True)
+class WaveStarted(Event):
+    """A wave of a rollout begins with these devices."""
+
+    wave: str
+    text: str
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Soaking(Event):
+    """The rollout waits before it looks at the devices of a wave again."""
+
+    wave: str
+    text: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Looked(Event):
+    """A device was looked at after the soak; `outcome` is ok, failed or unreachable."""
+
+    outcome: str
+    text: str
+
+
+@dataclass(frozen=True)
+class WaveJudged(Event):
+    """A wave ended; `verdict` is go, stop or rollback, `text` the reason where it went badly."""
+
+    wave: str
+    verdict: str
+    text: str
+
+
+@dataclass(frozen=True)
+class RolledBack(Event):
+    """A rollout that failed has switched a device back, or has not; `text` says which."""
+
+    outcome: str
+    text: str
+
+
+@dataclass(frozen=True)
+class RolloutDone(Event):
+    """The end of a deploy. `ending`: finished, failed, stopped, rolled back, not rolled back.
+
+    `devices` has host, wave, outcome and text of every device, also of those that an earlier
+    process of the same run brought to their end.
+    """
+
+    run_id: str
+    ending: str
+    text: str
+    devices: tuple[dict[str, str], ...]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.model.op_package import OpPackageSpec
+from fleet.model.rollout import RolloutSpec
 from fleet.model.system import SystemSpec
 
 DEFAULT_MAX_TOKENS = 128  # a query without a limit writes no profile when the context is full
@@ -54,7 +55,8 @@ class RunSpec:
 class Playbook:
     """One deployment by name. `bundle` is an absolute host path, `bundle_kind` what it is.
 
-    `warnings` are remarks on the file, each with its place, for a person to read.
+    `warnings` are remarks on the file, each with its place, for a person to read. `rollout`
+    None: all devices at once.
     """
 
     path: Path
@@ -69,3 +71,4 @@ class Playbook:
     warnings: tuple[str, ...] = ()
     bundle_kind: str = "genie"
     op_packages: tuple[OpPackageSpec, ...] = ()
+    rollout: RolloutSpec | None = None

@@ -12,11 +12,16 @@ from fleet.cli import live, output
 from fleet.model.events import (
     DeviceDone,
     Event,
+    Looked,
     Output,
     Progress,
+    RolledBack,
     RunDone,
+    Soaking,
     StepStarted,
     Warned,
+    WaveJudged,
+    WaveStarted,
 )
 
 DONE = DeviceDone("evk", "changed", "release abc", "", 1.26, 9, 127_338_202, True)
@@ -33,11 +38,13 @@ STORY: list[Event] = [
 ]
 
 
-def lines(monkeypatch: pytest.MonkeyPatch, *, show_output: bool) -> list[str]:
+def lines(
+    monkeypatch: pytest.MonkeyPatch, *, show_output: bool, story: list[Event] = STORY
+) -> list[str]:
     buffer = io.StringIO()
     monkeypatch.setattr(output, "errors", Console(file=buffer, width=200, soft_wrap=True))
     with live.listening(as_json=False, show_output=show_output) as listener:
-        for event in STORY:
+        for event in story:
             listener(event)
     return buffer.getvalue().splitlines()
 
@@ -106,3 +113,21 @@ def test_hostile_text_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     board.take(Warned("evk", "[/x] [bold"))
     Console(file=io.StringIO()).print(board.view())
     assert buffer.getvalue() == "[bold red]not red[/] [/nothing]\n"
+
+
+def test_a_rollout_in_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    story: list[Event] = [
+        WaveStarted("", "canary", "the canary: 1 devices", ("evk",)),
+        Soaking("", "canary", "the canary soaks for 5 s", 5.0),
+        Looked("evk", "failed", "after the soak: rebooted"),
+        WaveJudged("", "canary", "rollback", "1 of 1 failed"),
+        RolledBack("evk", "rolled back", "release a, was b"),
+        WaveJudged("", "1", "go", ""),
+    ]
+    assert lines(monkeypatch, show_output=False, story=story) == [
+        "the canary: 1 devices",
+        "the canary soaks for 5 s",
+        "evk: failed (after the soak: rebooted)",
+        "wave canary: 1 of 1 failed",
+        "evk: rolled back (release a, was b)",
+    ]

@@ -7,6 +7,7 @@ import pytest
 from fleet.config.playbook import load_playbook
 from fleet.model.errors import PlaybookError
 from fleet.model.playbook import Playbook, RunSpec, RuntimeSpec
+from fleet.model.rollout import Amount, RolloutSpec
 
 
 @pytest.fixture
@@ -123,6 +124,7 @@ def test_newlines_of_a_prompt(folder: Path, body: str, prompt: str, warned: bool
 
 
 # whole file, line:column, part of message and hint
+R = "name: n\nbundle: bundles/tiny\nrollout: {"
 BAD = [
     ("name: n\n", "1:1", "key 'bundle' is missing", "add `bundle:`"),
     ("nam: n\nbundle: bundles/tiny", "1:1", "unknown key 'nam'", "did you mean 'name'?"),
@@ -136,6 +138,19 @@ BAD = [
     ("name: n\nbundle: {pth: x}", "2:10", "unknown key 'pth'", "did you mean 'path'?"),
     ("name: n\nbundle: {kind: genie}", "2:9", "key 'path' is missing", "add `path:`"),
     ("name: n\nbundle: {path: bundles/tiny, kind: genei}", "2:36", "'genei' is no kind", "genie"),
+    (R + "wave: 1}", "3:11", "unknown key 'wave'", "did you mean 'waves'?"),
+    (R + "canary: true}", "3:19", "not a truth value", "evk-01"),
+    (R + "canary: []}", "3:19", "not a list", "evk-01"),
+    (R + "canary: -1}", "3:19", "'-1' is neither a number of devices", "count"),
+    (R + "max_failed: 101%}", "3:23", "101% is more than all devices", "100%"),
+    (R + "max_failed: 1.5}", "3:23", "a number of devices or a percentage", "10%"),
+    (R + "max_unreachable: few}", "3:28", "'few' is neither", "10%"),
+    (R + "waves: 3}", "3:18", "'waves' must be a list", "[5%, 50%]"),
+    (R + "waves: [5%, x]}", "3:18", "'x' is neither", "10%"),
+    (R + "waves: [50%, 5%]}", "3:18", "comes after 50% and brings no more", "cumulative"),
+    (R + "waves: [0]}", "3:18", "a wave of 0 devices", "leave it out"),
+    (R + "soak: 0}", "3:17", "above 0", ""),
+    (R + "on_fail: stopp}", "3:20", "'stopp' is no on_fail", "did you mean 'stop'?"),
     ("name: n\nbundle: bundles/tny", "2:9", "there is no bundle folder", "did you mean 'tiny'?"),
     ("name: n\nbundle: bundles/zzz", "2:9", "no bundle folder", "holds: llama-3b, tiny"),
     ("name: n\nbundle: {path: bundles/tny}", "2:16", "no bundle folder", "mean 'tiny'?"),
@@ -209,3 +224,24 @@ def test_others_are_counted(folder: Path) -> None:
 def test_a_syntax_error_is_a_playbook_error(folder: Path) -> None:
     with pytest.raises(PlaybookError, match="a tab is used"):
         load(folder, "name: n\nrun:\n\tprompt: x\n")
+
+
+ROLLOUT = [
+    ("{}", RolloutSpec()),
+    ("{canary: 1}", RolloutSpec(canary=Amount.parse(1))),
+    ("{canary: 5%}", RolloutSpec(canary=Amount.parse("5%"))),
+    ("{canary: '2'}", RolloutSpec(canary=Amount.parse(2))),
+    ("{canary: evk-01}", RolloutSpec(canary_hosts=("evk-01",))),
+    ("{canary: [evk-01, 'iq9[0]']}", RolloutSpec(canary_hosts=("evk-01", "iq9[0]"))),
+    ("{waves: [1, 5%, 50 %]}", RolloutSpec(waves=tuple(map(Amount.parse, (1, "5%", "50%"))))),
+    ("{max_failed: 12.5%}", RolloutSpec(max_failed=Amount.parse("12.5%"))),
+    ("{max_unreachable: 3, on_fail: rollback}",
+     RolloutSpec(max_unreachable=Amount.parse(3), on_fail="rollback")),
+    ("{soak: 5m}", RolloutSpec(soak=300.0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "spec"), ROLLOUT)
+def test_rollout(folder: Path, text: str, spec: RolloutSpec) -> None:
+    assert load(folder, f"name: n\nbundle: bundles/tiny\nrollout: {text}").rollout == spec
+    assert load(folder, "name: n\nbundle: bundles/tiny\n").rollout is None

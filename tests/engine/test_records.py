@@ -49,9 +49,18 @@ def test_newest_first(tmp_path: Path) -> None:
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
-    store.folder("r", "h", 0, warmup=False)
-    with pytest.raises(FileExistsError):
-        store.folder("r", "h", 0, warmup=False)
+    made = [store.folder("r", "h", 0, warmup=False).name for _ in range(3)]
+    made += [store.folder("r", "h", 0, warmup=True).name for _ in range(2)]
+    assert made == ["0", "0-2", "0-3", "warmup-0", "warmup-0-2"]
+
+
+def test_a_run_that_has_only_a_journal_measured_nothing(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.save(store.folder("20260101-000000-a", "h", 0, warmup=False), record())
+    (tmp_path / "20260301-000000-b").mkdir()
+    (tmp_path / "20260301-000000-b" / "journal.jsonl").touch()
+    assert store.runs() == ["20260101-000000-a"]
+    assert len(store.load("last")) == 1
 
 
 @pytest.mark.parametrize("name", ["none", "../up", "/etc", "last"])

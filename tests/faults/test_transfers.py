@@ -164,11 +164,6 @@ def settle(part: Path, least: int = 1) -> None:
         sizes.append(part.stat().st_size if part.exists() else 0)
 
 
-@pytest.mark.xfail(
-    reason="Upload gives up at `moved` of receive.sh: a receiver that outlives its connection, "
-    "on a slow device, ends the next try",
-    strict=True,
-)
 def test_a_part_that_grew_since_it_was_looked_at_is_gone_on_with(
     host: Host, base: Path, tmp_path: Path
 ) -> None:

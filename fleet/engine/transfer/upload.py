@@ -231,7 +231,12 @@ class Upload:
             on_stdout=receipt.take,
             via=carrier,
         )
-        if wrong := [one for one in blobs if one.delta and one.file.sha256 in receipt.bad]:
+        if receipt.cut and not receipt.failed:
+            raise ConnectionLostError(
+                "what an earlier try left was still being written", device=host
+            )
+        doubtful = [one for one in blobs if one.delta or one.offset]
+        if wrong := [one for one in doubtful if one.file.sha256 in receipt.bad]:
             self._send_whole(wrong, receipt)
         receipt.check(blobs if limit is None else (), self._facts, host, result.error_text)
         for blob in blobs:
@@ -239,13 +244,13 @@ class Upload:
                 self._read_back(blob)
 
     def _send_whole(self, blobs: Sequence[Blob], receipt: Receipt) -> None:
-        """The old blob on the device is not what its name says: send these as they are."""
+        """What they were built on, an old blob or a part, is not what it should be."""
         self._whole |= {one.file.sha256 for one in blobs}
         names = ", ".join(one.file.name for one in blobs)
         self._session.emit(
             Warned(
                 self._session.host.name,
-                f"{names}: the older version on the device is damaged; sent whole",
+                f"{names}: what the device had of it is damaged; sent whole",
             )
         )
         self._total += sum(one.file.size for one in blobs)

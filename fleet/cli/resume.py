@@ -1,0 +1,82 @@
+"""`fleet resume`: go on with a deploy that was killed, stopped, or left devices behind."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fleet.cli import output
+from fleet.cli.common import JsonOption, ParallelOption
+from fleet.cli.deploy import end_deploy, with_way_back
+from fleet.cli.live import listening
+from fleet.engine.records import RunStore
+from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.resume import journal_path, known_runs, reopen
+from fleet.model.errors import InputError
+from fleet.model.events import RolloutDone
+
+
+def register(root: typer.Typer) -> None:
+    """Add `resume`."""
+    root.command()(resume)
+
+
+def resume(
+    run_id: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="Run id as deploy shows it, or `last`.")
+    ] = None,
+    list_runs: Annotated[
+        bool, typer.Option("--list", help="Which runs there are, and how far they came.")
+    ] = False,
+    force_inputs: Annotated[
+        bool, typer.Option("--force-inputs", help="Also where playbook or files changed since.")
+    ] = False,
+    parallel: ParallelOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Go on with a deploy: the devices that failed, were out of reach, unfinished or not begun.
+
+    Example: fleet resume last
+    """
+    runs = RunStore()
+    if list_runs:
+        _show_runs(runs, as_json=as_json)
+        return
+    if run_id is None:
+        raise InputError("which run?", hint="fleet resume last, or fleet resume --list")
+    journal = Journal.reopen(journal_path(run_id, runs))
+    if journal.state.complete:
+        _show_complete(journal, as_json=as_json)
+        return
+    with listening(as_json=as_json) as listener:
+        operation = reopen(journal, listener, runs=runs, force=force_inputs, parallel=parallel)
+        journal.resumed(forced=force_inputs)
+        results = with_way_back(operation, lambda: operation.go_on(journal))
+    end_deploy(operation, results, as_json=as_json)
+
+
+def _show_complete(journal: Journal, *, as_json: bool) -> None:
+    """Exit code 0 for a run that is finished, 1 for one that was rolled back."""
+    state, run_id = journal.state, journal.state.header["run"]
+    if as_json:
+        done = RolloutDone("", run_id, state.word, state.text, tuple(state.rows()))
+        output.emit_line(done.as_dict())
+    elif state.rolling:
+        output.say(f"run {run_id} was rolled back: {state.text or state.rolling}")
+    else:
+        output.say(f"run {run_id} is finished: {len(state.devices)} devices, nothing to do")
+    if state.rolling:
+        raise typer.Exit(1)
+
+
+def _show_runs(runs: RunStore, *, as_json: bool) -> None:
+    found = [one.as_dict() for one in known_runs(runs)]
+    if as_json:
+        output.emit_json(found)
+        return
+    rows = [
+        (one["run"], one["name"], one["state"], f"{one['done']}/{one['devices']}", one["text"])
+        for one in found
+    ]
+    output.table("runs", ("run", "name", "state", "done", ""), rows)

@@ -1,0 +1,112 @@
+"""From an operation to a rollout: its waves, its journal, its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fleet.config.select import select
+from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult
+from fleet.engine.rollout.crew import BoardCrew
+from fleet.engine.rollout.driver import Ending, Rollout
+from fleet.engine.rollout.inputs import content_hashes, file_hashes
+from fleet.engine.rollout.journal import NAME, Journal
+from fleet.engine.rollout.waves import Wave, plan_waves
+from fleet.model.errors import InputError, InventoryError
+from fleet.model.events import DeviceDone, Listener, RolloutDone, Warned
+from fleet.model.inventory import Host, Inventory
+from fleet.model.rollout import ALL_AT_ONCE, RolloutSpec
+
+if TYPE_CHECKING:
+    from fleet.engine.operation import Operation, Options
+
+
+def waves_of(spec: RolloutSpec | None, hosts: Sequence[Host]) -> tuple[Wave, ...]:
+    """The waves of these hosts, in their order.
+
+    Raises InputError for two hosts of one name and for canary patterns that mean none of them.
+    """
+    names = [host.name for host in hosts]
+    spec = spec or ALL_AT_ONCE
+    canaries: set[str] = set()
+    if spec.canary_hosts:
+        groups: dict[str, tuple[str, ...]] = {}
+        for host in hosts:
+            for group in host.groups:
+                groups[group] = (*groups.get(group, ()), host.name)
+        try:
+            meant = Inventory(Path(), tuple(hosts), groups)
+            canaries = {host.name for host in select(meant, spec.canary_hosts)}
+        except InventoryError as error:
+            raise InputError(
+                f"canary: {error.message} among the {len(names)} devices of this deploy",
+                hint="name devices that --limit leaves in",
+            ) from error
+        if not canaries:
+            raise InputError("the canary patterns mean no device of this deploy")
+    return plan_waves(names, spec, canaries)
+
+
+def begin(operation: Operation, listener: Listener) -> Journal:
+    """The journal of a new run; on disk only where the operation knows its inputs."""
+    options, inputs = operation.options, operation.inputs
+    spec = operation.playbook.rollout
+    header: dict[str, Any] = {
+        "name": operation.playbook.name,
+        "rollout": spec.as_dict() if spec else None,
+        "waves": [wave.as_dict() for wave in operation.waves()],
+        "options": _plain_options(options),
+    }
+    if inputs is None or not inputs.kept:
+        if inputs is not None:
+            text = "an input is no file that can be read again: this run cannot be resumed"
+            listener(Warned("", text))
+        return Journal.begin(None, operation.run_id, header)
+    header["inputs"] = inputs.as_dict()
+    contents = content_hashes(operation.playbook, operation.bench.bundle)
+    header["hashes"] = {**file_hashes(inputs), **contents}
+    return Journal.begin(operation.runs.root / operation.run_id / NAME, operation.run_id, header)
+
+
+def _plain_options(options: Options) -> dict[str, Any]:
+    """Those that a later process can take from a file; a lock is read again from its own."""
+    every = {one.name: getattr(options, one.name) for one in fields(options)}
+    plain = {k: v for k, v in every.items() if v is None or isinstance(v, str | int | float)}
+    return {**plain, "pace": asdict(options.pace)}
+
+
+def roll_out(
+    operation: Operation, journal: Journal, listener: Listener
+) -> tuple[list[DeviceResult], Ending]:
+    """Go on with the waves of a journal; results in the order of the hosts, of every device."""
+    crew = BoardCrew(operation, journal, listener)
+    rollout = Rollout(crew, journal, listener, quiet=journal.state.header["rollout"] is None)
+    ending = rollout.run()
+    results = [_result(host, rollout, journal, ending) for host in operation.hosts]
+    for one in results:
+        if one.outcome == NOT_ATTEMPTED:
+            hint = f"fleet resume {operation.run_id}"
+            done = DeviceDone(one.host.name, one.outcome, one.text, hint, 0.0, 0, 0, emulated=False)
+            listener(done)
+    devices = tuple(
+        {"host": one.host.name, "wave": one.wave, "outcome": one.outcome, "text": one.text}
+        for one in results
+    )
+    listener(RolloutDone("", operation.run_id, ending.word, ending.text, devices))
+    journal.close()
+    return results, ending
+
+
+def _result(host: Host, rollout: Rollout, journal: Journal, ending: Ending) -> DeviceResult:
+    """What this process saw of a device, else what the journal knows of it."""
+    device = journal.state.devices[host.name]
+    result = rollout.results.get(host.name) or DeviceResult(host)
+    result.outcome, result.text = journal.state.outcome(device)
+    result.wave = device.wave
+    if not result.outcome:
+        result.outcome, result.text = NOT_ATTEMPTED, ending.text
+    elif host.name not in rollout.results and device.fine and not device.back:
+        result.text += ", before"
+    return result

@@ -1,0 +1,201 @@
+"""The rollout itself: wave by wave, judged while it goes, every step of it in the journal first."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from fleet.engine.pool import FINE, DeviceResult
+from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.judge import Tally, Verdict, judge, tally
+from fleet.engine.rollout.state import BACK, LEFT, Device
+from fleet.engine.rollout.waves import Wave
+from fleet.model.events import (
+    Listener,
+    Looked,
+    RolledBack,
+    Soaking,
+    WaveJudged,
+    WaveStarted,
+)
+
+Done = Callable[[DeviceResult], None]
+Word = Literal["finished", "failed", "stopped", "rolled back", "not rolled back"]
+
+
+class Crew(Protocol):
+    """Who works on devices. Each result goes to `done`, in the thread of the caller."""
+
+    def deploy(self, names: Sequence[str], admit: Callable[[str], bool], done: Done) -> None:
+        """Deploy to each device that `admit` lets begin; it is asked in order."""
+
+    def look(self, devices: Sequence[Device], done: Done) -> None:
+        """Look at devices again after the soak."""
+
+    def back(self, devices: Sequence[Device], done: Done) -> None:
+        """Switch devices back to `was`, where `release` is current."""
+
+    def wait(self, seconds: float) -> None:
+        """Let the soak pass."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How it ended, and why where not well."""
+
+    word: Word
+    text: str = ""
+
+
+class Rollout:
+    """One run of the waves of a journal, from wherever they stand.
+
+    A device that is fine is not contacted again, but for the look after the soak that it is
+    still owed. After a verdict that is not `go` no device is begun.
+    """
+
+    def __init__(self, crew: Crew, journal: Journal, say: Listener, *, quiet: bool = False) -> None:
+        self._crew, self._journal = crew, journal
+        self._state = journal.state
+        self._say: Listener = (lambda _: None) if quiet else say
+        self.results: dict[str, DeviceResult] = {}
+
+    def run(self) -> Ending:
+        """Go on to the end. KeyboardInterrupt is written down and goes on its way."""
+        try:
+            ending = self._back(self._state.rolling) if self._state.rolling else self._forth()
+        except KeyboardInterrupt:
+            with contextlib.suppress(Exception):
+                self._journal.write("interrupted")
+            raise
+        self._journal.write("finished", ending=ending.word, text=ending.text)
+        return ending
+
+    def _forth(self) -> Ending:
+        for wave in self._state.waves:
+            verdict = self._wave(wave)
+            if verdict.word == "go":
+                continue
+            begun = all(self._state.devices[name].outcome for name in wave.hosts)
+            why = f"stopped {'after' if begun else 'in'} {wave.title}: {verdict.text}"
+            return self._back(why) if verdict.word == "rollback" else Ending("stopped", why)
+        bad = sum(1 for one in self._state.devices.values() if not one.fine)
+        if bad:
+            return Ending("failed", f"{bad} of {len(self._state.devices)} devices are not done")
+        return Ending("finished")
+
+    def _wave(self, wave: Wave) -> Verdict:
+        todo = [name for name in wave.hosts if not self._state.devices[name].fine]
+        soaking = self._state.spec.soak and self._to_look_at(wave)
+        if not todo and not soaking and wave.name in self._state.passed:
+            return Verdict("go")
+        self._say(WaveStarted("", wave.name, f"{wave.title}: {_devices(todo, wave)}", tuple(todo)))
+        waiting = set(todo)
+        seen = self._tally(wave, waiting)
+
+        def admit(name: str) -> bool:
+            if judge(wave, self._state.spec, seen).word != "go":
+                return False
+            self._journal.write("begin", host=name, wave=wave.name)
+            return True
+
+        def done(result: DeviceResult) -> None:
+            waiting.discard(result.host.name)
+            seen.add(result.outcome)
+            self._end(result)
+
+        if todo:
+            self._crew.deploy(todo, admit, done)
+        verdict = judge(wave, self._state.spec, seen)
+        if verdict.word == "go" and self._state.spec.soak:
+            self._soak(wave)
+            verdict = judge(wave, self._state.spec, self._tally(wave, waiting))
+        self._journal.write("judged", wave=wave.name, verdict=verdict.word, text=verdict.text)
+        self._say(WaveJudged("", wave.name, verdict.word, verdict.text))
+        return verdict
+
+    def _tally(self, wave: Wave, waiting: set[str]) -> Tally:
+        """Devices that wait have no outcome, whatever an earlier process saw of them."""
+        devices = self._state.devices
+        return tally(wave, {n: devices[n].outcome for n in wave.hosts if n not in waiting})
+
+    def _end(self, result: DeviceResult) -> None:
+        self.results[result.host.name] = result
+        self._journal.write(
+            "end",
+            host=result.host.name,
+            outcome=result.outcome,
+            text=result.text,
+            error=type(result.error).__name__ if result.error else "",
+            step=result.error.step if result.error else "",
+            round_trips=result.round_trips,
+            bytes_sent=result.bytes_sent,
+            seconds=round(result.seconds, 3),
+        )
+
+    def _to_look_at(self, wave: Wave) -> list[Device]:
+        devices = [self._state.devices[name] for name in wave.hosts]
+        return [one for one in devices if one.to_look_at]
+
+    def _soak(self, wave: Wave) -> None:
+        """Wait, then look at each device of the wave that this run changed."""
+        devices = self._to_look_at(wave)
+        if not devices:
+            return
+        seconds = self._state.spec.soak
+        self._journal.write("soak", wave=wave.name, seconds=seconds)
+        text = f"{wave.title} soaks for {seconds:g} s, then {len(devices)} devices are looked at"
+        self._say(Soaking("", wave.name, text, seconds))
+        self._crew.wait(seconds)
+        self._crew.look(devices, self._looked)
+
+    def _looked(self, result: DeviceResult) -> None:
+        name = result.host.name
+        fine = result.outcome in FINE
+        text = result.text if fine else f"after the soak: {result.text}"
+        self._journal.write("look", host=name, outcome=result.outcome, text=text)
+        self._say(Looked(name, result.outcome, text))
+        if not fine:
+            before = self.results.get(name)
+            if before is not None:
+                result.records, result.bytes_sent = before.records, before.bytes_sent
+                result.bytes_relayed = before.bytes_relayed
+            result.text = text
+            self.results[name] = result
+
+    def _back(self, why: str) -> Ending:
+        """Switch back every device that this run switched; those that cannot be are named."""
+        if not self._state.rolling:
+            self._journal.write("rolling", text=why)
+        asked = [one for one in self._state.devices.values() if one.to_roll_back]
+        for device in asked:
+            if device.was is None:
+                self._settle(device, LEFT, "there was no release before; it stays as it is")
+        self._crew.back([one for one in asked if one.was is not None], self._returned)
+        every = [one for one in self._state.devices.values() if one.switched]
+        count = sum(1 for one in every if one.back == BACK)
+        text = f"{why}; {count} of {len(every)} switched devices are rolled back"
+        left = [one.name for one in every if one.back != BACK]
+        if left:
+            text += f", not: {', '.join(left)}"
+        open_ = any(one.to_roll_back for one in every)
+        return Ending("not rolled back" if open_ else "rolled back", text)
+
+    def _returned(self, result: DeviceResult) -> None:
+        device = self._state.devices[result.host.name]
+        word = {"changed": BACK, "unchanged": LEFT}.get(result.outcome, result.outcome)
+        if result.error is not None:
+            self.results[device.name] = result
+        self._settle(device, word, result.text)
+
+    def _settle(self, device: Device, word: str, text: str) -> None:
+        self._journal.write("back", host=device.name, outcome=word, text=text)
+        self._say(RolledBack(device.name, *self._state.outcome(device)))
+
+
+def _devices(todo: Sequence[str], wave: Wave) -> str:
+    if len(todo) == len(wave.hosts):
+        return f"{len(todo)} devices"
+    return f"{len(todo)} of {len(wave.hosts)} devices"

@@ -1,0 +1,97 @@
+"""What a run was started with: where it stands, and whether it is still the same."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet.model.bundle import Bundle
+from fleet.model.errors import InputError
+from fleet.model.playbook import Playbook
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The files and patterns that were given. Paths are absolute."""
+
+    playbook: Path
+    inventory: Path
+    limit: tuple[str, ...] = ()
+    lock_file: Path | None = None
+
+    @property
+    def kept(self) -> bool:
+        """True when they can be read again: a pipe cannot."""
+        files = (self.playbook, self.inventory, self.lock_file)
+        return all(one is None or one.is_file() for one in files)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for the journal."""
+        return {
+            "playbook": str(self.playbook),
+            "inventory": str(self.inventory),
+            "limit": list(self.limit),
+            "lock_file": str(self.lock_file) if self.lock_file else None,
+        }
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> Inputs:
+        """What as_dict() gave. KeyError or TypeError for other data."""
+        lock = data["lock_file"]
+        return Inputs(
+            Path(data["playbook"]),
+            Path(data["inventory"]),
+            tuple(data["limit"]),
+            Path(lock) if lock is not None else None,
+        )
+
+
+def inputs_of(
+    playbook: Path, inventory: Path, limit: list[str] | None = None, lock_file: Path | None = None
+) -> Inputs:
+    """The same with absolute paths, so that a run can be resumed from any folder."""
+    lock = lock_file.absolute() if lock_file else None
+    return Inputs(playbook.absolute(), inventory.absolute(), tuple(limit or ()), lock)
+
+
+def file_hashes(inputs: Inputs) -> dict[str, str]:
+    """What is read → sha256 of its content. Raises InputError for a file that is gone."""
+    found = {f"playbook {inputs.playbook}": _file(inputs.playbook)}
+    found[f"inventory {inputs.inventory}"] = _file(inputs.inventory)
+    if inputs.lock_file is not None:
+        found[f"lock file {inputs.lock_file}"] = _file(inputs.lock_file)
+    return found
+
+
+def content_hashes(playbook: Playbook, bundle: Bundle) -> dict[str, str]:
+    """The same for what the playbook names: the prompt, and the bundle with its op packages.
+
+    Nothing is read: the hashes of the bundle's files are known since it was inspected.
+    """
+    found = {}
+    if playbook.run is not None:
+        text = playbook.run.prompt.encode()
+        found[f"prompt of {playbook.path}"] = hashlib.sha256(text).hexdigest()
+    packages = [one.file for package in bundle.op_packages for one in package.libraries]
+    lines = sorted(f"{one.name} {one.sha256}\n" for one in (*bundle.files, *packages))
+    found[f"bundle {playbook.bundle}"] = hashlib.sha256("".join(lines).encode()).hexdigest()
+    return found
+
+
+def require_same(then: dict[str, str], now: dict[str, str], run_id: str) -> None:
+    """Raise InputError naming what is not what the run was begun with."""
+    changed = [name for name, value in now.items() if then.get(name) != value]
+    if changed:
+        raise InputError(
+            f"not what run {run_id} was begun with: {', '.join(changed)}",
+            hint="fleet deploy for a new run, or fleet resume --force-inputs",
+        )
+
+
+def _file(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error

@@ -1,0 +1,220 @@
+"""The journal of a run: JSON lines, each on disk before what it announces begins.
+
+`<runs>/<run id>/journal.jsonl`. A process that is killed leaves at most one torn last line,
+which counts as not written. Names, releases and outcomes stand in it, never a secret: hosts
+are named, not described.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fleet import __version__
+from fleet.engine.rollout.state import Line, RunState
+from fleet.model.deadline import Deadline
+from fleet.model.errors import FleetError, InputError
+
+SCHEMA = 1
+NAME = "journal.jsonl"
+LOCK_SECONDS = 0.3
+
+
+class Journal:
+    """The open journal of one run, and the state that its lines give.
+
+    Only one process has it open for writing: the kernel lets go of the lock when the process
+    ends, however it ends. Without a path nothing is kept, and the state is still right.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self.state = RunState()
+        self._lock = threading.Lock()
+        self._file: int | None = None
+        self._size = 0
+
+    @classmethod
+    def begin(cls, path: Path | None, run_id: str, header: dict[str, Any]) -> Journal:
+        """A new run. Raises FleetError when its journal cannot be written."""
+        journal = cls(path)
+        if path is not None:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                journal._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+                _lock(journal._file, path)
+                _sync_folder(path.parent)
+            except OSError as error:
+                raise _unwritable(path, error) from error
+        journal.write("run", schema=SCHEMA, run=run_id, fleet=__version__, **_here(), **header)
+        return journal
+
+    @classmethod
+    def reopen(cls, path: Path) -> Journal:
+        """Go on with a run; a torn last line is cut off.
+
+        Raises InputError when there is none, when it is damaged, or when a process has it open.
+        """
+        journal = cls(path)
+        try:
+            journal._file = os.open(path, os.O_RDWR)
+            _lock(journal._file, path)
+            journal._size = journal._replay(path.read_bytes())
+            os.ftruncate(journal._file, journal._size)
+        except OSError as error:
+            journal.close()
+            raise InputError(f"cannot read {path}: {error.strerror}") from error
+        except InputError:
+            journal.close()
+            raise
+        return journal
+
+    @classmethod
+    def look(cls, path: Path) -> RunState:
+        """The state of a run, without taking it. Raises InputError as `reopen` does."""
+        journal = cls(path)
+        try:
+            journal._replay(path.read_bytes())
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}") from error
+        return journal.state
+
+    def write(self, kind: str, **values: Any) -> None:  # noqa: ANN401 - a line of JSON
+        """Append one line; on disk when this returns. FleetError when the disk will not."""
+        line: Line = {"line": kind, "at": _now(), **values}
+        data = json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        with self._lock:
+            self.state.take(line)
+            if self._file is not None:
+                self._append(data)
+        if self._file is not None:
+            os.fsync(self._file)  # outside of the lock: the kernel joins those that come together
+
+    def _append(self, data: bytes) -> None:
+        file, at = self._file, self._size
+        if file is None:
+            return
+        try:
+            while data:
+                written = os.pwrite(file, data, self._size)
+                self._size += written
+                data = data[written:]
+        except OSError as error:
+            self._size = at
+            os.ftruncate(file, at)  # half a line would spoil the next one
+            raise _unwritable(self.path, error) from error
+
+    def _replay(self, data: bytes) -> int:
+        """Take all lines; gives the number of bytes that are whole lines."""
+        end = 0
+        for number, raw in enumerate(_whole_lines(data), 1):
+            try:
+                self._take(raw)
+            except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+                if end + len(raw) == len(data):
+                    break  # the last one: torn, and its end was written before its middle
+                why = str(error) if isinstance(error, InputError) else "it is no line of a journal"
+                raise InputError(
+                    f"{self.path}:{number} is damaged: {why}",
+                    hint="fleet deploy makes a new run; what is on the devices is reused",
+                ) from error
+            end += len(raw)
+        if not self.state.header:
+            raise InputError(
+                f"{self.path} has no first line: the run ended before it began",
+                hint="fleet deploy",
+            )
+        return end
+
+    def _take(self, raw: bytes) -> None:
+        line = json.loads(raw)
+        if line["line"] == "run" and line["schema"] != SCHEMA:
+            raise InputError(f"schema {line['schema']} is of another fleet ({line['fleet']})")
+        if (line["line"] == "run") == bool(self.state.header):
+            raise InputError("the line that begins a run is not the first")
+        self.state.take(line)
+
+    def resumed(self, *, forced: bool) -> None:
+        """A new process goes on from here."""
+        self.write("resume", forced=forced, **_here())
+
+    def close(self) -> None:
+        """Let go of the run. Not while workers may still write: their lines would be lost."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def busy(path: Path) -> bool:
+    """True when a process works on the run."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return False
+
+
+def _lock(file: int, path: Path) -> None:
+    """Take the run. Tried for a moment: `busy` of another process holds it for an instant."""
+    deadline = Deadline(LOCK_SECONDS)
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if deadline.expired:
+                raise InputError(
+                    f"run {path.parent.name} is being worked on by another fleet",
+                    hint="wait for it, or end it; fleet resume --list shows how far it is",
+                ) from error
+            time.sleep(LOCK_SECONDS / 10)
+        else:
+            return
+
+
+def _whole_lines(data: bytes) -> Iterator[bytes]:
+    *whole, _ = data.split(b"\n")
+    for one in whole:
+        yield one + b"\n"
+
+
+def _unwritable(path: Path | None, error: OSError) -> FleetError:
+    return FleetError(
+        f"cannot write the journal {path}: {error.strerror}",
+        hint="nothing is begun that is not written down; free the disk, or set FLEET_HOME",
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    """The names too: that of the file and that of its folder."""
+    for one in (folder, folder.parent):
+        file = os.open(one, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+
+def _here() -> dict[str, Any]:
+    return {"pid": os.getpid(), "workstation": socket.gethostname()}
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

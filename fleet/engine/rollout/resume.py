@@ -1,0 +1,138 @@
+"""Runs that were begun: which there are, and how one is gone on with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fleet.config.inventory import load_inventory
+from fleet.config.lockfile import load_lock
+from fleet.config.playbook import load_playbook
+from fleet.engine.operation import Operation, Options
+from fleet.engine.records import RunStore
+from fleet.engine.rollout.inputs import Inputs, content_hashes, file_hashes, require_same
+from fleet.engine.rollout.journal import NAME, Journal, busy
+from fleet.engine.rollout.state import RunState
+from fleet.engine.transfer.depot import Pace
+from fleet.model.errors import InputError
+from fleet.model.events import Listener
+from fleet.model.inventory import Host
+from fleet.runtimes.store import RuntimeStore
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """A run with a journal. `state` is None where it cannot be read, `problem` says why."""
+
+    run_id: str
+    state: RunState | None
+    working: bool
+    problem: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON and for a table."""
+        state = self.state
+        every = list(state.devices.values()) if state else []
+        return {
+            "run": self.run_id,
+            "name": state.header["name"] if state else None,
+            "begun": state.header["at"] if state else None,
+            "state": "working" if self.working else state.word if state else "damaged",
+            "done": sum(1 for one in every if one.fine and not one.back),
+            "devices": len(every),
+            "text": self.problem or (state.text if state else ""),
+        }
+
+
+def known_runs(runs: RunStore) -> Iterator[KnownRun]:
+    """Every run that has a journal, newest first."""
+    for path in sorted(runs.root.glob(f"*/{NAME}"), reverse=True):
+        try:
+            yield KnownRun(path.parent.name, Journal.look(path), busy(path))
+        except InputError as error:
+            yield KnownRun(path.parent.name, None, working=False, problem=error.message)
+
+
+def journal_path(run_id: str, runs: RunStore) -> Path:
+    """The journal of a run, `last` for the newest. Raises InputError when there is none."""
+    known = {path.parent.name: path for path in sorted(runs.root.glob(f"*/{NAME}"))}
+    if run_id == "last" and known:
+        run_id = max(known)
+    if run_id not in known:
+        raise InputError(
+            f"there is no journal of a run '{run_id}' in {runs.root}", hint="fleet resume --list"
+        )
+    return known[run_id]
+
+
+def reopen(
+    journal: Journal,
+    listener: Listener,
+    *,
+    runs: RunStore,
+    runtimes: RuntimeStore | None = None,
+    force: bool = False,
+    parallel: int | None = None,
+) -> Operation:
+    """The operation that goes on with a journal, with the same inputs and options.
+
+    Raises InputError when an input is another one now and `force` is not given, and when a
+    device of the run is no longer in the inventory; the journal is let go of then.
+    """
+    try:
+        return _reopen(journal, listener, runs, runtimes, force=force, parallel=parallel)
+    except BaseException:
+        journal.close()
+        raise
+
+
+def _reopen(
+    journal: Journal,
+    listener: Listener,
+    runs: RunStore,
+    runtimes: RuntimeStore | None,
+    *,
+    force: bool,
+    parallel: int | None,
+) -> Operation:
+    header, run_id = journal.state.header, journal.state.header["run"]
+    try:
+        inputs, then = Inputs.from_dict(header["inputs"]), dict(header["hashes"])
+        known = header["options"]
+        options = Options(**{**known, "pace": Pace(**known["pace"])})
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{journal.path} is damaged: {type(error).__name__}: {error}", hint="fleet deploy"
+        ) from error
+    if not force:
+        require_same(then, file_hashes(inputs), run_id)
+    playbook = load_playbook(inputs.playbook)
+    playbook = replace(playbook, rollout=journal.state.spec if header["rollout"] else None)
+    lock = load_lock(inputs.lock_file).of(playbook.name) if inputs.lock_file else None
+    operation = Operation(
+        playbook,
+        _hosts(journal.state, inputs),
+        listener,
+        options=replace(options, lock=lock, parallel=parallel or options.parallel),
+        runtimes=runtimes,
+        runs=runs,
+        run_id=run_id,
+        inputs=inputs,
+    )
+    if not force:
+        require_same(then, content_hashes(playbook, operation.bench.bundle), run_id)
+    return operation
+
+
+def _hosts(state: RunState, inputs: Inputs) -> list[Host]:
+    """The devices of the run in the order of the inventory."""
+    hosts = [one for one in load_inventory(inputs.inventory).hosts if one.name in state.devices]
+    gone = set(state.devices) - {one.name for one in hosts}
+    if gone:
+        raise InputError(
+            f"{inputs.inventory} has no longer: {', '.join(sorted(gone))}",
+            hint="put it back, or fleet deploy for a new run",
+        )
+    return hosts

@@ -1,0 +1,158 @@
+"""Where a run stands: the lines of its journal, folded; live and after a kill by the same code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleet.engine.pool import FINE
+from fleet.engine.rollout.waves import Wave
+from fleet.model.rollout import ALL_AT_ONCE, RolloutSpec
+
+Line = dict[str, Any]
+LEFT, BACK = "left", "rolled back"  # final outcomes of a rollback
+
+
+@dataclass
+class Device:
+    """What the run did to one device.
+
+    `outcome` is that of the last attempt, "" while there is none. `release` is what it gets,
+    `was` what was current before this run switched anything; `switched` says that a switch was
+    begun, `touched` that any step was. `boot_id` is that of the boot in which it was deployed.
+    `looked` is the outcome of the look after the soak, `back` that of the rollback.
+    """
+
+    name: str
+    wave: str
+    outcome: str = ""
+    text: str = ""
+    attempts: int = 0
+    step: str = ""
+    release: str = ""
+    was: str | None = None
+    boot_id: str = ""
+    touched: bool = False
+    switched: bool = False
+    looked: str = ""
+    back: str = ""
+    back_text: str = ""
+
+    @property
+    def fine(self) -> bool:
+        """True when the deploy has nothing more to do here."""
+        return self.outcome in FINE
+
+    @property
+    def owed(self) -> bool:
+        """True when the switch was begun and what comes after it may be missing."""
+        return self.switched and not self.fine
+
+    @property
+    def to_look_at(self) -> bool:
+        """True when this run changed it, and nobody has looked since."""
+        return self.fine and not self.looked and (self.touched or self.outcome == "changed")
+
+    @property
+    def to_roll_back(self) -> bool:
+        """True when this run switched it, and it is not settled what became of the way back."""
+        return self.switched and self.back not in {LEFT, BACK}
+
+
+@dataclass
+class RunState:
+    """All of a run. `rolling` is why it is being rolled back; `ending` is "" while it works."""
+
+    header: Line = field(default_factory=dict)
+    waves: tuple[Wave, ...] = ()
+    spec: RolloutSpec = ALL_AT_ONCE
+    devices: dict[str, Device] = field(default_factory=dict)
+    passed: set[str] = field(default_factory=set)
+    releases: dict[str, str] = field(default_factory=dict)
+    rolling: str = ""
+    ending: str = ""
+    text: str = ""
+
+    def take(self, line: Line) -> None:
+        """One line of the journal. KeyError, TypeError or InputError when it makes no sense."""
+        kind = line["line"]
+        if kind == "run":
+            self._begin(line)
+        elif "host" in line:
+            self._device(kind, self.devices[line["host"]], line)
+        elif kind == "judged":
+            self._judged(line)
+        elif kind == "resume":
+            self.ending = self.text = ""
+            if line["forced"]:
+                self.releases.clear()
+        elif kind == "rolling":
+            self.rolling = line["text"]
+        elif kind in {"finished", "interrupted"}:
+            self.ending = str(line.get("ending", kind))
+            self.text = str(line.get("text", ""))
+
+    def _begin(self, line: Line) -> None:
+        self.header = line
+        self.waves = tuple(Wave(one["wave"], tuple(one["hosts"])) for one in line["waves"])
+        self.spec = RolloutSpec.from_dict(line["rollout"]) if line["rollout"] else ALL_AT_ONCE
+        self.devices = {name: Device(name, wave.name) for wave in self.waves for name in wave.hosts}
+
+    def _judged(self, line: Line) -> None:
+        if line["verdict"] == "go":
+            self.passed.add(line["wave"])
+        else:
+            self.passed.discard(line["wave"])
+
+    def _device(self, kind: str, device: Device, line: Line) -> None:
+        if kind == "begin":
+            device.attempts += 1
+            device.outcome, device.text, device.step, device.looked = "", "", "", ""
+        elif kind == "plan":
+            device.release, device.boot_id = line["release"], line["boot_id"]
+            self.releases.setdefault(line["device_kind"], line["release"])
+            if not device.switched:
+                device.was = line["was"]
+        elif kind == "step":
+            device.step, device.touched = line["step"], True
+            device.switched = device.switched or line["step"] == "switch"
+        elif kind == "end":
+            device.outcome, device.text = line["outcome"], line["text"]
+        elif kind == "look":
+            device.looked = line["outcome"]
+            if device.looked not in FINE:
+                device.outcome, device.text = line["outcome"], line["text"]
+        elif kind == "back":
+            device.back, device.back_text = line["outcome"], line["text"]
+
+    @property
+    def complete(self) -> bool:
+        """True when nothing is left to do: all is there and looked at, or all is rolled back."""
+        if self.rolling:
+            return not any(one.to_roll_back for one in self.devices.values())
+        soak = bool(self.spec.soak)
+        return bool(self.devices) and all(
+            one.fine and not (soak and one.to_look_at) for one in self.devices.values()
+        )
+
+    @property
+    def word(self) -> str:
+        """In a list: finished, rolled back, stopped, failed, interrupted, or unfinished."""
+        if self.complete:
+            return "rolled back" if self.rolling else "finished"
+        return self.ending or "unfinished"
+
+    def outcome(self, device: Device) -> tuple[str, str]:
+        """Outcome and text of a device for people, the rollback included."""
+        if device.back:
+            word = "rolled back" if device.back == BACK else "not rolled back"
+            return word, device.back_text
+        return device.outcome, device.text
+
+    def rows(self) -> list[dict[str, str]]:
+        """Host, wave, outcome and text of every device, for JSON."""
+        found = []
+        for one in self.devices.values():
+            outcome, text = self.outcome(one)
+            found.append({"host": one.name, "wave": one.wave, "outcome": outcome, "text": text})
+        return found

@@ -1,0 +1,270 @@
+"""Rollouts on real boards: the engine, sshd, a health probe that really runs there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet.engine.pool import DeviceResult
+from fleet.engine.rollout.crew import BoardCrew
+from fleet.engine.rollout.deploying import begin
+from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.resume import reopen
+from fleet.model.errors import HealthError, InputError, UnreachableError
+from fleet.model.events import DeviceDone, RolloutDone, WaveJudged
+
+from .boards import Yard, yard
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Yard]:
+    with yard(tmp_path, 1) as boards:
+        yield boards
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Yard]:
+    with yard(tmp_path, 2) as boards:
+        yield boards
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Yard]:
+    with yard(tmp_path, 3) as boards:
+        yield boards
+
+
+def outcomes(results: list[DeviceResult]) -> list[str]:
+    return [one.outcome for one in results]
+
+
+def go_on(boards: Yard) -> list[DeviceResult]:
+    """`fleet resume last` in this process."""
+    boards.events.clear()
+    journal = Journal.reopen(boards.journal())
+    operation = reopen(journal, boards.events.append, runs=boards.runs)
+    journal.resumed(forced=False)
+    return operation.go_on(journal)
+
+
+def test_a_canary_that_fails_leaves_the_rest_untouched(two: Yard) -> None:
+    two.make_sick("b1")
+    operation = two.operation("{canary: 1}")
+    results = operation.deploy()
+    assert outcomes(results) == ["failed", "not attempted"]
+    assert isinstance(results[0].error, HealthError)
+    text = "stopped after the canary: none of 1 came through (1 failed)"
+    assert results[1].text == operation.ending.text == text
+    assert [two.contacts(name) for name in two.names] == [1, 0]
+    assert not two.base("b2").exists()
+    done = [each for each in two.events if isinstance(each, DeviceDone)]
+    assert [each.outcome for each in done] == outcomes(results)
+    assert done[1].hint == f"fleet resume {operation.run_id}"
+    (end,) = [each for each in two.events if isinstance(each, RolloutDone)]
+    assert end.devices[1] == {
+        "host": "b2", "wave": "1", "outcome": "not attempted", "text": text
+    }  # fmt: skip
+
+    two.make_sick("b1", sick=False)
+    assert outcomes(go_on(two)) == ["changed", "changed"]
+    assert len(set(two.live)) == 1
+    assert Journal.look(two.journal()).complete
+
+
+def test_unreachable_and_failed_are_told_apart(three: Yard) -> None:
+    three.server("b2").stop()
+    operation = three.operation("{max_failed: 3}")
+    results = operation.deploy()
+    assert outcomes(results) == ["changed", "unreachable", "not attempted"]
+    assert isinstance(results[1].error, UnreachableError)
+    assert operation.ending.text.endswith("1 of 3 were unreachable, allowed 0 of 3")
+
+    results = three.operation("{max_unreachable: 1}").deploy()
+    assert outcomes(results) == ["unchanged", "unreachable", "changed"]
+    three.server("b2").start()
+    before = three.contacts("b1"), three.contacts("b3")
+    again = go_on(three)
+    assert outcomes(again) == ["unchanged", "changed", "changed"]
+    assert again[0].text.endswith(", before")
+    assert (three.contacts("b1"), three.contacts("b3")) == before, "they are done"
+
+
+def test_rollback_of_what_this_run_changed(three: Yard) -> None:
+    """b1 has a release before, b2 has none, b3 fails."""
+    (old,) = three.first_release("b1")
+    three.write_model("two", 20_000)
+    three.make_sick("b3")
+    operation = three.operation("{waves: [1, 2], on_fail: rollback}")
+    results = operation.deploy()
+    assert outcomes(results) == ["rolled back", "not rolled back", "failed"]
+    assert three.current("b1") == old
+    assert three.current("b2") not in {old, None}, "it stays as it is"
+    assert three.current("b3") is None
+    assert isinstance(results[2].error, HealthError)
+    assert "no release before" in results[1].text
+    assert "1 of 2 switched devices are rolled back, not: b2" in operation.ending.text
+    assert results[0].bytes_sent <= 21_000, "nothing is sent for the way back"
+    backs = [(line["host"], line["outcome"]) for line in three.lines() if line["line"] == "back"]
+    assert backs == [("b2", "left"), ("b1", "rolled back")]
+    assert Journal.look(three.journal()).word == "rolled back"
+
+
+def test_rollback_leaves_what_somebody_else_has_switched(
+    one: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (old,) = one.first_release("b1")
+    one.write_model("two")
+    operation = one.operation("{soak: 1s, on_fail: rollback}")
+    link = one.base("b1") / "current" / "app"
+
+    def soak(crew: BoardCrew, seconds: float) -> None:
+        link.unlink()
+        link.symlink_to(f"../releases/app/{old}")
+
+    monkeypatch.setattr(BoardCrew, "wait", soak)
+    (result,) = operation.deploy()
+    assert result.outcome == "not rolled back"
+    assert f"{old} is current" in result.text
+    assert one.current("b1") == old
+
+
+def spoil(boards: Yard, kind: str) -> Callable[[], object]:
+    """Something happens to board b1; gives the way back."""
+    current = boards.base("b1") / "current" / "app"
+    release = current.resolve()
+    model = release / "bundle" / "model.gguf"
+    match kind:
+        case "a blob is cut":
+            blob = model.resolve()
+            whole = blob.read_bytes()
+            blob.chmod(0o600)
+            blob.write_bytes(b"x")
+            return lambda: blob.write_bytes(whole)
+        case "a link is gone":
+            aside = model.rename(release / "aside")
+            return lambda: aside.rename(model)
+        case "another release is current":
+            target = current.readlink()
+            current.unlink()
+            return lambda: current.symlink_to(target)
+        case "the manifest is another":
+            manifest = release / "manifest.json"
+            text = manifest.read_text()
+            manifest.write_text(text.replace("llama.cpp", "llama.cqq"))
+            return lambda: manifest.write_text(text)
+        case "the seal is gone":
+            aside = (release / ".installed").rename(release / "aside")
+            return lambda: aside.rename(release / ".installed")
+        case "it opens no session":
+            boards.make_sick("b1")
+            return lambda: boards.make_sick("b1", sick=False)
+        case "it is off":
+            boards.server("b1").stop()
+            return boards.server("b1").start
+        case _:
+            return lambda: None
+
+
+LOOKS = [
+    ("nothing", "ok", "is whole and answers"),
+    ("a blob is cut", "failed", "bundle/model.gguf of release"),
+    ("a link is gone", "failed", "bundle/model.gguf of release"),
+    ("another release is current", "failed", "release nothing is current"),
+    ("the manifest is another", "failed", "of another release"),
+    ("the seal is gone", "failed", "has lost its seal"),
+    ("it opens no session", "failed", "no NPU session"),
+    ("it is off", "unreachable", "onnect"),
+    ("another boot", "failed", "was rebooted"),
+    ("nothing", "ok", "is whole and answers"),
+]
+
+
+def test_the_look_after_a_soak_finds_what_became_of_a_board(one: Yard) -> None:
+    operation = one.operation("{soak: 30s}")
+    journal = begin(operation, one.events.append)
+    crew = BoardCrew(operation, journal, one.events.append)
+    crew.deploy(["b1"], lambda _: True, lambda _: None)
+    device = journal.state.devices["b1"]
+    found: list[DeviceResult] = []
+    for kind, outcome, words in LOOKS:
+        boot, back = device.boot_id, spoil(one, kind)
+        device.boot_id = "the one before" if kind == "another boot" else boot
+        crew.look([device], found.append)
+        back()
+        device.boot_id = boot
+        assert found[-1].outcome == outcome, (kind, found[-1].text)
+        assert words in found[-1].text, kind
+
+
+def test_a_board_that_was_damaged_in_the_soak_stops_it(
+    two: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operation = two.operation("{canary: b2, soak: 30s}")
+    waits: list[float] = []
+
+    def soak(crew: BoardCrew, seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 1:
+            (two.base("b2") / "current" / "app" / "bundle" / "model.gguf").unlink()
+
+    monkeypatch.setattr(BoardCrew, "wait", soak)
+    results = operation.deploy()
+    assert outcomes(results) == ["not attempted", "failed"]
+    assert results[1].text.startswith("after the soak: bundle/model.gguf")
+    assert [each.wave for each in results] == ["1", "canary"]
+    assert two.contacts("b1") == 0
+    (judged,) = [each for each in two.events if isinstance(each, WaveJudged)]
+    assert judged.verdict == "stop"
+    assert outcomes(go_on(two)) == ["changed", "changed"], "the deploy mends it"
+    assert waits == [30.0, 30.0, 30.0]
+    looks = [(each["host"], each["outcome"]) for each in two.lines() if each["line"] == "look"]
+    assert looks == [("b2", "failed"), ("b2", "ok"), ("b1", "ok")]
+
+
+def test_resume_wants_the_same_inputs(two: Yard) -> None:
+    two.make_sick("b1")
+    two.operation("{canary: 1}").deploy()
+    changes = [
+        (two.playbook, "playbook"),
+        (two.inventory, "inventory"),
+        (two.folder / "bundle" / "model.gguf", "bundle"),
+    ]
+    for path, words in changes:
+        text = path.read_text()
+        path.write_text(f"{text}\n")
+        with pytest.raises(InputError, match=words) as caught:
+            go_on(two)
+        assert "--force-inputs" in caught.value.hint
+        path.write_text(text)
+    two.make_sick("b1", sick=False)
+    program = two.folder / "llama-bench"  # it is in no list; the release of the run tells
+    text = program.read_text()
+    program.write_text(f"{text}# new\n")
+    results = go_on(two)
+    assert outcomes(results) == ["failed", "not attempted"]
+    assert "this run has deployed" in results[0].text
+    program.write_text(text)
+    assert outcomes(go_on(two)) == ["changed", "changed"]
+
+
+def test_a_run_that_failed_is_run_again_and_its_records_stay(one: Yard) -> None:
+    """The switch was made, the run after it did not count: that is what is unfinished."""
+    program = one.folder / "llama-bench"
+    counted = 'case "$*" in *" -n 1 "*) ;; *) [ ! -e "$base/../lame" ] || exit 3 ;; esac\n'
+    program.write_text(program.read_text().replace("echo '[{", f"{counted}echo '[{{"))
+    lame = one.folder / "b1" / "lame"
+    lame.parent.mkdir()
+    lame.touch()
+    (result,) = one.operation(run="auto").deploy()
+    assert (result.outcome, result.bytes_sent > 0) == ("failed", True), result.text
+    assert "do not count" in result.text
+    lame.unlink()
+    (again,) = go_on(one)
+    assert (again.outcome, again.bytes_sent) == ("changed", 0)
+    assert one.steps()[-2:] == ["prune", "run"]
+    folders = sorted(each.name for each in (one.journal().parent / "b1").iterdir())
+    assert folders == ["0", "0-2"]
+    records = one.runs.load("last")
+    assert [record["counts"] for record in records] == [False, True]

@@ -1,0 +1,178 @@
+"""The file: whole lines, a torn end, one writer, a disk that is full."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet.engine.rollout.journal import Journal, busy
+from fleet.engine.rollout.waves import plan_waves
+from fleet.model.errors import FleetError, InputError
+
+from .fakes import header, names, spec
+
+RULES = spec(canary="1")
+
+
+def begun(path: Path) -> Journal:
+    return Journal.begin(path, "run", header(plan_waves(names(3), RULES), RULES))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs" / "r1" / "journal.jsonl"
+
+
+def test_lines_are_json_and_for_this_user_alone(path: Path) -> None:
+    journal = begun(path)
+    journal.write("begin", host="d001", wave="canary")
+    first, second = (json.loads(line) for line in path.read_text().splitlines())
+    assert (first["line"], first["schema"], first["pid"]) == ("run", 1, os.getpid())
+    assert first["waves"][0] == {"wave": "canary", "hosts": ["d001"]}
+    assert (second["line"], second["host"]) == ("begin", "d001")
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
+    journal = begun(path)
+    whole = path.read_bytes()
+    journal.write("begin", host="d001", wave="canary")
+    journal.close()
+    data = path.read_bytes()
+    torn = tmp_path / "torn.jsonl"
+    for size in range(len(whole), len(data)):
+        torn.write_bytes(data[:size])
+        again = Journal.reopen(torn)
+        assert again.state.devices["d001"].attempts == 0
+        assert torn.stat().st_size == len(whole), "what is torn is cut off at once"
+        again.write("end", host="d002", outcome="changed", text="")
+        again.close()
+        assert Journal.look(torn).devices["d002"].fine
+    torn.write_bytes(data + b"\0" * 100 + b"\n")
+    assert Journal.look(torn).devices["d001"].attempts == 1, "zeros of a power cut"
+
+
+@pytest.mark.parametrize(
+    ("at", "text", "words"),
+    [
+        (1, b'{"line": "begin", "host"\n', "jsonl:2 is damaged"),
+        (1, b'{"line": "begin", "host": "d999", "wave": "1"}\n', "jsonl:2 is damaged"),
+        (1, b"[]\n", "jsonl:2 is damaged"),
+        (1, b'{"line": "run", "schema": 1}\n', "jsonl:2 is damaged: the line that begins"),
+        (0, b'{"line": "run", "schema": 2, "fleet": "9.9"}\n', "schema 2 is of another fleet"),
+        (0, b'{"line": "begin"}\n', "jsonl:1 is damaged: the line that begins"),
+    ],
+)
+def test_damage_before_the_end_is_one_error(path: Path, at: int, text: bytes, words: str) -> None:
+    journal = begun(path)
+    journal.write("end", host="d001", outcome="changed", text="")
+    journal.close()
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines.insert(at, text)
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(InputError, match=words):
+        Journal.reopen(path)
+    assert not busy(path), "a refused journal is not held"
+
+
+@pytest.mark.parametrize("data", [b"", b'{"line": "run", "sch'])
+def test_a_run_that_never_began(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="ended before it began"):
+        Journal.reopen(path)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=300))
+def test_garbage_is_an_error_and_no_crash(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal.jsonl"
+        path.write_bytes(data)
+        with pytest.raises(InputError):
+            Journal.look(path)
+
+
+def test_one_writer(path: Path) -> None:
+    journal = begun(path)
+    assert busy(path)
+    with pytest.raises(InputError, match="being worked on by another fleet"):
+        Journal.reopen(path)
+    journal.close()
+    assert not busy(path)
+    Journal.reopen(path).close()
+    with pytest.raises(FleetError, match="cannot write the journal"):
+        begun(path)
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from fleet.engine.rollout.journal import Journal
+journal = Journal.reopen(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_kernel_lets_go_of_a_killed_writer(path: Path) -> None:
+    begun(path).close()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(InputError, match="another fleet"):
+            Journal.reopen(path)
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    Journal.reopen(path).close()
+
+
+def test_many_threads_write_whole_lines(path: Path) -> None:
+    journal = begun(path)
+
+    def work(name: str) -> None:
+        for number in range(50):
+            journal.write("step", host=name, step=f"s{number}", text="x" * number * 40)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in names(3)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(path.read_text().splitlines()) == 151
+    assert Journal.look(path) == journal.state
+
+
+def test_a_full_disk_is_an_error_and_spoils_no_line(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = begun(path)
+    whole, real = path.read_bytes(), os.pwrite
+    left = [10]
+
+    def full(file: int, data: bytes, offset: int) -> int:
+        if not left[0]:
+            raise OSError(28, "No space left on device")
+        count = real(file, data[: left[0]], offset)
+        left[0] -= count
+        return count
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(FleetError, match="No space left on device"):
+        journal.write("begin", host="d001", wave="canary")
+    monkeypatch.undo()
+    assert path.read_bytes() == whole
+    journal.write("end", host="d001", outcome="changed", text="")
+    assert Journal.look(path).devices["d001"].fine
