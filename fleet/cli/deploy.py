@@ -29,6 +29,7 @@ from fleet.cli.pace import (
     CarrierOption,
     CompressOption,
     PerHubOption,
+    RelayOption,
     WholeOption,
     pace_of,
 )
@@ -184,6 +185,7 @@ def deploy(
     per_hub: PerHubOption = None,
     whole: WholeOption = False,
     compress: CompressOption = "auto",
+    relay: RelayOption = False,
     executor: ExecutorOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -193,7 +195,7 @@ def deploy(
     """
     word = {None: "auto", True: "always", False: "never"}[run]
     lock = lock_for(playbook, lock_file, locked=locked, frozen=frozen)
-    pace = pace_of(carrier, bandwidth, per_hub, whole, compress)
+    pace = pace_of(carrier, bandwidth, per_hub, whole, compress, relay)
     options = Options(word, verify, offline, accept_new, parallel, allow_reboot, lock, frozen, pace)
     loaded = with_rollout(
         load_playbook(playbook), canary, waves, max_failed, max_unreachable, soak, on_fail

@@ -19,6 +19,7 @@ from fleet.model.events import (
     Looked,
     Output,
     Progress,
+    Relayed,
     RolledBack,
     RunDone,
     Soaking,
@@ -102,14 +103,20 @@ class _Lines:
                 return f"{event.step}: {event.text}"
             case Chosen():
                 return f"carrier: {event.carrier} ({event.why})"
+            case Relayed():
+                return f"{human_bytes(event.bytes)} from {event.source}"
             case Warned():
                 return f"warning: {event.text}"
             case DeviceDone():
                 sent = human_bytes(event.bytes_sent)
+                if event.bytes_relayed:
+                    sent += f" sent, {human_bytes(event.bytes_relayed)} from neighbours"
+                else:
+                    sent += " sent"
                 mark = ", emulated" if event.emulated else ""
                 return (
                     f"{event.outcome} ({event.text}) in {event.seconds:.1f} s, "
-                    f"{event.round_trips} round trips, {sent} sent{mark}"
+                    f"{event.round_trips} round trips, {sent}{mark}"
                 )
         return _of_a_rollout(event)
 
@@ -155,6 +162,8 @@ class _Board:
                     row.done, row.total, row.since = 0, event.bytes, time.monotonic()
                 case Progress():
                     row.done, row.total = event.done, event.total
+                case Relayed():
+                    row.text = f"from {event.source}"
                 case Warned() | WaveStarted() | WaveJudged() | Soaking():
                     row.text = event.text
                 case Looked() | RolledBack():

@@ -29,11 +29,20 @@ WholeOption = Annotated[
 CompressOption = Annotated[
     str, typer.Option("--compress", help="auto (where it saves time), always or never.")
 ]
+RelayOption = Annotated[
+    bool,
+    typer.Option("--relay", help="Boards with one label `lan` serve each other large files."),
+]
 
 
 def pace_of(
-    carrier: str, bandwidth: str | None, per_hub: int | None, whole: bool, compress: str
+    carrier: str,
+    bandwidth: str | None,
+    per_hub: int | None,
+    whole: bool,
+    compress: str,
+    relay: bool = False,
 ) -> Pace:
     """The options as one. Raises InputError."""
     rate = parse_rate(bandwidth) if bandwidth else None
-    return Pace(carrier, rate, per_hub, whole, compress)
+    return Pace(carrier, rate, per_hub, whole, compress, relay)

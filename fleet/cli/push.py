@@ -25,6 +25,7 @@ from fleet.cli.pace import (
     CarrierOption,
     CompressOption,
     PerHubOption,
+    RelayOption,
     WholeOption,
     pace_of,
 )
@@ -50,6 +51,7 @@ def push(
     per_hub: PerHubOption = None,
     whole: WholeOption = False,
     compress: CompressOption = "auto",
+    relay: RelayOption = False,
     parallel: ParallelOption = None,
     verify: VerifyOption = False,
     accept_new: AcceptNewOption = False,
@@ -67,7 +69,7 @@ def push(
         accept_new=accept_new,
         parallel=parallel or DEFAULT_PARALLEL,
         keep=keep,
-        pace=pace_of(carrier, bandwidth, per_hub, whole, compress),
+        pace=pace_of(carrier, bandwidth, per_hub, whole, compress, relay),
     )
     with listening(as_json=as_json) as listener:
         work = Push(wanted, sources, hosts_of(inventory, limit), listener, options)

@@ -24,7 +24,8 @@ def show_devices(title: str, results: Sequence[DeviceResult]) -> None:
             one.text if one.error is None else "see below",
             f"{one.seconds:.1f} s",
             one.round_trips,
-            human_bytes(one.bytes_sent),
+            human_bytes(one.bytes_sent)
+            + (f" + {human_bytes(one.bytes_relayed)} relayed" if one.bytes_relayed else ""),
         )
         for one in results
     ]

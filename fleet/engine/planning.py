@@ -14,6 +14,7 @@ from fleet.engine.provisioning import cured, look
 from fleet.engine.session import Session
 from fleet.engine.transfer.carriers import way
 from fleet.engine.transfer.deltas import with_known
+from fleet.engine.transfer.relaying import tell_of
 from fleet.engine.workbench import Parts, Workbench
 from fleet.facts.gather import gather
 from fleet.facts.identity import check_identity
@@ -64,6 +65,7 @@ def look_at(
         return Look(state, actions_for(manifest, state, keep), Holders())
     text = _state_text(session, facts, manifest, verify=verify)
     state = parse_state(text, host, manifest)
+    tell_of(session, facts, state.have)
     actions = _with_deltas(session, facts, actions_for(manifest, state, keep))
     return Look(state, actions, holders_in(text, host))
 

@@ -29,7 +29,8 @@ NOT_ATTEMPTED = "not attempted"
 
 @dataclass
 class DeviceResult:
-    """What became of one device. `outcome` is as in DeviceDone; `bytes_sent` is payload.
+    """What became of one device. `outcome` is as in DeviceDone; `bytes_sent` is payload,
+    `bytes_relayed` what neighbours sent.
 
     `wave` is the wave of a rollout that it is in, "" outside of one.
     """
@@ -45,6 +46,7 @@ class DeviceResult:
     round_trips: int = 0
     bytes_sent: int = 0
     wave: str = ""
+    bytes_relayed: int = 0
 
     @property
     def fine(self) -> bool:
@@ -155,6 +157,7 @@ def guarded(session: Session, work: Work) -> DeviceResult:
         session.close()
     result.round_trips = session.traffic.round_trips
     result.bytes_sent = session.payload_bytes
+    result.bytes_relayed = session.relayed_bytes
     result.seconds = time.monotonic() - started
     session.emit(done_event(result))
     return result
@@ -183,5 +186,6 @@ def done_event(result: DeviceResult) -> DeviceDone:
         seconds=round(result.seconds, 3),
         round_trips=result.round_trips,
         bytes_sent=result.bytes_sent,
+        bytes_relayed=result.bytes_relayed,
         emulated=bool(result.plan and result.plan.facts.emulated),
     )

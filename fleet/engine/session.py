@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from fleet.engine.leasing import Lease, awake_clock
 from fleet.engine.transfer.depot import Depot
@@ -29,10 +30,15 @@ _BOOT_ID = Command(("cat", "/proc/sys/kernel/random/boot_id"))
 _HEARD_BYTES = 1 << 16  # a noisy .bashrc speaks before the guard does
 
 
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
 class Session:
     """A host of the inventory with a transport that can be opened anew.
 
-    `traffic` adds up over all connections; `payload_bytes` counts the bytes of blobs only.
+    `traffic` adds up over all connections; `payload_bytes` counts the bytes of blobs only,
+    `relayed_bytes` those that neighbours sent instead.
     All methods are for the thread of the device's worker, but for `cancel`; the thread of a
     Lease calls `transport.run` alone. `lease` is set inside a Lease: commands that change
     something (`mutates`) are then begun only while it holds.
@@ -51,6 +57,7 @@ class Session:
         self.depot = depot or Depot()
         self._accept_new = accept_new
         self.payload_bytes = 0
+        self.relayed_bytes = 0
         self.carrier = ""
         self._cancelled = False
         self._who: Identity | None = None
@@ -58,6 +65,7 @@ class Session:
         self.boot: str | None = None  # id of the boot that the facts were read in
         self.rebooted = False  # by itself, noticed when the connection was made anew
         self._past: list[Traffic] = []
+        self._beside: list[_Closes] = []
         self.transport: Transport = transport_for(host, accept_new=accept_new)
 
     def open(self) -> None:
@@ -124,6 +132,24 @@ class Session:
         """
         self._cancelled = True
         self.close()
+        for one in list(self._beside):
+            one.close()
+
+    def check(self) -> None:
+        """Raise when nothing more may be begun: CancelledError, LeaseLostError."""
+        if self._cancelled:
+            raise CancelledError("cancelled", device=self.host.name)
+        if self.lease is not None:
+            self.lease.check()
+
+    @contextlib.contextmanager
+    def beside(self, other: _Closes) -> Iterator[None]:
+        """Inside, `cancel` ends this connection too."""
+        self._beside.append(other)
+        try:
+            yield
+        finally:
+            self._beside.remove(other)
 
     @property
     def traffic(self) -> Traffic:

@@ -45,6 +45,14 @@ class Chosen(Event):
 
 
 @dataclass(frozen=True)
+class Relayed(Event):
+    """`bytes` of a blob came from the board `source` instead of this workstation."""
+
+    source: str
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Output(Event):
     """Text that a runner printed; `stream` is stdout or stderr."""
 
@@ -65,7 +73,7 @@ class DeviceDone(Event):
 
     `outcome` is changed, unchanged, planned, refused, failed, unreachable or, in a rollout that
     was stopped, not attempted. `round_trips` and `bytes_sent` (payload: bytes of blobs) are
-    those of the whole work on this device.
+    those of the whole work on this device; `bytes_relayed` came from its neighbours.
     """
 
     outcome: str
@@ -75,6 +83,7 @@ class DeviceDone(Event):
     round_trips: int
     bytes_sent: int
     emulated: bool
+    bytes_relayed: int = 0
 
 
 @dataclass(frozen=True)

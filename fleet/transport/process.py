@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import IO
 
 from fleet.model.command import Result
@@ -44,6 +44,7 @@ class Processes:
         stdin: Iterable[Chunk] = (),
         on_stdout: Output | None = None,
         on_stderr: Output | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> Result:
         """Run to the end; the status is negative when a signal ended it. See Transport.run."""
         started = time.monotonic()
@@ -55,6 +56,7 @@ class Processes:
             stderr=subprocess.PIPE,
             start_new_session=True,
             bufsize=0,
+            env=env,
         )
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise UnreachableError(f"{argv[0]} has no pipes")

@@ -156,18 +156,27 @@ class SshTransport:
 
     def carrier(self, deadline: Deadline) -> Carrier:
         """The ssh client, connected the same way to the same key."""
-        self._live()
-        hops, hop = [], self._connection
-        while isinstance(hop, Connection):
-            hops.append(_hop(hop))
-            hop = hop.gateway
-        found = SshClient(tuple(reversed(hops)), self.traffic, self._host.name)
+        found = SshClient(self.hops(), self.traffic, self._host.name)
         try:
             found.open(Deadline(min(deadline.remaining, self._host.connect_timeout)))
         except BaseException:
             found.close()
             raise
         return found
+
+    def hops(self) -> tuple[Hop, ...]:
+        """The way of the open connection, the board last."""
+        self._live()
+        hops, hop = [], self._connection
+        while isinstance(hop, Connection):
+            hops.append(_hop(hop))
+            hop = hop.gateway
+        return tuple(reversed(hops))
+
+    @property
+    def banner(self) -> str:
+        """What the board's ssh server says it is: `SSH-2.0-OpenSSH_9.2p1 ...`."""
+        return str(self._live().remote_version)
 
     def identity(self, deadline: Deadline) -> Identity:
         """The fingerprint of the host key of the open connection."""

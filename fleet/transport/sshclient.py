@@ -8,6 +8,7 @@ and passphrases are never given to it: then there is no such carrier.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -62,8 +63,12 @@ class SshClient:
 
     name = "ssh"
 
-    def __init__(self, hops: tuple[Hop, ...], traffic: Traffic, device: str) -> None:
-        """`hops`: the way to the board, the board last."""
+    def __init__(
+        self, hops: tuple[Hop, ...], traffic: Traffic, device: str, agent: Path | None = None
+    ) -> None:
+        """`hops`: the way to the board, the board last. `agent`: a socket that is handed on to
+        the board (not to the hops); then no other agent is asked for keys.
+        """
         self.traffic = traffic
         self._device = device
         self._processes = Processes(traffic)
@@ -71,7 +76,9 @@ class SshClient:
         self._folder = Path(tempfile.mkdtemp(prefix="fleet-"))
         self._config = self._folder / "config"
         self._socket = self._folder / "m"
-        self._config.write_text(_config(hops, self._folder), "utf-8")
+        self._config.write_text(_config(hops, self._folder, agent), "utf-8")
+        # The client forwards no agent, not even a named one, unless this variable is set.
+        self._env = {**os.environ, "SSH_AUTH_SOCK": str(agent)} if agent else None
 
     def open(self, deadline: Deadline) -> None:
         """Connect. Raises UnreachableError with the client's own words."""
@@ -84,6 +91,7 @@ class SshClient:
                 stdout=subprocess.DEVNULL,
                 stderr=words,
                 start_new_session=True,
+                env=self._env,
             )
         while not self._socket.exists():
             if self._master.poll() is not None or deadline.expired:
@@ -127,6 +135,7 @@ class SshClient:
                 stdin=stdin,
                 on_stdout=on_stdout,
                 on_stderr=on_stderr,
+                env=self._env,
             )
         except DeadlineError as error:
             error.device = self._device
@@ -159,7 +168,7 @@ _OPTIONS = (
 )
 
 
-def _config(hops: tuple[Hop, ...], folder: Path) -> str:
+def _config(hops: tuple[Hop, ...], folder: Path, agent: Path | None = None) -> str:
     """An ssh_config of our own, which reads no other."""
     lines = []
     for number, hop in enumerate(hops):
@@ -175,6 +184,8 @@ def _config(hops: tuple[Hop, ...], folder: Path) -> str:
             f"HostKeyAlias fleet-{name}",
             f"UserKnownHostsFile {_word(str(known))}",
         ]
+        if last and agent is not None:
+            lines.append(f"ForwardAgent {_word(str(agent))}")
         lines += [f"IdentityFile {_word(key)}" for key in hop.keys]
         if hop.keys:
             lines.append("IdentitiesOnly yes")

@@ -161,6 +161,7 @@ class Rollout:
             before = self.results.get(name)
             if before is not None:
                 result.records, result.bytes_sent = before.records, before.bytes_sent
+                result.bytes_relayed = before.bytes_relayed
             result.text = text
             self.results[name] = result
 

@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fleet.engine.session import Session
+from fleet.engine.transfer.neighbours import lan_of
+from fleet.engine.transfer.relaying import LEAST_BYTES
 from fleet.model.deadline import Deadline
 from fleet.model.errors import FleetError, TransportError
 from fleet.model.plan import Blob
-from fleet.transport.base import Carrier
+from fleet.transport.base import Carrier, Transport
 
 TRIAL_BYTES = 8 << 20
 WORTH_BYTES = 32 << 20  # below, the second connection costs more than it saves
@@ -117,9 +119,20 @@ def way(session: Session, count: int) -> tuple[str, ...]:
     first, wanted = session.transport, session.depot.pace.carrier
     if not count:
         return ()
+    return (_carrier(first, wanted, count), *_relay(session))
+
+
+def _relay(session: Session) -> tuple[str, ...]:
+    lan = lan_of(session.host)
+    if session.depot.neighbours is None or not lan:
+        return ()
+    return (f"relay: files from {LEAST_BYTES >> 20} MiB may come from boards of lan {lan}",)
+
+
+def _carrier(first: Transport, wanted: str, count: int) -> str:
     if first.second and wanted == first.second:
-        return (f"carrier: {first.second}, as asked for",)
+        return f"carrier: {first.second}, as asked for"
     if first.second and wanted == "auto" and count >= WORTH_BYTES:
         trial = f"measured with the first {TRIAL_BYTES >> 20} MiB of each"
-        return (f"carrier: {first.name} or {first.second}, {trial}",)
-    return (f"carrier: {first.name}, the open connection",)
+        return f"carrier: {first.name} or {first.second}, {trial}"
+    return f"carrier: {first.name}, the open connection"

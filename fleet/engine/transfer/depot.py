@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from fleet.bundles.signatures import Signatures
 from fleet.engine.transfer.limits import Hubs, Throttle
+from fleet.engine.transfer.neighbours import Neighbours
 from fleet.engine.transfer.reading import SharedSource
 from fleet.engine.transfer.sampling import Sampler
 from fleet.model.errors import InputError
@@ -21,7 +22,8 @@ CARRIERS = ("auto", "paramiko", "ssh")
 class Pace:
     """Wishes of the user. `carrier` for ssh hosts: auto, paramiko or ssh. `bandwidth` bytes a
     second for all devices together. `per_hub` uploads at a time behind one hub.
-    `whole`: no deltas. `compress`: auto, always or never.
+    `whole`: no deltas. `compress`: auto, always or never. `relay`: boards with one label `lan`
+    serve each other.
     """
 
     carrier: str = "auto"
@@ -29,6 +31,7 @@ class Pace:
     per_hub: int | None = None
     whole: bool = False
     compress: str = "auto"
+    relay: bool = False
 
     def __post_init__(self) -> None:
         if self.carrier not in CARRIERS:
@@ -48,6 +51,7 @@ class Depot:
 
     def __post_init__(self) -> None:
         self.hubs = Hubs(self.pace.per_hub)
+        self.neighbours = Neighbours() if self.pace.relay else None
         self.throttle = Throttle(self.pace.bandwidth) if self.pace.bandwidth else None
         self._deltas: dict[tuple[str, str, bool], Future[Delta | None]] = {}
         self._lock = threading.Lock()

@@ -12,6 +12,7 @@ from fleet.engine.planning import HASHING_BYTES_PER_SECOND, ask_state
 from fleet.engine.session import Session
 from fleet.engine.transfer.carriers import WORTH_BYTES, Carriers, Choice
 from fleet.engine.transfer.deltas import with_asked
+from fleet.engine.transfer.relaying import Direct, Relaying
 from fleet.model.command import Command
 from fleet.model.deadline import Stall
 from fleet.model.errors import (
@@ -33,6 +34,7 @@ from fleet.transport.base import Carrier
 
 STALL_SECONDS = 60.0  # a link on which no byte moves for this long is dead
 TRIES = 6  # of which each must bring bytes over, or the waiting grows
+SETTLE_TRIES = 10
 WAIT_SECONDS = 0.5  # before the second try; doubled for each further one
 _BROKEN = (ConnectionLostError, DeadlineError, UnreachableError)
 
@@ -65,11 +67,61 @@ class Upload:
                     if attempt:
                         self._session.reopen()
                         blobs = self._lacking()
-                    self._send_once(blobs)
+                    self._deliver(blobs)
                 except _BROKEN as error:
                     self._again_or_raise(error, attempt)
                 else:
                     return
+
+    def _deliver(self, blobs: Sequence[Blob]) -> None:
+        """All of them: large ones may come from neighbours, the others meanwhile from here."""
+        self._done = max(0, self._total - sum(blob.wire for blob in blobs))
+        near = [blob for blob in blobs if Relaying.suits(blob)]
+        relaying = self._relaying() if near else None
+        if relaying is None:
+            self._send_once(blobs)
+            return
+        self._send_once([blob for blob in blobs if blob not in near])
+        direct = Direct(
+            lambda one: self._send_once([one]), self._told, lambda b: self._patience([b])
+        )
+        if relaying.fetch(near, direct):
+            # What a neighbour says of this device is not believed.
+            lacking = self._settled()
+            self._done = max(0, self._total - sum(blob.wire for blob in lacking))
+            self._send_once(lacking)
+        relaying.have(near)
+
+    def _relaying(self) -> Relaying | None:
+        neighbours = self._depot.neighbours
+        if neighbours is None:
+            return None
+        try:
+            return Relaying(self._session, self._facts, neighbours)
+        except UnreachableError as error:
+            text = f"no relay for this device: {error.message}; sent directly"
+            self._session.emit(Warned(self._session.host.name, text))
+            return None
+
+    def _settled(self) -> tuple[Blob, ...]:
+        """What is lacking; of a relay that broke, the last bytes may still be on their way."""
+        before, now = None, self._lacking()
+        for _ in range(SETTLE_TRIES):
+            if not any(blob.offset for blob in now) or now == before:
+                break
+            time.sleep(WAIT_SECONDS)
+            before, now = now, self._lacking()
+        return now
+
+    def _told(self) -> Callable[[int], object]:
+        begun = self._done
+
+        def told(gone: int) -> None:
+            self._done = begun + gone
+            host = self._session.host.name
+            self._session.emit(Progress(host, "send", self._done, self._total))
+
+        return told
 
     def _again_or_raise(self, error: FleetError, attempt: int) -> None:
         if attempt + 1 == TRIES:
@@ -94,7 +146,8 @@ class Upload:
         return with_asked(self._session, self._facts, plain)
 
     def _send_once(self, blobs: Sequence[Blob]) -> None:
-        self._done = max(0, self._total - sum(blob.wire for blob in blobs))
+        if not blobs:
+            return
         if not self._facts.tools.dd_fullblock:
             for blob in blobs:
                 self._stream([blob], self._session.transport, self._style, single=True)

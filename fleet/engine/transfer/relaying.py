@@ -1,0 +1,185 @@
+"""Large blobs of one upload that come from a neighbour on the same LAN, or go first to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fleet.engine.leasing import LeasedStall
+from fleet.engine.session import Session
+from fleet.engine.transfer.neighbours import Holder, Neighbours, Turn, lan_of
+from fleet.model.command import Result
+from fleet.model.deadline import Deadline, Stall
+from fleet.model.errors import TransportError, UnreachableError
+from fleet.model.events import Relayed, Warned
+from fleet.model.facts import Facts
+from fleet.model.plan import Blob
+from fleet.ops.lease import lost_words
+from fleet.ops.relay import Passage, relay_command
+from fleet.ops.upload import hand_for, receive_command
+from fleet.transport.neighbour import Bridge, peer_of
+
+LEAST_BYTES = 8 << 20  # below, the logins cost more than the bytes
+WORTH_BYTES_PER_SECOND = 2e6  # a LAN that is slower is not worth the waiting
+WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Direct:
+    """The upload that this is a part of: its way without neighbours, what it tells of bytes
+    that have gone, and for how many seconds it waits for a sign.
+    """
+
+    send: Callable[[Blob], object]
+    told: Callable[[], Callable[[int], object]]
+    patience: Callable[[Blob], float]
+
+
+def tell_of(session: Session, facts: Facts, shas: frozenset[str]) -> None:
+    """A device has these blobs: its neighbours may get them from it."""
+    neighbours, lan = session.depot.neighbours, lan_of(session.host)
+    if neighbours is None or not lan or not shas:
+        return
+    try:
+        peer = peer_of(session.transport, session.host)
+    except TransportError:
+        return
+    neighbours.have(lan, Holder(peer, facts.base_dir), shas)
+
+
+class Relaying:
+    """What a device gets from its neighbours. A neighbour's word is believed for nothing but
+    who is asked next: Upload asks the device itself.
+    """
+
+    def __init__(self, session: Session, facts: Facts, neighbours: Neighbours) -> None:
+        """Raises UnreachableError that says why this device takes no part."""
+        self._session = session
+        self._facts = facts
+        self._neighbours = neighbours
+        self._lan = lan_of(session.host)
+        if not self._lan:
+            raise UnreachableError("it has no label `lan`")
+        if not facts.tools.sha256 or not facts.tools.dd_fullblock:
+            raise UnreachableError("it has no hash tool, or no dd that counts bytes of a pipe")
+        self._me = Holder(peer_of(session.transport, session.host), facts.base_dir)
+        self._alone = False
+
+    @staticmethod
+    def suits(blob: Blob) -> bool:
+        """True for a blob that is worth a neighbour's time."""
+        return blob.delta is None and blob.left >= LEAST_BYTES
+
+    def fetch(self, blobs: Sequence[Blob], direct: Direct) -> bool:
+        """Get each from a neighbour or directly, whichever can be first.
+
+        True when a neighbour was asked: the device must say then what it has.
+        """
+        left = {blob.file.sha256: blob for blob in blobs}
+        asked = False
+        while left and not self._alone:
+            slowest = max(blob.left for blob in left.values())
+            patience = Deadline(WAIT_SECONDS + slowest / WORTH_BYTES_PER_SECOND)
+            turns = self._neighbours.turn(
+                self._lan, self._me, tuple(left), patience, self._session.check
+            )
+            with turns as turn:
+                blob = left.pop(turn.sha)
+                if turn.source is None:
+                    direct.send(blob)
+                    turn.arrived = True
+                else:
+                    asked = True
+                    turn.arrived = self._relayed(turn, turn.source, blob, direct)
+        for blob in left.values():
+            direct.send(blob)
+        return asked
+
+    def have(self, blobs: Sequence[Blob]) -> None:
+        """The device has said that it has these."""
+        self._neighbours.have(self._lan, self._me, [blob.file.sha256 for blob in blobs])
+
+    def _relayed(self, turn: Turn, source: Holder, blob: Blob, direct: Direct) -> bool:
+        session, name = self._session, self._session.host.name
+        passage = Passage(blob, direct.told(), session.check)
+        try:
+            with Bridge(source.peer, session.transport.traffic) as bridge, session.beside(bridge):
+                why = self._lend(bridge)
+                if not why:
+                    passage.admitted = bridge.admitted
+                    result = self._run(bridge, source, blob, passage, direct)
+                    why = self._judge(turn, passage, result)
+        except TransportError as error:
+            session.check()
+            why = error.message
+            self._neighbours.broke(self._lan, turn)
+        if why:
+            passage.told(0)
+            text = f"{blob.file.name} does not come from {source.peer.name}: {why}; sent directly"
+            session.emit(Warned(name, text))
+            return False
+        session.relayed_bytes += blob.left
+        session.emit(Relayed(name, source.peer.name, blob.left))
+        return True
+
+    def _lend(self, bridge: Bridge) -> str:
+        try:
+            bridge.lend(self._me.peer)
+        except UnreachableError as error:
+            self._alone = True
+            return error.message
+        return ""
+
+    def _run(
+        self, bridge: Bridge, source: Holder, blob: Blob, passage: Passage, direct: Direct
+    ) -> Result:
+        """The source sends; what takes it on the target is guarded by the target's lease."""
+        facts, lease = self._facts, self._session.lease
+        take = receive_command(facts, single=False)
+        seconds = direct.patience(blob)
+        go = passage.leave()
+        result = bridge.run(
+            relay_command(
+                blob,
+                source.base_dir,
+                self._me.peer,
+                take if lease is None else lease.guarded(take),
+                hand_for(facts),
+            ),
+            Stall(seconds) if lease is None else LeasedStall(seconds, lease),
+            stdin=go if lease is None else lease.feed(go),
+            on_stdout=passage.take,
+        )
+        ticket = lease.ticket if lease is not None else None
+        # That the lease was renewed is not believed: only what ends it.
+        if lease and ticket and lost_words(ticket, result.status, result.error_text):
+            lease.judge(result, result.error_text, 0.0)
+        return result
+
+    def _judge(self, turn: Turn, passage: Passage, result: Result) -> str:
+        """Why the blob is not there, and who is asked no more for that; "" when it is."""
+        receipt, sha = passage.receipt, turn.sha
+        if sha in receipt.ok:
+            return ""
+        if sha in receipt.bad:
+            if passage.blob.offset:  # or the part that was there is
+                return "what came of it is damaged"
+            self._neighbours.damaged(self._lan, turn)
+            return "what it has is damaged"
+        if passage.refused:
+            self._neighbours.damaged(self._lan, turn)
+            if not passage.gone:
+                self._neighbours.broke(self._lan, turn)
+            return passage.refused
+        if receipt.failed:  # the same will be said of what is sent directly
+            return receipt.failed
+        said = " | ".join(result.error_text.splitlines())[-200:] or "no word from it"
+        if passage.inside:
+            self._neighbours.broke(self._lan, turn)
+        else:
+            self._shut_out(turn)
+        return f"it stopped: {said}" if passage.inside else f"it cannot log in there: {said}"
+
+    def _shut_out(self, turn: Turn) -> None:
+        self._alone = True
+        self._neighbours.shut_out(self._lan, turn, self._session.host.name)

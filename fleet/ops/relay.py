@@ -1,0 +1,133 @@
+"""A blob from one board to another: the command on the one that has it, and what it answers."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from fleet.model.command import Command
+from fleet.model.plan import Blob
+from fleet.ops.frames import BLOCK, mode_of
+from fleet.ops.shell import device_script
+from fleet.ops.upload import Receipt
+from fleet.transport.neighbour import Peer
+from fleet.transport.quote import render
+
+PIECE_BLOCKS = 8  # as in relay.sh: what is sent for one line from the workstation
+AHEAD = 2  # pieces that may be under way unasked: 16 MiB hide 0.1 s of the way to the workstation
+_LOOK_SECONDS = 0.25
+
+
+def opening(blob: Blob, hand: bytes) -> str:
+    """What a stream of frames (fleet/ops/frames.py) has before the bytes of this one blob.
+
+    `hand`: the program that takes it, b"" where the device has no Python.
+    """
+    program = ""
+    if hand:
+        blocks, rest = divmod(len(hand), BLOCK)
+        program = f"hand 0 0 0 {blocks} {rest}\n{hand.decode()}"
+    item = blob.file
+    blocks, rest = divmod(blob.left, BLOCK)
+    coding = "hand" if hand else "raw"
+    words = (item.sha256, item.size, blob.offset, mode_of(blob), blocks, rest, coding, item.size)
+    return program + " ".join(map(str, words)) + "\n"
+
+
+def relay_command(blob: Blob, base: str, target: Peer, take: Command, hand: bytes) -> Command:
+    """Sends the blob out of the store under `base` into `take`, run on `target`."""
+    item = blob.file
+    block, byte = divmod(blob.offset, BLOCK)
+    return device_script(
+        "relay",
+        f"{base}/store/{item.sha256}",
+        str(item.size),
+        target.key,
+        target.address,
+        str(target.port),
+        target.user,
+        str(math.ceil(target.seconds)),
+        opening(blob, hand),
+        render(take),
+        str(block),
+        str(byte + 1),
+        str(_blocks(item.size)),
+    )
+
+
+def _blocks(size: int) -> int:
+    return -(-size // BLOCK)
+
+
+@dataclass
+class Passage:
+    """What is heard from the source, and the leave to go on that it gets.
+
+    `told` gets the bytes of the blob that have gone; `check` raises when nothing more may be
+    sent; `admitted` is called once the source is logged in at the target, then it is `inside`.
+    `refused`: why the source does not even try; `gone`: because it has no such blob.
+    """
+
+    blob: Blob
+    told: Callable[[int], object]
+    check: Callable[[], object]
+    admitted: Callable[[], object] | None = None
+    inside: bool = False
+    refused: str = ""
+    gone: bool = False
+    receipt: Receipt = field(default_factory=Receipt)
+    _rest: bytes = b""
+    _sent: int = field(init=False)
+    _news: threading.Condition = field(default_factory=threading.Condition)
+
+    def __post_init__(self) -> None:
+        self._sent = self.blob.offset // BLOCK
+
+    def take(self, chunk: bytes) -> None:
+        """One chunk of the source's standard output; among it the lines of receive.sh."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            kind, _, rest = line.decode("utf-8", "replace").partition(" ")
+            if kind == "sent" and rest.isdigit():
+                self._went(int(rest))
+            elif kind == "relay" and rest == "in":
+                self.inside = True
+                if self.admitted is not None:
+                    self.admitted()
+            elif kind == "relay":
+                why, _, self.refused = rest.partition(" ")
+                self.gone = why == "gone"
+            else:
+                self.receipt.take(line + b"\n")
+
+    def _went(self, blocks: int) -> None:
+        size = self.blob.file.size
+        with self._news:
+            self._sent = max(self._sent, min(blocks, _blocks(size)))
+            self._news.notify_all()
+        self.told(min(self._sent * BLOCK, size) - self.blob.offset)
+
+    def leave(self) -> Iterator[bytes]:
+        """Standard input of relay.sh: a line a piece, no further ahead than AHEAD.
+
+        While there is nothing to say an empty chunk comes now and then, so that who reads this
+        can end and look after the lease.
+        """
+        first, end = self.blob.offset // BLOCK, _blocks(self.blob.file.size)
+        given = first
+        while given < end:
+            with self._news:
+                ahead = self._sent + AHEAD * PIECE_BLOCKS
+                if given >= ahead:
+                    self._news.wait(_LOOK_SECONDS)
+                    ahead = self._sent + AHEAD * PIECE_BLOCKS
+            self.check()
+            if given >= ahead:
+                yield b""
+                continue
+            # A first piece that begins within a block is that block alone.
+            alone = given == first and self.blob.offset % BLOCK
+            given += 1 if alone else PIECE_BLOCKS
+            yield b"\n"

@@ -1,0 +1,150 @@
+"""The way from one board to another on the same network, with no secret on either of them.
+
+The workstation connects to the source with an agent of its own handed on (fleet/transport/
+agent.py); the source's ssh client logs in to the target with it and knows one host key: the
+one that the workstation's own connection to the target saw.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from fleet.model.command import Command, Result
+from fleet.model.deadline import Deadline
+from fleet.model.errors import UnreachableError
+from fleet.model.files import Chunk
+from fleet.model.inventory import Host
+from fleet.transport.agent import Agent, can_bind, lacking
+from fleet.transport.base import Output, Traffic, Transport
+from fleet.transport.ssh import SshTransport
+from fleet.transport.sshclient import Hop, SshClient
+
+DEFAULT_PORT = 22
+_SPARE_SECONDS = 10.0  # for a board that is slow to start a program
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A board as its neighbours need to know it. `address` and `port` are those they use."""
+
+    name: str
+    hops: tuple[Hop, ...]
+    address: str
+    port: int
+    seconds: float
+
+    @property
+    def user(self) -> str:
+        """Who logs in there."""
+        return self.hops[-1].user
+
+    @property
+    def key(self) -> str:
+        """The host key that the workstation saw: its type and base64."""
+        return self.hops[-1].known[0]
+
+
+def peer_of(transport: Transport, host: Host) -> Peer:
+    """The board of an open connection. Raises UnreachableError that says why it is no peer.
+
+    The label `lan_address` (HOST or HOST:PORT) is what its neighbours connect to, where that
+    is not what the workstation does.
+    """
+    if not isinstance(transport, SshTransport):
+        raise UnreachableError(f"it is behind {transport.name}, not ssh")
+    if why := lacking():
+        raise UnreachableError(why)
+    if not transport.second:
+        raise UnreachableError("its login needs a password or passphrase")
+    if not can_bind(transport.banner):
+        raise UnreachableError(f"its ssh server is {transport.banner}, not OpenSSH 8.9 or later")
+    hops = transport.hops()
+    last = hops[-1]
+    if not last.keys:
+        raise UnreachableError("the inventory names no key file for it")
+    named = host.labels.get("lan_address", "")
+    if not named:
+        return Peer(host.name, hops, last.address, last.port, host.connect_timeout)
+    address, _, port = named.rpartition(":") if named.count(":") == 1 else (named, "", "")
+    number = int(port) if port.isdigit() else DEFAULT_PORT
+    return Peer(host.name, hops, address, number, host.connect_timeout)
+
+
+class Bridge:
+    """A connection to `source` on which its ssh client can log in to `target`.
+
+    Once that is in, `admitted` takes the agent away: it is there for a login, not for a transfer.
+    """
+
+    def __init__(self, source: Peer, traffic: Traffic) -> None:
+        """Connect to the source. Raises UnreachableError that says why not."""
+        self._lock = threading.Lock()
+        self._source = source
+        self._client: SshClient | None = None
+        agent = self._agent = Agent(Deadline(source.seconds))
+        try:
+            self._client = SshClient(source.hops, traffic, source.name, agent.socket)
+            self._client.open(Deadline(source.seconds))
+        except (OSError, ValueError) as error:
+            self.close()
+            raise UnreachableError(f"the ssh client cannot be started: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def lend(self, target: Peer) -> None:
+        """Let the source log in to `target`, for a short while. Raises UnreachableError.
+
+        Only now: before, the client would have asked the agent for its own way to the source.
+        """
+        seconds = Deadline(2 * target.seconds + _SPARE_SECONDS)
+        keys = target.hops[-1].keys
+        try:
+            self._agent.add(keys, self._source.key, target.key, target.user, seconds)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UnreachableError(f"ssh-add cannot hold the key: {error}") from error
+
+    def run(
+        self,
+        command: Command,
+        deadline: Deadline,
+        *,
+        stdin: Iterable[Chunk] = (),
+        on_stdout: Output | None = None,
+        on_stderr: Output | None = None,
+    ) -> Result:
+        """Run on the source. See Transport.run."""
+        if self._client is None:
+            raise UnreachableError("the bridge is closed")
+        return self._client.run(
+            command, deadline, stdin=stdin, on_stdout=on_stdout, on_stderr=on_stderr
+        )
+
+    def admitted(self) -> None:
+        """The source is logged in: end the agent. From any thread."""
+        with self._lock:
+            self._agent.close()
+
+    def close(self) -> None:
+        """End all of it; never raises."""
+        with contextlib.suppress(OSError):
+            self.admitted()
+        if self._client is not None:
+            self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
