@@ -58,11 +58,17 @@ class Look:
 def look_at(
     session: Session, facts: Facts, manifest: Manifest, keep: int, *, verify: bool = False
 ) -> Look:
-    """Ask for the state of `manifest`; a device that has no store of ours is not asked."""
+    """Ask for the state of `manifest`; of a device that has no store of ours it is known.
+
+    Who holds such a device is asked for a plan only: a deploy takes the lease next.
+    """
     host = session.host.name
     if facts.store is False:
         state = ReleaseState(None, False, (), frozenset(), {}, frozenset(), frozenset())
-        return Look(state, actions_for(manifest, state, keep), Holders())
+        holders = Holders()
+        if session.lease is None:
+            holders = holders_in(session.ask(who_command(), "state").text, host)
+        return Look(state, actions_for(manifest, state, keep), holders)
     text = _state_text(session, facts, manifest, verify=verify)
     state = parse_state(text, host, manifest)
     tell_of(session, facts, state.have)
