@@ -7,6 +7,7 @@ where root is needed for it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from fleet.bundles.preflight import preflight
 from fleet.engine.become import Become
@@ -15,7 +16,6 @@ from fleet.engine.session import Session
 from fleet.engine.transfer.carriers import way
 from fleet.engine.transfer.deltas import with_known
 from fleet.engine.transfer.relaying import tell_of
-from fleet.engine.workbench import Parts, Workbench
 from fleet.facts.gather import gather
 from fleet.facts.identity import check_identity
 from fleet.model.deadline import Deadline
@@ -32,6 +32,9 @@ from fleet.ops.release import (
     state_command,
     state_input,
 )
+
+if TYPE_CHECKING:  # a push needs no runtimes
+    from fleet.engine.workbench import Parts, Workbench
 
 FACTS_SECONDS = 30.0
 HASHING_BYTES_PER_SECOND = 20e6  # sha256sum on a small core without SHA instructions

@@ -13,6 +13,7 @@ from fleet.model.facts import Facts
 from fleet.model.plan import Blob
 from fleet.ops.shell import device_script
 
+OLDEST_PYTHON = (3, 7)  # os.preadv
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "File too large")
 
 
@@ -30,7 +31,9 @@ def receive_command(facts: Facts, *, single: bool) -> Command:
 
 def hand_for(facts: Facts) -> bytes:
     """The program that takes large blobs and hashes them on the way; b"" without Python there."""
-    return hand() if facts.tools.python3 and facts.tools.dd_fullblock else b""
+    version = facts.tools.python3_version
+    young = version is None or tuple(map(int, version.split(".")[:2])) >= OLDEST_PYTHON
+    return hand() if facts.tools.python3 and young and facts.tools.dd_fullblock else b""
 
 
 @cache

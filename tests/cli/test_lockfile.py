@@ -78,6 +78,8 @@ def test_drift_names_what_is_not_as_locked(locked: tuple[Cli, str, str]) -> None
     blob = f"{store}/{sha}"
     damage = f"chmod 644 {blob}; printf X | dd of={blob} conv=notrunc bs=1 2>/dev/null"
     cli.lab.exec("lab001", ["sh", "-c", damage])
+    assert cli("status", "-i", inventory, "--drift", playbook).returncode == 1  # it is younger
+    cli.lab.exec("lab001", ["touch", "-d", "2001-01-01", blob])
     assert cli("status", "-i", inventory, "--drift", playbook).returncode == 0
     found = cli("status", "-i", inventory, "--drift", playbook, "--verify", "--json")
     assert found.returncode == 1

@@ -215,11 +215,11 @@ class Link:
         return self.other
 
 
-def choice_of(link: Link, wanted: str, left: int) -> tuple[Choice, list[tuple[str, int]]]:
-    sent: list[tuple[str, int]] = []
+def choice_of(link: Link, wanted: str, left: int) -> tuple[Choice, list[tuple[str, int, int]]]:
+    sent: list[tuple[str, int, int]] = []
 
     def attempt(blob: Blob, count: int, carrier: object) -> float:
-        sent.append((carrier.name, blob.offset))  # type: ignore[attr-defined]
+        sent.append((carrier.name, blob.offset, count))  # type: ignore[attr-defined]
         link.go.set()
         time.sleep(0.05)  # the opening thread has its turn
         return carrier.rate  # type: ignore[attr-defined,no-any-return]
@@ -244,9 +244,11 @@ def test_the_client_is_taken_where_it_is_not_slower() -> None:
     choice, sent = choice_of(link, "auto", GIB)
     assert choice.carrier is link.other
     assert choice.rate == 180e6
-    assert {name for name, _ in sent} == {"paramiko", "ssh"}
-    assert [at for _, at in sent] == [n * TRIAL_BYTES for n in range(len(sent))]
-    assert choice.blobs[0].offset == len(sent) * TRIAL_BYTES
+    assert {name for name, _, _ in sent} == {"paramiko", "ssh"}
+    assert [at for _, at, _ in sent] == [n * TRIAL_BYTES for n in range(len(sent))]
+    *_, (_, at, count) = sent
+    assert count == 60_000_000  # three tenths of a second
+    assert choice.blobs[0].offset == at + count
     assert link.other is not None
     assert link.other.closed  # at the end of the upload
 

@@ -20,6 +20,8 @@ from fleet.model.plan import Blob
 from fleet.transport.base import Carrier, Transport
 
 TRIAL_BYTES = 8 << 20
+TRIAL_SECONDS = 0.3  # of the client's turn: its start counts little then
+MOST_TRIAL_BYTES = 64 << 20
 WORTH_BYTES = 32 << 20  # below, the second connection costs more than it saves
 SLOWER = 0.8  # of the open connection's rate: then the client is let go
 
@@ -81,8 +83,10 @@ class Carriers:
         if self._second is None or not _long(left[place]):
             why = self._failed.message if self._failed else "the client came too late"
             return Choice(first, left, rate, why)
-        other = attempt(left[place], TRIAL_BYTES, self._second)
-        left[place] = _further(left[place])
+        most = min(MOST_TRIAL_BYTES, left[place].left // 2)
+        count = max(TRIAL_BYTES, min(most, int(rate * TRIAL_SECONDS)))
+        other = attempt(left[place], count, self._second)
+        left[place] = replace(left[place], offset=left[place].offset + count)
         told = f"measured {other / 1e6:.0f} MB/s, {first.name} {rate / 1e6:.0f}"
         if other < rate * SLOWER:
             self.close()

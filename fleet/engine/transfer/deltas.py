@@ -14,7 +14,7 @@ from fleet.model.facts import Facts
 from fleet.model.files import BLOCK_BYTES
 from fleet.model.plan import Blob, Delta
 from fleet.ops.delta import SMALLEST, delta
-from fleet.ops.upload import hand
+from fleet.ops.upload import hand_for
 
 SIGNING_BYTES_PER_SECOND = 20e6  # Python on a small core, reading slow flash
 _ENTRY = 2 * DIGEST
@@ -64,10 +64,11 @@ def _own(known: Signatures, blob: Blob, kind: str) -> Signature | None:
 
 def _asked(session: Session, facts: Facts, blob: Blob) -> Signature | None:
     """The device signs its old blob, where it has Python and the link is what costs."""
-    if not facts.tools.python3:
+    program_text = hand_for(facts)
+    if not program_text:
         return None
     path = f"{facts.base_dir}/store/{blob.base}"
-    program = (facts.tools.python3, "-ISc", hand().decode(), "sign", path, str(BLOCK_BYTES))
+    program = (facts.tools.python3, "-ISc", program_text.decode(), "sign", path, str(BLOCK_BYTES))
     seconds = 60.0 + 8 * blob.file.size / SIGNING_BYTES_PER_SECOND
     try:
         size, *lines = session.ask(Command(program), "sign", seconds=seconds).text.split()

@@ -104,9 +104,14 @@ while read -r sha size offset mode blocks rest coding end; do
     rm -f "$part"
   fi
   got=''
-  if [ "$coding" = hand ]; then
+  byhand=no
+  case $coding in hand | delta:*) [ -n "$hand" ] && byhand=yes ;; esac
+  if [ $byhand = yes ]; then
     if [ "$end" = "$size" ]; then want=hash; else want=no; fi
-    why=$("$python" -ISc "$hand" take "$part" "$blocks" "$rest" $want 2>&1)
+    case $coding in
+      hand) why=$("$python" -ISc "$hand" take "$part" "$blocks" "$rest" $want 2>&1) ;;
+      *) why=$("$python" -ISc "$hand" patch "$part" "$store/${coding#delta:}" "$blocks" 2>&1) ;;
+    esac
     case $why in
       [0-9]*' '*) have=${why% *} got=${why#* } ;;
       *) echo "failed $sha $(say_why "${why#failed }")"; exit 74 ;;
