@@ -65,10 +65,11 @@ def _own(known: Signatures, blob: Blob, kind: str) -> Signature | None:
 def _asked(session: Session, facts: Facts, blob: Blob) -> Signature | None:
     """The device signs its old blob, where it has Python and the link is what costs."""
     program_text = hand_for(facts)
-    if not program_text:
+    python = facts.tools.python3
+    if not program_text or not python:
         return None
     path = f"{facts.base_dir}/store/{blob.base}"
-    program = (facts.tools.python3, "-ISc", program_text.decode(), "sign", path, str(BLOCK_BYTES))
+    program = (python, "-ISc", program_text.decode(), "sign", path, str(BLOCK_BYTES))
     seconds = 60.0 + 8 * blob.file.size / SIGNING_BYTES_PER_SECOND
     try:
         size, *lines = session.ask(Command(program), "sign", seconds=seconds).text.split()
