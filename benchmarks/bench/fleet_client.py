@@ -14,22 +14,11 @@ import sys
 import time
 from pathlib import Path
 
-from fleet.bundles.hashes import HashCache
 from fleet.config.inventory import load_inventory, select
-from fleet.engine.applying import apply_plan
-from fleet.engine.leasing import Lease
-from fleet.engine.planning import ask_state, facts_of
-from fleet.engine.pool import DeviceResult, on_every_device
-from fleet.engine.records import new_run_id
+from fleet.engine.pool import DeviceResult
+from fleet.engine.pushing import Push
 from fleet.engine.session import Session
 from fleet.model.events import Event, Progress, StepStarted
-from fleet.model.facts import Facts
-from fleet.model.files import FileRef
-from fleet.model.manifest import Manifest
-from fleet.model.plan import Action, DevicePlan
-from fleet.ops.release import actions_for
-
-KEEP = 3
 
 
 class Clock:
@@ -57,22 +46,18 @@ class Clock:
         self._step = ""
 
 
-def manifest_of(source: Path, name: str) -> Manifest:
-    cache = HashCache()
-    top = source.parent
-    files = sorted(source.rglob("*")) if source.is_dir() else [source]
-    refs = [
-        FileRef(path, path.relative_to(top).as_posix(), path.stat().st_size, cache.sha256(path))
-        for path in files
-        if path.is_file()
-    ]
-    cache.save()
-    return Manifest(name, tuple(refs))
+class Timed(Push):
+    """A push that says what it took on the open connection."""
 
+    clock: Clock
+    dialled: float
 
-def planned(session: Session, facts: Facts, manifest: Manifest) -> tuple[Action, ...]:
-    """What is to be done on the device; one round trip."""
-    return actions_for(manifest, ask_state(session, facts, manifest), KEEP)
+    def _push(self, session: Session, result: DeviceResult) -> None:
+        start = time.perf_counter()
+        self.clock.figures["connect"] = start - self.dialled
+        super()._push(session, result)
+        self.clock.end_step()
+        self.clock.figures["inner"] = time.perf_counter() - start + self.clock.figures["host_hash"]
 
 
 def main() -> int:
@@ -82,29 +67,14 @@ def main() -> int:
     parser.add_argument("--name", required=True)
     parser.add_argument("--limit", default="all")
     options = parser.parse_args()
-    clock, run_id = Clock(), new_run_id()
-    began = time.perf_counter()
-    manifest = manifest_of(options.source.absolute(), options.name)
-    clock.figures["host_hash"] = time.perf_counter() - began
-
-    def push(session: Session, result: DeviceResult) -> None:
-        start = time.perf_counter()
-        clock.figures["connect"] = start - dialled
-        with Lease(session, f"push {manifest.name}", run_id) as lease:
-            facts = facts_of(session)
-            looked = time.perf_counter()
-            actions = planned(session, facts, manifest)
-            clock.figures |= {"facts": looked - start, "state": time.perf_counter() - looked}
-            if actions:
-                lease.take()
-            apply_plan(session, DevicePlan(session.host, facts, "", manifest, (), actions), run_id)
-            clock.end_step()
-            result.outcome = "changed" if actions else "unchanged"
-        clock.figures["inner"] = time.perf_counter() - start + clock.figures["host_hash"]
-
+    clock = Clock()
     hosts = select(load_inventory(options.inventory), [options.limit])
-    dialled = time.perf_counter()
-    results = on_every_device(hosts, push, clock.hear, parallel=16)
+    began = time.perf_counter()
+    work = Timed(options.name, [options.source.absolute()], hosts, clock.hear)
+    work.clock = clock
+    work.dialled = time.perf_counter()
+    clock.figures["host_hash"] = work.dialled - began
+    results = work.push()
     for one in results:
         if one.error is not None:
             print(f"{one.host.name}: {one.error.message}", file=sys.stderr)

@@ -149,6 +149,10 @@ def _walk(source: Path) -> list[tuple[str, Path]]:
                 f"{path} is a link that leads out of {source}",
                 hint="copy what it leads to, or leave it out",
             )
+        if path.is_symlink() and path.is_dir():
+            raise InputError(
+                f"{path} is a link to a folder", hint="copy the folder there, or leave it out"
+            )
         if path.is_file():
             found.append((name, path))
         elif not path.is_dir():

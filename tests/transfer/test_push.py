@@ -184,6 +184,10 @@ def test_bad_sources_are_refused(target: Target, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "passwd").symlink_to("/etc/passwd")
+    folder = tmp_path / "folder"
+    (folder / "real").mkdir(parents=True)
+    (folder / "real" / "f").write_text("f")
+    (folder / "link").symlink_to("real")
     pipe = tmp_path / "pipe"
     pipe.mkdir()
     os.mkfifo(pipe / "p")
@@ -195,6 +199,7 @@ def test_bad_sources_are_refused(target: Target, tmp_path: Path) -> None:
         ([tmp_path / "none"], "there is no"),
         ([empty], "no files"),
         ([outside], "leads out"),
+        ([folder], "link to a folder"),
         ([pipe], "no regular file"),
         ([one, two], "two files"),
     ):
