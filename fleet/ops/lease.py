@@ -26,15 +26,17 @@ _WORDS = 10  # of a `held` or `dropped` line
 
 @dataclass
 class LeaseAnswer:
-    """What the board says. `got` is the generation, `raced`: several were at it at once."""
+    """What the board says. `got` is the generation, `raced`: several were at it at once; `top`
+    is the highest generation of each kind, held or not.
+    """
 
     place: str = ""
-    top: dict[str, int] = field(default_factory=dict)
     got: int | None = None
     held: list[Holder] = field(default_factory=list)
     dropped: list[Holder] = field(default_factory=list)
     raced: bool = False
     freed: bool = False
+    top: dict[str, int] = field(default_factory=dict)
 
 
 def word(text: str) -> str:

@@ -36,6 +36,7 @@ PYTHON_ALLOWED = {
     "engine/cluster/blobs.py",
     "doctor/bundle.py",
     "engine/records.py",
+    "engine/rollout/journal.py",
     "engine/running.py",
     "runtimes/stage.py",
     "transport/trustlog.py",
