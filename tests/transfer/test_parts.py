@@ -6,20 +6,24 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from fleet.bundles.signatures import Signatures, hash_and_sign
+from fleet.bundles.signatures import BLAKE2, Signatures, hash_and_sign
 from fleet.engine.session import Session
 from fleet.engine.transfer.carriers import TRIAL_BYTES, Carriers, Choice
-from fleet.engine.transfer.depot import Pace
+from fleet.engine.transfer.deltas import with_asked
+from fleet.engine.transfer.depot import Depot, Pace
 from fleet.engine.transfer.limits import Hubs, Throttle, hub_of, parse_rate
 from fleet.engine.transfer.reading import SharedSource
 from fleet.engine.transfer.sampling import Sample, Sampler
+from fleet.model.command import Result
 from fleet.model.deadline import Deadline
-from fleet.model.errors import InputError, UnreachableError
+from fleet.model.errors import ConnectionLostError, InputError, UnreachableError
+from fleet.model.facts import Facts, Tools
 from fleet.model.files import FileRef, file_ref
 from fleet.model.inventory import Host
 from fleet.model.plan import Blob
@@ -302,3 +306,44 @@ def damaged(whole: bytes) -> Iterator[bytes]:
     yield whole[:-1]
     yield whole.replace(b"xxh3", b"xxh9")
     yield whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:]
+
+
+def test_a_device_that_cannot_be_asked_spoils_no_other(tmp_path: Path) -> None:
+    """What one device says of its old blob serves all; that it breaks off is its own matter."""
+    old = tmp_path / "old"
+    old.write_bytes(random.Random(6).randbytes(6 << 20))
+    sha, signature = hash_and_sign(old, BLAKE2)
+    blob = Blob(a_file(tmp_path, old.read_bytes() + b"more"), base=sha)
+    facts = Facts(tools=Tools(python3="/usr/bin/python3", dd_fullblock=True))
+    depot = Depot(signatures=Signatures(tmp_path / "none"))
+    asked: list[str] = []
+    begun, other = threading.Event(), threading.Event()
+
+    def ask(name: str) -> object:
+        def answer(*_: object, **__: object) -> Result:
+            asked.append(name)
+            if name == "dead":
+                begun.set()
+                other.wait(10)  # still silent while the next one is asked
+                raise ConnectionLostError("gone")
+            other.set()
+            entries = signature.entries
+            lines = [entries[at : at + 32].hex() for at in range(0, len(entries), 32)]
+            return Result(0, "\n".join([str(signature.size), *lines]).encode(), b"", 0.0)
+
+        return answer
+
+    def session_of(name: str) -> Session:
+        session = Session(Host(name), lambda _: None, depot=depot)
+        session.ask = ask(name)  # type: ignore[method-assign,assignment]
+        return session
+
+    with ThreadPoolExecutor(1) as pool:
+        dead = pool.submit(with_asked, session_of("dead"), facts, [blob])
+        assert begun.wait(10)
+        for name in ("alive", "next"):
+            (found,) = with_asked(session_of(name), facts, [blob])
+            assert found.delta is not None
+            assert found.delta.bytes == 4
+        assert isinstance(dead.exception(20), ConnectionLostError)
+    assert asked == ["dead", "alive"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from fleet.bundles.signatures import BLAKE2, DIGEST, Signature, Signatures, hash_and_sign
 from fleet.engine.session import Session
@@ -34,21 +35,22 @@ def _with(depot: Depot, facts: Facts, blob: Blob, session: Session | None) -> Bl
     large = blob.file.size >= SMALLEST and blob.base != ""
     if depot.pace.whole or blob.delta or not large or not facts.tools.dd_fullblock:
         return blob
-    known = depot.signatures
-
-    def find() -> Delta | None:
-        old = known.load(blob.base)
-        if old is None and session is not None:
-            old = _asked(session, facts, blob)
-        if old is None:
-            return None
-        try:
-            return delta(blob.file, blob.base, old, _own(known, blob, old.kind))
-        except OSError:
-            return None
-
-    found = depot.delta(blob, session is not None, find)
+    old = depot.signatures.load(blob.base) or depot.asked.get(blob.base)
+    if old is None and session is not None:
+        old = _asked(session, facts, blob)
+        if old is not None:
+            depot.asked[blob.base] = old
+    if old is None:
+        return blob
+    found = depot.delta(blob, old.kind, partial(_find, depot.signatures, blob, old))
     return replace(blob, delta=found) if found else blob
+
+
+def _find(known: Signatures, blob: Blob, old: Signature) -> Delta | None:
+    try:
+        return delta(blob.file, blob.base, old, _own(known, blob, old.kind))
+    except OSError:
+        return None
 
 
 def _own(known: Signatures, blob: Blob, kind: str) -> Signature | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from fleet.bundles.signatures import Signatures
+from fleet.bundles.signatures import Signature, Signatures
 from fleet.engine.transfer.limits import Hubs, Throttle
 from fleet.engine.transfer.neighbours import Neighbours
 from fleet.engine.transfer.reading import SharedSource
@@ -53,12 +53,16 @@ class Depot:
         self.hubs = Hubs(self.pace.per_hub)
         self.neighbours = Neighbours() if self.pace.relay else None
         self.throttle = Throttle(self.pace.bandwidth) if self.pace.bandwidth else None
-        self._deltas: dict[tuple[str, str, bool], Future[Delta | None]] = {}
+        self.asked: dict[str, Signature] = {}  # what devices said of their old blobs
+        self._deltas: dict[tuple[str, str, str], Future[Delta | None]] = {}
         self._lock = threading.Lock()
 
-    def delta(self, blob: Blob, asked: bool, find: Callable[[], Delta | None]) -> Delta | None:
-        """What `find` finds for this pair of contents; looked for once, the others wait."""
-        key, mine = (blob.file.sha256, blob.base, asked), Future[Delta | None]()
+    def delta(self, blob: Blob, kind: str, find: Callable[[], Delta | None]) -> Delta | None:
+        """What `find` finds for this pair of contents; looked for once, the others wait.
+
+        `find` works on this machine only: no device waits for another one.
+        """
+        key, mine = (blob.file.sha256, blob.base, kind), Future[Delta | None]()
         with self._lock:
             known = self._deltas.setdefault(key, mine)
         if known is not mine:
