@@ -74,20 +74,29 @@ class Push:
         )
 
     def _push(self, session: Session, result: DeviceResult) -> None:
-        if self._there(session, result):
+        """One round trip to a device that is known and has everything."""
+        verify, keep = self.options.verify, self.options.keep
+        known = None if verify else remembered(session)
+        seen = look_at(session, known, self.manifest, keep) if known else None
+        if known and seen and seen.state.sealed and not seen.actions:
+            self._done(result, self._plan(session, known, seen))
             return
         facts = facts_of(session)
-        verify, keep = self.options.verify, self.options.keep
         with Lease(session, f"push {self.manifest.name}", self.run_id):
-            seen = look_at(session, facts, self.manifest, keep, verify=verify)
+            if seen is None or known is None or known.base_dir != facts.base_dir:
+                seen = look_at(session, facts, self.manifest, keep, verify=verify)
             if seen.actions:
                 seen = take_and_look(seen, session, facts, self.manifest, keep, verify=verify)
             plan = result.plan = self._plan(session, facts, seen)
             _room(plan)
             apply_plan(session, plan, self.run_id)
+        self._done(result, plan)
+        remember(session, facts)
+
+    def _done(self, result: DeviceResult, plan: DevicePlan) -> None:
+        result.plan = plan
         result.outcome = "changed" if plan.actions else "unchanged"
         result.text = f"release {self.manifest.id}"
-        remember(session, facts)
 
     def _plan(self, session: Session, facts: Facts, seen: Look) -> DevicePlan:
         return DevicePlan(
@@ -98,18 +107,6 @@ class Push:
             actions=seen.actions,
             current=seen.state.current,
         )
-
-    def _there(self, session: Session, result: DeviceResult) -> bool:
-        """One round trip to a device that is known: nothing is to be done there."""
-        facts = None if self.options.verify else remembered(session)
-        if facts is None:
-            return False
-        seen = look_at(session, facts, self.manifest, self.options.keep)
-        if not seen.state.sealed or seen.actions:
-            return False
-        result.plan = self._plan(session, facts, seen)
-        result.outcome, result.text = "unchanged", f"release {self.manifest.id}"
-        return True
 
 
 def files_of(sources: Sequence[Path]) -> tuple[FileRef, ...]:

@@ -58,7 +58,6 @@ class Session:
         self._accept_new = accept_new
         self.payload_bytes = 0
         self.relayed_bytes = 0
-        self.carrier = ""
         self._cancelled = False
         self._who: Identity | None = None
         self.lease: Lease | None = None
@@ -242,7 +241,6 @@ class Session:
 
     def chose(self, carrier: str, why: str) -> None:
         """Say once which way bulk data goes."""
-        self.carrier = carrier
         self.emit(Chosen(self.host.name, carrier, why))
 
     def emit(self, event: Event) -> None:

@@ -135,8 +135,3 @@ def switch_and_prune(base: str, name: str, release_id: str, run_id: str, keep: i
     switch, prune = (device_script(one).argv[2] for one in ("switch", "prune"))
     text = f'(\n{switch}) || exit\nset -- "$1" "$2" "$5"\n{prune}'
     return script(text, base, name, release_id, run_id, str(keep))
-
-
-def prune_command(base: str, name: str, keep: int) -> Command:
-    """Removes old releases of `name` and blobs that no release uses."""
-    return device_script("prune", base, name, str(keep))

@@ -69,15 +69,21 @@ class Carrier(Protocol):
         on_stdout: Output | None = None,
         on_stderr: Output | None = None,
     ) -> Result:
-        """As Transport.run; what it sends counts for the transport's traffic."""
+        """Run to the end: one round trip. An exit status that is not 0 is no exception.
+
+        `stdin` is sent in order, then closed; the command may answer while it is sent.
+        With `on_stdout` / `on_stderr` the chunks go there as they come and the Result
+        holds none of them. What goes over a second connection counts for the transport's
+        traffic.
+        """
         ...
 
     def close(self) -> None:
-        """Let go; never raises."""
+        """Let go of everything; never raises. The device's processes of ours end."""
         ...
 
 
-class Transport(Protocol):
+class Transport(Carrier, Protocol):
     """A connection to one device. Opened and used by one thread.
 
     Two exceptions: `run` may be called by a second thread while the connection is open (each
@@ -88,7 +94,6 @@ class Transport(Protocol):
     """
 
     traffic: Traffic
-    name: str
 
     @property
     def second(self) -> str:
@@ -108,27 +113,6 @@ class Transport(Protocol):
         """Connect and check the identity. Opening twice does nothing."""
         ...
 
-    def close(self) -> None:
-        """Let go of everything; never raises. The device's processes of ours end."""
-        ...
-
     def identity(self, deadline: Deadline) -> Identity:
         """Who answered on the open connection."""
-        ...
-
-    def run(
-        self,
-        command: Command,
-        deadline: Deadline,
-        *,
-        stdin: Iterable[Chunk] = (),
-        on_stdout: Output | None = None,
-        on_stderr: Output | None = None,
-    ) -> Result:
-        """Run to the end: one round trip. An exit status that is not 0 is no exception.
-
-        `stdin` is sent in order, then closed; the command may answer while it is sent.
-        With `on_stdout` / `on_stderr` the chunks go there as they come and the Result
-        holds none of them.
-        """
         ...

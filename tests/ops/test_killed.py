@@ -22,6 +22,7 @@ from fleet.model.plan import Blob, PruneReleases, SendBlobs, StageRelease, Switc
 from fleet.ops import release, upload
 from fleet.ops.frames import Style, frames
 from fleet.ops.release import actions_for
+from fleet.ops.shell import device_script
 from fleet.ops.staging import stage_command, stage_input
 
 from .board import Board, manifest
@@ -72,7 +73,7 @@ def steps(board: Board, app: Manifest) -> dict[str, Step]:
             b"".join(stage_input(board.facts, app)),
         ),
         "switch": (release.switch_command(str(board.base), "app", app.id, "r9").argv, b""),
-        "prune": (release.prune_command(str(board.base), "app", 2).argv, b""),
+        "prune": (device_script("prune", str(board.base), "app", "2").argv, b""),
     }
 
 

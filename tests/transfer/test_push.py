@@ -56,6 +56,7 @@ def test_a_changed_file_comes_and_the_old_release_stays(target: Target, tmp_path
     (source / "dir 1" / "file '1'.txt").write_text("new")
     done = target.push(source)
     assert (done.outcome, done.bytes_sent) == ("changed", 3)
+    assert done.round_trips == 7  # state, facts, lease, send, stage, switch, lease back
     assert (target.current / "dir 1" / "file '1'.txt").read_text() == "new"
     assert (before / "dir 1" / "file '1'.txt").read_text() == "1"
 

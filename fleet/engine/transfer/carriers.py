@@ -76,7 +76,7 @@ class Carriers:
         rate = 0.0
         while _long(left[place]):
             rate = attempt(left[place], TRIAL_BYTES, first)
-            left[place] = _further(left[place])
+            left[place] = _further(left[place], TRIAL_BYTES)
             if not opening.is_alive():
                 break
         opening.join()
@@ -86,7 +86,7 @@ class Carriers:
         most = min(MOST_TRIAL_BYTES, left[place].left // 2)
         count = max(TRIAL_BYTES, min(most, int(rate * TRIAL_SECONDS)))
         other = attempt(left[place], count, self._second)
-        left[place] = replace(left[place], offset=left[place].offset + count)
+        left[place] = _further(left[place], count)
         told = f"measured {other / 1e6:.0f} MB/s, {first.name} {rate / 1e6:.0f}"
         if other < rate * SLOWER:
             self.close()
@@ -114,8 +114,8 @@ def _long(blob: Blob) -> bool:
     return blob.delta is None and blob.left > 2 * TRIAL_BYTES
 
 
-def _further(blob: Blob) -> Blob:
-    return replace(blob, offset=blob.offset + TRIAL_BYTES)
+def _further(blob: Blob, count: int) -> Blob:
+    return replace(blob, offset=blob.offset + count)
 
 
 def way(session: Session, count: int) -> tuple[str, ...]:
