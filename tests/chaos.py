@@ -86,6 +86,7 @@ class Tally:
 
     sent: int = 0
     received: int = 0
+    held: int = 0  # towards the device, on the way
     cut: bool = False
 
 
@@ -146,6 +147,11 @@ class Chaos:
     def received(self) -> int:
         """Bytes from the device."""
         return sum(one.received for one in self.tallies)
+
+    @property
+    def pending(self) -> int:
+        """Bytes towards the device that came here and were not handed on yet."""
+        return sum(_unread(one.near) + one.tally.held for one in self._living())
 
     @property
     def cuts(self) -> int:
@@ -259,6 +265,8 @@ class _Way:
             except OSError:
                 _reset(self._wire)
                 return
+            if self._towards:
+                self._wire.tally.held += len(data)
             if self._pace.idle:
                 self._hand_on(data)
             else:
@@ -307,6 +315,7 @@ class _Way:
         tally = self._wire.tally
         if self._towards:
             tally.sent += len(data)
+            tally.held -= len(data)
         else:
             tally.received += len(data)
         if self._left is not None:
@@ -360,6 +369,12 @@ def _fault(one: Fault | int | None) -> Fault:
 
 def _thread(target: object) -> None:
     threading.Thread(target=target, daemon=True).start()  # type: ignore[arg-type]
+
+
+def _unread(one: socket.socket) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        return int(struct.unpack("i", fcntl.ioctl(one, termios.FIONREAD, b"\0" * 4))[0])
+    return 0
 
 
 def _drain(one: socket.socket) -> None:

@@ -362,7 +362,7 @@ def test_stopped_in_the_middle_of_an_upload(place: Place) -> None:
         worker.send_signal(signal.SIGSTOP)
         with place.session() as session:
             lease = take_over(place, session)
-            until(lambda: settled(lambda: cable.sent))  # what the kernel still had in its hands
+            until(lambda: not cable.pending and settled(lambda: cable.sent))
             sent, there = cable.sent, arrived()
             assert there < large.stat().st_size
             worker.send_signal(signal.SIGCONT)
