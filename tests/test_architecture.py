@@ -17,6 +17,7 @@ ROOMS = (
     "doctor",
     "engine",
     "runners",
+    "profiles",
     "ops",
     "bundles",
     "runtimes",
@@ -43,6 +44,7 @@ OWNERS = {
     "pydantic": {"config", "model", "runners"},
     "pysequoia": {"config", "lab"},
     "distributed": {"engine"},
+    "numpy": {"profiles"},
 }
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 50

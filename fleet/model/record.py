@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-SCHEMA = 1
+from fleet.model.conditions import Conditions
+
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -18,10 +20,28 @@ class Measure:
 
 
 @dataclass(frozen=True)
+class Op:
+    """What one operation of a graph took. `unit`: cycles, us, or what the source says.
+
+    `kind` is its type (Conv2d), `shape` that of its output (1x16x64), `ran_on` where it ran:
+    npu, cpu, gpu; each "" where the source does not tell.
+    """
+
+    name: str
+    value: float
+    unit: str
+    kind: str = ""
+    shape: str = ""
+    ran_on: str = ""
+    graph: str = ""
+
+
+@dataclass(frozen=True)
 class Metrics:
     """Times in milliseconds, rates in tokens per second; None where the source has none.
 
-    `others` are numbers that only some runners have, by name.
+    `others` are numbers that only some runners have, by name. `source` are the numbers as the
+    source wrote them, under its own names and in its own units.
     """
 
     init_ms: float | None = None
@@ -32,11 +52,12 @@ class Metrics:
     decode_tps: float | None = None
     decode_ms: float | None = None
     others: Mapping[str, Measure] = field(default_factory=dict)
+    source: Mapping[str, Measure] = field(default_factory=dict)
 
     @classmethod
     def of(cls, found: Mapping[str, Measure]) -> Self:
         """Metrics by name; a name that is a field goes there, all others into `others`."""
-        own = {name for name in cls.__dataclass_fields__ if name != "others"}
+        own = set(cls.__dataclass_fields__) - {"others", "source"}
         known: dict[str, Any] = {
             name: int(one.value) if name.endswith("_tokens") else one.value
             for name, one in found.items()
@@ -50,8 +71,9 @@ class Record:
     """One run on one device.
 
     `problems` says why a run does not count: cut (timeout, token-limit, no-query-event,
-    context-full), cpu-fallback, failed. `finish` is eos, token-limit, or None when unknown.
-    `emulated` runs are never an NPU's numbers. `files` maps release names to sha256.
+    context-full), cpu-fallback, failed, rebooted. `marks` are remarks on a run that counts:
+    throttled. `finish` is eos, token-limit, or None when unknown. `emulated` runs are never an
+    NPU's numbers. `files` maps release names to sha256. `tags` are words of the user.
     """
 
     run_id: str
@@ -79,6 +101,10 @@ class Record:
     fleet: str = ""
     schema: int = SCHEMA
     artifacts: Mapping[str, str] = field(default_factory=dict)
+    ops: tuple[Op, ...] = ()
+    conditions: Conditions = field(default_factory=Conditions)
+    marks: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
     @property
     def counts(self) -> bool:

@@ -14,8 +14,8 @@ from fleet.model.errors import InputError, RunnerError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
+from fleet.profiles.formats.genie import parse_profile
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
-from fleet.runners.genie_profile import parse_profile
 from fleet.runners.options import Options, parsed
 
 SCRIPT = "run/fleet_genie.py"

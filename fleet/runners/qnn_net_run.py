@@ -15,9 +15,9 @@ from fleet.model.errors import InputError, RunnerError
 from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
+from fleet.profiles.formats.qnn import parse_csv
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, ending, named, parsed
-from fleet.runners.qnn_profile import parse_csv
 
 TOOL = "qnn-net-run"
 VIEWER = "bin/x86_64-linux-clang/qnn-profile-viewer"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.model.errors import RunnerError
-from fleet.runners.genie_profile import parse_profile
+from fleet.profiles.formats.genie import parse_profile
 
 
 def query(**values: object) -> dict[str, object]:

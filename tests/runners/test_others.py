@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from fleet.model.errors import InputError, RunnerError
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure
+from fleet.profiles.formats.qnn import parse_csv
 from fleet.runners import FLAT, OWN, Ended, Kit, runner
-from fleet.runners.qnn_profile import parse_csv
 
 from .kits import kit
 

@@ -1,0 +1,1 @@
+"""Measured runs: reading profiles, keeping records, comparing them, showing them."""

@@ -1,0 +1,1 @@
+"""What a few numbers can say: intervals, differences, verdicts."""
