@@ -55,7 +55,7 @@ def inspect_context(
         raise BundleError(
             f"cannot read {path}: {error}", hint="check the path and its rights"
         ) from error
-    answer = _ask_library(system_library, path) if system_library else None
+    answer = ask_library(system_library, path) if system_library else None
     if answer is None:
         return _from_markers(base, markers)
     return _from_library(base, markers, answer)
@@ -108,7 +108,7 @@ def _from_library(base: ContextBinary, markers: Markers, answer: dict[str, Any])
     )
 
 
-def _ask_library(library: Path, path: Path) -> dict[str, Any] | None:
+def ask_library(library: Path, path: Path) -> dict[str, Any] | None:
     """What the reading process said; None when the library itself cannot be used."""
     environment = {
         "PATH": os.defpath,

@@ -13,6 +13,7 @@ from fleet.bundles.genie import CONFIG, GenieConfig, Named, read_config
 from fleet.bundles.hashes import HashCache
 from fleet.bundles.jsonfile import read_json
 from fleet.bundles.kinds import not_supported
+from fleet.bundles.ort import inspect_ort
 from fleet.bundles.paths import inside, refuse_case_twins
 from fleet.bundles.plain import inspect_plain
 from fleet.model.bundle import Bundle, MissingFile
@@ -53,6 +54,8 @@ def inspect_bundle(
     when there is no configuration, or it cannot be understood, or leads out of the folder.
     """
     root = folder.expanduser().absolute()
+    if kind == "ort":
+        return inspect_ort(root, system_library, hashes=hashes)
     if kind != "genie":
         return inspect_plain(root, system_library, kind, hashes=hashes)
     return _inspect_genie(root, system_library, hashes=hashes)

@@ -14,6 +14,8 @@ _PLAYBOOK_KINDS = {
     "an ExecuTorch program": "executorch",
     "a llama.cpp model": "llama.cpp",
     "a QNN DLC": "qnn",
+    "an onnxruntime-genai folder": "ort",
+    "an ONNX model": "ort",
     "plain QNN context binaries": "qnn",
 }
 # First match wins. Marks of each kind: deployment.md sections 3.4 and 4.
@@ -22,7 +24,7 @@ _KINDS = (
     ("*.mllm", "an mllm model"),
     ("qnn_aot_cfg*.json", "an mllm QNN AOT model"),
     ("*.pte", "an ExecuTorch program"),
-    ("*.onnx", "an ONNX model (EPContext)"),
+    ("*.onnx", "an ONNX model"),
     ("*.tflite", "a LiteRT model"),
     ("*.gguf", "a llama.cpp model"),
     ("*.dlc", "a QNN DLC"),
@@ -36,6 +38,17 @@ def kind_of(names: list[str]) -> str | None:
         if any(fnmatchcase(name, pattern) for name in names):
             return kind
     return None
+
+
+def guessed(root: Path) -> str:
+    """The kind of a bundle folder by its marks; genie where nothing fits."""
+    try:
+        names = sorted(one.name for one in root.iterdir())
+    except OSError:
+        return "genie"
+    if any(fnmatchcase(name, "*genie_config*.json") for name in names):
+        return "genie"
+    return _PLAYBOOK_KINDS.get(kind_of(names) or "", "genie")
 
 
 def not_supported(root: Path, names: list[str]) -> BundleError:

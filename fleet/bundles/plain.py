@@ -20,6 +20,7 @@ _MODELS = {
     "mllm": (("*.bin", "*.mllm"), "*.bin"),
     "executorch": (("*.pte",), ""),
     "llama.cpp": (("*.gguf",), ""),
+    "ort": (("*.onnx",), "*.bin"),
     "files": ((), ""),
 }
 KINDS = ("genie", *_MODELS)

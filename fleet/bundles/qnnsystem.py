@@ -17,6 +17,8 @@ import sys
 from ctypes import POINTER, Structure, Union, c_char_p, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
+from fleet.bundles.qnntensors import tensors
+
 _METADATA_V3 = 3  # the only version with socModel and contextMetadata (dspArch)
 _GRAPH_V3 = 3  # the only version with a graph blob (VTCM)
 _VTCM_OFFSET = 16  # bytes: version, padding, spillFillBufferSize, vtcmSize (measured: 2, 4, 8 MB)
@@ -184,7 +186,7 @@ def _binary(info: _Info) -> dict[str, object]:
 
 
 def _graphs(tail: _Tail) -> list[dict[str, object]]:
-    """Name and VTCM bytes of every graph."""
+    """Name, VTCM bytes, inputs and outputs of every graph."""
     if not tail.graphs or tail.graph_count > _MAX_GRAPHS:
         return []
     array = ctypes.cast(tail.graphs, POINTER(_GraphInfo))
@@ -197,7 +199,14 @@ def _graphs(tail: _Tail) -> list[dict[str, object]]:
         info = item.info
         if item.version == _GRAPH_V3 and info.blob and info.blob_size >= _VTCM_OFFSET + 4:
             vtcm = ctypes.cast(info.blob + _VTCM_OFFSET, POINTER(c_uint32))[0]
-        result.append({"name": _text(info.name), "vtcm": vtcm})
+        result.append(
+            {
+                "name": _text(info.name),
+                "vtcm": vtcm,
+                "inputs": tensors(info.input_tensors, info.inputs),
+                "outputs": tensors(info.output_tensors, info.outputs),
+            }
+        )
     return result
 
 

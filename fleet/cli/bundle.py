@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 
 from fleet.bundles.inspect import inspect_bundle
+from fleet.bundles.kinds import guessed
 from fleet.bundles.op_packages import read_library
+from fleet.bundles.plain import KINDS
 from fleet.bundles.system_library import TARGET, system_library
-from fleet.cli import output
+from fleet.cli import bundle_ep, output
 from fleet.model.bundle import Bundle, ContextBinary
-from fleet.model.errors import BundleError
+from fleet.model.errors import BundleError, InputError
 from fleet.model.files import human_bytes
 from fleet.model.op_package import CPU, HTP, OpLibrary
 from fleet.runtimes.store import RuntimeStore
@@ -23,6 +25,7 @@ app = typer.Typer(no_args_is_help=True, help="Bundles: what they need, what is w
 
 def register(root: typer.Typer) -> None:
     """Add `bundle`."""
+    bundle_ep.register_in(app)
     root.add_typer(app, name="bundle")
 
 
@@ -33,7 +36,11 @@ def _group() -> None:
 
 @app.command()
 def inspect(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A Genie bundle folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A bundle folder.")],
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", help=f"{', '.join(KINDS)}; default: by what is there."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
     no_hash: Annotated[bool, typer.Option("--no-hash", help="Do not hash: quick look.")] = False,
 ) -> None:
@@ -43,7 +50,14 @@ def inspect(
       fleet bundle inspect assets/tiny-genie
       fleet bundle inspect ~/llama_v3_1_8b-genie-w4a16-qualcomm_qcs9075 --json
     """
-    bundle = inspect_bundle(folder, system_library(RuntimeStore()), hashes=not no_hash)
+    if kind is not None and kind not in KINDS:
+        raise InputError(f"'{kind}' is no kind of bundle", hint="one of " + ", ".join(KINDS))
+    bundle = inspect_bundle(
+        folder,
+        system_library(RuntimeStore()),
+        hashes=not no_hash,
+        kind=kind or guessed(folder.expanduser()),
+    )
     if as_json:
         output.emit_json(_as_dict(bundle))
     else:

@@ -32,6 +32,7 @@ DEFAULT_RUNNERS = {
     "mllm": "mllm",
     "executorch": "executorch",
     "llama.cpp": "llama.cpp",
+    "ort": "ort",
     "files": "exec",
 }
 _NEED_PROMPT = {"genie", "mllm"}

@@ -96,10 +96,11 @@ class BundleBody(Strict):
     """What is deployed."""
 
     path: FilePath = Field(description="Folder of the bundle, relative to the playbook.")
-    kind: Literal["genie", "qnn", "mllm", "executorch", "llama.cpp", "files"] = Field(
+    kind: Literal["genie", "qnn", "mllm", "executorch", "llama.cpp", "ort", "files"] = Field(
         default="genie",
         description="genie (its configuration names the files); of the others all files go: "
-        "qnn (context binary or DLC), mllm, executorch (.pte), llama.cpp (.gguf), files.",
+        "qnn (context binary or DLC), mllm, executorch (.pte), llama.cpp (.gguf), ort (ONNX "
+        "models, with or without context binaries), files.",
     )
 
 

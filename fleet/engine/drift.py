@@ -22,7 +22,8 @@ from fleet.runtimes.targets import default_target
 def locked_plan(plan: DevicePlan, bench: Workbench) -> LockedRelease:
     """What a plan would deploy, as it stands in a lock."""
     arch = plan.facts.soc.hexagon_arch
-    return locked(plan.manifest, plan.target, arch, bench.kinds(plan.target, arch))
+    kinds = bench.kinds(plan.target, arch, bench.python_of(plan.facts))
+    return locked(plan.manifest, plan.target, arch, kinds)
 
 
 def require_locked(plan: DevicePlan, bench: Workbench, lock: Lock) -> None:

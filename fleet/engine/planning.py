@@ -104,7 +104,8 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
     `verify` hashes every blob on the device instead of believing its size.
     """
     facts = facts_of(session)
-    parts = bench.parts(bench.target_for(session.host, facts), facts.soc.hexagon_arch)
+    target = bench.target_for(session.host, facts)
+    parts = bench.parts(target, facts.soc.hexagon_arch, bench.python_of(facts))
     manifest = bench.manifest(parts)
     seen = look_at(session, facts, manifest, bench.playbook.keep, verify=verify)
     state, actions = seen.state, seen.actions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from fleet.model.playbook import Playbook, RunSpec
 from fleet.model.runtime import Runtime, no_runtime
 from fleet.ops.environment import environment, health_as_dict
 from fleet.runners import OWN, Kit, Runner, runner
+from fleet.runtimes.packages import packages_for
 from fleet.runtimes.releases import package, wheel_for
 from fleet.runtimes.select import Selection, select_files
 from fleet.runtimes.store import RuntimeStore
@@ -37,6 +39,7 @@ class Parts:
     target: str
     runtime: Runtime
     selection: Selection
+    python: str | None = None  # 3.12: of devices whose runner brings packages for it
 
 
 class Workbench:
@@ -59,7 +62,7 @@ class Workbench:
         self._say = listener
         self._offline = offline
         self._lock = threading.Lock()
-        self._parts: dict[tuple[str, str | None], Parts] = {}
+        self._parts: dict[tuple[str, str | None, str | None], Parts] = {}
         bundle = inspect_bundle(playbook.bundle, system_library(store), kind=playbook.bundle_kind)
         self.bundle: Bundle = with_op_packages(bundle, playbook.op_packages)
         for text in (*playbook.warnings, *self.bundle.warnings):
@@ -78,10 +81,17 @@ class Workbench:
             )
         return chosen
 
-    def parts(self, target: str, arch: str | None) -> Parts:
+    def python_of(self, facts: Facts) -> str | None:
+        """`3.12` where the runner brings packages for the Python of the device, else None."""
+        version = facts.tools.python3_version
+        if not getattr(self.runner, "python", False) or version is None:
+            return None
+        return ".".join(version.split(".")[:2])
+
+    def parts(self, target: str, arch: str | None, python: str | None = None) -> Parts:
         """Runtime and files for a target and Hexagon arch (`v73`; None when unknown)."""
         with self._lock:
-            key = (target, arch)
+            key = (target, arch, python)
             if key not in self._parts:
                 locked = self._frozen.required(target, arch) if self._frozen else None
                 if self.runner.runtime is None:
@@ -96,12 +106,12 @@ class Workbench:
                     tool = any(one.name.startswith("bin/") for one in files)
                     has_tool = selection.has_tool and tool
                     selection = replace(selection, files=files, has_tool=has_tool)
-                self._parts[key] = Parts(target, runtime, selection)
+                self._parts[key] = Parts(target, runtime, selection, python)
             return self._parts[key]
 
-    def kinds(self, target: str, arch: str | None) -> dict[Path, str]:
+    def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
         """Host path of a file → its machine, `hexagon-v73` for code of the DSP; only known ones."""
-        runtime = self.parts(target, arch).runtime
+        runtime = self.parts(target, arch, python).runtime
         found = {
             runtime.root / one.path: (
                 f"hexagon-{one.hexagon_arch}" if one.machine == "hexagon" else one.machine
@@ -165,6 +175,7 @@ class Workbench:
         layout, packages = self.runner.layout, self.bundle.op_packages
         run = self.playbook.run or RunSpec(runner=self.runner.name)
         kit = self.kit(run, has_tool=parts.selection.has_tool, target=parts.target)
+        kit = replace(kit, build_id=parts.runtime.build_id, site=self._site(parts))
         ops = op_package_files(packages, dsp=kit.dsp)
         bundle = [replace(one, name=f"bundle/{one.name}") for one in self.bundle.files]
         placed = [
@@ -190,6 +201,25 @@ class Workbench:
             | self._health(kit)
             | ({"op_packages": [one.as_origin() for one in packages]} if packages else {}),
         )
+
+    def _site(self, parts: Parts) -> Callable[[tuple[str, ...]], tuple[FileRef, ...]]:
+        def files(requirements: tuple[str, ...]) -> tuple[FileRef, ...]:
+            if parts.python is None:
+                raise InputError(
+                    f"runner {self.runner.name} needs python3, and the device has none",
+                    hint="sudo apt install python3 on the device",
+                )
+            with self._lock:
+                found = packages_for(
+                    requirements,
+                    parts.python,
+                    parts.target,
+                    offline=self._offline,
+                    progress=self._progress,
+                )
+            return found.files
+
+        return files
 
     def bring(self, plan: DevicePlan) -> None:
         """See that this machine has what a plan sends: a workstation has."""

@@ -14,6 +14,7 @@ from fleet.runners.executorch import ExecutorchRunner
 from fleet.runners.genie import GenieRunner
 from fleet.runners.llama_cpp import LlamaCppRunner
 from fleet.runners.mllm import MllmRunner
+from fleet.runners.ort import OrtRunner
 from fleet.runners.qnn_net_run import NetRunRunner
 
 __all__ = ["FLAT", "OWN", "Ended", "Kit", "Layout", "Outcome", "Runner", "Start", "runner"]
@@ -29,6 +30,7 @@ OWN: dict[str, Runner] = {
             MllmRunner(),
             ExecutorchRunner(),
             LlamaCppRunner(),
+            OrtRunner(),
             ExecRunner(),
         ],
     )

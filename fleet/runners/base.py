@@ -5,7 +5,7 @@ docs/runners.md shows a whole one in 40 lines.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -45,7 +45,9 @@ class Kit:
 
     `has_tool`: the runtime brings the program of this runner. `dsp`: the device has a Hexagon
     (False for an emulator). `machine` is what uname -m says there. `runtime_root` is the
-    QAIRT runtime on this workstation, in the layout of an SDK.
+    QAIRT runtime on this workstation, in the layout of an SDK. `build_id` is that of the QAIRT
+    runtime; `site` gives the files of Python packages for the device, as `site/...`; both are
+    there for `files` only, `site` for runners with `python = True`.
     """
 
     bundle: Bundle
@@ -54,6 +56,8 @@ class Kit:
     dsp: bool = True
     machine: str = ""
     runtime_root: Path | None = None
+    build_id: str = ""
+    site: Callable[[tuple[str, ...]], tuple[FileRef, ...]] | None = None
 
     @property
     def options(self) -> Mapping[str, Any]:

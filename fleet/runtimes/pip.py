@@ -56,6 +56,34 @@ def download(requirement: str, platforms: Sequence[str], folder: Path, progress:
     )
 
 
+def download_for(
+    requirements: Sequence[str],
+    python: str,
+    platforms: Sequence[str],
+    folder: Path,
+    progress: Progress,
+) -> list[Path]:
+    """Wheels of exactly these packages, without what they depend on, for one Python (`3.12`).
+
+    Raises RuntimeStoreError: no pip, no such wheel, or no network.
+    """
+    names = ", ".join(requirements)
+    command = [*_command(names, platforms, folder), "--python-version", python, *requirements]
+    status, said = _run(command, f"downloading {names}", progress)
+    if status == 0:
+        return sorted(folder.glob("*.whl"))
+    cause = _last_error(said)
+    if _ABSENT.search(said) and not _BROKEN.search(said):
+        raise RuntimeStoreError(
+            f"there is no wheel for Python {python} on {platforms[0]}: {cause}",
+            hint="another QAIRT version (`runtime:`) may have one, or another Python there",
+        )
+    raise RuntimeStoreError(
+        f"pip could not download {names}: {cause}",
+        hint="check the network and pip's settings (pip config list)",
+    )
+
+
 def _command(requirement: str, platforms: Sequence[str], folder: Path) -> list[str]:
     try:
         version = Version(importlib.metadata.version("pip"))

@@ -18,7 +18,7 @@ from fleet.model.playbook import RunSpec
 from fleet.runners import Kit
 from fleet.runtimes.targets import target_facts
 
-AskKind = Callable[[str, str | None], Kind]
+AskKind = Callable[[str, str | None, str | None], Kind]
 Fetch = Callable[[str, dict[str, tuple[int, Path]]], None]
 
 
@@ -42,20 +42,20 @@ class RemoteBench(Workbench):
         self._ask = ask_kind
         self._fetch = fetch
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, str | None], Kind] = {}
+        self._known: dict[tuple[str, str | None, str | None], Kind] = {}
         self._origins: dict[str, Path] = {}
 
-    def parts(self, target: str, arch: str | None) -> Parts:
+    def parts(self, target: str, arch: str | None, python: str | None = None) -> Parts:
         """See Workbench; asked once a process."""
-        return self._kind(target, arch).parts
+        return self._kind(target, arch, python).parts
 
     def manifest(self, parts: Parts) -> Manifest:
         """See Workbench."""
         return next(one.manifest for one in self._known.values() if one.parts is parts)
 
-    def kinds(self, target: str, arch: str | None) -> dict[Path, str]:
+    def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
         """See Workbench."""
-        return dict(self._kind(target, arch).kinds)
+        return dict(self._kind(target, arch, python).kinds)
 
     def kit(self, run: RunSpec, *, has_tool: bool, target: str) -> Kit:
         """See Workbench; there is no SDK on a worker."""
@@ -72,11 +72,12 @@ class RemoteBench(Workbench):
         if lacking:
             self._fetch(plan.host.name, lacking)
 
-    def _kind(self, target: str, arch: str | None) -> Kind:
+    def _kind(self, target: str, arch: str | None, python: str | None) -> Kind:
         with self._lock:
-            if (target, arch) not in self._known:
-                self._known[target, arch] = self._here(self._ask(target, arch))
-            return self._known[target, arch]
+            key = (target, arch, python)
+            if key not in self._known:
+                self._known[key] = self._here(self._ask(*key))
+            return self._known[key]
 
     def _here(self, kind: Kind) -> Kind:
         """The same with paths of this machine; where they come from is kept."""

@@ -109,7 +109,7 @@ class Errand:
         while (ask := self._asks.get()) is not None:
             address = str(ask["worker"])
             if ask["ask"] == "kind":
-                value = self._kind(str(ask["target"]), ask["arch"])
+                value = self._kind(str(ask["target"]), ask["arch"], ask["python"])
                 self._call([address], worker.answer, self.order.id, str(ask["key"]), value)
             else:
                 known = {sha: self._catalog[sha] for sha in ask["blobs"] if sha in self._catalog}
@@ -117,13 +117,13 @@ class Errand:
                     self._fail({address}, sha, FleetError(f"no blob {sha[:12]} is known here"))
                 self.carousel.want(address, self.prepared.get(address, address), known)
 
-    def _kind(self, target: str, arch: str | None) -> Kind | FleetError:
+    def _kind(self, target: str, arch: str | None, python: str | None) -> Kind | FleetError:
         if self.operation is None:
             return InputError("work without a playbook has no files")
         bench = self.operation.bench
         try:
-            parts = bench.parts(target, arch)
-            kind = Kind(parts, bench.manifest(parts), bench.kinds(target, arch))
+            parts = bench.parts(target, arch, python)
+            kind = Kind(parts, bench.manifest(parts), bench.kinds(target, arch, python))
         except FleetError as error:
             return error
         except Exception as error:  # noqa: BLE001 - a thread that dies would leave workers waiting

@@ -117,10 +117,10 @@ class Run:
         config = places.get(host.ssh_config, host.ssh_config) if host.ssh_config else None
         return replace(host, known_hosts=known, ssh_config=config)
 
-    def ask_kind(self, target: str, arch: str | None) -> Kind:
+    def ask_kind(self, target: str, arch: str | None, python: str | None) -> Kind:
         """What devices of this kind get; the workstation may fetch a runtime for that."""
-        key = f"{target} {arch or ''}"
-        self.say(ask="kind", key=key, target=target, arch=arch)
+        key = f"{target} {arch or ''} {python or ''}"
+        self.say(ask="kind", key=key, target=target, arch=arch, python=python)
         self._wait(lambda: key in self.answers, f"what {key} gets")
         answer = self.answers[key]
         if isinstance(answer, Exception):

@@ -1,0 +1,137 @@
+"""Graphs of a context binary with all that an ONNX wrapper has to say of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet.bundles.context import ask_library
+from fleet.model.errors import BundleError
+
+# Qnn_DataType_t of QnnTypes.h → element type of ONNX. Stored numbers go as they are: a
+# quantized tensor (SFIXED, UFIXED) has the type of what is stored.
+ELEMENTS: Mapping[int, str] = {
+    0x0008: "INT8",
+    0x0016: "INT16",
+    0x0032: "INT32",
+    0x0064: "INT64",
+    0x0108: "UINT8",
+    0x0116: "UINT16",
+    0x0132: "UINT32",
+    0x0164: "UINT64",
+    0x0216: "FLOAT16",
+    0x0232: "FLOAT",
+    0x0264: "DOUBLE",
+    0x0308: "INT8",
+    0x0316: "INT16",
+    0x0332: "INT32",
+    0x0408: "UINT8",
+    0x0416: "UINT16",
+    0x0432: "UINT32",
+    0x0508: "BOOL",
+}
+_BUILD = re.compile(r"v?(\d+\.\d+\.\d+)\.(\d{6,12})")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output of a graph. `element` is ONNX's name of the stored type.
+
+    real = (stored + offset) * scale where the tensor is quantized with one pair; None else.
+    """
+
+    name: str
+    element: str
+    shape: tuple[int, ...]
+    scale: float | None = None
+    offset: int | None = None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One graph of a context binary."""
+
+    name: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class GraphFile:
+    """A context binary with its graphs. `build_id` as it stands there, with `v`."""
+
+    path: Path
+    build_id: str
+    backend_id: int
+    backend_api: str
+    soc_model: int | None
+    hexagon_arch: int | None
+    graphs: tuple[Graph, ...]
+
+    @property
+    def compatibility(self) -> str:
+        """`v2:<backend>:<QAIRT>:<backend API>:<arch>:<soc_model>:<VTCM MB>:<user driver>`.
+
+        The record that ONNX Runtime checks before it loads; as the script in the wheel of
+        onnxruntime-qnn 2.7.0 documents it. "" when a part of it is not known.
+        """
+        version = _BUILD.fullmatch(self.build_id)
+        if version is None or not self.hexagon_arch:
+            return ""
+        parts = (self.backend_id, version[1], self.backend_api, self.hexagon_arch)
+        return ":".join(map(str, ("v2", *parts, self.soc_model or 0, 0, 0)))
+
+
+def read_graphs(path: Path, library: Path) -> GraphFile:
+    """Ask libQnnSystem. Raises BundleError: damaged, or with a type that ONNX does not have."""
+    answer = ask_library(library, path)
+    if answer is None:
+        raise BundleError(
+            f"{library} cannot be loaded on this machine",
+            hint="fleet runtime fetch --target x86_64-linux-clang",
+        )
+    if "binary" not in answer or not answer.get("graphs"):
+        raise BundleError(
+            f"{path}: {answer.get('problem') or 'libQnnSystem finds no graph in it'}",
+            hint="give a context binary that is whole: fleet bundle inspect names what is wrong",
+        )
+    info = answer["binary"]
+    return GraphFile(
+        path,
+        str(info["build_id"]),
+        int(info["backend_id"]),
+        str(info["backend_api"]),
+        info.get("soc_model") or None,
+        info.get("dsp_arch") or None,
+        tuple(_graph(path, item) for item in answer["graphs"]),
+    )
+
+
+def _graph(path: Path, item: Mapping[str, Any]) -> Graph:
+    name = item["name"]
+    if item["inputs"] is None or item["outputs"] is None:
+        raise BundleError(
+            f"{path}: the tensors of graph {name} are described in a form that is not known here",
+            hint="report the QAIRT version that compiled it",
+        )
+    return Graph(
+        name,
+        tuple(_tensor(path, name, one) for one in item["inputs"]),
+        tuple(_tensor(path, name, one) for one in item["outputs"]),
+    )
+
+
+def _tensor(path: Path, graph: str, item: Mapping[str, Any]) -> Tensor:
+    element = ELEMENTS.get(item["type"])
+    if element is None:
+        raise BundleError(
+            f"{path}: tensor {item['name']} of graph {graph} has the type 0x{item['type']:04x}, "
+            "which has no counterpart in ONNX",
+            hint="compile the model with 8 or 16 bit inputs and outputs",
+        )
+    return Tensor(
+        item["name"], element, tuple(item["dimensions"]), item.get("scale"), item.get("offset")
+    )

@@ -1,0 +1,149 @@
+"""ONNX models of a bundle: which context binaries and other files they name.
+
+EPContext is described in onnxruntime.ai/docs/execution-providers/EP-Context-Design.html.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from fleet.bundles.ep.onnxlib import onnx_package
+from fleet.bundles.ep.wrapping import COMPATIBILITY, DOMAIN
+from fleet.model.errors import BundleError
+
+if TYPE_CHECKING:  # an optional package
+    from collections.abc import Iterable
+
+    from onnx import GraphProto, NodeProto, ValueInfoProto
+
+SOURCES = {"qnn", "qnnexecutionprovider"}  # compared without case by onnxruntime-qnn
+LARGEST = 2**31 - 1  # bytes: protobuf ends there; larger models have their weights outside
+
+
+@dataclass(frozen=True)
+class EpNode:
+    """One EPContext node. `context` is relative to the model; "" where it is embedded."""
+
+    name: str
+    context: str
+    embedded: bool
+    sdk_version: str
+    partition: str
+    source: str
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """What a model says of itself. Shapes: a number, or the name of a free dimension.
+
+    `others` counts nodes that are no EPContext: they are compiled on the device, or run on its
+    CPU. `external` are files with weights. `compatibility` is the record that
+    `bundles.ep.compatibility` reads, "" without one.
+    """
+
+    name: str
+    inputs: dict[str, tuple[str, tuple[int | str, ...]]]
+    outputs: dict[str, tuple[str, tuple[int | str, ...]]]
+    nodes: tuple[EpNode, ...]
+    others: int
+    external: tuple[str, ...]
+    compatibility: str
+
+
+def read_model(path: Path, name: str) -> OnnxModel:
+    """Raises BundleError: no ONNX model, or a name in it that leads out of its folder."""
+    onnx = onnx_package("to read ONNX models")
+    if path.stat().st_size > LARGEST:
+        raise BundleError(
+            f"{name} is larger than an ONNX model can be (2 GiB)",
+            hint="export it with its weights in a file of their own",
+        )
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+        inputs = _values(onnx, model.graph.input)
+        outputs = _values(onnx, model.graph.output)
+    except Exception as error:
+        raise BundleError(
+            f"{name} is no ONNX model, or damaged: {str(error).splitlines()[0][:200]}",
+            hint="export or copy it again",
+        ) from error
+    if not model.graph.node:
+        raise BundleError(f"{name} has no node: not an ONNX model, or an empty one")
+    nodes = tuple(
+        _ep_node(onnx, one, name)
+        for one in model.graph.node
+        if one.op_type == "EPContext" and one.domain == DOMAIN
+    )
+    weights = {one.name for one in model.graph.initializer}
+    return OnnxModel(
+        name,
+        {key: value for key, value in inputs.items() if key not in weights},
+        outputs,
+        nodes,
+        len(model.graph.node) - len(nodes),
+        _external(onnx, model.graph, name),
+        next((one.value for one in model.metadata_props if one.key == COMPATIBILITY), ""),
+    )
+
+
+def beside(model: str, named: str, key: str) -> str:
+    """A file that a model names, relative to the bundle. Raises BundleError: it leads out."""
+    path = PurePosixPath(named)
+    if not named or path.is_absolute() or ".." in path.parts or "\\" in named:
+        raise BundleError(
+            f"{model}: {key} is '{named[:200]}'; ONNX Runtime takes names below the folder of the "
+            "model only, with / between folders",
+            hint="put the file beside the model and make the wrapper anew: fleet bundle wrap-ep",
+        )
+    return str(PurePosixPath(model).parent / path)
+
+
+def _ep_node(onnx: ModuleType, node: NodeProto, model: str) -> EpNode:
+    found = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+
+    def text(key: str) -> str:
+        value = found.get(key, b"")
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
+
+    embedded = bool(found.get("embed_mode", 1))
+    source = text("source")
+    if source and source.lower() not in SOURCES:
+        raise BundleError(
+            f"{model} was compiled for another provider: source is '{source[:80]}'",
+            hint="compile it for QNN",
+        )
+    main = bool(found.get("main_context", 1))
+    context = "" if embedded or not main else text("ep_cache_context")
+    if main and not embedded:
+        beside(model, context, "ep_cache_context")
+    return EpNode(
+        node.name, context, embedded, text("ep_sdk_version"), text("partition_name"), source
+    )
+
+
+def _values(
+    onnx: ModuleType, values: Iterable[ValueInfoProto]
+) -> dict[str, tuple[str, tuple[int | str, ...]]]:
+    found = {}
+    for one in values:
+        kind = one.type.tensor_type
+        shape = tuple(
+            int(dim.dim_value) if dim.HasField("dim_value") else str(dim.dim_param)
+            for dim in kind.shape.dim
+        )
+        found[one.name] = (onnx.TensorProto.DataType.Name(kind.elem_type).lower(), shape)
+    return found
+
+
+def _external(onnx: ModuleType, graph: GraphProto, model: str) -> tuple[str, ...]:
+    names: list[str] = []
+    for one in graph.initializer:
+        if one.data_location == onnx.TensorProto.EXTERNAL:
+            for pair in one.external_data:
+                if pair.key == "location" and pair.value not in names:
+                    beside(model, pair.value, "external_data")
+                    names.append(pair.value)
+    return tuple(names)

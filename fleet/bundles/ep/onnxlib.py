@@ -1,0 +1,19 @@
+"""The package `onnx`, where it is installed: reading and writing models is its business."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from fleet.model.errors import BundleError
+
+
+def onnx_package(why: str) -> ModuleType:
+    """The module. Raises BundleError with the command that installs it."""
+    try:
+        import onnx  # noqa: PLC0415
+        import onnx.helper  # noqa: PLC0415
+    except ImportError as error:
+        raise BundleError(
+            f"{why} needs the package onnx: {error}", hint='pip install "npu-fleet[onnx]"'
+        ) from error
+    return onnx

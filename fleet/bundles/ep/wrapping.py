@@ -1,0 +1,132 @@
+"""ONNX wrappers for context binaries: one EPContext node a graph, the binary beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from fleet.bundles.ep.graphs import Graph, GraphFile, Tensor
+from fleet.bundles.ep.onnxlib import onnx_package
+from fleet.model.errors import BundleError
+
+if TYPE_CHECKING:  # an optional package
+    from onnx import ValueInfoProto
+
+DOMAIN = "com.microsoft"
+PROVIDER = "QNNExecutionProvider"
+COMPATIBILITY = f"ep_compatibility_info.{PROVIDER}"
+IR_VERSION = 10  # read by every onnxruntime that has a QNN provider as a package (1.22 and later)
+OPSET = 21
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """A wrapper that was written."""
+
+    path: Path
+    file: GraphFile
+    graph: Graph
+
+
+def wrapper_names(file: GraphFile) -> dict[str, Graph]:
+    """File name of the wrapper → graph: `<stem>.onnx`, of several graphs `<graph>.onnx`.
+
+    AI Hub names the wrappers of its parts after the graphs too. Raises BundleError when two
+    graphs would get one name.
+    """
+    if len(file.graphs) == 1:
+        return {f"{file.path.stem}.onnx": file.graphs[0]}
+    found: dict[str, Graph] = {}
+    for graph in file.graphs:
+        name = f"{_UNFIT.sub('_', graph.name).strip('._') or 'graph'}.onnx"
+        if name.lower() in {one.lower() for one in found}:
+            raise BundleError(f"{file.path}: two of its graphs would be called {name}")
+        found[name] = graph
+    return found
+
+
+def wrapper(file: GraphFile, graph: Graph) -> bytes:
+    """The model as bytes. Its inputs and outputs have the stored types of the graph.
+
+    Raises BundleError without the package onnx.
+    """
+    onnx = onnx_package("a wrapper")
+    helper = onnx.helper
+    node = helper.make_node(
+        "EPContext",
+        [one.name for one in graph.inputs],
+        [one.name for one in graph.outputs],
+        name=graph.name,
+        domain=DOMAIN,
+        main_context=1,
+        embed_mode=0,
+        ep_cache_context=file.path.name,
+        ep_sdk_version=file.build_id,
+        partition_name=graph.name,
+        source=PROVIDER,
+    )
+    model = helper.make_model(
+        helper.make_graph(
+            [node],
+            graph.name,
+            [_value(onnx, one) for one in graph.inputs],
+            [_value(onnx, one) for one in graph.outputs],
+        ),
+        opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, 1)],
+        producer_name="fleet",
+        ir_version=IR_VERSION,
+    )
+    if file.compatibility:
+        helper.set_model_props(model, {COMPATIBILITY: file.compatibility})
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def write_wrappers(files: Sequence[GraphFile], folder: Path | None = None) -> list[Wrapper]:
+    """Write them beside their binaries, or into `folder`, which has the binaries then too.
+
+    Nothing is written over what differs. Raises BundleError for such a file, for two wrappers
+    of one name, for a folder without the binaries, or when it cannot be written.
+    """
+    planned: dict[Path, tuple[Wrapper, bytes]] = {}
+    for file in files:
+        target = folder or file.path.parent
+        if not (target / file.path.name).is_file():
+            raise BundleError(
+                f"{target} has no {file.path.name}: a wrapper names the binary beside it",
+                hint="leave --output out, or copy the binaries there first",
+            )
+        for name, graph in wrapper_names(file).items():
+            path = target / name
+            if path in planned:
+                raise BundleError(f"two graphs would be wrapped as {path}")
+            planned[path] = (Wrapper(path, file, graph), wrapper(file, graph))
+    try:
+        for path, (_, content) in planned.items():
+            if path.exists() and path.read_bytes() != content:
+                raise BundleError(
+                    f"{path} is there already and is another file",
+                    hint="move it away, then once more",
+                )
+        for path, (_, content) in planned.items():
+            _write(path, content)
+    except OSError as error:
+        raise BundleError(f"cannot write the wrappers: {error}") from error
+    return [one for one, _ in planned.values()]
+
+
+def _write(path: Path, content: bytes) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_bytes(content)
+    part.replace(path)
+
+
+def _value(onnx: ModuleType, one: Tensor) -> ValueInfoProto:
+    kind = getattr(onnx.TensorProto, one.element)
+    made: ValueInfoProto = onnx.helper.make_tensor_value_info(one.name, kind, list(one.shape))
+    return made

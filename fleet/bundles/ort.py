@@ -1,0 +1,134 @@
+"""Bundles of kind `ort`: ONNX models for ONNX Runtime's QNN provider, and genai folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from fleet.bundles.ep.compatibility import Compatibility, parse
+from fleet.bundles.ep.models import OnnxModel, beside, read_model
+from fleet.bundles.jsonfile import read_json
+from fleet.bundles.plain import inspect_plain
+from fleet.model.bundle import Bundle, ContextBinary, MissingFile
+from fleet.model.errors import BundleError
+from fleet.model.runtime import same_build
+
+GENAI = "genai_config.json"
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.txt", "spiece.model")
+
+
+def inspect_ort(root: Path, system_library: Path | None, *, hashes: bool) -> Bundle:
+    """All files of the folder, and what its models name.
+
+    `config` is {"models": {name: ...}, "genai": genai_config.json or None}. Raises BundleError:
+    no model, a damaged one, or one that leads out of the folder.
+    """
+    plain = inspect_plain(root, system_library, "ort", hashes=hashes)
+    names = {one.name: one for one in plain.files}
+    models = [read_model(one.source, one.name) for one in plain.files if _is_model(one.name)]
+    genai = read_json(names[GENAI].source) if GENAI in names else None
+    named = [*_named_by_models(models), *_named_by_genai(genai)]
+    missing = {name: MissingFile(name, by) for name, by in named if name not in names}
+    used = {name for name, _ in named}
+    contexts = tuple(one for one in plain.contexts if one.name in used)
+    embedded = tuple(_embedded(model, plain) for model in models if _has_embedded(model))
+    warnings = [*plain.warnings, *_remarks(models, contexts, names, genai)]
+    first = next((one for one in (*contexts, *embedded) if one.build_id), None)
+    return replace(
+        plain,
+        config={"models": {one.name: asdict(one) for one in models}, "genai": genai},
+        contexts=(*contexts, *embedded),
+        qairt=plain.qairt or (first.build_id if first else None),
+        qairt_source=plain.qairt_source or (first.name if first else ""),
+        missing=tuple(missing.values()),
+        warnings=tuple(warnings),
+    )
+
+
+def _is_model(name: str) -> bool:
+    return name.endswith(".onnx")
+
+
+def _named_by_models(models: list[OnnxModel]) -> Iterator[tuple[str, str]]:
+    for model in models:
+        for node in model.nodes:
+            if node.context:
+                key = "ep_cache_context"
+                yield beside(model.name, node.context, key), f"{model.name}: {key}"
+        for name in model.external:
+            yield beside(model.name, name, "external_data"), f"{model.name}: external_data"
+
+
+def _named_by_genai(genai: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """Every `filename` below `model`: decoder, pipeline parts, embedding, vision."""
+    stack: list[tuple[str, Any]] = [("model", (genai or {}).get("model"))]
+    while stack:
+        where, value = stack.pop()
+        if isinstance(value, dict):
+            stack += [(f"{where}.{key}", one) for key, one in value.items()]
+            name = value.get("filename")
+            if isinstance(name, str):
+                yield beside(GENAI, name, f"{where}.filename"), f"{GENAI}: {where}.filename"
+        elif isinstance(value, list):
+            stack += [(where, one) for one in value]
+
+
+def _has_embedded(model: OnnxModel) -> bool:
+    return any(node.embedded for node in model.nodes)
+
+
+def _embedded(model: OnnxModel, bundle: Bundle) -> ContextBinary:
+    """A context inside the model: known by what the model says of it."""
+    file = next(one for one in bundle.files if one.name == model.name)
+    node = next(one for one in model.nodes if one.embedded)
+    record: Compatibility | None = parse(model.compatibility)
+    return ContextBinary(
+        model.name,
+        file.size,
+        file.sha256,
+        "the model",
+        build_id=node.sdk_version.removeprefix("v") or None,
+        soc_model=record.soc_models[0] if record and len(record.soc_models) == 1 else None,
+        hexagon_arch=f"v{record.archs[0]}" if record and len(record.archs) == 1 else None,
+        backend_api=record.backend_api if record else None,
+        backend_id=record.backend_id if record else None,
+        graphs=tuple(one.partition for one in model.nodes if one.embedded),
+    )
+
+
+def _remarks(
+    models: list[OnnxModel],
+    contexts: tuple[ContextBinary, ...],
+    names: Mapping[str, object],
+    genai: Mapping[str, Any] | None,
+) -> Iterator[str]:
+    builds = {one.name: one.build_id for one in contexts}
+    for model in models:
+        for node in model.nodes:
+            name = beside(model.name, node.context, "ep_cache_context") if node.context else ""
+            build, says = builds.get(name), node.sdk_version.removeprefix("v")
+            if build and says and not same_build(build, says):
+                yield f"{model.name} says QAIRT {says}, {name} was built with {build}: the binary \
+counts"
+        if model.nodes and model.others:
+            yield (
+                f"{model.name} has {model.others} nodes beside its context: they are compiled "
+                "on the device, or fail there"
+            )
+        if not model.nodes and genai is None:
+            yield f"{model.name} has no compiled part: the device compiles it at each start"
+    if genai is not None and not any(
+        fnmatchcase(name, one) for name in names for one in _TOKENIZERS
+    ):
+        yield f"{GENAI} stands here and no tokenizer ({', '.join(_TOKENIZERS)})"
+
+
+def models_of(bundle: Bundle) -> Mapping[str, Mapping[str, Any]]:
+    """Models of a bundle of kind ort by name. Raises BundleError for another kind."""
+    if bundle.kind != "ort":
+        raise BundleError(f"{bundle.name} is no bundle of ONNX models")
+    models: Mapping[str, Mapping[str, Any]] = bundle.config["models"]
+    return models

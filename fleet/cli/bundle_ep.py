@@ -1,0 +1,81 @@
+"""`fleet bundle wrap-ep`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fleet.bundles.ep.graphs import GraphFile, read_graphs
+from fleet.bundles.ep.wrapping import write_wrappers
+from fleet.bundles.system_library import TARGET, system_library
+from fleet.cli import output
+from fleet.cli.common import JsonOption
+from fleet.model.errors import BundleError
+from fleet.runtimes.store import RuntimeStore
+
+
+def register_in(group: typer.Typer) -> None:
+    """Add the command."""
+    group.command(name="wrap-ep")(wrap_ep)
+
+
+def wrap_ep(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Context binaries.")],
+    folder: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Folder for them; it has the binaries too."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make ONNX wrappers (EPContext) for context binaries, for ONNX Runtime's QNN provider.
+
+    One a graph, beside its binary. Inputs and outputs have the stored types of the graph.
+
+    Example: fleet bundle wrap-ep llama32/*.bin
+    """
+    library = system_library(RuntimeStore())
+    if library is None:
+        raise BundleError(
+            "the graphs of a context binary are read with libQnnSystem, and there is none in the "
+            "store that this machine can load (x86_64 Linux)",
+            hint=f"fleet runtime fetch --target {TARGET}",
+        )
+    written = write_wrappers([read_graphs(path, library) for path in files], folder)
+    if as_json:
+        output.emit_json(
+            [{"wrapper": one.path, **_as_dict(one.file), **asdict(one.graph)} for one in written]
+        )
+        return
+    columns = ("wrapper", "context binary", "QAIRT build", "inputs", "outputs")
+    rows = [
+        (
+            one.path.name,
+            one.file.path.name,
+            one.file.build_id,
+            *(
+                "\n".join(f"{t.name} {t.element.lower()} {_shape(t.shape)}" for t in tensors)
+                for tensors in (one.graph.inputs, one.graph.outputs)
+            ),
+        )
+        for one in written
+    ]
+    output.table("Wrappers", columns, rows)
+    output.note(f"next: fleet bundle inspect --kind ort {written[0].path.parent}")
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def _as_dict(file: GraphFile) -> dict[str, Any]:
+    return {
+        "context_binary": file.path,
+        "build_id": file.build_id,
+        "backend_api": file.backend_api,
+        "soc_model": file.soc_model,
+        "hexagon_arch": file.hexagon_arch,
+        "compatibility": file.compatibility,
+    }

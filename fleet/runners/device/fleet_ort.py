@@ -1,0 +1,227 @@
+"""Runs one ONNX model with ONNX Runtime's QNN provider, nothing of it on the CPU.
+
+The packages come from a folder of the release, never from the system. What is to be done is
+read from a JSON file, what came of it written to another. Exit status: 0 done, 10 bad request
+(unknown input, file that does not fit), 11 no session (the first cause stands on standard
+error), 12 a run failed, 124 timeout.
+
+Sources: the plug-in providers of onnxruntime (register_execution_provider_library,
+add_provider_for_devices); session.disable_cpu_ep_fallback, without which a failed QNN set-up
+silently runs on the CPU.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import threading
+import time
+from typing import Any, Dict, List, Tuple
+
+TYPES = {
+    "tensor(float)": "float32",
+    "tensor(float16)": "float16",
+    "tensor(double)": "float64",
+    "tensor(bool)": "bool",
+}
+BAD, NO_SESSION, FAILED, LATE = 10, 11, 12, 124
+
+
+class BadRequestError(Exception):
+    """The request does not fit the model."""
+
+
+class Model:
+    """A session on the NPU, its inputs, and what came out."""
+
+    def __init__(self, site: str, spec: "Dict[str, Any]") -> None:
+        # QNN's own log goes to descriptor 1; standard output is for nobody else.
+        self.out = os.dup(1)
+        os.dup2(2, 1)
+        sys.path.insert(0, site)
+        import numpy as np
+        import onnxruntime
+        import onnxruntime_qnn
+
+        self.np, self.ort, self.qnn, self.spec = np, onnxruntime, onnxruntime_qnn, spec
+        self.session: Any = None
+
+    def versions(self) -> "Dict[str, str]":
+        """Of the packages that were really loaded."""
+        build = getattr(self.qnn, "build_and_package_info", None)
+        return {
+            "onnxruntime": self.ort.__version__,
+            "onnxruntime_qnn": getattr(self.qnn, "__version__", ""),
+            "qairt": getattr(build, "qnn_version", ""),
+            "numpy": self.np.__version__,
+            "python": "%d.%d.%d" % sys.version_info[:3],
+        }
+
+    def open(self, profile: "str | None") -> "Tuple[float, str]":
+        """Create the session; seconds, and the kind of device."""
+        ort, name = self.ort, self.qnn.get_ep_name()
+        ort.set_default_logger_severity(self.spec["log"])
+        ort.register_execution_provider_library(name, self.qnn.get_library_path())
+        devices = [one for one in ort.get_ep_devices() if one.ep_name == name]
+        # An NPU where there is one; on x86_64 the provider offers its emulator as a CPU.
+        devices.sort(key=lambda one: str(one.device.type).upper().find("NPU") < 0)
+        if not devices:
+            raise RuntimeError("the QNN provider finds no device here")
+        options = ort.SessionOptions()
+        options.log_severity_level = self.spec["log"]
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        for key, value in self.spec["session"].items():
+            options.add_session_config_entry(key, value)
+        given = dict(self.spec["provider"])
+        if profile and self.spec["profiling"] != "off":
+            given["profiling_level"] = self.spec["profiling"]
+            given["profiling_file_path"] = profile
+        options.add_provider_for_devices(devices[:1], given)
+        began = time.perf_counter()
+        self.session = ort.InferenceSession(self.spec["model"], options)
+        return time.perf_counter() - began, str(devices[0].device.type).rpartition(".")[2]
+
+    def feed(self) -> "Dict[str, Any]":
+        """Inputs by name: from .npy files, else random by shape with a fixed seed."""
+        rng = self.np.random.default_rng(self.spec["seed"])
+        given, found = dict(self.spec["inputs"]), {}
+        for one in self.session.get_inputs():
+            kind = TYPES.get(one.type) or one.type[len("tensor(") : -1]
+            shape = [self._dimension(one.name, part) for part in one.shape]
+            if one.name in given:
+                found[one.name] = self._loaded(one.name, given.pop(one.name), kind, shape)
+            else:
+                found[one.name] = self._random(rng, kind, shape)
+        if given:
+            known = ", ".join(one.name for one in self.session.get_inputs())
+            raise BadRequestError("no input %s; the model has %s" % (", ".join(given), known))
+        return found
+
+    def _dimension(self, name: str, part: "int | str") -> int:
+        if isinstance(part, int):
+            return part
+        if part not in self.spec["dimensions"]:
+            raise BadRequestError("dimension %r of input %s needs a number" % (part, name))
+        return int(self.spec["dimensions"][part])
+
+    def _loaded(self, name: str, path: str, kind: str, shape: "List[int]") -> Any:
+        try:
+            value = self.np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise BadRequestError("input %s: %s: %s" % (name, path, error)) from error
+        if str(value.dtype) != kind or list(value.shape) != shape:
+            have = "%s %s" % (value.dtype, list(value.shape))
+            raise BadRequestError(
+                "input %s is %s, the model takes %s %s" % (name, have, kind, shape)
+            )
+        return value
+
+    def _random(self, rng: Any, kind: str, shape: "List[int]") -> Any:
+        if kind.startswith("float"):
+            return rng.random(shape, dtype="float32").astype(kind)
+        if kind == "bool":
+            return rng.integers(0, 2, shape).astype(bool)
+        high = min(self.np.iinfo(kind).max, 2**16 - 1)
+        # Indices (int32, int64) start small: every table has a first row.
+        return rng.integers(0, 2 if kind in ("int32", "int64") else high, shape).astype(kind)
+
+    def compared(self, outputs: "List[Any]") -> "Dict[str, Any]":
+        """Each output: shape, range, and how far it is from its reference."""
+        found = {}
+        for one, value in zip(self.session.get_outputs(), outputs):
+            said: "Dict[str, Any]" = {"shape": list(value.shape), "type": str(value.dtype)}
+            path = self.spec["reference"].get(one.name)
+            if path is not None:
+                said.update(self._distance(one.name, value, path))
+            found[one.name] = said
+        unknown = sorted(set(self.spec["reference"]) - set(found))
+        if unknown:
+            raise BadRequestError("no output %s; the model has %s" % (unknown[0], ", ".join(found)))
+        return found
+
+    def _distance(self, name: str, value: Any, path: str) -> "Dict[str, Any]":
+        np = self.np
+        try:
+            wanted = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise BadRequestError("reference %s: %s: %s" % (name, path, error)) from error
+        if wanted.shape != value.shape:
+            shapes = (name, list(wanted.shape), list(value.shape))
+            raise BadRequestError("reference of %s is %s, the output %s" % shapes)
+        a, b = wanted.astype("float64").ravel(), value.astype("float64").ravel()
+        # NaN compares as different, never as equal.
+        far = float(np.abs(a - b).max()) if a.size else 0.0
+        norms = float(np.linalg.norm(a) * np.linalg.norm(b))
+        same = float(np.dot(a, b) / norms) if norms else (1.0 if not np.any(a - b) else 0.0)
+        return {"max_abs": far if far == far else None, "cosine": same if same == same else None}  # noqa: PLR0124
+
+    def close(self) -> None:
+        """Drop the session: only then the profile is whole."""
+        self.session = None
+
+
+def work(arguments: argparse.Namespace, spec: "Dict[str, Any]", said: "Dict[str, Any]") -> int:
+    """Fill in `said`; the exit status."""
+    model = Model(arguments.site, spec)
+    said["versions"] = model.versions()
+    try:
+        seconds, said["device"] = model.open(None if arguments.check else arguments.profile)
+    except Exception as error:  # onnxruntime raises by its own classes
+        sys.stderr.write("no session: %s\n" % error)
+        said["error"] = str(error)
+        return NO_SESSION
+    said["session_ms"] = seconds * 1000
+    said["providers"] = model.session.get_providers()
+    feed = model.feed()
+    try:
+        times = []
+        for number in range(1 if arguments.check else spec["warmups"] + spec["iterations"]):
+            began = time.perf_counter()
+            outputs = model.session.run(None, feed)
+            if arguments.check or number >= spec["warmups"]:
+                times.append((time.perf_counter() - began) * 1000)
+    except Exception as error:
+        sys.stderr.write("run failed: %s\n" % error)
+        said["error"] = str(error)
+        return FAILED
+    said["runs_ms"], said["run_ms"] = times, statistics.median(times)
+    said["outputs"] = model.compared(outputs)
+    if arguments.keep:
+        os.makedirs(arguments.keep, exist_ok=True)
+        for number, value in enumerate(outputs):
+            model.np.save(os.path.join(arguments.keep, "%d.npy" % number), value)
+    model.close()
+    return 0
+
+
+def main() -> None:
+    """Read the request, work, write what came of it."""
+    parser = argparse.ArgumentParser()
+    for name in ("--site", "--spec", "--outcome", "--profile", "--keep"):
+        parser.add_argument(name)
+    parser.add_argument("--timeout", type=float, default=300.0)
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    with open(arguments.spec, encoding="utf-8") as stream:
+        spec = json.load(stream)
+    late = threading.Timer(arguments.timeout, lambda: os._exit(LATE))
+    late.daemon = True
+    late.start()
+    said: "Dict[str, Any]" = {}
+    try:
+        status = work(arguments, spec, said)
+    except BadRequestError as error:
+        sys.stderr.write("%s\n" % error)
+        said["error"], status = str(error), BAD
+    part = arguments.outcome + ".part"
+    with open(part, "w", encoding="utf-8") as stream:
+        json.dump(said, stream)
+    os.replace(part, arguments.outcome)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # a provider that failed may crash on the way out
+
+
+if __name__ == "__main__":
+    main()

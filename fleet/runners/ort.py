@@ -1,0 +1,241 @@
+"""Runner `ort`: an ONNX model in ONNX Runtime's QNN provider, driven by our script in Python.
+
+The packages are those that pair with the QAIRT of the release; nothing runs on the CPU in
+silence: the fallback is switched off, and a model that needs it fails.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from fleet.bundles.ort import models_of
+from fleet.model.errors import InputError, RunnerError
+from fleet.model.files import FileRef, file_ref
+from fleet.model.playbook import RunSpec
+from fleet.model.record import Measure, Metrics
+from fleet.profiles.formats.qnn import parse_csv
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.options import TIMED_OUT, Options, parsed
+from fleet.runtimes.packages import SITE
+from fleet.runtimes.releases import release
+
+SCRIPT = "run/fleet_ort.py"
+OUTCOME, PROFILE = "outcome.json", "profile.csv"
+_PACKAGE = f"{SITE}/onnxruntime_qnn"  # the provider finds QAIRT beside itself
+_STATUS = {
+    10: "failed: the request does not fit the model",
+    11: "failed: no NPU session",
+    12: "failed: the run failed",
+}
+
+
+class OrtOptions(Options):
+    """`inputs`, `reference`: tensor → .npy file of the bundle; an input without one is random.
+
+    `tolerance`: the largest difference from a reference that still counts, in the unit of the
+    output. `dimensions`: numbers for free dimensions. `provider`, `session`: options of the
+    QNN provider and of the session, as ONNX Runtime names them.
+    """
+
+    model: str | None = None
+    inputs: dict[str, str] = Field(default_factory=dict)
+    reference: dict[str, str] = Field(default_factory=dict)
+    tolerance: float | None = Field(default=None, ge=0)
+    dimensions: dict[str, int] = Field(default_factory=dict)
+    iterations: int = Field(default=10, ge=1, le=100_000)
+    warmups: int = Field(default=1, ge=0, le=10_000)
+    profiling: Literal["off", "basic", "detailed", "optrace"] = "basic"
+    perf_mode: str = Field(default="burst", pattern=r"^[a-z_]{1,40}$")
+    provider: dict[str, str] = Field(default_factory=dict)
+    session: dict[str, str] = Field(default_factory=dict)
+    seed: int = 0
+    keep_outputs: bool = False
+    log: int = Field(default=2, ge=0, le=4)
+
+
+class OrtRunner:
+    """ONNX models, with or without context binaries."""
+
+    name = "ort"
+    kinds = ("ort",)
+    runtime: str | None = "ort"
+    layout = Layout(lib=_PACKAGE, dsp=_PACKAGE)
+    python = True
+
+    def check(self, run: RunSpec) -> None:
+        """The options; the fallback to the CPU stays off."""
+        options = parsed(OrtOptions, run.options, self.name)
+        if run.program is not None or run.libraries:
+            raise InputError("runner ort brings its own program: remove `program`, `libraries`")
+        if "session.disable_cpu_ep_fallback" in options.session:
+            raise InputError(
+                "run.options.session: the fallback to the CPU is always off",
+                hint="a run on the CPU is no measurement of the NPU; leave the key out",
+            )
+        for key in ("profiling_level", "profiling_file_path", "backend_path"):
+            if key in options.provider:
+                raise InputError(
+                    f"run.options.provider: {key} is set by fleet", hint="use `profiling:`"
+                )
+
+    def files(self, kit: Kit) -> tuple[FileRef, ...]:
+        """Our script, and the packages for the Python of the device."""
+        source = Path(str(files("fleet.runners.device") / "fleet_ort.py"))
+        script = file_ref(source, SCRIPT, executable=True)
+        site = kit.site(requirements(kit.build_id)) if kit.site is not None else ()
+        return (script, *site)
+
+    def health(self, kit: Kit, timeout: float) -> Start | None:
+        """A session with the model and one run."""
+        return self._start(kit, timeout, "--check")
+
+    def start(self, kit: Kit) -> Start:
+        """Warm-ups and timed runs in one session."""
+        return self._start(kit, kit.run.timeout)
+
+    def _start(self, kit: Kit, timeout: float, *more: str) -> Start:
+        options = parsed(OrtOptions, kit.options, self.name)
+        spec = {
+            "model": _model(kit, options),
+            "inputs": options.inputs,
+            "reference": options.reference,
+            "dimensions": options.dimensions,
+            "iterations": options.iterations,
+            "warmups": options.warmups,
+            "profiling": options.profiling,
+            "session": options.session,
+            "provider": {
+                "backend_path": "libQnnHtp.so",
+                **({"htp_performance_mode": options.perf_mode} if kit.dsp else {}),
+                **options.provider,
+            },
+            "seed": options.seed,
+            "log": options.log,
+        }
+        _in_bundle(kit, options)
+        keep = ("--keep", "{work}/outputs") if options.keep_outputs and not more else ()
+        argv = (
+            *("python3", "-I", "{release}/" + SCRIPT),
+            *("--site", "{release}/" + SITE),
+            *("--spec", "{work}/config.json"),
+            *("--outcome", "{work}/" + OUTCOME),
+            *("--profile", "{work}/" + PROFILE),
+            *("--timeout", f"{timeout:g}"),
+            *keep,
+            *more,
+        )
+        collect = (OUTCOME, PROFILE, *(("outputs/*",) if keep else ()))
+        return Start(argv, "bundle", collect, timeout, config=json.dumps(spec))
+
+    def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
+        """Times of session and runs, the provider's profile, distance from the reference."""
+        options = parsed(OrtOptions, kit.options, self.name)
+        raw = {name: data for name, data in ended.files.items() if name != OUTCOME}
+        problems: list[str] = []
+        try:
+            said = json.loads(ended.files.get(OUTCOME, b"{}"))
+        except ValueError:
+            said = {}
+        said = said if isinstance(said, dict) else {}
+        if ended.status in TIMED_OUT:
+            problems.append(f"cut: no end within {start.timeout:g} s")
+        elif ended.status:
+            word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
+            problems.append(f"{word}: {str(said.get('error', 'nothing said'))[:500]}")
+        found = _times(said)
+        if not problems and "run_ms" not in found:
+            problems.append("unreadable: no times in the outcome")
+        near, wrong = _distances(said, options.tolerance)
+        problems += wrong
+        if PROFILE in raw:
+            try:
+                found |= parse_csv(raw[PROFILE].decode("utf-8", "replace"))
+            except RunnerError as error:
+                problems.append(f"unreadable: {error.message}")
+        return Outcome(Metrics.of(found | near), "", None, tuple(problems), raw)
+
+
+def requirements(build_id: str) -> tuple[str, ...]:
+    """The packages that go with a QAIRT. Raises InputError for one that no package has."""
+    row = release(build_id)
+    if row is None:
+        raise InputError(
+            f"no onnxruntime-qnn is known that holds QAIRT {build_id}",
+            hint='name one that a package has, `runtime: "2.51.0"` for example; older context '
+            "binaries run on newer QAIRT",
+        )
+    pair = f"onnxruntime{row['onnxruntime']}"
+    return (f"onnxruntime-qnn=={row['wheel']}", pair, "numpy")
+
+
+def _model(kit: Kit, options: OrtOptions) -> str:
+    names = sorted(models_of(kit.bundle))
+    if options.model is not None and options.model not in names:
+        raise InputError(
+            f"run.options.model: the bundle has no model {options.model}",
+            hint="it has " + ", ".join(names),
+        )
+    if options.model is None and len(names) > 1:
+        raise InputError(
+            f"the bundle has {len(names)} models: {', '.join(names)}",
+            hint="name one in run.options.model",
+        )
+    return options.model or names[0]
+
+
+def _in_bundle(kit: Kit, options: OrtOptions) -> None:
+    have = {one.name for one in kit.bundle.files}
+    for key, table in (("inputs", options.inputs), ("reference", options.reference)):
+        for tensor, name in table.items():
+            if name not in have:
+                raise InputError(
+                    f"run.options.{key}.{tensor}: the bundle has no {name}",
+                    hint="put the .npy file into the folder of the bundle",
+                )
+
+
+def _times(said: Mapping[str, Any]) -> dict[str, Measure]:
+    found = {}
+    for name, key in (("init_ms", "session_ms"), ("run_ms", "run_ms")):
+        if _is_number(said.get(key)):
+            found[name] = Measure(float(said[key]), "ms")
+    runs = said.get("runs_ms")
+    times = [float(one) for one in runs if _is_number(one)] if isinstance(runs, list) else []
+    if times:
+        found["run_min_ms"] = Measure(min(times), "ms")
+        found["run_max_ms"] = Measure(max(times), "ms")
+        found["inferences"] = Measure(len(times))
+    return found
+
+
+def _distances(
+    said: Mapping[str, Any], tolerance: float | None
+) -> tuple[dict[str, Measure], list[str]]:
+    found: dict[str, Measure] = {}
+    wrong: list[str] = []
+    outputs = said.get("outputs")
+    for name, one in outputs.items() if isinstance(outputs, dict) else ():
+        if not isinstance(one, dict) or "max_abs" not in one:
+            continue
+        far = one["max_abs"]
+        for key in ("max_abs", "cosine"):
+            if _is_number(one.get(key)):
+                found[f"{name}_{key}"] = Measure(float(one[key]))
+        if not _is_number(far):
+            wrong.append(f"wrong: output {name} holds what is no number")
+        elif tolerance is not None and float(far) > tolerance:
+            wrong.append(
+                f"wrong: output {name} is {far:g} away from its reference, allowed {tolerance:g}"
+            )
+    return found, wrong
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,167 @@
+"""Python packages for a device: wheels chosen and unpacked here, files of the release there.
+
+A wheel is a zip of files under their final names, so nothing is installed on the device and
+nothing is fetched by it. What only developers need (tests, headers, stubs) stays here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fleet.model.errors import RuntimeStoreError
+from fleet.model.files import FileRef, sha256_file
+from fleet.model.home import fleet_home
+from fleet.runtimes import pip
+from fleet.runtimes.lock import file_lock
+from fleet.runtimes.progress import Progress
+from fleet.runtimes.stage import stage_folder
+from fleet.runtimes.targets import target_facts
+
+SITE = "site"
+_LOCK_SECONDS = 900.0  # another process downloads the same: about 100 MB
+_OLDEST_GLIBC = 17  # manylinux2014; wheels of pure Python fit anywhere
+_MANYLINUX = re.compile(r"manylinux_2_(\d+)_(\w+)")
+# Not needed to run: kept here. Licences (dist-info) go along.
+_LEFT_OUT = (
+    "*/tests/*",
+    "*.pyi",
+    "*.h",
+    "*.a",
+    "*.lib",
+    "onnxruntime/tools/*",
+    "onnxruntime/transformers/*",
+    "onnxruntime/quantization/*",
+    "onnxruntime/datasets/*",
+    # QAIRT's own libraries come from the runtime, for the chip of the device alone.
+    "onnxruntime_qnn/libQnn*",
+    "onnxruntime_qnn/libGenie*",
+    "onnxruntime_qnn/libHtpPrepare*",
+)
+
+
+@dataclass(frozen=True)
+class Packages:
+    """`files` as `site/...`; `wheels`: name of each wheel → its SHA-256."""
+
+    files: tuple[FileRef, ...]
+    wheels: dict[str, str]
+
+
+def packages_for(
+    requirements: tuple[str, ...],
+    python: str,
+    target: str,
+    *,
+    offline: bool,
+    progress: Progress,
+    root: Path | None = None,
+) -> Packages:
+    """Packages for a Python (`3.12`) of a target: chosen once, then always the same files.
+
+    Exactly these packages: what they depend on has to be named. Raises RuntimeStoreError: not
+    here and `offline`, no such wheel, no network, a damaged wheel.
+    """
+    platforms = _platforms(target)
+    wish = {"requirements": sorted(requirements), "python": python, "platforms": platforms}
+    key = hashlib.sha256(json.dumps(wish, sort_keys=True).encode()).hexdigest()[:16]
+    home = root or fleet_home() / "packages"
+    folder = home / key
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with file_lock(home / f".{key}.lock", _LOCK_SECONDS):
+            if not (folder / "packages.json").is_file():
+                if offline:
+                    raise RuntimeStoreError(
+                        f"{', '.join(requirements)} for Python {python} on {target}: not here, and "
+                        "nothing is fetched offline",
+                        hint="once without --offline; the files are kept",
+                    )
+                _make(folder, wish, progress)
+        return _read(folder)
+    except OSError as error:
+        raise RuntimeStoreError(
+            f"cannot keep Python packages in {home}: {error}",
+            hint="check the rights and the free space there, or set FLEET_HOME to another disk",
+        ) from error
+
+
+def _make(folder: Path, wish: dict[str, Any], progress: Progress) -> None:
+    with stage_folder(folder.parent) as stage:
+        downloads, made = stage / "wheels", stage / "made"
+        downloads.mkdir()
+        wheels = pip.download_for(
+            wish["requirements"], wish["python"], wish["platforms"], downloads, progress
+        )
+        for wheel in wheels:
+            _unpack(wheel, made / SITE)
+        files = [
+            {
+                "name": path.relative_to(made).as_posix(),
+                "size": path.stat().st_size,
+                "sha256": sha256_file(path),
+            }
+            for path in sorted(made.rglob("*"))
+            if path.is_file()
+        ]
+        sums = {one.name: sha256_file(one) for one in wheels}
+        text = json.dumps({**wish, "wheels": sums, "files": files}, indent=1)
+        (made / "packages.json").write_text(text, "utf-8")
+        made.rename(folder)
+
+
+def _unpack(wheel: Path, site: Path) -> None:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            for item in _wanted(archive):
+                place = site / item.filename
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(archive.read(item))
+    except (zipfile.BadZipFile, ValueError) as error:
+        raise RuntimeStoreError(f"{wheel.name} is no whole wheel: {error}") from error
+
+
+def _wanted(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
+    for item in archive.infolist():
+        path = PurePosixPath(item.filename)
+        if path.is_absolute() or ".." in path.parts:
+            raise ValueError(f"{item.filename} leads out of it")
+        if not item.is_dir() and not any(fnmatchcase(item.filename, one) for one in _LEFT_OUT):
+            yield item
+
+
+def _read(folder: Path) -> Packages:
+    try:
+        data = json.loads((folder / "packages.json").read_text("utf-8"))
+        files = tuple(
+            FileRef(folder / one["name"], one["name"], one["size"], one["sha256"])
+            for one in data["files"]
+        )
+        wheels = {str(name): str(sha) for name, sha in data["wheels"].items()}
+    except (ValueError, KeyError, TypeError) as error:
+        raise RuntimeStoreError(
+            f"{folder} is damaged: {error}", hint=f"rm -r {folder}, then once more"
+        ) from error
+    return Packages(files, wheels)
+
+
+def _platforms(target: str) -> list[str]:
+    """Tags of wheels that a device of this target takes, best first."""
+    facts = target_facts(target)
+    found = list(facts.wheel_platforms)
+    match = next((m for one in found if (m := _MANYLINUX.fullmatch(one))), None)
+    if match is None:
+        raise RuntimeStoreError(
+            f"no Python wheels are known for {target}",
+            hint="runner ort needs a Linux device; phones run apps with ONNX Runtime inside",
+        )
+    newest, machine = int(match[1]), match[2]
+    more = [f"manylinux_2_{minor}_{machine}" for minor in range(newest, _OLDEST_GLIBC - 1, -1)]
+    return [*dict.fromkeys([*found, *more, f"manylinux2014_{machine}"])]
