@@ -27,8 +27,10 @@ def schema(kind: Literal["inventory", "playbook", "cause", "doctor"]) -> dict[st
         body = cause_schema()
     else:
         body = PlaybookFile.model_json_schema()
-        body["$defs"]["RunBody"]["oneOf"] = [
-            {"required": ["prompt"]},
-            {"required": ["prompt_file"]},
-        ]
+        one = [{"required": ["prompt"]}, {"required": ["prompt_file"]}]
+        body["$defs"]["RunBody"] |= {
+            "not": {"required": ["prompt", "prompt_file"]},
+            "if": {"properties": {"runner": {"enum": ["genie", "mllm"]}}, "required": ["runner"]},
+            "then": {"anyOf": one},
+        }
     return {"$schema": DRAFT, **body, "title": f"fleet {kind}"}

@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from fleet.bundles.ort import models_of
 from fleet.model.errors import InputError, RunnerError
@@ -36,6 +36,14 @@ _STATUS = {
 }
 
 
+def _number(value: object) -> object:
+    """YAML 1.1 reads 1e-3, without a point, as text."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
 class OrtOptions(Options):
     """`inputs`, `reference`: tensor → .npy file of the bundle; an input without one is random.
 
@@ -47,7 +55,7 @@ class OrtOptions(Options):
     model: str | None = None
     inputs: dict[str, str] = Field(default_factory=dict)
     reference: dict[str, str] = Field(default_factory=dict)
-    tolerance: float | None = Field(default=None, ge=0)
+    tolerance: Annotated[float, BeforeValidator(_number)] | None = Field(default=None, ge=0)
     dimensions: dict[str, int] = Field(default_factory=dict)
     iterations: int = Field(default=10, ge=1, le=100_000)
     warmups: int = Field(default=1, ge=0, le=10_000)

@@ -249,9 +249,10 @@ def test_a_mistake_in_the_version_file(make_folder: MakeFolder) -> None:
 @pytest.mark.parametrize(
     ("names", "kind", "cure"),
     [
-        (["model.onnx", "model_qnn.bin"], "ONNX", ""),
+        (["model.onnx", "model_qnn.bin"], "ONNX", "kind: ort}"),
         (["qwen.mllm"], "mllm", "kind: mllm}"),
-        (["genai_config.json", "a.onnx"], "onnxruntime-genai", ""),
+        (["genai_config.json", "a.onnx"], "onnxruntime-genai", "kind: ort}"),
+        (["model.tflite"], "LiteRT", ""),
         (["a.bin"], "plain QNN context binaries", "kind: qnn}"),
         (["m.pte"], "ExecuTorch", "kind: executorch}"),
         (["readme.txt"], "", ""),

@@ -146,7 +146,7 @@ def test_what_cannot_be_asked(sdk: Runtime) -> None:
         select_files(sdk, ARM, "v73", "snpe")
     with pytest.raises(InputError, match="no QAIRT target"):
         select_files(sdk, "aarch64-linux", "v73", "genie")
-    assert runners() == ("genie", "qnn-net-run", "mllm", "executorch", "exec")
+    assert runners() == ("genie", "qnn-net-run", "mllm", "executorch", "ort", "exec")
 
 
 @pytest.mark.qairt

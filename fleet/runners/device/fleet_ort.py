@@ -79,7 +79,8 @@ class Model:
             given["profiling_file_path"] = profile
         options.add_provider_for_devices(devices[:1], given)
         began = time.perf_counter()
-        self.session = ort.InferenceSession(self.spec["model"], options)
+        # The class itself would try once more, on the CPU.
+        self.session = ort.InferenceSession(self.spec["model"], options, enable_fallback=0)
         return time.perf_counter() - began, str(devices[0].device.type).rpartition(".")[2]
 
     def feed(self) -> "Dict[str, Any]":
