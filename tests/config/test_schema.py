@@ -55,8 +55,9 @@ def test_it_is_a_schema(kind: str) -> None:
 def properties(node: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     if isinstance(node, dict):
         yield from node.get("properties", {}).items()
-        for each in node.values():
-            yield from properties(each)
+        for key, each in node.items():
+            if key != "if":  # a condition describes nothing
+                yield from properties(each)
     elif isinstance(node, list):
         for each in node:
             yield from properties(each)
