@@ -10,8 +10,9 @@ import typer
 from fleet.cli import output
 from fleet.cli.common import JsonOption
 from fleet.model.errors import InputError
-from fleet.runners import Runner, names, origin, runner
+from fleet.runners import Runner
 from fleet.runners.options import Options
+from fleet.runners.registry import names, origin, runner
 
 
 def register(root: typer.Typer) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from fleet.doctor.seen import Seen
 from fleet.doctor.subject import BACKEND, Subject, device_machine
-from fleet.engine.applying import check_health
 from fleet.engine.records import new_run_id
+from fleet.engine.releasing import check_health
 from fleet.engine.session import Session
 from fleet.model.command import Command
 from fleet.model.diagnosis import BAD, OK, UNKNOWN, Check

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleet.engine.planning import FACTS_SECONDS, ask_state, check_base
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.session import Session
+from fleet.engine.states import FACTS_SECONDS, ask_state, check_base
 from fleet.engine.workbench import Workbench
 from fleet.facts.gather import gather
 from fleet.model.deadline import Deadline

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fleet.engine.planning import FACTS_SECONDS
 from fleet.engine.pool import DeviceResult
 from fleet.engine.session import Session
+from fleet.engine.states import FACTS_SECONDS
 from fleet.facts.gather import gather
 from fleet.model.deadline import Deadline
 

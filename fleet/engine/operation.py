@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
-from fleet.engine.applying import apply_plan, apply_system
+from fleet.engine.applying import apply_system
 from fleet.engine.drift import locked_plan, require_locked
 from fleet.engine.leasing import Lease
 from fleet.engine.planning import Planned, plan_device, plan_system
 from fleet.engine.pool import DeviceResult, Remote, Work, on_every_device
 from fleet.engine.provisioning import still_lacking
 from fleet.engine.records import RunStore, new_run_id
+from fleet.engine.releasing import apply_plan
 from fleet.engine.rollout.deploying import begin, roll_out, waves_of
 from fleet.engine.rollout.driver import Ending
 from fleet.engine.rollout.inputs import Inputs

@@ -6,38 +6,23 @@ where root is needed for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleet.bundles.preflight import preflight
 from fleet.engine.become import Become
 from fleet.engine.provisioning import cured, look
 from fleet.engine.session import Session
+from fleet.engine.states import facts_of, look_at
 from fleet.engine.transfer.carriers import way
-from fleet.engine.transfer.deltas import with_known
-from fleet.engine.transfer.relaying import tell_of
-from fleet.facts.gather import gather
-from fleet.facts.identity import check_identity
-from fleet.model.deadline import Deadline
-from fleet.model.errors import InputError
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, DevicePlan, SendBlobs
 from fleet.model.system import SystemSpec
-from fleet.ops.lease import Holders, holders_in, who_command
-from fleet.ops.release import (
-    ReleaseState,
-    actions_for,
-    parse_state,
-    state_command,
-    state_input,
-)
+from fleet.ops.release import ReleaseState
 
 if TYPE_CHECKING:  # a push needs no runtimes
     from fleet.engine.workbench import Parts, Workbench
-
-FACTS_SECONDS = 30.0
-HASHING_BYTES_PER_SECOND = 20e6  # sha256sum on a small core without SHA instructions
 
 
 @dataclass(frozen=True)
@@ -47,55 +32,6 @@ class Planned:
     plan: DevicePlan
     become: Become
     generation: int | None = None
-
-
-@dataclass(frozen=True)
-class Look:
-    """What a device has of a release, what is to be done, and who holds it. One round trip."""
-
-    state: ReleaseState
-    actions: tuple[Action, ...]
-    holders: Holders
-
-
-def look_at(
-    session: Session, facts: Facts, manifest: Manifest, keep: int, *, verify: bool = False
-) -> Look:
-    """Ask for the state of `manifest`; of a device that has no store of ours it is known.
-
-    Who holds such a device is asked for a plan only: a deploy takes the lease next.
-    """
-    host = session.host.name
-    if facts.store is False:
-        state = ReleaseState(None, False, (), frozenset(), {}, frozenset(), frozenset())
-        holders = Holders()
-        if session.lease is None:
-            holders = holders_in(session.ask(who_command(), "state").text, host)
-        return Look(state, actions_for(manifest, state, keep), holders)
-    text = _state_text(session, facts, manifest, verify=verify)
-    state = parse_state(text, host, manifest)
-    tell_of(session, facts, state.have)
-    actions = _with_deltas(session, facts, actions_for(manifest, state, keep))
-    return Look(state, actions, holders_in(text, host))
-
-
-def take_and_look(
-    seen: Look,
-    session: Session,
-    facts: Facts,
-    manifest: Manifest,
-    keep: int,
-    *,
-    verify: bool = False,
-) -> Look:
-    """Take the lease; look again where another may have written since `seen`."""
-    lease = session.lease
-    if lease is None:
-        return seen
-    lease.take()
-    if facts.store is False or lease.follows(seen.holders.generation):
-        return seen
-    return look_at(session, facts, manifest, keep, verify=verify)
 
 
 def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> Planned:
@@ -158,52 +94,6 @@ def plan_system(session: Session, spec: SystemSpec) -> Planned:
         notes=system.plan.notes,
     )
     return Planned(plan, system.become)
-
-
-def facts_of(session: Session) -> Facts:
-    """The facts of the device that is meant, with a base folder that can be used."""
-    facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
-    check_base(facts.base_dir, session.host.name)
-    check_identity(session.host, facts)
-    session.boot = facts.boot_id
-    return facts
-
-
-def check_base(base: str, host: str) -> None:
-    """Refuse a base folder that search paths cannot hold: ld.so splits at both marks."""
-    if ":" in base or ";" in base:
-        raise InputError(
-            f"the base folder {base} has a ':' or ';', which separate folders in "
-            "LD_LIBRARY_PATH and ADSP_LIBRARY_PATH",
-            device=host,
-            hint="set `base_dir:` in the inventory to another folder",
-        )
-
-
-def ask_state(
-    session: Session, facts: Facts, manifest: Manifest, *, verify: bool = False
-) -> ReleaseState:
-    """One round trip: what the device has of `manifest`."""
-    text = _state_text(session, facts, manifest, verify=verify)
-    return parse_state(text, session.host.name, manifest)
-
-
-def _state_text(session: Session, facts: Facts, manifest: Manifest, *, verify: bool) -> str:
-    """The same as text, and who holds the board."""
-    seconds = 60.0
-    if verify:
-        seconds += sum(item.size for item in manifest.files) / HASHING_BYTES_PER_SECOND
-    command = who_command(state_command(facts, manifest, verify=verify))
-    return session.ask(command, "state", stdin=state_input(manifest), seconds=seconds).text
-
-
-def _with_deltas(session: Session, facts: Facts, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    return tuple(
-        replace(one, blobs=with_known(session.depot, facts, one.blobs))
-        if isinstance(one, SendBlobs)
-        else one
-        for one in actions
-    )
 
 
 def _files(actions: tuple[Action, ...]) -> int:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from fleet.bundles.found import ref
 from fleet.bundles.hashes import HashCache
-from fleet.engine.applying import apply_plan
 from fleet.engine.leasing import Lease
-from fleet.engine.planning import Look, facts_of, look_at, take_and_look
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.records import new_run_id
+from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
+from fleet.engine.states import Look, facts_of, look_at, take_and_look
 from fleet.engine.transfer.depot import Depot, Pace
 from fleet.engine.transfer.known import remember, remembered
 from fleet.model.errors import DiskFullError, InputError

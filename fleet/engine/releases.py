@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet.engine.applying import check_health
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.records import new_run_id
+from fleet.engine.releasing import check_health
 from fleet.engine.session import Session
 from fleet.facts.gather import gather
 from fleet.facts.identity import check_identity

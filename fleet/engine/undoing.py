@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleet.engine.leasing import Lease
-from fleet.engine.planning import FACTS_SECONDS
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.provisioning import ask_rights
 from fleet.engine.records import RunStore
 from fleet.engine.session import Session
+from fleet.engine.states import FACTS_SECONDS
 from fleet.engine.undo import UndoLog, take_back
 from fleet.facts.gather import gather
 from fleet.facts.identity import check_identity

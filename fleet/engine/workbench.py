@@ -24,7 +24,8 @@ from fleet.model.plan import DevicePlan
 from fleet.model.playbook import Playbook, RunSpec
 from fleet.model.runtime import Runtime, no_runtime
 from fleet.ops.environment import environment, health_as_dict
-from fleet.runners import OWN, Kit, Runner, runner
+from fleet.runners import Kit, Runner
+from fleet.runners.registry import OWN, runner
 from fleet.runtimes.packages import packages_for
 from fleet.runtimes.releases import package, wheel_for
 from fleet.runtimes.select import Selection, select_files

@@ -1,81 +1,10 @@
-"""Runners: what to start on a device, what to collect, how to read it."""
+"""Runners: what to start on a device, what to collect, how to read it.
+
+Their interface is here; the runners themselves are in `registry`, which a push never loads.
+"""
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import cast
-
-from fleet.config.playbook import RUNNERS
-from fleet.model.errors import InputError
 from fleet.runners.base import FLAT, Ended, Kit, Layout, Outcome, Runner, Start
-from fleet.runners.exec import ExecRunner
-from fleet.runners.executorch import ExecutorchRunner
-from fleet.runners.genie import GenieRunner
-from fleet.runners.llama_cpp import LlamaCppRunner
-from fleet.runners.mllm import MllmRunner
-from fleet.runners.ort import OrtRunner
-from fleet.runners.qnn_net_run import NetRunRunner
 
-__all__ = ["FLAT", "OWN", "Ended", "Kit", "Layout", "Outcome", "Runner", "Start", "runner"]
-
-GROUP = RUNNERS  # entry points of other packages: name = "module:object"
-OWN: dict[str, Runner] = {
-    one.name: one
-    for one in cast(
-        "list[Runner]",
-        [
-            GenieRunner(),
-            NetRunRunner(),
-            MllmRunner(),
-            ExecutorchRunner(),
-            LlamaCppRunner(),
-            OrtRunner(),
-            ExecRunner(),
-        ],
-    )
-}
-_MEMBERS = ("kinds", "runtime", "layout", "check", "files", "health", "start", "read")
-
-
-@cache
-def _others() -> dict[str, EntryPoint]:
-    return {one.name: one for one in entry_points(group=GROUP)}
-
-
-def names() -> tuple[str, ...]:
-    """Names of all runners, those of other packages last; none of these is loaded for it."""
-    return (*OWN, *(name for name in sorted(_others()) if name not in OWN))
-
-
-def origin(name: str) -> str:
-    """`fleet`, or the package that brings the runner."""
-    if name in OWN:
-        return "fleet"
-    dist = _others()[name].dist
-    return f"{dist.name} {dist.version}" if dist is not None else _others()[name].value
-
-
-def runner(name: str) -> Runner:
-    """The runner of that name. Raises InputError: unknown, or it cannot be loaded."""
-    if name in OWN:
-        return OWN[name]
-    if name not in _others():
-        raise InputError(
-            f"there is no runner '{name}'", hint=f"known runners: {', '.join(names())}"
-        )
-    try:
-        found = _others()[name].load()
-        made = found() if isinstance(found, type) else found
-    except Exception as error:
-        raise InputError(
-            f"runner '{name}' of {origin(name)} cannot be loaded: {type(error).__name__}: {error}",
-            hint="repair or remove that package",
-        ) from error
-    lacking = [one for one in _MEMBERS if not hasattr(made, one)]
-    if lacking:
-        raise InputError(
-            f"runner '{name}' of {origin(name)} has no {', '.join(lacking)}",
-            hint="docs/runners.md says what a runner has",
-        )
-    return cast("Runner", made)
+__all__ = ["FLAT", "Ended", "Kit", "Layout", "Outcome", "Runner", "Start"]

@@ -117,7 +117,7 @@ class Outcome:
 
 
 class Runner(Protocol):
-    """One way to run a bundle on a device. Found by name: see `fleet.runners.runner`."""
+    """One way to run a bundle on a device. Found by name: see `fleet.runners.registry.runner`."""
 
     name: str
     kinds: tuple[str, ...]  # of bundles that it can run

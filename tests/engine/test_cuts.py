@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from fleet.engine.applying import apply_plan
-from fleet.engine.planning import ask_state
+from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
+from fleet.engine.states import ask_state
 from fleet.facts.gather import gather
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline

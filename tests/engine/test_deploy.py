@@ -249,15 +249,15 @@ def test_disk_that_fills_during_the_upload(
 def test_a_device_without_a_hash_tool_is_read_back(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleet.engine import planning
+    from fleet.engine import states
 
-    real = planning.gather
+    real = states.gather
 
     def without(*args: object) -> object:
         facts = real(*args)  # type: ignore[arg-type]
         return replace(facts, tools=replace(facts.tools, sha256=(), dd_fullblock=False))
 
-    monkeypatch.setattr(planning, "gather", without)
+    monkeypatch.setattr(states, "gather", without)
     (done,) = bench.operation(run="never").deploy()
     assert done.outcome == "changed", done.error
     assert any("read back" in note for note in done.plan.notes)  # type: ignore[union-attr]

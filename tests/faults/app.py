@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fleet.engine.applying import apply_plan
 from fleet.engine.leasing import Lease
-from fleet.engine.planning import ask_state, facts_of
+from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
+from fleet.engine.states import ask_state, facts_of
 from fleet.model.events import Event
 from fleet.model.files import file_ref
 from fleet.model.inventory import Host

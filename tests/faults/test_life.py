@@ -146,7 +146,7 @@ def test_one_black_hole_of_twenty_ends_by_its_own_deadline(
 
 
 def uploading_only(session: Session, app: object) -> None:
-    from fleet.engine.planning import facts_of
+    from fleet.engine.states import facts_of
     from fleet.engine.transfer.upload import Upload
     from fleet.model.manifest import Manifest
     from fleet.model.plan import Blob

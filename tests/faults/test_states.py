@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.applying import apply_plan
-from fleet.engine.planning import ask_state, facts_of
+from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
+from fleet.engine.states import ask_state, facts_of
 from fleet.model.errors import TransferError
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fleet.engine.planning import ask_state
 from fleet.engine.session import Session
+from fleet.engine.states import ask_state
 from fleet.engine.transfer import upload as uploading
 from fleet.engine.transfer.depot import Depot, Pace
 from fleet.engine.transfer.upload import Upload

@@ -11,8 +11,9 @@ import pytest
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError
 from fleet.model.playbook import RunSpec
-from fleet.runners import Ended, Kit, runner
+from fleet.runners import Ended, Kit
 from fleet.runners.genie import GenieRunner
+from fleet.runners.registry import runner
 
 from .test_genie_profile import CREATED, profile, query, value
 

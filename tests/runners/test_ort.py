@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
-from fleet.runners import OWN, Ended, Kit
+from fleet.runners import Ended, Kit
 from fleet.runners.ort import requirements
+from fleet.runners.registry import OWN
 
 from .kits import bundle
 

@@ -17,7 +17,8 @@ from fleet.model.errors import InputError, RunnerError
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure
 from fleet.profiles.formats.qnn import parse_csv
-from fleet.runners import FLAT, OWN, Ended, Kit, runner
+from fleet.runners import FLAT, Ended, Kit
+from fleet.runners.registry import OWN, runner
 
 from .kits import kit
 

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.applying import apply_plan, apply_system
-from fleet.engine.planning import Planned, ask_state
+from fleet.engine.applying import apply_system
+from fleet.engine.planning import Planned
 from fleet.engine.provisioning import look
+from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
+from fleet.engine.states import ask_state
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo
 from fleet.facts.gather import gather

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fleet.engine.applying import check_health
 from fleet.engine.leasing import Lease
-from fleet.engine.planning import ask_state, facts_of
 from fleet.engine.pool import DeviceResult
 from fleet.engine.releases import stored_manifest
+from fleet.engine.releasing import check_health
 from fleet.engine.rollout.state import Device
 from fleet.engine.session import Session
+from fleet.engine.states import ask_state, facts_of
 from fleet.model.errors import DeviceError
 from fleet.model.events import StepStarted
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fleet.engine.leasing import LeasedStall
-from fleet.engine.planning import HASHING_BYTES_PER_SECOND, ask_state
 from fleet.engine.session import Session
+from fleet.engine.states import HASHING_BYTES_PER_SECOND, ask_state
 from fleet.engine.transfer.carriers import WORTH_BYTES, Carriers, Choice
 from fleet.engine.transfer.deltas import with_asked
 from fleet.engine.transfer.relaying import Direct, Relaying

@@ -1,0 +1,111 @@
+"""Carrying out what a plan says of releases: send, stage, prove, switch, prune."""
+
+from __future__ import annotations
+
+from fleet.engine.session import Session
+from fleet.engine.starting import place, probe
+from fleet.engine.transfer.upload import Upload
+from fleet.model.errors import DeviceError, FleetError
+from fleet.model.events import StepStarted, Warned
+from fleet.model.manifest import Manifest
+from fleet.model.plan import (
+    Action,
+    DevicePlan,
+    ProbeHealth,
+    PruneReleases,
+    SendBlobs,
+    StageRelease,
+    SwitchRelease,
+)
+from fleet.ops.release import switch_and_prune, switch_command
+from fleet.ops.staging import stage_command, stage_input
+from fleet.runners.base import Start
+
+STEPS: dict[type[Action], str] = {
+    SendBlobs: "send",
+    StageRelease: "stage",
+    ProbeHealth: "health",
+    SwitchRelease: "switch",
+    PruneReleases: "prune",
+}
+
+
+def apply_plan(session: Session, plan: DevicePlan, run_id: str) -> None:
+    """Do what the plan says of releases. The first error ends it; `current` is old or new,
+    never between.
+    """
+    for action in plan.release_steps:
+        step = STEPS[type(action)]
+        session.emit(StepStarted(session.host.name, step, action.describe(), action.bytes))
+        try:
+            _do(session, plan, action, run_id)
+        except FleetError as error:
+            error.step = error.step or step
+            error.device = error.device or session.host.name
+            raise
+
+
+def _prune_of(plan: DevicePlan, switch: SwitchRelease) -> PruneReleases | None:
+    """The pruning that follows a switch; it goes in the same round trip."""
+    steps = plan.release_steps
+    after = steps[steps.index(switch) + 1 :]
+    return next((one for one in after if isinstance(one, PruneReleases)), None)
+
+
+def _do(session: Session, plan: DevicePlan, action: Action, run_id: str) -> None:
+    base = plan.facts.base_dir
+    match action:
+        case SendBlobs():
+            Upload(session, plan.facts, plan.manifest).send(action.blobs)
+        case StageRelease():
+            session.ask(
+                stage_command(plan.facts, action.manifest, run_id),
+                "stage",
+                stdin=stage_input(plan.facts, action.manifest),
+                mutates=True,
+            )
+        case ProbeHealth():
+            check_health(session, action.manifest, base, run_id)
+        case SwitchRelease():
+            _switch(session, plan, action, run_id)
+        case PruneReleases():
+            pass  # with the switch
+        case _:
+            raise NotImplementedError(type(action).__name__)
+
+
+def _switch(session: Session, plan: DevicePlan, action: SwitchRelease, run_id: str) -> None:
+    """What was to be deployed is there and runs: old files that stay are worth a word only."""
+    base, prune = plan.facts.base_dir, _prune_of(plan, action)
+    if prune is None:
+        command = switch_command(base, action.name, action.id, run_id)
+        session.ask(command, "switch", mutates=True)
+        return
+    command = switch_and_prune(base, action.name, action.id, run_id, prune.keep)
+    done = session.run(command, "switch", mutates=True)
+    words = (done.error_text or done.text.strip() or "no message")[-400:]
+    if "switched" not in done.text.splitlines():
+        raise DeviceError(f"switch failed with status {done.status}: {words}")
+    if not done.ok:
+        session.emit(Warned(session.host.name, f"old releases were not removed: {words}"))
+
+
+def check_health(session: Session, manifest: Manifest, base: str, run_id: str) -> None:
+    """The probe that the manifest carries: a real session, opened and closed.
+
+    A runner that cannot probe (`exec` without `health`) leaves none; then nothing is asked.
+    """
+    health = manifest.origin.get("health")
+    if health is None:
+        return
+    prompt = str(health.get("prompt", ""))
+    start = Start(
+        argv=tuple(health["argv"]),
+        cwd=health["cwd"],
+        timeout=float(health["timeout"]),
+        config=health["config"],
+        prompt=prompt.encode(),
+        feeds_prompt=bool(prompt),
+        env=health.get("env", {}),
+    )
+    probe(session, place(start, manifest, base, f"{run_id}-health"))
