@@ -1,0 +1,139 @@
+"""A record as a row: the columns that are searched, its plain data beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fleet.model.record import Record
+from fleet.profiles.store.database import NUMBERS
+
+_UNSAID = ("tags", "artifacts", "counts")  # not what was measured: no part of the identity
+_COLUMNS = (
+    *("key", "run_id", "host", "name", "release", "runner", "repeat", "warmup", "counts"),
+    *("emulated", "started", "at", "identity", "chip", "runtime", "finish", "problems"),
+    *("seconds", "source", *NUMBERS),
+)
+_INSERT = (
+    f"INSERT OR IGNORE INTO record ({', '.join(_COLUMNS)}) "  # noqa: S608 - our own names
+    f"VALUES ({', '.join('?' * len(_COLUMNS))})"
+)
+_BUILD = re.compile(r"\d+(?:\.\d+)+")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a list shows of one record. Times in ms, rates in tok/s; `at` is `started`, or
+    when it was taken in where that is not known.
+    """
+
+    id: int
+    run_id: str
+    host: str
+    name: str
+    runner: str
+    repeat: int
+    warmup: bool
+    counts: bool
+    emulated: bool | None
+    started: str
+    at: str
+    chip: str
+    runtime: str
+    problems: str
+    init_ms: float | None
+    prompt_tokens: float | None
+    prompt_tps: float | None
+    ttft_ms: float | None
+    generated_tokens: float | None
+    decode_tps: float | None
+    decode_ms: float | None
+    tags: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row for --json."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run: how many records it has. `emulated` is yes, no, unknown or mixed."""
+
+    run: str
+    name: str
+    devices: int
+    records: int
+    counted: int
+    emulated: str
+    started: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row for --json."""
+        return asdict(self)
+
+
+def key_of(data: Mapping[str, Any]) -> str:
+    """The identity of a record: sha256 of what was measured, without tags and places."""
+    said = {name: value for name, value in data.items() if name not in _UNSAID}
+    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def packed(data: Mapping[str, Any]) -> bytes:
+    """Plain data as it lies in the file."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
+
+
+def unpacked(data: bytes) -> dict[str, Any]:
+    """The plain data again."""
+    found: dict[str, Any] = json.loads(zlib.decompress(data))
+    return found
+
+
+def chip_of(record: Record) -> str:
+    """`QCS9075`, "" where it is not known."""
+    soc = record.facts.get("soc")
+    chip = soc.get("chip") if isinstance(soc, dict) else None
+    return chip if isinstance(chip, str) else ""
+
+
+def runtime_of(record: Record) -> str:
+    """`2.51.0.260929181845`: the build id of the runtime, "" where it is not known."""
+    found = _BUILD.search(str(record.origin.get("build_id") or ""))
+    return found[0] if found else ""
+
+
+def insert(link: sqlite3.Connection, record: Record, data: Mapping[str, Any], source: str) -> int:
+    """The new id; 0 where the same record is there. `data` is what it was read from."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    emulated = None if record.emulated is None else int(record.emulated)
+    metrics = record.metrics
+    values = (
+        *(key_of(data), record.run_id, record.host, record.name, record.release, record.runner),
+        *(record.repeat, int(record.warmup), int(record.counts), emulated, record.started),
+        *(record.started or now, record.identity, chip_of(record), runtime_of(record)),
+        *(record.finish or "", "\n".join(record.problems), record.seconds, source),
+        *(getattr(metrics, name) for name in NUMBERS),
+    )
+    done = link.execute(_INSERT, values)
+    if not done.rowcount:
+        return 0
+    number = int(done.lastrowid or 0)
+    link.execute("INSERT INTO body VALUES (?, ?)", (number, packed(data)))
+    if metrics.others:
+        link.executemany(
+            "INSERT INTO value VALUES (?, ?, ?, ?)",
+            [(number, name, one.value, one.unit) for name, one in metrics.others.items()],
+        )
+    if record.tags:
+        tags = [(tag, number) for tag in dict.fromkeys(record.tags)]
+        link.executemany("INSERT OR IGNORE INTO tag VALUES (?, ?)", tags)
+    return number
