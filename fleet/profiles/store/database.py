@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fleet.model.errors import FleetError, InputError
+from fleet.model.errors import InputError, ProfileStoreError
 
 VERSION = 1
 MARK = 0x464C5052  # application_id: FLPR
@@ -51,14 +51,10 @@ PRAGMA application_id = {MARK};
 """
 
 
-class StoreError(FleetError):
-    """The file of records cannot be opened, read or written."""
-
-
 def connect(path: Path) -> sqlite3.Connection:
     """The open file with its tables, made where it is not there.
 
-    Raises StoreError: no database, one of a newer fleet, of another program, not writable.
+    Raises ProfileStoreError: no database, one of a newer fleet, of another program, not writable.
     """
     with told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,21 +70,23 @@ def connect(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def told(path: Path) -> Iterator[None]:
-    """Errors of SQLite and of the file as StoreError with the cure."""
+    """Errors of SQLite and of the file as ProfileStoreError with the cure."""
     try:
         yield
     except sqlite3.DatabaseError as error:
         text = str(error)
         if "malformed" in text or "not a database" in text:
-            raise StoreError(
+            raise ProfileStoreError(
                 f"{path} is damaged or no database: {text}",
                 hint=f"mv {path} {path}.broken && fleet profiles list (takes the runs in anew)",
             ) from error
         locked = "locked" in text
         hint = "wait for the other fleet, or end it" if locked else f"ls -l {path.parent}"
-        raise StoreError(f"{path}: {text}", hint=hint) from error
+        raise ProfileStoreError(f"{path}: {text}", hint=hint) from error
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}", hint="name another one: --store") from error
+        raise ProfileStoreError(
+            f"{path}: {error.strerror}", hint="name another one: --store"
+        ) from error
 
 
 @contextmanager
@@ -115,7 +113,7 @@ def _prepare(link: sqlite3.Connection, path: Path) -> None:
     elif _pragma(link, "application_id") != MARK:
         raise _foreign(path)
     elif version > VERSION:
-        raise StoreError(
+        raise ProfileStoreError(
             f"{path} was written by a newer fleet (version {version}, this one reads {VERSION})",
             hint="pip install --upgrade npu-fleet, or name another file: --store FILE.db",
         )

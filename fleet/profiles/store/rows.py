@@ -9,10 +9,10 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from fleet.model.record import Record
+from fleet.model.record import Metrics, Record
 from fleet.profiles.store.database import NUMBERS
 
 _UNSAID = ("tags", "artifacts", "counts")  # not what was measured: no part of the identity
@@ -77,6 +77,70 @@ class RunRow:
     def as_dict(self) -> dict[str, Any]:
         """The row for --json."""
         return asdict(self)
+
+
+COLUMNS_OF_ROW = ", ".join(f"r.{one.name}" for one in fields(Row) if one.name != "tags")
+
+
+def row(found: tuple[Any, ...]) -> Row:
+    """The row of what COLUMNS_OF_ROW and the tags (by lines) selected."""
+    *values, tags = found
+    made = Row(*values)
+    return replace(
+        made,
+        warmup=bool(made.warmup),
+        counts=bool(made.counts),
+        emulated=None if made.emulated is None else bool(made.emulated),
+        tags=tags_of(tags),
+    )
+
+
+def tags_of(text: str | None) -> tuple[str, ...]:
+    """Tags that stand on a line each."""
+    return tuple(sorted((text or "").splitlines()))
+
+
+def row_of(record: Record) -> Row:
+    """The row of a record that is in no file (id 0)."""
+    own = {name: getattr(record.metrics, name) for name in NUMBERS}
+    names = ("run_id", "host", "name", "runner", "repeat", "warmup", "counts", "emulated")
+    return Row(
+        id=0,
+        **{name: getattr(record, name) for name in names},
+        started=record.started,
+        at=record.started,
+        chip=chip_of(record),
+        runtime=runtime_of(record),
+        problems="\n".join(record.problems),
+        tags=record.tags,
+        **own,
+    )
+
+
+def run_row(found: tuple[Any, ...]) -> RunRow:
+    """The row of a run: id, names, devices, records, counted, emulated, not emulated, time."""
+    run, names, devices, records, counted, emulated, real, started = found
+    word = "yes" if emulated == records else "no" if real == records else "mixed"
+    if not emulated and not real:
+        word = "unknown"
+    name = ", ".join(sorted(names.split(",")))
+    return RunRow(run, name, devices, records, counted, word, started)
+
+
+def run_of(record: Record) -> RunRow:
+    """The run of a single record."""
+    emulated = record.emulated
+    word = "unknown" if emulated is None else "yes" if emulated else "no"
+    return RunRow(record.run_id, record.name, 1, 1, int(record.counts), word, record.started)
+
+
+def numbers_of(metrics: Metrics, metric: str) -> list[float]:
+    """The value of a metric by its name, in a list; [] where there is none."""
+    if metric in NUMBERS:
+        value = getattr(metrics, metric)
+        return [] if value is None else [value]
+    found = metrics.others.get(metric)
+    return [] if found is None else [found.value]
 
 
 def key_of(data: Mapping[str, Any]) -> str:
