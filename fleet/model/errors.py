@@ -25,6 +25,7 @@ FleetError                     anything fleet reports; carries the cure
 ├── BundleError                a bundle folder cannot be read
 ├── RunnerError                a run or its output makes no sense
 │   └── ProfileError           a profile cannot be read: garbage, cut off, another locale
+│       └── UnknownProfileError  it is no profile of a known kind
 ├── ProfileStoreError          the file of records cannot be opened, read or written
 └── LabError                   a lab board cannot be made
 """
@@ -201,6 +202,10 @@ class ProfileError(RunnerError):
     def __init__(self, message: str, *, line: int = 0, hint: str = "") -> None:
         super().__init__(f"{message} (line {line})" if line else message, hint=hint)
         self.line = line
+
+
+class UnknownProfileError(ProfileError):
+    """A file that is no profile of a known kind; perhaps none at all."""
 
 
 class ProfileStoreError(FleetError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fleet.model.errors import ProfileError
+from fleet.model.errors import ProfileError, UnknownProfileError
 from fleet.profiles.formats import executorch, genie, llama_cpp, mllm, qnn, qnn_json
 from fleet.profiles.formats.base import Profile, decoded
 
@@ -30,7 +30,7 @@ def read(data: bytes) -> Profile | list[dict[str, Any]]:
     if b"\0" in data[:4096] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         if b"QNN" in data or b"Accelerator (" in data:
             raise ProfileError("this is a binary log of QNN, which its viewer reads", hint=_VIEWER)
-        raise ProfileError("this is a binary file of no known kind", hint=f"known: {KNOWN}")
+        raise UnknownProfileError("this is a binary file of no known kind", hint=f"known: {KNOWN}")
     text = decoded(data)
     first = text.lstrip("\ufeff \t\r\n")[:1]
     if first == "{":
@@ -48,9 +48,13 @@ def _objects(text: str) -> Profile | list[dict[str, Any]]:
         lines = _lines(text)
         if lines is None:
             raise _no_json(text, error) from error
-        if "run_id" not in lines[0]:
+        if "run_id" in lines[0]:
+            return lines
+        if "n_prompt" in lines[0]:
             return llama_cpp.read_rows(lines)
-        return lines
+        raise UnknownProfileError(
+            "these JSON Lines are no profile that is known", hint=f"known: {KNOWN}"
+        ) from error
     if "run_id" in data and "metrics" in data:
         return [data]
     if "components" in data:
@@ -60,7 +64,9 @@ def _objects(text: str) -> Profile | list[dict[str, Any]]:
     if "n_prompt" in data:
         return llama_cpp.read_rows([data])
     keys = ", ".join(map(str, list(data)[:5]))
-    raise ProfileError(f"this JSON ({keys}) is no profile that is known", hint=f"known: {KNOWN}")
+    raise UnknownProfileError(
+        f"this JSON ({keys}) is no profile that is known", hint=f"known: {KNOWN}"
+    )
 
 
 def _lines(text: str) -> list[dict[str, Any]] | None:
@@ -83,8 +89,7 @@ def _lines(text: str) -> list[dict[str, Any]] | None:
         if not isinstance(one, dict):
             raise ProfileError("the line is no JSON object", line=number)
         found.append(one)
-    known = found and ("run_id" in found[0] or "n_prompt" in found[0])
-    return found if known else None
+    return found or None
 
 
 def _list(text: str) -> Profile | list[dict[str, Any]]:
@@ -97,7 +102,9 @@ def _list(text: str) -> Profile | list[dict[str, Any]]:
         return rows
     if rows and "n_prompt" in rows[0]:
         return llama_cpp.read_rows(rows)
-    raise ProfileError("this JSON list holds no profile that is known", hint=f"known: {KNOWN}")
+    raise UnknownProfileError(
+        "this JSON list holds no profile that is known", hint=f"known: {KNOWN}"
+    )
 
 
 def _text(text: str) -> Profile:
@@ -114,7 +121,7 @@ def _text(text: str) -> Profile:
         return llama_cpp.read_table(text)
     if mllm.MARKER in text or mllm.rates(text):
         return mllm.read(text)
-    raise ProfileError("this is no profile that is known", hint=f"known: {KNOWN}")
+    raise UnknownProfileError("this is no profile that is known", hint=f"known: {KNOWN}")
 
 
 def _no_json(text: str, error: Exception) -> ProfileError:

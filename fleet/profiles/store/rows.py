@@ -144,7 +144,13 @@ def numbers_of(metrics: Metrics, metric: str) -> list[float]:
 
 
 def key_of(data: Mapping[str, Any]) -> str:
-    """The identity of a record: sha256 of what was measured, without tags and places."""
+    """The identity of a record: sha256 of what was measured, without tags and places.
+
+    For a record that was made of an imported file: the sha256 of that file.
+    """
+    origin = data.get("origin")
+    if isinstance(origin, dict) and "imported" in origin and "sha256" in origin:
+        return f"raw:{origin['sha256']}"
     said = {name: value for name, value in data.items() if name not in _UNSAID}
     text = json.dumps(said, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -181,7 +187,14 @@ def insert(link: sqlite3.Connection, record: Record, data: Mapping[str, Any], so
     emulated = None if record.emulated is None else int(record.emulated)
     metrics = record.metrics
     values = (
-        *(key_of(data), record.run_id, record.host, record.name, record.release, record.runner),
+        *(
+            key_of(data),
+            record.run_id,
+            record.host,
+            record.name,
+            record.release,
+            record.runner,
+        ),
         *(record.repeat, int(record.warmup), int(record.counts), emulated, record.started),
         *(record.started or now, record.identity, chip_of(record), runtime_of(record)),
         *(record.finish or "", "\n".join(record.problems), record.seconds, source),

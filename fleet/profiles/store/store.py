@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -81,6 +82,32 @@ class ProfileStore:
             found = self.link.execute(sql, [*values, -1 if limit is None else limit])
             made = [{**rows.unpacked(data), "tags": rows.tags_of(tags)} for data, tags in found]
         return made[::-1]
+
+    def each(self, query: Query) -> Iterator[dict[str, Any]]:
+        """As `plain`, one after the other: for more than fits into memory."""
+        if query.reference:
+            yield references.plain(query.reference)
+            return
+        where, values = self._where(query)
+        sql = (
+            f"SELECT b.data, {_TAGS} FROM record r JOIN body b ON b.record = r.id {where} "  # noqa: S608
+            "ORDER BY r.at, r.id"
+        )
+        with database.told(self.path):
+            for data, tags in self.link.execute(sql, values):
+                yield {**rows.unpacked(data), "tags": rows.tags_of(tags)}
+
+    def other_metrics(self, query: Query) -> list[tuple[str, str]]:
+        """(name, unit) of all other metrics that the records have."""
+        if query.reference:
+            return []
+        where, values = self._where(query)
+        sql = (
+            "SELECT DISTINCT v.metric, v.unit FROM record r "  # noqa: S608
+            f"JOIN value v ON v.record = r.id {where} ORDER BY 1, 2"
+        )
+        with database.told(self.path):
+            return self.link.execute(sql, values).fetchall()
 
     def find(self, query: Query, limit: int | None = None) -> list[Row]:
         """Rows of records, newest first."""
