@@ -197,11 +197,14 @@ class RunnerError(FleetError):
 
 
 class ProfileError(RunnerError):
-    """A profile cannot be read. `line` counts from 1, 0 where it is not known."""
+    """A profile cannot be read. `line` counts from 1, 0 where it is not known; `said` is the
+    message without it.
+    """
 
     def __init__(self, message: str, *, line: int = 0, hint: str = "") -> None:
         super().__init__(f"{message} (line {line})" if line else message, hint=hint)
         self.line = line
+        self.said = message
 
 
 class UnknownProfileError(ProfileError):

@@ -13,8 +13,7 @@ from fleet.model.errors import InputError
 from fleet.model.playbook import RunSpec
 from fleet.runners import Ended, Kit, runner
 from fleet.runners.genie import GenieRunner
-
-from .test_genie_profile import CREATED, profile, query, value
+from tests.profiles.formats.test_genie_profile import CREATED, profile, query, value
 
 BUNDLE = Bundle(
     kind="genie",

@@ -20,7 +20,7 @@ from fleet.runners import FLAT, OWN, Ended, Kit, runner
 
 from .kits import kit
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "profiles" / "data"
 MLLM = ("qwen3-1.7B-lpbq-sha.bin", "qwen3-tokenizer.json", "config_1.7B.json")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import math
 import re
 from dataclasses import dataclass, field
@@ -51,6 +52,19 @@ def decoded(data: bytes) -> str:
         raise ProfileError(
             f"byte {error.start} is no {name} text", line=line, hint="copy the file in binary mode"
         ) from error
+
+
+def json_fault(text: str, error: Exception) -> ProfileError:
+    """What is wrong with JSON: the place, and whether the file was cut off."""
+    if not isinstance(error, json.JSONDecodeError):
+        return ProfileError(f"is no JSON that can be read: {error}")
+    rest = text[error.pos :].strip()
+    cut = error.msg.startswith("Unterminated") or (len(rest) < 6 and not rest.endswith(("}", "]")))
+    return ProfileError(
+        f"is no JSON: {'it ends too early' if cut else error.msg}",
+        line=error.lineno,
+        hint="fetch it from the device again" if cut else "numbers need a decimal point",
+    )
 
 
 def finite(value: object) -> float | None:

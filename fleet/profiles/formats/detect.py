@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from fleet.model.errors import ProfileError, UnknownProfileError
 from fleet.profiles.formats import executorch, genie, llama_cpp, mllm, qnn, qnn_json
-from fleet.profiles.formats.base import Profile, decoded
+from fleet.profiles.formats.base import Profile, decoded, json_fault
 
 MOST_BYTES = 256 << 20
 KNOWN = (
@@ -15,6 +16,7 @@ KNOWN = (
     "CSV of onnxruntime-qnn, llama-bench (json, jsonl, csv, table), logs of llama-cli, "
     "ExecuTorch and mllm, etdump"
 )
+_TABLE = re.compile(r"\| *test *\| *t/s *\|")
 _VIEWER = "qnn-profile-viewer --input_log LOG --output NEW.csv"
 
 
@@ -117,7 +119,7 @@ def _text(text: str) -> Profile:
         return executorch.read_log(text)
     if "eval time =" in text:
         return llama_cpp.read_log(text)
-    if "t/s |" in text and "| test" in text.replace("  ", " "):
+    if _TABLE.search(text):
         return llama_cpp.read_table(text)
     if mllm.MARKER in text or mllm.rates(text):
         return mllm.read(text)
@@ -125,11 +127,5 @@ def _text(text: str) -> Profile:
 
 
 def _no_json(text: str, error: Exception) -> ProfileError:
-    if isinstance(error, json.JSONDecodeError):
-        cut = error.pos >= len(text.rstrip())
-        return ProfileError(
-            f"the file is no JSON: {'it ends too early' if cut else error.msg}",
-            line=error.lineno,
-            hint="fetch it from the device again" if cut else "numbers need a decimal point",
-        )
-    return ProfileError(f"the file is no JSON that can be read: {error}")
+    fault = json_fault(text, error)
+    return ProfileError(f"the file {fault.said}", line=fault.line, hint=fault.hint)

@@ -21,6 +21,7 @@ from fleet.profiles.formats.base import (
     Profile,
     Sources,
     finite,
+    json_fault,
     mean,
     milliseconds,
     slug,
@@ -70,15 +71,9 @@ def loaded(text: str) -> dict[str, Any]:
     """The JSON object of a Genie profile. Raises ProfileError with the place."""
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as error:
-        cut = error.pos >= len(text.rstrip())
-        raise ProfileError(
-            f"the profile is no JSON: {'it ends too early' if cut else error.msg}",
-            line=error.lineno,
-            hint="fetch it from the device again" if cut else "",
-        ) from error
     except (ValueError, RecursionError) as error:
-        raise ProfileError(f"the profile is no JSON that can be read: {error}") from error
+        fault = json_fault(text, error)
+        raise ProfileError(f"the profile {fault.said}", line=fault.line, hint=fault.hint) from error
     if not isinstance(data, dict) or "components" not in data:
         raise ProfileError("the profile has no 'components': not a Genie profile")
     return data
