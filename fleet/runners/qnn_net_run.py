@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -128,7 +127,7 @@ class NetRunRunner:
                     ops, source = seen.ops, dict(seen.metrics.source)
                 except RunnerError as error:
                     text = error.message
-        metrics = replace(Metrics.of(found), source=source)
+        metrics = Metrics(others=found, source=source)
         return Outcome(metrics, text, None, tuple(problems), raw, ops)
 
 

@@ -38,8 +38,8 @@ _TIMES = {
     "time-to-first-token": "ttft_ms",
     "token-generation-time": "decode_ms",
 }
+_OURS = {*_COUNTS.values(), *_RATES.values(), *_TIMES.values()}
 _TOKENS = frozenset({"", "tokens", "toks"})
-_PLAIN = {"duration", "start", "stop", "type"}
 Event = dict[str, Any]
 
 
@@ -170,7 +170,12 @@ def _normal(field: str, value: float | None, unit: str) -> tuple[str, float | No
         return _TIMES[field], milliseconds(value, unit), "ms"
     name, took = slug(field), milliseconds(value, unit)
     if took is not None:
-        return f"{name}_ms", took, "ms"
+        return _apart(f"{name}_ms"), took, "ms"
     if unit in PER_SECOND:
-        return f"{name}_tps", value, "tok/s"
-    return name, value, unit
+        return _apart(f"{name}_tps"), value, "tok/s"
+    return _apart(name), value, unit
+
+
+def _apart(name: str) -> str:
+    """A field of another name is no metric of ours, even where it reads alike."""
+    return f"field_{name}" if name in _OURS else name

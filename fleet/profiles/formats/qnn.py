@@ -167,14 +167,14 @@ def _named(event: Event) -> tuple[str, str, float] | None:
 
 def _unit(name: str, value: float, unit: str) -> tuple[str, str, float]:
     """The name says the unit. One that is not known stays as it is written."""
-    factor = _MICROSECONDS.get(unit)
+    factor, word = _MICROSECONDS.get(unit.upper()), unit.upper()
     if factor is not None:
         return f"{name}_us", "us", value * factor
-    if unit == "CYCLES":
+    if word == "CYCLES":
         return f"{name}_cycles", "cycles", value
-    if unit == "BYTES":
+    if word == "BYTES":
         return f"{name}_bytes", "bytes", value
-    if unit == "COUNT":
+    if word == "COUNT":
         return name, "", value
     return f"{name}_{slug(unit) or 'unitless'}", unit, value
 
@@ -206,9 +206,9 @@ def _ops(events: list[Event]) -> tuple[Op, ...]:
 
 
 def _op_unit(unit: str) -> tuple[str, float]:
-    if unit in _MICROSECONDS:
-        return "us", _MICROSECONDS[unit]
-    return ("cycles" if unit == "CYCLES" else unit), 1.0
+    if unit.upper() in _MICROSECONDS:
+        return "us", _MICROSECONDS[unit.upper()]
+    return ("cycles" if unit.upper() == "CYCLES" else unit), 1.0
 
 
 def _op_name(identifier: str) -> str:
