@@ -84,6 +84,14 @@ class Metrics:
         }
         return cls(**known, others={name: one for name, one in found.items() if name not in own})
 
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            **vars(self),
+            "others": {name: dict(vars(one)) for name, one in self.others.items()},
+            "source": {name: dict(vars(one)) for name, one in self.source.items()},
+        }
+
     @classmethod
     def read(cls, data: Plain) -> Self:
         """Metrics from plain data. Raises InputError."""
@@ -147,8 +155,15 @@ class Record:
         return not self.problems and not self.warmup
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for record.json."""
-        return {**asdict(self), "counts": self.counts}
+        """Plain data for record.json; what it holds is shared, not copied."""
+        around = self.conditions
+        return {
+            **vars(self),
+            "metrics": self.metrics.as_dict(),
+            "ops": tuple(dict(vars(op)) for op in self.ops),
+            "conditions": dict(_EMPTY) if around == _NOTHING else asdict(around),
+            "counts": self.counts,
+        }
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
@@ -194,6 +209,10 @@ class Record:
             marks=found.texts("marks"),
             tags=found.texts("tags"),
         )
+
+
+_NOTHING = Conditions()
+_EMPTY = asdict(_NOTHING)
 
 
 def _check_schema(data: Plain) -> None:

@@ -24,7 +24,7 @@ from fleet.profiles.store.database import told, writing
 from fleet.profiles.store.rows import insert
 from fleet.profiles.store.select import named
 
-TURN = 500
+TURN = 1000
 MOST_RAW_BYTES = 64 << 20  # of one file beside a record.json
 _OURS = "record.json"
 Progress = Callable[[int, int], None]
@@ -99,14 +99,14 @@ class Importer:
                 progress(start + len(turn), len(found))
         return self.done
 
-    def _read(self, path: Path, asked: bool) -> _Item | None:
+    def _read(self, path: Path, asked: bool, alone: bool) -> _Item | None:
         self.done.files += 1
         try:
             data = path.read_bytes()
             if path.name == _OURS:
                 plain = json.loads(data)
                 made = ((Record.from_dict(plain), plain),)
-                return _Item(path, made, self._beside(path))
+                return _Item(path, made, () if alone else self._beside(path))
             return self._item(path, data)
         except UnknownProfileError as error:
             if not asked:
@@ -195,10 +195,10 @@ class Importer:
                         self.done.known += 1
                         continue
                     self.done.new += 1
-                    rows = [(number, *one) for one in item.raw]
-                    link.executemany("INSERT INTO raw VALUES (?, ?, ?, ?)", rows)
-                    more = [(tag, number) for tag in self.labels.tags]
-                    link.executemany("INSERT OR IGNORE INTO tag VALUES (?, ?)", more)
+                    for one in item.raw:
+                        link.execute("INSERT INTO raw VALUES (?, ?, ?, ?)", (number, *one))
+                    for tag in self.labels.tags:
+                        link.execute("INSERT OR IGNORE INTO tag VALUES (?, ?)", (tag, number))
 
 
 def _numbered(read: list[dict[str, Any]]) -> Iterator[tuple[Record, dict[str, Any]]]:
@@ -210,20 +210,24 @@ def _numbered(read: list[dict[str, Any]]) -> Iterator[tuple[Record, dict[str, An
             raise InputError(place + error.message, hint=error.hint) from error
 
 
-def _files(path: Path) -> Iterator[tuple[Path, bool]]:
-    """(file, whether it was named itself). What lies beside a record.json belongs to it."""
+def _files(path: Path) -> Iterator[tuple[Path, bool, bool]]:
+    """(file, whether it was named itself, whether nothing lies beside it).
+
+    What lies beside a record.json belongs to it.
+    """
     if path.is_file():
-        yield path, True
+        yield path, True, path.name != _OURS
         return
     if not path.is_dir():
         raise InputError(f"there is no {path}", hint=f"ls {path.parent}")
     for folder, below, names in os.walk(path):
         below.sort()
         if _OURS in names:
+            alone = len(names) == 1 and not below
             below.clear()
-            yield Path(folder, _OURS), False
+            yield Path(folder, _OURS), False, alone
             continue
         below[:] = [name for name in below if not name.startswith("profiles.")]
         for name in sorted(names):
             if not name.startswith("profiles.db") and not name.endswith(".part"):
-                yield Path(folder, name), False
+                yield Path(folder, name), False, True

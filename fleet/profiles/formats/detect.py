@@ -60,7 +60,7 @@ def _objects(text: str) -> Profile | list[dict[str, Any]]:
     if "run_id" in data and "metrics" in data:
         return [data]
     if "components" in data:
-        return genie.read(text)
+        return genie.read_data(data)
     if "messages" in data:
         return qnn_json.read(data)
     if "n_prompt" in data:

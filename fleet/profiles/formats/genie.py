@@ -54,7 +54,12 @@ def parse_profile(text: str) -> Metrics:
 
 def read(text: str) -> Profile:
     """The whole profile; problems where nothing was measured. Raises ProfileError."""
-    families = _families(loaded(text))
+    return read_data(loaded(text))
+
+
+def read_data(data: dict[str, Any]) -> Profile:
+    """As `read`, of the JSON object."""
+    families = _families(data)
     sources, found = Sources(), dict[str, Measure]()
     for events in families.values():
         for event in events:
@@ -113,11 +118,13 @@ def _problems(families: dict[str, list[Event]]) -> tuple[str, ...]:
     return ()
 
 
-def _fields(event: Event) -> Iterator[tuple[str, float | None, str]]:
+def _fields(event: Event) -> list[tuple[str, float | None, str]]:
     """(name, number, unit) of what stands as {value, unit}; None for what is no number."""
-    for name, holder in event.items():
-        if isinstance(holder, dict) and "value" in holder:
-            yield name, finite(holder["value"]), str(holder.get("unit", "?"))
+    return [
+        (name, finite(holder["value"]), str(holder.get("unit", "?")))
+        for name, holder in event.items()
+        if isinstance(holder, dict) and "value" in holder
+    ]
 
 
 def _written(event: Event, sources: Sources) -> None:

@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from fleet.model.record import Metrics, Record
@@ -25,6 +26,7 @@ _INSERT = (
     f"INSERT OR IGNORE INTO record ({', '.join(_COLUMNS)}) "  # noqa: S608 - our own names
     f"VALUES ({', '.join('?' * len(_COLUMNS))})"
 )
+_dumps = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))
 _BUILD = re.compile(r"\d+(?:\.\d+)+")
 
 
@@ -143,29 +145,29 @@ def numbers_of(metrics: Metrics, metric: str) -> list[float]:
     return [] if found is None else [found.value]
 
 
-def key_of(data: Mapping[str, Any]) -> str:
-    """The identity of a record: sha256 of what was measured, without tags and places.
+def packed(data: Mapping[str, Any]) -> tuple[str, bytes]:
+    """(identity, how it lies in the file) of plain data.
 
-    For a record that was made of an imported file: the sha256 of that file.
+    The identity is the sha256 of what was measured, without tags and places; for a record that
+    was made of an imported file, the sha256 of that file. What has no part in it stands on a
+    second line.
     """
+    said = {name: value for name, value in data.items() if name not in _UNSAID}
+    rest = {name: data[name] for name in _UNSAID if name in data}
+    first = _dumps(said, sort_keys=True).encode("utf-8", "surrogatepass")
+    second = _dumps(rest).encode("utf-8", "surrogatepass")
     origin = data.get("origin")
     if isinstance(origin, dict) and "imported" in origin and "sha256" in origin:
-        return f"raw:{origin['sha256']}"
-    said = {name: value for name, value in data.items() if name not in _UNSAID}
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def packed(data: Mapping[str, Any]) -> bytes:
-    """Plain data as it lies in the file."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
+        key = f"raw:{origin['sha256']}"
+    else:
+        key = hashlib.sha256(first).hexdigest()
+    return key, zlib.compress(first + b"\n" + second, 1)
 
 
 def unpacked(data: bytes) -> dict[str, Any]:
     """The plain data again."""
-    found: dict[str, Any] = json.loads(zlib.decompress(data))
-    return found
+    first, _, second = zlib.decompress(data).partition(b"\n")
+    return {**json.loads(first), **json.loads(second)}
 
 
 def chip_of(record: Record) -> str:
@@ -183,12 +185,13 @@ def runtime_of(record: Record) -> str:
 
 def insert(link: sqlite3.Connection, record: Record, data: Mapping[str, Any], source: str) -> int:
     """The new id; 0 where the same record is there. `data` is what it was read from."""
+    key, body = packed(data)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     emulated = None if record.emulated is None else int(record.emulated)
     metrics = record.metrics
     values = (
         *(
-            key_of(data),
+            key,
             record.run_id,
             record.host,
             record.name,
@@ -204,7 +207,7 @@ def insert(link: sqlite3.Connection, record: Record, data: Mapping[str, Any], so
     if not done.rowcount:
         return 0
     number = int(done.lastrowid or 0)
-    link.execute("INSERT INTO body VALUES (?, ?)", (number, packed(data)))
+    link.execute("INSERT INTO body VALUES (?, ?)", (number, body))
     if metrics.others:
         link.executemany(
             "INSERT INTO value VALUES (?, ?, ?, ?)",
