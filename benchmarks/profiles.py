@@ -126,21 +126,23 @@ def importing(folder: Path, count: int, rounds: int) -> None:
     for number in range(count):
         (genie / f"run{number}.profile.json").write_text(json.dumps(_genie(number)), "utf-8")
     for name, root in (("record.json", runs), ("Genie profiles, raw files kept", genie)):
-        plain, ours = [], []
+        plain, ours, cpu = [], [], []
         for turn in range(rounds):
             began = time.perf_counter()
             _plain(root)
             plain.append(time.perf_counter() - began)
             with ProfileStore(folder / f"{root.name}{turn}.db") as store:
-                began = time.perf_counter()
+                began, busy = time.perf_counter(), time.process_time()
                 done = Importer(store).take([root])
                 ours.append(time.perf_counter() - began)
+                cpu.append(time.process_time() - busy)
             if done.new != count or done.bad:
                 raise SystemExit(f"{done.new} of {count} came in; {done.bad[:3]}")
         mid = statistics.median(ours)
         say(
             f"import {count} {name}",
-            f"{mid:.2f} s ({min(ours):.2f} to {max(ours):.2f}): {count / mid:.0f} a second; "
+            f"{mid:.2f} s ({min(ours):.2f} to {max(ours):.2f}): {count / mid:.0f} a second, "
+            f"{count / statistics.median(cpu):.0f} a second of CPU time; "
             f"json.load alone {statistics.median(plain):.2f} s: "
             f"{mid / statistics.median(plain):.1f} times",
         )

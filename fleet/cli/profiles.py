@@ -123,7 +123,7 @@ def show(
     """
     query = select.parse(selection)
     with opened(store) as found:
-        plain = found.plain(query)
+        plain = sorted(found.plain(query), key=lambda one: str(one["host"]))
     if not plain:
         raise InputError(f"there is no run '{selection}'", hint="fleet profiles list")
     records = [Record.from_dict(one) for one in plain]
