@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -35,6 +35,11 @@ def plain(one: Record) -> dict[str, Any]:
 def test_a_record_comes_back_as_it_was() -> None:
     assert Record.from_dict(plain(WHOLE)) == WHOLE
     assert Record.from_dict(plain(record())) == record()
+
+
+@pytest.mark.parametrize("one", [WHOLE, record()], ids=["whole", "bare"])
+def test_plain_data_is_that_of_the_dataclasses(one: Record) -> None:
+    assert one.as_dict() == {**asdict(one), "counts": one.counts}
 
 
 def test_schema_1_has_less_and_is_read() -> None:
