@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -91,7 +92,9 @@ class Importer:
         `progress` gets (files done, files in all). Raises InputError for a path that is not
         there, ProfileStoreError where the store cannot be written.
         """
-        found = [one for path in paths for one in _files(path)]
+        unread: list[OSError] = []
+        found = [one for path in paths for one in _files(path, unread.append)]
+        self.done.bad += [BadFile(str(one.filename), f"{one.strerror}") for one in unread]
         for start in range(0, len(found), TURN):
             turn = found[start : start + TURN]
             self._put([item for one in turn if (item := self._read(*one)) is not None])
@@ -102,6 +105,11 @@ class Importer:
     def _read(self, path: Path, asked: bool, alone: bool) -> _Item | None:
         self.done.files += 1
         try:
+            info = path.stat()
+            if not stat.S_ISREG(info.st_mode):
+                raise UnknownProfileError("this is no file, but a pipe or a device")
+            if info.st_size > detect.MOST_BYTES:
+                raise UnknownProfileError(f"{info.st_size} bytes are more than any profile has")
             data = path.read_bytes()
             if path.name == _OURS:
                 plain = json.loads(data)
@@ -122,8 +130,6 @@ class Importer:
         return None
 
     def _item(self, path: Path, data: bytes) -> _Item:
-        if len(data) > detect.MOST_BYTES:
-            raise ProfileError(f"the file has {len(data)} bytes, more than any profile")
         read = detect.read(data)
         if isinstance(read, Profile):
             sha256 = hashlib.sha256(data).hexdigest()
@@ -177,11 +183,11 @@ class Importer:
         """What a run of fleet left beside its record."""
         found = []
         for one in sorted(path.parent.rglob("*")):
-            if one.is_file() and one != path and not one.name.endswith(".part"):
+            small = one.is_file() and one.stat().st_size <= MOST_RAW_BYTES
+            if small and one != path and not one.name.endswith(".part"):
                 data = one.read_bytes()
-                if len(data) <= MOST_RAW_BYTES:
-                    name = one.relative_to(path.parent).as_posix()
-                    found.append((name, self.store.raw.keep(data), len(data)))
+                name = one.relative_to(path.parent).as_posix()
+                found.append((name, self.store.raw.keep(data), len(data)))
         return tuple(found)
 
     def _put(self, items: Sequence[_Item]) -> None:
@@ -210,17 +216,17 @@ def _numbered(read: list[dict[str, Any]]) -> Iterator[tuple[Record, dict[str, An
             raise InputError(place + error.message, hint=error.hint) from error
 
 
-def _files(path: Path) -> Iterator[tuple[Path, bool, bool]]:
+def _files(path: Path, unread: Callable[[OSError], None]) -> Iterator[tuple[Path, bool, bool]]:
     """(file, whether it was named itself, whether nothing lies beside it).
 
-    What lies beside a record.json belongs to it.
+    What lies beside a record.json belongs to it. `unread` gets folders that cannot be listed.
     """
-    if path.is_file():
+    if path.exists() and not path.is_dir():
         yield path, True, path.name != _OURS
         return
     if not path.is_dir():
         raise InputError(f"there is no {path}", hint=f"ls {path.parent}")
-    for folder, below, names in os.walk(path):
+    for folder, below, names in os.walk(path, onerror=unread):
         below.sort()
         if _OURS in names:
             alone = len(names) == 1 and not below

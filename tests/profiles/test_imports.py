@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -117,6 +118,39 @@ def test_bad_files_do_not_hold_up_the_good_ones(store: ProfileStore, tmp_path: P
     assert "no profile that is known" in named.bad[0].message, "it was named itself"
     with pytest.raises(InputError, match="there is no"):
         Importer(store).take([tmp_path / "none"])
+
+
+def test_pipes_and_giants_are_passed_by(
+    store: ProfileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe")
+    (folder / "a.csv").write_bytes((DATA / "ctx_basic.csv").read_bytes())
+    (folder / "big.csv").write_bytes(b"x" * 5000)
+    monkeypatch.setattr(imports.detect, "MOST_BYTES", 4000)
+    done = Importer(store).take([folder])
+    assert (done.new, done.passed, done.bad) == (1, 2, [])
+    named = Importer(store).take([folder / "pipe", folder / "big.csv"])
+    assert ["a pipe" in named.bad[0].message, "5000 bytes" in named.bad[1].message] == [True] * 2
+
+
+def test_a_folder_that_cannot_be_listed_is_bad(
+    store: ProfileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = os.scandir
+
+    def scandir(path: str) -> object:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return true(path)
+
+    (tmp_path / "in" / "closed").mkdir(parents=True)
+    monkeypatch.setattr(os, "scandir", scandir)
+    done = Importer(store).take([tmp_path / "in"])
+    assert [(Path(one.path).name, one.message) for one in done.bad] == [
+        ("closed", "Permission denied")
+    ]
 
 
 KILLED = """

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any
 
+from fleet.model.errors import ProfileStoreError
 from fleet.model.record import Metrics, Record
 from fleet.profiles.store.database import NUMBERS
 
@@ -165,9 +166,15 @@ def packed(data: Mapping[str, Any]) -> tuple[str, bytes]:
 
 
 def unpacked(data: bytes) -> dict[str, Any]:
-    """The plain data again."""
-    first, _, second = zlib.decompress(data).partition(b"\n")
-    return {**json.loads(first), **json.loads(second)}
+    """The plain data again. Raises ProfileStoreError where it is damaged."""
+    try:
+        first, _, second = zlib.decompress(data).partition(b"\n")
+        return {**json.loads(first), **json.loads(second)}
+    except (zlib.error, ValueError) as error:
+        raise ProfileStoreError(
+            f"a record in the store is damaged: {error}",
+            hint="move profiles.db away; fleet profiles list takes the runs in anew",
+        ) from error
 
 
 def chip_of(record: Record) -> str:

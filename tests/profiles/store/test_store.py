@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -308,6 +309,15 @@ def test_other_databases_and_newer_ones_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ProfileStoreError, match=r"Not a directory|File exists"):
         ProfileStore(tmp_path / "file" / "z.db")
+
+
+def test_a_damaged_record_in_the_store_is_one_error(store: ProfileStore) -> None:
+    fill(store, record())
+    for damage in (b"", b"x", zlib.compress(b"{")):
+        store.link.execute("UPDATE body SET data = ?", (damage,))
+        with pytest.raises(ProfileStoreError, match="is damaged"):
+            store.records(parse(""))
+    assert len(store.find(parse(""))) == 1
 
 
 def test_the_database_suits_a_network_folder(store: ProfileStore) -> None:
