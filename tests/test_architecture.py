@@ -45,6 +45,7 @@ OWNERS = {
     "pysequoia": {"config", "lab"},
     "distributed": {"engine"},
     "numpy": {"profiles"},
+    "pyarrow": {"profiles"},
 }
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 50

@@ -27,12 +27,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead 
 
 
 class Kind(StrEnum):
-    """What has a schema: files, and the report of the doctor."""
+    """What has a schema: files, the report of the doctor, a record of a run."""
 
     INVENTORY = "inventory"
     PLAYBOOK = "playbook"
     CAUSE = "cause"
     DOCTOR = "doctor"
+    RECORD = "record"
 
 
 def register(root: typer.Typer) -> None:

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fleet.cli import output
+from fleet.cli import output, profiles_store
 from fleet.cli.common import JsonOption
 from fleet.cli.results import show_records
-from fleet.engine.records import RunStore
+from fleet.model.errors import InputError
+from fleet.model.record import Record
+from fleet.profiles.store import ProfileStore, select
 
-StoreOption = Annotated[Path | None, typer.Option("--store", help="Folder of the records.")]
+SelectionArgument = Annotated[
+    str,
+    typer.Argument(
+        help="`last`, a run id, or words joined with commas: host:NAME, tag:NAME, name:MODEL, "
+        "runtime:2.51.0, chip:NAME, since:2026-11-01, baseline:NAME, reference:NAME, ..."
+    ),
+]
+StoreOption = Annotated[
+    Path | None,
+    typer.Option("--store", help="Folder of records (`fleet run --output`), or a .db file."),
+]
+MOST = 50
+_RUNS = {one: one for one in ("run", "name", "devices", "records", "counted", "emulated")}
+_RECORDS = {
+    "run_id": "run",
+    "host": "device",
+    "name": "name",
+    "repeat": "repeat",
+    "counts": "counts",
+    "ttft_ms": "TTFT ms",
+    "decode_tps": "gen tok/s",
+    "emulated": "emulated",
+    "tags": "tags",
+}
 
 
 def register(root: typer.Typer) -> None:
@@ -20,43 +47,104 @@ def register(root: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Records of runs.")
     group.command("list")(list_runs)
     group.command("show")(show)
+    profiles_store.register_in(group)
     root.add_typer(group, name="profiles")
 
 
-def list_runs(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """List runs, newest first.
-
-    Example: fleet profiles list
-    """
-    runs = RunStore(store)
-    found = []
-    for run_id in runs.runs():
-        records = runs.load(run_id)
-        names = sorted({record["name"] for record in records})
-        hosts = {record["host"] for record in records}
-        counted = sum(1 for record in records if record["counts"])
-        found.append((run_id, ", ".join(names), len(hosts), len(records), counted))
-    if as_json:
-        keys = ("run", "name", "devices", "records", "counted")
-        output.emit_json([dict(zip(keys, row, strict=True)) for row in found])
-    else:
-        output.table("runs", ("run", "name", "devices", "records", "counted"), found)
+@contextmanager
+def opened(path: Path | None) -> Iterator[ProfileStore]:
+    """The store with the runs of now in it; files that cannot be read are named."""
+    with ProfileStore(path) as store:
+        for bad in store.look():
+            output.note(f"warning: {bad.path}: {bad.message}")
+        yield store
 
 
-def show(
-    run_id: Annotated[str, typer.Argument(help="Run id, or `last`.")] = "last",
+def list_runs(
+    selection: SelectionArgument = "all",
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Runs at most; 0: all.")] = MOST,
+    single: Annotated[
+        bool, typer.Option("--records", help="A row a record instead of a run.")
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one run: medians a device, what does not count, and what was said.
+    """List runs, newest first.
+
+    Example: fleet profiles list host:evk-07,since:2026-11-01
+    """
+    query = select.parse(selection)
+    with opened(store) as found:
+        if single:
+            rows: list[dict[str, object]] = [
+                row.as_dict() for row in found.find(query, limit or None)
+            ]
+            whole = found.count(query) if limit and len(rows) == limit else len(rows)
+        else:
+            more = [row.as_dict() for row in found.list_runs(query, limit + 1 if limit else None)]
+            rows, whole = more[: limit or None], len(more)
+    if as_json:
+        output.emit_json(rows)
+        return
+    if single:
+        _table("records", _RECORDS, rows)
+    else:
+        _table("runs", _RUNS, rows)
+    if not rows:
+        output.note("no records; fleet run makes some, fleet profiles import takes some in")
+    if whole > len(rows):
+        output.note(f"the newest {len(rows)}; all: --limit 0")
+
+
+def _table(title: str, columns: dict[str, str], rows: list[dict[str, object]]) -> None:
+    """Columns: key → head."""
+    cells = [[_cell(row[key]) for key in columns] for row in rows]
+    output.table(title, tuple(columns.values()), cells)
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    if isinstance(value, tuple):
+        return " ".join(value)
+    return None if value == "" else value
+
+
+def show(
+    selection: SelectionArgument = "last",
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show runs: medians a device, what does not count, and what was said.
 
     Example: fleet profiles show last
     """
-    records = RunStore(store).load(run_id)
+    query = select.parse(selection)
+    with opened(store) as found:
+        plain = sorted(found.plain(query), key=lambda one: str(one["host"]))
+    if not plain:
+        raise InputError(f"there is no run '{selection}'", hint="fleet profiles list")
+    records = [Record.from_dict(one) for one in plain]
     if as_json:
-        output.emit_json(records)
+        pairs = zip(plain, records, strict=True)
+        output.emit_json([{**one, "counts": record.counts} for one, record in pairs])
         return
-    title = records[0]["run_id"] if records else run_id
-    show_records(f"run {title}", records)
-    for text in sorted({record["text"].strip() for record in records if record["text"].strip()}):
+    runs = list(dict.fromkeys(record.run_id for record in records))
+    title = f"run {runs[0]}" if len(runs) == 1 else f"{selection}: {len(runs)} runs"
+    show_records(title, [record.as_dict() for record in records])
+    _show_around(records)
+
+
+def _show_around(records: list[Record]) -> None:
+    """What stands beside the numbers: source, operations, tags, what was said."""
+    for text in sorted({str(one.origin["source"]) for one in records if "source" in one.origin}):
+        output.say(f"  source: {text}")
+    for text in sorted({str(one.origin["note"]) for one in records if "note" in one.origin}):
+        output.say(f"  note: {text}")
+    tags = sorted({tag for record in records for tag in record.tags})
+    if tags:
+        output.say(f"  tags: {' '.join(tags)}")
+    for text in sorted({one.text.strip() for one in records if one.text.strip()}):
         output.say(f"  said: {text}")

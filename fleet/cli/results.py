@@ -100,7 +100,8 @@ def show_admin(results: Sequence[DeviceResult]) -> None:
 
 def _median(records: Sequence[dict[str, Any]], key: str) -> str:
     values = [r["metrics"][key] for r in records if r["counts"] and r["metrics"][key] is not None]
-    return f"{statistics.median(values):.1f}" if values else "-"
+    digits = 2 if key.endswith("_tps") else 1
+    return f"{statistics.median(values):.{digits}f}" if values else "-"
 
 
 def _others(records: Sequence[dict[str, Any]]) -> str:
@@ -121,6 +122,14 @@ def _short(build_id: str) -> str:
     return f"{version}.{stamp[:6]}" if version else stamp
 
 
+def _emulated(records: Sequence[dict[str, Any]]) -> str | None:
+    """yes, no, mixed; None where nobody said it."""
+    said = {record["emulated"] for record in records}
+    if len(said) > 1:
+        return "mixed"
+    return {True: "yes", False: "no"}.get(said.pop())
+
+
 def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
     """Medians of the runs that count, one row a device; what does not count is said."""
     hosts: dict[str, list[dict[str, Any]]] = {}
@@ -130,16 +139,15 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
     rows = []
     for host, mine in hosts.items():
         good = [r for r in mine if r["counts"]]
-        soc = mine[0]["facts"]["soc"]
         rows.append(
             (
-                host,
-                soc["chip"],
-                _short(mine[0]["origin"]["build_id"]),
+                host or None,
+                mine[0]["facts"].get("soc", {}).get("chip"),
+                _short(str(mine[0]["origin"].get("build_id") or "")) or None,
                 f"{len(good)}/{len(mine)}",
                 *(_median(mine, k) for k in ("init_ms", "ttft_ms", "prompt_tps", "decode_tps")),
                 _median(mine, "generated_tokens").removesuffix(".0"),
-                "yes" if mine[0]["emulated"] else "no",
+                _emulated(mine),
             )
         )
     output.table(
@@ -161,10 +169,11 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
     for host, mine in hosts.items():
         others = _others([r for r in mine if r["counts"]])
         if others:
-            output.note(f"{host} also: {others}")
+            output.note(f"{host or 'unknown device'} also: {others}")
     if any(r["emulated"] for r in records):
         output.note("emulated: lab devices or the HTP emulator on x86_64; these are no NPU numbers")
     for record in records:
         for problem in record["problems"]:
             turn = "warm-up" if record["warmup"] else "run"
-            output.note(f"{record['host']} {turn} {record['repeat'] + 1}: {problem}; not counted")
+            host = record["host"] or "unknown device"
+            output.note(f"{host} {turn} {record['repeat'] + 1}: {problem}; not counted")

@@ -13,13 +13,14 @@ from fleet.config.playbook_file import PlaybookFile
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def schema(kind: Literal["inventory", "playbook", "cause", "doctor"]) -> dict[str, Any]:
+def schema(kind: Literal["inventory", "playbook", "cause", "doctor", "record"]) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12). That of the inventory is for fleet's own keys only.
 
-    `cause` is a cause file of the doctor, `doctor` what `fleet doctor --json` prints.
+    `cause` is a cause file of the doctor, `doctor` what `fleet doctor --json` prints, `record`
+    a record of a run (record.json, and each line of an export).
     """
-    if kind == "doctor":
-        text = (files("fleet.data") / "schemas" / "doctor.json").read_text("utf-8")
+    if kind in {"doctor", "record"}:
+        text = (files("fleet.data") / "schemas" / f"{kind}.json").read_text("utf-8")
         return dict(json.loads(text))
     if kind == "inventory":
         body = InventoryFile.model_json_schema()

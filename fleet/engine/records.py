@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import time
 from collections.abc import Iterator
@@ -36,16 +37,21 @@ class RunStore:
         return folder
 
     def save(self, folder: Path, record: Record) -> None:
-        """Write record.json, whole or not at all."""
+        """Write record.json, whole or not at all.
+
+        The time of the run's folder is set anew: so the store of profiles sees that there is more.
+        """
         part = folder / "record.json.part"
         part.write_text(json.dumps(record.as_dict(), indent=1, ensure_ascii=False), "utf-8")
         part.replace(folder / "record.json")
+        os.utime(folder.parents[1])
 
     def runs(self) -> list[str]:
         """Ids of runs that measured something, newest first."""
         if not self.root.is_dir():
             return []
-        return sorted({one.parent.name for one in self.root.glob("*/*/")}, reverse=True)
+        found = {one.parent.name for one in self.root.glob("*/*/")}
+        return sorted((one for one in found if not one.startswith("profiles.")), reverse=True)
 
     def load(self, run_id: str) -> list[dict[str, Any]]:
         """All records of a run (`last` for the newest). Raises InputError when there is none."""

@@ -118,6 +118,7 @@ def _once(job: Job, kit: Kit, start: Start, *, warmup: bool, repeat: int) -> Rec
         text=outcome.text,
         fleet=__version__,
         artifacts={path.name: str(path) for path in sorted(folder.iterdir())},
+        ops=outcome.ops,
     )
     job.store.save(folder, record)
     session.emit(RunDone(host, record.as_dict()))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
+
+from fleet.model.plain import Plain
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,17 @@ class Sample:
     clocks: Mapping[str, float] = field(default_factory=dict)
     load: float | None = None
     uptime: float | None = None
+
+    @classmethod
+    def of(cls, data: Plain) -> Self:
+        """A look from plain data. Raises InputError."""
+        return cls(
+            at=data.number("at") or 0.0,
+            zones=data.numbers("zones"),
+            clocks=data.numbers("clocks"),
+            load=data.number("load"),
+            uptime=data.number("uptime"),
+        )
 
     @property
     def hottest(self) -> float | None:
@@ -46,6 +60,23 @@ class Conditions:
     boot_id_after: str = ""
     interval: float | None = None
     cost: float | None = None
+
+    @classmethod
+    def of(cls, data: Plain) -> Self:
+        """Conditions from plain data. Raises InputError."""
+        before, after = data.inner("before"), data.inner("after")
+        return cls(
+            before=Sample.of(before) if before else None,
+            during=tuple(Sample.of(one) for one in data.each("during")),
+            after=Sample.of(after) if after else None,
+            governors=data.words("governors"),
+            limits=data.numbers("limits"),
+            power=data.words("power"),
+            boot_id=data.text("boot_id"),
+            boot_id_after=data.text("boot_id_after"),
+            interval=data.number("interval"),
+            cost=data.number("cost"),
+        )
 
     @property
     def rebooted(self) -> bool:

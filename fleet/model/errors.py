@@ -24,6 +24,9 @@ FleetError                     anything fleet reports; carries the cure
 ├── RuntimeStoreError          a QAIRT runtime is missing, mixed or damaged
 ├── BundleError                a bundle folder cannot be read
 ├── RunnerError                a run or its output makes no sense
+│   └── ProfileError           a profile cannot be read: garbage, cut off, another locale
+│       └── UnknownProfileError  it is no profile of a known kind
+├── ProfileStoreError          the file of records cannot be opened, read or written
 └── LabError                   a lab board cannot be made
 """
 
@@ -191,6 +194,25 @@ class BundleError(FleetError):
 
 class RunnerError(FleetError):
     """A runner's plan or output makes no sense (no profile, unreadable JSON)."""
+
+
+class ProfileError(RunnerError):
+    """A profile cannot be read. `line` counts from 1, 0 where it is not known; `said` is the
+    message without it.
+    """
+
+    def __init__(self, message: str, *, line: int = 0, hint: str = "") -> None:
+        super().__init__(f"{message} (line {line})" if line else message, hint=hint)
+        self.line = line
+        self.said = message
+
+
+class UnknownProfileError(ProfileError):
+    """A file that is no profile of a known kind; perhaps none at all."""
+
+
+class ProfileStoreError(FleetError):
+    """The file of records cannot be opened, read or written."""
 
 
 class LabError(FleetError):

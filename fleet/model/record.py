@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from fleet.model.conditions import Conditions
+from fleet.model.errors import InputError
+from fleet.model.plain import Plain
 
 SCHEMA = 2
 
@@ -17,6 +19,14 @@ class Measure:
 
     value: float
     unit: str = ""
+
+    @classmethod
+    def of(cls, data: Plain) -> Self:
+        """A measure from plain data. Raises InputError."""
+        value = data.number("value")
+        if value is None:
+            raise data.wrong("value", "a number")
+        return cls(value, data.text("unit"))
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,15 @@ class Op:
     shape: str = ""
     ran_on: str = ""
     graph: str = ""
+
+    @classmethod
+    def of(cls, data: Plain) -> Self:
+        """An operation from plain data. Raises InputError."""
+        value = data.number("value")
+        if value is None:
+            raise data.wrong("value", "a number")
+        texts = {name: data.text(name) for name in ("name", "unit", "kind", "shape")}
+        return cls(value=value, ran_on=data.text("ran_on"), graph=data.text("graph"), **texts)
 
 
 @dataclass(frozen=True)
@@ -65,6 +84,29 @@ class Metrics:
         }
         return cls(**known, others={name: one for name, one in found.items() if name not in own})
 
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            **vars(self),
+            "others": {name: dict(vars(one)) for name, one in self.others.items()},
+            "source": {name: dict(vars(one)) for name, one in self.source.items()},
+        }
+
+    @classmethod
+    def read(cls, data: Plain) -> Self:
+        """Metrics from plain data. Raises InputError."""
+        return cls(
+            init_ms=data.number("init_ms"),
+            prompt_tokens=data.count("prompt_tokens"),
+            prompt_tps=data.number("prompt_tps"),
+            ttft_ms=data.number("ttft_ms"),
+            generated_tokens=data.count("generated_tokens"),
+            decode_tps=data.number("decode_tps"),
+            decode_ms=data.number("decode_ms"),
+            others={name: Measure.of(one) for name, one in data.members("others")},
+            source={name: Measure.of(one) for name, one in data.members("source")},
+        )
+
 
 @dataclass(frozen=True)
 class Record:
@@ -73,7 +115,8 @@ class Record:
     `problems` says why a run does not count: cut (timeout, token-limit, no-query-event,
     context-full), cpu-fallback, failed, rebooted. `marks` are remarks on a run that counts:
     throttled. `finish` is eos, token-limit, or None when unknown. `emulated` runs are never an
-    NPU's numbers. `files` maps release names to sha256. `tags` are words of the user.
+    NPU's numbers; None, `seconds` and `status` too, where an imported profile does not tell.
+    `files` maps release names to sha256. `tags` are words of the user.
     """
 
     run_id: str
@@ -84,12 +127,12 @@ class Record:
     repeat: int
     warmup: bool
     started: str
-    seconds: float
-    status: int
+    seconds: float | None
+    status: int | None
     metrics: Metrics
     finish: str | None
     problems: tuple[str, ...]
-    emulated: bool
+    emulated: bool | None
     argv: tuple[str, ...]
     env: Mapping[str, str]
     prompt_sha256: str
@@ -112,5 +155,73 @@ class Record:
         return not self.problems and not self.warmup
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for record.json."""
-        return {**asdict(self), "counts": self.counts}
+        """Plain data for record.json; what it holds is shared, not copied."""
+        around = self.conditions
+        return {
+            **vars(self),
+            "metrics": self.metrics.as_dict(),
+            "ops": tuple(dict(vars(op)) for op in self.ops),
+            "conditions": dict(_EMPTY) if around == _NOTHING else asdict(around),
+            "counts": self.counts,
+        }
+
+    @classmethod
+    def from_dict(cls, data: object) -> Self:
+        """A record from plain data of schema 1 or 2; it comes out as one of ours.
+
+        Keys that are not known are left out, at every level: a later version of this schema
+        may add some. Raises InputError that names the key, and for a newer schema, where a
+        known key may mean something else.
+        """
+        found = Plain(data)
+        _check_schema(found)
+        for key in ("run_id", "host", "metrics"):
+            if key not in found.data:
+                raise InputError(f"{key}: is not there, so this is no record of a run")
+        inner, around = found.inner("metrics"), found.inner("conditions")
+        return cls(
+            run_id=found.text("run_id"),
+            host=found.text("host"),
+            name=found.text("name"),
+            release=found.text("release"),
+            runner=found.text("runner"),
+            repeat=found.count("repeat") or 0,
+            warmup=found.flag("warmup") or False,
+            started=found.text("started"),
+            seconds=found.number("seconds"),
+            status=found.count("status"),
+            metrics=Metrics.read(inner) if inner else Metrics(),
+            finish=found.text("finish") or None,
+            problems=found.texts("problems"),
+            emulated=found.flag("emulated"),
+            argv=found.texts("argv"),
+            env=found.words("env"),
+            prompt_sha256=found.text("prompt_sha256"),
+            files=found.words("files"),
+            origin=found.mapping("origin"),
+            facts=found.mapping("facts"),
+            identity=found.text("identity"),
+            text=found.text("text"),
+            fleet=found.text("fleet"),
+            artifacts=found.words("artifacts"),
+            ops=tuple(Op.of(one) for one in found.each("ops")),
+            conditions=Conditions.of(around) if around else Conditions(),
+            marks=found.texts("marks"),
+            tags=found.texts("tags"),
+        )
+
+
+_NOTHING = Conditions()
+_EMPTY = asdict(_NOTHING)
+
+
+def _check_schema(data: Plain) -> None:
+    """The first records said no schema: those are of schema 1."""
+    schema = data.count("schema")
+    if schema is not None and schema < 1:
+        raise data.wrong("schema", "a version of a record")
+    if schema is not None and schema > SCHEMA:
+        raise InputError(
+            f"schema: the record is of version {schema}, this fleet reads 1 to {SCHEMA}",
+            hint="pip install --upgrade npu-fleet",
+        )

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from fleet.model.bundle import Bundle
 from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
-from fleet.model.record import Metrics
+from fleet.model.record import Metrics, Op
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,8 @@ class Ended:
 class Outcome:
     """What a run gave. `raw` are files to keep as they are: name → content.
 
-    `problems` says why it does not count; `finish` is eos, token-limit or None.
+    `problems` says why it does not count; `finish` is eos, token-limit or None; `ops` are what
+    single operations of the graph took.
     """
 
     metrics: Metrics = field(default_factory=Metrics)
@@ -114,6 +115,7 @@ class Outcome:
     finish: str | None = None
     problems: tuple[str, ...] = ()
     raw: Mapping[str, bytes] = field(default_factory=dict)
+    ops: tuple[Op, ...] = ()
 
 
 class Runner(Protocol):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
 
 from pydantic import Field
 
 from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
+from fleet.profiles.formats.executorch import observed
 from fleet.runners.base import FLAT, Ended, Kit, Outcome, Start
 from fleet.runners.options import Options, ending, named, needs_program, own_files, parsed, program
 
 _MAKE_FOLDER = 'mkdir -p "$1" && shift && exec "$@"'
-_OBSERVER = re.compile(rb"PyTorchObserver (\{.*\})")
 _FIRST_NUMBER = re.compile(rb"[0-9]+(?:\.[0-9]+)?")
 SPEED = "inference_speed.txt"
 
@@ -91,7 +89,7 @@ class ExecutorchRunner:
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """Times of PyTorchObserver, the speed file, the etdump as it is."""
         problems = ending(start, ended)
-        found = _observed(ended.stdout + b"\n" + ended.stderr)
+        found = observed((ended.stdout + b"\n" + ended.stderr).decode("utf-8", "replace"))
         speed = _FIRST_NUMBER.search(ended.files.get(SPEED, b""))
         if speed:
             found["inference_speed"] = Measure(float(speed[0]), "as the runner writes it")
@@ -103,30 +101,3 @@ class ExecutorchRunner:
 
 def _is_llama(kit: Kit) -> bool:
     return kit.run.program is not None and "llama" in kit.run.program.name
-
-
-def _observed(text: bytes) -> dict[str, Measure]:
-    """`PyTorchObserver {...}`: extension/llm/runner/stats.h of pytorch/executorch."""
-    match = _OBSERVER.search(text)
-    try:
-        said: Any = json.loads(match[1]) if match else {}
-        scale = float(said.get("SCALING_FACTOR_UNITS_PER_SECOND", 1000))
-
-        def between(one: str, two: str) -> float:
-            return (float(said[two]) - float(said[one])) / scale
-
-        generated, prompt = int(said["generated_tokens"]), int(said["prompt_tokens"])
-        prefill = between("inference_start_ms", "prompt_eval_end_ms")
-        decode = between("prompt_eval_end_ms", "inference_end_ms")
-        found = {
-            "prompt_tokens": Measure(prompt),
-            "generated_tokens": Measure(generated),
-            "init_ms": Measure(1000 * between("model_load_start_ms", "model_load_end_ms"), "ms"),
-            "ttft_ms": Measure(1000 * between("inference_start_ms", "first_token_ms"), "ms"),
-            "decode_ms": Measure(1000 * decode, "ms"),
-        }
-        rates = (("prompt_tps", prompt, prefill), ("decode_tps", generated, decode))
-        found |= {n: Measure(count / took, "tok/s") for n, count, took in rates if took > 0}
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, ZeroDivisionError):
-        return {}
-    return found

@@ -6,25 +6,17 @@ counts only when the log names the Hexagon.
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
 
 from pydantic import Field
 
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
-from fleet.model.record import Measure, Metrics
+from fleet.model.record import Metrics
+from fleet.profiles.formats import llama_cpp
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, ending, named, needs_program, own_files, parsed, program
-
-_HEXAGON = re.compile(rb"Hexagon Arch version v?([0-9]+)")
-_EVAL = re.compile(
-    r"(prompt eval|eval) time\s*=\s*(\d+(?:\.\d+)?) ms /\s*(\d+) (?:tokens|runs)"
-    r".*?(\d+(?:\.\d+)?) tokens per second"
-)
-_LOAD = re.compile(r"load time\s*=\s*(\d+(?:\.\d+)?) ms")
 
 
 class LlamaOptions(Options):
@@ -94,53 +86,17 @@ class LlamaCppRunner:
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """Rates; without the line of the Hexagon backend it ran on the CPU."""
         problems = ending(start, ended)
-        whole = ended.stderr + b"\n" + ended.stdout
-        if not _HEXAGON.search(whole) and not problems:
+        said = ended.stdout.decode("utf-8", "replace")
+        whole = ended.stderr.decode("utf-8", "replace") + "\n" + said
+        if not llama_cpp.names_hexagon(whole) and not problems:
             problems.append("cpu-fallback: the log names no Hexagon (`Hexagon Arch version`)")
-        found = _bench(ended.stdout) if _is_bench(kit) else _timings(whole)
+        found = llama_cpp.bench(said) if _is_bench(kit) else llama_cpp.timings(whole)
         if not found and not problems:
             problems.append("unreadable: no times in the output")
-        text = "" if _is_bench(kit) else ended.stdout.decode("utf-8", "replace").strip()
+        text = "" if _is_bench(kit) else said.strip()
         raw = {"bench.json": ended.stdout} if _is_bench(kit) else {}
         return Outcome(Metrics.of(found), text, None, tuple(problems), raw)
 
 
 def _is_bench(kit: Kit) -> bool:
     return kit.run.program is not None and "bench" in kit.run.program.name
-
-
-def _bench(text: bytes) -> dict[str, Measure]:
-    """Rows of `llama-bench -o json`: one with only a prompt, one with only generation."""
-    found: dict[str, Measure] = {}
-    start = text.find(b"[")
-    try:
-        rows: Any = json.loads(text[start:]) if start >= 0 else []
-        for row in rows:
-            prompt, generated, rate = int(row["n_prompt"]), int(row["n_gen"]), float(row["avg_ts"])
-            if prompt and not generated:
-                found |= {"prompt_tokens": Measure(prompt), "prompt_tps": Measure(rate, "tok/s")}
-            elif generated and not prompt:
-                found |= {
-                    "generated_tokens": Measure(generated),
-                    "decode_tps": Measure(rate, "tok/s"),
-                }
-    except (ValueError, KeyError, TypeError):
-        return {}
-    return found
-
-
-def _timings(text: bytes) -> dict[str, Measure]:
-    """`prompt eval time = 1.0 ms / 5 tokens (..., 9.0 tokens per second)` and its like."""
-    found: dict[str, Measure] = {}
-    said = text.decode("utf-8", "replace")
-    load = _LOAD.search(said)
-    if load:
-        found["init_ms"] = Measure(float(load[1]), "ms")
-    for kind, took, count, rate in _EVAL.findall(said):
-        names = ("prompt_tokens", "prompt_tps", "prompt_ms")
-        if kind == "eval":
-            names = ("generated_tokens", "decode_tps", "decode_ms")
-        found[names[0]] = Measure(int(count))
-        found[names[1]] = Measure(float(rate), "tok/s")
-        found[names[2]] = Measure(float(took), "ms")
-    return found

@@ -7,26 +7,19 @@ standard output as they come, and no time is printed.
 
 from __future__ import annotations
 
-import re
-
 from pydantic import Field
 
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
+from fleet.profiles.formats import mllm
 from fleet.runners.base import FLAT, Ended, Kit, Outcome, Start
 from fleet.runners.options import Options, ending, named, needs_program, own_files, parsed, program
 
 CONTEXT_TOKENS = 1024  # RunnerConfig.context_len in aot_run.cpp, no option
-_MARKER = b"exit/quit'): "
+_MARKER = mllm.MARKER.encode()
 _HEALTH_PROMPT = b"hi\n"
-_RATE = r"\D{0,40}?(\d+(?:\.\d+)?)\s*(?:tok(?:en)?s?/s|t/s)"
-# Forks of the runner print rates; the upstream one does not.
-_RATES = {
-    "prompt_tps": re.compile(rf"prefill{_RATE}", re.IGNORECASE),
-    "decode_tps": re.compile(rf"decod\w*{_RATE}", re.IGNORECASE),
-}
 
 
 class MllmOptions(Options):
@@ -89,11 +82,7 @@ class MllmRunner:
         if not problems and not text:
             problems.append("cut: the runner printed no token")
         whole = (ended.stdout + b"\n" + ended.stderr).decode("utf-8", "replace")
-        found = {
-            name: Measure(float(match[1]), "tok/s")
-            for name, pattern in _RATES.items()
-            if (match := pattern.search(whole))
-        }
+        found = mllm.rates(whole)
         found["wall_ms"] = Measure(
             round(ended.seconds * 1000, 1), "ms, of this workstation's clock"
         )

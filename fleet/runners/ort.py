@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,8 +20,8 @@ from fleet.bundles.ort import models_of
 from fleet.model.errors import InputError, RunnerError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
-from fleet.model.record import Measure, Metrics
-from fleet.profiles.formats.qnn import parse_csv
+from fleet.model.record import Measure, Metrics, Op
+from fleet.profiles.formats import qnn
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import TIMED_OUT, Options, parsed
 from fleet.runtimes.packages import SITE
@@ -162,12 +163,16 @@ class OrtRunner:
             problems.append("unreadable: no times in the outcome")
         near, wrong = _distances(said, options.tolerance)
         problems += wrong
+        ops, source = tuple[Op, ...](), dict[str, Measure]()
         if PROFILE in raw:
             try:
-                found |= parse_csv(raw[PROFILE].decode("utf-8", "replace"))
+                seen = qnn.read(raw[PROFILE].decode("utf-8", "replace"))
+                found |= seen.metrics.others
+                ops, source = seen.ops, dict(seen.metrics.source)
             except RunnerError as error:
                 problems.append(f"unreadable: {error.message}")
-        return Outcome(Metrics.of(found | near), "", None, tuple(problems), raw)
+        metrics = replace(Metrics.of(found | near), source=source)
+        return Outcome(metrics, "", None, tuple(problems), raw, ops)
 
 
 def requirements(build_id: str) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from fleet.bundles.op_packages import net_run_option
 from fleet.model.errors import InputError, RunnerError
 from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
-from fleet.model.record import Measure, Metrics
-from fleet.profiles.formats.qnn import parse_csv
+from fleet.model.record import Measure, Metrics, Op
+from fleet.profiles.formats import qnn
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, ending, named, parsed
 
@@ -116,16 +116,19 @@ class NetRunRunner:
             problems.append("cut: no inference was completed")
         raw = dict(ended.files)
         log = next((data for name, data in raw.items() if "profiling-data" in name), None)
-        text = ""
+        text, ops, source = "", tuple[Op, ...](), dict[str, Measure]()
         if log is not None:
             viewed, text = _viewed(kit.runtime_root, log)
             if viewed is not None:
                 raw["profile.csv"] = viewed
                 try:
-                    found |= parse_csv(viewed.decode("utf-8", "replace"))
+                    seen = qnn.read(viewed.decode("utf-8", "replace"))
+                    found |= seen.metrics.others
+                    ops, source = seen.ops, dict(seen.metrics.source)
                 except RunnerError as error:
                     text = error.message
-        return Outcome(Metrics.of(found), text, None, tuple(problems), raw)
+        metrics = Metrics(others=found, source=source)
+        return Outcome(metrics, text, None, tuple(problems), raw, ops)
 
 
 def _viewed(root: Path | None, log: bytes) -> tuple[bytes | None, str]:

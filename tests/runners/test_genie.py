@@ -14,8 +14,7 @@ from fleet.model.playbook import RunSpec
 from fleet.runners import Ended, Kit
 from fleet.runners.genie import GenieRunner
 from fleet.runners.registry import runner
-
-from .test_genie_profile import CREATED, profile, query, value
+from tests.profiles.formats.test_genie_profile import CREATED, profile, query, value
 
 BUNDLE = Bundle(
     kind="genie",

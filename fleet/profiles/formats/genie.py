@@ -1,82 +1,188 @@
-"""Genie's profile JSON → metrics. Units are read, never assumed (deployment.md 3.5)."""
+"""Genie's profile JSON → metrics. Units are read, never assumed (deployment.md 3.5).
+
+Components of all versions seen: dialog, embedding, engine (since 2.28), pipeline and node
+(since 2.35). Event types and their numbers: translate...KPIsToEvents and getEventTypeString
+in Genie/src/Profile.cpp of the SDK. `duration` of an event has no unit beside it; the same
+file takes it from getTimeStampInUs, so it is µs.
+"""
 
 from __future__ import annotations
 
 import json
-import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from fleet.model.errors import RunnerError
-from fleet.model.record import Metrics
+from fleet.model.errors import ProfileError
+from fleet.model.record import Measure, Metrics
+from fleet.profiles.formats.base import (
+    PER_SECOND,
+    Profile,
+    Sources,
+    finite,
+    json_fault,
+    mean,
+    milliseconds,
+    slug,
+)
 
-_MILLISECONDS = {"us": 0.001, "ms": 1.0, "s": 1000.0, "ns": 0.000001}
-_PER_SECOND = {"toks/sec", "tokens/sec", "tok/s", "tokens/s", ""}
+# The first of these that measured something gives the metrics; numbers of the others are in
+# `others` with its word before them (embedding_prompt_tps).
+FAMILIES = ("GenieDialog", "GeniePipeline", "GenieEmbedding", "GenieNode", "GenieEngine")
+_MEASURED = ("_query", "_execute", "_generate", "_setData")
+_COUNTS = {"num-prompt-tokens": "prompt_tokens", "num-generated-tokens": "generated_tokens"}
+_RATES = {"prompt-processing-rate": "prompt_tps", "token-generation-rate": "decode_tps"}
+_TIMES = {
+    "init-time": "init_ms",
+    "time-to-first-token": "ttft_ms",
+    "token-generation-time": "decode_ms",
+}
+_OURS = {*_COUNTS.values(), *_RATES.values(), *_TIMES.values()}
+_TOKENS = frozenset({"", "tokens", "toks"})
+Event = dict[str, Any]
 
 
 def parse_profile(text: str) -> Metrics:
-    """Metrics of a dialog. Several queries: rates and TTFT are averaged, tokens are summed.
+    """Metrics of a profile. Several queries: rates and times are averaged, tokens are summed.
 
-    Raises RunnerError for text that is no Genie profile. A value with a unit that is not
-    known is left out (None), not guessed.
+    Raises ProfileError for text that is no Genie profile. A value with a unit that is not
+    known is left out (None), not guessed; so is a sum or mean that would lack one.
     """
+    return read(text).metrics
+
+
+def read(text: str) -> Profile:
+    """The whole profile; problems where nothing was measured. Raises ProfileError."""
+    return read_data(loaded(text))
+
+
+def read_data(data: dict[str, Any]) -> Profile:
+    """As `read`, of the JSON object."""
+    families = _families(data)
+    sources, found = Sources(), dict[str, Measure]()
+    for events in families.values():
+        for event in events:
+            _written(event, sources)
+    main = _main(families)
+    for family, events in families.items():
+        word = "" if family == main else slug(family.removeprefix("Genie")) + "_"
+        found |= {word + name: one for name, one in _numbers(family, events).items()}
+    metrics = replace(Metrics.of(found), source=sources.found)
+    return Profile("genie", metrics, runner="genie", problems=_problems(families))
+
+
+def loaded(text: str) -> dict[str, Any]:
+    """The JSON object of a Genie profile. Raises ProfileError with the place."""
     try:
         data = json.loads(text)
-    except ValueError as error:
-        raise RunnerError(f"the profile is no JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        fault = json_fault(text, error)
+        raise ProfileError(f"the profile {fault.said}", line=fault.line, hint=fault.hint) from error
     if not isinstance(data, dict) or "components" not in data:
-        raise RunnerError("the profile has no 'components': not a Genie profile")
-    created: list[dict[str, Any]] = []
-    queries: list[dict[str, Any]] = []
+        raise ProfileError("the profile has no 'components': not a Genie profile")
+    return data
+
+
+def _families(data: dict[str, Any]) -> dict[str, list[Event]]:
+    found: dict[str, list[Event]] = defaultdict(list)
     for component in _dicts(data, "components"):
         for event in _dicts(component, "events"):
-            kind = str(event.get("type", ""))
-            if kind.endswith("_create"):
-                created.append(event)
-            elif kind.endswith("_query"):
-                queries.append(event)
-    return Metrics(
-        init_ms=_mean([_time(event, "init-time") for event in created]),
-        prompt_tokens=_sum([_number(event, "num-prompt-tokens") for event in queries]),
-        prompt_tps=_mean([_rate(event, "prompt-processing-rate") for event in queries]),
-        ttft_ms=_mean([_time(event, "time-to-first-token") for event in queries]),
-        generated_tokens=_sum([_number(event, "num-generated-tokens") for event in queries]),
-        decode_tps=_mean([_rate(event, "token-generation-rate") for event in queries]),
-        decode_ms=_mean([_time(event, "token-generation-time") for event in queries]),
-    )
+            found[str(event.get("type", "")).partition("_")[0]].append(event)
+    known = {family: found[family] for family in FAMILIES if family in found}
+    return known | found
 
 
-def _dicts(holder: object, key: str) -> list[dict[str, Any]]:
+def _dicts(holder: object, key: str) -> Iterator[Event]:
     items = holder.get(key) if isinstance(holder, dict) else None
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict):
+            yield item
 
 
-def _number(event: dict[str, Any], key: str) -> float | None:
-    holder = event.get(key)
-    value = holder.get("value") if isinstance(holder, dict) else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
+def _main(families: dict[str, list[Event]]) -> str:
+    measured = [name for name, events in families.items() if any(map(_is_measured, events))]
+    return next(iter(measured or families), "")
 
 
-def _unit(event: dict[str, Any], key: str) -> str:
-    holder = event.get(key)
-    return str(holder.get("unit", "")) if isinstance(holder, dict) else ""
+def _is_measured(event: Event) -> bool:
+    return str(event.get("type", "")).endswith(_MEASURED)
 
 
-def _time(event: dict[str, Any], key: str) -> float | None:
-    value, factor = _number(event, key), _MILLISECONDS.get(_unit(event, key))
-    return value * factor if value is not None and factor is not None else None
+def _problems(families: dict[str, list[Event]]) -> tuple[str, ...]:
+    events = [event for each in families.values() for event in each]
+    if not events:
+        return ("failed: the profile has no events; Genie made neither dialog nor pipeline",)
+    if not any(map(_is_measured, events)):
+        return ("cut: Genie wrote no query event",)
+    return ()
 
 
-def _rate(event: dict[str, Any], key: str) -> float | None:
-    return _number(event, key) if _unit(event, key) in _PER_SECOND else None
+def _fields(event: Event) -> list[tuple[str, float | None, str]]:
+    """(name, number, unit) of what stands as {value, unit}; None for what is no number."""
+    return [
+        (name, finite(holder["value"]), str(holder.get("unit", "?")))
+        for name, holder in event.items()
+        if isinstance(holder, dict) and "value" in holder
+    ]
 
 
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+def _written(event: Event, sources: Sources) -> None:
+    kind = str(event.get("type", ""))
+    for name, value, unit in _fields(event):
+        if value is not None:
+            sources.add(f"{kind}.{name}", value, unit)
+    took = finite(event.get("duration"))
+    if took is not None and not kind.endswith("_free"):
+        sources.add(f"{kind}.duration", took, "us")
 
 
-def _sum(values: list[float | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return int(sum(known)) if known else None
+def _numbers(family: str, events: list[Event]) -> dict[str, Measure]:
+    """Normalised numbers by name. One that cannot be read takes its whole name away."""
+    values: dict[tuple[str, str], list[float]] = defaultdict(list)
+    unread: set[str] = set()
+    for event in events:
+        for field, value, unit in _fields(event):
+            name, number, normal = _normal(field, value, unit)
+            if number is None:
+                unread.add(name)
+            else:
+                values[name, normal].append(number)
+        if str(event.get("type", "")).endswith("_create") and "init-time" not in event:
+            took = milliseconds(finite(event.get("duration")), "us")
+            if took is not None:
+                values["init_ms", "ms"].append(took)
+    names = [name for name, _ in values]
+    return {
+        name: Measure(_together(family, name, found), unit)
+        for (name, unit), found in values.items()
+        if name not in unread and names.count(name) == 1
+    }
+
+
+def _together(family: str, name: str, found: list[float]) -> float:
+    """Tokens add up, and so do the parts of a pipeline that are made one after the other."""
+    summed = name in _COUNTS.values() or (family == "GenieNode" and name == "init_ms")
+    return sum(found) if summed else mean(found)
+
+
+def _normal(field: str, value: float | None, unit: str) -> tuple[str, float | None, str]:
+    """(our name, number in our unit or None, our unit)."""
+    if field in _COUNTS:
+        whole = value is not None and value == int(value) and unit in _TOKENS
+        return _COUNTS[field], value if whole else None, ""
+    if field in _RATES:
+        return _RATES[field], value if unit in PER_SECOND else None, "tok/s"
+    if field in _TIMES:
+        return _TIMES[field], milliseconds(value, unit), "ms"
+    name, took = slug(field), milliseconds(value, unit)
+    if took is not None:
+        return _apart(f"{name}_ms"), took, "ms"
+    if unit in PER_SECOND:
+        return _apart(f"{name}_tps"), value, "tok/s"
+    return _apart(name), value, unit
+
+
+def _apart(name: str) -> str:
+    """A field of another name is no metric of ours, even where it reads alike."""
+    return f"field_{name}" if name in _OURS else name

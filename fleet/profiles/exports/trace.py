@@ -1,0 +1,88 @@
+"""Chrome trace JSON of per-op profiles, for Perfetto (ui.perfetto.dev) and chrome://tracing.
+
+Profiles tell how long an operation took and not when it began: they are laid one after the
+other, and the file says so. Cycles are no time: without a clock a cycle is drawn as 1 µs, and
+the file says that too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fleet.model.errors import InputError
+from fleet.model.record import Op, Record
+from fleet.profiles.store import ProfileStore, Query
+
+LAID = "operations are laid one after the other: their profile has no start times"
+CYCLES = "cycles are no time: each is drawn as 1 us"
+_TO_US = {"us": 1.0, "ms": 1000.0, "ns": 0.001, "s": 1e6}
+
+
+def write(store: ProfileStore, query: Query, target: Path, clock_hz: float | None) -> int:
+    """How many records have operations. Raises InputError where none has."""
+    events: list[dict[str, Any]] = []
+    notes = {LAID}
+    count = 0
+    for data in store.each(query):
+        record = Record.from_dict(data)
+        if not record.ops:
+            continue
+        count += 1
+        events += _events(record, count, clock_hz, notes)
+    if not count:
+        raise InputError(
+            f"no record of '{query.text}' has operations",
+            hint="run with profiling: detailed, or import a detailed CSV of qnn-profile-viewer",
+        )
+    made = {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"notes": sorted(notes)}}
+    target.write_text(json.dumps(made, ensure_ascii=False), "utf-8", "surrogatepass")
+    return count
+
+
+def _events(
+    record: Record, number: int, clock_hz: float | None, notes: set[str]
+) -> Iterator[dict[str, Any]]:
+    title = f"{record.run_id} {record.host or 'unknown host'} run {record.repeat + 1}"
+    title += {True: " (emulated)", False: "", None: " (emulated: unknown)"}[record.emulated]
+    yield _named("process_name", number, 0, title)
+    graphs = list(dict.fromkeys(op.graph for op in record.ops))
+    begins = dict.fromkeys(graphs, 0.0)
+    for turn, graph in enumerate(graphs, 1):
+        yield _named("thread_name", number, turn, f"graph {graph}" if graph else "graph")
+    for op in record.ops:
+        took, note = _microseconds(op, clock_hz)
+        notes.add(note)
+        yield {
+            "name": op.name,
+            "cat": op.kind or "op",
+            "ph": "X",
+            "pid": number,
+            "tid": graphs.index(op.graph) + 1,
+            "ts": begins[op.graph],
+            "dur": took,
+            "args": {
+                "value": op.value,
+                "unit": op.unit,
+                "shape": op.shape or "unknown",
+                "ran on": op.ran_on or "unknown",
+                "note": note,
+            },
+        }
+        begins[op.graph] += took
+
+
+def _microseconds(op: Op, clock_hz: float | None) -> tuple[float, str]:
+    if op.unit in _TO_US:
+        return op.value * _TO_US[op.unit], LAID
+    if op.unit == "cycles" and clock_hz:
+        return op.value / clock_hz * 1e6, f"cycles at {clock_hz / 1e6:g} MHz, as was said"
+    if op.unit == "cycles":
+        return op.value, CYCLES
+    return op.value, f"{op.unit or 'a number without a unit'} is no time: each is drawn as 1 us"
+
+
+def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}

@@ -1,0 +1,131 @@
+"""Which format a file has, by what stands in it; names and suffixes do not matter."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from fleet.model.errors import ProfileError, UnknownProfileError
+from fleet.profiles.formats import executorch, genie, llama_cpp, mllm, qnn, qnn_json
+from fleet.profiles.formats.base import Profile, decoded, json_fault
+
+MOST_BYTES = 256 << 20
+KNOWN = (
+    "record.json and JSON Lines of fleet, Genie profile JSON, CSV or JSON of qnn-profile-viewer, "
+    "CSV of onnxruntime-qnn, llama-bench (json, jsonl, csv, table), logs of llama-cli, "
+    "ExecuTorch and mllm, etdump"
+)
+_TABLE = re.compile(r"\| *test *\| *t/s *\|")
+_VIEWER = "qnn-profile-viewer --input_log LOG --output NEW.csv"
+
+
+def read(data: bytes) -> Profile | list[dict[str, Any]]:
+    """What the file says: a profile, or the plain data of records of fleet.
+
+    Raises ProfileError with the place, the cause and the cure.
+    """
+    if not data.strip():
+        raise ProfileError("the file is empty", hint="fetch it from the device again")
+    if data[4:8] == b"ED00":  # file_identifier of ExecuTorch's etdump.fbs
+        return executorch.read_etdump(data)
+    if b"\0" in data[:4096] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        if b"QNN" in data or b"Accelerator (" in data:
+            raise ProfileError("this is a binary log of QNN, which its viewer reads", hint=_VIEWER)
+        raise UnknownProfileError("this is a binary file of no known kind", hint=f"known: {KNOWN}")
+    text = decoded(data)
+    first = text.lstrip("\ufeff \t\r\n")[:1]
+    if first == "{":
+        return _objects(text)
+    if first == "[":
+        return _list(text)
+    return _text(text)
+
+
+def _objects(text: str) -> Profile | list[dict[str, Any]]:
+    """One JSON object, or one on each line."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        lines = _lines(text)
+        if lines is None:
+            raise _no_json(text, error) from error
+        if "run_id" in lines[0]:
+            return lines
+        if "n_prompt" in lines[0]:
+            return llama_cpp.read_rows(lines)
+        raise UnknownProfileError(
+            "these JSON Lines are no profile that is known", hint=f"known: {KNOWN}"
+        ) from error
+    if "run_id" in data and "metrics" in data:
+        return [data]
+    if "components" in data:
+        return genie.read_data(data)
+    if "messages" in data:
+        return qnn_json.read(data)
+    if "n_prompt" in data:
+        return llama_cpp.read_rows([data])
+    keys = ", ".join(map(str, list(data)[:5]))
+    raise UnknownProfileError(
+        f"this JSON ({keys}) is no profile that is known", hint=f"known: {KNOWN}"
+    )
+
+
+def _lines(text: str) -> list[dict[str, Any]] | None:
+    """The objects of JSON Lines; None where the first line is no object of its own.
+
+    Raises ProfileError for a later line that is none.
+    """
+    found: list[dict[str, Any]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            one = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if not found:
+                return None
+            raise ProfileError(
+                f"the line is no JSON: {error}", line=number, hint="export it again"
+            ) from error
+        if not isinstance(one, dict):
+            raise ProfileError("the line is no JSON object", line=number)
+        found.append(one)
+    return found or None
+
+
+def _list(text: str) -> Profile | list[dict[str, Any]]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _no_json(text, error) from error
+    rows = [one for one in data if isinstance(one, dict)]
+    if rows and len(rows) == len(data) and "run_id" in rows[0]:
+        return rows
+    if rows and "n_prompt" in rows[0]:
+        return llama_cpp.read_rows(rows)
+    raise UnknownProfileError(
+        "this JSON list holds no profile that is known", hint=f"known: {KNOWN}"
+    )
+
+
+def _text(text: str) -> Profile:
+    first = text.lstrip("\ufeff").partition("\n")[0]
+    if "Event Identifier" in first:
+        return qnn.read(text)
+    if "n_prompt" in first and "avg_ts" in first:
+        return llama_cpp.read_csv(text)
+    if executorch.OBSERVER in text:
+        return executorch.read_log(text)
+    if "eval time =" in text:
+        return llama_cpp.read_log(text)
+    if _TABLE.search(text):
+        return llama_cpp.read_table(text)
+    if mllm.MARKER in text or mllm.rates(text):
+        return mllm.read(text)
+    raise UnknownProfileError("this is no profile that is known", hint=f"known: {KNOWN}")
+
+
+def _no_json(text: str, error: Exception) -> ProfileError:
+    fault = json_fault(text, error)
+    return ProfileError(f"the file {fault.said}", line=fault.line, hint=fault.hint)

@@ -1,0 +1,133 @@
+"""llama.cpp: `llama-bench -o json|jsonl|csv|md`, and the times that llama-cli prints.
+
+deployment.md 4.6; fields of `test` in tools/llama-bench/llama-bench.cpp, and
+llama_perf_context_print in src/llama-context.cpp of ggml-org/llama.cpp.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fleet.model.errors import ProfileError
+from fleet.model.record import Measure, Metrics
+from fleet.profiles.formats.base import Profile, Sources, finite, number
+
+_HEXAGON = re.compile(r"Hexagon Arch version v?([0-9]+)")
+_NUMBER = r"(\d{1,15}(?:\.\d{1,15})?)"
+_EVAL = re.compile(
+    rf"(prompt eval|eval) time\s*=\s*{_NUMBER} ms /\s*(\d{{1,15}}) (?:tokens|runs)"
+    rf".*?{_NUMBER} tokens per second"
+)
+_LOAD = re.compile(rf"load time\s*=\s*{_NUMBER} ms")
+_TEST = re.compile(r"(pp|tg)(\d{1,9})")
+
+
+def bench(text: str) -> dict[str, Measure]:
+    """Rows of `llama-bench -o json`: one with only a prompt, one with only generation.
+
+    {} for what is no such output; a log may stand before it.
+    """
+    start = text.find("[")
+    try:
+        return _rates(json.loads(text[start:]) if start >= 0 else [])
+    except (ValueError, RecursionError):
+        return {}
+
+
+def timings(text: str) -> dict[str, Measure]:
+    """`prompt eval time = 1.0 ms / 5 tokens (..., 9.0 tokens per second)` and its like."""
+    found: dict[str, Measure] = {}
+    load = _LOAD.search(text)
+    if load:
+        found["init_ms"] = Measure(float(load[1]), "ms")
+    for kind, took, count, rate in _EVAL.findall(text):
+        names = ("prompt_tokens", "prompt_tps", "prompt_ms")
+        if kind == "eval":
+            names = ("generated_tokens", "decode_tps", "decode_ms")
+        found[names[0]] = Measure(int(count))
+        found[names[1]] = Measure(float(rate), "tok/s")
+        found[names[2]] = Measure(float(took), "ms")
+    return found
+
+
+def names_hexagon(text: str) -> bool:
+    """The log says that the Hexagon backend was opened; without it, the CPU did the work."""
+    return _HEXAGON.search(text) is not None
+
+
+def read_rows(rows: object) -> Profile:
+    """A profile of the rows of JSON. Raises ProfileError for several models or tests of a kind:
+    one record is one run.
+    """
+    return _profile(_rates(rows, strict=True), "llama-bench")
+
+
+def read_csv(text: str) -> Profile:
+    """A profile of `-o csv`. Raises ProfileError."""
+    try:
+        rows = list(csv.DictReader(text.splitlines(), strict=True))
+    except csv.Error as error:
+        raise ProfileError(f"the CSV is broken: {error}") from error
+    made = [
+        {**row, **{key: number(row.get(key) or "") for key in ("n_prompt", "n_gen", "avg_ts")}}
+        for row in rows
+    ]
+    return _profile(_rates(made, strict=True), "llama-bench-csv")
+
+
+def read_table(text: str) -> Profile:
+    """A profile of the table that llama-bench prints: `| ... | pp512 | 210.50 ± 2.10 |`."""
+    rows: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        test = next((found for cell in cells if (found := _TEST.fullmatch(cell))), None)
+        rate = number(cells[-1].partition("±")[0].strip())
+        if line.lstrip().startswith("|") and test and rate is not None:
+            key = "n_prompt" if test[1] == "pp" else "n_gen"
+            rows.append({"n_prompt": 0, "n_gen": 0, key: int(test[2]), "avg_ts": rate})
+    return _profile(_rates(rows, strict=True), "llama-bench-table")
+
+
+def read_log(text: str) -> Profile:
+    """A profile of the times of llama-cli."""
+    made = _profile(timings(text), "llama.cpp-log")
+    said = "cpu-fallback: the log names no Hexagon (`Hexagon Arch version`)"
+    return made if names_hexagon(text) else replace(made, problems=(*made.problems, said))
+
+
+def _profile(found: Mapping[str, Measure], kind: str) -> Profile:
+    if not found:
+        raise ProfileError("llama.cpp wrote no rates there", hint="llama-bench -o json")
+    sources = Sources()
+    for name, one in found.items():
+        sources.add(name, one.value, one.unit)
+    metrics = replace(Metrics.of(found), source=sources.found)
+    return Profile(kind, metrics, runner="llama.cpp")
+
+
+def _rates(rows: object, *, strict: bool = False) -> dict[str, Measure]:
+    found: dict[str, Measure] = {}
+    for row in rows if isinstance(rows, Iterable) else ():
+        if not isinstance(row, dict):
+            continue
+        prompt, generated, rate = (finite(row.get(key)) for key in ("n_prompt", "n_gen", "avg_ts"))
+        if rate is None or prompt is None or generated is None:
+            continue
+        if prompt and not generated:
+            made = {"prompt_tokens": Measure(prompt), "prompt_tps": Measure(rate, "tok/s")}
+        elif generated and not prompt:
+            made = {"generated_tokens": Measure(generated), "decode_tps": Measure(rate, "tok/s")}
+        else:
+            continue
+        if strict and not found.keys().isdisjoint(made):
+            raise ProfileError(
+                "there are several tests of one kind, so there is more than one run in the file",
+                hint="run llama-bench with one -p and one -n",
+            )
+        found |= made
+    return found

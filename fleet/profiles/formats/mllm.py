@@ -1,0 +1,39 @@
+"""What forks of mllm's ahead-of-time runner print; the upstream one prints no times."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from fleet.model.errors import ProfileError
+from fleet.model.record import Measure, Metrics
+from fleet.profiles.formats.base import Profile
+
+MARKER = "exit/quit'): "
+_RATE = r"\D{0,40}?(\d{1,15}(?:\.\d{1,15})?)\s*(?:tok(?:en)?s?/s|t/s)"
+_RATES = {
+    "prompt_tps": re.compile(rf"prefill{_RATE}", re.IGNORECASE),
+    "decode_tps": re.compile(rf"decod\w*{_RATE}", re.IGNORECASE),
+}
+
+
+def rates(text: str) -> dict[str, Measure]:
+    """`prefill ... 12.5 tok/s`, `decode ... 8 t/s`; {} where nothing is printed."""
+    return {
+        name: Measure(float(match[1]), "tok/s")
+        for name, pattern in _RATES.items()
+        if (match := pattern.search(text))
+    }
+
+
+def read(text: str) -> Profile:
+    """A profile of the output. Raises ProfileError where it has no rates."""
+    found = rates(text)
+    if not found:
+        raise ProfileError(
+            "mllm printed no rates there: the upstream runner does not",
+            hint="fleet run measures the time of the whole run",
+        )
+    metrics = replace(Metrics.of(found), source=found)
+    said = text.partition(MARKER)[2].strip()
+    return Profile("mllm-log", metrics, runner="mllm", text=said)

@@ -1,0 +1,239 @@
+"""Taking in profiles of any known kind: files, folders, exports of another workstation.
+
+A file goes in whole or not at all, and once: its content is its identity. Files are read in
+turns of TURN; each turn is one transaction, before which its raw files are on the disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fleet.model.errors import InputError, ProfileError, UnknownProfileError
+from fleet.model.record import Record
+from fleet.profiles.formats import detect
+from fleet.profiles.formats.base import Profile
+from fleet.profiles.store import ProfileStore
+from fleet.profiles.store.database import told, writing
+from fleet.profiles.store.rows import insert
+from fleet.profiles.store.select import named
+
+TURN = 1000
+MOST_RAW_BYTES = 64 << 20  # of one file beside a record.json
+_OURS = "record.json"
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the user says of files that cannot say it. What nobody says stays unknown."""
+
+    host: str = ""
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    emulated: bool | None = None
+
+
+@dataclass(frozen=True)
+class BadFile:
+    """A file that was not taken in: where, why, and what helps."""
+
+    path: str
+    message: str
+    hint: str = ""
+
+
+@dataclass
+class Imported:
+    """What became of it. `passed` are files of a folder that are no profiles."""
+
+    files: int = 0
+    new: int = 0
+    known: int = 0
+    passed: int = 0
+    bad: list[BadFile] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For --json."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One file that was read: its records, and the raw files that go with each."""
+
+    path: Path
+    records: tuple[tuple[Record, dict[str, Any]], ...]  # with its plain data
+    raw: tuple[tuple[str, str, int], ...]  # name, sha256, bytes
+
+
+class Importer:
+    """One import into a store. Raises InputError for names that are none."""
+
+    def __init__(self, store: ProfileStore, labels: Labels | None = None) -> None:
+        self.store = store
+        self.labels = labels or Labels()
+        for tag in self.labels.tags:
+            named(tag, "tag")
+        self.done = Imported()
+        self._stamp = time.strftime("imported-%Y%m%d-%H%M%S", time.gmtime())
+        self._folders: dict[Path, tuple[str, int]] = {}
+
+    def take(self, paths: Sequence[Path], progress: Progress | None = None) -> Imported:
+        """Take in files and folders; a bad file does not hold up the others.
+
+        `progress` gets (files done, files in all). Raises InputError for a path that is not
+        there, ProfileStoreError where the store cannot be written.
+        """
+        unread: list[OSError] = []
+        found = [one for path in paths for one in _files(path, unread.append)]
+        self.done.bad += [BadFile(str(one.filename), f"{one.strerror}") for one in unread]
+        for start in range(0, len(found), TURN):
+            turn = found[start : start + TURN]
+            self._put([item for one in turn if (item := self._read(*one)) is not None])
+            if progress is not None:
+                progress(start + len(turn), len(found))
+        return self.done
+
+    def _read(self, path: Path, asked: bool, alone: bool) -> _Item | None:
+        self.done.files += 1
+        try:
+            info = path.stat()
+            if not stat.S_ISREG(info.st_mode):
+                raise UnknownProfileError("this is no file, but a pipe or a device")
+            if info.st_size > detect.MOST_BYTES:
+                raise UnknownProfileError(f"{info.st_size} bytes are more than any profile has")
+            data = path.read_bytes()
+            if path.name == _OURS:
+                plain = json.loads(data)
+                made = ((Record.from_dict(plain), plain),)
+                return _Item(path, made, () if alone else self._beside(path))
+            return self._item(path, data)
+        except UnknownProfileError as error:
+            if not asked:
+                self.done.passed += 1
+                return None
+            self.done.bad.append(BadFile(str(path), error.message, error.hint))
+        except OSError as error:
+            self.done.bad.append(BadFile(str(path), f"cannot be read: {error.strerror}"))
+        except (ProfileError, InputError) as error:
+            self.done.bad.append(BadFile(str(path), error.message, error.hint))
+        except (ValueError, RecursionError) as error:
+            self.done.bad.append(BadFile(str(path), f"is damaged: {error}", "copy it again"))
+        return None
+
+    def _item(self, path: Path, data: bytes) -> _Item:
+        read = detect.read(data)
+        if isinstance(read, Profile):
+            sha256 = hashlib.sha256(data).hexdigest()
+            record = self._record(path, read, sha256)
+            self.store.raw.keep(data)
+            return _Item(
+                path,
+                ((record, record.as_dict()),),
+                ((path.name, sha256, len(data)),),
+            )
+        return _Item(path, tuple(_numbered(read)), ())
+
+    def _record(self, path: Path, profile: Profile, sha256: str) -> Record:
+        """Files of one folder are one run: that is all that is known of how they belong."""
+        run_id, count = self._folders.get(path.parent, ("", 0))
+        if not run_id:
+            more = f"-{len(self._folders) + 1}" if self._folders else ""
+            run_id = self._stamp + more
+        self._folders[path.parent] = run_id, count + 1
+        origin = {"imported": path.name, "format": profile.format, "sha256": sha256}
+        if profile.runtime:
+            origin["build_id"] = profile.runtime
+        return Record(
+            run_id=run_id,
+            host=self.labels.host,
+            name=self.labels.name,
+            release="",
+            runner=profile.runner,
+            repeat=count,
+            warmup=False,
+            started="",
+            seconds=None,
+            status=None,
+            metrics=profile.metrics,
+            finish=None,
+            problems=profile.problems,
+            emulated=self.labels.emulated,
+            argv=(),
+            env={},
+            prompt_sha256="",
+            files={},
+            origin=origin,
+            facts={},
+            identity="",
+            text=profile.text,
+            ops=profile.ops,
+            tags=self.labels.tags,
+        )
+
+    def _beside(self, path: Path) -> tuple[tuple[str, str, int], ...]:
+        """What a run of fleet left beside its record."""
+        found = []
+        for one in sorted(path.parent.rglob("*")):
+            small = one.is_file() and one.stat().st_size <= MOST_RAW_BYTES
+            if small and one != path and not one.name.endswith(".part"):
+                data = one.read_bytes()
+                name = one.relative_to(path.parent).as_posix()
+                found.append((name, self.store.raw.keep(data), len(data)))
+        return tuple(found)
+
+    def _put(self, items: Sequence[_Item]) -> None:
+        self.store.raw.settle()
+        link = self.store.link
+        with told(self.store.path), writing(link):
+            for item in items:
+                for record, plain in item.records:
+                    number = insert(link, record, plain, str(item.path))
+                    if not number:
+                        self.done.known += 1
+                        continue
+                    self.done.new += 1
+                    for one in item.raw:
+                        link.execute("INSERT INTO raw VALUES (?, ?, ?, ?)", (number, *one))
+                    for tag in self.labels.tags:
+                        link.execute("INSERT OR IGNORE INTO tag VALUES (?, ?)", (tag, number))
+
+
+def _numbered(read: list[dict[str, Any]]) -> Iterator[tuple[Record, dict[str, Any]]]:
+    for number, plain in enumerate(read, 1):
+        try:
+            yield Record.from_dict(plain), plain
+        except InputError as error:
+            place = f"record {number}: " if len(read) > 1 else ""
+            raise InputError(place + error.message, hint=error.hint) from error
+
+
+def _files(path: Path, unread: Callable[[OSError], None]) -> Iterator[tuple[Path, bool, bool]]:
+    """(file, whether it was named itself, whether nothing lies beside it).
+
+    What lies beside a record.json belongs to it. `unread` gets folders that cannot be listed.
+    """
+    if path.exists() and not path.is_dir():
+        yield path, True, path.name != _OURS
+        return
+    if not path.is_dir():
+        raise InputError(f"there is no {path}", hint=f"ls {path.parent}")
+    for folder, below, names in os.walk(path, onerror=unread):
+        below.sort()
+        if _OURS in names:
+            alone = len(names) == 1 and not below
+            below.clear()
+            yield Path(folder, _OURS), False, alone
+            continue
+        below[:] = [name for name in below if not name.startswith("profiles.")]
+        for name in sorted(names):
+            if not name.startswith("profiles.db") and not name.endswith(".part"):
+                yield Path(folder, name), False, True

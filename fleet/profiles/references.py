@@ -1,0 +1,31 @@
+"""Records that fleet brings along: figures of others, each with its source.
+
+What the source does not say is unknown in them: one run, no conditions, no hashes.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+from fleet.model.errors import InputError
+
+_FOLDER = "references"
+
+
+def names() -> tuple[str, ...]:
+    """Names of all of them."""
+    found = (files("fleet.data") / _FOLDER).iterdir()
+    return tuple(sorted(one.name.removesuffix(".json") for one in found if one.is_file()))
+
+
+def plain(name: str) -> dict[str, Any]:
+    """The plain data of the record. Raises InputError for a name that is not there."""
+    if name not in names():
+        raise InputError(
+            f"there is no reference '{name}'",
+            hint=f"known: {', '.join(f'reference:{one}' for one in names())}",
+        )
+    text = (files("fleet.data") / _FOLDER / f"{name}.json").read_text("utf-8")
+    return dict(json.loads(text))

@@ -1,0 +1,9 @@
+"""Records kept: one SQLite file, raw files beside it by content, selections, baselines."""
+
+from __future__ import annotations
+
+from fleet.profiles.store.query import Query
+from fleet.profiles.store.rows import Row, RunRow
+from fleet.profiles.store.store import ProfileStore
+
+__all__ = ["ProfileStore", "Query", "Row", "RunRow"]

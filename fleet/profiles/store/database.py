@@ -1,0 +1,129 @@
+"""The SQLite file: opening, its tables, its version.
+
+The journal is SQLite's own (delete), not WAL: the user's folder may lie on NFS, where WAL
+does not work (sqlite.org/wal.html: all processes must be on one host). Writers wait for each
+other up to BUSY_SECONDS.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fleet.model.errors import InputError, ProfileStoreError
+
+VERSION = 1
+MARK = 0x464C5052  # application_id: FLPR
+BUSY_SECONDS = 60.0
+NUMBERS = (
+    *("init_ms", "prompt_tokens", "prompt_tps", "ttft_ms", "generated_tokens", "decode_tps"),
+    "decode_ms",
+)
+_TABLES = f"""
+CREATE TABLE record (
+  id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, run_id TEXT NOT NULL, host TEXT NOT NULL,
+  name TEXT NOT NULL, release TEXT NOT NULL, runner TEXT NOT NULL, repeat INTEGER NOT NULL,
+  warmup INTEGER NOT NULL, counts INTEGER NOT NULL, emulated INTEGER, started TEXT NOT NULL,
+  at TEXT NOT NULL, identity TEXT NOT NULL, chip TEXT NOT NULL, runtime TEXT NOT NULL,
+  finish TEXT NOT NULL, problems TEXT NOT NULL, seconds REAL, source TEXT NOT NULL,
+  {", ".join(f"{name} REAL" for name in NUMBERS)});
+CREATE INDEX record_at ON record (at);
+CREATE INDEX record_run ON record (run_id, at);
+CREATE INDEX record_host ON record (host, at);
+CREATE INDEX record_name ON record (name, at);
+CREATE TABLE body (record INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE value (record INTEGER NOT NULL, metric TEXT NOT NULL, value REAL NOT NULL,
+  unit TEXT NOT NULL, PRIMARY KEY (record, metric)) WITHOUT ROWID;
+CREATE TABLE raw (record INTEGER NOT NULL, name TEXT NOT NULL, sha256 TEXT NOT NULL,
+  size INTEGER NOT NULL, PRIMARY KEY (record, name)) WITHOUT ROWID;
+CREATE TABLE tag (name TEXT NOT NULL, record INTEGER NOT NULL,
+  PRIMARY KEY (name, record)) WITHOUT ROWID;
+CREATE INDEX tag_record ON tag (record);
+CREATE TABLE baseline (name TEXT PRIMARY KEY, selection TEXT NOT NULL, made TEXT NOT NULL);
+CREATE TABLE baseline_record (baseline TEXT NOT NULL, record INTEGER NOT NULL,
+  PRIMARY KEY (baseline, record)) WITHOUT ROWID;
+CREATE TABLE seen (run TEXT PRIMARY KEY, stamp INTEGER NOT NULL);
+CREATE TABLE bad (path TEXT PRIMARY KEY, message TEXT NOT NULL);
+PRAGMA user_version = {VERSION};
+PRAGMA application_id = {MARK};
+"""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """The open file with its tables, made where it is not there.
+
+    Raises ProfileStoreError: no database, one of a newer fleet, of another program, not writable.
+    """
+    with told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        link = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    try:
+        with told(path):
+            _prepare(link, path)
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Errors of SQLite and of the file as ProfileStoreError with the cure."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        text = str(error)
+        if "malformed" in text or "not a database" in text:
+            raise ProfileStoreError(
+                f"{path} is damaged or no database: {text}",
+                hint=f"mv {path} {path}.broken && fleet profiles list (takes the runs in anew)",
+            ) from error
+        locked = "locked" in text
+        hint = "wait for the other fleet, or end it" if locked else f"ls -l {path.parent}"
+        raise ProfileStoreError(f"{path}: {text}", hint=hint) from error
+    except OSError as error:
+        raise ProfileStoreError(
+            f"{path}: {error.strerror}", hint="name another one: --store"
+        ) from error
+
+
+@contextmanager
+def writing(link: sqlite3.Connection) -> Iterator[None]:
+    """One transaction: all of it or nothing. Others wait from its beginning."""
+    link.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        link.execute("ROLLBACK")
+        raise
+    link.execute("COMMIT")
+
+
+def _prepare(link: sqlite3.Connection, path: Path) -> None:
+    version = _pragma(link, "user_version")
+    if version == 0:
+        with writing(link):
+            if _pragma(link, "user_version") == 0:  # not made by another process meanwhile
+                if link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                    raise _foreign(path)
+                for statement in filter(str.strip, _TABLES.split(";")):
+                    link.execute(statement)
+    elif _pragma(link, "application_id") != MARK:
+        raise _foreign(path)
+    elif version > VERSION:
+        raise ProfileStoreError(
+            f"{path} was written by a newer fleet (version {version}, this one reads {VERSION})",
+            hint="pip install --upgrade npu-fleet, or name another file: --store FILE.db",
+        )
+    link.execute("PRAGMA synchronous = FULL")
+    link.execute("PRAGMA temp_store = MEMORY")
+
+
+def _foreign(path: Path) -> InputError:
+    return InputError(f"{path} is the database of another program", hint="--store FILE.db")
+
+
+def _pragma(link: sqlite3.Connection, name: str) -> int:
+    return int(link.execute(f"PRAGMA {name}").fetchone()[0])

@@ -1,0 +1,226 @@
+"""A record as a row: the columns that are searched, its plain data beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+from fleet.model.errors import ProfileStoreError
+from fleet.model.record import Metrics, Record
+from fleet.profiles.store.database import NUMBERS
+
+_UNSAID = ("tags", "artifacts", "counts")  # not what was measured: no part of the identity
+_COLUMNS = (
+    *("key", "run_id", "host", "name", "release", "runner", "repeat", "warmup", "counts"),
+    *("emulated", "started", "at", "identity", "chip", "runtime", "finish", "problems"),
+    *("seconds", "source", *NUMBERS),
+)
+_INSERT = (
+    f"INSERT OR IGNORE INTO record ({', '.join(_COLUMNS)}) "  # noqa: S608 - our own names
+    f"VALUES ({', '.join('?' * len(_COLUMNS))})"
+)
+_dumps = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))
+_BUILD = re.compile(r"\d+(?:\.\d+)+")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a list shows of one record. Times in ms, rates in tok/s; `at` is `started`, or
+    when it was taken in where that is not known.
+    """
+
+    id: int
+    run_id: str
+    host: str
+    name: str
+    runner: str
+    repeat: int
+    warmup: bool
+    counts: bool
+    emulated: bool | None
+    started: str
+    at: str
+    chip: str
+    runtime: str
+    problems: str
+    init_ms: float | None
+    prompt_tokens: float | None
+    prompt_tps: float | None
+    ttft_ms: float | None
+    generated_tokens: float | None
+    decode_tps: float | None
+    decode_ms: float | None
+    tags: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row for --json."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run: how many records it has. `emulated` is yes, no, unknown or mixed."""
+
+    run: str
+    name: str
+    devices: int
+    records: int
+    counted: int
+    emulated: str
+    started: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row for --json."""
+        return asdict(self)
+
+
+COLUMNS_OF_ROW = ", ".join(f"r.{one.name}" for one in fields(Row) if one.name != "tags")
+
+
+def row(found: tuple[Any, ...]) -> Row:
+    """The row of what COLUMNS_OF_ROW and the tags (by lines) selected."""
+    *values, tags = found
+    made = Row(*values)
+    return replace(
+        made,
+        warmup=bool(made.warmup),
+        counts=bool(made.counts),
+        emulated=None if made.emulated is None else bool(made.emulated),
+        tags=tags_of(tags),
+    )
+
+
+def tags_of(text: str | None) -> tuple[str, ...]:
+    """Tags that stand on a line each."""
+    return tuple(sorted((text or "").splitlines()))
+
+
+def row_of(record: Record) -> Row:
+    """The row of a record that is in no file (id 0)."""
+    own = {name: getattr(record.metrics, name) for name in NUMBERS}
+    names = ("run_id", "host", "name", "runner", "repeat", "warmup", "counts", "emulated")
+    return Row(
+        id=0,
+        **{name: getattr(record, name) for name in names},
+        started=record.started,
+        at=record.started,
+        chip=chip_of(record),
+        runtime=runtime_of(record),
+        problems="\n".join(record.problems),
+        tags=record.tags,
+        **own,
+    )
+
+
+def run_row(found: tuple[Any, ...]) -> RunRow:
+    """The row of a run: id, names, devices, records, counted, emulated, not emulated, time."""
+    run, names, devices, records, counted, emulated, real, started = found
+    word = "yes" if emulated == records else "no" if real == records else "mixed"
+    if not emulated and not real:
+        word = "unknown"
+    name = ", ".join(sorted(names.split(",")))
+    return RunRow(run, name, devices, records, counted, word, started)
+
+
+def run_of(record: Record) -> RunRow:
+    """The run of a single record."""
+    emulated = record.emulated
+    word = "unknown" if emulated is None else "yes" if emulated else "no"
+    return RunRow(record.run_id, record.name, 1, 1, int(record.counts), word, record.started)
+
+
+def numbers_of(metrics: Metrics, metric: str) -> list[float]:
+    """The value of a metric by its name, in a list; [] where there is none."""
+    if metric in NUMBERS:
+        value = getattr(metrics, metric)
+        return [] if value is None else [value]
+    found = metrics.others.get(metric)
+    return [] if found is None else [found.value]
+
+
+def packed(data: Mapping[str, Any]) -> tuple[str, bytes]:
+    """(identity, how it lies in the file) of plain data.
+
+    The identity is the sha256 of what was measured, without tags and places; for a record that
+    was made of an imported file, the sha256 of that file. What has no part in it stands on a
+    second line.
+    """
+    said = {name: value for name, value in data.items() if name not in _UNSAID}
+    rest = {name: data[name] for name in _UNSAID if name in data}
+    first = _dumps(said, sort_keys=True).encode("utf-8", "surrogatepass")
+    second = _dumps(rest).encode("utf-8", "surrogatepass")
+    origin = data.get("origin")
+    if isinstance(origin, dict) and "imported" in origin and "sha256" in origin:
+        key = f"raw:{origin['sha256']}"
+    else:
+        key = hashlib.sha256(first).hexdigest()
+    return key, zlib.compress(first + b"\n" + second, 1)
+
+
+def unpacked(data: bytes) -> dict[str, Any]:
+    """The plain data again. Raises ProfileStoreError where it is damaged."""
+    try:
+        first, _, second = zlib.decompress(data).partition(b"\n")
+        return {**json.loads(first), **json.loads(second)}
+    except (zlib.error, ValueError) as error:
+        raise ProfileStoreError(
+            f"a record in the store is damaged: {error}",
+            hint="move profiles.db away; fleet profiles list takes the runs in anew",
+        ) from error
+
+
+def chip_of(record: Record) -> str:
+    """`QCS9075`, "" where it is not known."""
+    soc = record.facts.get("soc")
+    chip = soc.get("chip") if isinstance(soc, dict) else None
+    return chip if isinstance(chip, str) else ""
+
+
+def runtime_of(record: Record) -> str:
+    """`2.51.0.260929181845`: the build id of the runtime, "" where it is not known."""
+    found = _BUILD.search(str(record.origin.get("build_id") or ""))
+    return found[0] if found else ""
+
+
+def insert(link: sqlite3.Connection, record: Record, data: Mapping[str, Any], source: str) -> int:
+    """The new id; 0 where the same record is there. `data` is what it was read from."""
+    key, body = packed(data)
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    emulated = None if record.emulated is None else int(record.emulated)
+    metrics = record.metrics
+    values = (
+        *(
+            key,
+            record.run_id,
+            record.host,
+            record.name,
+            record.release,
+            record.runner,
+        ),
+        *(record.repeat, int(record.warmup), int(record.counts), emulated, record.started),
+        *(record.started or now, record.identity, chip_of(record), runtime_of(record)),
+        *(record.finish or "", "\n".join(record.problems), record.seconds, source),
+        *(getattr(metrics, name) for name in NUMBERS),
+    )
+    done = link.execute(_INSERT, values)
+    if not done.rowcount:
+        return 0
+    number = int(done.lastrowid or 0)
+    link.execute("INSERT INTO body VALUES (?, ?)", (number, body))
+    if metrics.others:
+        link.executemany(
+            "INSERT INTO value VALUES (?, ?, ?, ?)",
+            [(number, name, one.value, one.unit) for name, one in metrics.others.items()],
+        )
+    if record.tags:
+        tags = [(tag, number) for tag in dict.fromkeys(record.tags)]
+        link.executemany("INSERT OR IGNORE INTO tag VALUES (?, ?)", tags)
+    return number

@@ -1,0 +1,94 @@
+"""Runs that fleet left in its folder are taken into the store, each once.
+
+RunStore touches the folder of a run when it has saved a record in it: a run is looked into
+again only where that time is another one than at the last look.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.model.errors import InputError
+from fleet.model.record import Record
+from fleet.profiles.store.database import writing
+from fleet.profiles.store.rows import insert
+
+SETTLED_NS = 3_000_000_000  # a file system's clock may step seconds; younger is looked at again
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A file that cannot be read, and why."""
+
+    path: str
+    message: str
+
+
+def take(link: sqlite3.Connection, root: Path) -> list[Bad]:
+    """Take in what is new below `root`; all files that cannot be read now."""
+    seen = dict(link.execute("SELECT run, stamp FROM seen"))
+    for run, stamp in _runs(root):
+        if seen.get(run) != stamp:
+            _take_run(link, root / run, stamp)
+    for (path,) in link.execute("SELECT path FROM bad").fetchall():
+        _again(link, path)
+    return [Bad(*one) for one in link.execute("SELECT path, message FROM bad ORDER BY path")]
+
+
+def _runs(root: Path) -> Iterator[tuple[str, int]]:
+    try:
+        with os.scandir(root) as found:
+            for one in found:
+                if one.is_dir() and not one.name.startswith("profiles."):
+                    yield one.name, one.stat().st_mtime_ns
+    except FileNotFoundError:
+        return
+
+
+def _take_run(link: sqlite3.Connection, folder: Path, stamp: int) -> None:
+    fresh = abs(time.time_ns() - stamp) < SETTLED_NS
+    found = [(path, _read(path)) for path in sorted(folder.glob("*/*/record.json"))]
+    with writing(link):
+        for path, read in found:
+            _put(link, path, read)
+        link.execute("REPLACE INTO seen VALUES (?, ?)", (folder.name, 0 if fresh else stamp))
+
+
+def _again(link: sqlite3.Connection, path: str) -> None:
+    """A file that was bad: gone, healed, or bad as before."""
+    file = Path(path)
+    read = _read(file) if file.exists() else None
+    known = link.execute("SELECT message FROM bad WHERE path = ?", (path,)).fetchone()
+    if isinstance(read, str) and known == (read,):
+        return
+    with writing(link):
+        link.execute("DELETE FROM bad WHERE path = ?", (path,))
+        if read is not None:
+            _put(link, file, read)
+
+
+def _read(path: Path) -> tuple[Record, dict[str, object]] | str:
+    try:
+        data = json.loads(path.read_bytes())
+        return Record.from_dict(data), data
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    except InputError as error:
+        return error.message
+    except (ValueError, RecursionError) as error:
+        return f"is damaged: {error}"
+
+
+def _put(
+    link: sqlite3.Connection, path: Path, read: tuple[Record, dict[str, object]] | str
+) -> None:
+    if isinstance(read, str):
+        link.execute("REPLACE INTO bad VALUES (?, ?)", (str(path), read))
+    else:
+        insert(link, read[0], read[1], str(path))

@@ -1,0 +1,164 @@
+"""`fleet profiles`: list, show, import, export, tag, baseline; exit codes, --json, escapes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from fleet.cli.main import app
+from fleet.model.errors import FleetError, InputError
+from fleet.model.record import Measure, Metrics
+from tests.profiles.records import put, record
+
+DATA = Path(__file__).parents[1] / "profiles" / "data"
+RUN = "20261101-100000-aaaaaa"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FLEET_HOME", str(tmp_path / "home"))
+    runs = tmp_path / "home" / "runs"
+    others = {"load_us": Measure(7, "us")}
+    for repeat, rate in enumerate((10.0, 12.0, 11.0)):
+        put(runs, record(repeat=repeat, metrics=Metrics(decode_tps=rate, others=others)))
+    put(runs, record(repeat=3, problems=("cut: x",), text="said \x1b[31mthis"))
+    put(runs, record(run_id="20261102-100000-bbbbbb", started="2026-11-02T10:00:00Z", name="two"))
+    return tmp_path / "home"
+
+
+def profiles(*args: object) -> Result:
+    return CliRunner().invoke(app, ["profiles", *map(str, args)])
+
+
+def plain(*args: object) -> Any:
+    done = profiles(*args, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def error(*args: object) -> FleetError:
+    done = profiles(*args)
+    assert isinstance(done.exception, FleetError), done.output
+    return done.exception
+
+
+def test_list_is_newest_first_and_takes_words() -> None:
+    assert [(one["run"], one["records"], one["counted"]) for one in plain("list")] == [
+        ("20261102-100000-bbbbbb", 1, 1), (RUN, 4, 3)
+    ]  # fmt: skip
+    assert [one["run"] for one in plain("list", "name:tiny")] == [RUN]
+    assert [one["run"] for one in plain("list", "--limit", "1")] == ["20261102-100000-bbbbbb"]
+    done = profiles("list", "--limit", "1")
+    assert "the newest 1; all: --limit 0" in done.stderr
+    assert "emulated" in done.stdout
+    assert plain("list", "host:none") == []
+    assert "fleet run makes some" in profiles("list", "host:none").stderr
+
+
+def test_list_of_records() -> None:
+    rows = plain("list", "name:tiny", "--records")
+    assert [row["repeat"] for row in rows] == [3, 2, 1, 0]
+    assert {row["emulated"] for row in rows} == {True}
+    assert "12.00" in profiles("list", "name:tiny", "--records").stdout
+
+
+def test_show_gives_medians_of_what_counts() -> None:
+    done = profiles("show", RUN)
+    assert done.exit_code == 0
+    assert "3/4" in done.stdout
+    assert "11.00" in done.stdout, "the median of 10, 12, 11"
+    assert "load_us 7 us" in done.stderr
+    assert "cut: x; not counted" in done.stderr
+    assert "emulated: lab devices" in done.stderr
+    assert "\x1b[31m" not in done.stdout
+    assert "said" in done.stdout
+    assert [one["repeat"] for one in plain("show", RUN)] == [0, 1, 2, 3]
+    assert plain("show", RUN)[3]["counts"] is False
+    assert plain("show")[0]["run_id"] == "20261102-100000-bbbbbb", "last"
+
+
+def test_show_of_several_runs_and_of_nothing() -> None:
+    assert "host:evk-01: 2 runs" in profiles("show", "host:evk-01").stdout
+    missing = error("show", "nope")
+    assert missing.message == "there is no run 'nope'"
+    assert missing.hint == "fleet profiles list"
+    assert missing.exit_code == 2
+    assert error("show", "foo:x").exit_code == 2
+
+
+def test_the_published_figures_are_shown_with_their_source() -> None:
+    done = profiles("show", "reference:nemotron-iq9075")
+    for text in ("4060.0", "183.5", "158.05", "10.03", "31", "eivholt/qai-nemotron", "not told"):
+        assert text in done.stdout, text
+    assert plain("show", "reference:nemotron-iq9075")[0]["metrics"]["ttft_ms"] == 183.5
+
+
+def test_a_damaged_record_is_named_and_the_rest_is_shown(home: Path) -> None:
+    bad = home / "runs" / RUN / "evk-01" / "9"
+    bad.mkdir()
+    (bad / "record.json").write_text("{")
+    done = profiles("list")
+    assert done.exit_code == 0
+    assert f"warning: {bad}/record.json: is damaged" in done.stderr.replace("\n", "")
+    assert RUN in done.stdout
+
+
+def test_import_names_what_is_bad_and_takes_the_rest() -> None:
+    done = profiles("import", DATA, "--host", "evk-09", "--name", "m", "--tag", "t", "--hardware")
+    assert done.exit_code == 1
+    assert "7 new records, 0 known, 0 files are no profiles, 1 bad" in done.stdout
+    assert "prof_basic_qnn.log" in done.stderr
+    assert "qnn-profile-viewer" in done.stderr
+    rows = plain("list", "tag:t,host:evk-09,name:m,emulated:no", "--records")
+    assert len(rows) == 7
+    done = profiles("import", DATA / "ctx_basic.csv", "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) == {
+        "files": 1, "new": 0, "known": 1, "passed": 0, "bad": []
+    }  # fmt: skip
+    assert error("import", DATA / "none").exit_code == 2
+
+
+def test_what_nobody_says_is_shown_as_unknown() -> None:
+    profiles("import", DATA / "genie_dialog.json")
+    row = next(one for one in plain("list") if one["run"].startswith("imported-"))
+    assert row["emulated"] == "unknown"
+    shown = profiles("show", "emulated:unknown").stdout
+    assert shown.count("unknown") == 4, "device, chip, QAIRT, emulated"
+    assert "75.3" in shown
+
+
+def test_a_store_of_its_own(tmp_path: Path) -> None:
+    store = tmp_path / "mine.db"
+    profiles("import", DATA / "genie_dialog.json", "--store", store)
+    assert len(plain("list", "--store", store)) == 1
+    assert len(plain("list")) == 2
+    assert len(plain("list", "--store", tmp_path / "home" / "runs")) == 2, "a folder of records"
+
+
+def test_tag_and_export(tmp_path: Path) -> None:
+    assert plain("tag", RUN, "good") == {"tag": "good", "changed": 4}
+    assert "0 records got the tag good" in profiles("tag", RUN, "good").stdout
+    target = tmp_path / "x.csv"
+    done = profiles("export", "tag:good", "--to", target)
+    assert "4 records in" in done.stdout
+    assert len(target.read_text().splitlines()) == 5
+    assert plain("tag", RUN, "good", "--remove")["changed"] == 4
+    assert error("tag", "tag:good", "x").message == "'tag:good' selects no records"
+    assert "which format" in error("export", RUN, "--to", tmp_path / "x").message
+    assert plain("export", RUN, "--to", tmp_path / "x", "--format", "jsonl")["records"] == 4
+
+
+def test_baselines() -> None:
+    assert plain("baseline", "save", "good", RUN) == {"baseline": "good", "records": 4}
+    assert "--replace" in error("baseline", "save", "good", "last").hint
+    assert [one["name"] for one in plain("baseline", "list")] == ["good"]
+    assert [one["run"] for one in plain("list", "baseline:good")] == [RUN]
+    assert "is forgotten" in profiles("baseline", "remove", "good").stdout
+    gone = error("list", "baseline:good")
+    assert isinstance(gone, InputError)
+    assert "baseline list" in gone.hint

@@ -1,0 +1,113 @@
+"""Records from plain data: schema 1 and 2, nothing else, and the key of what is wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from fleet.model.conditions import Conditions, Sample
+from fleet.model.errors import InputError
+from fleet.model.record import SCHEMA, Measure, Metrics, Op, Record
+from tests.profiles.records import record
+
+LOOK = Sample(-1.5, {"npu": 40.5}, {"cpu:policy0": 1.8e9}, load=0.5, uptime=900.0)
+WHOLE = record(
+    metrics=Metrics(
+        1.5, 5, 2.5, 3.5, 7, 4.5, 5.5, {"load_us": Measure(3, "us")}, {"x": Measure(1.5, "US")}
+    ),
+    ops=(Op("conv", 5, "cycles", "Conv2d", "1x2", "npu", "g"),),
+    conditions=Conditions(
+        LOOK, (LOOK, LOOK), LOOK, {"cpu:policy0": "performance"}, {"cpu:policy0": 2e9},
+        {"usb": "online"}, "b1", "b2", 0.5, 0.004,
+    ),
+    marks=("throttled",), tags=("a",), problems=("rebooted: x",), emulated=None, seconds=None,
+    status=None, finish=None, artifacts={"a": "b"}, warmup=True,
+)  # fmt: skip
+
+
+def plain(one: Record) -> dict[str, Any]:
+    return dict(json.loads(json.dumps(one.as_dict())))
+
+
+def test_a_record_comes_back_as_it_was() -> None:
+    assert Record.from_dict(plain(WHOLE)) == WHOLE
+    assert Record.from_dict(plain(record())) == record()
+
+
+@pytest.mark.parametrize("one", [WHOLE, record()], ids=["whole", "bare"])
+def test_plain_data_is_that_of_the_dataclasses(one: Record) -> None:
+    assert one.as_dict() == {**asdict(one), "counts": one.counts}
+
+
+def test_schema_1_has_less_and_is_read() -> None:
+    old = plain(record())
+    for key in ("ops", "conditions", "marks", "tags"):
+        del old[key]
+    del old["metrics"]["source"]
+    for said in (1, None):
+        found = Record.from_dict({**old, "schema": said})
+        assert found == record()
+        assert found.schema == SCHEMA, "it comes out as one of ours"
+    del old["schema"]
+    assert Record.from_dict(old) == record()
+
+
+def test_unknown_keys_are_passed_over_at_every_level() -> None:
+    data = plain(WHOLE)
+    data["later"] = data["metrics"]["later"] = data["conditions"]["later"] = {"a": [1]}
+    data["ops"][0]["later"] = data["conditions"]["before"]["later"] = 5
+    assert Record.from_dict(data) == WHOLE
+
+
+def test_a_newer_schema_is_refused() -> None:
+    with pytest.raises(InputError, match="is of version 3, this fleet reads 1 to 2") as caught:
+        Record.from_dict({**plain(record()), "schema": 3})
+    assert "upgrade" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("schema", 0, "schema: needs a version"),
+        ("schema", "2", "schema: needs a number"),
+        ("run_id", 5, "run_id: needs text"),
+        ("warmup", "yes", "warmup: needs true or false"),
+        ("seconds", "1,5", "seconds: needs a number"),
+        ("seconds", float("nan"), "seconds: needs a finite number"),
+        ("seconds", 10**400, "seconds: needs a finite number"),
+        ("status", 1.5, "status: needs a whole number"),
+        ("problems", "x", "problems: needs a list"),
+        ("argv", [1], "argv: needs a list of texts"),
+        ("env", {"a": 1}, "env: needs an object of texts"),
+        ("facts", [], "facts: needs an object"),
+        ("metrics", [], "metrics: needs an object"),
+        ("metrics", {"ttft_ms": True}, r"metrics\.ttft_ms: needs a number"),
+        ("metrics", {"others": {"a": 5}}, r"metrics\.others\.a: needs an object"),
+        ("metrics", {"source": {"a": {"unit": "us"}}}, r"metrics\.source\.a\.value: needs"),
+        ("ops", [{"name": "x"}], r"ops\[0\]\.value: needs a number"),
+        ("conditions", {"during": [{"zones": {"a": "hot"}}]}, r"during\[0\]\.zones\.a: needs"),
+    ],
+)
+def test_what_is_wrong_is_said_by_its_key(key: str, value: object, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Record.from_dict({**plain(WHOLE), key: value})
+
+
+@pytest.mark.parametrize("key", ["run_id", "host", "metrics"])
+def test_without_these_it_is_no_record(key: str) -> None:
+    data = plain(WHOLE)
+    del data[key]
+    with pytest.raises(InputError, match=f"{key}: is not there"):
+        Record.from_dict(data)
+
+
+def test_null_is_the_same_as_not_there() -> None:
+    data = plain(record(emulated=None, seconds=None, status=None, metrics=Metrics(), finish=None))
+    kept = ("run_id", "host", "metrics")
+    empty = {key: value if key in kept else None for key, value in data.items()}
+    found = Record.from_dict(empty)
+    assert replace(found, name="tiny").name == "tiny"
+    assert (found.name, found.repeat, found.problems, found.facts) == ("", 0, (), {})

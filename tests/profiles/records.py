@@ -1,0 +1,30 @@
+"""Records for tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from fleet.model.record import Metrics, Record
+
+
+def record(**changes: object) -> Record:
+    """A whole run on a board, changed where it is said."""
+    values: dict[str, object] = {
+        "run_id": "20261101-100000-aaaaaa", "host": "evk-01", "name": "tiny", "release": "id",
+        "runner": "genie", "repeat": 0, "warmup": False, "started": "2026-11-01T10:00:00Z",
+        "seconds": 1.0, "status": 0, "metrics": Metrics(ttft_ms=100.0, decode_tps=10.0),
+        "finish": "eos", "problems": (), "emulated": True, "argv": ("a",), "env": {}, "files": {},
+        "prompt_sha256": "", "origin": {"build_id": "2.51.0.260929181845"},
+        "facts": {"soc": {"chip": "QCS9075"}}, "identity": "host-key x", **changes,
+    }  # fmt: skip
+    return Record(**values)  # type: ignore[arg-type]
+
+
+def put(root: Path, one: Record) -> Path:
+    """As fleet run leaves it: <root>/<run>/<host>/<n>/record.json."""
+    folder = root / one.run_id / one.host / str(one.repeat)
+    folder.mkdir(parents=True)
+    path = folder / "record.json"
+    path.write_text(json.dumps(one.as_dict()), "utf-8")
+    return path
