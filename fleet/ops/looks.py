@@ -45,6 +45,15 @@ def run_command(every: float, *args: str) -> Command:
     return script(_with_looks("run"), f"{every:g}", *args)
 
 
+def zones_of(text: str) -> dict[str, float | None]:
+    """Every thermal zone of a look → °C, None for one that gives no temperature."""
+    read = _read(text)
+    names = _zone_names(read)
+    look = next(iter(read.looks), None)
+    seen = _sample(look, read, names).zones if look else {}
+    return {name: seen.get(name) for name in names.values()}
+
+
 def celsius(text: str) -> float | None:
     """°C of what a thermal zone says; None where that is no temperature (see above)."""
     if not _INTEGER.fullmatch(text):
