@@ -31,4 +31,5 @@ def schema(kind: Literal["inventory", "playbook", "cause", "doctor"]) -> dict[st
             {"required": ["prompt"]},
             {"required": ["prompt_file"]},
         ]
+        body["$defs"]["RunBody"]["not"] = {"required": ["until", "sustained"]}
     return {"$schema": DRAFT, **body, "title": f"fleet {kind}"}
