@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -70,7 +69,6 @@ def run(
 
     Example: fleet run -i inventories/lab.yaml playbooks/tiny-genie.yaml --repeats 5
     """
-    loaded = load_playbook(playbook)
     changes = {
         "prompt": prompt_of(prompt, prompt_file),
         "repeats": repeats,
@@ -78,9 +76,7 @@ def run(
         "max_tokens": max_tokens,
         "timeout": parse_duration(timeout) if timeout else None,
     }
-    loaded = changed(loaded, {k: v for k, v in changes.items() if v is not None})
-    if loaded.run is not None:
-        loaded = replace(loaded, run=gated(loaded.run, cool_below, until, sustained))
+    loaded = gated(changed(load_playbook(playbook), changes), cool_below, until, sustained)
     with (
         listening(as_json=as_json, show_output=stream) as listener,
         working_on(executor, parallel) as remote,

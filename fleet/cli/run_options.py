@@ -43,10 +43,23 @@ def prompt_of(text: str | None, path: Path | None) -> str | None:
         raise InputError(f"cannot read {path}: {error}") from error
 
 
-def gated(run: RunSpec, cool: str | None, until: str | None, sustained: str | None) -> RunSpec:
-    """The run with gates of the command line. `--until` and `--sustained` replace each other."""
+def changed(playbook: Playbook, changes: dict[str, object]) -> Playbook:
+    """The playbook with other values in its `run:`; None is no value."""
+    said = {name: value for name, value in changes.items() if value is not None}
+    if not playbook.run and "prompt" not in said:
+        return playbook
+    return replace(playbook, run=replace(playbook.run or RunSpec(), **said))  # type: ignore[arg-type]
+
+
+def gated(
+    playbook: Playbook, cool: str | None, until: str | None, sustained: str | None
+) -> Playbook:
+    """The playbook with these gates in its `run:`. Raises InputError."""
     if until is not None and sustained is not None:
         raise InputError("--until and --sustained are two ends of one series", hint="leave one out")
+    run = playbook.run
+    if run is None:
+        return playbook
     if cool is not None:
         below = parse_celsius(cool)
         run = replace(run, cool=replace(run.cool or CoolSpec(below), below=below))
@@ -62,12 +75,4 @@ def gated(run: RunSpec, cool: str | None, until: str | None, sustained: str | No
             f"{run.until.at_most} runs at most are fewer than {run.repeats} repeats",
             hint="raise `until: at_most:` of the playbook, or fewer --repeats",
         )
-    return run
-
-
-def changed(playbook: Playbook, changes: dict[str, object]) -> Playbook:
-    """The playbook with other values in its `run:`."""
-    base = playbook.run or RunSpec()
-    if not playbook.run and "prompt" not in changes:
-        return playbook
-    return replace(playbook, run=replace(base, **changes))  # type: ignore[arg-type]
+    return replace(playbook, run=run)
