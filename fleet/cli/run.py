@@ -69,7 +69,7 @@ def run(
 
     Example: fleet run -i inventories/lab.yaml playbooks/tiny-genie.yaml --repeats 5
     """
-    changes = {
+    changes: dict[str, object] = {
         "prompt": prompt_of(prompt, prompt_file),
         "repeats": repeats,
         "warmups": warmups,

@@ -7,7 +7,7 @@ shift
 fl_root=${FLEET_SYSROOT:-}
 fl_proc=/proc
 if [ -r "$fl_root/proc/uptime" ]; then fl_proc=$fl_root/proc; fi
-fl_boot=$fl_proc/sys/kernel/random/boot_id
+fl_boot=$fl_root/proc/sys/kernel/random/boot_id
 [ -r "$fl_boot" ] || fl_boot=/proc/sys/kernel/random/boot_id
 # What cannot be opened or read is "".
 fl_get() { fl_v=''; read -r fl_v < "$1"; } 2>/dev/null
@@ -57,10 +57,11 @@ fl_after() {
   fl_look after -
   fl_get "$fl_boot"; echo "boot $fl_v"
 }
-# Until the mark $1 is gone, or process $2 (a run that was killed), or after $3 seconds.
+# Until the mark $1 is gone, or process $2 (a run that was killed), or after $3 seconds and the
+# time that ending a run takes.
 fl_during() {
   fl_moment
-  fl_end=$((${fl_now%%.*} + $3))
+  fl_end=$((${fl_now%%.*} + $3 + 10))
   while sleep "$fl_every" || sleep 1; do
     [ -e "$1" ] || return 0
     kill -0 "$2" || return 0
