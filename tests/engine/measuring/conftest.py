@@ -84,7 +84,7 @@ class Rig:
         return [getattr(one, "text", "") for one in self.events if isinstance(one, kind)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Path]]:
     """A lab of one board with the release deployed, and the folder of the playbook."""
     folder = tmp_path_factory.mktemp("measured")

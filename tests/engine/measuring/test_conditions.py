@@ -58,11 +58,10 @@ def test_a_run_has_its_conditions(rig: Rig) -> None:
 
 
 def test_looks_cost_no_round_trips(rig: Rig) -> None:
-    rig.behave("sleep 0.7")
-    few, many, none = rig.run(sample=0.5), rig.run(sample=0.1), rig.run(sample=None)
-    assert len(many.records[0].conditions.during) > len(few.records[0].conditions.during)
-    assert few.round_trips == many.round_trips
-    assert none.round_trips == few.round_trips - 1, "this runner has nothing else to collect"
+    rig.behave("sleep 0.5")
+    many, none = rig.run(sample=0.1), rig.run(sample=None)
+    assert len(many.records[0].conditions.during) >= 3
+    assert none.round_trips == many.round_trips - 1, "this runner has nothing else to collect"
     assert none.records[0].conditions.samples == ()
     assert "fleet-looks.txt" not in none.records[0].artifacts
 
@@ -138,7 +137,7 @@ def test_the_looks_end_with_a_killed_workstation(
     rig: Rig, measured: tuple[Lab, Path], tmp_path: Path
 ) -> None:
     lab, folder = measured
-    mark = f"sleep 2.5{os.getpid():06d}"
+    mark = f"sleep 1.5{os.getpid():06d}"
     rig.behave(f": > ../begun; {mark}")
     (rig.root / "begun").unlink(missing_ok=True)
     process = subprocess.Popen(

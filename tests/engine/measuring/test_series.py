@@ -152,9 +152,10 @@ def at(heat: float, rate: float) -> Record:
     return record(rate, seen=conditions((heat, UP), (heat, UP), governor="schedutil"))
 
 
+AGAINST = "against the first 3 runs, 60 °C against 51 °C"
 FIRST = [at(50, 10.0), at(51, 10.1), at(52, 9.9)]
 RATES = [
-    (at(60, 8.0), ("throttled: decode_tps fell by 20% against the first 3 runs, 60 °C against 51 °C",)),
+    (at(60, 8.0), (f"throttled: decode_tps fell by 20% {AGAINST}",)),
     (at(60, 9.5), ()),  # too little
     (at(53, 8.0), ()),  # hardly hotter
     (at(60, 12.0), ()),  # faster
@@ -183,9 +184,7 @@ def test_a_time_gets_longer() -> None:
         return Record(**{**vars(one), "metrics": metrics})
 
     found = marks_of(timed(slow), [timed(one) for one in first], "step_ms")
-    assert found == (
-        "throttled: step_ms rose by 20% against the first 3 runs, 60 °C against 51 °C",
-    )
+    assert found == (f"throttled: step_ms rose by 20% {AGAINST}",)
     assert marks_of(timed(at(60, 4.0)), [timed(one) for one in first], "step_ms") == ()
 
 
