@@ -169,7 +169,7 @@ class _Loader:
             )
         elif found is not None and found.at_most < body.repeats:
             self._problems.add(
-                f"{found.at_most} runs at most are fewer than {body.repeats} repeats",
+                f"{found.at_most} runs at most would be fewer than {body.repeats} repeats",
                 self._document.key(("run", "until")),
                 f"until: {{at_most: {body.repeats}}}, or fewer repeats",
             )
