@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fleet.cli import output
+from fleet.cli.conditions_view import conditions_line
 from fleet.engine.pool import DeviceResult
 from fleet.model.files import human_bytes
 from fleet.model.plan import DevicePlan
@@ -162,9 +163,14 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
         others = _others([r for r in mine if r["counts"]])
         if others:
             output.note(f"{host} also: {others}")
+        line = conditions_line(mine)
+        if line:
+            output.note(f"{host} {line}")
     if any(r["emulated"] for r in records):
         output.note("emulated: lab devices or the HTP emulator on x86_64; these are no NPU numbers")
     for record in records:
         for problem in record["problems"]:
             turn = "warm-up" if record["warmup"] else "run"
             output.note(f"{record['host']} {turn} {record['repeat'] + 1}: {problem}; not counted")
+        for mark in record.get("marks", ()):
+            output.note(f"{record['host']} run {record['repeat'] + 1}: {mark}")
