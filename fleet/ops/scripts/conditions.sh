@@ -38,14 +38,21 @@ fl_look() {
   for fl_f in $fl_list; do fl_get "$fl_f"; fl_line="$fl_line ${fl_v:--}"; done
   echo "$fl_line"
 }
-# ns of this process by itself, then user, system and both of its children in ticks of 10 ms.
+# fl_cost: ns of this process by itself, then user, system and both of its children in ticks of
+# 10 ms; fl_ms: all of it in ms.
 fl_used() {
   fl_get /proc/self/schedstat
-  fl_cost=${fl_v%% *}
+  fl_ns=${fl_v%% *}
   fl_get /proc/self/stat
   # shellcheck disable=SC2086 # a list of words
   set -- ${fl_v##*) }
-  fl_cost=${fl_cost:--}:${12:--}:${13:--}:${14:--}:${15:--}
+  fl_cost=${fl_ns:--}:${12:--}:${13:--}:${14:--}:${15:--}
+  fl_ms=${fl_ns%??????}
+  case $fl_ns in
+    '') fl_ms=$(((${12:-0} + ${13:-0}) * 10)) ;;
+    ? | ?? | ??? | ???? | ????? | ??????) fl_ms=0 ;;
+  esac
+  fl_ms=$((fl_ms + (${14:-0} + ${15:-0}) * 10))
 }
 fl_before() {
   echo 'fleet-look 1'
@@ -58,15 +65,20 @@ fl_after() {
   fl_get "$fl_boot"; echo "boot $fl_v"
 }
 # Until the mark $1 is gone, or process $2 (a run that was killed), or after $3 seconds and the
-# time that ending a run takes.
+# time that ending a run takes. Where looks took more than 1% of a CPU so far, the next ones wait.
 fl_during() {
   fl_moment
-  fl_end=$((${fl_now%%.*} + $3 + 10))
-  while sleep "$fl_every" || sleep 1; do
+  fl_from=${fl_now%%.*}
+  fl_end=$((fl_from + $3 + 10))
+  fl_pause=$fl_every
+  while sleep "$fl_pause" || sleep 1; do
     [ -e "$1" ] || return 0
     kill -0 "$2" || return 0
+    fl_moment
     fl_used
-    fl_look during "$fl_cost"
+    fl_pause=$fl_every
+    if [ "$fl_ms" -le $(((${fl_now%%.*} - fl_from + 1) * 10)) ]; then fl_look during "$fl_cost"
+    else case $fl_every in 0*) fl_pause=1 ;; esac; fi
     [ "${fl_now%%.*}" -lt "$fl_end" ] || return 0
   done
 }

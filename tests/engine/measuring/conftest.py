@@ -28,6 +28,7 @@ PROGRAM = """#!/bin/sh
 echo "stand-in for llama-bench" >&2
 echo "ggml-hex: Hexagon Arch version v73" >&2
 rate=10.0
+put() { echo "$2" > "$1.new" && mv "$1.new" "$1"; }
 cd "$FLEET_SYSROOT/sys" || exit 1
 [ ! -e ../behave ] || . ../behave
 echo "[{\\"n_prompt\\": 8, \\"n_gen\\": 0, \\"avg_ts\\": 80.5},"
@@ -57,7 +58,9 @@ class Rig:
     def write(self, path: str, text: object) -> None:
         target = self.root / "sys" / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(f"{text}\n")
+        new = target.with_name(f"{target.name}.new")
+        new.write_text(f"{text}\n")
+        new.replace(target)  # a look sees the old or the new
 
     def behave(self, script: str) -> None:
         """What the program does, in the board's /sys; it may set `rate`."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fleet.lab import Lab
 from fleet.model.deadline import Deadline
+from fleet.model.events import Event, Output
 from fleet.ops.looks import conditions_of
 
 from .conftest import BOOT, ZONE, Rig
@@ -20,7 +21,7 @@ LIMIT = "devices/system/cpu/cpufreq/policy0/scaling_max_freq"
 
 def test_a_run_has_its_conditions(rig: Rig) -> None:
     rig.write("class/power_supply/usb/online", 1)
-    rig.behave(f"sleep 0.7; echo 61000 > {ZONE}; sleep 0.5")
+    rig.behave(f"sleep 0.7; put {ZONE} 61000; sleep 0.5")
     result = rig.run(sample=0.2)
     assert result.error is None, result.error
     (record,) = result.records
@@ -81,7 +82,7 @@ def test_another_boot_id_does_not_count(rig: Rig) -> None:
 
 
 def test_a_limit_that_falls_marks_the_run_as_throttled(rig: Rig) -> None:
-    rig.behave(f"sleep 0.3; echo 1200000 > {LIMIT}; sleep 0.3")
+    rig.behave(f"sleep 0.3; put {LIMIT} 1200000; sleep 0.3")
     first, second = rig.run(sample=0.1, repeats=2).records
     why = "throttled: the limit of cpu:policy0 fell from 2.40 to 1.20 GHz"
     assert first.marks == (why,)
@@ -100,11 +101,17 @@ def test_a_run_past_its_limit_keeps_its_looks(rig: Rig) -> None:
 
 def test_a_broken_link_leaves_a_record(rig: Rig) -> None:
     """The board did not start anew, which is learned over a new connection."""
-    rig.behave("sleep 2")
-    killer = threading.Timer(0.8, lambda: cut(rig.lab))
-    killer.start()
+    rig.behave("echo begun >&2; sleep 2")
+    cutters: list[threading.Thread] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Output) and "begun" in event.text and not cutters:
+            cutters.append(threading.Thread(target=cut, args=(rig.lab,)))
+            cutters[0].start()
+
+    rig.hear = hear
     result = rig.run()
-    killer.join()
+    cutters[0].join()
     assert result.error is not None
     assert result.outcome == "unreachable"
     (record,) = result.records

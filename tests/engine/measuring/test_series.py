@@ -86,7 +86,7 @@ def test_metrics_by_name() -> None:
 def test_a_sustained_run_goes_on_for_its_time_without_a_pause(rig: Rig) -> None:
     """It cools before the first run only, though each run heats the board again."""
     rig.write(ZONE, 52000)
-    rig.behave(f"echo 60000 > {ZONE}; sleep 0.2")
+    rig.behave(f"put {ZONE} 60000; sleep 0.2")
     rig.hear = lambda event: rig.write(ZONE, 40000) if isinstance(event, Cooling) else None
     result = rig.run(sustained=1.5, cool=CoolSpec(45.0, timeout=20.0), sample=0.1)
     assert result.error is None, result.error
