@@ -148,7 +148,7 @@ def test_without_sys_there_is_a_run_all_the_same(shell: str, tmp_path: Path) -> 
 def test_looks_end_when_the_script_is_killed(shell: str, root: Path, tmp_path: Path) -> None:
     board = Board(tmp_path, shell)
     work = tmp_path / f"killed {os.getpid()}"
-    words = (str(work), "", "60", "none", "keep", "sleep", "30")
+    words = (str(work), "", "60", "none", "keep", "sleep", f"30.{os.getpid()}")
     argv = (*board.shell, *run_command(0.1, *words).argv[1:])
     process = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, env={**os.environ, "FLEET_SYSROOT": str(root)}
@@ -160,12 +160,18 @@ def test_looks_end_when_the_script_is_killed(shell: str, root: Path, tmp_path: P
         pause.wait(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    last = ""
-    while (text := looks.read_text()) != last:
+    while len(found(str(work))) > 1:  # the watchdog stays with the run
         assert not deadline.expired
-        last = text
-        pause.wait(0.4)
-    (work / ".running").unlink()  # the watchdog of the run goes with its mark
+        pause.wait(0.05)
+    (work / ".running").unlink()
+    for pid in found(f"sleep 30.{os.getpid()}"):
+        os.kill(pid, signal.SIGKILL)
+
+
+def found(words: str) -> list[int]:
+    """Processes with these words in their command line."""
+    done = subprocess.run(["pgrep", "-f", "--", words], capture_output=True, check=False)
+    return [int(one) for one in done.stdout.split()]
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,9 @@ wait "$child"
 status=$?
 rm -f "$work/.running"
 if [ -n "${looking:-}" ]; then
-  kill "$looking" 2>/dev/null
-  (cd "$fl_root/sys"; fl_after) >> "$work/.looks" 2>/dev/null
+  exec 2>/dev/null # an older bash says of a killed job that it was terminated
+  kill "$looking"
+  (cd "$fl_root/sys"; fl_after) >> "$work/.looks"
 fi
 if [ -e "$work/.late" ]; then rm -f "$work/.late"; status=124; fi
 if [ "$after" = clean ]; then cd / && rm -rf "$work"; fi
