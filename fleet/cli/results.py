@@ -143,22 +143,9 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
                 "yes" if mine[0]["emulated"] else "no",
             )
         )
-    output.table(
-        title,
-        (
-            "device",
-            "chip",
-            "QAIRT",
-            "runs",
-            "init ms",
-            "TTFT ms",
-            "prompt tok/s",
-            "gen tok/s",
-            "tokens",
-            "emulated",
-        ),
-        rows,
-    )
+    columns = ("device", "chip", "QAIRT", "runs", "init ms", "TTFT ms", "prompt tok/s")
+    if rows:
+        output.table(title, (*columns, "gen tok/s", "tokens", "emulated"), rows)
     for host, mine in hosts.items():
         others = _others([r for r in mine if r["counts"]])
         if others:
@@ -169,8 +156,8 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
     if any(r["emulated"] for r in records):
         output.note("emulated: lab devices or the HTP emulator on x86_64; these are no NPU numbers")
     for record in records:
+        turn = f"{'warm-up' if record['warmup'] else 'run'} {record['repeat'] + 1}"
         for problem in record["problems"]:
-            turn = "warm-up" if record["warmup"] else "run"
-            output.note(f"{record['host']} {turn} {record['repeat'] + 1}: {problem}; not counted")
+            output.note(f"{record['host']} {turn}: {problem}; not counted")
         for mark in record.get("marks", ()):
-            output.note(f"{record['host']} run {record['repeat'] + 1}: {mark}")
+            output.note(f"{record['host']} {turn}: {mark}")

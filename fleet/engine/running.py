@@ -97,7 +97,8 @@ def run_device(job: Job, records: list[Record]) -> None:
     series, number = Series(job.run), 0
     while series.wants(records):
         cool = job.run.cool if series.cools else None
-        marks = cool_down(job.session, cool) if cool else ()
+        last = records[-1].conditions.after if records else None
+        marks = cool_down(job.session, cool, last) if cool else ()
         series.begin()
         _once(job, kit, start, _Turn(number, False, series.word(number), marks), records)
         number += 1

@@ -6,6 +6,7 @@ import time
 
 from fleet.engine.measuring.heat import Heat, hottest, matching
 from fleet.engine.session import Session
+from fleet.model.conditions import Sample
 from fleet.model.deadline import Deadline
 from fleet.model.errors import (
     ConnectionLostError,
@@ -26,13 +27,17 @@ _STEP = "cool"
 _SHOWN_ZONES = 60
 
 
-def cool_down(session: Session, spec: CoolSpec) -> tuple[str, ...]:
+def cool_down(session: Session, spec: CoolSpec, last: Sample | None = None) -> tuple[str, ...]:
     """Wait until the device is cool; gives the marks of the run that follows.
 
+    `last` is the look that ended the run just before: where that was cool, nothing is asked.
     The board is held meanwhile: with another's work on it the wait would be for nothing. Raises
     DeviceError where it stays too warm or no temperature can be read, unless `otherwise` says
     to go on; and for a zone that is not there.
     """
+    known = hottest(last.zones, spec.zone) if last else None
+    if known is not None and known.celsius < spec.below:
+        return ()
     if session.lease is not None:
         session.lease.take()
     deadline = Deadline(spec.timeout)

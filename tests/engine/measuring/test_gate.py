@@ -47,6 +47,13 @@ def test_warm_ups_are_not_waited_for(rig: Rig) -> None:
     assert heats == [52.0, 52.0, 40.0]
 
 
+def test_a_cool_board_is_asked_once(rig: Rig) -> None:
+    """The look that ends a run tells of the next one, too."""
+    plain, gated = rig.run(repeats=3), rig.run(repeats=3, cool=COOL)
+    assert [one.error for one in (plain, gated)] == [None, None]
+    assert gated.round_trips == plain.round_trips + 1
+
+
 def test_a_board_that_stays_warm_is_an_error_with_its_last_temperature(rig: Rig) -> None:
     rig.write(ZONE, 52000)
     rig.hear = lambda event: rig.write(ZONE, 51500) if isinstance(event, Cooling) else None
