@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
+from fleet.facts.android import service_zones
 from fleet.model.command import Command, script
 from fleet.model.conditions import Conditions, Sample
 from fleet.ops.shell import device_script
@@ -51,7 +52,7 @@ def zones_of(text: str) -> dict[str, float | None]:
     names = _zone_names(read)
     look = next(iter(read.looks), None)
     seen = _sample(look, read, names).zones if look else {}
-    return {name: seen.get(name) for name in names.values()}
+    return {name: seen.get(name) for name in names.values()} or dict(read.told("before"))
 
 
 def celsius(text: str) -> float | None:
@@ -78,7 +79,18 @@ class _Read:
     static: dict[str, str] = field(default_factory=dict)
     boots: list[str] = field(default_factory=list)
     looks: list[list[str]] = field(default_factory=list)
+    service: dict[str, list[str]] = field(default_factory=dict)
     start: float | None = None
+
+    def told(self, tag: str) -> dict[str, float]:
+        """Zones of Android's thermal service; it has no other ones beside them."""
+        text = "\n".join(self.service.get(tag, ()))
+        zones = service_zones({"thermalservice": [text]})
+        return {
+            one.type: one.celsius
+            for one in zones
+            if one.celsius is not None and celsius(f"{one.celsius * 1000:.0f}") is not None
+        }
 
 
 def conditions_of(text: str, interval: float | None = None) -> Conditions:
@@ -127,6 +139,9 @@ def _read(text: str) -> _Read:
             found.boots.append(rest.strip() if _BOOT.fullmatch(rest.strip()) else "")
         elif tag == "start":
             found.start = _number(rest)
+        elif tag == "service":
+            which, _, line_of_it = rest.partition(" ")
+            found.service.setdefault(which, []).append(line_of_it)
         elif tag in {"before", "during", "after"}:
             words = line.split()
             if len(words) == _FIXED + len(found.columns):
@@ -174,6 +189,7 @@ def _sample(words: Sequence[str], read: _Read, names: dict[str, str]) -> Sample:
             name = clock_name(path)
         if value is not None:
             into[name] = value
+    zones = zones or read.told(words[0])
     at = 0.0 if uptime is None or read.start is None else round(uptime - read.start, 2)
     return Sample(at, zones, clocks, _number(words[3]), uptime, limits)
 

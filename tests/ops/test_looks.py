@@ -144,6 +144,43 @@ def test_without_sys_there_is_a_run_all_the_same(shell: str, tmp_path: Path) -> 
     assert seen.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
+# The form of `dumpsys thermalservice`; the numbers are made up.
+SERVICE = """#!/bin/sh
+[ "$1" = thermalservice ] || exit 1
+cat <<'END'
+IsStatusOverride: false
+Cached temperatures:
+	Temperature{mValue=30.1, mType=3, mName=skin, mStatus=0}
+Current temperatures from HAL:
+	Temperature{mValue=41.5, mType=0, mName=CPU0, mStatus=0}
+	Temperature{mValue=-274.0, mType=9, mName=NPU, mStatus=0}
+END
+"""
+
+
+@pytest.mark.parametrize("shell", ["dash", "busybox", "mksh"])
+def test_android_tells_by_its_service(shell: str, root: Path, tmp_path: Path) -> None:
+    board, tools = Board(tmp_path, shell), tmp_path / "tools"
+    tools.mkdir()
+    (tools / "dumpsys").write_text(SERVICE)
+    (tools / "dumpsys").chmod(0o755)
+    env = {"FLEET_SYSROOT": str(root), "PATH": f"{tools}:{os.environ['PATH']}"}
+    text = board.argv(look_command().argv, env=env).stdout.decode()
+    assert "service" not in text, "the zones can be read"
+    for path in root.glob("sys/class/thermal/*/temp"):
+        path.unlink()
+    text = board.argv(look_command().argv, env=env).stdout.decode()
+    assert zones_of(text) == {"skin": 30.1, "CPU0": 41.5}
+    words = (str(tmp_path / "w"), "", "30", "none", "keep", "sleep", "0.3")
+    done = board.argv(run_command(0.1, *words).argv, env=env)
+    assert (done.returncode, done.stderr) == (0, b"")
+    seen = conditions_of((tmp_path / "w" / LOOKS).read_text())
+    assert seen.before is not None
+    assert seen.after is not None
+    assert seen.before.zones == seen.after.zones == {"skin": 30.1, "CPU0": 41.5}
+    assert all(one.zones == {} for one in seen.during)
+
+
 @pytest.mark.parametrize("shell", ["dash", "busybox", "mksh"])
 def test_looks_end_when_the_script_is_killed(shell: str, root: Path, tmp_path: Path) -> None:
     board = Board(tmp_path, shell)

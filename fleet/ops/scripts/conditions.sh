@@ -18,7 +18,7 @@ fl_head() {
   set -- "$fl_root/sys/class" "$fl_root/sys/devices/system/cpu/cpufreq"
   for fl_f in "$1"/thermal/thermal_zone*/temp "$2"/policy*/scaling_cur_freq \
     "$2"/policy*/scaling_max_freq "$1"/devfreq/*/cur_freq "$1"/devfreq/*/max_freq; do
-    [ ! -e "$fl_f" ] || fl_list="$fl_list ${fl_f#"$fl_root/sys/"}"
+    [ ! -r "$fl_f" ] || fl_list="$fl_list ${fl_f#"$fl_root/sys/"}"
   done
   echo "list$fl_list"
   for fl_f in "$1"/thermal/thermal_zone*/type "$2"/policy*/cpuinfo_max_freq \
@@ -37,6 +37,14 @@ fl_look() {
   # shellcheck disable=SC2086 # a list of words
   for fl_f in $fl_list; do fl_get "$fl_f"; fl_line="$fl_line ${fl_v:--}"; done
   echo "$fl_line"
+}
+# Android tells temperatures by a service where the shell may not read the zones.
+fl_service() {
+  case $fl_list in *thermal_zone*) return 0 ;; esac
+  command -v dumpsys >/dev/null 2>&1 || return 0
+  dumpsys thermalservice 2>/dev/null | while IFS= read -r fl_v; do
+    case $fl_v in *Temperature\{*) echo "service $1 $fl_v" ;; esac
+  done
 }
 # fl_cost: ns of this process by itself, then user, system and both of its children in ticks of
 # 10 ms; fl_ms: all of it in ms.
@@ -59,9 +67,11 @@ fl_before() {
   fl_get "$fl_boot"; echo "boot $fl_v"
   fl_head
   (cd "$fl_root/sys"; fl_look before -) 2>/dev/null
+  fl_service before
 }
 fl_after() {
   fl_look after -
+  fl_service after
   fl_get "$fl_boot"; echo "boot $fl_v"
 }
 # Until the mark $1 is gone, or process $2 (a run that was killed), or after $3 seconds and the
