@@ -13,6 +13,7 @@ from rich.table import Table
 from fleet.cli import output
 from fleet.model.events import (
     Chosen,
+    Cooling,
     DeviceDone,
     Event,
     Listener,
@@ -132,6 +133,12 @@ def _of_a_rollout(event: Event) -> str:
     return ""
 
 
+def _cooling(event: Cooling) -> str:
+    """`nspss-0 52 °C, waiting for 45 °C (3:12 left)`."""
+    left = f"{int(event.left) // 60}:{int(event.left) % 60:02d}"
+    return f"{event.zone} {event.celsius:.0f} °C, waiting for {event.below:g} °C ({left} left)"
+
+
 class _Row:
     """What is shown of one device."""
 
@@ -164,6 +171,8 @@ class _Board:
                     row.done, row.total = event.done, event.total
                 case Relayed():
                     row.text = f"from {event.source}"
+                case Cooling():
+                    row.step, row.text = "cooling", _cooling(event)
                 case Warned() | WaveStarted() | WaveJudged() | Soaking():
                     row.text = event.text
                 case Looked() | RolledBack():

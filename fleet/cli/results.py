@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fleet.cli import output
+from fleet.cli.conditions_view import conditions_line
 from fleet.engine.pool import DeviceResult
 from fleet.model.files import human_bytes
 from fleet.model.plan import DevicePlan
@@ -150,30 +151,22 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
                 _emulated(mine),
             )
         )
-    output.table(
-        title,
-        (
-            "device",
-            "chip",
-            "QAIRT",
-            "runs",
-            "init ms",
-            "TTFT ms",
-            "prompt tok/s",
-            "gen tok/s",
-            "tokens",
-            "emulated",
-        ),
-        rows,
-    )
+    columns = ("device", "chip", "QAIRT", "runs", "init ms", "TTFT ms", "prompt tok/s")
+    if rows:
+        output.table(title, (*columns, "gen tok/s", "tokens", "emulated"), rows)
     for host, mine in hosts.items():
         others = _others([r for r in mine if r["counts"]])
         if others:
             output.note(f"{host or 'unknown device'} also: {others}")
+        line = conditions_line(mine)
+        if line:
+            output.note(f"{host or 'unknown device'} {line}")
     if any(r["emulated"] for r in records):
         output.note("emulated: lab devices or the HTP emulator on x86_64; these are no NPU numbers")
     for record in records:
+        turn = f"{'warm-up' if record['warmup'] else 'run'} {record['repeat'] + 1}"
         for problem in record["problems"]:
-            turn = "warm-up" if record["warmup"] else "run"
             host = record["host"] or "unknown device"
-            output.note(f"{host} {turn} {record['repeat'] + 1}: {problem}; not counted")
+            output.note(f"{host} {turn}: {problem}; not counted")
+        for mark in record.get("marks", ()):
+            output.note(f"{record['host'] or 'unknown device'} {turn}: {mark}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,12 +21,24 @@ from fleet.cli.common import (
 from fleet.cli.deploy import show_measured
 from fleet.cli.live import listening
 from fleet.cli.results import show_devices
+from fleet.cli.run_options import (
+    CoolOption,
+    MaxTokensOption,
+    PromptFileOption,
+    PromptOption,
+    RepeatsOption,
+    SustainedOption,
+    TimeoutOption,
+    UntilOption,
+    WarmupsOption,
+    changed,
+    gated,
+    prompt_of,
+)
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation, Options
 from fleet.engine.records import RunStore
 from fleet.model.deadline import parse_duration
-from fleet.model.errors import InputError
-from fleet.model.playbook import Playbook, RunSpec
 
 
 def register(root: typer.Typer) -> None:
@@ -39,14 +50,15 @@ def run(
     playbook: PlaybookArgument,
     inventory: InventoryOption,
     limit: LimitOption = None,
-    prompt: Annotated[
-        str | None, typer.Option(help="Prompt text instead of the playbook's.")
-    ] = None,
-    prompt_file: Annotated[Path | None, typer.Option(help="File with the prompt.")] = None,
-    repeats: Annotated[int | None, typer.Option(min=1, help="Counted runs a device.")] = None,
-    warmups: Annotated[int | None, typer.Option(min=0, help="Runs that are not counted.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Token limit.")] = None,
-    timeout: Annotated[str | None, typer.Option(help="Limit of one run: 90s, 5m.")] = None,
+    prompt: PromptOption = None,
+    prompt_file: PromptFileOption = None,
+    repeats: RepeatsOption = None,
+    warmups: WarmupsOption = None,
+    max_tokens: MaxTokensOption = None,
+    timeout: TimeoutOption = None,
+    cool_below: CoolOption = None,
+    until: UntilOption = None,
+    sustained: SustainedOption = None,
     output_dir: Annotated[Path | None, typer.Option("--output", help="Folder for records.")] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Show what the runner prints.")] = False,
     parallel: ParallelOption = None,
@@ -57,15 +69,14 @@ def run(
 
     Example: fleet run -i inventories/lab.yaml playbooks/tiny-genie.yaml --repeats 5
     """
-    loaded = load_playbook(playbook)
-    changes = {
-        "prompt": _prompt(prompt, prompt_file),
+    changes: dict[str, object] = {
+        "prompt": prompt_of(prompt, prompt_file),
         "repeats": repeats,
         "warmups": warmups,
         "max_tokens": max_tokens,
         "timeout": parse_duration(timeout) if timeout else None,
     }
-    loaded = _changed(loaded, {k: v for k, v in changes.items() if v is not None})
+    loaded = gated(changed(load_playbook(playbook), changes), cool_below, until, sustained)
     with (
         listening(as_json=as_json, show_output=stream) as listener,
         working_on(executor, parallel) as remote,
@@ -83,21 +94,3 @@ def run(
         show_devices(f"run {loaded.name}", results)
         show_measured(operation, results)
     end_devices(results)
-
-
-def _prompt(text: str | None, path: Path | None) -> str | None:
-    if text is not None and path is not None:
-        raise InputError("--prompt and --prompt-file are two ways to say the same")
-    if path is None:
-        return text
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
-
-
-def _changed(playbook: Playbook, changes: dict[str, object]) -> Playbook:
-    base = playbook.run or RunSpec()
-    if not playbook.run and "prompt" not in changes:
-        return playbook
-    return replace(playbook, run=replace(base, **changes))  # type: ignore[arg-type]

@@ -74,7 +74,8 @@ class Matches:
         return value
 
 
-def _seconds(value: object) -> float:
+def seconds_of(value: object) -> float:
+    """Seconds of a duration as people write it, for validators."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise wrong(
             f"a duration is needed here, not {describe(value)}", "write it like 90s, 5m or 1h"
@@ -92,7 +93,7 @@ _LONGEST_SECONDS = 7 * 24 * 3600.0  # longer is a missing unit, or infinite
 
 Duration = Annotated[
     float,
-    BeforeValidator(_seconds),
+    BeforeValidator(seconds_of),
     WithJsonSchema(
         {
             "anyOf": [

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from fleet.config.gates_file import cool_spec, until_spec
 from fleet.config.op_packages import op_package_specs
 from fleet.config.playbook_file import BundleBody, PlaybookFile, RunBody, RuntimeBody
 from fleet.config.problems import Problems, report, suggest_or_list, suggestion
@@ -15,6 +16,7 @@ from fleet.config.system_load import system_spec
 from fleet.config.yaml_words import near_names
 from fleet.config.yamlpos import Document, Keys, read
 from fleet.model.errors import PlaybookError
+from fleet.model.gates import UntilSpec
 from fleet.model.playbook import (
     DEFAULT_HEALTH_SECONDS,
     DEFAULT_PARALLEL,
@@ -152,7 +154,27 @@ class _Loader:
             program=self._program(body),
             libraries=tuple(self._libraries(body)),
             options=body.options,
+            cool=cool_spec(body.cool),
+            until=self._until(body),
+            sustained=body.sustained,
+            sample=body.sample,
         )
+
+    def _until(self, body: RunBody) -> UntilSpec | None:
+        found = until_spec(body.until)
+        if found is not None and body.sustained is not None:
+            self._problems.add(
+                "`run` has both until and sustained",
+                self._document.key(("run", "sustained")),
+                "remove one of them",
+            )
+        elif found is not None and found.at_most < body.repeats:
+            self._problems.add(
+                f"{found.at_most} runs at most would be fewer than {body.repeats} repeats",
+                self._document.key(("run", "until")),
+                f"until: {{at_most: {body.repeats}}}, or fewer repeats",
+            )
+        return found
 
     def _runner(self, body: RunBody, kind: str) -> str:
         name = body.runner or DEFAULT_RUNNERS[kind]

@@ -8,10 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
 from fleet.config.fields import Duration, FilePath, Matches, Strict, no_template, wrong
+from fleet.config.gates_file import Cool, Sampling, Until, short_or_mapping
 from fleet.config.hostvars import TARGET
 from fleet.config.op_packages import OpPackageBody
 from fleet.config.rollout_file import RolloutBody
 from fleet.config.system_file import Fastrpc, SystemBody
+from fleet.model.gates import DEFAULT_SAMPLE_SECONDS
 from fleet.model.playbook import (
     DEFAULT_HEALTH_SECONDS,
     DEFAULT_MAX_TOKENS,
@@ -69,11 +71,6 @@ Version = Annotated[
     BeforeValidator(_version),
     WithJsonSchema({"type": "string", "pattern": f"^({VERSION})$"}),
 ]
-
-
-def _short(value: object) -> str:
-    """Which branch of `short form | mapping` a value is; the names cannot be keys."""
-    return "(mapping)" if isinstance(value, dict) else "(short)"
 
 
 class RuntimeBody(Strict):
@@ -142,6 +139,22 @@ class RunBody(Strict):
     token_limit_counts: bool = Field(
         default=False, description="A run that was cut at max_tokens still counts."
     )
+    cool: Cool | None = Field(
+        default=None,
+        description="Before each run that counts, wait until the device is below that: 45C, or a "
+        "mapping.",
+    )
+    until: Until | None = Field(
+        default=None,
+        description="Repeat until the interval of a metric is narrower: 3%, or a mapping.",
+    )
+    sustained: Duration | None = Field(
+        default=None, description="Repeat without a pause for so long: 90s, 10m."
+    )
+    sample: Sampling = Field(
+        default=DEFAULT_SAMPLE_SECONDS,
+        description="Time between two looks at heat and clocks during a run: 1s; or `off`.",
+    )
 
 
 class HealthBody(Strict):
@@ -171,11 +184,11 @@ class PlaybookFile(Strict):
     name: Name = Field(description="Name of the release on the devices.")
     bundle: Annotated[
         Annotated[FilePath, Tag("(short)")] | Annotated[BundleBody, Tag("(mapping)")],
-        Discriminator(_short),
+        Discriminator(short_or_mapping),
     ] = Field(description="Folder of the bundle, relative to the playbook; or a mapping.")
     runtime: Annotated[
         Annotated[Version, Tag("(short)")] | Annotated[RuntimeBody, Tag("(mapping)")],
-        Discriminator(_short),
+        Discriminator(short_or_mapping),
     ] = Field(default="bundle", description="QAIRT version as text, or a mapping.")
     op_packages: list[OpPackageBody] = Field(
         default=[], description="Op packages that the model needs, each a CPU and an HTP library."

@@ -30,7 +30,10 @@ def schema(kind: Literal["inventory", "playbook", "cause", "doctor", "record"]) 
         body = PlaybookFile.model_json_schema()
         one = [{"required": ["prompt"]}, {"required": ["prompt_file"]}]
         body["$defs"]["RunBody"] |= {
-            "not": {"required": ["prompt", "prompt_file"]},
+            "allOf": [
+                {"not": {"required": ["prompt", "prompt_file"]}},
+                {"not": {"required": ["until", "sustained"]}},
+            ],
             "if": {"properties": {"runner": {"enum": ["genie", "mllm"]}}, "required": ["runner"]},
             "then": {"anyOf": one},
         }

@@ -277,8 +277,8 @@ class Operation:
         run = self.playbook.run
         if run is None:
             return
-        job = Job(session, self._bench, plan, run, self.runs, self.run_id)
-        result.records = run_device(job)
+        job = Job(session, self._bench, plan, run, self.runs, self.run_id, session.identity)
+        run_device(job, result.records)
         bad = [record for record in result.records if record.problems]
         if bad:
             result.outcome = "failed"

@@ -7,23 +7,30 @@ import errno
 import hashlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from fleet import __version__
+from fleet.engine.measuring.gate import cool_down
+from fleet.engine.measuring.series import Series
+from fleet.engine.measuring.validity import REBOOTED, marks_of, problems_of
 from fleet.engine.records import RunStore
 from fleet.engine.session import Session
-from fleet.engine.starting import execute, place
+from fleet.engine.starting import Looking, Placed, execute, place
 from fleet.engine.workbench import Workbench
-from fleet.model.events import Output, RunDone, StepStarted
+from fleet.model.errors import ConnectionLostError
+from fleet.model.events import Output, RunDone, StepStarted, Warned
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Record
-from fleet.runners.base import Kit, Start
+from fleet.ops.looks import conditions_of
+from fleet.runners.base import Ended, Kit, Outcome, Start
 
 LOG_BYTES = 64 << 20
+LOOKS_FILE = "fleet-looks.txt"  # what the device said of itself, every look
+_LOST_STATUS = 255  # as the ssh client says it
 
 
 class _Tee:
@@ -64,65 +71,123 @@ class Job:
     run: RunSpec
     store: RunStore
     run_id: str
+    identity: str
 
 
-def run_device(job: Job) -> list[Record]:
-    """Warm-ups, then repeats. A failed run is a record with its problem, and ends nothing."""
+@dataclass(frozen=True)
+class _Turn:
+    """One run of a job. `marks` are known before it begins."""
+
+    repeat: int
+    warmup: bool
+    word: str
+    marks: tuple[str, ...] = ()
+
+
+def run_device(job: Job, records: list[Record]) -> None:
+    """Warm-ups, then repeats, into `records`. A failed run is a record with its problem, and
+    ends nothing; where an error ends the work, the records of before are there.
+    """
     tool = any(item.name.startswith("bin/") for item in job.plan.manifest.files)
     kit = job.bench.kit(job.run, has_tool=tool, target=job.plan.target)
     start = job.bench.runner.start(kit)
-    turns = [(True, n) for n in range(job.run.warmups)]
-    turns += [(False, n) for n in range(job.run.repeats)]
-    return [_once(job, kit, start, warmup=warmup, repeat=repeat) for warmup, repeat in turns]
+    for number in range(job.run.warmups):
+        turn = _Turn(number, warmup=True, word=f"warm-up {number + 1}")
+        _once(job, kit, start, turn, records)
+    series, number = Series(job.run), 0
+    while series.wants(records):
+        cool = job.run.cool if series.cools else None
+        last = records[-1].conditions.after if records else None
+        marks = cool_down(job.session, cool, last) if cool else ()
+        series.begin()
+        _once(job, kit, start, _Turn(number, False, series.word(number), marks), records)
+        number += 1
+    host = job.session.host.name
+    if series.warning:
+        job.session.emit(Warned(host, series.warning))
+    if series.outcome:
+        job.session.emit(StepStarted(host, "until", series.outcome))
 
 
-def _once(job: Job, kit: Kit, start: Start, *, warmup: bool, repeat: int) -> Record:
+def _once(job: Job, kit: Kit, start: Start, turn: _Turn, records: list[Record]) -> None:
     session, host = job.session, job.session.host.name
-    word = f"warm-up {repeat + 1}" if warmup else f"run {repeat + 1} of {job.run.repeats}"
-    session.emit(StepStarted(host, "run", word))
-    work = f"{job.run_id}-{'w' if warmup else 'r'}{repeat}"
+    session.emit(StepStarted(host, "run", turn.word))
+    work = f"{job.run_id}-{'w' if turn.warmup else 'r'}{turn.repeat}"
     placed = place(start, job.plan.manifest, job.plan.facts.base_dir, work)
-    folder = job.store.folder(job.run_id, host, repeat, warmup=warmup)
+    folder = job.store.folder(job.run_id, host, turn.repeat, warmup=turn.warmup)
+    looking = Looking(job.run.sample) if job.run.sample else None
     began, clock = time.gmtime(), time.monotonic()
+    boot, lost = session.boot, None
     with (
         _Tee(folder / "stdout.log", session, "stdout") as out,
         _Tee(folder / "stderr.log", session, "stderr") as err,
     ):
-        ended = execute(session, placed, out.take, err.take)
+        try:
+            ended = execute(session, placed, out.take, err.take, looking)
+        except ConnectionLostError as error:
+            ended, lost = Ended(_LOST_STATUS, b""), error
     seconds = time.monotonic() - clock
-    outcome = job.bench.runner.read(start, kit, ended)
-    lost = _keep(folder, outcome.raw)
-    manifest = job.plan.manifest
-    record = Record(
-        run_id=job.run_id,
-        host=host,
-        name=manifest.name,
-        release=manifest.id,
-        runner=job.bench.runner.name,
-        repeat=repeat,
-        warmup=warmup,
+    if lost is None:
+        outcome = job.bench.runner.read(start, kit, ended)
+    else:
+        outcome = Outcome(problems=(_why_lost(session, lost, boot),))
+    if looking and looking.said:
+        (folder / LOOKS_FILE).write_text(looking.said, "utf-8")
+    unkept = _keep(folder, outcome.raw)
+    conditions = conditions_of(looking.said if looking else "", job.run.sample)
+    record = replace(
+        _record(job, placed, turn, outcome),
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", began),
         seconds=round(seconds, 3),
         status=ended.status,
+        artifacts={path.name: str(path) for path in sorted(folder.iterdir())},
+        problems=(*outcome.problems, *unkept, *problems_of(conditions)),
+        conditions=conditions,
+    )
+    metric = job.run.until.metric if job.run.until else ""
+    record = replace(record, marks=(*turn.marks, *marks_of(record, records, metric)))
+    job.store.save(folder, record)
+    records.append(record)
+    session.emit(RunDone(host, record.as_dict()))
+    if lost is not None:
+        raise lost
+
+
+def _why_lost(session: Session, error: ConnectionLostError, boot: str | None) -> str:
+    """Why the connection broke, as far as one more connection can tell."""
+    session.tell_apart(error)
+    return REBOOTED if session.boot != boot else "the connection was lost"
+
+
+def _record(job: Job, placed: Placed, turn: _Turn, outcome: Outcome) -> Record:
+    """What is known of a run beside how it went."""
+    manifest = job.plan.manifest
+    return Record(
+        run_id=job.run_id,
+        host=job.session.host.name,
+        name=manifest.name,
+        release=manifest.id,
+        runner=job.bench.runner.name,
+        repeat=turn.repeat,
+        warmup=turn.warmup,
+        started="",
+        seconds=0.0,
+        status=0,
         metrics=outcome.metrics,
         finish=outcome.finish,
-        problems=(*outcome.problems, *lost),
+        problems=(),
         emulated=job.plan.facts.emulated,
         argv=placed.argv,
         env=placed.env,
-        prompt_sha256=hashlib.sha256(start.prompt).hexdigest(),
+        prompt_sha256=hashlib.sha256(placed.start.prompt).hexdigest(),
         files={item.name: item.sha256 for item in manifest.files},
         origin=manifest.origin,
         facts=job.plan.facts.as_dict(),
-        identity=session.identity,
+        identity=job.identity,
         text=outcome.text,
         fleet=__version__,
-        artifacts={path.name: str(path) for path in sorted(folder.iterdir())},
         ops=outcome.ops,
     )
-    job.store.save(folder, record)
-    session.emit(RunDone(host, record.as_dict()))
-    return record
 
 
 def _keep(folder: Path, raw: Mapping[str, bytes]) -> tuple[str, ...]:

@@ -59,6 +59,7 @@ class Session:
         self.payload_bytes = 0
         self.relayed_bytes = 0
         self._cancelled = False
+        self._told: ConnectionLostError | None = None
         self._who: Identity | None = None
         self.lease: Lease | None = None
         self.boot: str | None = None  # id of the boot that the facts were read in
@@ -110,10 +111,12 @@ class Session:
     def tell_apart(self, error: ConnectionLostError) -> None:
         """A connection that broke because the device rebooted is to be called so.
 
-        Connects once more to learn it; what cannot be learned leaves the error as it is.
+        Connects once more to learn it; what cannot be learned leaves the error as it is. Asked
+        again about the same error it does nothing.
         """
-        if self.boot is None or self._cancelled:
+        if self.boot is None or self._cancelled or self._told is error:
             return
+        self._told = error
         with contextlib.suppress(FleetError):
             self.reopen()
         if self.rebooted:

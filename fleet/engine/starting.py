@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fleet.engine.session import Session
 from fleet.model.command import Command
 from fleet.model.errors import DeadlineError, HealthError
 from fleet.model.manifest import RELEASE, Manifest
 from fleet.ops.collected import Collected
+from fleet.ops.looks import LOOKS, run_command
 from fleet.ops.release import release_dir
 from fleet.ops.shell import AfterMark, device_script
 from fleet.runners.base import Ended, Start
@@ -34,6 +35,18 @@ class Placed:
     cwd: str
     work: str
     unset: tuple[str, ...]
+
+
+@dataclass
+class Looking:
+    """Looks at the device each `every` seconds of a run; `said` is what came of them, as text.
+
+    They are made by a process of the run's own command and come with its outcome, so they need
+    no round trip beyond these two.
+    """
+
+    every: float
+    said: str = field(default="", init=False)
 
 
 def place(start: Start, manifest: Manifest, base: str, run_id: str) -> Placed:
@@ -59,13 +72,15 @@ def execute(
     placed: Placed,
     on_stdout: Callable[[bytes], None],
     on_stderr: Callable[[bytes], None],
+    looking: Looking | None = None,
 ) -> Ended:
     """Run to the end and collect what is named. A run past its deadline has status 124."""
     start = placed.start
     limit = str(math.ceil(start.timeout))
     feed = "prompt" if start.feeds_prompt else "none"
-    after = "keep" if start.collect else "clean"
-    shell = device_script("run", placed.work, start.config, limit, feed, after, *placed.argv)
+    collect = (*start.collect, *((LOOKS,) if looking else ()))
+    words = (placed.work, start.config, limit, feed, "keep" if collect else "clean", *placed.argv)
+    shell = run_command(looking.every, *words) if looking else device_script("run", *words)
     command = Command(shell.argv, env=placed.env, cwd=placed.cwd, unset=placed.unset)
     out, err = _Kept(on_stdout), _Kept(on_stderr)
     try:
@@ -82,14 +97,17 @@ def execute(
         status = 124
     seconds = time.monotonic() - out.began
     collected = Collected()
-    if start.collect or status == 124:
+    if collect or status == 124:
         session.run(
-            device_script("collect", placed.work, *start.collect),
+            device_script("collect", placed.work, *collect),
             "",
             seconds=COLLECT_SECONDS,
             mutates=True,
             on_stdout=AfterMark(collected.take),
         )
+    looks = collected.files.pop(LOOKS, b"")
+    if looking is not None:
+        looking.said = looks.decode("utf-8", "replace")
     return Ended(status, bytes(out.kept), collected.files, bytes(err.kept), seconds, out.first)
 
 

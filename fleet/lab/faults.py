@@ -42,6 +42,9 @@ signal.pause()
 """
 
 
+_HEAT = "/sys/class/thermal/thermal_zone*/temp"
+_LIMITS = "/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq"
+
 _HAS_DPKG = ("command -v dpkg && command -v apt-get", "it has no dpkg")
 _HAS_REPOSITORY = (
     "test -e /etc/apt/sources.list.d/lab.sources && command -v apt-get",
@@ -101,6 +104,16 @@ FAULTS: dict[str, Fault] = {
         'cdsp*) echo offline > "$d/state" ;; esac; done',
         'for d in /sys/class/remoteproc/*; do case $(cat "$d/name") in '
         'cdsp*) echo running > "$d/state" ;; esac; done',
+    ),
+    "hot": Fault(
+        "every thermal zone says 95 °C, and the clocks of the CPU are limited to half",
+        f"mkdir -p /run/lab-hot && cd /run/lab-hot && for f in {_HEAT} {_LIMITS}; do "
+        '[ -e ".$f" ] || { mkdir -p ".${f%/*}" && cp "$f" ".$f"; }; done && '
+        f"for f in {_HEAT}; do echo 95000 > $f; done; "
+        f"for f in {_LIMITS}; do echo $(($(cat .$f) / 2)) > $f; done",
+        "[ -d /run/lab-hot ] || exit 0; cp -r /run/lab-hot/sys/. /sys/ && rm -r /run/lab-hot",
+        f"ls {_HEAT}",
+        "it has no thermal zone",
     ),
     "no-python3": Fault(
         "python3 is not installed",

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from fleet.lab.elf import fastrpc_library
-from fleet.lab.profiles import write_trees
+from fleet.lab.profiles import CLOCKS, write_trees
 from fleet.model.errors import LabError
 
 PLAYS = "aarch64"
@@ -97,4 +97,6 @@ def _sys(row: Mapping[str, Any]) -> dict[str, bytes]:
         folder = f"class/thermal/thermal_zone{number}"
         found[f"{folder}/type"] = f"{kind}\n".encode()
         found[f"{folder}/temp"] = f"{milli}\n".encode()
-    return found
+    power = "class/power_supply"
+    found |= {f"{power}/battery/status": b"Charging\n", f"{power}/usb/online": b"1\n"}
+    return found | CLOCKS

@@ -16,6 +16,22 @@ from fleet.lab.packages import LIB
 from fleet.lab.rootfs import rootfs
 from fleet.model.errors import LabError
 
+# Two clusters and a DDR controller. The numbers are made up; nothing ever changes them by itself.
+CLOCKS = {
+    **{
+        f"devices/system/cpu/cpufreq/policy{number}/{name}": text
+        for number in (0, 4)
+        for name, text in {
+            "scaling_governor": b"schedutil\n",
+            "scaling_cur_freq": b"1200000\n",
+            "scaling_max_freq": b"2400000\n",
+            "cpuinfo_max_freq": b"2400000\n",
+        }.items()
+    },
+    "class/devfreq/lab-ddr/governor": b"simple_ondemand\n",
+    "class/devfreq/lab-ddr/cur_freq": b"1600000000\n",
+    "class/devfreq/lab-ddr/max_freq": b"3200000000\n",
+}
 _FIRMWARE = "qcom/lab/{}.mbn"
 
 
@@ -67,6 +83,7 @@ def profile(name: str) -> Profile:
     if "like" in row:
         row = {**_table()[row["like"]], **row}
     found = {f"devices/soc0/{key}": f"{value}\n".encode() for key, value in row["soc0"].items()}
+    found |= CLOCKS
     tree = "firmware/devicetree/base"
     found[f"{tree}/compatible"] = b"".join(text.encode() + b"\0" for text in row["compatible"])
     found[f"{tree}/model"] = row["model"].encode() + b"\0"

@@ -15,6 +15,7 @@ class Sample:
 
     `zones`: name of the thermal zone → °C. `clocks`: `cpu:policy0`, `devfreq:<name>` → Hz as it
     is now. `load`: the average over one minute. What the device does not tell is not there.
+    `limits`: only clocks whose limit is another one than before the run, in Hz.
     """
 
     at: float
@@ -22,6 +23,7 @@ class Sample:
     clocks: Mapping[str, float] = field(default_factory=dict)
     load: float | None = None
     uptime: float | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, data: Plain) -> Self:
@@ -44,7 +46,8 @@ class Sample:
 class Conditions:
     """What was so before, during and after one run. Empty where nothing was asked.
 
-    `governors`: clock → governor; `limits`: clock → Hz at most (scaling_max_freq, max_freq).
+    `governors`: clock → governor; `limits`: clock → Hz at most (scaling_max_freq, max_freq)
+    before the run; `maxima`: clock → Hz that the hardware could do (cpuinfo_max_freq).
     `power`: supply → what it says (`Charging`, `online`, `offline`). `boot_id` before,
     `boot_id_after`: not the same where the device started anew. `cost`: the share of one CPU
     that the looks took (0.01 is one percent); None where it is not known.
@@ -60,6 +63,7 @@ class Conditions:
     boot_id_after: str = ""
     interval: float | None = None
     cost: float | None = None
+    maxima: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, data: Plain) -> Self:

@@ -37,6 +37,16 @@ class Progress(Event):
 
 
 @dataclass(frozen=True)
+class Cooling(Event):
+    """A run waits until `zone`, now at `celsius` °C, is below `below`; `left` seconds at most."""
+
+    zone: str
+    celsius: float
+    below: float
+    left: float
+
+
+@dataclass(frozen=True)
 class Chosen(Event):
     """The carrier of bulk data (paramiko, ssh, adb), and why it."""
 

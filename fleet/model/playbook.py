@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fleet.model.gates import DEFAULT_SAMPLE_SECONDS, CoolSpec, UntilSpec
 from fleet.model.op_package import OpPackageSpec
 from fleet.model.rollout import RolloutSpec
 from fleet.model.system import SystemSpec
@@ -37,6 +38,9 @@ class RunSpec:
     `repeats` counted runs after `warmups`; `timeout` seconds for each. `max_tokens` is
     always set. `token_limit_counts`: a run that was cut by the limit still counts. `program`
     and `libraries` are host files for runners that no SDK has, `options` the runner's own.
+    `cool` waits before runs, `until` repeats beyond `repeats`, `sustained` repeats without pause
+    for so many seconds. `sample`: seconds between two looks at the device during a run; None for
+    no looks at all.
     """
 
     runner: str = "genie"
@@ -49,6 +53,10 @@ class RunSpec:
     program: Path | None = None
     libraries: tuple[Path, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    cool: CoolSpec | None = None
+    until: UntilSpec | None = None
+    sustained: float | None = None
+    sample: float | None = DEFAULT_SAMPLE_SECONDS
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from fleet.cli import live, output
 from fleet.model.events import (
+    Cooling,
     DeviceDone,
     Event,
     Looked,
@@ -131,3 +132,31 @@ def test_a_rollout_in_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
         "wave canary: 1 of 1 failed",
         "evk: rolled back (release a, was b)",
     ]
+
+
+COOLING: list[Event] = [
+    StepStarted("evk", "cool", "nspss-0 is 52.0 °C, waiting for 45 °C, 10:00 min at most"),
+    Cooling("evk", "nspss-0", 52.4, 45.0, 192.9),
+]
+
+
+def test_cooling_is_shown_on_a_terminal_and_quiet_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lines(monkeypatch, show_output=False, story=COOLING) == [
+        "evk: cool: nspss-0 is 52.0 °C, waiting for 45 °C, 10:00 min at most"
+    ]
+    board = live._Board()
+    for event in COOLING:
+        board.take(event)
+    text = io.StringIO()
+    Console(file=text, width=120).print(board.view())
+    assert "cooling" in text.getvalue()
+    assert "nspss-0 52 °C, waiting for 45 °C (3:12 left)" in text.getvalue()
+    with live.listening(as_json=True) as listener:
+        listener(COOLING[1])
+    said = json.loads(capsys.readouterr().out)
+    assert said == {
+        "event": "Cooling", "host": "evk", "zone": "nspss-0", "celsius": 52.4, "below": 45.0,
+        "left": 192.9,
+    }  # fmt: skip

@@ -6,6 +6,7 @@ import pytest
 
 from fleet.config.playbook import load_playbook
 from fleet.model.errors import PlaybookError
+from fleet.model.gates import CoolSpec, UntilSpec
 from fleet.model.playbook import Playbook, RunSpec, RuntimeSpec
 from fleet.model.rollout import Amount, RolloutSpec
 
@@ -200,6 +201,52 @@ BAD += [
     ("name: n\nbundle: bundles/tiny\nstrategy: {keep: 0}", "3:18", "at least 1, not 0", ""),
     ("name: n\nbundle: bundles/tiny\nstrategy: {paralel: 0}", "3:12", "unknown key", "'parallel'?"),
 ]
+
+
+BAD += [
+    (with_run("{prompt: a, cool: hot}"), "4:21", "'hot' is no temperature", "45C"),
+    (with_run("{prompt: a, cool: 113F}"), "4:21", "'113F' is no temperature", "45C"),
+    (with_run("{prompt: a, cool: 200C}"), "4:21", "no temperature from 1 to 150", "45C"),
+    (with_run("{prompt: a, cool: [45]}"), "4:21", "a temperature is needed here", "45C"),
+    (with_run("{prompt: a, cool: {belo: 3}}"), "4:22", "unknown key 'belo'", "'below'?"),
+    (with_run("{prompt: a, cool: {zone: x}}"), "4:21", "key 'below' is missing", "add `below:`"),
+    (with_run("{prompt: a, cool: {below: 9, otherwise: goon}}"), "4:43", "no otherwise", "go on"),
+    (with_run("{prompt: a, cool: {below: 9, zone: ''}}"), "4:38", "'' is no thermal zone", "glob"),
+    (with_run("{prompt: a, until: 3}"), "4:22", "a percentage is needed here", "3%"),
+    (with_run("{prompt: a, until: 0%}"), "4:22", "'0%' is no percentage", "3%"),
+    (with_run("{prompt: a, until: {narrower: 3%, at_most: 2}}"), "4:46", "at least 3, not 2", ""),
+    (with_run("{prompt: a, until: {narrower: 3%, level: 20%}}"), "4:44", "says nothing", "95%"),
+    (with_run("{prompt: a, until: {narrower: 3%, metric: A b}}"), "4:45", "is no metric", "ttft"),
+    (with_run("{prompt: a, until: 3%, sustained: 9m}"), "4:26", "both until and sust", "remove"),
+    (with_run("{prompt: a, repeats: 50, until: 3%}"), "4:28", "would be fewer than 50", "at_most"),
+    (with_run("{prompt: a, sustained: 5 min}"), "4:26", "'5 min' is no duration", "90s, 5m"),
+    (with_run("{prompt: a, sample: 1ms}"), "4:23", "between 100ms and 1m", "`off`"),
+    (with_run("{prompt: a, sample: on}"), "4:23", "`off` or a duration", "1s"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("cool: 45C", {"cool": CoolSpec(45.0)}),
+        ("cool: 45", {"cool": CoolSpec(45.0)}),
+        (
+            "cool: {below: 42.5 °C, zone: cpu*, timeout: 2m, otherwise: go on}",
+            {"cool": CoolSpec(42.5, "cpu*", 120.0, "go on")},
+        ),
+        ("until: 3%", {"until": UntilSpec(0.03)}),
+        (
+            "until: {narrower: 1.5%, metric: ttft_ms, at_most: 9, level: 99%}",
+            {"until": UntilSpec(0.015, "ttft_ms", 9, 0.99)},
+        ),
+        ("sustained: 10m", {"sustained": 600.0}),
+        ("sample: off", {"sample": None}),
+        ("sample: 500ms", {"sample": 0.5}),
+    ],
+)
+def test_gates(folder: Path, text: str, values: dict[str, object]) -> None:
+    found = load(folder, with_run(f"prompt: a\n  {text}")).run
+    assert found == RunSpec(prompt="a", **values)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("text", "place", "message", "hint"), BAD)

@@ -230,6 +230,8 @@ SHOWS = {
     "full-root": "! echo more > /usr/x && apt-get -q update 2>&1 | grep -q 'No space left'",
     "wrong-soc": "grep -q 9999 /sys/devices/soc0/soc_id",
     "cdsp-offline": "test $(grep -l offline /sys/class/remoteproc/*/state | wc -l) = 2",
+    "hot": "grep -q 95000 /sys/class/thermal/thermal_zone3/temp && "
+    "grep -q 1200000 /sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq",
     "no-python3": "! python3 -V",
     "no-hash-tool": "! sha256sum /etc/hostname",
     "no-sudo": "! command -v sudo",

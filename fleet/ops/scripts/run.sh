@@ -1,6 +1,7 @@
 # Starts a runner in a work folder of its own. $1 work folder, $2 text of config.json ("" for
 # none), $3 limit in whole seconds, $4 `prompt` to feed the prompt to standard input, $5 `clean`
 # to remove the work folder at the end, then the argv. stdin: the prompt, kept as prompt.txt. Status 124 when the limit ended it.
+# After conditions.sh it looks at the device before, during and after, into the file .looks.
 set -u
 umask 077
 work=$1 config=$2 limit=$3 feed=$4 after=$5
@@ -14,9 +15,17 @@ if [ "$feed" = prompt ]; then input=$work/prompt.txt; fi
 # gives 127 for every second program that ends well, and ends no grandchildren.
 lead=''
 if command -v setsid >/dev/null 2>&1; then lead=setsid; fi
+if [ -n "${fl_every:-}" ]; then
+  fl_before > "$work/.looks"
+  fl_moment; echo "start $fl_now" >> "$work/.looks"
+fi
 $lead "$@" < "$input" &
 child=$!
 : > "$work/.running"
+if [ -n "${fl_every:-}" ]; then
+  (cd "$fl_root/sys"; fl_during "$work/.running" "$$" "$limit") < /dev/null >> "$work/.looks" 2>/dev/null &
+  looking=$!
+fi
 end() {
   if [ -n "$lead" ]; then kill -s "$1" -- "-$child"; else kill -s "$1" "$child"; fi 2>/dev/null
 }
@@ -39,6 +48,11 @@ runs_for() {
 wait "$child"
 status=$?
 rm -f "$work/.running"
+if [ -n "${looking:-}" ]; then
+  exec 2>/dev/null # an older bash says of a killed job that it was terminated
+  kill "$looking"
+  (cd "$fl_root/sys"; fl_after) >> "$work/.looks"
+fi
 if [ -e "$work/.late" ]; then rm -f "$work/.late"; status=124; fi
 if [ "$after" = clean ]; then cd / && rm -rf "$work"; fi
 exit $status

@@ -1,0 +1,78 @@
+"""Options of `fleet run` that stand in for values of the playbook."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.model.deadline import parse_duration
+from fleet.model.errors import InputError
+from fleet.model.gates import CoolSpec, UntilSpec, parse_celsius, parse_percent
+from fleet.model.playbook import Playbook, RunSpec
+
+PromptOption = Annotated[str | None, typer.Option(help="Prompt text instead of the playbook's.")]
+PromptFileOption = Annotated[Path | None, typer.Option(help="File with the prompt.")]
+RepeatsOption = Annotated[int | None, typer.Option(min=1, help="Counted runs a device.")]
+WarmupsOption = Annotated[int | None, typer.Option(min=0, help="Runs that are not counted.")]
+MaxTokensOption = Annotated[int | None, typer.Option(min=1, help="Token limit.")]
+TimeoutOption = Annotated[str | None, typer.Option(help="Limit of one run: 90s, 5m.")]
+CoolOption = Annotated[
+    str | None, typer.Option(help="Wait before each counted run until it is cooler: 45C.")
+]
+UntilOption = Annotated[
+    str | None,
+    typer.Option(help="Repeat until the metric's interval is narrower than that: 3%."),
+]
+SustainedOption = Annotated[
+    str | None, typer.Option(help="Repeat without a pause for so long: 10m.")
+]
+
+
+def prompt_of(text: str | None, path: Path | None) -> str | None:
+    """The prompt of the command line. Raises InputError."""
+    if text is not None and path is not None:
+        raise InputError("--prompt and --prompt-file are two ways to say the same")
+    if path is None:
+        return text
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+
+
+def changed(playbook: Playbook, changes: dict[str, object]) -> Playbook:
+    """The playbook with other values in its `run:`; None is no value."""
+    said = {name: value for name, value in changes.items() if value is not None}
+    if not playbook.run and "prompt" not in said:
+        return playbook
+    return replace(playbook, run=replace(playbook.run or RunSpec(), **said))  # type: ignore[arg-type]
+
+
+def gated(
+    playbook: Playbook, cool: str | None, until: str | None, sustained: str | None
+) -> Playbook:
+    """The playbook with these gates in its `run:`. Raises InputError."""
+    if until is not None and sustained is not None:
+        raise InputError("--until and --sustained are two ends of one series", hint="leave one out")
+    run = playbook.run
+    if run is None:
+        return playbook
+    if cool is not None:
+        below = parse_celsius(cool)
+        run = replace(run, cool=replace(run.cool or CoolSpec(below), below=below))
+    if until is not None:
+        narrower = parse_percent(until)
+        spec = replace(run.until or UntilSpec(narrower), narrower=narrower)
+        spec = replace(spec, at_most=max(spec.at_most, run.repeats))
+        run = replace(run, until=spec, sustained=None)
+    if sustained is not None:
+        run = replace(run, until=None, sustained=parse_duration(sustained))
+    if run.until is not None and run.until.at_most < run.repeats:
+        raise InputError(
+            f"{run.until.at_most} runs at most are fewer than {run.repeats} repeats",
+            hint="raise `until: at_most:` of the playbook, or fewer --repeats",
+        )
+    return replace(playbook, run=run)

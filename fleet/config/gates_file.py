@@ -1,0 +1,181 @@
+"""The shape of `cool`, `until`, `sustained` and `sample` under `run:` of a playbook."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, PlainValidator, Tag, WithJsonSchema
+
+from fleet.config.fields import Duration, Matches, Strict, seconds_of, wrong
+from fleet.config.yamlpos import describe
+from fleet.model.errors import InputError
+from fleet.model.gates import (
+    AUTO,
+    DEFAULT_AT_MOST,
+    DEFAULT_COOL_SECONDS,
+    DEFAULT_METRIC,
+    LEAST_REPEATS,
+    CoolSpec,
+    UntilSpec,
+    parse_celsius,
+    parse_percent,
+)
+
+# A `sleep` of the device outlives its run by one of these at most.
+SHORTEST_SAMPLE, LONGEST_SAMPLE = 0.1, 60.0
+_PERCENT: dict[str, Any] = {
+    "type": "string",
+    "pattern": r"^\s*(?!0{1,2}(\.0+)?\s*%)[0-9]{1,2}(\.[0-9]{1,3})?\s*%\s*$",
+}
+
+
+def _celsius(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise wrong(f"a temperature is needed here, not {describe(value)}", "write it like 45C")
+    try:
+        return parse_celsius(value)
+    except InputError as error:
+        raise wrong(error.message, error.hint) from error
+
+
+def _percent(value: object) -> float:
+    if not isinstance(value, str):
+        raise wrong(f"a percentage is needed here, not {describe(value)}", "write it like 3%")
+    try:
+        return parse_percent(value)
+    except InputError as error:
+        raise wrong(error.message, error.hint) from error
+
+
+def _level(value: object) -> float:
+    share = _percent(value)
+    if share < 0.5:
+        raise wrong(f"a level of {share:.0%} says nothing", "write it like 95%")
+    return share
+
+
+def short_or_mapping(value: object) -> str:
+    """Which branch of `short form | mapping` a value is; the names cannot be keys."""
+    return "(mapping)" if isinstance(value, dict) else "(short)"
+
+
+Celsius = Annotated[
+    float,
+    PlainValidator(_celsius),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 1, "maximum": 150},
+                {
+                    "type": "string",
+                    "pattern": r"^\s*(150|1[0-4][0-9]|[1-9][0-9]?)(\.[0-9]{1,2})?\s*°?\s*[Cc]?\s*$",
+                },
+            ]
+        }
+    ),
+]
+Percent = Annotated[float, PlainValidator(_percent), WithJsonSchema(_PERCENT)]
+Level = Annotated[
+    float,
+    PlainValidator(_level),
+    WithJsonSchema({"type": "string", "pattern": r"^\s*[5-9][0-9](\.[0-9]{1,3})?\s*%\s*$"}),
+]
+ZoneName = Annotated[
+    str, Matches(r"[^\x00-\x1f]{1,64}", "thermal zone", "a name or glob of one, or `auto`")
+]
+MetricName = Annotated[
+    str, Matches(r"[a-z][a-z0-9_]{0,40}", "metric", "a name like decode_tps or ttft_ms")
+]
+
+
+class CoolBody(Strict):
+    """When the device is cool enough for a run."""
+
+    below: Celsius = Field(description="Wait until the zone is below that: 45C.")
+    zone: ZoneName = Field(
+        default=AUTO,
+        description="Name or glob of thermal zones; `auto` takes those of NPU, CPU and SoC. The "
+        "hottest counts.",
+    )
+    timeout: Duration = Field(
+        default=DEFAULT_COOL_SECONDS, description="Longest time to wait: seconds, or 90s, 5m."
+    )
+    otherwise: Literal["fail", "go on"] = Field(
+        default="fail",
+        description="After that, or where no temperature can be read: `fail`, or `go on` and mark "
+        "the record.",
+    )
+
+    def spec(self) -> CoolSpec:
+        """What the engine works with."""
+        return CoolSpec(self.below, self.zone, self.timeout, self.otherwise)
+
+
+class UntilBody(Strict):
+    """How narrow the interval of a metric has to be."""
+
+    narrower: Percent = Field(description="Width of the interval as a share of its middle: 3%.")
+    metric: MetricName = Field(
+        default=DEFAULT_METRIC, description="Metric whose interval it is: decode_tps, ttft_ms."
+    )
+    at_most: Annotated[int, Field(ge=LEAST_REPEATS)] = Field(
+        default=DEFAULT_AT_MOST, description="Runs at most, whether the interval is narrow or not."
+    )
+    level: Level = Field(default=0.95, description="Level of the interval: 95%.")
+
+    def spec(self) -> UntilSpec:
+        """What the engine works with."""
+        return UntilSpec(self.narrower, self.metric, self.at_most, self.level)
+
+
+Cool = Annotated[
+    Annotated[Celsius, Tag("(short)")] | Annotated[CoolBody, Tag("(mapping)")],
+    Discriminator(short_or_mapping),
+]
+Until = Annotated[
+    Annotated[Percent, Tag("(short)")] | Annotated[UntilBody, Tag("(mapping)")],
+    Discriminator(short_or_mapping),
+]
+
+
+def _sample(value: object) -> float | None:
+    if value is False or value == "off":  # YAML reads a bare `off` as false
+        return None
+    if value is True:
+        raise wrong("'sample' is `off` or a duration, not a truth value", "write it like 1s")
+    seconds = seconds_of(value)
+    if not SHORTEST_SAMPLE <= seconds <= LONGEST_SAMPLE:
+        raise wrong(
+            f"looks every {seconds:g} s: there must be between 100ms and 1m between two",
+            "write it like 1s, or `off`",
+        )
+    return seconds
+
+
+Sampling = Annotated[
+    float | None,
+    PlainValidator(_sample),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": SHORTEST_SAMPLE, "maximum": LONGEST_SAMPLE},
+                {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m)?\s*$|^off$"},
+                {"const": False},
+            ]
+        }
+    ),
+]
+
+
+def cool_spec(body: CoolBody | float | None) -> CoolSpec | None:
+    """`cool:` in either form."""
+    if body is None:
+        return None
+    return body.spec() if isinstance(body, CoolBody) else CoolSpec(body)
+
+
+def until_spec(body: UntilBody | float | None) -> UntilSpec | None:
+    """`until:` in either form."""
+    if body is None:
+        return None
+    return body.spec() if isinstance(body, UntilBody) else UntilSpec(body)

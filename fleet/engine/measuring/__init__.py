@@ -1,0 +1,1 @@
+"""Gates before a run, repeats, and what is to be said of the conditions of a run."""

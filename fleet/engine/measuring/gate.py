@@ -1,0 +1,124 @@
+"""The gate `cool`: a run begins when the device is cool enough."""
+
+from __future__ import annotations
+
+import time
+
+from fleet.engine.measuring.heat import Heat, hottest, matching
+from fleet.engine.session import Session
+from fleet.model.conditions import Sample
+from fleet.model.deadline import Deadline
+from fleet.model.errors import (
+    ConnectionLostError,
+    DeadlineError,
+    DeviceError,
+    FleetError,
+    UnreachableError,
+)
+from fleet.model.events import Cooling, StepStarted, Warned
+from fleet.model.gates import CoolSpec
+from fleet.ops.looks import look_command, zones_of
+
+LOOK_SECONDS = 2.0  # between two looks: a heat sink loses less than a degree in that time
+TRIES = 6  # of one look over a link that breaks
+WAIT_SECONDS = 0.5  # before the second try; doubled for each further one
+_BROKEN = (ConnectionLostError, DeadlineError, UnreachableError)
+_STEP = "cool"
+_SHOWN_ZONES = 60
+
+
+def cool_down(session: Session, spec: CoolSpec, last: Sample | None = None) -> tuple[str, ...]:
+    """Wait until the device is cool; gives the marks of the run that follows.
+
+    `last` is the look that ended the run just before: where that was cool, nothing is asked.
+    The board is held meanwhile: with another's work on it the wait would be for nothing. Raises
+    DeviceError where it stays too warm or no temperature can be read, unless `otherwise` says
+    to go on; and for a zone that is not there.
+    """
+    known = hottest(last.zones, spec.zone) if last else None
+    if known is not None and known.celsius < spec.below:
+        return ()
+    if session.lease is not None:
+        session.lease.take()
+    deadline = Deadline(spec.timeout)
+    said = False
+    while True:
+        heat = _heat(session, spec)
+        if heat is None:
+            return _given_up(session, spec, _nothing(spec), "no temperature could be read")
+        if heat.celsius < spec.below:
+            return ()
+        text = f"{heat.zone} is {heat.celsius:.1f} °C"
+        if deadline.expired:
+            text += f", not below {spec.below:g} °C"
+            return _given_up(session, spec, f"{text} after {_clock(spec.timeout)}", text)
+        if not said:
+            said = True
+            session.emit(StepStarted(session.host.name, _STEP, f"{text}, {_waiting(spec)}"))
+        session.emit(
+            Cooling(session.host.name, heat.zone, heat.celsius, spec.below, deadline.remaining)
+        )
+        session.check()
+        time.sleep(min(LOOK_SECONDS, deadline.remaining))
+
+
+def _waiting(spec: CoolSpec) -> str:
+    return f"waiting for {spec.below:g} °C, {_clock(spec.timeout)} at most"
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d} min"
+
+
+def _nothing(spec: CoolSpec) -> str:
+    if spec.zone == "auto":
+        return "it cannot be seen whether the device is cool: this login can read no thermal zone"
+    return f"it cannot be seen whether the device is cool: {spec.zone} gives no temperature"
+
+
+def _given_up(session: Session, spec: CoolSpec, problem: str, mark: str) -> tuple[str, ...]:
+    """The marks of a run that begins all the same, or the error."""
+    host = session.host.name
+    if spec.otherwise == "go on":
+        session.emit(Warned(host, f"{problem}; going on"))
+        return (f"not cooled: {mark}",)
+    raise DeviceError(
+        problem,
+        device=host,
+        step=_STEP,
+        hint="a higher temperature or a longer timeout; or `otherwise: go on` under `run: cool:` "
+        "of the playbook, which runs all the same and marks the record: docs/measuring.md",
+    )
+
+
+def _heat(session: Session, spec: CoolSpec) -> Heat | None:
+    found = zones_of(_look(session))
+    if found and not matching(found, spec.zone):
+        listed = ", ".join(list(found)[:_SHOWN_ZONES])
+        raise DeviceError(
+            f"there is no thermal zone '{spec.zone}'; the device has: {listed}",
+            device=session.host.name,
+            step=_STEP,
+            hint="one of these names, a glob like 'cpu*', or `zone: auto`",
+        )
+    return hottest({name: one for name, one in found.items() if one is not None}, spec.zone)
+
+
+def _look(session: Session) -> str:
+    """One look. A broken link is made anew as for an upload; the last error comes out."""
+    for attempt in range(TRIES):
+        try:
+            if attempt:
+                session.reopen()
+            return session.ask(look_command(), _STEP).text
+        except _BROKEN as error:
+            if attempt + 1 == TRIES:
+                raise
+            _wait(session, error, WAIT_SECONDS * 2**attempt)
+    raise AssertionError("the last try gives an answer or an error")
+
+
+def _wait(session: Session, error: FleetError, seconds: float) -> None:
+    session.check()
+    session.emit(Warned(session.host.name, f"{error.message}; going on in {seconds:g} s"))
+    time.sleep(seconds)

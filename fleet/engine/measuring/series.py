@@ -1,0 +1,98 @@
+"""How often a run is repeated: a number, until the interval is narrow, or for a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from fleet.model.gates import LEAST_REPEATS, UntilSpec
+from fleet.model.playbook import RunSpec
+from fleet.model.record import Metrics, Record
+
+
+def metric_of(metrics: Metrics, name: str) -> float | None:
+    """A number by its name: a field of Metrics, or one of `others`."""
+    if name in {"others", "source"}:
+        return None
+    own = getattr(metrics, name, None)
+    if own is not None:
+        return float(own)
+    other = metrics.others.get(name)
+    return other.value if other else None
+
+
+def metric_names(metrics: Metrics) -> list[str]:
+    """Names of all numbers that are there."""
+    own = [name for name in Metrics.__dataclass_fields__ if metric_of(metrics, name) is not None]
+    return own + sorted(metrics.others)
+
+
+class Series:
+    """Decides before each counted run whether it is to be.
+
+    `outcome` says at the end what came of `until`, `warning` what stands in its way; "" where
+    there is nothing to say.
+    """
+
+    def __init__(self, run: RunSpec) -> None:
+        self._run = run
+        self._began: float | None = None
+        self.outcome = ""
+        self.warning = ""
+
+    def begin(self) -> None:
+        """A run begins now; the time of `sustained` counts from the first."""
+        self._began = self._began or time.monotonic()
+
+    @property
+    def cools(self) -> bool:
+        """True when the next run waits for the device to cool: not within `sustained`."""
+        return self._run.cool is not None and not (self._run.sustained and self._began)
+
+    def word(self, number: int) -> str:
+        """What run `number` (from 0) is called while it runs."""
+        run = self._run
+        if run.sustained:
+            spent = time.monotonic() - (self._began or time.monotonic())
+            return f"run {number + 1}, {spent:.0f} of {run.sustained:g} s"
+        if run.until:
+            return f"run {number + 1} of {run.until.at_most} at most"
+        return f"run {number + 1} of {run.repeats}"
+
+    def wants(self, records: Sequence[Record]) -> bool:
+        """True when one more run is due after these, warm-ups left out."""
+        done = [one for one in records if not one.warmup]
+        if len(done) < self._run.repeats:
+            return True
+        if self._run.sustained:
+            return self._began is None or time.monotonic() - self._began < self._run.sustained
+        return self._run.until is not None and self._wider(self._run.until, done)
+
+    def _wider(self, until: UntilSpec, done: Sequence[Record]) -> bool:
+        if len(done) < LEAST_REPEATS:
+            return len(done) < until.at_most
+        good = [one for one in done if one.counts]
+        if not good:
+            self.warning = f"no run counts, so there is no interval of {until.metric}"
+            return False
+        values = [v for one in good if (v := metric_of(one.metrics, until.metric)) is not None]
+        if not values:
+            known = ", ".join(metric_names(good[0].metrics)) or "no number at all"
+            self.warning = f"no run has the metric '{until.metric}'; there is: {known}"
+            return False
+        return self._judge(until, values, len(done))
+
+    def _judge(self, until: UntilSpec, values: Sequence[float], runs: int) -> bool:
+        # numpy is only loaded where it is needed: `fleet deploy` starts without it
+        from fleet.profiles.stats.interval import interval  # noqa: PLC0415
+
+        found = interval(values, until.level)
+        width = f"{found.width:.1%} wide" if found else "unknown"
+        text = f"the interval of {until.metric} is {width} after {runs} runs"
+        if found is not None and found.width < until.narrower:
+            self.outcome = text
+            return False
+        if runs >= until.at_most:
+            self.warning = f"{text}, not narrower than {until.narrower * 100:g}%"
+            return False
+        return True

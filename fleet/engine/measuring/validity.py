@@ -1,0 +1,129 @@
+"""What the conditions say of a run: a problem that it does not count, or a mark on it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+
+from fleet.engine.measuring.heat import heat_of, peak
+from fleet.engine.measuring.series import metric_of
+from fleet.model.conditions import Conditions, Sample
+from fleet.model.gates import DEFAULT_METRIC
+from fleet.model.record import Record
+
+REBOOTED = "rebooted"
+FIRST = 3  # repeats that the later ones are compared with
+RATE_DROP = 0.10  # cf. 24 % in five trials without a pause (mlx-lm, pull request 1010)
+RISE = 3.0  # °C that the compute must be hotter than in the first repeats
+HOT = 5.0  # °C above the start of the run before a fallen clock is laid to heat
+NEAR = 0.9  # of its limit: a clock above that is at its limit
+_CAPPED = 0.98  # of the hardware's maximum
+
+
+def problems_of(conditions: Conditions) -> tuple[str, ...]:
+    """Why a run under these conditions does not count."""
+    return (REBOOTED,) if conditions.rebooted else ()
+
+
+def marks_of(record: Record, earlier: Sequence[Record], metric: str = "") -> tuple[str, ...]:
+    """What is to be said of a run, each with its reason.
+
+    `throttled: ...` only where something was seen: a clock limit that fell, a clock under the
+    governor `performance` that fell while it got hot, or a rate that fell below that of the
+    first repeats while it got hotter. `capped: ...`: a clock may not run as fast as the hardware
+    could, since before the run; the kernel does not say whether by heat or by a person.
+    """
+    first = [one for one in earlier if one.counts][:FIRST]
+    found = [
+        *_limit_fell(record.conditions, first[0].conditions if first else None),
+        *_clock_fell(record.conditions),
+        *_rate_fell(record, first, metric or DEFAULT_METRIC),
+    ]
+    return (*(f"throttled: {text}" for text in found[:1]), *_capped(record.conditions))
+
+
+def _gigahertz(value: float) -> str:
+    return f"{value / 1e9:.2f}"
+
+
+def _limit_fell(now: Conditions, first: Conditions | None) -> Iterator[str]:
+    """A limit below the one before this run or before the first run; not while it gets cooler."""
+    begin = heat_of(now.before)
+    for one in (*now.during, *((now.after,) if now.after else ())):
+        heat = heat_of(one)
+        if begin is not None and heat is not None and heat < begin:
+            continue
+        for name, hz in one.limits.items():
+            if hz < now.limits.get(name, 0.0):
+                yield _fell(name, now.limits[name], hz)
+    for name, hz in now.limits.items():
+        if first is not None and hz < first.limits.get(name, 0.0):
+            yield _fell(name, first.limits[name], hz)
+
+
+def _fell(name: str, high: float, low: float) -> str:
+    return f"the limit of {name} fell from {_gigahertz(high)} to {_gigahertz(low)} GHz"
+
+
+def _clock_fell(now: Conditions) -> Iterator[str]:
+    """Two looks in sequence at a clock that was at its limit before, and it got hotter since.
+
+    Other governors lower a clock whenever there is little to do, so they say nothing of heat.
+    """
+    begin = heat_of(now.before)
+    if begin is None:
+        return
+    for name, governor in now.governors.items():
+        if governor != "performance":
+            continue
+        was_up, low = False, 0
+        for one in now.samples:
+            clock, limit = one.clocks.get(name), _limit(one, now, name)
+            if clock is None or limit is None:
+                continue
+            hot = (heat_of(one) or begin) >= begin + HOT
+            low = low + 1 if was_up and hot and clock < NEAR * limit else 0
+            was_up = was_up or clock >= NEAR * limit
+            if low == 2:
+                yield (
+                    f"{name} fell to {_gigahertz(clock)} of {_gigahertz(limit)} GHz "
+                    f"at {heat_of(one):.0f} °C"
+                )
+                break
+
+
+def _limit(sample: Sample, now: Conditions, name: str) -> float | None:
+    return sample.limits.get(name) or now.limits.get(name)
+
+
+def _rate_fell(record: Record, first: Sequence[Record], metric: str) -> Iterator[str]:
+    """Below all of the first repeats and well below their median, and hotter than they were."""
+    value, heat = metric_of(record.metrics, metric), peak(record.conditions)
+    values = [v for one in first if (v := metric_of(one.metrics, metric)) is not None]
+    heats = [h for one in first if (h := peak(one.conditions)) is not None]
+    if value is None or heat is None or len(values) < FIRST or not heats:
+        return
+    middle = statistics.median(values)
+    worse = -1.0 if metric.endswith(("_ms", "_us", "_s")) else 1.0  # a time gets longer
+    drop = worse * (middle - value) / abs(middle) if middle else 0.0
+    out = value < min(values) if worse > 0 else value > max(values)
+    if out and drop > RATE_DROP and heat >= statistics.median(heats) + RISE:
+        word = "fell" if worse > 0 else "rose"
+        yield (
+            f"{metric} {word} by {drop:.0%} against the first {FIRST} runs, "
+            f"{heat:.0f} °C against {statistics.median(heats):.0f} °C"
+        )
+
+
+def _capped(now: Conditions) -> Iterator[str]:
+    low = {
+        name: (hz, now.maxima[name])
+        for name, hz in now.limits.items()
+        if name in now.maxima and hz < _CAPPED * now.maxima[name]
+    }
+    if low:
+        told = ", ".join(
+            f"{name} at {_gigahertz(hz)} of {_gigahertz(top)} GHz"
+            for name, (hz, top) in sorted(low.items())
+        )
+        yield f"capped: {told}"

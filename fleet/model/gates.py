@@ -1,0 +1,62 @@
+"""When a run begins and how often it is repeated."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from fleet.model.errors import InputError
+
+AUTO = "auto"
+DEFAULT_COOL_SECONDS = 600.0
+DEFAULT_METRIC = "decode_tps"
+DEFAULT_AT_MOST = 30
+DEFAULT_LEVEL = 0.95
+DEFAULT_SAMPLE_SECONDS = 1.0
+LEAST_REPEATS = 3  # of fewer values there is no interval
+_CELSIUS = re.compile(r"\s*(\d{1,3}(?:\.\d{1,2})?)\s*°?\s*[Cc]?\s*")
+_PERCENT = re.compile(r"\s*(\d{1,2}(?:\.\d{1,3})?)\s*%\s*")
+
+
+@dataclass(frozen=True)
+class CoolSpec:
+    """Wait until a zone is below `below` °C before each run that counts.
+
+    `zone` is `auto`, or a name or glob of thermal zones of which the hottest counts. After
+    `timeout` seconds, or where there is no such temperature, `otherwise` decides.
+    """
+
+    below: float
+    zone: str = AUTO
+    timeout: float = DEFAULT_COOL_SECONDS
+    otherwise: Literal["fail", "go on"] = "fail"
+
+
+@dataclass(frozen=True)
+class UntilSpec:
+    """Repeat until the interval of `metric` is narrower than `narrower` (0.03: 3 %) of its middle.
+
+    `at_most` counts runs, also those that do not count. `level` is that of the interval.
+    """
+
+    narrower: float
+    metric: str = DEFAULT_METRIC
+    at_most: int = DEFAULT_AT_MOST
+    level: float = DEFAULT_LEVEL
+
+
+def parse_celsius(text: str | float) -> float:
+    """°C from `45C`, `45 °C`, `45`; InputError for what is none, or not from 1 to 150."""
+    match = _CELSIUS.fullmatch(str(text))
+    if match is None or not 1 <= float(match[1]) <= 150:
+        raise InputError(f"'{text}' is no temperature from 1 to 150 °C", hint="write it like 45C")
+    return float(match[1])
+
+
+def parse_percent(text: str) -> float:
+    """Share of `3%`: 0.03; InputError for what is none, or not above 0 and below 100."""
+    match = _PERCENT.fullmatch(text)
+    if match is None or float(match[1]) == 0:
+        raise InputError(f"'{text}' is no percentage between 0% and 100%", hint="write it like 3%")
+    return round(float(match[1]) / 100, 8)

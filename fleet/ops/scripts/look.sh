@@ -1,0 +1,3 @@
+# After conditions.sh: one look.
+fl_before
+echo end

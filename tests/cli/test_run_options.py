@@ -1,0 +1,64 @@
+"""Gates of the command line stand in for those of the playbook."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleet.cli.run_options import changed, gated
+from fleet.model.errors import InputError
+from fleet.model.gates import CoolSpec, UntilSpec
+from fleet.model.playbook import Playbook, RunSpec
+
+BOOK = Playbook(Path("p.yaml"), "n", Path("b"), run=RunSpec(prompt="a"))
+
+
+def run(book: Playbook, *gates: str | None) -> RunSpec:
+    found = gated(book, *gates)  # type: ignore[arg-type]
+    assert found.run is not None
+    return found.run
+
+
+def test_each_gate() -> None:
+    assert run(BOOK, None, None, None) == BOOK.run
+    assert run(BOOK, "45C", None, None).cool == CoolSpec(45.0)
+    assert run(BOOK, None, "3%", None).until == UntilSpec(0.03)
+    assert run(BOOK, None, None, "10m").sustained == 600.0
+
+
+def test_the_rest_of_the_playbooks_gate_stays() -> None:
+    own = RunSpec(cool=CoolSpec(40.0, "ddr", 9.0, "go on"), until=UntilSpec(0.1, "ttft_ms", 5))
+    found = run(replace(BOOK, run=own), "45C", "3%", None)
+    assert found.cool == CoolSpec(45.0, "ddr", 9.0, "go on")
+    assert found.until == UntilSpec(0.03, "ttft_ms", 5)
+
+
+def test_the_last_word_on_the_end_of_a_series() -> None:
+    until = replace(BOOK, run=RunSpec(until=UntilSpec(0.1)))
+    assert (run(until, None, None, "1m").until, run(until, None, None, "1m").sustained) == (
+        None,
+        60.0,
+    )
+    held = replace(BOOK, run=RunSpec(sustained=60.0))
+    assert run(held, None, "3%", None).sustained is None
+
+
+def test_refused() -> None:
+    for gates, words in (
+        ((None, "3%", "10m"), "two ends of one series"),
+        (("warm", None, None), "no temperature"),
+        ((None, "3", None), "no percentage"),
+        ((None, None, "soon"), "no duration"),
+    ):
+        with pytest.raises(InputError, match=words):
+            run(BOOK, *gates)
+    many = replace(BOOK, run=RunSpec(until=UntilSpec(0.1, at_most=5)))
+    with pytest.raises(InputError, match="5 runs at most are fewer than 9 repeats"):
+        gated(changed(many, {"repeats": 9}), None, None, None)
+
+
+def test_a_playbook_that_runs_nothing_stays_so() -> None:
+    none = replace(BOOK, run=None)
+    assert gated(changed(none, {"repeats": 3}), "45C", None, None) == none
