@@ -14,7 +14,7 @@ from fleet.profiles.stats.special import f_tail
 from fleet.profiles.stats.trend import Floats, leans, trend
 
 # Values of the repeats of one run in their order; nan where a repeat does not count.
-Run = Sequence[float]
+Run = Sequence[float] | Floats
 UNLIKE = 0.05  # runs of one group that differ so surely are not one sample
 FEWEST_PAIRS = 6
 
@@ -52,48 +52,53 @@ def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Diffe
     Five runs and more a side: the run is the unit, for repeats in one boot are more alike than
     boots. Fewer: the repeats are, as many of one side as of the other, unless runs of one group
     differ among themselves or wander; then there is no answer. Repeats that drift (a board
-    warms) are compared first with first, second with second. Everything is done with logarithms (ratios) where all values are above 0.
+    warms) are compared first with first, second with second. Everything is done with logarithms
+    (ratios) where all values are above 0.
     """
     left, right = [_finite(one) for one in a], [_finite(one) for one in b]
     left, right = [one for one in left if len(one)], [one for one in right if len(one)]
     both = [np.concatenate(one) if one else np.empty(0) for one in (left, right)]
     base = Difference(
-        interval(both[0], level) if len(left) == 1 else _whole(left, level),
-        interval(both[1], level) if len(right) == 1 else _whole(right, level),
+        _whole(left, level),
+        _whole(right, level),
         len(both[0]),
         len(both[1]),
-        *(float(np.median(one)) if len(one) else None for one in both),
+        _median(both[0]),
+        _median(both[1]),
     )
     if not len(both[0]) or not len(both[1]):
         sides = " and ".join(n for n, one in zip("AB", both, strict=True) if not len(one))
         return replace(base, why=f"{sides} has no value")
     ratio = bool(min(both[0].min(), both[1].min()) > 0)
     if min(len(left), len(right)) >= fewest(level):
-        return _of_values(base, _middles(left), _middles(right), level, ratio, "runs")
-    return _of_repeats(base, a, b, level, ratio)
+        return _of_values(base, _middles(left), _middles(right), level, ratio=ratio, how="runs")
+    return _of_repeats(base, a, b, level, ratio=ratio)
 
 
 def _of_repeats(
-    base: Difference, a: Sequence[Run], b: Sequence[Run], level: float, ratio: bool
+    base: Difference, a: Sequence[Run], b: Sequence[Run], level: float, *, ratio: bool
 ) -> Difference:
     """Few runs: their repeats are what is compared, as many of one side as of the other."""
     upto = min(max(len(one) for one in side) for side in (a, b))
     sides = [
         [one for one in map(_finite, (run[:upto] for run in side)) if len(one)] for side in (a, b)
     ]
-    logs = dict(zip("AB", (_logs(one, ratio) for one in sides), strict=True))
+    logs = dict(zip("AB", ([_log(run, ratio) for run in one] for one in sides), strict=True))
+    if not all(sides):
+        return replace(base, why="A and B have no repeats of one number")
     tell = f"{fewest(level)} runs a side and more would tell"
     unlike = _which(logs, _unlike)
     if unlike:
         return replace(base, why=f"the runs of {unlike} differ among themselves: {tell}")
     moved = _which(logs, lambda runs: any(trend(one) for one in runs))
     if moved:
-        found = _of_pairs(base, _matrix(a), _matrix(b), level, ratio)
+        found = _of_pairs(base, _matrix(a), _matrix(b), level, ratio=ratio)
         return replace(found, remarks=(f"{moved} drift over the repeats",))
     wander = _which(logs, lambda runs: any(leans(one) for one in runs))
     if wander:
         return replace(base, why=f"the repeats of {wander} wander: {tell}")
-    found = _of_values(base, *(np.concatenate(one) for one in sides), level, ratio, "values")
+    first, second = (np.concatenate(one) for one in sides)
+    found = _of_values(base, first, second, level, ratio=ratio, how="values")
     cut = any(len(run) > upto for side in (a, b) for run in side)
     return replace(found, remarks=(f"the first {upto} repeats of each",) if cut else ())
 
@@ -103,18 +108,17 @@ def _which(groups: Mapping[str, Sequence[Floats]], test: Callable[[Sequence[Floa
 
 
 def _of_values(
-    base: Difference, a: Floats, b: Floats, level: float, ratio: bool, how: str
+    base: Difference, a: Floats, b: Floats, level: float, *, ratio: bool, how: str
 ) -> Difference:
     """By rank sum: nothing in the order of the values matters."""
-    bounds = ranks.shift(*_logs([a, b], ratio), level)
+    bounds = ranks.shift(_log(a, ratio), _log(b, ratio), level)
     least = ranks.least_rank_sum(*sorted((len(a), len(b))))
     if bounds is None or min(len(a), len(b)) < fewest(level):
         fewer = min(len(a), len(b))
         return replace(base, why=f"{fewer} of {fewest(level)} runs that it takes")
     order = np.searchsorted(np.sort(a), b, "left") + np.searchsorted(np.sort(a), b, "right")
     return replace(
-        base,
-        **_changes(bounds, base, ratio),
+        _changed(base, bounds, ratio=ratio),
         p=max(ranks.rank_sum(a, b), ranks.unequal(a, b)),
         least=least,
         above=float(order.mean()) / 2 / len(a),
@@ -122,12 +126,12 @@ def _of_values(
     )
 
 
-def _of_pairs(base: Difference, a: Floats, b: Floats, level: float, ratio: bool) -> Difference:
+def _of_pairs(base: Difference, a: Floats, b: Floats, level: float, *, ratio: bool) -> Difference:
     """By signed ranks of repeat against repeat: what both do over time falls out."""
     upto = min(len(a), len(b))
     left, right = a[:upto], b[:upto]
     kept = np.isfinite(left) & np.isfinite(right)
-    gaps = np.subtract(*_logs([right[kept], left[kept]], ratio))
+    gaps = _log(right[kept], ratio) - _log(left[kept], ratio)
     bounds = ranks.centre(gaps, level)
     if leans(gaps):
         return replace(base, why=f"repeats wander: {fewest(level)} runs a side would tell")
@@ -135,8 +139,7 @@ def _of_pairs(base: Difference, a: Floats, b: Floats, level: float, ratio: bool)
         why = f"{len(gaps)} of {FEWEST_PAIRS} pairs of repeats that it takes where they drift"
         return replace(base, why=why)
     return replace(
-        base,
-        **_changes(bounds, base, ratio),
+        _changed(base, bounds, ratio=ratio),
         p=ranks.signed_rank(gaps),
         least=ranks.least_signed_rank(len(gaps)),
         above=float(np.mean(np.sign(gaps)) / 2 + 0.5),
@@ -144,24 +147,27 @@ def _of_pairs(base: Difference, a: Floats, b: Floats, level: float, ratio: bool)
     )
 
 
-def _changes(
-    bounds: tuple[float, float, float], base: Difference, ratio: bool
-) -> dict[str, float | None]:
-    names = ("low", "mid", "high")
+def _changed(base: Difference, bounds: tuple[float, float, float], *, ratio: bool) -> Difference:
+    low, mid, high = bounds
     if ratio:
-        return dict(zip(names, (math.expm1(one) for one in bounds), strict=True))
+        return replace(base, low=math.expm1(low), mid=math.expm1(mid), high=math.expm1(high))
     if not base.mid_a:
-        return dict.fromkeys(names)
-    return dict(zip(names, (one / abs(base.mid_a) for one in bounds), strict=True))
+        return base
+    unit = abs(base.mid_a)
+    return replace(base, low=low / unit, mid=mid / unit, high=high / unit)
 
 
 def _finite(run: Run) -> Floats:
     values = np.asarray(run, dtype=float)
-    return values[np.isfinite(values)]
+    return np.asarray(values[np.isfinite(values)], dtype=float)
 
 
-def _logs(runs: Sequence[Floats], ratio: bool) -> list[Floats]:
-    return [np.log(one) for one in runs] if ratio else list(runs)
+def _log(run: Floats, ratio: bool) -> Floats:
+    return np.asarray(np.log(run) if ratio else run, dtype=float)
+
+
+def _median(values: Floats) -> float | None:
+    return float(np.median(values)) if len(values) else None
 
 
 def _middles(runs: Sequence[Floats]) -> Floats:
@@ -170,6 +176,8 @@ def _middles(runs: Sequence[Floats]) -> Floats:
 
 def _whole(runs: Sequence[Floats], level: float) -> Interval | None:
     """The interval of several runs: of their middles where there are enough, else of all."""
+    if len(runs) == 1:
+        return interval(runs[0], level)
     if len(runs) >= fewest(level):
         return interval(_middles(runs), level)
     return interval(_matrix(runs), level) if runs and not _unlike(runs) else None

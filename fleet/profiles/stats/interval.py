@@ -43,7 +43,7 @@ def fewest(level: float = 0.95) -> int:
     return math.ceil(1 - math.log2(1 - level + SHORT))
 
 
-def interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
+def interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interval | None:
     """The interval of values **in the order in which they were measured**.
 
     None for fewer than `fewest(level)` (five at 0.95): whatever the shape of their distribution,

@@ -134,7 +134,7 @@ def _signs(ranks: Floats) -> Floats:
     ways[0] = 1
     for rank in ranks.astype(int):
         ways[rank:] += ways[: len(ways) - rank].copy()
-    return ways / ways.sum()
+    return np.asarray(ways / ways.sum(), dtype=float)
 
 
 @lru_cache(maxsize=4096)
