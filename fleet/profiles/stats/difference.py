@@ -23,6 +23,8 @@ FEWEST_PAIRS = 6
 class Difference:
     """B against A. `low`, `mid`, `high`: the change as a share of A (-0.05: B has 5 % less).
 
+    `low` and `high` are None where nothing can be said; `mid` is then that of the medians.
+
     `p`: how often chance alone does that; `least` the smallest p that so few values can give.
     `above`: how often a run of B lies above one of A (0.5: no effect; Vargha and Delaney's A).
     `a`, `b`: the groups by themselves. `how`: `runs`, `repeats` (pairs: both drift),
@@ -65,6 +67,7 @@ def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Diffe
         len(both[1]),
         _median(both[0]),
         _median(both[1]),
+        mid=_share(_median(both[0]), _median(both[1])),
     )
     if not len(both[0]) or not len(both[1]):
         sides = " and ".join(n for n, one in zip("AB", both, strict=True) if not len(one))
@@ -168,6 +171,10 @@ def _log(run: Floats, ratio: bool) -> Floats:
 
 def _median(values: Floats) -> float | None:
     return float(np.median(values)) if len(values) else None
+
+
+def _share(a: float | None, b: float | None) -> float | None:
+    return (b - a) / abs(a) if a and b is not None else None
 
 
 def _middles(runs: Sequence[Floats]) -> Floats:

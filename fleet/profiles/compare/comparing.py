@@ -1,0 +1,207 @@
+"""Two groups of records, board by board, metric by metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fleet.model.record import Record
+from fleet.profiles.compare import metrics as known
+from fleet.profiles.compare.conditions import Finding, Weight, between, check_vary
+from fleet.profiles.compare.groups import Group, by_board, by_run, chip
+from fleet.profiles.compare.ops import OpDiff, compare_ops, lonely_units
+from fleet.profiles.compare.verdict import CHANCE, Row, Verdict, direction, judge
+from fleet.profiles.stats import ranks
+from fleet.profiles.stats.difference import FEWEST_PAIRS, Difference, difference
+
+SCHEMA = 1
+MARGIN = 0.01
+Pair = tuple[str, list[Record], list[Record]]
+
+
+@dataclass(frozen=True)
+class Overall:
+    """One metric over several boards. `change`: low, middle, high over boards, from six on."""
+
+    metric: known.Metric
+    moved: dict[str, int]
+    change: tuple[float, float, float] | None
+    verdict: Verdict | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        verdict = None if self.verdict is None else str(self.verdict)
+        return {"metric": self.metric.name, "boards": self.moved, "change": self.change,
+                "verdict": verdict}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """B against A: conditions first, then rows, then what several boards say together."""
+
+    a: Group
+    b: Group
+    findings: tuple[Finding, ...]
+    rows: tuple[Row, ...]
+    overall: tuple[Overall, ...]
+    ops: tuple[OpDiff, ...]
+    remarks: tuple[str, ...]
+    margin: float
+
+    @property
+    def refused(self) -> tuple[Finding, ...]:
+        """What `--strict` does not let pass: all that differs or is unknown and not meant."""
+        fine = {Weight.COMPARED, Weight.REMARK}
+        return tuple(one for one in self.findings if one.weight not in fine)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The document of `--json`, with its own version."""
+        return {
+            "schema": SCHEMA,
+            "a": _group(self.a),
+            "b": _group(self.b),
+            "margin": self.margin,
+            "chance": CHANCE,
+            "correction": "holm",
+            "conditions": [one.as_dict() for one in self.findings],
+            "rows": [one.as_dict() for one in self.rows],
+            "overall": [one.as_dict() for one in self.overall],
+            "ops": [one.as_dict() for one in self.ops],
+            "remarks": list(self.remarks),
+        }
+
+
+def _group(one: Group) -> dict[str, Any]:
+    return {
+        "selection": one.label,
+        "runs": one.runs,
+        "boards": len(one.boards),
+        "records": len(one.records),
+        "counted": len(one.counted),
+        "dropped": one.dropped,
+        "emulated": sorted({r.emulated for r in one.records}),
+    }
+
+
+def compare(
+    a: Group,
+    b: Group,
+    names: Sequence[str] = (),
+    *,
+    margin: float = MARGIN,
+    vary: Sequence[str] = (),
+) -> Comparison:
+    """Compare two groups. `names`: metrics, all usual ones where there are none.
+
+    A board that both groups have is held against itself; other boards are left out and named.
+    Raises InputError for a word of `vary` that can be no cause.
+    """
+    check_vary(vary)
+    pairs, remarks = pair(a, b)
+    findings = between(a, b, pairs, vary)
+    blocked = {
+        label: [one.what for one in findings if one.weight is Weight.BLOCKS
+                and one.board in {"", label}]
+        for label, _, _ in pairs
+    }  # fmt: skip
+    wanted = list(names) or [n for n in known.present(a.records) if n in known.present(b.records)]
+    metrics = [known.metric(n, (*a.records, *b.records)) for n in wanted]
+    rows = judge([_row(one, m, blocked[one[0]]) for m in metrics for one in pairs], margin)
+    remarks += [f"{r.board} {r.metric.name}: {text}" for r in rows for text in r.difference.remarks]
+    ops, lonely = _ops(pairs, blocked)
+    return Comparison(
+        a, b, tuple(findings), tuple(rows), tuple(_overall(m, rows) for m in metrics),
+        tuple(ops), (*remarks, *lonely), margin,
+    )  # fmt: skip
+
+
+def pair(a: Group, b: Group) -> tuple[list[Pair], list[str]]:
+    """What is held against what: each board against itself, else all against all of one chip."""
+    left, right = a.boards, b.boards
+    both = [one for one in left if one in right]
+    if both:
+        remarks = []
+        for label, mine, others in ((a.label, left, right), (b.label, right, left)):
+            alone = sorted({mine[one][0].host for one in mine if one not in others})
+            if alone:
+                shown = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
+                remarks.append(f"only in {label}, left out: {shown}")
+        names = _names(both, right)
+        return [(names[one], left[one], right[one]) for one in both], remarks
+    if not left or not right:
+        return [], [f"{one.label} has no records" for one in (a, b) if not one.records]
+    label = " → ".join(
+        next(iter(one.values()))[0].host if len(one) == 1 else f"{len(one)} boards"
+        for one in (left, right)
+    )
+    text = "A and B have no board in common: boards of one kind differ among themselves too"
+    records = [[r for one in side.values() for r in one] for side in (left, right)]
+    return [(label, records[0], records[1])], [text]
+
+
+def _names(identities: Sequence[str], boards: dict[str, list[Record]]) -> dict[str, str]:
+    hosts = [boards[one][0].host for one in identities]
+    return {
+        one: host if hosts.count(host) == 1 else f"{host} ({one[-8:]})"
+        for one, host in zip(identities, hosts, strict=True)
+    }
+
+
+def _row(one: Pair, metric: known.Metric, blocked: Sequence[str]) -> Row:
+    label, a, b = one
+    units = known.units(a, metric.name) | known.units(b, metric.name)
+    values = [_runs(side, metric.name) for side in (a, b)]
+    found: Difference = difference(values[0], values[1])
+    why = f"another {', another '.join(blocked)}" if blocked else ""
+    if len(units) > 1:
+        why = f"units differ: {', '.join(sorted(units))}"
+    elif any(len({chip(r) for r in side}) > 1 for side in (a, b)):
+        why = "several chips in one group"
+    return Row(label, metric, found, why=why)
+
+
+def _runs(records: Sequence[Record], name: str) -> list[list[float]]:
+    """The runs of one board; of several boards one value each, for boards are the unit then."""
+    boards: dict[str, list[Record]] = {}
+    for one in records:
+        boards.setdefault(one.identity or one.host, []).append(one)
+    return by_run(records, name) if len(boards) == 1 else by_board(boards.values(), name)
+
+
+def _overall(metric: known.Metric, rows: Sequence[Row]) -> Overall:
+    mine = [one for one in rows if one.metric == metric]
+    moved = {str(word): sum(one.verdict is word for one in mine) for word in Verdict}
+    moved = {word: count for word, count in moved.items() if count}
+    ratios = [
+        math.log1p(one.difference.mid)
+        for one in mine
+        if one.difference.mid is not None and one.difference.mid > -1
+        and one.verdict is not Verdict.INCOMPARABLE
+    ]  # fmt: skip
+    gaps = np.array(ratios)
+    bounds = ranks.centre(gaps, 0.95) if len(gaps) >= FEWEST_PAIRS else None
+    if bounds is None:
+        return Overall(metric, moved, None, mine[0].verdict if len(mine) == 1 else None)
+    shown = ranks.signed_rank(gaps) <= CHANCE
+    verdict = direction(metric, 1 if bounds[1] > 0 else -1) if shown else Verdict.NONE
+    low, mid, high = (math.expm1(one) for one in bounds)
+    return Overall(metric, moved, (low, mid, high), verdict)
+
+
+def _ops(pairs: Sequence[Pair], blocked: dict[str, list[str]]) -> tuple[list[OpDiff], list[str]]:
+    """Of all boards of one chip together; a board that is not comparable is not among them."""
+    fit = [one for one in pairs if not blocked[one[0]]]
+    a = [r for _, side, _ in fit for r in side if r.ops]
+    b = [r for _, _, side in fit for r in side if r.ops]
+    if len({chip(r) for r in (*a, *b)}) > 1:
+        return [], ["operations are compared on one chip at a time; select one"]
+    lonely = [
+        f"operations in {unit} are only in {side}"
+        for side, units in zip("AB", lonely_units(a, b), strict=True)
+        for unit in sorted(units)
+    ]
+    return compare_ops(a, b), lonely
