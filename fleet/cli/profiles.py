@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fleet.cli import output
+from fleet.cli import output, profiles_compare
 from fleet.cli.common import JsonOption
 from fleet.cli.results import show_records
 from fleet.engine.records import RunStore
@@ -20,6 +20,7 @@ def register(root: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Records of runs.")
     group.command("list")(list_runs)
     group.command("show")(show)
+    profiles_compare.register_in(group)
     root.add_typer(group, name="profiles")
 
 

@@ -24,6 +24,8 @@ FleetError                     anything fleet reports; carries the cure
 ├── RuntimeStoreError          a QAIRT runtime is missing, mixed or damaged
 ├── BundleError                a bundle folder cannot be read
 ├── RunnerError                a run or its output makes no sense
+├── GateError                  a comparison found what --fail-if names (exit 1)
+├── NotComparableError         a comparison cannot say what it was asked (exit 4)
 └── LabError                   a lab board cannot be made
 """
 
@@ -191,6 +193,16 @@ class BundleError(FleetError):
 
 class RunnerError(FleetError):
     """A runner's plan or output makes no sense (no profile, unreadable JSON)."""
+
+
+class GateError(FleetError):
+    """Measured, comparable, and what `--fail-if` names is so."""
+
+
+class NotComparableError(FleetError):
+    """Conditions differ under `--strict`, or a gate asks what could not be measured."""
+
+    exit_code = 4
 
 
 class LabError(FleetError):

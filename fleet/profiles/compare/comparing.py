@@ -17,6 +17,8 @@ from fleet.profiles.compare.ops import OpDiff, compare_ops, lonely_units
 from fleet.profiles.compare.verdict import CHANCE, Row, Verdict, direction, judge
 from fleet.profiles.stats import ranks
 from fleet.profiles.stats.difference import FEWEST_PAIRS, Difference, difference
+from fleet.profiles.stats.families import holm
+from fleet.profiles.stats.trend import Floats
 
 SCHEMA = 1
 MARGIN = 0.01
@@ -51,6 +53,18 @@ class Comparison:
     ops: tuple[OpDiff, ...]
     remarks: tuple[str, ...]
     margin: float
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics that were asked."""
+        return [one.metric.name for one in self.overall]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Boards of A that B has not, where others are in both."""
+        left, right = self.a.boards, self.b.boards
+        both = left.keys() & right.keys()
+        return tuple(sorted({left[n][0].host for n in left if n not in both})) if both else ()
 
     @property
     def refused(self) -> tuple[Finding, ...]:
@@ -108,13 +122,13 @@ def compare(
                 and one.board in {"", label}]
         for label, _, _ in pairs
     }  # fmt: skip
-    wanted = list(names) or [n for n in known.present(a.records) if n in known.present(b.records)]
+    wanted = list(names) or known.present(a.records)
     metrics = [known.metric(n, (*a.records, *b.records)) for n in wanted]
     rows = judge([_row(one, m, blocked[one[0]]) for m in metrics for one in pairs], margin)
     remarks += [f"{r.board} {r.metric.name}: {text}" for r in rows for text in r.difference.remarks]
     ops, lonely = _ops(pairs, blocked)
     return Comparison(
-        a, b, tuple(findings), tuple(rows), tuple(_overall(m, rows) for m in metrics),
+        a, b, tuple(findings), tuple(rows), tuple(_overall(metrics, rows, margin)),
         tuple(ops), (*remarks, *lonely), margin,
     )  # fmt: skip
 
@@ -172,23 +186,37 @@ def _runs(records: Sequence[Record], name: str) -> list[list[float]]:
     return by_run(records, name) if len(boards) == 1 else by_board(boards.values(), name)
 
 
-def _overall(metric: known.Metric, rows: Sequence[Row]) -> Overall:
-    mine = [one for one in rows if one.metric == metric]
-    moved = {str(word): sum(one.verdict is word for one in mine) for word in Verdict}
-    moved = {word: count for word, count in moved.items() if count}
-    ratios = [
-        math.log1p(one.difference.mid)
-        for one in mine
-        if one.difference.mid is not None and one.difference.mid > -1
-        and one.verdict is not Verdict.INCOMPARABLE
-    ]  # fmt: skip
-    gaps = np.array(ratios)
-    bounds = ranks.centre(gaps, 0.95) if len(gaps) >= FEWEST_PAIRS else None
-    if bounds is None:
-        return Overall(metric, moved, None, mine[0].verdict if len(mine) == 1 else None)
-    shown = ranks.signed_rank(gaps) <= CHANCE
-    verdict = direction(metric, 1 if bounds[1] > 0 else -1) if shown else Verdict.NONE
+def _overall(metrics: Sequence[known.Metric], rows: Sequence[Row], margin: float) -> list[Overall]:
+    """The board as the unit: signed ranks of their changes, Holm over the metrics."""
+    found = []
+    for metric in metrics:
+        mine = [one for one in rows if one.metric == metric]
+        good = [one.difference.mid for one in mine if one.verdict is not Verdict.INCOMPARABLE]
+        gaps = np.array([math.log1p(one) for one in good if one is not None and one > -1])
+        found.append((metric, mine, gaps))
+    many = [len(gaps) >= FEWEST_PAIRS for _, _, gaps in found]
+    asked = [ranks.signed_rank(one[2]) for one, enough in zip(found, many, strict=True) if enough]
+    corrected = iter(holm(asked))
+    return [
+        _together(metric, mine, gaps, next(corrected) if enough else None, margin)
+        for (metric, mine, gaps), enough in zip(found, many, strict=True)
+    ]
+
+
+def _together(
+    metric: known.Metric, rows: Sequence[Row], gaps: Floats, p: float | None, margin: float
+) -> Overall:
+    words = [str(one.verdict) for one in rows]
+    moved = {str(word): words.count(str(word)) for word in Verdict if str(word) in words}
+    bounds = ranks.centre(gaps, 0.95) if p is not None else None
+    if p is None or bounds is None:
+        return Overall(metric, moved, None, rows[0].verdict if len(rows) == 1 else None)
     low, mid, high = (math.expm1(one) for one in bounds)
+    verdict = Verdict.NONE
+    if max(-low, high) <= margin:
+        verdict = Verdict.SAME
+    elif p <= CHANCE:
+        verdict = direction(metric, 1 if mid > 0 else -1)
     return Overall(metric, moved, (low, mid, high), verdict)
 
 

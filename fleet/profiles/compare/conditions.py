@@ -171,4 +171,8 @@ def between(
     if a.counted and b.counted and all(r.emulated for r in (*a.counted, *b.counted)):
         text = "emulated on both sides: these are no NPU numbers"
         shared.append(Finding("emulated", Weight.REMARK, "yes", "yes", text=text))
+    if a.dropped.keys() != b.dropped.keys():
+        told = [", ".join(f"{n} {word}" for word, n in one.dropped.items()) or "none"
+                for one in (a, b)]  # fmt: skip
+        shared.insert(0, Finding("runs that do not count", Weight.WARNS, *told))
     return [*shared, *own]

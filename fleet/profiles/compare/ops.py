@@ -116,9 +116,8 @@ def _off(place: str) -> bool:
 def _joined(a: dict[Key, _Seen], b: dict[Key, _Seen]) -> list[tuple[_Seen | None, _Seen | None]]:
     pairs: list[tuple[_Seen | None, _Seen | None]] = []
     left, right = dict(a), dict(b)
-    for key in list(left):
-        if key in right:
-            pairs.append((left.pop(key), right.pop(key)))
+    both = left.keys() & right.keys()
+    pairs += [(left.pop(key), right.pop(key)) for key in a if key in both]
     bare = _by_name(right)
     for key in list(left):
         others = bare.get(key[:2], [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -64,13 +64,17 @@ class Row:
         }
 
 
-def judge(rows: Sequence[Row], margin: float) -> list[Row]:
+def judge(
+    rows: Sequence[Row],
+    margin: float,
+    correct: Callable[[Sequence[float]], list[float]] = holm,
+) -> list[Row]:
     """The verdicts of rows that were asked together. `margin`: a share that does not matter.
 
-    Rows that are not comparable take no part. The correction is Holm's.
+    Rows that are not comparable take no part.
     """
     asked = [n for n, one in enumerate(rows) if one.difference.how and not one.why]
-    corrected = dict(zip(asked, holm([rows[n].difference.p for n in asked]), strict=True))
+    corrected = dict(zip(asked, correct([rows[n].difference.p for n in asked]), strict=True))
     found = []
     for n, row in enumerate(rows):
         if n in corrected:

@@ -70,8 +70,8 @@ def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Diffe
         mid=_share(_median(both[0]), _median(both[1])),
     )
     if not len(both[0]) or not len(both[1]):
-        sides = " and ".join(n for n, one in zip("AB", both, strict=True) if not len(one))
-        return replace(base, why=f"{sides} has no value")
+        empty = [n for n, one in zip("AB", both, strict=True) if not len(one)]
+        return replace(base, why=f"no value in {' and '.join(empty)}")
     ratio = bool(min(both[0].min(), both[1].min()) > 0)
     if min(len(left), len(right)) >= fewest(level):
         return _of_values(base, _middles(left), _middles(right), level, ratio=ratio, how="runs")
