@@ -14,6 +14,7 @@ from fleet.profiles.compare.comparing import Comparison
 from fleet.profiles.compare.files import read_records, record
 from fleet.profiles.compare.gates import Gate, Judged, Outcome
 from fleet.profiles.compare.groups import Group, group, short_build
+from fleet.profiles.compare.metrics import present
 from fleet.profiles.compare.ops import OpDiff
 
 OPS_SHOWN = 20
@@ -40,15 +41,9 @@ def compared(
     vary: Sequence[str],
 ) -> Comparison:
     """The comparison of both sides; a metric that a gate names is always in it."""
-    names = list(metrics)
-    if names:
-        names += [one.metric for one in asked if one.metric and one.metric not in names]
-    found = comparing.compare(*sides, names, margin=margin, vary=vary)
-    more = [g.metric for g in asked if g.metric and g.metric not in found.metrics]
-    if not more:
-        return found
-    names = [*found.metrics, *dict.fromkeys(more)]
-    return comparing.compare(*sides, names, margin=margin, vary=vary)
+    names = list(metrics) or present(sides[0].records)
+    names += [one.metric for one in asked if one.metric]
+    return comparing.compare(*sides, list(dict.fromkeys(names)), margin=margin, vary=vary)
 
 
 def judged(found: Comparison, asked: Sequence[Gate], *, strict: bool) -> list[Judged]:

@@ -212,6 +212,6 @@ def _unlike(runs: Sequence[Floats]) -> bool:
     within = sum(float(((one - one.mean()) ** 2).sum()) for one in several) / free
     between = sum(len(one) * float(one.mean() - values.mean()) ** 2 for one in several)
     between /= len(several) - 1
-    if within == 0:
-        return between > 0
+    if all(np.ptp(one) == 0 for one in several):
+        return bool(np.ptp(values) > 0)
     return f_tail(between / within, len(several) - 1, free) < UNLIKE

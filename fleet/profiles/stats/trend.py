@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 # How often a series without a trend is taken for one. Small, for what follows a trend that is
 # none must not add to the false alarms.
-DOUBT = 0.01
+DOUBT = 0.005
 LEAST = 5
 LEANING = -2.33  # standard deviations: one series of independent values in a hundred
 LEAST_LEANING = 8
@@ -39,15 +39,13 @@ def trend(values: Floats) -> Trend | None:
     parabola leaves, for warming bends.
     """
     count = len(values)
-    if count < LEAST:
+    if count < LEAST or np.ptp(values) == 0:
         return None
     at = np.arange(count) - (count - 1) / 2
     square = float(at @ at)
     slope = float(at @ values) / square
     left = values - values.mean() - slope * at
     spread = math.sqrt(float(left @ left) / (count - 2))
-    if spread == 0 and slope == 0:
-        return None
     t = slope / (spread / math.sqrt(square)) if spread else math.inf
     if t_tails(t, count - 2) > DOUBT:
         return None
@@ -64,7 +62,7 @@ def leans(values: Floats) -> bool:
     count = len(values)
     away = values - values.mean()
     square = float(away @ away)
-    if count < LEAST_LEANING or square == 0:
+    if count < LEAST_LEANING or np.ptp(values) == 0:
         return False
     steps = np.diff(values)
     ratio = float(steps @ steps) / (count - 1) / (square / count)
