@@ -169,3 +169,5 @@ def show_matrix(
     ]
     title = f"{made.metric.shown}, {text}"
     output.table(title, ("device", "chip", *heads, "emulated"), rows)
+    for note in made.notes:
+        output.note(note)

@@ -12,11 +12,11 @@ import numpy as np
 from fleet.model.record import Record
 from fleet.profiles.compare import metrics as known
 from fleet.profiles.compare.conditions import Finding, Weight, between, check_vary
-from fleet.profiles.compare.groups import Group, by_board, by_run, chip
+from fleet.profiles.compare.groups import Group, by_board, chip, runs_of, values_of
 from fleet.profiles.compare.ops import OpDiff, compare_ops, lonely_units
 from fleet.profiles.compare.verdict import CHANCE, Row, Verdict, direction, judge
 from fleet.profiles.stats import ranks
-from fleet.profiles.stats.difference import FEWEST_PAIRS, Difference, difference
+from fleet.profiles.stats.difference import FEWEST_PAIRS, difference
 from fleet.profiles.stats.families import holm
 from fleet.profiles.stats.trend import Floats
 
@@ -124,8 +124,12 @@ def compare(
     }  # fmt: skip
     wanted = list(names) or known.present(a.records)
     metrics = [known.metric(n, (*a.records, *b.records)) for n in wanted]
-    rows = judge([_row(one, m, blocked[one[0]]) for m in metrics for one in pairs], margin)
-    remarks += [f"{r.board} {r.metric.name}: {text}" for r in rows for text in r.difference.remarks]
+    made = [
+        _rows(label, _side(left), _side(right), metrics, blocked[label])
+        for label, left, right in pairs
+    ]
+    rows = judge([row for alike in zip(*made, strict=True) for row in alike], margin)
+    remarks += _remarks(rows)
     ops, lonely = _ops(pairs, blocked)
     return Comparison(
         a, b, tuple(findings), tuple(rows), tuple(_overall(metrics, rows, margin)),
@@ -157,6 +161,15 @@ def pair(a: Group, b: Group) -> tuple[list[Pair], list[str]]:
     return [(label, records[0], records[1])], [text]
 
 
+def _remarks(rows: Sequence[Row]) -> list[str]:
+    """What is remarked on rows; boards of which the same is said stand together."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for text in row.difference.remarks:
+            said.setdefault((row.metric.name, text), []).append(row.board)
+    return [f"{', '.join(boards)} {name}: {text}" for (name, text), boards in said.items()]
+
+
 def _names(identities: Sequence[str], boards: dict[str, list[Record]]) -> dict[str, str]:
     hosts = [boards[one][0].host for one in identities]
     return {
@@ -165,25 +178,45 @@ def _names(identities: Sequence[str], boards: dict[str, list[Record]]) -> dict[s
     }
 
 
-def _row(one: Pair, metric: known.Metric, blocked: Sequence[str]) -> Row:
-    label, a, b = one
-    units = known.units(a, metric.name) | known.units(b, metric.name)
-    values = [_runs(side, metric.name) for side in (a, b)]
-    found: Difference = difference(values[0], values[1])
-    why = f"another {', another '.join(blocked)}" if blocked else ""
-    if len(units) > 1:
-        why = f"units differ: {', '.join(sorted(units))}"
-    elif any(len({chip(r) for r in side}) > 1 for side in (a, b)):
-        why = "several chips in one group"
-    return Row(label, metric, found, why=why)
+@dataclass(frozen=True)
+class _Side:
+    """Records of one side of a pair, read once for all metrics."""
+
+    records: Sequence[Record]
+    runs: list[list[Record | None]]
+    boards: int
+    chips: int
+    emulated: bool
+
+    def values(self, name: str) -> list[list[float]]:
+        """Runs of one board; of several boards one value each, for boards are the unit then."""
+        return values_of(self.runs, name) if self.boards == 1 else by_board(self.runs, name)
 
 
-def _runs(records: Sequence[Record], name: str) -> list[list[float]]:
-    """The runs of one board; of several boards one value each, for boards are the unit then."""
-    boards: dict[str, list[Record]] = {}
-    for one in records:
-        boards.setdefault(one.identity or one.host, []).append(one)
-    return by_run(records, name) if len(boards) == 1 else by_board(boards.values(), name)
+def _side(records: Sequence[Record]) -> _Side:
+    boards = {one.identity or one.host for one in records}
+    # Run ids are the same on all boards of a run: with several boards they are no unit.
+    runs = [[one if one.counts else None for one in records]]
+    if len(boards) == 1:
+        runs = runs_of(records)
+    emulated = any(one.emulated for one in records)
+    return _Side(records, runs, len(boards), len({chip(one) for one in records}), emulated)
+
+
+def _rows(
+    label: str, a: _Side, b: _Side, metrics: Sequence[known.Metric], blocked: Sequence[str]
+) -> list[Row]:
+    found = []
+    for metric in metrics:
+        units = known.units(a.records, metric.name) | known.units(b.records, metric.name)
+        why = f"another {', another '.join(blocked)}" if blocked else ""
+        if len(units) > 1:
+            why = f"units differ: {', '.join(sorted(units))}"
+        elif max(a.chips, b.chips) > 1:
+            why = "several chips in one group"
+        change = difference(a.values(metric.name), b.values(metric.name))
+        found.append(Row(label, metric, change, why=why, emulated=a.emulated or b.emulated))
+    return found
 
 
 def _overall(metrics: Sequence[known.Metric], rows: Sequence[Row], margin: float) -> list[Overall]:

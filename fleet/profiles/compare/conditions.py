@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -44,35 +44,35 @@ class _Question:
     """How one condition is read, and what it means where it differs.
 
     `cause`: may be what is compared. `needed`: a record that does not tell is said to be so.
-    `once`: the same for all repeats of a run, so one of them is asked.
+    `of`: what it is the same for: one record of each `release` or `run` is asked, or every one.
     """
 
     what: str
-    read: Callable[[Record], str | None]
+    read: Callable[[Record], Hashable]
     weight: Weight
     cause: bool = False
     needed: bool = False
-    shown: Callable[[str], str] = str
-    once: bool = True
+    shown: Callable[[Any], str] = str
+    of: str = "run"
 
 
 _QUESTIONS = (
     _Question("emulated", lambda r: "yes" if r.emulated else "no", Weight.BLOCKS),
     _Question("runner", lambda r: r.runner or None, Weight.BLOCKS, cause=True, needed=True),
     _Question("prompt", lambda r: r.prompt_sha256 or None, Weight.BLOCKS, True, True, seen.short),
-    _Question("finish", lambda r: r.finish, Weight.BLOCKS, once=False),
-    _Question("prompt tokens", seen.prompt_tokens, Weight.BLOCKS, once=False),
+    _Question("finish", lambda r: r.finish, Weight.BLOCKS, of="repeat"),
+    _Question("prompt tokens", seen.prompt_tokens, Weight.BLOCKS, of="repeat"),
     _Question("chip", lambda r: chip(r) or None, Weight.BLOCKS, cause=True, needed=True),
-    _Question("model", seen.model_files, Weight.BLOCKS, True, True, seen.short),
+    _Question("model", seen.model_files, Weight.BLOCKS, True, True, seen.short, of="release"),
     _Question("runtime", lambda r: build(r) or None, Weight.WARNS, True, True, shown=short_build),
     _Question("options", seen.options, Weight.WARNS, cause=True),
-    _Question("libraries", seen.library_files, Weight.WARNS, shown=seen.short),
-    _Question("op packages", seen.op_packages, Weight.WARNS, cause=True),
+    _Question("libraries", seen.library_files, Weight.WARNS, shown=seen.short, of="release"),
+    _Question("op packages", seen.op_packages, Weight.WARNS, cause=True, of="release"),
     _Question("system", seen.system, Weight.WARNS),
-    _Question("governor", seen.governors, Weight.WARNS, needed=True, once=False),
-    _Question("clock limits", seen.limits, Weight.WARNS, once=False),
-    _Question("charger", seen.power, Weight.WARNS, once=False),
-    _Question("throttled", seen.throttled, Weight.WARNS, once=False),
+    _Question("governor", seen.governors, Weight.WARNS, needed=True, shown=seen.named),
+    _Question("clock limits", seen.limits, Weight.WARNS, shown=seen.megahertz),
+    _Question("charger", seen.power, Weight.WARNS, shown=seen.named),
+    _Question("throttled", seen.throttled, Weight.WARNS, of="repeat"),
     _Question("fleet", lambda r: r.fleet or None, Weight.REMARK),
 )
 CAUSES = tuple(one.what for one in _QUESTIONS if one.cause)
@@ -97,10 +97,10 @@ def check(a: Sequence[Record], b: Sequence[Record], vary: Sequence[str] = ()) ->
     """
     if not a or not b:
         return []
-    few = [_one_a_run(side) for side in (a, b)]
-    found = []
-    for question in _QUESTIONS:
-        found += _ask(question, *(few if question.once else (a, b)))
+    asked = {"repeat": (a, b)}
+    for of in ("run", "release"):
+        asked[of] = (_one_of_each(a, of), _one_of_each(b, of))
+    found = [one for question in _QUESTIONS for one in _ask(question, *asked[question.of])]
     causes = {one.what for one in found if one.what in CAUSES and one.weight is not Weight.UNKNOWN}
     meant = set(vary) or (causes if len(causes) == 1 else set())
     if vary or causes:
@@ -120,10 +120,13 @@ def _judged(one: Finding, meant: set[str]) -> Finding:
     return one
 
 
-def _one_a_run(records: Sequence[Record]) -> list[Record]:
-    found = {
-        (one.run_id, one.identity, one.release, one.prompt_sha256, one.name): one for one in records
-    }
+def _one_of_each(records: Sequence[Record], of: str) -> list[Record]:
+    """One record of each run or release; the id of a release is a hash of all that is in it."""
+    found: dict[Hashable, Record] = {}
+    for one in records:
+        key = (one.release, one.name, one.runner, one.prompt_sha256)
+        whole = of == "release" and one.release
+        found.setdefault(key if whole else (*key, one.run_id, one.identity), one)
     return list(found.values())
 
 

@@ -184,4 +184,4 @@ def _mismatch(gate: Gate, row: Row) -> str:
 
 def percent(share: float | None) -> str:
     """`-5.2 %`; `?` where it is not known."""
-    return "?" if share is None else f"{share * 100:+.1f} %"
+    return "?" if share is None else f"{round(share * 100, 1) + 0.0:+.1f} %"

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 from fleet.model.record import Record
-from fleet.profiles.compare.metrics import value
+from fleet.profiles.compare.metrics import KNOWN, value
 
 
 @dataclass(frozen=True)
@@ -51,34 +52,51 @@ def group(label: str, records: Iterable[Record]) -> Group:
     return Group(label, tuple(sorted(found, key=lambda r: (r.started, r.run_id, r.repeat))))
 
 
-def by_run(records: Sequence[Record], name: str) -> list[list[float]]:
-    """Values of one metric: one list a run, one value a repeat, nan where it does not count."""
-    runs: dict[str, dict[int, float]] = {}
+def runs_of(records: Iterable[Record]) -> list[list[Record | None]]:
+    """Records that count: one list a run, one place a repeat, None where none counts.
+
+    A run that was resumed may have a repeat twice; the later one that counts stands.
+    """
+    runs: dict[str, dict[int, Record | None]] = {}
     for one in records:
-        found = value(one, name)
         mine = runs.setdefault(one.run_id, {})
-        # A run that was resumed has a repeat twice: the later one that counts stands.
-        if one.repeat not in mine or math.isfinite(found):
-            mine[one.repeat] = found
+        if one.counts:
+            mine[one.repeat] = one
+        else:
+            mine.setdefault(one.repeat, None)
     return [_row(one) for one in runs.values()]
 
 
-def by_board(boards: Iterable[Sequence[Record]], name: str) -> list[list[float]]:
+def values_of(runs: Iterable[Sequence[Record | None]], name: str) -> list[list[float]]:
+    """The values of one metric in the places of `runs_of`, nan where there is none."""
+    if name in KNOWN:
+        read, nan = attrgetter(name), math.nan
+        found = [[None if one is None else read(one.metrics) for one in run] for run in runs]
+        return [[nan if one is None else one for one in run] for run in found]
+    return [[math.nan if one is None else value(one, name) for one in run] for run in runs]
+
+
+def by_run(records: Sequence[Record], name: str) -> list[list[float]]:
+    """Values of one metric: one list a run, one value a repeat, nan where it does not count."""
+    return values_of(runs_of(records), name)
+
+
+def by_board(runs: Iterable[Sequence[Record | None]], name: str) -> list[list[float]]:
     """The median of each board, as if a board were one run of one repeat."""
-    found = []
-    for records in boards:
-        good = [one for one in (value(r, name) for r in records) if math.isfinite(one)]
-        if good:
-            found.append([statistics.median(good)])
-    return found
+    boards: dict[str, list[float]] = {}
+    for run in runs:
+        for one in run:
+            if one is not None and math.isfinite(found := value(one, name)):
+                boards.setdefault(one.identity or one.host, []).append(found)
+    return [[statistics.median(found)] for found in boards.values()]
 
 
-def _row(repeats: dict[int, float]) -> list[float]:
+def _row(repeats: dict[int, Record | None]) -> list[Record | None]:
     """By number; numbers far beyond the count are taken as an order only."""
     last = max(repeats)
     if last >= 2 * len(repeats) + 8:
         return [repeats[n] for n in sorted(repeats)]
-    return [repeats.get(n, math.nan) for n in range(last + 1)]
+    return [repeats.get(n) for n in range(last + 1)]
 
 
 def chip(record: Record) -> str:

@@ -47,6 +47,7 @@ class Matrix:
     cells: dict[tuple[str, str], Cell]
     chips: dict[str, str]
     emulated: frozenset[str]
+    notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, rows of cells."""
@@ -56,6 +57,7 @@ class Matrix:
             "unit": self.metric.unit,
             "correction": "benjamini-hochberg",
             "versions": list(self.versions),
+            "notes": list(self.notes),
             "rows": [
                 {
                     "board": board,
@@ -88,7 +90,7 @@ def matrix(group: Group, name: str, columns: str = "runtime", margin: float = 0.
     began: dict[str, str] = {}
     for label, records in _boards(group).items():
         for one in records:
-            if math.isfinite(known.value(one, name)):
+            if one.counts and math.isfinite(known.value(one, name)):
                 version = read(one) or "unknown"
                 parts.setdefault((label, version), []).append(one)
                 began[version] = min(began.get(version, one.started), one.started)
@@ -100,13 +102,14 @@ def matrix(group: Group, name: str, columns: str = "runtime", margin: float = 0.
     numbers = columns == "runtime"
     versions = sorted(began, key=lambda v: _number(v) if numbers else (began[v], v))
     boards = tuple(dict.fromkeys(board for board, _ in parts))
-    rows = _rows(metric, parts, boards, versions, margin)
+    rows, notes = _rows(metric, parts, boards, versions, margin)
     cells = {place: _cell(records, name, rows.get(place)) for place, records in parts.items()}
     firsts = {board: next(r for (b, _), r in parts.items() if b == board) for board in boards}
     return Matrix(
         metric, boards, tuple(versions), cells,
         {board: chip(found[0]) for board, found in firsts.items()},
         frozenset(b for (b, _), found in parts.items() if any(r.emulated for r in found)),
+        tuple(notes),
     )  # fmt: skip
 
 
@@ -125,22 +128,27 @@ def _number(version: str) -> tuple[list[int], str]:
 def _rows(
     metric: known.Metric, parts: dict[tuple[str, str], list[Record]], boards: Sequence[str],
     versions: Sequence[str], margin: float,
-) -> dict[tuple[str, str], Row]:  # fmt: skip
+) -> tuple[dict[tuple[str, str], Row], list[str]]:  # fmt: skip
     found: dict[tuple[str, str], Row] = {}
+    notes: list[str] = []
     for board in boards:
         mine = [v for v in versions if (board, v) in parts]
         first = parts[board, mine[0]]
         for version in mine[1:]:
             other = parts[board, version]
             vary = ("runtime", "model", "options")  # a version may bring all of them
-            blocks = [f.what for f in check(first, other, vary) if f.weight is Weight.BLOCKS]
+            findings = check(first, other, vary)
+            blocks = [f.what for f in findings if f.weight is Weight.BLOCKS]
+            warns = [f.what for f in findings if f.weight is Weight.WARNS]
+            if warns:
+                notes.append(f"{board}, {version}: differs as well: {', '.join(warns)}")
             why = f"another {', another '.join(blocks)}" if blocks else ""
             units = known.units(first, metric.name) | known.units(other, metric.name)
             why = why or ("units differ" if len(units) > 1 else "")
             change = difference(by_run(first, metric.name), by_run(other, metric.name))
             found[board, version] = Row(board, metric, change, why=why)
     judged = judge(list(found.values()), margin, benjamini_hochberg)
-    return dict(zip(found, judged, strict=True))
+    return dict(zip(found, judged, strict=True)), notes
 
 
 def _cell(records: Sequence[Record], name: str, row: Row | None) -> Cell:

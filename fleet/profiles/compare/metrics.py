@@ -72,9 +72,7 @@ def metric(name: str, records: Sequence[Record]) -> Metric:
 
 
 def value(record: Record, name: str) -> float:
-    """The number, nan where the record has none or it does not count."""
-    if not record.counts:
-        return math.nan
+    """The number of a record that counts, nan where it has none."""
     if name in KNOWN:
         found = getattr(record.metrics, name)
         return math.nan if found is None else float(found)

@@ -104,13 +104,15 @@ def _diff(unit: str, a: dict[Key, _Seen], b: dict[Key, _Seen]) -> OpDiff:
         sum(statistics.median(one.values) for one in b.values()),
         tuple(one for one in by_share if one.a is None),
         tuple(one for one in by_share if one.b is None),
-        tuple(one for one in by_share if "npu" in one.ran_on_a and _off(one.ran_on_b)),
+        tuple(one for one in by_share if _left(one)),
         tuple(one for one in by_share if one in both and one.share)[:MOVERS],
     )
 
 
-def _off(place: str) -> bool:
-    return bool(place) and "npu" not in place.split("+")
+def _left(one: OpChange) -> bool:
+    """True where B ran it in a place that is no NPU and that A had not, on a board at least."""
+    before, after = set(one.ran_on_a.split("+")), set(one.ran_on_b.split("+")) - {""}
+    return "npu" in before and bool(after) and ("npu" not in after or bool(after - before))
 
 
 def _joined(a: dict[Key, _Seen], b: dict[Key, _Seen]) -> list[tuple[_Seen | None, _Seen | None]]:

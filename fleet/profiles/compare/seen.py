@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from fleet.model.record import Record
@@ -46,12 +46,8 @@ def options(record: Record) -> str | None:
     """Arguments and environment without what differs from run to run: folders and ids."""
     if not record.argv:
         return None
-    words = [_steady(one, record) for one in record.argv]
-    env = [f"{name}={_steady(value, record)}" for name, value in sorted(record.env.items())]
-    return " ".join([*env, *words])
-
-
-def _steady(text: str, record: Record) -> str:
+    words = [f"{name}={value}" for name, value in sorted(record.env.items())]
+    text = " ".join([*words, *record.argv])
     for name, word in ((record.run_id, "<run>"), (record.release, "<release>")):
         text = text.replace(name, word) if len(name) > 3 else text
     return _RELEASE.sub(r"/\1/<release>", _RUN_FOLDER.sub("/runs/<run>", text))
@@ -70,23 +66,34 @@ def system(record: Record) -> str | None:
     return " ".join(one for one in words if one) or None
 
 
-def _named(values: Mapping[str, object]) -> str | None:
-    return ", ".join(f"{name} {value}" for name, value in sorted(values.items())) or None
+Named = frozenset[tuple[str, object]]
 
 
-def governors(record: Record) -> str | None:
+def governors(record: Record) -> Named | None:
+    """Clock and governor."""
+    return frozenset(record.conditions.governors.items()) or None
+
+
+def limits(record: Record) -> Named | None:
+    """Clock and how fast it may go, Hz."""
+    return frozenset(record.conditions.limits.items()) or None
+
+
+def power(record: Record) -> Named | None:
+    """Supply and what it says."""
+    return frozenset(record.conditions.power.items()) or None
+
+
+def named(found: Named) -> str:
     """`cpu:policy0 performance, ...`."""
-    return _named(record.conditions.governors)
+    return ", ".join(f"{name} {value}" for name, value in sorted(found, key=str))
 
 
-def limits(record: Record) -> str | None:
-    """`cpu:policy0 2400 MHz, ...`: how fast a clock may go."""
-    return _named({n: f"{hz / 1e6:.0f} MHz" for n, hz in record.conditions.limits.items()})
-
-
-def power(record: Record) -> str | None:
-    """`usb online, ...`."""
-    return _named(record.conditions.power)
+def megahertz(found: Named) -> str:
+    """`cpu:policy0 2400 MHz, ...`."""
+    return ", ".join(
+        f"{name} {float(str(hz)) / 1e6:.0f} MHz" for name, hz in sorted(found, key=str)
+    )
 
 
 def throttled(record: Record) -> str | None:

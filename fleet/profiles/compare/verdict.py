@@ -42,6 +42,7 @@ class Row:
     verdict: Verdict = Verdict.FEW
     p: float = 1.0
     why: str = ""
+    emulated: bool = False
 
     @property
     def shown(self) -> bool:
@@ -58,6 +59,7 @@ class Row:
             "better": {1: "higher", -1: "lower"}.get(self.metric.better, "unknown"),
             "verdict": str(self.verdict),
             "why": self.why,
+            "emulated": self.emulated,
             "p": self.p,
             "p_alone": found.pop("p"),
             "difference": {k: v for k, v in found.items() if k not in {"why", "least"}},

@@ -15,10 +15,10 @@ from fleet.profiles.compare.ops import OpDiff
 from fleet.profiles.compare.verdict import MEASURED, Row, Verdict
 from fleet.triage.text import harmless
 
-COLUMNS = ("device", "metric", "A", "B", "change", "95 % interval", "verdict")
+COLUMNS = ("device", "metric", "A", "B", "change", "95 % interval", "verdict", "emulated")
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# All that Markdown and the HTML in it would read: a device name must not become a link.
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|<>~@&:])")
+# What Markdown would read: a device name must not become a link, a picture or a mention.
+_MARKDOWN = re.compile(r"([\\`*_\[\]#|<>~@&]|:(?=//)|(?<=www)\.)")
 
 
 def save(path: Path, text: str) -> None:
@@ -55,6 +55,7 @@ def cells(row: Row, margin: float) -> tuple[str, ...]:
         "-" if one.mid is None else percent(one.mid),
         bounds if row.verdict in MEASURED else "-",
         verdict(row, margin),
+        "yes" if row.emulated else "no",
     )
 
 

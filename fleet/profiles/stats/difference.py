@@ -57,9 +57,8 @@ def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Diffe
     warms) are compared first with first, second with second. Everything is done with logarithms
     (ratios) where all values are above 0.
     """
-    left, right = [_finite(one) for one in a], [_finite(one) for one in b]
-    left, right = [one for one in left if len(one)], [one for one in right if len(one)]
-    both = [np.concatenate(one) if one else np.empty(0) for one in (left, right)]
+    left, right = _table(a), _table(b)
+    both = [one[np.isfinite(one)] for one in (left, right)]
     base = Difference(
         _whole(left, level),
         _whole(right, level),
@@ -75,38 +74,33 @@ def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Diffe
     ratio = bool(min(both[0].min(), both[1].min()) > 0)
     if min(len(left), len(right)) >= fewest(level):
         return _of_values(base, _middles(left), _middles(right), level, ratio=ratio, how="runs")
-    return _of_repeats(base, a, b, level, ratio=ratio)
+    return _of_repeats(base, left, right, level, ratio=ratio)
 
 
-def _of_repeats(
-    base: Difference, a: Sequence[Run], b: Sequence[Run], level: float, *, ratio: bool
-) -> Difference:
+def _of_repeats(base: Difference, a: Floats, b: Floats, level: float, *, ratio: bool) -> Difference:
     """Few runs: their repeats are what is compared, as many of one side as of the other."""
-    upto = min(max(len(one) for one in side) for side in (a, b))
-    sides = [
-        [one for one in map(_finite, (run[:upto] for run in side)) if len(one)] for side in (a, b)
-    ]
-    logs = dict(zip("AB", ([_log(run, ratio) for run in one] for one in sides), strict=True))
-    if not all(sides):
+    upto = min(a.shape[1], b.shape[1])
+    cut = a.shape[1] > upto or b.shape[1] > upto
+    sides = {name: _log(_kept(one[:, :upto]), ratio) for name, one in (("A", a), ("B", b))}
+    if not all(one.size for one in sides.values()):
         return replace(base, why="A and B have no repeats of one number")
     tell = f"{fewest(level)} runs a side and more would tell"
-    unlike = _which(logs, _unlike)
+    unlike = _which(sides, _unlike)
     if unlike:
         return replace(base, why=f"the runs of {unlike} differ among themselves: {tell}")
-    moved = _which(logs, lambda runs: any(trend(one) for one in runs))
+    moved = _which(sides, lambda one: trend(_found(_by_repeat(one))) is not None)
     if moved:
-        found = _of_pairs(base, _matrix(a), _matrix(b), level, ratio=ratio)
+        found = _of_pairs(base, sides["A"], sides["B"], level, ratio=ratio)
         return replace(found, remarks=(f"{moved} drift over the repeats",))
-    wander = _which(logs, lambda runs: any(leans(one) for one in runs))
+    wander = _which(sides, lambda one: leans(_found(_by_repeat(one))))
     if wander:
         return replace(base, why=f"the repeats of {wander} wander: {tell}")
-    first, second = (np.concatenate(one) for one in sides)
+    first, second = (one[:, :upto][np.isfinite(one[:, :upto])] for one in (a, b))
     found = _of_values(base, first, second, level, ratio=ratio, how="values")
-    cut = any(len(run) > upto for side in (a, b) for run in side)
     return replace(found, remarks=(f"the first {upto} repeats of each",) if cut else ())
 
 
-def _which(groups: Mapping[str, Sequence[Floats]], test: Callable[[Sequence[Floats]], bool]) -> str:
+def _which(groups: Mapping[str, Floats], test: Callable[[Floats], bool]) -> str:
     return " and ".join(name for name, runs in groups.items() if test(runs))
 
 
@@ -131,10 +125,7 @@ def _of_values(
 
 def _of_pairs(base: Difference, a: Floats, b: Floats, level: float, *, ratio: bool) -> Difference:
     """By signed ranks of repeat against repeat: what both do over time falls out."""
-    upto = min(len(a), len(b))
-    left, right = a[:upto], b[:upto]
-    kept = np.isfinite(left) & np.isfinite(right)
-    gaps = _log(right[kept], ratio) - _log(left[kept], ratio)
+    gaps = _found(_by_repeat(b) - _by_repeat(a))
     bounds = ranks.centre(gaps, level)
     if leans(gaps):
         return replace(base, why=f"repeats wander: {fewest(level)} runs a side would tell")
@@ -160,13 +151,26 @@ def _changed(base: Difference, bounds: tuple[float, float, float], *, ratio: boo
     return replace(base, low=low / unit, mid=mid / unit, high=high / unit)
 
 
-def _finite(run: Run) -> Floats:
-    values = np.asarray(run, dtype=float)
+def _table(runs: Sequence[Run]) -> Floats:
+    """One row a run, one column a repeat, nan where there is no value; no empty rows."""
+    widest = max((len(one) for one in runs), default=0)
+    rows = np.full((len(runs), widest), np.nan)
+    for row, one in zip(rows, runs, strict=True):
+        row[: len(one)] = one
+    rows[~np.isfinite(rows)] = np.nan
+    return _kept(rows)
+
+
+def _kept(rows: Floats) -> Floats:
+    return np.asarray(rows[np.isfinite(rows).any(axis=1)], dtype=float)
+
+
+def _found(values: Floats) -> Floats:
     return np.asarray(values[np.isfinite(values)], dtype=float)
 
 
-def _log(run: Floats, ratio: bool) -> Floats:
-    return np.asarray(np.log(run) if ratio else run, dtype=float)
+def _log(values: Floats, ratio: bool) -> Floats:
+    return np.asarray(np.log(values) if ratio else values, dtype=float)
 
 
 def _median(values: Floats) -> float | None:
@@ -177,41 +181,46 @@ def _share(a: float | None, b: float | None) -> float | None:
     return (b - a) / abs(a) if a and b is not None else None
 
 
-def _middles(runs: Sequence[Floats]) -> Floats:
-    return np.array([float(np.median(one)) for one in runs])
+def _middles(rows: Floats) -> Floats:
+    """The median of each run."""
+    whole = np.isfinite(rows).all()
+    return np.asarray(np.median(rows, axis=1) if whole else np.nanmedian(rows, axis=1))
 
 
-def _whole(runs: Sequence[Floats], level: float) -> Interval | None:
-    """The interval of several runs: of their middles where there are enough, else of all."""
-    if len(runs) == 1:
-        return interval(runs[0], level)
-    if len(runs) >= fewest(level):
-        return interval(_middles(runs), level)
-    return interval(_matrix(runs), level) if runs and not _unlike(runs) else None
+def _by_repeat(rows: Floats) -> Floats:
+    """The mean of each repeat over several runs, nan where no run has it."""
+    if len(rows) == 1:
+        return np.asarray(rows[0])
+    there = np.isfinite(rows)
+    counts = there.sum(axis=0)
+    sums = np.where(there, rows, 0).sum(axis=0)
+    return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
 
 
-def _matrix(runs: Sequence[Run]) -> Floats:
-    """The middle of each repeat over several runs, in the order of the repeats."""
-    longest = max(len(one) for one in runs)
-    rows = np.full((len(runs), longest), np.nan)
-    for row, one in zip(rows, runs, strict=True):
-        row[: len(one)] = one
-    seen = np.isfinite(rows).any(axis=0)
-    found = np.full(longest, np.nan)
-    found[seen] = np.nanmedian(rows[:, seen], axis=0)
-    return found
+def _whole(rows: Floats, level: float) -> Interval | None:
+    """The interval of several runs: of their middles where there are enough, else of repeats."""
+    if len(rows) == 1:
+        return interval(rows[0], level)
+    if len(rows) >= fewest(level):
+        return interval(_middles(rows), level)
+    if not len(rows) or _unlike(rows):
+        return None
+    return interval(_by_repeat(rows), level)
 
 
-def _unlike(runs: Sequence[Floats]) -> bool:
+def _unlike(rows: Floats) -> bool:
     """True where runs differ among themselves by more than their repeats do (one-way F test)."""
-    several = [one for one in runs if len(one) > 1]
-    if len(several) < 2:
+    there = np.isfinite(rows)
+    several = there.sum(axis=1) > 1
+    rows, there = rows[several], there[several]
+    if len(rows) < 2:
         return False
-    values = np.concatenate(several)
-    free = len(values) - len(several)
-    within = sum(float(((one - one.mean()) ** 2).sum()) for one in several) / free
-    between = sum(len(one) * float(one.mean() - values.mean()) ** 2 for one in several)
-    between /= len(several) - 1
-    if all(np.ptp(one) == 0 for one in several):
+    counts = there.sum(axis=1)
+    values = rows[there]
+    if np.all(np.nanmax(rows, axis=1) == np.nanmin(rows, axis=1)):
         return bool(np.ptp(values) > 0)
-    return f_tail(between / within, len(several) - 1, free) < UNLIKE
+    means = np.where(there, rows, 0).sum(axis=1) / counts
+    free = len(values) - len(rows)
+    within = float(np.where(there, (rows - means[:, None]) ** 2, 0).sum()) / free
+    between = float((counts * (means - values.mean()) ** 2).sum()) / (len(rows) - 1)
+    return f_tail(between / within, len(rows) - 1, free) < UNLIKE

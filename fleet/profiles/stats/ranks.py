@@ -15,7 +15,7 @@ from fleet.profiles.stats.special import t_quantile, t_tails
 from fleet.profiles.stats.trend import Floats
 
 EXACT = 60  # so many values together are counted out; beyond, the normal distribution is near
-MANY = 1000  # of more values a side their quantiles stand for them
+MANY = 400  # of more values a side their quantiles stand for them
 
 
 def doubled_ranks(values: Floats) -> Floats:
@@ -80,7 +80,8 @@ def signed_rank(gaps: Floats) -> float:
 
 def least_rank_sum(few: int, many: int) -> float:
     """The smallest p that two samples of these sizes can give at all."""
-    return 2 / math.comb(few + many, few) if few and many else 1.0
+    ways = math.lgamma(few + many + 1) - math.lgamma(few + 1) - math.lgamma(many + 1)
+    return min(1.0, 2 * math.exp(-ways)) if few and many else 1.0
 
 
 def least_signed_rank(count: int) -> float:
@@ -107,8 +108,11 @@ def centre(gaps: Floats, level: float) -> tuple[float, float, float] | None:
     tail = _signed_tail(count, level)
     if tail < 1:
         return None
-    first, second = np.triu_indices(count)
-    means = np.sort((gaps[first] + gaps[second]) / 2)
+    thin = _thinned(gaps)
+    first, second = np.triu_indices(len(thin))
+    means = np.sort((thin[first] + thin[second]) / 2)
+    if len(thin) < count:
+        tail = max(1, int(tail * len(means) / (count * (count + 1) / 2)))
     return float(means[tail - 1]), float(np.median(means)), float(means[-tail])
 
 
