@@ -74,7 +74,10 @@ def show(found: Comparison, judged: Sequence[Judged], *, as_json: bool) -> None:
             for text in mine:
                 output.say(f"  {text}")
     rows = [writing.cells(row, found.margin) for row in found.rows]
-    output.table(f"{found.b.label} against {found.a.label}", writing.COLUMNS, rows)
+    if rows:
+        output.table(f"{found.b.label} against {found.a.label}", writing.COLUMNS, rows)
+    else:
+        output.say("nothing to compare: no board or no metric is in both")
     for text in writing.together(found):
         output.say(text)
     for ops in found.ops:

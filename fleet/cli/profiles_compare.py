@@ -10,6 +10,28 @@ import typer
 from fleet.cli.common import JsonOption
 from fleet.model.errors import InputError
 
+Words = list[str] | None
+Before = Annotated[str, typer.Argument(help="Runs before: a selection, or a file of records.")]
+After = Annotated[str | None, typer.Argument(help="Runs after; not with --matrix.")]
+MetricOption = Annotated[Words, typer.Option("--metric", help="Only this metric. Repeatable.")]
+MatrixOption = Annotated[
+    bool, typer.Option("--matrix", help="One selection: board by version of one --metric.")
+]
+ColumnsOption = Annotated[str, typer.Option("--columns", help="With --matrix: runtime or release.")]
+VaryOption = Annotated[
+    Words, typer.Option("--vary", help="What is compared, where more differs: model, runtime.")
+]
+MarginOption = Annotated[str, typer.Option("--margin", help="A change that does not matter.")]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Refuse where conditions differ or are unknown.")
+]
+FailOption = Annotated[
+    Words, typer.Option("--fail-if", help="A gate: 'decode_tps<-5%', slower. Repeatable.")
+]
+MarkdownOption = Annotated[
+    Path | None, typer.Option("--markdown", help="Also write Markdown, for a pull request.")
+]
+JunitOption = Annotated[Path | None, typer.Option("--junit", help="Also write JUnit XML, for CI.")]
 StoreOption = Annotated[Path | None, typer.Option("--store", help="Where the records are.")]
 
 
@@ -19,37 +41,17 @@ def register_in(group: typer.Typer) -> None:
 
 
 def compare(
-    a: Annotated[str, typer.Argument(help="Runs before: a selection, or a file of records.")],
-    b: Annotated[
-        str | None, typer.Argument(help="Runs after; not with --matrix.", show_default=False)
-    ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option("--metric", help="Only this metric. Repeatable.")
-    ] = None,
-    matrix: Annotated[
-        bool, typer.Option("--matrix", help="One selection: board by version of one --metric.")
-    ] = False,
-    columns: Annotated[
-        str, typer.Option("--columns", help="With --matrix: runtime or release.")
-    ] = "runtime",
-    vary: Annotated[
-        list[str] | None,
-        typer.Option("--vary", help="What is compared, where more differs: model, runtime, ..."),
-    ] = None,
-    margin: Annotated[str, typer.Option("--margin", help="A change that does not matter.")] = "1%",
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse where conditions differ or are unknown.")
-    ] = False,
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option("--fail-if", help="A gate: 'decode_tps<-5%', slower. Repeatable."),
-    ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option("--markdown", help="Also write Markdown, for a pull request.")
-    ] = None,
-    junit: Annotated[
-        Path | None, typer.Option("--junit", help="Also write JUnit XML, for CI.")
-    ] = None,
+    a: Before,
+    b: After = None,
+    metric: MetricOption = None,
+    matrix: MatrixOption = False,
+    columns: ColumnsOption = "runtime",
+    vary: VaryOption = None,
+    margin: MarginOption = "1%",
+    strict: StrictOption = False,
+    fail_if: FailOption = None,
+    markdown: MarkdownOption = None,
+    junit: JunitOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -37,6 +37,8 @@ def _of_file(path: Path) -> Iterator[Record]:
     try:
         whole = json.loads(text)
     except ValueError:
+        if not text.strip():
+            raise InputError(f"{path} has no record in it") from None
         lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
         for number, line in lines:
             try:

@@ -17,7 +17,7 @@ LONGER = 0.1  # share of generated tokens
 
 _Found = TypeVar("_Found")
 _RUN_FOLDER = re.compile(r"/runs/[^/\s]+")
-_RELEASE = re.compile(r"/(releases|current)/[^/\s]+(/[0-9a-f]{8,64})?")
+_RELEASE = re.compile(r"/(releases|current)/[^/\s]+(/([0-9a-f]{8,64}|<release>)(?=/|\s|$))?")
 _LIBRARY = re.compile(r"(^(lib|dsp|bin|run)/|\.so(\.[\d.]+)?$|\.cat$)")
 
 
