@@ -18,6 +18,7 @@ from fleet.profiles.compare.verdict import CHANCE, Row, Verdict, direction, judg
 from fleet.profiles.stats import ranks
 from fleet.profiles.stats.difference import FEWEST_PAIRS, difference
 from fleet.profiles.stats.families import holm
+from fleet.profiles.stats.interval import fewest
 from fleet.profiles.stats.trend import Floats
 
 SCHEMA = 1
@@ -167,7 +168,12 @@ def _remarks(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         for text in row.difference.remarks:
             said.setdefault((row.metric.name, text), []).append(row.board)
-    return [f"{', '.join(boards)} {name}: {text}" for (name, text), boards in said.items()]
+    found = [f"{', '.join(boards)} {name}: {text}" for (name, text), boards in said.items()]
+    if any(row.shown and row.difference.how in {"values", "repeats"} for row in rows):
+        found.append(
+            f"fewer than {fewest()} runs a side: what differs from boot to boot is in these changes"
+        )
+    return found
 
 
 def _names(identities: Sequence[str], boards: dict[str, list[Record]]) -> dict[str, str]:
