@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fleet.cli import output, profiles_store
+from fleet.cli import output, profiles_compare, profiles_store
 from fleet.cli.common import JsonOption
+from fleet.cli.profiles_opened import opened
 from fleet.cli.results import show_records
 from fleet.model.errors import InputError
 from fleet.model.record import Record
-from fleet.profiles.store import ProfileStore, select
+from fleet.profiles.store import select
 
 SelectionArgument = Annotated[
     str,
@@ -48,16 +47,8 @@ def register(root: typer.Typer) -> None:
     group.command("list")(list_runs)
     group.command("show")(show)
     profiles_store.register_in(group)
+    profiles_compare.register_in(group)
     root.add_typer(group, name="profiles")
-
-
-@contextmanager
-def opened(path: Path | None) -> Iterator[ProfileStore]:
-    """The store with the runs of now in it; files that cannot be read are named."""
-    with ProfileStore(path) as store:
-        for bad in store.look():
-            output.note(f"warning: {bad.path}: {bad.message}")
-        yield store
 
 
 def list_runs(

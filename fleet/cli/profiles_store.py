@@ -11,10 +11,11 @@ from rich.progress import Progress
 
 from fleet.cli import output
 from fleet.cli.common import JsonOption
+from fleet.cli.profiles_opened import opened
 from fleet.model.errors import InputError
 from fleet.profiles.exports import WRITERS, export
 from fleet.profiles.imports import Importer, Labels
-from fleet.profiles.store import ProfileStore, Query, select
+from fleet.profiles.store import select
 
 Format = StrEnum("Format", list(WRITERS))  # type: ignore[misc]
 SelectionArgument = Annotated[
@@ -39,14 +40,6 @@ def register_in(group: typer.Typer) -> None:
     group.add_typer(baseline, name="baseline")
 
 
-def _opened(path: Path | None, query: Query | None = None) -> ProfileStore:
-    """The store; with the runs of now where a query is to find them."""
-    store = ProfileStore(path)
-    for bad in store.look() if query is not None else ():
-        output.note(f"warning: {bad.path}: {bad.message}")
-    return store
-
-
 def import_files(
     paths: Annotated[list[Path], typer.Argument(help="Files, or folders with all below them.")],
     host: Annotated[str, typer.Option("--host", help="Device, where a file does not say.")] = "",
@@ -69,7 +62,10 @@ def import_files(
     Example: fleet profiles import results/ --host evk-07 --hardware --tag before-update
     """
     labels = Labels(host, name, tuple(tags or ()), emulated)
-    with _opened(store) as found, Progress(console=output.errors, transient=True) as view:
+    with (
+        opened(store, look=False) as found,
+        Progress(console=output.errors, transient=True) as view,
+    ):
         view.disable = not output.errors.is_terminal
         job = view.add_task("import", total=None)
         done = Importer(found, labels).take(
@@ -110,7 +106,7 @@ def export_records(
     Example: fleet profiles export tag:before-update --to before.csv
     """
     query = select.parse(selection)
-    with _opened(store, query) as found:
+    with opened(store) as found:
         clock = None if clock_mhz is None else clock_mhz * 1e6
         count = export(found, query, target, str(kind or ""), clock)
     if as_json:
@@ -131,7 +127,7 @@ def tag(
     Example: fleet profiles tag last before-update
     """
     query = select.parse(selection)
-    with _opened(store, query) as found:
+    with opened(store) as found:
         if not found.count(query):
             raise InputError(f"'{selection}' selects no records", hint="fleet profiles list")
         changed = found.tag(query, name, away=remove_it)
@@ -153,7 +149,7 @@ def save(
     Example: fleet profiles baseline save good last
     """
     query = select.parse(selection)
-    with _opened(store, query) as found:
+    with opened(store) as found:
         count = found.save_baseline(name, query, replace=replace)
     if as_json:
         output.emit_json({"baseline": name, "records": count})
@@ -166,7 +162,7 @@ def list_baselines(store: StoreOption = None, as_json: JsonOption = False) -> No
 
     Example: fleet profiles baseline list
     """
-    with _opened(store) as found:
+    with opened(store, look=False) as found:
         rows = [one.as_dict() for one in found.baselines()]
     if as_json:
         output.emit_json(rows)
@@ -184,7 +180,7 @@ def remove(
 
     Example: fleet profiles baseline remove good
     """
-    with _opened(store) as found:
+    with opened(store, look=False) as found:
         found.remove_baseline(name)
     if as_json:
         output.emit_json({"removed": name})

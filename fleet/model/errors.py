@@ -27,6 +27,8 @@ FleetError                     anything fleet reports; carries the cure
 │   └── ProfileError           a profile cannot be read: garbage, cut off, another locale
 │       └── UnknownProfileError  it is no profile of a known kind
 ├── ProfileStoreError          the file of records cannot be opened, read or written
+├── GateError                  a comparison found what --fail-if names (exit 1)
+├── NotComparableError         a comparison cannot say what it was asked (exit 4)
 └── LabError                   a lab board cannot be made
 """
 
@@ -213,6 +215,16 @@ class UnknownProfileError(ProfileError):
 
 class ProfileStoreError(FleetError):
     """The file of records cannot be opened, read or written."""
+
+
+class GateError(FleetError):
+    """Measured, comparable, and what `--fail-if` names is so."""
+
+
+class NotComparableError(FleetError):
+    """Conditions differ under `--strict`, or a gate asks what could not be measured."""
+
+    exit_code = 4
 
 
 class LabError(FleetError):

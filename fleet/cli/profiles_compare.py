@@ -1,0 +1,92 @@
+"""`fleet profiles compare`: two groups of runs, or one as a matrix board by version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.cli.common import JsonOption
+from fleet.model.errors import InputError
+
+Words = list[str] | None
+Before = Annotated[str, typer.Argument(help="Runs before: a selection, or a file of records.")]
+After = Annotated[str | None, typer.Argument(help="Runs after; not with --matrix.")]
+MetricOption = Annotated[Words, typer.Option("--metric", help="Only this metric. Repeatable.")]
+MatrixOption = Annotated[
+    bool, typer.Option("--matrix", help="One selection: board by version of one --metric.")
+]
+ColumnsOption = Annotated[str, typer.Option("--columns", help="With --matrix: runtime or release.")]
+VaryOption = Annotated[
+    Words, typer.Option("--vary", help="What is compared, where more differs: model, runtime.")
+]
+MarginOption = Annotated[str, typer.Option("--margin", help="A change that does not matter.")]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Refuse where conditions differ or are unknown.")
+]
+FailOption = Annotated[
+    Words, typer.Option("--fail-if", help="A gate: 'decode_tps<-5%', slower. Repeatable.")
+]
+MarkdownOption = Annotated[
+    Path | None, typer.Option("--markdown", help="Also write Markdown, for a pull request.")
+]
+JunitOption = Annotated[Path | None, typer.Option("--junit", help="Also write JUnit XML, for CI.")]
+StoreOption = Annotated[Path | None, typer.Option("--store", help="Where the records are.")]
+
+
+def register_in(group: typer.Typer) -> None:
+    """Add the command to the group `profiles`."""
+    group.command("compare")(compare)
+
+
+def compare(
+    a: Before,
+    b: After = None,
+    metric: MetricOption = None,
+    matrix: MatrixOption = False,
+    columns: ColumnsOption = "runtime",
+    vary: VaryOption = None,
+    margin: MarginOption = "1%",
+    strict: StrictOption = False,
+    fail_if: FailOption = None,
+    markdown: MarkdownOption = None,
+    junit: JunitOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare B with A: conditions, changes with intervals, verdicts, operations.
+
+    Example: fleet profiles compare tag:before tag:after --fail-if 'decode_tps<-5%'
+    """
+    from fleet.cli import compared  # noqa: PLC0415 - numpy, for this command alone
+
+    share = _share(margin)
+    if matrix:
+        if b is not None or fail_if or strict or markdown or junit or vary:
+            raise InputError("--matrix takes one selection, --metric, --columns and --margin")
+        compared.show_matrix(a, store, metric or [], columns, share, as_json=as_json)
+        return
+    if b is None:
+        raise InputError(
+            "compare takes two selections, or one with --matrix",
+            hint="fleet profiles compare tag:before last",
+        )
+    asked = compared.gates_of(fail_if or [])
+    sides = compared.group_of(a, store), compared.group_of(b, store)
+    found = compared.compared(sides, asked, metric or [], share, vary or [])
+    judged = compared.judged(found, asked, strict=strict)
+    compared.save(found, judged, markdown, junit)
+    compared.show(found, judged, as_json=as_json)
+    compared.end(found, judged, strict=strict)
+
+
+def _share(text: str) -> float:
+    """`1%` as 0.01."""
+    try:
+        found = float(text.removesuffix("%")) / 100
+    except ValueError:
+        found = -1
+    if not (text.endswith("%") and 0 <= found < 1):
+        raise InputError(f"--margin {text}: not a percent", hint="as in: --margin 1%")
+    return found

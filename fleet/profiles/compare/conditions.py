@@ -1,0 +1,181 @@
+"""Were two groups measured under the same conditions? What differs, and what that means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from fleet.model.errors import InputError
+from fleet.model.record import Record
+from fleet.profiles.compare import seen
+from fleet.profiles.compare.groups import Group, build, chip, short_build
+
+
+class Weight(StrEnum):
+    """What a difference means."""
+
+    BLOCKS = "blocks"  # the numbers are of different things
+    COMPARED = "compared"  # it is what the user varies
+    WARNS = "warns"  # it may be the cause of what is found
+    UNKNOWN = "unknown"  # one record or more does not tell: not equal, not different
+    REMARK = "remark"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One difference. `what` is the word for `--vary`; `board` is "" for all of them."""
+
+    what: str
+    weight: Weight
+    a: str
+    b: str
+    board: str = ""
+    text: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {**vars(self), "weight": str(self.weight)}
+
+
+@dataclass(frozen=True)
+class _Question:
+    """How one condition is read, and what it means where it differs.
+
+    `cause`: may be what is compared. `needed`: a record that does not tell is said to be so.
+    `of`: what it is the same for: one record of each `release` or `run` is asked, or every one.
+    """
+
+    what: str
+    read: Callable[[Record], Hashable]
+    weight: Weight
+    cause: bool = False
+    needed: bool = False
+    shown: Callable[[Any], str] = str
+    of: str = "run"
+
+
+_QUESTIONS = (
+    _Question("emulated", lambda r: "yes" if r.emulated else "no", Weight.BLOCKS),
+    _Question("runner", lambda r: r.runner or None, Weight.BLOCKS, cause=True, needed=True),
+    _Question("prompt", lambda r: r.prompt_sha256 or None, Weight.BLOCKS, True, True, seen.short),
+    _Question("finish", lambda r: r.finish, Weight.BLOCKS, of="repeat"),
+    _Question("prompt tokens", seen.prompt_tokens, Weight.BLOCKS, of="repeat"),
+    _Question("chip", lambda r: chip(r) or None, Weight.BLOCKS, cause=True, needed=True),
+    _Question("model", seen.model_files, Weight.BLOCKS, True, True, seen.short, of="release"),
+    _Question("runtime", lambda r: build(r) or None, Weight.WARNS, True, True, shown=short_build),
+    _Question("options", seen.options, Weight.WARNS, cause=True),
+    _Question("libraries", seen.library_files, Weight.WARNS, shown=seen.short, of="release"),
+    _Question("op packages", seen.op_packages, Weight.WARNS, cause=True, of="release"),
+    _Question("system", seen.system, Weight.WARNS),
+    _Question("governor", seen.governors, Weight.WARNS, needed=True, shown=seen.named),
+    _Question("clock limits", seen.limits, Weight.WARNS, shown=seen.megahertz),
+    _Question("charger", seen.power, Weight.WARNS, shown=seen.named),
+    _Question("throttled", seen.throttled, Weight.WARNS, of="repeat"),
+    _Question("fleet", lambda r: r.fleet or None, Weight.REMARK),
+)
+CAUSES = tuple(one.what for one in _QUESTIONS if one.cause)
+_CHANGE_LIBRARIES = {"runtime", "runner", "chip", "op packages"}
+
+
+def check_vary(words: Sequence[str]) -> None:
+    """Refuse a word that names nothing which can be what is compared. Raises InputError."""
+    for word in words:
+        if word not in CAUSES:
+            raise InputError(
+                f"--vary {word}: nothing of that name can be what is compared",
+                hint=f"one of: {', '.join(CAUSES)}",
+            )
+
+
+def check(a: Sequence[Record], b: Sequence[Record], vary: Sequence[str] = ()) -> list[Finding]:
+    """What differs between two groups of records that count, worst first.
+
+    Exactly one cause that differs is what is compared; with more of them it has to be said which
+    (`vary`), for a change cannot be traced to one of two.
+    """
+    if not a or not b:
+        return []
+    asked = {"repeat": (a, b)}
+    for of in ("run", "release"):
+        asked[of] = (_one_of_each(a, of), _one_of_each(b, of))
+    found = [one for question in _QUESTIONS for one in _ask(question, *asked[question.of])]
+    causes = {one.what for one in found if one.what in CAUSES and one.weight is not Weight.UNKNOWN}
+    meant = set(vary) or (causes if len(causes) == 1 else set())
+    if vary or causes:
+        changed = meant & causes
+        found = [_judged(one, changed) for one in found]
+    found += seen.by_number(a, b, _number)
+    order = list(Weight)
+    return sorted(found, key=lambda one: order.index(one.weight))
+
+
+def _judged(one: Finding, meant: set[str]) -> Finding:
+    if one.weight is Weight.UNKNOWN:
+        return one
+    implied = one.what == "libraries" and meant & _CHANGE_LIBRARIES
+    if one.what in meant or implied:
+        return replace(one, weight=Weight.COMPARED)
+    return one
+
+
+def _one_of_each(records: Sequence[Record], of: str) -> list[Record]:
+    """One record of each run or release; the id of a release is a hash of all that is in it."""
+    found: dict[Hashable, Record] = {}
+    for one in records:
+        key = (one.release, one.name, one.runner, one.prompt_sha256)
+        whole = of == "release" and one.release
+        found.setdefault(key if whole else (*key, one.run_id, one.identity), one)
+    return list(found.values())
+
+
+def _ask(question: _Question, a: Sequence[Record], b: Sequence[Record]) -> list[Finding]:
+    left, right = ({question.read(r) for r in side} for side in (a, b))
+    known_left, known_right = left - {None}, right - {None}
+    texts = [
+        _words([question.shown(one) for one in side if one is not None], None in side)
+        for side in (left, right)
+    ]
+    make = Finding(question.what, question.weight, texts[0], texts[1])
+    if known_left and known_right and known_left != known_right:
+        return [make]
+    told = bool(known_left or known_right)
+    if None in left | right and (question.needed or told):
+        return [replace(make, weight=Weight.UNKNOWN)]
+    mixed = question.weight in {Weight.BLOCKS, Weight.WARNS} and len(known_left) > 1
+    if mixed and question.what not in {"finish", "prompt tokens"}:
+        weight = Weight.WARNS
+        return [replace(make, weight=weight, text="differs within each side")]
+    return []
+
+
+def _number(what: str, a: str, b: str, *, unknown: bool = False) -> Finding:
+    return Finding(what, Weight.UNKNOWN if unknown else Weight.WARNS, a, b)
+
+
+def _words(found: list[str], unknown: bool) -> str:
+    found = sorted(found)
+    many = [*found[:3], f"and {len(found) - 3} more"] if len(found) > 4 else found
+    return ", ".join([*many, *(["unknown"] if unknown else [])])
+
+
+def between(
+    a: Group, b: Group, pairs: Sequence[tuple[str, Sequence[Record], Sequence[Record]]],
+    vary: Sequence[str] = (),
+) -> list[Finding]:  # fmt: skip
+    """The findings of pairs of boards; what all pairs share stands once, without a board."""
+    found = [
+        (label, check([r for r in left if r.counts], [r for r in right if r.counts], vary))
+        for label, left, right in pairs
+    ]
+    shared = [one for one in (found[0][1] if found else []) if all(one in f for _, f in found)]
+    own = [replace(one, board=label) for label, mine in found for one in mine if one not in shared]
+    if a.counted and b.counted and all(r.emulated for r in (*a.counted, *b.counted)):
+        text = "emulated on both sides: these are no NPU numbers"
+        shared.append(Finding("emulated", Weight.REMARK, "yes", "yes", text=text))
+    if a.dropped.keys() != b.dropped.keys():
+        told = [", ".join(f"{n} {word}" for word, n in one.dropped.items()) or "none"
+                for one in (a, b)]  # fmt: skip
+        shared.insert(0, Finding("runs that do not count", Weight.WARNS, *told))
+    return [*shared, *own]

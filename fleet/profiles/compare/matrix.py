@@ -1,0 +1,172 @@
+"""Board by version: one metric, each cell against the oldest version of its board."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fleet.model.errors import InputError
+from fleet.model.record import Record
+from fleet.profiles.compare import metrics as known
+from fleet.profiles.compare.conditions import Weight, check
+from fleet.profiles.compare.groups import Group, build, by_run, chip
+from fleet.profiles.compare.verdict import MEASURED, Row, Verdict, judge
+from fleet.profiles.stats.difference import difference
+from fleet.profiles.stats.families import benjamini_hochberg
+from fleet.profiles.stats.interval import Interval
+
+
+def _release(record: Record) -> str:
+    return record.release
+
+
+COLUMNS = {"runtime": build, "release": _release}
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One board with one version. `row` is the change since the first version, None there."""
+
+    middle: float | None
+    spread: Interval | None
+    count: int
+    row: Row | None
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Cells by (board, version). `versions` are oldest first; `chips` by board."""
+
+    metric: known.Metric
+    boards: tuple[str, ...]
+    versions: tuple[str, ...]
+    cells: dict[tuple[str, str], Cell]
+    chips: dict[str, str]
+    emulated: frozenset[str]
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, rows of cells."""
+        return {
+            "schema": SCHEMA,
+            "metric": self.metric.name,
+            "unit": self.metric.unit,
+            "correction": "benjamini-hochberg",
+            "versions": list(self.versions),
+            "notes": list(self.notes),
+            "rows": [
+                {
+                    "board": board,
+                    "chip": self.chips[board],
+                    "emulated": board in self.emulated,
+                    "cells": [_plain(self.cells.get((board, v)), v) for v in self.versions],
+                }
+                for board in self.boards
+            ],
+        }
+
+
+def _plain(cell: Cell | None, version: str) -> dict[str, Any]:
+    if cell is None:
+        return {"version": version, "count": 0}
+    spread = cell.spread and [cell.spread.low, cell.spread.high]
+    change = None if cell.row is None else cell.row.as_dict()
+    return {"version": version, "count": cell.count, "middle": cell.middle, "interval": spread,
+            "change": change}  # fmt: skip
+
+
+def matrix(group: Group, name: str, columns: str = "runtime", margin: float = 0.01) -> Matrix:
+    """The matrix of one metric. Verdicts are corrected together by Benjamini and Hochberg.
+
+    Raises InputError where no run that counts has that metric.
+    """
+    metric = known.metric(name, group.records)
+    read = COLUMNS[columns]
+    parts: dict[tuple[str, str], list[Record]] = {}
+    began: dict[str, str] = {}
+    for label, records in _boards(group).items():
+        for one in records:
+            if one.counts and math.isfinite(known.value(one, name)):
+                version = read(one) or "unknown"
+                parts.setdefault((label, version), []).append(one)
+                began[version] = min(began.get(version, one.started), one.started)
+    if not parts:
+        raise InputError(
+            f"no run that counts in '{group.label}' has {name}",
+            hint=f"one of: {', '.join(known.present(group.records)) or 'none'}",
+        )
+    numbers = columns == "runtime"
+    versions = sorted(began, key=lambda v: _number(v) if numbers else (began[v], v))
+    boards = tuple(dict.fromkeys(board for board, _ in parts))
+    rows, notes = _rows(metric, parts, boards, versions, margin)
+    cells = {place: _cell(records, name, rows.get(place)) for place, records in parts.items()}
+    firsts = {board: next(r for (b, _), r in parts.items() if b == board) for board in boards}
+    return Matrix(
+        metric, boards, tuple(versions), cells,
+        {board: chip(found[0]) for board, found in firsts.items()},
+        frozenset(b for (b, _), found in parts.items() if any(r.emulated for r in found)),
+        tuple(notes),
+    )  # fmt: skip
+
+
+def _boards(group: Group) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for identity, records in group.boards.items():
+        host = records[0].host
+        found[f"{host} ({identity[-8:]})" if host in found else host] = records
+    return found
+
+
+def _number(version: str) -> tuple[list[int], str]:
+    return [int(one) for one in re.findall(r"\d+", version)], version
+
+
+def _rows(
+    metric: known.Metric, parts: dict[tuple[str, str], list[Record]], boards: Sequence[str],
+    versions: Sequence[str], margin: float,
+) -> tuple[dict[tuple[str, str], Row], list[str]]:  # fmt: skip
+    found: dict[tuple[str, str], Row] = {}
+    notes: list[str] = []
+    for board in boards:
+        mine = [v for v in versions if (board, v) in parts]
+        first = parts[board, mine[0]]
+        for version in mine[1:]:
+            other = parts[board, version]
+            vary = ("runtime", "model", "options")  # a version may bring all of them
+            findings = check(first, other, vary)
+            blocks = [f.what for f in findings if f.weight is Weight.BLOCKS]
+            warns = [f.what for f in findings if f.weight is Weight.WARNS]
+            if warns:
+                notes.append(f"{board}, {version}: differs as well: {', '.join(warns)}")
+            why = f"another {', another '.join(blocks)}" if blocks else ""
+            units = known.units(first, metric.name) | known.units(other, metric.name)
+            why = why or ("units differ" if len(units) > 1 else "")
+            change = difference(by_run(first, metric.name), by_run(other, metric.name))
+            found[board, version] = Row(board, metric, change, why=why)
+    judged = judge(list(found.values()), margin, benjamini_hochberg)
+    return dict(zip(found, judged, strict=True)), notes
+
+
+def _cell(records: Sequence[Record], name: str, row: Row | None) -> Cell:
+    runs = by_run(records, name)
+    found = difference(runs, [])
+    return Cell(found.mid_a, found.a, found.count_a, row)
+
+
+def words(cell: Cell | None) -> str:
+    """A cell for people: `10.03 ±1.2 %` and what changed: `-5.0 % slower`."""
+    if cell is None or cell.middle is None:
+        return "-"
+    spread = "" if cell.spread is None else f" ±{cell.spread.width * 50:.1f} %"
+    text = f"{cell.middle:.4g}{spread} (n {cell.count})"
+    row = cell.row
+    if row is None:
+        return text
+    change = "?" if row.difference.mid is None else f"{row.difference.mid * 100:+.1f} %"
+    if row.verdict in MEASURED - {Verdict.NONE, Verdict.SAME}:
+        return f"{text}\n{change} {row.verdict}"
+    return f"{text}\n{row.verdict}"

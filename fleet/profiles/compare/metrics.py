@@ -1,0 +1,94 @@
+"""What is measured, in which unit, and which way is better."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet.model.record import Record
+
+
+@dataclass(frozen=True)
+class Metric:
+    """`better`: 1 where more is better, -1 where less is, 0 where that is not known."""
+
+    name: str
+    unit: str
+    better: int
+    title: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The name for people: `gen tok/s`."""
+        return self.title or f"{self.name} {self.unit}".strip()
+
+
+KNOWN = {
+    one.name: one
+    for one in (
+        Metric("init_ms", "ms", -1, "init ms"),
+        Metric("ttft_ms", "ms", -1, "TTFT ms"),
+        Metric("prompt_tps", "tok/s", 1, "prompt tok/s"),
+        Metric("decode_tps", "tok/s", 1, "gen tok/s"),
+        Metric("decode_ms", "ms", -1, "gen ms"),
+        Metric("prompt_tokens", "", 0, "prompt tokens"),
+        Metric("generated_tokens", "", 0, "gen tokens"),
+    )
+}
+# What a comparison asks by itself; decode_ms says the same as decode_tps, tokens are conditions.
+USUAL = ("init_ms", "ttft_ms", "prompt_tps", "decode_tps")
+_TIMES = {
+    "ns",
+    "us",
+    "µs",
+    "ms",
+    "s",
+    "sec",
+    "seconds",
+    "min",
+    "microsec",
+    "milliseconds",
+    "cycles",
+}
+_RATE = re.compile(r"^.+(/s|/sec|ps)$|^hz$", re.IGNORECASE)
+
+
+def direction(unit: str) -> int:
+    """Which way is better, by the unit alone: rates up, times and cycles down, else unknown."""
+    if unit.lower() in _TIMES:
+        return -1
+    return 1 if _RATE.match(unit) else 0
+
+
+def metric(name: str, records: Sequence[Record]) -> Metric:
+    """The metric of this name, with the unit that records give it."""
+    if name in KNOWN:
+        return KNOWN[name]
+    units = {r.metrics.others[name].unit for r in records if name in r.metrics.others}
+    unit = units.pop() if len(units) == 1 else ""
+    return Metric(name, unit, direction(unit))
+
+
+def value(record: Record, name: str) -> float:
+    """The number of a record that counts, nan where it has none."""
+    if name in KNOWN:
+        found = getattr(record.metrics, name)
+        return math.nan if found is None else float(found)
+    one = record.metrics.others.get(name)
+    return math.nan if one is None else float(one.value)
+
+
+def units(records: Sequence[Record], name: str) -> set[str]:
+    """The units in which records give a metric; more than one cannot be compared."""
+    if name in KNOWN:
+        return {KNOWN[name].unit}
+    return {r.metrics.others[name].unit for r in records if name in r.metrics.others}
+
+
+def present(records: Sequence[Record]) -> list[str]:
+    """The metrics that a comparison of these records asks for by itself, in a steady order."""
+    usual = [n for n in USUAL if any(getattr(r.metrics, n) is not None for r in records)]
+    others = {name for r in records if r.counts for name in r.metrics.others}
+    return usual + sorted(others)

@@ -1,0 +1,146 @@
+"""How conditions are read out of a record: as words that can be held against each other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import statistics
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from fleet.model.record import Record
+
+WARMER = 5.0  # °C at the start; a passively cooled board throttles over less, docs/compare.md
+BUSIER = 1.0  # load average
+LONGER = 0.1  # share of generated tokens
+
+_Found = TypeVar("_Found")
+_RUN_FOLDER = re.compile(r"/runs/[^/\s]+")
+_RELEASE = re.compile(r"/(releases|current)/[^/\s]+(/([0-9a-f]{8,64}|<release>)(?=/|\s|$))?")
+_LIBRARY = re.compile(r"(^(lib|dsp|bin|run)/|\.so(\.[\d.]+)?$|\.cat$)")
+
+
+def short(text: str) -> str:
+    """The first eight digits of a hash."""
+    return text[:8]
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def model_files(record: Record) -> str | None:
+    """One hash for all files that are no program and no library."""
+    mine = {name: h for name, h in record.files.items() if not _LIBRARY.search(name)}
+    return _digest(mine) if mine else None
+
+
+def library_files(record: Record) -> str | None:
+    """One hash for programs and libraries."""
+    mine = {name: h for name, h in record.files.items() if _LIBRARY.search(name)}
+    return _digest(mine) if mine else None
+
+
+def options(record: Record) -> str | None:
+    """Arguments and environment without what differs from run to run: folders and ids."""
+    if not record.argv:
+        return None
+    words = [f"{name}={value}" for name, value in sorted(record.env.items())]
+    text = " ".join([*words, *record.argv])
+    for name, word in ((record.run_id, "<run>"), (record.release, "<release>")):
+        text = text.replace(name, word) if len(name) > 3 else text
+    return _RELEASE.sub(r"/\1/<release>", _RUN_FOLDER.sub("/runs/<run>", text))
+
+
+def op_packages(record: Record) -> str | None:
+    """The op packages that the release brought, "none" where it says nothing of any."""
+    found = record.origin.get("op_packages")
+    return _digest(found)[:8] if found else "none"
+
+
+def system(record: Record) -> str | None:
+    """Operating system and kernel."""
+    facts = record.facts
+    words = [str(facts.get(name) or "") for name in ("os_id", "os_version", "kernel")]
+    return " ".join(one for one in words if one) or None
+
+
+Named = frozenset[tuple[str, object]]
+
+
+def governors(record: Record) -> Named | None:
+    """Clock and governor."""
+    return frozenset(record.conditions.governors.items()) or None
+
+
+def limits(record: Record) -> Named | None:
+    """Clock and how fast it may go, Hz."""
+    return frozenset(record.conditions.limits.items()) or None
+
+
+def power(record: Record) -> Named | None:
+    """Supply and what it says."""
+    return frozenset(record.conditions.power.items()) or None
+
+
+def named(found: Named) -> str:
+    """`cpu:policy0 performance, ...`."""
+    return ", ".join(f"{name} {value}" for name, value in sorted(found, key=str))
+
+
+def megahertz(found: Named) -> str:
+    """`cpu:policy0 2400 MHz, ...`."""
+    return ", ".join(
+        f"{name} {float(str(hz)) / 1e6:.0f} MHz" for name, hz in sorted(found, key=str)
+    )
+
+
+def throttled(record: Record) -> str | None:
+    """Whether the record bears that mark; without any look at clocks nobody knows."""
+    if any(one.partition(":")[0] == "throttled" for one in record.marks):
+        return "yes"
+    return "no" if record.conditions.samples else None
+
+
+def prompt_tokens(record: Record) -> str | None:
+    """How many tokens the prompt was; another tokenizer is another question."""
+    found = record.metrics.prompt_tokens
+    return None if found is None else str(found)
+
+
+def _start(record: Record) -> float | None:
+    first = record.conditions.before
+    return first.hottest if first else None
+
+
+def _load(record: Record) -> float | None:
+    first = record.conditions.before
+    return first.load if first else None
+
+
+def _tokens(record: Record) -> float | None:
+    found = record.metrics.generated_tokens
+    return None if found is None else float(found)
+
+
+def by_number(
+    a: Sequence[Record], b: Sequence[Record], make: Callable[..., _Found]
+) -> list[_Found]:
+    """Conditions that differ by more than a threshold: medians of both sides."""
+    found: list[_Found] = []
+    for what, read, unit, limit, needed in (
+        ("start temperature", _start, " °C", lambda _: WARMER, True),
+        ("load", _load, "", lambda _: BUSIER, False),
+        ("generated tokens", _tokens, "", lambda mid: LONGER * mid, False),
+    ):
+        sides = [[v for v in map(read, side) if v is not None] for side in (a, b)]
+        texts = [f"{statistics.median(one):.4g}{unit}" if one else "unknown" for one in sides]
+        if not all(sides):
+            if needed or any(sides):
+                found.append(make(what, *texts, unknown=True))
+            continue
+        left, right = (statistics.median(one) for one in sides)
+        if abs(right - left) > limit(left):
+            found.append(make(what, *texts))
+    return found

@@ -1,0 +1,166 @@
+"""Exact tests by ranks, and the intervals that belong to them (Hodges and Lehmann).
+
+They assume no shape of the noise, give the same answer each time, and one wild value moves
+them little. Two samples: Wilcoxon's rank sum (Mann-Whitney); pairs: Wilcoxon's signed ranks.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from fleet.profiles.stats.special import t_quantile, t_tails
+from fleet.profiles.stats.trend import Floats
+
+EXACT = 60  # so many values together are counted out; beyond, the normal distribution is near
+MANY = 400  # of more values a side their quantiles stand for them
+
+
+def doubled_ranks(values: Floats) -> Floats:
+    """Twice the ranks from 1, so that the middle ranks of ties are whole."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return np.asarray((2 * ends - counts + 1)[place.reshape(-1)], dtype=float)
+
+
+def rank_sum(a: Floats, b: Floats) -> float:
+    """How often chance alone moves two samples so far apart: p, both sides."""
+    ranks = doubled_ranks(np.concatenate([a, b]))
+    few, many = sorted((len(a), len(b)))
+    mine = ranks[: len(a)] if len(a) <= len(b) else ranks[len(a) :]
+    middle = few * (few + many + 1)
+    away = abs(float(mine.sum()) - middle)
+    if few + many <= EXACT:
+        tied = len(np.unique(ranks)) < len(ranks)
+        ways = _choices(ranks, few) if tied else _untied(few, many)
+        sums = np.arange(len(ways)) * (1 if tied else 2)
+        return min(1.0, float(ways[np.abs(sums - middle) >= away - 1e-9].sum()))
+    spread = math.sqrt(float(ranks.var(ddof=1)) * few * many / (few + many))
+    return math.erfc(max(0.0, away - 1) / spread / math.sqrt(2)) if spread else 1.0
+
+
+def unequal(a: Floats, b: Floats) -> float:
+    """As `rank_sum`, for samples of which one may be noisier (Brunner and Munzel).
+
+    Biometrical Journal 42, 2000. Only for large samples does it stand by itself.
+    """
+    whole = doubled_ranks(np.concatenate([a, b])) / 2
+    parts, spreads = (whole[: len(a)], whole[len(a) :]), []
+    for part, alone in zip(parts, (a, b), strict=True):
+        placed = part - doubled_ranks(alone) / 2
+        spreads.append(float(placed.var(ddof=1)))
+    apart = float(parts[1].mean() - parts[0].mean())
+    na, nb = len(a), len(b)
+    square = na * spreads[0] + nb * spreads[1]
+    if square == 0:
+        return 0.0 if apart else 1.0
+    t = na * nb * apart / ((na + nb) * math.sqrt(square))
+    df = square**2 / ((na * spreads[0]) ** 2 / (na - 1) + (nb * spreads[1]) ** 2 / (nb - 1))
+    return t_tails(t, df)
+
+
+def signed_rank(gaps: Floats) -> float:
+    """How often chance alone moves pairs so far from 0: p, both sides. Gaps of 0 are no pair."""
+    found = gaps[gaps != 0]
+    count = len(found)
+    if not count:
+        return 1.0
+    ranks = doubled_ranks(np.abs(found))
+    total = float(ranks.sum())
+    away = abs(2 * float(ranks[found > 0].sum()) - total)
+    if count <= EXACT:
+        ways = _signs(ranks)
+        sums = np.arange(len(ways))
+        return min(1.0, float(ways[np.abs(2 * sums - total) >= away - 1e-9].sum()))
+    spread = math.sqrt(float(ranks @ ranks))
+    return math.erfc(max(0.0, away - 2) / spread / math.sqrt(2))
+
+
+def least_rank_sum(few: int, many: int) -> float:
+    """The smallest p that two samples of these sizes can give at all."""
+    ways = math.lgamma(few + many + 1) - math.lgamma(few + 1) - math.lgamma(many + 1)
+    return min(1.0, 2 * math.exp(-ways)) if few and many else 1.0
+
+
+def least_signed_rank(count: int) -> float:
+    """The smallest p that so many pairs can give at all."""
+    return min(1.0, 2.0 ** (1 - count))
+
+
+def shift(a: Floats, b: Floats, level: float) -> tuple[float, float, float] | None:
+    """How far b lies above a: low, middle, high; None where the samples are too small."""
+    tail = _rank_tail(min(len(a), len(b)), max(len(a), len(b)), level)
+    if tail < 1:
+        return None
+    share = tail / (len(a) * len(b))
+    left, right = _thinned(a), _thinned(b)
+    gaps = np.sort((right[:, None] - left[None, :]).reshape(-1))
+    if len(left) < len(a) or len(right) < len(b):
+        tail = max(1, int(share * len(gaps)))
+    return float(gaps[tail - 1]), float(np.median(gaps)), float(gaps[-tail])
+
+
+def centre(gaps: Floats, level: float) -> tuple[float, float, float] | None:
+    """How far pairs lie from 0: low, middle, high; None where there are too few of them."""
+    count = len(gaps)
+    tail = _signed_tail(count, level)
+    if tail < 1:
+        return None
+    thin = _thinned(gaps)
+    first, second = np.triu_indices(len(thin))
+    means = np.sort((thin[first] + thin[second]) / 2)
+    if len(thin) < count:
+        tail = max(1, int(tail * len(means) / (count * (count + 1) / 2)))
+    return float(means[tail - 1]), float(np.median(means)), float(means[-tail])
+
+
+def _thinned(values: Floats) -> Floats:
+    if len(values) <= MANY:
+        return values
+    return np.asarray(np.quantile(values, (np.arange(MANY) + 0.5) / MANY), dtype=float)
+
+
+def _choices(ranks: Floats, few: int) -> Floats:
+    """How likely each sum is when `few` of the ranks are drawn; index: the sum."""
+    whole = ranks.astype(int)
+    ways = np.zeros((few + 1, int(np.sort(whole)[-few:].sum()) + 1))
+    ways[0, 0] = 1
+    for rank in whole:
+        ways[1:, rank:] += ways[:-1, : ways.shape[1] - rank].copy()
+    return np.asarray(ways[few] / ways[few].sum(), dtype=float)
+
+
+def _signs(ranks: Floats) -> Floats:
+    """How likely each sum is when every rank is in it or not by a coin; index: the sum."""
+    ways = np.zeros(int(ranks.sum()) + 1)
+    ways[0] = 1
+    for rank in ranks.astype(int):
+        ways[rank:] += ways[: len(ways) - rank].copy()
+    return np.asarray(ways / ways.sum(), dtype=float)
+
+
+@lru_cache(maxsize=4096)
+def _untied(few: int, many: int) -> Floats:
+    return _choices(np.arange(1, few + many + 1, dtype=float), few)
+
+
+@lru_cache(maxsize=4096)
+def _rank_tail(few: int, many: int, level: float) -> int:
+    """Which of the sorted differences bounds the shift, counted from the end; 0: none does."""
+    if few + many > EXACT:
+        half = t_quantile(level, 10**6) * math.sqrt(few * many * (few + many + 1) / 12)
+        return max(0, int(few * many / 2 - half))
+    ways = _untied(few, many)
+    below = 2 * np.cumsum(ways[few * (few + 1) // 2 :])
+    return int(np.searchsorted(below, 1 - level + 1e-12, side="right"))
+
+
+@lru_cache(maxsize=4096)
+def _signed_tail(count: int, level: float) -> int:
+    if count > EXACT:
+        half = t_quantile(level, 10**6) * math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
+        return max(0, int(count * (count + 1) / 4 - half))
+    below = 2 * np.cumsum(_signs(np.arange(1, count + 1, dtype=float)))
+    return int(np.searchsorted(below, 1 - level + 1e-12, side="right"))

@@ -1,0 +1,130 @@
+"""`fleet profiles compare` as a person and a CI job use it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleet.cli.main import main
+from fleet.engine.records import RunStore
+from tests.profiles.compare.made import newer, noisy, op, repeats, save
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> tuple[str, str]:
+    a = repeats(noisy(10, 12, 1), ops=(op("conv", 10),))
+    b = newer(repeats(noisy(9, 12, 2), ops=(op("conv", 12),)))
+    return str(save(tmp_path / "a.jsonl", a)), str(save(tmp_path / "b.jsonl", b))
+
+
+def fleet(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["fleet", "profiles", "compare", *words])
+    try:
+        main()
+    except SystemExit as left:
+        return int(left.code or 0)
+    return 0
+
+
+def test_a_table_for_people(
+    sides: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fleet(monkeypatch, *sides) == 0
+    text = capsys.readouterr().out
+    for part in ("What is compared", "runtime: A 2.50.0.260828, B 2.51.0.260929", "slower",
+                 "emulated", "operations, us: 10 → 12 (+20.0 %)"):  # fmt: skip
+        assert part in text, part
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--fail-if", "decode_tps<-5%"], 1),
+        (["--fail-if", "decode_tps<-50%"], 0),
+        (["--fail-if", "slower"], 1),
+        (["--fail-if", "prompt_tps<-5%"], 4),
+        (["--fail-if", "prompt_tps<-5%", "--fail-if", "slower"], 1),
+        (["--metric", "init_ms", "--fail-if", "decode_tps<-5%"], 1),
+        (["--strict"], 0),
+        (["--fail-if", "decode_tps-5%"], 2),
+        (["--vary", "weather"], 2),
+        (["--margin", "1"], 2),
+        (["--matrix"], 2),
+    ],
+)
+def test_exit_codes(
+    words: list[str], code: int, sides: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fleet(monkeypatch, *sides, *words) == code
+
+
+def test_strict_refuses_what_differs_and_what_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = repeats(noisy(10, 12, 1))
+    other = [replace(one, prompt_sha256="", facts={**one.facts, "kernel": "7"}) for one in newer(a)]
+    files = str(save(tmp_path / "a.jsonl", a)), str(save(tmp_path / "b.jsonl", other))
+    assert fleet(monkeypatch, *files) == 0
+    capsys.readouterr()
+    assert fleet(monkeypatch, *files, "--strict", "--fail-if", "faster") == 4
+    said = capsys.readouterr().err
+    assert "system" in said
+    assert "prompt" in said
+    junit = tmp_path / "j.xml"
+    assert fleet(monkeypatch, *files, "--strict", "--fail-if", "faster", "--junit", str(junit)) == 4
+    assert ET.parse(junit).find("testsuite").attrib["errors"] == "1"  # type: ignore[union-attr]
+
+
+def test_json_and_files(
+    sides: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    junit, page = tmp_path / "j.xml", tmp_path / "p.md"
+    words = ["--json", "--fail-if", "slower", "--junit", str(junit), "--markdown", str(page)]
+    assert fleet(monkeypatch, *sides, *words) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert data["schema"] == 1
+    assert data["gates"][0]["outcome"] == "tripped"
+    assert data["rows"][0]["verdict"] == "slower"
+    assert ET.parse(junit).getroot().tag == "testsuites"
+    assert page.read_text().startswith("### Profiles")
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_run_of_the_store_and_a_matrix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = RunStore(tmp_path / "runs")
+    for one in newer(repeats(noisy(10, 6, 1))):
+        store.save(store.folder("20261102-100000-bbbbbb", one.host, one.repeat, warmup=False), one)
+    words = ("last", "--store", str(store.root), "--matrix", "--metric", "decode_tps")
+    assert fleet(monkeypatch, *words) == 0
+    assert "2.51.0.260929" in capsys.readouterr().out
+    assert fleet(monkeypatch, *words, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["metric"] == "decode_tps"
+
+
+def test_hostile_text_of_a_device_is_only_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = "evk\x1b[31m[bold]x[/bold]"
+    made = repeats(noisy(10, 6, 1), host=bad, ops=(op(bad, 1),))
+    file = str(save(tmp_path / "a.jsonl", made))
+    assert fleet(monkeypatch, file, file) == 0
+    text = capsys.readouterr().out
+    assert "\x1b[31m" not in text
+    assert "[bold]x" in text
+
+
+def test_other_commands_do_not_pay_for_numpy() -> None:
+    code = "import sys, fleet.cli.main as m; m.build('profiles'); print('numpy' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
