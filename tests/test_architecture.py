@@ -19,6 +19,7 @@ ROOMS = (
     "runners",
     "profiles",
     "ops",
+    "aihub",
     "bundles",
     "runtimes",
     "facts",
@@ -45,6 +46,7 @@ OWNERS = {
     "pysequoia": {"config", "lab"},
     "distributed": {"engine"},
     "numpy": {"profiles"},
+    "qai_hub": {"aihub"},
 }
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 50
