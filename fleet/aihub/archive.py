@@ -70,12 +70,17 @@ def _unpack(tree: ZipTree, asset: Path, folder: Path) -> None:
             hint="choose another folder: -o",
         )
     if RECORD in sizes:
-        raise AiHubError(f"the archive has a file {RECORD}, which is ours to write", hint="report")
+        raise AiHubError(
+            f"the archive has a file {RECORD}, which is ours to write",
+            hint="look at the job on AI Hub",
+        )
     for name in sizes:
         try:
             check_name(name)
         except FleetError as error:
-            raise AiHubError(f"the archive is refused: {error.message}") from error
+            raise AiHubError(
+                f"the archive is refused: {error.message}", hint="look at the job on AI Hub"
+            ) from error
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         tree.place(name, place)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 from fleet.model.errors import AiHubError, FleetError, InputError
 
@@ -141,9 +143,11 @@ class Hub:
         raise problem
 
     def _problem(self, error: Exception, what: str) -> FleetError:
-        status = getattr(error, "status_code", None)
+        status = _status(error)
         if status is not None:
-            return self._refusal(int(status), str(error), what)
+            url = str(getattr(error, "url", None) or "")
+            of_hub = url.startswith(urljoin(str(self._config.api_url), "api/"))
+            return self._refusal(status, str(error) if of_hub else "", what)
         if isinstance(error, OSError) and error.errno is not None and not _of_network(error):
             return AiHubError(
                 f"{what} cannot be stored: {error.strerror}", hint="free some room, or use -o"
@@ -160,12 +164,13 @@ class Hub:
         )
 
     def _refusal(self, status: int, text: str, what: str) -> FleetError:
+        """What `status` means. `text` is AI Hub's; the words of a storage are not quoted."""
         said = self._said(text)
         if status == 401:
             return AiHubError("AI Hub refuses the API token (401)", hint=_CONFIGURE)
         if status == 404:
             return InputError(
-                f"AI Hub knows no {what}, or this account may not see it",
+                f"AI Hub does not find {what}, or this account may not see it",
                 hint="check the id; the owner can share it with your account",
             )
         if status == 403:
@@ -180,8 +185,8 @@ class Hub:
             )
         if status == 429:
             return AiHubError("AI Hub asks to slow down (429)", hint="try again in some minutes")
-        where = "AI Hub has a problem" if status >= 500 else "AI Hub refuses"
-        return AiHubError(f"{where} with {what} ({status}){said}", hint="try again later")
+        verb = "has a problem with" if status >= 500 else "refuses"
+        return AiHubError(f"AI Hub {verb} {what} ({status}){said}", hint="try again later")
 
     def _said(self, text: str) -> str:
         try:
@@ -201,6 +206,17 @@ class Hub:
 def _not_found(error: BaseException) -> bool:
     chain = (error, error.__cause__, error.__context__)
     return any(isinstance(one, FileNotFoundError) for one in chain)
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status behind an error of the client, of requests' retries, or of S3."""
+    status = getattr(error, "status_code", None)
+    if status is None and type(error).__name__ == "RetryError":
+        match = re.search(r"too many (\d{3}) error responses", str(error))
+        status = match[1] if match else None
+    if status is None and isinstance(answer := getattr(error, "response", None), dict):
+        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return int(status) if status is not None else None
 
 
 def _of_network(error: BaseException) -> bool:

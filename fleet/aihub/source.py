@@ -98,7 +98,7 @@ def _opened(hub: Hub, name: str) -> tuple[str, Message]:
     if kind not in {"compile", "link", "quantize"}:
         inner = getattr(message, field).model.model_id if field else ""
         raise InputError(
-            f"job {name} is {f'a {kind} job' if kind else 'of an unknown kind'}: it makes no model",
+            f"job {name} is of {f'kind {kind}' if kind else 'an unknown kind'}: it makes no model",
             hint=f"its model: fleet bundle pull aihub:{inner}"
             if inner
             else "name the compile or link job",
