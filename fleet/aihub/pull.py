@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,9 +40,10 @@ class Pulled:
         """What fits the files: a look, and wrappers where context binaries have none."""
         kind = self.record["kind"]
         names = [one["name"] for one in self.record["files"]]
-        commands = [f"fleet bundle inspect --kind {kind} {self.folder}"]
+        folder = shlex.quote(str(self.folder))
+        commands = [f"fleet bundle inspect --kind {kind} {folder}"]
         if kind == "qnn" and any(name.endswith(".bin") for name in names):
-            commands.append(f"fleet bundle wrap-ep {self.folder}/*.bin")
+            commands.append(f"fleet bundle wrap-ep {folder}/*.bin")
         return commands
 
 
@@ -59,13 +61,13 @@ def pull(
     """
     name = checked_id(reference)
     if folder is not None:
-        folder = folder.expanduser().absolute()
+        folder = folder.expanduser()
         require_free(folder)
     hub = Hub()
     source = find(hub, name, wait_seconds, say)
     model_id = str(source.model.model_id)
     title = safe_name(source.model.name, model_id)
-    folder = folder or Path.cwd() / f"{_stem(title)}-{name}"
+    folder = folder or Path(f"{_stem(title)}-{name}")
     target, notes = _target(hub, source)
     with whole(folder) as bundle:
         download = bundle.with_name("download")

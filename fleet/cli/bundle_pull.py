@@ -46,7 +46,9 @@ def pull(
         say=output.note,
     )
     if as_json:
-        output.emit_json({"folder": done.folder, **done.record, "next": done.next_commands})
+        output.emit_json(
+            {"folder": done.folder.absolute(), **done.record, "next": done.next_commands}
+        )
     else:
         _show(done)
 

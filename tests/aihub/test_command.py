@@ -22,8 +22,8 @@ def test_a_person(hub: AiHub, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for word in ("QCS9075, v73, soc_model 77", "2.51.0.260929181845", "mbin1 tiny", "tiny.bin"):
         assert word in done.stdout
-    folder = tmp_path / "tiny-jbin1"
-    assert f"next: fleet bundle wrap-ep {folder}/*.bin" in done.stderr
+    assert (tmp_path / "tiny-jbin1" / "aihub.json").is_file()
+    assert "next: fleet bundle wrap-ep tiny-jbin1/*.bin" in done.stderr
     assert not [one for one in SECRETS if one in done.stdout + done.stderr]
 
 
@@ -33,7 +33,7 @@ def test_a_program_and_a_broken_download(hub: AiHub, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     value = json.loads(done.stdout)
     assert value["folder"] == str(tmp_path / "net")
-    assert value["next"][0] == f"fleet bundle inspect --kind qnn {tmp_path / 'net'}"
+    assert value["next"][0] == "fleet bundle inspect --kind qnn net"
     assert done.stderr == ""
     written = b"".join(path.read_bytes() for path in (tmp_path / "net").iterdir()).decode("latin-1")
     assert not [one for one in SECRETS if one in done.stdout + written]
@@ -48,7 +48,9 @@ def test_killed_in_the_middle_and_pulled_again(hub: AiHub, tmp_path: Path) -> No
         finally:
             process.kill()
     assert not (tmp_path / "net").exists()
-    assert (tmp_path / ".net.part").is_dir()
+    half = list((tmp_path / ".net.part").rglob("model.bin"))  # on the disk of the bundle
+    assert len(half) == 1
+    assert half[0].stat().st_size < len(CONTEXT)
     hub.assets["mbin1"].cuts = []
     assert call("aihub:jbin1", "-o", "net", cwd=tmp_path).returncode == 0
     assert (tmp_path / "net" / "tiny.bin").read_bytes() == CONTEXT

@@ -61,7 +61,7 @@ def test_the_default_folder_has_the_name_of_the_model(
     monkeypatch.chdir(tmp_path)
     hub.models["mbin1"].name = "../Tiny net\x1b[31m.bin"
     folder = pull("aihub:jbin1", None).folder
-    assert folder == tmp_path / "Tiny_net_31m-jbin1"
+    assert folder == Path("Tiny_net_31m-jbin1")
     assert "Tiny_net_31m.bin" in names(folder)
 
 
@@ -230,3 +230,17 @@ def test_two_segments_of_a_version_stay_text(hub: AiHub, tmp_path: Path) -> None
     hub.assets["mbin1"] = Asset("net.dlc", b"dlc")
     folder = pull("aihub:jbin1", tmp_path / "net").folder
     assert inspect_bundle(folder, None, hashes=True, kind="qnn").qairt == "2.40"
+
+
+@pytest.mark.parametrize("s3", [False, True])
+def test_progress_is_told_to_people_only(
+    hub: AiHub, tmp_path: Path, capfd: pytest.CaptureFixture[str], s3: bool
+) -> None:
+    hub.assets["mbin1"].s3 = s3
+    pull("aihub:jbin1", tmp_path / "quiet")
+    assert capfd.readouterr() == ("", "")
+    pull("aihub:jbin1", tmp_path / "told", verbose=True)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "100%" in err
+    assert "B/s" in err
