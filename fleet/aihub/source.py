@@ -14,7 +14,7 @@ from fleet.model.errors import AiHubError, InputError
 
 POLL_SECONDS = 10.0  # what the client itself waits between two looks
 _SCHEME = "aihub:"
-_ID = re.compile(r"^[a-z0-9]{2,64}$")
+_ID = re.compile(r"^[A-Za-z0-9]{2,64}$")
 _ENDED = ("done", "failed")
 
 
