@@ -19,6 +19,7 @@ ROOMS = (
     "runners",
     "profiles",
     "ops",
+    "aihub",
     "bundles",
     "runtimes",
     "facts",
@@ -46,6 +47,7 @@ OWNERS = {
     "distributed": {"engine"},
     "numpy": {"profiles"},
     "pyarrow": {"profiles"},
+    "qai_hub": {"aihub"},
 }
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 50

@@ -12,7 +12,7 @@ from fleet.model.files import FileRef
 from fleet.model.runtime import same_build
 
 SUMS = "SHA256SUMS"
-_VERSION_FILES = (("tool-versions.yaml", ("qairt",)), ("metadata.json", ("tool_versions", "qairt")))
+VERSION_FILES = (("tool-versions.yaml", ("qairt",)), ("metadata.json", ("tool_versions", "qairt")))
 
 
 @dataclass
@@ -46,9 +46,9 @@ def check_sums(files: tuple[FileRef, ...], found: Found) -> tuple[tuple[WrongHas
 def qairt_of(found: Found, contexts: tuple[ContextBinary, ...]) -> tuple[str | None, str]:
     """The QAIRT version that the bundle asks for, and where that stands."""
     first = next((item for item in contexts if item.build_id), None)
-    for name, keys in _VERSION_FILES:
+    for name, keys in VERSION_FILES:
         path = found.paths.get(name)
-        version = _clean_version(read_version(path, *keys)) if path else None
+        version = clean_version(read_version(path, *keys)) if path else None
         if version is None:
             continue
         if first and first.build_id and not same_build(first.build_id, version):
@@ -61,7 +61,7 @@ def qairt_of(found: Found, contexts: tuple[ContextBinary, ...]) -> tuple[str | N
     return (first.build_id, first.name) if first else (None, "")
 
 
-def _clean_version(text: str | None) -> str | None:
+def clean_version(text: str | None) -> str | None:
     """`v2.45.0.260326_1` → `2.45.0.260326`; None for text that is no version."""
     core = (text or "").strip().removeprefix("v").split("_", 1)[0].split("-", 1)[0]
     parts = core.split(".")

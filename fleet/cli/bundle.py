@@ -13,7 +13,7 @@ from fleet.bundles.kinds import guessed
 from fleet.bundles.op_packages import read_library
 from fleet.bundles.plain import KINDS
 from fleet.bundles.system_library import TARGET, system_library
-from fleet.cli import bundle_ep, output
+from fleet.cli import bundle_ep, bundle_pull, output
 from fleet.model.bundle import Bundle, ContextBinary
 from fleet.model.errors import BundleError, InputError
 from fleet.model.files import human_bytes
@@ -26,6 +26,7 @@ app = typer.Typer(no_args_is_help=True, help="Bundles: what they need, what is w
 def register(root: typer.Typer) -> None:
     """Add `bundle`."""
     bundle_ep.register_in(app)
+    bundle_pull.register_in(app)
     root.add_typer(app, name="bundle")
 
 

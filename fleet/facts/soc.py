@@ -30,6 +30,12 @@ def by_property(name: str) -> Row | None:
     return by_chip(name) or (by_chip(bare[1]) if bare else None)
 
 
+def by_hub_chipset(name: str) -> Row | None:
+    """The row of AI Hub's `qualcomm-qcs9075`, `qualcomm-qcs8550-proxy`, `sm8750-ac`."""
+    bare = name.lower().removeprefix("qualcomm-").removesuffix("-proxy")
+    return by_property(load("socs")["aihub"].get(bare, bare).upper())
+
+
 def by_kernel_id(number: int) -> Row | None:
     """The row of a number of /sys/devices/soc0/soc_id."""
     return next((row for row in _rows() if number in row["kernel_soc_ids"]), None)

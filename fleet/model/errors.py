@@ -23,6 +23,7 @@ FleetError                     anything fleet reports; carries the cure
 ├── PreflightError             a deploy that cannot work, refused before a byte moves
 ├── RuntimeStoreError          a QAIRT runtime is missing, mixed or damaged
 ├── BundleError                a bundle folder cannot be read
+├── AiHubError                 Qualcomm AI Hub gives no model: no access, no answer, job not done
 ├── RunnerError                a run or its output makes no sense
 │   └── ProfileError           a profile cannot be read: garbage, cut off, another locale
 │       └── UnknownProfileError  it is no profile of a known kind
@@ -192,6 +193,10 @@ class RuntimeStoreError(FleetError):
 
 class BundleError(FleetError):
     """A bundle folder is missing or cannot be understood."""
+
+
+class AiHubError(FleetError):
+    """Qualcomm AI Hub gives no model: client, token, access, network, or the state of a job."""
 
 
 class RunnerError(FleetError):

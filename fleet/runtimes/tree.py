@@ -83,8 +83,11 @@ def _reflink(source: Path, destination: Path) -> bool:
 class ZipTree:
     """A zip. Raises RuntimeStoreError for a broken or a hostile one."""
 
-    def __init__(self, archive: zipfile.ZipFile, prefix: str = "") -> None:
+    def __init__(
+        self, archive: zipfile.ZipFile, prefix: str = "", max_member: int = _MAX_MEMBER
+    ) -> None:
         self._archive = archive
+        self._max_member = max_member
         self.prefix = prefix
         self._members = {
             info.filename.removeprefix(prefix): info
@@ -94,7 +97,7 @@ class ZipTree:
 
     def below(self, prefix: str) -> ZipTree:
         """The same zip, seen from one of its folders (`qairt/2.51.0/`)."""
-        return ZipTree(self._archive, prefix)
+        return ZipTree(self._archive, prefix, self._max_member)
 
     def sizes(self) -> Mapping[str, int]:
         """All members."""
@@ -124,14 +127,17 @@ class ZipTree:
         )
         if stat.S_ISLNK(info.external_attr >> 16):
             raise _hostile(f"{name} is a link")
-        if info.file_size > _MAX_MEMBER or grows:
+        if info.file_size > self._max_member or grows:
             raise _hostile(f"{name} would grow to {info.file_size} bytes")
         return info
 
 
 @contextmanager
-def open_zip(path: Path) -> Iterator[ZipTree]:
-    """The zip at `path`. Raises RuntimeStoreError when it is none or cut off."""
+def open_zip(path: Path, max_member: int = _MAX_MEMBER) -> Iterator[ZipTree]:
+    """The zip at `path`. Raises RuntimeStoreError when it is none or cut off.
+
+    A member of more than `max_member` bytes is refused when it is placed.
+    """
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError) as error:
@@ -139,7 +145,7 @@ def open_zip(path: Path) -> Iterator[ZipTree]:
             f"{path} is no complete zip: {error}", hint="download it again"
         ) from error
     with archive:
-        yield ZipTree(archive)
+        yield ZipTree(archive, max_member=max_member)
 
 
 def _checked(info: zipfile.ZipInfo) -> bool:

@@ -1,0 +1,86 @@
+"""The file of a model → the files of a bundle. An archive is not trusted."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from fleet.model.errors import AiHubError, FleetError, RuntimeStoreError
+from fleet.model.files import check_name
+from fleet.runtimes.tree import ZipTree, open_zip
+
+RECORD = "aihub.json"
+_MAX_MEMBER = 64_000_000_000  # the largest shard seen has 1.5 GB; a float ONNX model has its all
+_MAX_FILES = 10_000
+_MAX_RATIO = 250  # of the whole; weights shrink 1 to 4 times
+_SPARE_BYTES = 50_000_000
+
+
+def safe_name(text: str, otherwise: str) -> str:
+    """A name of AI Hub as a file name: letters, digits, `.`, `_`, `-`."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:100].strip("._-") or otherwise
+
+
+def lay_out(asset: Path, folder: Path, stem: str) -> None:
+    """Unpack a zip into `folder`, move any other file there, called `stem` and its suffix.
+
+    A single folder at the top of a zip falls away: a bundle has its files at its root. Raises
+    AiHubError for a damaged or hostile archive, and for a full disk.
+    """
+    try:
+        if asset.suffix.lower() == ".zip":
+            with open_zip(asset, _MAX_MEMBER) as tree:
+                _unpack(_below_single_folder(tree), asset, folder)
+        else:
+            asset.rename(folder / safe_name(stem + asset.suffix, stem))
+    except RuntimeStoreError as error:
+        raise AiHubError(
+            f"what AI Hub sent is no archive to trust: {error.message}",
+            hint="pull it again; when it stays so, look at the job on AI Hub",
+        ) from error
+    except OSError as error:
+        raise AiHubError(
+            f"cannot write the bundle: {error.strerror or error}", hint="choose another folder: -o"
+        ) from error
+
+
+def _below_single_folder(tree: ZipTree) -> ZipTree:
+    tops = {name.partition("/")[::2] for name in tree.sizes()}
+    names = {top for top, _ in tops}
+    return tree.below(f"{names.pop()}/") if len(names) == 1 and all(r for _, r in tops) else tree
+
+
+def _unpack(tree: ZipTree, asset: Path, folder: Path) -> None:
+    sizes = tree.sizes()
+    total = sum(sizes.values())
+    if not sizes:
+        raise AiHubError("the archive that AI Hub sent is empty", hint="look at the job on AI Hub")
+    # Members of a bomb share their bytes: each alone looks harmless.
+    if len(sizes) > _MAX_FILES or total > _SPARE_BYTES + _MAX_RATIO * asset.stat().st_size:
+        raise AiHubError(
+            f"the archive is refused: {len(sizes)} files with {total} bytes out of "
+            f"{asset.stat().st_size}",
+            hint="look at the job on AI Hub",
+        )
+    free = shutil.disk_usage(folder).free
+    if free < total + _SPARE_BYTES:
+        raise AiHubError(
+            f"{total / 1e6:.0f} MB are needed in {folder} and {free / 1e6:.0f} MB are free",
+            hint="choose another folder: -o",
+        )
+    if RECORD in sizes:
+        raise AiHubError(
+            f"the archive has a file {RECORD}, which is ours to write",
+            hint="look at the job on AI Hub",
+        )
+    for name in sizes:
+        try:
+            check_name(name)
+        except FleetError as error:
+            raise AiHubError(
+                f"the archive is refused: {error.message}", hint="look at the job on AI Hub"
+            ) from error
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        tree.place(name, place)

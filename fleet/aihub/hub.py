@@ -1,0 +1,249 @@
+"""The border to the `qai-hub` client: its calls, and its failures as ours, without secrets."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+from fleet.model.errors import AiHubError, FleetError, InputError
+
+Message = Any  # of qai_hub.public_api_pb2, which may not be installed
+_MAX_WORDS = 300
+_CONFIGURE = (
+    "qai-hub configure --api_token TOKEN (the token stands on the account page of AI Hub); "
+    "or set QAIHUB_CLIENT_INI to such a file"
+)
+# At DEBUG and INFO they write signed addresses, which open the file for whoever has them.
+_TALKERS = ("urllib3", "LogRetry", "botocore", "s3transfer", "backoff")
+_NETWORK = ("requests", "urllib3", "botocore", "s3transfer")
+
+
+class Hub:
+    """AI Hub as the user's client is configured (`~/.qai_hub/client.ini`, QAIHUB_CLIENT_INI).
+
+    All calls have the deadlines and retries of the client: 3 s to connect, 28 s to the next
+    byte (4 s in a download), six more tries. Raises AiHubError, and InputError for an id that
+    AI Hub does not know.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import qai_hub  # noqa: PLC0415
+            from qai_hub import api_utils, public_api_pb2, public_rest_api  # noqa: PLC0415
+        except ImportError as error:
+            raise AiHubError(
+                f"the client of AI Hub is not installed: {error.msg}",
+                hint='pip install "npu-fleet[aihub]"',
+            ) from None
+        self._client = qai_hub
+        self._api = public_rest_api
+        self._messages = public_api_pb2
+        self._path = str(api_utils.get_config_path())
+        self._config = self._configured()
+
+    def __repr__(self) -> str:
+        return "Hub()"
+
+    @property
+    def client_version(self) -> str:
+        """`0.56.0`."""
+        return str(self._client.__version__)
+
+    def state_of(self, number: int) -> str:
+        """`done`, `failed`, `created`, `optimizing_model`, ...; `unspecified` for a new one."""
+        return self._word("JobState", number)
+
+    def model_type_of(self, number: int) -> str:
+        """`qnn_context_binary`, `onnx`, `qnn_dlc`, `tflite`, ..."""
+        return self._word("ModelType", number)
+
+    def metadata_of(self, model: Message) -> dict[str, str]:
+        """Metadata by key (`qairt_sdk_version`, `qnn_context_bin_soc_model`); new keys dropped."""
+        entries = {
+            self._word("ModelMetadataKey", key): value
+            for key, value in model.metadata.entries.items()
+        }
+        entries.pop("unspecified", None)
+        return entries
+
+    def job(self, job_id: str) -> Message:
+        """A job as the client's message `Job`."""
+        return self._call(f"job {job_id}", lambda: self._api.get_job(self._config, job_id))
+
+    def job_result(self, job_id: str) -> Message:
+        """What a job says of its work: `JobResult`."""
+        return self._call(
+            f"the result of job {job_id}", lambda: self._api.get_job_results(self._config, job_id)
+        )
+
+    def model(self, model_id: str) -> Message:
+        """A model as the client's message `Model`."""
+        return self._call(f"model {model_id}", lambda: self._api.get_model(self._config, model_id))
+
+    def device(self, name: str, os: str) -> Message | None:
+        """The device of this name, None when AI Hub has it no more."""
+        found = self._call(
+            f"device {name}", lambda: self._api.get_device_list(self._config, name, os)
+        )
+        return next((one for one in found.devices if one.name == name), None)
+
+    def download(self, model_id: str, folder: Path, verbose: bool) -> Path:
+        """The file of a model in `folder`, called `model` and as its name on AI Hub ends.
+
+        The client starts again from the first byte when the connection breaks, up to six times,
+        and tells its progress on standard error when `verbose`. Its temporary file is in
+        `folder` too: a disk that is large enough for the bundle is then enough.
+        """
+        with _temporary_files_in(folder):
+            path = self._call(
+                f"the download of model {model_id}",
+                lambda: self._api.download_model(
+                    self._config, model_id, str(folder / "model"), verbose=verbose
+                ),
+            )
+        return Path(path)
+
+    def clean(self, text: str) -> str:
+        """What AI Hub said, without the token, on one line, cut."""
+        token = str(self._config.api_token)
+        words = " ".join((text.replace(token, "***") if token else text).split())
+        return words if len(words) <= _MAX_WORDS else f"{words[:_MAX_WORDS]} ..."
+
+    def _configured(self) -> Message:
+        problem: AiHubError
+        try:
+            config = self._client.Client().config
+        except Exception as error:  # noqa: BLE001 - and its text may quote the line of the token
+            why = "is not configured here" if _not_found(error) else "is configured wrongly"
+            problem = AiHubError(
+                f"the client of AI Hub {why}: {self._path} gives no api_url, "
+                "web_url and api_token in a section [api]",
+                hint=_CONFIGURE,
+            )
+        else:
+            if str(config.api_token).strip():
+                return config
+            problem = AiHubError("the client of AI Hub has an empty api_token", hint=_CONFIGURE)
+        raise problem
+
+    def _call(self, what: str, function: Callable[[], Message]) -> Message:
+        """The answer. What the client raises holds addresses and headers: it is not chained."""
+        try:
+            with _silent():
+                return function()
+        except Exception as error:  # noqa: BLE001 - the isolation border
+            problem = self._problem(error, what)
+        raise problem
+
+    def _problem(self, error: Exception, what: str) -> FleetError:
+        status = _status(error)
+        if status is not None:
+            url = str(getattr(error, "url", None) or "")
+            of_hub = url.startswith(urljoin(str(self._config.api_url), "api/"))
+            return self._refusal(status, str(error) if of_hub else "", what)
+        if isinstance(error, OSError) and error.errno is not None and not _of_network(error):
+            return AiHubError(
+                f"{what} cannot be stored: {error.strerror}", hint="free some room, or use -o"
+            )
+        if _of_network(error):
+            return AiHubError(
+                f"no answer to the end from AI Hub for {what}: {type(error).__name__}",
+                hint="check the network, the proxy and api_url of the client, then try again; "
+                "nothing was written",
+            )
+        return AiHubError(
+            f"the client of AI Hub failed at {what}: {type(error).__name__}",
+            hint="pip install --upgrade qai-hub",
+        )
+
+    def _refusal(self, status: int, text: str, what: str) -> FleetError:
+        """What `status` means. `text` is AI Hub's; the words of a storage are not quoted."""
+        said = self._said(text)
+        if status == 401:
+            return AiHubError("AI Hub refuses the API token (401)", hint=_CONFIGURE)
+        if status == 404:
+            return InputError(
+                f"AI Hub does not find {what}, or this account may not see it",
+                hint="check the id; the owner can share it with your account",
+            )
+        if status == 403:
+            return AiHubError(
+                f"AI Hub gives this account no access to {what} (403){said}",
+                hint="ask its owner to share it with your account, then try again",
+            )
+        if status == 426:
+            return AiHubError(
+                f"this qai-hub {self.client_version} is too old for AI Hub (426)",
+                hint="pip install --upgrade qai-hub",
+            )
+        if status == 429:
+            return AiHubError("AI Hub asks to slow down (429)", hint="try again in some minutes")
+        verb = "has a problem with" if status >= 500 else "refuses"
+        return AiHubError(f"AI Hub {verb} {what} ({status}){said}", hint="try again later")
+
+    def _said(self, text: str) -> str:
+        try:
+            text = str(json.loads(text)["detail"])
+        except (ValueError, KeyError, TypeError):
+            if "<" in text or "{" in text:  # a page or a record, for no person to read
+                return ""
+        return f": {self.clean(text)}" if text.strip() else ""
+
+    def _word(self, enum: str, number: int) -> str:
+        kind = getattr(self._messages, enum)
+        prefix = next(iter(kind.keys())).removesuffix("UNSPECIFIED")
+        names = {value: name for name, value in kind.items()}
+        return str(names.get(number, f"{prefix}UNSPECIFIED")).removeprefix(prefix).lower()
+
+
+def _not_found(error: BaseException) -> bool:
+    chain = (error, error.__cause__, error.__context__)
+    return any(isinstance(one, FileNotFoundError) for one in chain)
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status behind an error of the client, of requests' retries, or of S3."""
+    status = getattr(error, "status_code", None)
+    if status is None and type(error).__name__ == "RetryError":
+        match = re.search(r"too many (\d{3}) error responses", str(error))
+        status = match[1] if match else None
+    if status is None and isinstance(answer := getattr(error, "response", None), dict):
+        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return int(status) if status is not None else None
+
+
+def _of_network(error: BaseException) -> bool:
+    kinds = type(error).__mro__
+    return any(kind.__module__.split(".")[0] in _NETWORK for kind in kinds) or isinstance(
+        error, ConnectionError | TimeoutError
+    )
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in _TALKERS]
+    before = [one.level for one in loggers]
+    for one in loggers:
+        one.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for one, level in zip(loggers, before, strict=True):
+            one.setLevel(level)
+
+
+@contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    before = tempfile.tempdir
+    tempfile.tempdir = str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before

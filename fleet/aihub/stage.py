@@ -1,0 +1,64 @@
+"""A folder that is there whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fleet.model.errors import AiHubError, InputError
+
+
+def require_free(folder: Path) -> None:
+    """Raises InputError when something is there already."""
+    if folder.exists() or folder.is_symlink():
+        raise InputError(
+            f"{folder} is there already; nothing is written over",
+            hint="name another folder with -o, or remove this one",
+        )
+    if not folder.parent.is_dir():
+        raise InputError(f"{folder.parent} is no folder", hint=f"mkdir -p '{folder.parent}'")
+
+
+@contextmanager
+def whole(folder: Path) -> Iterator[Path]:
+    """An empty folder beside `folder`; renamed to it at the end, removed when something fails.
+
+    What a killed process left is removed first. Raises AiHubError while another process makes
+    the same folder, InputError when somebody else made it meanwhile.
+    """
+    require_free(folder)
+    stage = folder.with_name(f".{folder.name}.part")
+    try:
+        stage.mkdir(exist_ok=True)
+        descriptor = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise AiHubError(
+            f"cannot write beside {folder}: {error.strerror}", hint="choose another folder: -o"
+        ) from error
+    try:
+        _lock(descriptor, folder)
+        shutil.rmtree(stage / "bundle", ignore_errors=True)
+        shutil.rmtree(stage / "download", ignore_errors=True)
+        try:
+            bundle = stage / "bundle"
+            bundle.mkdir()
+            yield bundle
+            require_free(folder)
+            bundle.rename(folder)
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise AiHubError(
+            f"another fleet process is pulling to {folder}", hint="wait for it to end"
+        ) from None

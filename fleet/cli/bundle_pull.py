@@ -1,0 +1,83 @@
+"""`fleet bundle pull`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.aihub.pull import Pulled
+from fleet.aihub.pull import pull as pull_model
+from fleet.cli import output
+from fleet.cli.common import JsonOption
+from fleet.model.files import human_bytes
+
+
+def register_in(group: typer.Typer) -> None:
+    """Add the command."""
+    group.command(name="pull")(pull)
+
+
+def pull(
+    reference: Annotated[
+        str, typer.Argument(metavar="aihub:ID", help="A job or a model of Qualcomm AI Hub.")
+    ],
+    folder: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The new folder; default: named after the model."),
+    ] = None,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, help="Seconds to wait for a job that still runs.")
+    ] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Get what Qualcomm AI Hub compiled or linked, as a bundle folder. Needs npu-fleet[aihub].
+
+    Examples:
+      fleet bundle pull aihub:jabc123 -o resnet50
+      fleet bundle pull aihub:jabc123 --wait 3600
+    """
+    done = pull_model(
+        reference,
+        folder,
+        wait_seconds=wait,
+        verbose=output.errors.is_terminal,
+        say=output.note,
+    )
+    if as_json:
+        output.emit_json(
+            {"folder": done.folder.absolute(), **done.record, "next": done.next_commands}
+        )
+    else:
+        _show(done)
+
+
+def _show(done: Pulled) -> None:
+    record = done.record
+    job = record["job"]
+    chip = [record["chip"] or "unknown chip", record["hexagon_arch"] or "unknown arch"]
+    if record["soc_model"]:
+        chip.append(f"soc_model {record['soc_model']}")
+    qairt = record["qairt"]
+    rows: list[tuple[str, object]] = [
+        ("job", f"{job['id']} ({job['kind']}), {job['finished'] or 'unknown date'}" if job else ""),
+        ("model", f"{record['model']['id']} {record['model']['name']}"),
+        ("runtime", record["runtime"]),
+        ("device", record["device"]["name"] or None),
+        ("chip", ", ".join(chip)),
+        ("QAIRT", f"{qairt} (from {record['qairt_source']})" if qairt else None),
+        ("variant", record["qairt_variant"] or "none named"),
+        ("options", job["options"] if job else ""),
+        ("kind of bundle", record["kind"]),
+    ]
+    output.table(str(done.folder), ("", ""), rows)
+    output.table(
+        "Files",
+        ("file", "size", "SHA-256"),
+        [(one["name"], human_bytes(one["size"]), one["sha256"][:16]) for one in record["files"]],
+    )
+    for text in done.notes:
+        output.note(f"note: {text}")
+    for command in done.next_commands:
+        output.note(f"next: {command}")
