@@ -125,6 +125,7 @@ def _once(job: Job, kit: Kit, start: Start, turn: _Turn, records: list[Record]) 
         try:
             ended = execute(session, placed, out.take, err.take, looking)
         except ConnectionLostError as error:
+            session.check()  # ended by the user: no record
             ended, lost = Ended(_LOST_STATUS, b""), error
     seconds = time.monotonic() - clock
     if lost is None:

@@ -75,7 +75,8 @@ fl_after() {
   fl_get "$fl_boot"; echo "boot $fl_v"
 }
 # Until the mark $1 is gone, or process $2 (a run that was killed), or after $3 seconds and the
-# time that ending a run takes. Where looks took more than 1% of a CPU so far, the next ones wait.
+# time that ending a run takes. Where looks took more than 0.8% of a CPU so far, the next ones
+# wait: that leaves room for one more below 1%.
 fl_during() {
   fl_moment
   fl_from=${fl_now%%.*}
@@ -87,7 +88,7 @@ fl_during() {
     fl_moment
     fl_used
     fl_pause=$fl_every
-    if [ "$fl_ms" -le $(((${fl_now%%.*} - fl_from + 1) * 10)) ]; then fl_look during "$fl_cost"
+    if [ "$fl_ms" -le $(((${fl_now%%.*} - fl_from + 1) * 8)) ]; then fl_look during "$fl_cost"
     else case $fl_every in 0*) fl_pause=1 ;; esac; fi
     [ "${fl_now%%.*}" -lt "$fl_end" ] || return 0
   done
