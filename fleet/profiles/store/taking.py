@@ -1,7 +1,8 @@
 """Runs that fleet left in its folder are taken into the store, each once.
 
 RunStore touches the folder of a run when it has saved a record in it: a run is looked into
-again only where that time is another one than at the last look.
+again only where that time is another one than at the last two looks. Two, because a record may
+be saved within the tick of the file system's clock in which we looked; no clock of ours is asked.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from fleet.model.record import Record
 from fleet.profiles.store.database import writing
 from fleet.profiles.store.rows import insert
 
-SETTLED_NS = 3_000_000_000  # a file system's clock may step seconds; younger is looked at again
+TURN = 500
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,29 @@ class Bad:
     message: str
 
 
+@dataclass(frozen=True)
+class _Run:
+    """What a run's folder has that is new. `stamp` is below 0 where it was seen so for the
+    first time.
+    """
+
+    name: str
+    stamp: int
+    found: list[tuple[Path, tuple[Record, dict[str, object]] | str]]
+
+
 def take(link: sqlite3.Connection, root: Path) -> list[Bad]:
     """Take in what is new below `root`; all files that cannot be read now."""
     seen = dict(link.execute("SELECT run, stamp FROM seen"))
+    turn: list[_Run] = []
     for run, stamp in _runs(root):
         if seen.get(run) != stamp:
-            _take_run(link, root / run, stamp)
+            first = seen.get(run) != -stamp
+            turn.append(_look(link, root / run, -stamp if first else stamp))
+        if sum(len(one.found) for one in turn) >= TURN:
+            _put_runs(link, turn)
+            turn = []
+    _put_runs(link, turn)
     for (path,) in link.execute("SELECT path FROM bad").fetchall():
         _again(link, path)
     return [Bad(*one) for one in link.execute("SELECT path, message FROM bad ORDER BY path")]
@@ -51,13 +68,22 @@ def _runs(root: Path) -> Iterator[tuple[str, int]]:
         return
 
 
-def _take_run(link: sqlite3.Connection, folder: Path, stamp: int) -> None:
-    fresh = abs(time.time_ns() - stamp) < SETTLED_NS
-    found = [(path, _read(path)) for path in sorted(folder.glob("*/*/record.json"))]
+def _look(link: sqlite3.Connection, folder: Path, stamp: int) -> _Run:
+    sql = "SELECT source FROM record WHERE run_id = ?"
+    known = {source for (source,) in link.execute(sql, (folder.name,))}
+    paths = [path for path in sorted(folder.glob("*/*/record.json")) if str(path) not in known]
+    return _Run(folder.name, stamp, [(path, _read(path)) for path in paths])
+
+
+def _put_runs(link: sqlite3.Connection, runs: list[_Run]) -> None:
+    """One transaction: each costs a flush of the disk."""
+    if not runs:
+        return
     with writing(link):
-        for path, read in found:
-            _put(link, path, read)
-        link.execute("REPLACE INTO seen VALUES (?, ?)", (folder.name, 0 if fresh else stamp))
+        for run in runs:
+            for path, read in run.found:
+                _put(link, path, read)
+            link.execute("REPLACE INTO seen VALUES (?, ?)", (run.name, run.stamp))
 
 
 def _again(link: sqlite3.Connection, path: str) -> None:
