@@ -34,6 +34,7 @@ class Sample:
             clocks=data.numbers("clocks"),
             load=data.number("load"),
             uptime=data.number("uptime"),
+            limits=data.numbers("limits"),
         )
 
     @property
@@ -80,6 +81,7 @@ class Conditions:
             boot_id_after=data.text("boot_id_after"),
             interval=data.number("interval"),
             cost=data.number("cost"),
+            maxima=data.numbers("maxima"),
         )
 
     @property
