@@ -13,7 +13,14 @@ from fleet.model.errors import InputError
 from fleet.model.record import SCHEMA, Measure, Metrics, Op, Record
 from tests.profiles.records import record
 
-LOOK = Sample(-1.5, {"npu": 40.5}, {"cpu:policy0": 1.8e9}, load=0.5, uptime=900.0)
+LOOK = Sample(
+    -1.5,
+    {"npu": 40.5},
+    {"cpu:policy0": 1.8e9},
+    load=0.5,
+    uptime=900.0,
+    limits={"cpu:policy0": 1.9e9},
+)
 WHOLE = record(
     metrics=Metrics(
         1.5, 5, 2.5, 3.5, 7, 4.5, 5.5, {"load_us": Measure(3, "us")}, {"x": Measure(1.5, "US")}
@@ -21,7 +28,7 @@ WHOLE = record(
     ops=(Op("conv", 5, "cycles", "Conv2d", "1x2", "npu", "g"),),
     conditions=Conditions(
         LOOK, (LOOK, LOOK), LOOK, {"cpu:policy0": "performance"}, {"cpu:policy0": 2e9},
-        {"usb": "online"}, "b1", "b2", 0.5, 0.004,
+        {"usb": "online"}, "b1", "b2", 0.5, 0.004, {"cpu:policy0": 2.2e9},
     ),
     marks=("throttled",), tags=("a",), problems=("rebooted: x",), emulated=None, seconds=None,
     status=None, finish=None, artifacts={"a": "b"}, warmup=True,
