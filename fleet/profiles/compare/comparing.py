@@ -215,7 +215,7 @@ def _rows(
     found = []
     for metric in metrics:
         units = known.units(a.records, metric.name) | known.units(b.records, metric.name)
-        why = f"another {', another '.join(blocked)}" if blocked else ""
+        why = f"differs: {', '.join(blocked)}" if blocked else ""
         if len(units) > 1:
             why = f"units differ: {', '.join(sorted(units))}"
         elif max(a.chips, b.chips) > 1:
