@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
@@ -163,8 +165,9 @@ def _bootstrap(values: Floats, rng: np.random.Generator) -> tuple[float, float]:
 
 
 def _student(values: Floats, _: np.random.Generator) -> tuple[float, float]:
-    half = t_quantile(0.95, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
-    return float(values.mean() - half), float(values.mean() + half)
+    logs = np.log(values)
+    half = t_quantile(0.95, len(logs) - 1) * logs.std(ddof=1) / math.sqrt(len(logs))
+    return math.exp(logs.mean() - half), math.exp(logs.mean() + half)
 
 
 def _range(values: Floats, _: np.random.Generator) -> tuple[float, float]:
@@ -179,42 +182,63 @@ def others(trials: int) -> list[str]:
         for name, way in ways:
             cells = []
             for n in sizes:
-                rng, held = _rng("others", family.name, name, n), 0
+                rng, held, truth = _rng("others", family.name, name, n), 0, family.truth(n)
+                if way is _student and family.of == "median":  # it is about the mean
+                    truth = math.exp(float(np.log(family.draw(rng, 10**6)).mean()))
                 for _ in range(trials):
                     low, high = way(family.draw(rng, n), rng)
-                    held += low <= family.truth(n) <= high
+                    held += low <= truth <= high
                 cells.append(_percent(held / trials))
             rows.append((f"{name}; {family.name}", cells))
     lines = ["**What other 95 % intervals of one group hold**", ""]
     return [*lines, *_table("repeats", [str(n) for n in sizes], rows)]
 
 
-def tables(trials: int) -> list[str]:
-    """All tables as lines of Markdown."""
-    lines = [f"Percent of {trials:,} samples each, `python -m benchmarks.truth`.", ""]
-    lines += ["**The 95 % interval of one group holds the truth** (93 to 97 is wanted)", ""]
-    rows = [(f.name, [_percent(coverage(f, n, trials)) for n in SIZES]) for f in FAMILIES]
-    lines += _table("repeats", [str(n) for n in SIZES], rows)
+ALL = (*FAMILIES, WANDER)
+Task = tuple[str, int, tuple[int, int], float, float, int]
+
+
+def _work(task: Task) -> tuple[float, float, float]:
+    what, family, sizes, change, noisier, trials = task
+    if what == "coverage":
+        return coverage(ALL[family], sizes[0], trials), 0.0, 0.0
+    return verdicts(ALL[family], sizes, change, trials, noisier)
+
+
+def tables(trials: int, jobs: int) -> list[str]:
+    """All tables as lines of Markdown. Every cell has a seed of its own."""
+    known, few = range(len(FAMILIES)), max(trials // 5, 100)
+    covers = [("coverage", f, (n, n), 0.0, 1.0, trials) for f in known for n in SIZES]
+    nothing = [("verdicts", f, p, 0.0, 1.0, trials) for f in range(len(ALL)) for p in PAIRS]
+    noisy = [("verdicts", 0, p, 0.0, 4.0, trials) for p in PAIRS]
+    changed = [("verdicts", f, p, -0.05, 1.0, few) for f in known for p in PAIRS]
+    tasks: list[Task] = [*covers, *nothing, *noisy, *changed]
+    with ProcessPoolExecutor(jobs) as pool:
+        found = dict(zip(tasks, pool.map(_work, tasks, chunksize=4), strict=True))
+    names = [one.name for one in FAMILIES]
+
+    def rows(asked: Sequence[Task], wide: int) -> list[tuple[str, list[str]]]:
+        cells = [_percent(found[one][0]) for one in asked]
+        lines = [cells[n : n + wide] for n in range(0, len(cells), wide)]
+        return list(zip([*names, WANDER.name][: len(lines)], lines, strict=True))
+
     heads = [str(a) if a == b else f"{a} and {b}" for a, b in PAIRS]
-    results = {(f.name, pair): verdicts(f, pair, 0.0, trials) for f in FAMILIES for pair in PAIRS}
+    lines = [f"Percent of {trials:,} samples a cell, `python -m benchmarks.truth`.", ""]
+    lines += ["**The 95 % interval of one group holds the truth** (93 to 97 is wanted)", ""]
+    lines += _table("repeats", [str(n) for n in SIZES], rows(covers, len(SIZES)))
     lines += ["**False faster or slower where nothing differs** (at most 5)", ""]
-    rows = [(f.name, [_percent(results[f.name, p][0]) for p in PAIRS]) for f in FAMILIES]
-    more = [("normal, A 2 %, B 8 %", FAMILIES[0], 4.0)]
-    for name, family, noisier in more:
-        rows.append((name, [_percent(verdicts(family, p, 0, trials, noisier)[0]) for p in PAIRS]))
-    rows.append((WANDER.name, [_percent(verdicts(WANDER, p, 0, trials)[0]) for p in PAIRS]))
-    lines += _table("repeats in each group", heads, rows)
+    false = rows(nothing, len(PAIRS))
+    false.insert(-1, ("normal, A 2 %, B 8 %", [_percent(found[one][0]) for one in noisy]))
+    lines += _table("repeats in each group", heads, false)
     lines += ["**The 95 % interval of the change holds it**, where there is one", ""]
-    rows = [
-        (f.name, [_percent(results[f.name, p][1]) if results[f.name, p][2] > 0.02 else "none"
-                  for p in PAIRS])
-        for f in FAMILIES
-    ]  # fmt: skip
-    lines += _table("repeats in each group", heads, rows)
-    lines += ["**A change of 5 % is found**", ""]
-    few = max(trials // 5, 100)
-    rows = [(f.name, [_percent(verdicts(f, p, -0.05, few)[0]) for p in PAIRS]) for f in FAMILIES]
-    lines += _table("repeats in each group", heads, rows)
+    held = [
+        (names[f], [_percent(found[one][1]) if found[one][2] > 0.02 else "none" for one in mine])
+        for f in known
+        if (mine := [one for one in nothing if one[1] == f])
+    ]
+    lines += _table("repeats in each group", heads, held)
+    lines += [f"**A change of 5 % is found** (of {few:,} samples)", ""]
+    lines += _table("repeats in each group", heads, rows(changed, len(PAIRS)))
     return [*lines, *others(few)]
 
 
@@ -222,9 +246,10 @@ def main() -> None:
     """Print the tables, or put them into a page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=TRIALS)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
-    text = "\n".join(tables(given.trials))
+    text = "\n".join(tables(given.trials, given.jobs))
     if given.write is None:
         print(text)
         return

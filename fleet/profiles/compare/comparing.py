@@ -200,13 +200,13 @@ class _Side:
 
 
 def _side(records: Sequence[Record]) -> _Side:
-    boards = {one.identity or one.host for one in records}
+    boards = {one.identity or one.host: one for one in records}
     # Run ids are the same on all boards of a run: with several boards they are no unit.
     runs = [[one if one.counts else None for one in records]]
     if len(boards) == 1:
         runs = runs_of(records)
     emulated = any(one.emulated for one in records)
-    return _Side(records, runs, len(boards), len({chip(one) for one in records}), emulated)
+    return _Side(records, runs, len(boards), len(set(map(chip, boards.values()))), emulated)
 
 
 def _rows(
@@ -215,7 +215,7 @@ def _rows(
     found = []
     for metric in metrics:
         units = known.units(a.records, metric.name) | known.units(b.records, metric.name)
-        why = f"another {', another '.join(blocked)}" if blocked else ""
+        why = f"differs: {', '.join(blocked)}" if blocked else ""
         if len(units) > 1:
             why = f"units differ: {', '.join(sorted(units))}"
         elif max(a.chips, b.chips) > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any
 
 from fleet.model.errors import InputError
@@ -60,7 +61,7 @@ _QUESTIONS = (
     _Question("emulated", lambda r: "yes" if r.emulated else "no", Weight.BLOCKS),
     _Question("runner", lambda r: r.runner or None, Weight.BLOCKS, cause=True, needed=True),
     _Question("prompt", lambda r: r.prompt_sha256 or None, Weight.BLOCKS, True, True, seen.short),
-    _Question("finish", lambda r: r.finish, Weight.BLOCKS, of="repeat"),
+    _Question("finish", attrgetter("finish"), Weight.BLOCKS, of="repeat"),
     _Question("prompt tokens", seen.prompt_tokens, Weight.BLOCKS, of="repeat"),
     _Question("chip", lambda r: chip(r) or None, Weight.BLOCKS, cause=True, needed=True),
     _Question("model", seen.model_files, Weight.BLOCKS, True, True, seen.short, of="release"),
@@ -97,9 +98,9 @@ def check(a: Sequence[Record], b: Sequence[Record], vary: Sequence[str] = ()) ->
     """
     if not a or not b:
         return []
-    asked = {"repeat": (a, b)}
-    for of in ("run", "release"):
-        asked[of] = (_one_of_each(a, of), _one_of_each(b, of))
+    runs = [_one_of_each(side, _run) for side in (a, b)]
+    releases = [_one_of_each(side, _release) for side in runs]
+    asked = {"repeat": (a, b), "run": runs, "release": releases}
     found = [one for question in _QUESTIONS for one in _ask(question, *asked[question.of])]
     causes = {one.what for one in found if one.what in CAUSES and one.weight is not Weight.UNKNOWN}
     meant = set(vary) or (causes if len(causes) == 1 else set())
@@ -120,18 +121,20 @@ def _judged(one: Finding, meant: set[str]) -> Finding:
     return one
 
 
-def _one_of_each(records: Sequence[Record], of: str) -> list[Record]:
-    """One record of each run or release; the id of a release is a hash of all that is in it."""
-    found: dict[Hashable, Record] = {}
-    for one in records:
-        key = (one.release, one.name, one.runner, one.prompt_sha256)
-        whole = of == "release" and one.release
-        found.setdefault(key if whole else (*key, one.run_id, one.identity), one)
-    return list(found.values())
+_run = attrgetter("run_id", "identity", "release", "prompt_sha256", "runner")
+
+
+def _release(record: Record) -> Hashable:
+    """The id of a release is a hash of all that is in it; where there is none, the run."""
+    return record.release or (record.run_id, record.identity)
+
+
+def _one_of_each(records: Sequence[Record], key: Callable[[Record], Hashable]) -> list[Record]:
+    return list({key(one): one for one in records}.values())
 
 
 def _ask(question: _Question, a: Sequence[Record], b: Sequence[Record]) -> list[Finding]:
-    left, right = ({question.read(r) for r in side} for side in (a, b))
+    left, right = (set(map(question.read, side)) for side in (a, b))
     known_left, known_right = left - {None}, right - {None}
     texts = [
         _words([question.shown(one) for one in side if one is not None], None in side)

@@ -29,16 +29,17 @@ class Group:
     @cached_property
     def dropped(self) -> dict[str, int]:
         """Why records do not count, with how many each: the word before the colon."""
-        found = Counter(p.partition(":")[0] for one in self.records for p in one.problems[:1])
+        bad = [one.problems[0] for one in self.records if one.problems]
+        found = Counter(problem.partition(":")[0] for problem in bad)
         return dict(sorted(found.items()))
 
     @cached_property
     def boards(self) -> dict[str, list[Record]]:
         """Identity → records, in the order of their names."""
         found: dict[str, list[Record]] = {}
-        for one in sorted(self.records, key=lambda r: r.host):
+        for one in self.records:
             found.setdefault(one.identity or f"host {one.host}", []).append(one)
-        return found
+        return dict(sorted(found.items(), key=lambda item: item[1][0].host))
 
     @cached_property
     def runs(self) -> int:
@@ -49,7 +50,7 @@ class Group:
 def group(label: str, records: Iterable[Record]) -> Group:
     """Records as a group: without warm-ups, oldest first."""
     found = [one for one in records if not one.warmup]
-    return Group(label, tuple(sorted(found, key=lambda r: (r.started, r.run_id, r.repeat))))
+    return Group(label, tuple(sorted(found, key=attrgetter("started", "run_id", "repeat"))))
 
 
 def runs_of(records: Iterable[Record]) -> list[list[Record | None]]:

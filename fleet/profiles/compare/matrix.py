@@ -142,7 +142,7 @@ def _rows(
             warns = [f.what for f in findings if f.weight is Weight.WARNS]
             if warns:
                 notes.append(f"{board}, {version}: differs as well: {', '.join(warns)}")
-            why = f"another {', another '.join(blocks)}" if blocks else ""
+            why = f"differs: {', '.join(blocks)}" if blocks else ""
             units = known.units(first, metric.name) | known.units(other, metric.name)
             why = why or ("units differ" if len(units) > 1 else "")
             change = difference(by_run(first, metric.name), by_run(other, metric.name))

@@ -7,6 +7,7 @@ import json
 import re
 import statistics
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TypeVar
 
 from fleet.model.record import Record
@@ -98,30 +99,28 @@ def megahertz(found: Named) -> str:
 
 def throttled(record: Record) -> str | None:
     """Whether the record bears that mark; without any look at clocks nobody knows."""
-    if any(one.partition(":")[0] == "throttled" for one in record.marks):
+    if record.marks and any(one.partition(":")[0] == "throttled" for one in record.marks):
         return "yes"
-    return "no" if record.conditions.samples else None
+    looked = record.conditions
+    return "no" if looked.before or looked.during or looked.after else None
 
 
-def prompt_tokens(record: Record) -> str | None:
-    """How many tokens the prompt was; another tokenizer is another question."""
-    found = record.metrics.prompt_tokens
-    return None if found is None else str(found)
+# How many tokens the prompt was; another tokenizer is another question.
+prompt_tokens = attrgetter("metrics.prompt_tokens")
 
 
-def _start(record: Record) -> float | None:
-    first = record.conditions.before
-    return first.hottest if first else None
+def _starts(records: Sequence[Record]) -> list[float]:
+    first = [one.conditions.before for one in records]
+    return [max(one.zones.values()) for one in first if one is not None and one.zones]
 
 
-def _load(record: Record) -> float | None:
-    first = record.conditions.before
-    return first.load if first else None
+def _loads(records: Sequence[Record]) -> list[float]:
+    first = [one.conditions.before for one in records]
+    return [one.load for one in first if one is not None and one.load is not None]
 
 
-def _tokens(record: Record) -> float | None:
-    found = record.metrics.generated_tokens
-    return None if found is None else float(found)
+def _tokens(records: Sequence[Record]) -> list[float]:
+    return [n for n in map(attrgetter("metrics.generated_tokens"), records) if n is not None]
 
 
 def by_number(
@@ -130,11 +129,11 @@ def by_number(
     """Conditions that differ by more than a threshold: medians of both sides."""
     found: list[_Found] = []
     for what, read, unit, limit, needed in (
-        ("start temperature", _start, " °C", lambda _: WARMER, True),
-        ("load", _load, "", lambda _: BUSIER, False),
+        ("start temperature", _starts, " °C", lambda _: WARMER, True),
+        ("load", _loads, "", lambda _: BUSIER, False),
         ("generated tokens", _tokens, "", lambda mid: LONGER * mid, False),
     ):
-        sides = [[v for v in map(read, side) if v is not None] for side in (a, b)]
+        sides = [read(side) for side in (a, b)]
         texts = [f"{statistics.median(one):.4g}{unit}" if one else "unknown" for one in sides]
         if not all(sides):
             if needed or any(sides):

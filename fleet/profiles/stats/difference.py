@@ -153,10 +153,13 @@ def _changed(base: Difference, bounds: tuple[float, float, float], *, ratio: boo
 
 def _table(runs: Sequence[Run]) -> Floats:
     """One row a run, one column a repeat, nan where there is no value; no empty rows."""
-    widest = max((len(one) for one in runs), default=0)
-    rows = np.full((len(runs), widest), np.nan)
-    for row, one in zip(rows, runs, strict=True):
-        row[: len(one)] = one
+    widths = {len(one) for one in runs}
+    if len(widths) == 1:
+        rows = np.array(runs, dtype=float)
+    else:
+        rows = np.full((len(runs), max(widths, default=0)), np.nan)
+        for row, one in zip(rows, runs, strict=True):
+            row[: len(one)] = one
     rows[~np.isfinite(rows)] = np.nan
     return _kept(rows)
 

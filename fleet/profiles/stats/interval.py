@@ -80,7 +80,7 @@ def _drifting(found: Floats, level: float) -> Interval | None:
         ends = [math.exp(one) for one in ends]
         drift = math.expm1(shown.change)
     else:
-        drift = shown.change / abs(mid) if mid else math.inf
+        drift = shown.change / abs(mid) if mid else math.copysign(1, shown.change)
     return Interval(ends[0], ends[1], ends[2], level, len(found), drift)
 
 

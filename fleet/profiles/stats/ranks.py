@@ -96,10 +96,10 @@ def shift(a: Floats, b: Floats, level: float) -> tuple[float, float, float] | No
         return None
     share = tail / (len(a) * len(b))
     left, right = _thinned(a), _thinned(b)
-    gaps = np.sort((right[:, None] - left[None, :]).reshape(-1))
+    gaps = (right[:, None] - left[None, :]).reshape(-1)
     if len(left) < len(a) or len(right) < len(b):
         tail = max(1, int(share * len(gaps)))
-    return float(gaps[tail - 1]), float(np.median(gaps)), float(gaps[-tail])
+    return _bounds(gaps, tail)
 
 
 def centre(gaps: Floats, level: float) -> tuple[float, float, float] | None:
@@ -110,10 +110,19 @@ def centre(gaps: Floats, level: float) -> tuple[float, float, float] | None:
         return None
     thin = _thinned(gaps)
     first, second = np.triu_indices(len(thin))
-    means = np.sort((thin[first] + thin[second]) / 2)
+    means = (thin[first] + thin[second]) / 2
     if len(thin) < count:
         tail = max(1, int(tail * len(means) / (count * (count + 1) / 2)))
-    return float(means[tail - 1]), float(np.median(means)), float(means[-tail])
+    return _bounds(means, tail)
+
+
+def _bounds(values: Floats, tail: int) -> tuple[float, float, float]:
+    """The value of rank `tail`, the median, the value of that rank from the end."""
+    count = len(values)
+    places = (tail - 1, (count - 1) // 2, count // 2, count - tail)
+    found = np.partition(values, sorted(set(places)))
+    low, left, right, high = (float(found[place]) for place in places)
+    return low, (left + right) / 2, high
 
 
 def _thinned(values: Floats) -> Floats:

@@ -44,6 +44,8 @@ def test_off_the_npu_on_one_board_of_two() -> None:
     b = [record(ops=(op("a", 1),)), record(host="x", ops=(op("a", 1, "cpu"),))]
     (found,) = compare_ops([record(ops=(op("a", 1),))], b)
     assert [one.ran_on_b for one in found.left_npu] == ["cpu+npu"]
+    (whole,) = compare_ops(b, b[1:])
+    assert [one.ran_on_a for one in whole.left_npu] == ["cpu+npu"]
     (back,) = compare_ops(b, [record(ops=(op("a", 1),))])
     assert back.left_npu == ()
     (unknown,) = compare_ops([record(ops=(op("a", 1),))], [record(ops=(op("a", 1, ""),))])
