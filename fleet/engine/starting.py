@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleet.engine.session import Session
-from fleet.model.command import Command
 from fleet.model.errors import DeadlineError, HealthError
 from fleet.model.manifest import RELEASE, Manifest
 from fleet.ops.collected import Collected
@@ -66,7 +65,7 @@ def execute(
     feed = "prompt" if start.feeds_prompt else "none"
     after = "keep" if start.collect else "clean"
     shell = device_script("run", placed.work, start.config, limit, feed, after, *placed.argv)
-    command = Command(shell.argv, env=placed.env, cwd=placed.cwd, unset=placed.unset)
+    command = replace(shell, env=placed.env, cwd=placed.cwd, unset=placed.unset)
     out, err = _Kept(on_stdout), _Kept(on_stderr)
     try:
         status = session.run(
