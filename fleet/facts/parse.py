@@ -1,4 +1,4 @@
-"""Output of probe.sh -> Facts."""
+"""Output of probe.sh or probe.ps1 -> Facts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from fleet.facts import values as read
 from fleet.facts.android import android, service_zones
 from fleet.facts.soc import identify
 from fleet.facts.values import Values
+from fleet.facts.windows import user_of, windows
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
 
@@ -23,7 +24,7 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
     """
     found = framed_values(text, host, complaint)
     libc, _, version = (read.one(found, "libc") or "").partition(" ")
-    phone = android(found)
+    phone, pc = android(found), windows(found)
     libraries = tuple(dict.fromkeys(found.get("libcdsprpc", ())))
     return Facts(
         hostname=read.one(found, "hostname"),
@@ -45,8 +46,9 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
             soc,
             android=phone.soc_model if phone else None,
             platform=phone.platform if phone else None,
+            windows=pc,
         ),
-        user=read.user(found),
+        user=read.user(found) if pc is None else user_of(found),
         nodes=read.nodes(found),
         libcdsprpc=libraries,
         libcdsprpc_unversioned=any(path.endswith("/libcdsprpc.so") for path in libraries),
@@ -61,6 +63,7 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
         tools=read.tools(found),
         lab="lab" in found,
         android=phone,
+        windows=pc,
     )
 
 

@@ -89,7 +89,7 @@ def test_a_login_shell_that_takes_standard_input_is_named(tmp_path: Path) -> Non
     with a_pc(tmp_path, "--shell", "powershell") as pc:
         link = transport_for(pc.host())
         link.open(Deadline(10))
-        with pytest.raises(DeviceError, match="powershell.exe") as caught:
+        with pytest.raises(DeviceError, match=r"powershell\.exe") as caught:
             link.run(Command(("x.exe",)), Deadline(10))
         link.close()
     assert "Remove-ItemProperty" in caught.value.hint

@@ -149,7 +149,7 @@ ANSWERS: dict[str, Callable[..., None]] = {
 def work(name: str, *args: str) -> int:
     """One of the works, also inside of another."""
     if name == "lease_guard":
-        return guarded(args, lambda then: work(*then))
+        return guarded(args, lambda then: main(list(then)))
     if name == "lease_who":
         answer(who)
         return work(*args) if args else 0
