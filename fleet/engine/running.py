@@ -68,7 +68,8 @@ class Job:
 
 def run_device(job: Job) -> list[Record]:
     """Warm-ups, then repeats. A failed run is a record with its problem, and ends nothing."""
-    tool = any(item.name.startswith("bin/") for item in job.plan.manifest.files)
+    names = [item.name for item in job.plan.manifest.files]
+    tool = any(name.startswith("bin/") or name.endswith(".exe") for name in names)
     kit = job.bench.kit(job.run, has_tool=tool, target=job.plan.target)
     start = job.bench.runner.start(kit)
     turns = [(True, n) for n in range(job.run.warmups)]

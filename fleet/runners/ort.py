@@ -67,6 +67,7 @@ class OrtRunner:
     kinds = ("ort",)
     runtime: str | None = "ort"
     layout = Layout(lib=_PACKAGE, dsp=_PACKAGE)
+    windows = layout
     python = True
 
     def check(self, run: RunSpec) -> None:
@@ -112,7 +113,7 @@ class OrtRunner:
             "profiling": options.profiling,
             "session": options.session,
             "provider": {
-                "backend_path": "libQnnHtp.so",
+                "backend_path": "QnnHtp.dll" if kit.windows else "libQnnHtp.so",
                 **({"htp_performance_mode": options.perf_mode} if kit.dsp else {}),
                 **options.provider,
             },
