@@ -29,7 +29,7 @@ def windows_python(case: Case) -> Iterator[Fault]:
     if tools.python3 is None or tools.python3_version is None:
         yield Fault("the device has no Python, which does fleet's work there",
                     "no Python", "Python 3.8 or newer, for ARM64 with runner ort",
-                    f"{_INSTALL}; the one of the Microsoft Store cannot be started over ssh")  # fmt: skip
+                    f"{_INSTALL} (that of the Store cannot be started over ssh)")  # fmt: skip
         return
     if version_key(tools.python3_version)[:2] < _OLDEST_PYTHON:
         yield Fault(f"Python {tools.python3_version} is too old for fleet's work on Windows",

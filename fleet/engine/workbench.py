@@ -90,6 +90,7 @@ class Workbench:
 
     def parts(self, target: str, arch: str | None, python: str | None = None) -> Parts:
         """Runtime and files for a target and Hexagon arch (`v73`; None when unknown)."""
+        self._layout(target)  # before a runtime is fetched
         with self._lock:
             key = (target, arch, python)
             if key not in self._parts:

@@ -18,13 +18,12 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
     """Facts of the probe's output. `soc` is the chip that the inventory names.
 
     Noise before the first line is dropped, unknown keys are ignored, a value that makes no
-    sense is unknown. `complaint` is what the device wrote to standard error. Raises DeviceError
-    when the output is not that of the probe or was cut, InputError for a chip that the table
-    has not.
+    sense is unknown. `complaint` is the device's standard error. Raises DeviceError when the
+    output is not that of the probe or was cut, InputError for a chip that the table has not.
     """
     found = framed_values(text, host, complaint)
-    libc, _, version = (read.one(found, "libc") or "").partition(" ")
     phone, pc = android(found), windows(found)
+    libc, _, version = (read.one(found, "libc") or "").partition(" ")
     libraries = tuple(dict.fromkeys(found.get("libcdsprpc", ())))
     return Facts(
         hostname=read.one(found, "hostname"),
@@ -48,10 +47,10 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
             platform=phone.platform if phone else None,
             windows=pc,
         ),
-        user=read.user(found) if pc is None else user_of(found),
+        user=user_of(found) if pc else read.user(found),
         nodes=read.nodes(found),
         libcdsprpc=libraries,
-        libcdsprpc_unversioned=any(path.endswith("/libcdsprpc.so") for path in libraries),
+        libcdsprpc_unversioned=any(one.endswith("/libcdsprpc.so") for one in libraries),
         libatomic="libatomic" in found,
         qnn_libraries=tuple(dict.fromkeys(found.get("qnn_library", ()))),
         dsp_library_path=read.one(found, "dsp_library_path"),

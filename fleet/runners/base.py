@@ -46,8 +46,9 @@ class Kit:
     `has_tool`: the runtime brings the program of this runner. `dsp`: the device has a Hexagon
     (False for an emulator). `windows`: the device runs Windows. `machine` is what uname -m says
     there. `runtime_root` is the QAIRT runtime on this workstation, in the layout of an SDK.
-    `build_id` is that of the QAIRT runtime; `site` gives the files of Python packages for the device, as `site/...`; both are
-    there for `files` only, `site` for runners with `python = True`.
+    `build_id` is that of the QAIRT runtime; `site` gives the files of Python packages for the
+    device, as `site/...`; both are there for `files` only, `site` for runners with
+    `python = True`.
     """
 
     bundle: Bundle
