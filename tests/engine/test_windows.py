@@ -144,6 +144,7 @@ def test_the_plan_says_what_it_does_not_do(bench: Bench) -> None:
     assert not bench.base.exists()
 
 
+@pytest.mark.slow
 def test_rollback_and_status(bench: Bench) -> None:
     bench.operation(run="never").deploy()
     first = bench.current()
@@ -162,6 +163,7 @@ def test_rollback_and_status(bench: Bench) -> None:
     assert (one["id"], one["state"], one["broken"]) == (first, "installed", 0)
 
 
+@pytest.mark.slow
 def test_a_release_without_its_catalog_is_not_switched_to(bench: Bench) -> None:
     """The file is taken away on the device: the health probe fails, `current` stays."""
     bench.operation(run="never").deploy()
@@ -182,6 +184,7 @@ def test_a_release_without_its_catalog_is_not_switched_to(bench: Bench) -> None:
     assert bench.current() == staged.name
 
 
+@pytest.mark.slow
 def test_a_cut_link_is_resumed_at_the_byte(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fleet.engine.transfer.upload.WAIT_SECONDS", 0.01)
     (bench.playbook.bundle / "large.bin").write_bytes(bytes(range(256)) * 20_000)

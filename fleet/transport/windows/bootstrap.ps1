@@ -42,7 +42,7 @@ $s.FileName = $w[2]; $s.Arguments = $w[3]; $s.UseShellExecute = $false
 if ($w[2] -eq 'python3') { $s.FileName = Find-Python; if (-not $s.FileName) { Fail 127 'fleet-no-python' } }
 if ($w[1]) {
   if (-not (Test-Path -LiteralPath $w[1] -PathType Container)) { Fail 126 "no folder $($w[1])" }
-  $s.WorkingDirectory = $w[1]
+  $s.WorkingDirectory = (Get-Item -LiteralPath $w[1]).FullName
 }
 $at = 5 + [int]$w[4]
 for ($i = 5; $i -lt $at; $i++) { $s.EnvironmentVariables.Remove($w[$i]) }

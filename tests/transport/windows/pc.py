@@ -34,7 +34,7 @@ def a_pc(folder: Path, *options: str, facts: Path = FACTS) -> Iterator[Pc]:
         "STANDIN_FACTS": facts,
         "STANDIN_BASE": folder / "base",
     }
-    words = " ".join((sys.executable, str(STANDIN), *options))
+    words = " ".join((sys.executable, "-I", "-S", str(STANDIN), *options))
     pairs = " ".join(f'"{name}={value}"' for name, value in own.items())
     server.start(f"ForceCommand={words}", f"SetEnv={pairs}")
     try:

@@ -133,6 +133,8 @@ def main() -> None:
         base = words[2] or os.environ.get("STANDIN_BASE", "")
         answer = Path(folder).read_text("utf-8").replace("@BASE@", base)
         store = "yes" if Path(base, "store").is_dir() else "no"
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        answer = answer.replace("boot-42", boot)
         sys.stdout.write(answer.replace("@STORE@", store))
         sys.stdout.flush()
         os._exit(0)

@@ -45,10 +45,13 @@ def run(work: str, config: str, limit: str, feed: str, after: str, *argv: str) -
         with open(work + "/config.json", "w", encoding="utf-8", newline="\n") as text:
             text.write(config)
     env = dict(os.environ)
-    own = env.pop(PATH, "")
+    own = os.path.normpath(env.pop(PATH, ".")).lstrip(".")
+    if "ADSP_LIBRARY_PATH" in env:
+        env["ADSP_LIBRARY_PATH"] = os.path.normpath(env["ADSP_LIBRARY_PATH"])
     if own:
         env["PATH"] = own + os.pathsep + env.get("PATH", "")
-    words = [sys.executable, *argv[1:]] if argv[0] == "python3" else list(argv)
+    tool = os.path.normpath(argv[0])  # of slashes: the loader and FastRPC of Windows want their own
+    words = [sys.executable if argv[0] == "python3" else tool, *argv[1:]]
     if os.name == "nt" and words[0].rstrip(" .").lower().endswith((".bat", ".cmd")):
         return err(f"{words[0]} is a batch file: cmd.exe would read its arguments", 126)
     source = work + "/prompt.txt" if feed == "prompt" else os.devnull
