@@ -27,8 +27,6 @@ def schema(kind: Literal["inventory", "playbook", "cause", "doctor"]) -> dict[st
         body = cause_schema()
     else:
         body = PlaybookFile.model_json_schema()
-        body["$defs"]["RunBody"]["oneOf"] = [
-            {"required": ["prompt"]},
-            {"required": ["prompt_file"]},
-        ]
+        # Which runner needs one, and which kind of bundle has which runner, is said by the reader.
+        body["$defs"]["RunBody"]["not"] = {"required": ["prompt", "prompt_file"]}
     return {"$schema": DRAFT, **body, "title": f"fleet {kind}"}

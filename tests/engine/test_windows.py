@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 from fleet.config.playbook import load_playbook
 from fleet.engine import releases
 from fleet.engine.operation import Operation, Options
+from fleet.engine.pushing import Push
 from fleet.engine.records import RunStore
 from fleet.engine.transfer.depot import Pace
 from fleet.model.events import Event
@@ -133,6 +134,20 @@ def test_deploy_run_and_deploy_again(bench: Bench) -> None:
     (again,) = bench.operation().deploy()
     assert (again.outcome, again.bytes_sent) == ("unchanged", 0)
     assert again.round_trips <= 3
+
+
+def test_files_of_any_kind_are_pushed_once(bench: Bench, tmp_path: Path) -> None:
+    source = tmp_path / "data"
+    (source / "sub folder").mkdir(parents=True)
+    (source / "sub folder" / "é $x.bin").write_bytes(bytes(range(256)) * 100)
+    push = [Push("data", [source], [bench.host], bench.events.append) for _ in range(2)]
+    (done,) = push[0].push()
+    assert done.outcome == "changed", done.error
+    (again,) = push[1].push()
+    assert (again.outcome, again.bytes_sent) == ("unchanged", 0)
+    pointer = (bench.base / "current" / "data").read_text().strip()
+    there = bench.base / "releases" / "data" / pointer / "sub folder" / "é $x.bin"
+    assert there.read_bytes() == bytes(range(256)) * 100
 
 
 def test_the_plan_says_what_it_does_not_do(bench: Bench) -> None:
