@@ -24,9 +24,11 @@ from fleet.model.events import Event
 from fleet.model.files import FileRef, file_ref
 from fleet.model.plan import DevicePlan
 from fleet.runtimes.packages import Packages
+from fleet.runtimes.scan import HEADER_BYTES, identify
 from fleet.runtimes.store import RuntimeStore
 from tests.chaos import Chaos
 from tests.runtimes.fakes import BUILD, dll, skel
+from tests.support_runtime import NEW, cached_runtime, cached_store
 from tests.transport.windows.pc import FACTS, HERE, Pc, a_pc
 
 ROOT = Path(__file__).parents[2]
@@ -212,6 +214,31 @@ def test_a_cut_link_is_resumed_at_the_byte(bench: Bench, monkeypatch: pytest.Mon
     assert done.error is None, done.error
     assert done.outcome == "changed"
     assert done.bytes_sent <= total + 3 * 5_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.qairt
+def test_the_real_packages_are_of_one_kind(server: Pc, tmp_path: Path, t5: Make) -> None:
+    """The win_arm64 wheels from the registry, and QAIRT 2.51.0 out of one of them."""
+    cached_runtime(NEW, WIN)
+    bench = Bench(server, t5(tmp_path), cached_store(), tmp_path)
+    (done,) = bench.operation().plan()
+    assert done.error is None, done.error
+    files = {item.name: item for item in done.plan.manifest.files}  # type: ignore[union-attr]
+    folder = "site/onnxruntime_qnn"
+    wanted = ("onnxruntime_providers_qnn.dll", "QnnHtp.dll", "QnnSystem.dll", "QnnHtpPrepare.dll")
+    wanted += ("QnnHtpV73Stub.dll", "libQnnHtpV73Skel.so", "libqnnhtpv73.cat")
+    for name in wanted:
+        assert f"{folder}/{name}" in files
+    assert "site/numpy/__init__.py" in files
+    others = {one for one in files if "V81" in one or "V68" in one or one.endswith("v81.cat")}
+    assert not others, "only what this chip needs"
+    machines = {
+        identify(item.source.read_bytes()[:HEADER_BYTES], name)[0]
+        for name, item in files.items()
+        if name.endswith((".dll", ".pyd"))
+    }
+    assert machines == {"win-arm64"}
 
 
 @pytest.mark.parametrize(

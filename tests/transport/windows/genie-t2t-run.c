@@ -24,7 +24,9 @@ int main(int argc, char **argv) {
       return 1;
     }
   const char *path = getenv("PATH");
-  if (!getcwd(here, sizeof here) || !path || strncmp(path, here, strlen(here))) return 2;
+  if (!getcwd(here, sizeof here) || !path || strncmp(path, here, strlen(here)) ||
+      path[strlen(here)] != ':')
+    return 2;
   if (!config || access(config, R_OK) || !prompt || !profile) return 3;
   FILE *in = fopen(prompt, "rb");
   if (!in) return 4;
