@@ -138,6 +138,7 @@ def test_deploy_run_and_deploy_again(bench: Bench) -> None:
     assert again.round_trips <= 3
 
 
+@pytest.mark.slow
 def test_files_of_any_kind_are_pushed_once(bench: Bench, tmp_path: Path) -> None:
     source = tmp_path / "data"
     (source / "sub folder").mkdir(parents=True)
