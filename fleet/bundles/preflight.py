@@ -6,7 +6,13 @@ the rules.
 
 from __future__ import annotations
 
-from fleet.bundles import rules_bundle, rules_chip, rules_device, rules_op_package
+from fleet.bundles import (
+    rules_bundle,
+    rules_chip,
+    rules_device,
+    rules_op_package,
+    rules_windows,
+)
 from fleet.bundles.rule import Case, Rule
 from fleet.model.bundle import Bundle
 from fleet.model.facts import Facts
@@ -19,6 +25,7 @@ RULES: tuple[Rule, ...] = (
     *rules_chip.RULES,
     *rules_op_package.RULES,
     *rules_device.RULES,
+    *rules_windows.RULES,
 )
 
 

@@ -39,6 +39,11 @@ class Case:
         return self.target_facts.kind == "device"
 
     @property
+    def has_npu(self) -> bool:
+        """A real target: libraries with a stub, whatever the system."""
+        return self.target_facts.kind != "emulator"
+
+    @property
     def whole_contexts(self) -> tuple[ContextBinary, ...]:
         """Context binaries that could be read; damaged ones have a rule of their own."""
         return tuple(item for item in self.bundle.contexts if not item.problem)

@@ -70,7 +70,7 @@ def target_wrong(case: Case) -> Iterator[Fault]:
             "leave `target` out of inventory and playbook",
         )
     arch = facts.soc.hexagon_arch
-    if case.has_dsp and arch and target.stub_archs is not None and arch not in target.stub_archs:
+    if case.has_npu and arch and target.stub_archs is not None and arch not in target.stub_archs:
         have = ", ".join(target.stub_archs) or "none"
         yield Fault(
             f"{case.target} has no stub for {arch}: no NPU session, error 14001",
@@ -83,6 +83,8 @@ def target_wrong(case: Case) -> Iterator[Fault]:
 
 
 def _system(case: Case) -> str | None:
+    if case.facts.windows is not None:
+        return "windows"
     if case.facts.os_family == "android" or case.facts.os_id == "android":
         return "android"
     return "linux" if case.facts.libc or case.facts.os_id else None

@@ -61,6 +61,8 @@ def python3_missing(case: Case) -> Iterator[Fault]:
     tools = case.facts.tools
     if case.selection.runner != "genie" or case.selection.has_tool:
         return
+    if case.target_facts.os == "windows":
+        return  # windows-python, runtime-incomplete
     if tools.python3 is None or tools.python3_ctypes is False:
         what = "has no python3" if tools.python3 is None else "has a python3 without ctypes"
         sdk = f"fleet runtime add <QAIRT SDK {case.runtime.version}, folder or zip>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, RootModel, WithJsonSchema
@@ -71,15 +72,20 @@ AdbServer = Annotated[
 Text = Annotated[str, AfterValidator(no_template)]
 
 
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")  # of Windows
+
+
 def _base_dir(value: str) -> str:
     no_template(value)
+    value = value.replace("\\", "/") if _DRIVE.match(value) else value
     parts = value.split("/")
-    if not value.startswith(("/", "~/")) or ".." in parts or any(ord(c) < 32 for c in value):
+    rooted = value.startswith(("/", "~/")) or _DRIVE.match(value)
+    if not rooted or ".." in parts or any(ord(c) < 32 for c in value):
         raise wrong(
             f"'{value}' is no base folder",
             "write an absolute path or one that starts with ~/, without ..",
         )
-    if not value.strip("~/"):
+    if not _DRIVE.sub("", value).strip("~/"):
         raise wrong(
             f"'{value}' would fill the folder itself", "name a folder of its own, like ~/fleet"
         )
@@ -92,7 +98,7 @@ BaseDir = Annotated[
     WithJsonSchema(
         {
             "type": "string",
-            "pattern": r"^(~/|/)[^\u0000-\u001f]*[^\u0000-\u001f/]/*$",
+            "pattern": r"^(~/|/|[A-Za-z]:[\\/])[^\u0000-\u001f]*[^\u0000-\u001f/]/*$",
             "not": {"pattern": r"(^|/)\.\.(/|$)"},
         }
     ),
@@ -161,6 +167,10 @@ class HostVars(Strict):
     soc: Soc | None = Field(
         default=None,
         description="Chip name (QCS9075) where the device cannot be asked for it.",
+    )
+    os: Literal["linux", "windows"] | None = Field(
+        default=None,
+        description="linux or windows; without it the ssh server of Windows tells by its name.",
     )
     target: Target | None = Field(
         default=None,

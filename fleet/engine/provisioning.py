@@ -35,6 +35,10 @@ _ANDROID = (
     "Android: FastRPC and its rights come with the firmware; `fastrpc:` and `system:` of the "
     "playbook are for Linux"
 )
+_WINDOWS = (
+    "Windows: FastRPC comes with the NPU driver; `fastrpc:` and `system:` of the playbook are for "
+    "Linux, nothing of the system is changed here"
+)
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,9 @@ def look(session: Session, spec: SystemSpec, facts: Facts) -> SystemLook:
     """Ask the device and plan. One round trip; a second one where root is needed."""
     if spec.empty:
         return SystemLook(SystemPlan(), Become(NONE))
-    if facts.android is not None:
-        return SystemLook(SystemPlan(notes=(_ANDROID,)), Become(NONE))
+    if facts.android is not None or facts.windows is not None:
+        note = _ANDROID if facts.windows is None else _WINDOWS
+        return SystemLook(SystemPlan(notes=(note,)), Become(NONE))
     state = ask_system(session, spec)
     plan = provision(spec, facts, state)
     if not plan.needs_root:

@@ -14,7 +14,7 @@ DOWN_SECONDS = 120.0  # services that do not end are killed after 90 s by system
 UP_SECONDS = 300.0  # an EVK needs 40 s; a file system check takes minutes
 READY_SECONDS = 120.0
 LOOK_SECONDS = 1.0  # between two looks
-_BOOT_ID = Command(("cat", "/proc/sys/kernel/random/boot_id"))
+_BOOT_ID = Command(("cat", "/proc/sys/kernel/random/boot_id"), words=("boot_id",))
 _SYSTEM = Command(("sh", "-c", "systemctl is-system-running 2>/dev/null || echo none"))
 
 

@@ -88,7 +88,8 @@ def run_device(job: Job, records: list[Record]) -> None:
     """Warm-ups, then repeats, into `records`. A failed run is a record with its problem, and
     ends nothing; where an error ends the work, the records of before are there.
     """
-    tool = any(item.name.startswith("bin/") for item in job.plan.manifest.files)
+    names = [item.name for item in job.plan.manifest.files]
+    tool = any(name.startswith("bin/") or name.endswith(".exe") for name in names)
     kit = job.bench.kit(job.run, has_tool=tool, target=job.plan.target)
     start = job.bench.runner.start(kit)
     for number in range(job.run.warmups):
@@ -115,7 +116,8 @@ def _once(job: Job, kit: Kit, start: Start, turn: _Turn, records: list[Record]) 
     work = f"{job.run_id}-{'w' if turn.warmup else 'r'}{turn.repeat}"
     placed = place(start, job.plan.manifest, job.plan.facts.base_dir, work)
     folder = job.store.folder(job.run_id, host, turn.repeat, warmup=turn.warmup)
-    looking = Looking(job.run.sample) if job.run.sample else None
+    shell = job.plan.facts.windows is None  # looks are made by one
+    looking = Looking(job.run.sample) if job.run.sample and shell else None
     began, clock = time.gmtime(), time.monotonic()
     boot, lost = session.boot, None
     with (

@@ -26,7 +26,7 @@ from fleet.transport.base import Carrier, Output
 
 CONTROL_SECONDS = 60.0  # a control script takes below 1 s; slow flash under load takes more
 IDENTITY_SECONDS = 5.0
-_BOOT_ID = Command(("cat", "/proc/sys/kernel/random/boot_id"))
+_BOOT_ID = Command(("cat", "/proc/sys/kernel/random/boot_id"), words=("boot_id",))
 _HEARD_BYTES = 1 << 16  # a noisy .bashrc speaks before the guard does
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fleet.engine.session import Session
-from fleet.model.command import Command
 from fleet.model.errors import DeadlineError, HealthError
 from fleet.model.manifest import RELEASE, Manifest
 from fleet.ops.collected import Collected
@@ -81,7 +80,7 @@ def execute(
     collect = (*start.collect, *((LOOKS,) if looking else ()))
     words = (placed.work, start.config, limit, feed, "keep" if collect else "clean", *placed.argv)
     shell = run_command(looking.every, *words) if looking else device_script("run", *words)
-    command = Command(shell.argv, env=placed.env, cwd=placed.cwd, unset=placed.unset)
+    command = replace(shell, env=placed.env, cwd=placed.cwd, unset=placed.unset)
     out, err = _Kept(on_stdout), _Kept(on_stderr)
     try:
         status = session.run(

@@ -79,7 +79,8 @@ def take_and_look(
 def facts_of(session: Session) -> Facts:
     """The facts of the device that is meant, with a base folder that can be used."""
     facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
-    check_base(facts.base_dir, session.host.name)
+    if facts.windows is None:
+        check_base(facts.base_dir, session.host.name)
     check_identity(session.host, facts)
     session.boot = facts.boot_id
     return facts

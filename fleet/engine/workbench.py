@@ -23,8 +23,8 @@ from fleet.model.manifest import RELEASE, Manifest
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import Playbook, RunSpec
 from fleet.model.runtime import Runtime, no_runtime
-from fleet.ops.environment import environment, health_as_dict
-from fleet.runners import Kit, Runner
+from fleet.ops.environment import environment, health_as_dict, windows_environment
+from fleet.runners import Kit, Layout, Runner
 from fleet.runners.registry import OWN, runner
 from fleet.runtimes.packages import packages_for
 from fleet.runtimes.releases import package, wheel_for
@@ -91,6 +91,7 @@ class Workbench:
 
     def parts(self, target: str, arch: str | None, python: str | None = None) -> Parts:
         """Runtime and files for a target and Hexagon arch (`v73`; None when unknown)."""
+        self._layout(target)  # before a runtime is fetched
         with self._lock:
             key = (target, arch, python)
             if key not in self._parts:
@@ -167,13 +168,15 @@ class Workbench:
             self.bundle,
             run,
             has_tool=has_tool,
-            dsp=target_facts(target).kind == "device",
+            dsp=target_facts(target).kind != "emulator",
+            windows=target_facts(target).os == "windows",
             runtime_root=roots[0] if roots else None,
         )
 
     def manifest(self, parts: Parts) -> Manifest:
         """The release for one kind of device."""
-        layout, packages = self.runner.layout, self.bundle.op_packages
+        pc = target_facts(parts.target).os == "windows"
+        layout, packages = self._layout(parts.target), self.bundle.op_packages
         run = self.playbook.run or RunSpec(runner=self.runner.name)
         kit = self.kit(run, has_tool=parts.selection.has_tool, target=parts.target)
         kit = replace(kit, build_id=parts.runtime.build_id, site=self._site(parts))
@@ -190,7 +193,7 @@ class Workbench:
         return Manifest(
             name=self.playbook.name,
             files=files,
-            env=environment(RELEASE, layout.lib, layout.dsp),
+            env=(windows_environment if pc else environment)(RELEASE, layout.lib, layout.dsp),
             unset=("DSP_LIBRARY_PATH",),
             origin={
                 "runtime": parts.runtime.id,
@@ -203,12 +206,27 @@ class Workbench:
             | ({"op_packages": [one.as_origin() for one in packages]} if packages else {}),
         )
 
+    def _layout(self, target: str) -> Layout:
+        """Where things are. Raises InputError for what is not done on Windows."""
+        if target_facts(target).os != "windows":
+            return self.runner.layout
+        layout: Layout | None = getattr(self.runner, "windows", None)
+        if layout is None or self.bundle.op_packages:
+            what = "op packages" if layout is not None else f"runner {self.runner.name}"
+            raise InputError(
+                f"{what}: not done on Windows",
+                hint="runners genie and ort are, without op packages: docs/windows.md",
+            )
+        return layout
+
     def _site(self, parts: Parts) -> Callable[[tuple[str, ...]], tuple[FileRef, ...]]:
         def files(requirements: tuple[str, ...]) -> tuple[FileRef, ...]:
             if parts.python is None:
                 raise InputError(
                     f"runner {self.runner.name} needs python3, and the device has none",
-                    hint="sudo apt install python3 on the device",
+                    hint="winget install Python.Python.3.12 --architecture arm64 on the device"
+                    if target_facts(parts.target).os == "windows"
+                    else "sudo apt install python3 on the device",
                 )
             with self._lock:
                 found = packages_for(

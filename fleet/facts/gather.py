@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 
 from fleet.facts.parse import parse
-from fleet.model.command import script
+from fleet.model.command import power_script, script
 from fleet.model.deadline import Deadline
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
@@ -31,6 +31,12 @@ def source(*, android: bool = False) -> str:
     return _ANDROID_HOME + text.removesuffix("put end\n") + _code("android.sh") + "put end\n"
 
 
+@cache
+def power_source() -> str:
+    """The probe for Windows; it goes by standard input, where nothing is too long."""
+    return (files("fleet.facts") / "probe.ps1").read_text("utf-8")
+
+
 def _code(name: str) -> str:
     lines = (files("fleet.facts") / name).read_text("utf-8").splitlines()
     return "\n".join(line for line in lines if not line.lstrip().startswith("# ")) + "\n"
@@ -38,5 +44,9 @@ def _code(name: str) -> str:
 
 def gather(transport: Transport, host: Host, deadline: Deadline) -> Facts:
     """All facts of `host`. Raises a TransportError, or DeviceError for an answer that was cut."""
-    result = transport.run(script(source(android=host.transport == "adb"), host.base_dir), deadline)
+    if transport.system == "windows":
+        command = power_script(power_source(), host.base_dir)
+    else:
+        command = script(source(android=host.transport == "adb"), host.base_dir)
+    result = transport.run(command, deadline)
     return parse(result.text, host=host.name, soc=host.soc, complaint=result.error_text)

@@ -1,4 +1,4 @@
-"""Output of probe.sh -> Facts."""
+"""Output of probe.sh or probe.ps1 -> Facts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from fleet.facts import values as read
 from fleet.facts.android import android, service_zones
 from fleet.facts.soc import identify
 from fleet.facts.values import Values
+from fleet.facts.windows import user_of, windows
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
 
@@ -17,13 +18,12 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
     """Facts of the probe's output. `soc` is the chip that the inventory names.
 
     Noise before the first line is dropped, unknown keys are ignored, a value that makes no
-    sense is unknown. `complaint` is what the device wrote to standard error. Raises DeviceError
-    when the output is not that of the probe or was cut, InputError for a chip that the table
-    has not.
+    sense is unknown. `complaint` is the device's standard error. Raises DeviceError when the
+    output is not that of the probe or was cut, InputError for a chip that the table has not.
     """
     found = framed_values(text, host, complaint)
+    phone, pc = android(found), windows(found)
     libc, _, version = (read.one(found, "libc") or "").partition(" ")
-    phone = android(found)
     libraries = tuple(dict.fromkeys(found.get("libcdsprpc", ())))
     return Facts(
         hostname=read.one(found, "hostname"),
@@ -45,11 +45,12 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
             soc,
             android=phone.soc_model if phone else None,
             platform=phone.platform if phone else None,
+            windows=pc,
         ),
-        user=read.user(found),
+        user=user_of(found) if pc else read.user(found),
         nodes=read.nodes(found),
         libcdsprpc=libraries,
-        libcdsprpc_unversioned=any(path.endswith("/libcdsprpc.so") for path in libraries),
+        libcdsprpc_unversioned=any(one.endswith("/libcdsprpc.so") for one in libraries),
         libatomic="libatomic" in found,
         qnn_libraries=tuple(dict.fromkeys(found.get("qnn_library", ()))),
         dsp_library_path=read.one(found, "dsp_library_path"),
@@ -61,6 +62,7 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
         tools=read.tools(found),
         lab="lab" in found,
         android=phone,
+        windows=pc,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fleet.data import load
 from fleet.model.errors import InputError
-from fleet.model.facts import Soc
+from fleet.model.facts import Soc, Windows
 
 Row = Mapping[str, Any]
 
@@ -46,6 +46,22 @@ def by_soc_model(number: int) -> tuple[Row, ...]:
     return tuple(row for row in _rows() if number in models_of(row))
 
 
+def by_inf(code: str | None) -> Row | None:
+    """The row of the INF code of a Windows NPU driver (`8380`)."""
+    return next((row for row in _rows() if code and _pc(row).get("inf_code") == code), None)
+
+
+def by_processor(name: str | None) -> Row | None:
+    """The row of a Windows processor name (`Snapdragon(R) X 12-core X1E80100 @ 3.40 GHz`)."""
+    words = set((name or "").split())
+    return next((row for row in _rows() if words & set(_pc(row).get("processors", ()))), None)
+
+
+def _pc(row: Row) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = row.get("windows") or {}
+    return found
+
+
 def models_of(row: Row) -> tuple[int, ...]:
     """Every soc_model that stands for a chip; QCS6490 has two (35 in old SDKs, 93 in new)."""
     found = [row.get("soc_model"), *row.get("soc_model_candidates", ())]
@@ -74,18 +90,22 @@ def identify(
     *,
     android: str | None = None,
     platform: str | None = None,
+    windows: Windows | None = None,
 ) -> Soc:
     """Fill in chip, soc_model, arch and VTCM of what was seen.
 
     `override` is the chip that the inventory names; InputError when the table has no such
     chip. `android` is what a phone says it is (ro.soc.model), `platform` its
     ro.board.platform: that stands for several chips, and nothing is derived from it. A kernel
-    id wins over the phone's word, that over the device tree; a contradiction goes into
+    id wins over the phone's word, that over the device tree. `windows` gives the INF code of
+    its NPU driver, which wins over the name of the processor. A contradiction goes into
     `conflict`.
     """
     rows = {
         "soc_id": by_kernel_id(seen.kernel_soc_id) if seen.kernel_soc_id is not None else None,
         "android": by_property(android) if android else None,
+        "npu-driver": by_inf(windows.inf_code) if windows else None,
+        "processor": by_processor(windows.processor) if windows else None,
         "device-tree": by_tree(seen.compatible, seen.model),
     }
     source: str

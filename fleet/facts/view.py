@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from fleet.model.facts import Android, DeviceNode, Facts
+from fleet.model.facts import Android, DeviceNode, Facts, Windows
 
 _SHOWN_ZONES = 4
+_NOT_WINDOWS = {"libc", "libcdsprpc", "groups", "soc_id (kernel)", "thermal"}
 
 
 def summary(facts: Facts) -> list[tuple[str, str]]:
@@ -33,6 +34,9 @@ def summary(facts: Facts) -> list[tuple[str, str]]:
     ]
     if facts.android is not None:
         rows[2:2] = _android(facts.android)
+    if facts.windows is not None:
+        rows = [row for row in rows if row[0] not in _NOT_WINDOWS]
+        rows[2:2] = _windows(facts.windows)
     if soc.conflict:
         rows.append(("conflict", soc.conflict))
     waiting = sorted(set(user.groups_db) - set(user.groups_live))
@@ -63,6 +67,20 @@ def _android(phone: Android) -> list[tuple[str, str]]:
         ("SELinux", _text(phone.selinux) + (", su is there" if phone.su else ", no su")),
         ("battery", f"{charge}, {_text(battery.status)}, {plugged[battery.charger]}"),
         ("vendor's skels", " ".join(phone.vendor_skels) or "none seen"),
+    ]
+
+
+def _windows(pc: Windows) -> list[tuple[str, str]]:
+    driver = " ".join(name for name, _ in pc.services) or "no service of it"
+    qnn = f"QNN {_text(pc.driver_qnn)} in {_text(pc.driver_folder)}"
+    policy = f"policy {_text(pc.execution_policy)}, {_text(pc.language_mode)}"
+    return [
+        ("processor", _text(pc.processor)),
+        ("NPU driver", f"{driver}, {qnn}"),
+        ("Python is", _text(pc.python_machine)),
+        ("PowerShell", f"{_text(pc.powershell)}, {policy}"),
+        ("login shell of sshd", pc.default_shell or "cmd.exe (none set)"),
+        ("filesystem", _text(pc.filesystem)),
     ]
 
 

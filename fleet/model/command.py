@@ -17,17 +17,23 @@ class Command:
 
     `unset` names variables that are removed first (DSP_LIBRARY_PATH wins over ours
     otherwise). Quoting happens once, in the transport.
+
+    A device without a POSIX shell cannot run our scripts. `words` is the same work for it: the
+    name of the script and its arguments. `power` is the text of a PowerShell script, which gets
+    argv after its first word.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str = ""
     unset: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    power: str = ""
 
     def __post_init__(self) -> None:
         if not self.argv:
             raise InputError("a command needs a program")
-        for text in (*self.argv, *self.env.values(), self.cwd):
+        for text in (*self.argv, *self.env.values(), self.cwd, *self.words, self.power):
             if "\0" in text:
                 raise InputError("a NUL character cannot be passed to a program")
         for name in (*self.env, *self.unset):
@@ -35,9 +41,20 @@ class Command:
                 raise InputError(f"'{name}' is no name of an environment variable")
 
 
-def script(source: str, *args: str, env: Mapping[str, str] | None = None) -> Command:
-    """A POSIX shell script of ours as a command; `args` become $1, $2, ..."""
-    return Command(("sh", "-c", source, "fleet", *args), env=env or {})
+def script(
+    source: str, *args: str, env: Mapping[str, str] | None = None, name: str = ""
+) -> Command:
+    """A POSIX shell script of ours as a command; `args` become $1, $2, ...
+
+    `name` is what the same work is called where there is no such shell; "" where it is not done.
+    """
+    words = (name, *args) if name else ()
+    return Command(("sh", "-c", source, "fleet", *args), env=env or {}, words=words)
+
+
+def power_script(source: str, *args: str) -> Command:
+    """A PowerShell script of ours as a command; `args` fill its `param`."""
+    return Command(("powershell", *args), power=source)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ class Soc:
     `kernel_soc_id` is the number in /sys/devices/soc0/soc_id (676); `soc_model` the one of
     QNN configs (77): two different number spaces. `hexagon_arch` is like `v73`.
     `source` says where it comes from: soc_id, device-tree, android (`Android.soc_model`),
-    inventory or unknown.
+    npu-driver or processor (`Windows`), inventory or unknown.
     `machine`, `family` and `revision` are the kernel's words in /sys/devices/soc0.
     """
 
@@ -132,6 +132,32 @@ class Android:
 
 
 @dataclass(frozen=True)
+class Windows:
+    """What only Windows says.
+
+    `processor` is the registry's ProcessorNameString. `services` are the NPU driver's (name,
+    path of its image), `driver_folder` where its own QNN lies, `driver_files` what is in HTP/
+    there with the file versions, `inf_code` the four digits of its INF (8380). `driver_qnn` is
+    the version of HtpUsrDrv.dll, which is that of the driver's QNN. `python_machine` is arm64
+    or amd64 (emulated). `default_shell` "" is cmd.exe.
+    """
+
+    processor: str | None = None
+    services: tuple[tuple[str, str], ...] = ()
+    driver_folder: str | None = None
+    driver_files: tuple[tuple[str, str], ...] = ()
+    inf_code: str | None = None
+    driver_qnn: str | None = None
+    python_machine: str | None = None
+    process_machine: str | None = None
+    filesystem: str | None = None
+    powershell: str | None = None
+    language_mode: str | None = None
+    execution_policy: str | None = None
+    default_shell: str = ""
+
+
+@dataclass(frozen=True)
 class Facts:
     """All facts of one device, from one round trip."""
 
@@ -165,10 +191,13 @@ class Facts:
     tools: Tools = Tools()
     lab: bool = False
     android: Android | None = None
+    windows: Windows | None = None
 
     @property
     def os_family(self) -> str:
         """Which builds of QAIRT can load there: `android` needs bionic, `linux` glibc."""
+        if self.windows is not None:
+            return "windows"
         return "android" if self.libc == "bionic" else "linux"
 
     @property

@@ -23,7 +23,8 @@ class Host:
     chip (`QCS9075`) where the device cannot be asked: the explicit override. `serial` is
     that of adb, or a USB path
     (`usb:1-4.2`), or HOST:PORT; `adb_server` is HOST:PORT of its server where it is not the
-    one that adb itself would use. `identity` is what the device must answer as its identity.
+    one that adb itself would use. `os` is linux or windows where the ssh
+    server does not tell. `identity` is what the device must answer as its identity.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Host:
     labels: Mapping[str, str] = field(default_factory=dict)
     key_passphrase: SecretRef | None = None
     adb_server: str | None = None
+    os: str | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,17 @@ DSP_SEPARATOR = ";"  # on every platform; with ':' the whole string is one folde
 # (deployment.md section 0, fact 6: qualcomm/fastrpc src/apps_std_imp.c)
 
 
+OWN_PATH = "FLEET_PATH"  # of Windows: put before PATH by the device, which alone knows it
+
+
+def windows_environment(release: str, lib: str, dsp: str) -> dict[str, str]:
+    """The same for Windows: DLLs are found by PATH, and beside those that load them."""
+    return {
+        OWN_PATH: f"{release}/{lib}".rstrip("/"),
+        "ADSP_LIBRARY_PATH": f"{release}/{dsp}".rstrip("/"),
+    }
+
+
 def environment(release: str, lib: str = "lib", dsp: str = "dsp") -> dict[str, str]:
     """LD_LIBRARY_PATH and ADSP_LIBRARY_PATH for a release folder and its two folders of
     libraries ("" is the release folder itself).

@@ -85,7 +85,8 @@ def who_command(then: Command | None = None) -> Command:
     """Asks who holds; `then`, a reading command, runs after it in the same round trip."""
     if then is None:
         return _lease_script("lease_who")
-    return replace(then, argv=_lease_script("lease_who", *then.argv).argv)
+    words = ("lease_who", *then.words) if then.words else ()
+    return replace(then, argv=_lease_script("lease_who", *then.argv).argv, words=words)
 
 
 def guard(command: Command, ticket: Ticket, seconds: int = 0) -> Command:
@@ -93,17 +94,19 @@ def guard(command: Command, ticket: Ticket, seconds: int = 0) -> Command:
 
     While the command runs the lease holds for `seconds` at least, even when the host is gone.
     """
-    return replace(command, argv=_guarded(ticket, str(seconds), *command.argv))
+    before = _guard_words(ticket, str(seconds))
+    argv = device_script("lease_guard", *before, *command.argv).argv
+    words = ("lease_guard", *before, *command.words) if command.words else ()
+    return replace(command, argv=argv, words=words)
 
 
 def keep_command(ticket: Ticket, *, revive: bool = False) -> Command:
     """Only renews. `revive`: also after its end, if nobody has taken over since."""
-    return Command(_guarded(ticket, "revive" if revive else "keep"))
+    return device_script("lease_guard", *_guard_words(ticket, "revive" if revive else "keep"))
 
 
-def _guarded(ticket: Ticket, mode: str, *argv: str) -> tuple[str, ...]:
-    words = (ticket.folder, str(ticket.generation), ticket.token, str(ticket.ttl), mode)
-    return device_script("lease_guard", *words, *argv).argv
+def _guard_words(ticket: Ticket, mode: str) -> tuple[str, ...]:
+    return (ticket.folder, str(ticket.generation), ticket.token, str(ticket.ttl), mode)
 
 
 def lost_words(ticket: Ticket, status: int, stderr: str) -> str:
@@ -232,4 +235,4 @@ def _text(name: str) -> str:
 
 
 def _lease_script(name: str, *args: str) -> Command:
-    return script(_text(name), *args)
+    return script(_text(name), *args, name=name)

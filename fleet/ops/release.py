@@ -134,4 +134,5 @@ def switch_and_prune(base: str, name: str, release_id: str, run_id: str, keep: i
     """Both in one round trip. What fails after the line `switched` is the pruning."""
     switch, prune = (device_script(one).argv[2] for one in ("switch", "prune"))
     text = f'(\n{switch}) || exit\nset -- "$1" "$2" "$5"\n{prune}'
-    return script(text, base, name, release_id, run_id, str(keep))
+    args = (base, name, release_id, run_id, str(keep))
+    return script(text, *args, name="switch_and_prune")

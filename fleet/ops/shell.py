@@ -19,7 +19,7 @@ def _source(name: str) -> str:
 
 def device_script(name: str, *args: str) -> Command:
     """The script `scripts/<name>.sh` with its arguments, as one command."""
-    return script(_source(name), *args)
+    return script(_source(name), *args, name=name)
 
 
 MARK = b"fleet-file\n"

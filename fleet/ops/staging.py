@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shlex
 import tarfile
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from fleet.model.command import Command
 from fleet.model.errors import InputError
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
+from fleet.ops.environment import OWN_PATH
 from fleet.ops.release import release_dir
 from fleet.ops.shell import device_script
 
@@ -33,7 +35,7 @@ def stage_input(facts: Facts, manifest: Manifest) -> Iterator[bytes]:
     if facts.tools.tar:
         yield _archive(facts.base_dir, manifest)
     else:
-        yield from _lines(facts.base_dir, manifest)
+        yield from _lines(facts.base_dir, manifest, power=facts.windows is not None)
 
 
 def env_lines(manifest: Manifest, release: str) -> list[str]:
@@ -42,6 +44,18 @@ def env_lines(manifest: Manifest, release: str) -> list[str]:
     lines += [f"unset {name}" for name in manifest.unset]
     for name, value in manifest.environment(release).items():
         lines.append(f"export {name}={shlex.quote(value)}")
+    return lines
+
+
+def power_lines(manifest: Manifest, release: str) -> list[str]:
+    """`env.ps1`: the same for PowerShell, where a text in single quotes is only that."""
+    lines = [f"# {manifest.name}/{manifest.id}, written by fleet; use with: . {release}/env.ps1"]
+    lines += [f"Remove-Item Env:{name} -ErrorAction SilentlyContinue" for name in manifest.unset]
+    for name, value in manifest.environment(release).items():
+        # Any of these ends a text in single quotes; doubled, it stands for itself.
+        text = re.sub("(['\u2018\u2019\u201a\u201b])", r"\1\1", value)
+        more = " + ';' + $env:PATH" if name == OWN_PATH else ""
+        lines.append(f"$env:{'PATH' if more else name} = '{text}'{more}")
     return lines
 
 
@@ -61,8 +75,10 @@ def _folders(manifest: Manifest) -> list[str]:
     return sorted(found)
 
 
-def _lines(base: str, manifest: Manifest) -> Iterator[bytes]:
+def _lines(base: str, manifest: Manifest, *, power: bool = False) -> Iterator[bytes]:
     env, record = _texts(base, manifest)
+    if power:
+        env = "\n".join(power_lines(manifest, release_dir(base, manifest.name, manifest.id)))
     for folder in _folders(manifest):
         yield f"d\t{folder}\n".encode()
     for item in manifest.files:

@@ -44,10 +44,11 @@ class Kit:
     """What a runner works with: the bundle, the `run:` of the playbook, what the device gets.
 
     `has_tool`: the runtime brings the program of this runner. `dsp`: the device has a Hexagon
-    (False for an emulator). `machine` is what uname -m says there. `runtime_root` is the
-    QAIRT runtime on this workstation, in the layout of an SDK. `build_id` is that of the QAIRT
-    runtime; `site` gives the files of Python packages for the device, as `site/...`; both are
-    there for `files` only, `site` for runners with `python = True`.
+    (False for an emulator). `windows`: the device runs Windows. `machine` is what uname -m says
+    there. `runtime_root` is the QAIRT runtime on this workstation, in the layout of an SDK.
+    `build_id` is that of the QAIRT runtime; `site` gives the files of Python packages for the
+    device, as `site/...`; both are there for `files` only, `site` for runners with
+    `python = True`.
     """
 
     bundle: Bundle
@@ -55,6 +56,7 @@ class Kit:
     has_tool: bool = False
     dsp: bool = True
     machine: str = ""
+    windows: bool = False
     runtime_root: Path | None = None
     build_id: str = ""
     site: Callable[[tuple[str, ...]], tuple[FileRef, ...]] | None = None
@@ -122,6 +124,7 @@ class Runner(Protocol):
     """One way to run a bundle on a device. Found by name: see `fleet.runners.registry.runner`."""
 
     name: str
+    # `windows: Layout` besides: it knows Windows, and this is where its files are there
     kinds: tuple[str, ...]  # of bundles that it can run
     runtime: str | None  # row of runtime_files.yaml whose libraries it needs; None: no QAIRT
     layout: Layout

@@ -15,7 +15,7 @@ from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
 from fleet.profiles.formats.genie import parse_profile
-from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import FLAT, Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, parsed
 
 SCRIPT = "run/fleet_genie.py"
@@ -41,6 +41,7 @@ class GenieRunner:
     kinds = ("genie",)
     runtime: str | None = "genie"
     layout = Layout()
+    windows = FLAT  # tools find skel and catalog in their own and the working folder
 
     def check(self, run: RunSpec) -> None:
         """No options; the program comes with the runtime."""
@@ -80,13 +81,15 @@ class GenieRunner:
             return Start(argv, "bundle", (OUTCOME,), run.timeout, prompt)
         config = copy.deepcopy(bundle.config)
         config["dialog"]["max-num-tokens"] = run.max_tokens
+        tool = "{release}/genie-t2t-run.exe" if kit.windows else "{release}/bin/genie-t2t-run"
         argv = (
-            "{release}/bin/genie-t2t-run",
+            tool,
             *("-c", "{work}/config.json"),
             *("--prompt_file", "{work}/prompt.txt"),
             *("--profile", "{work}/profile.json"),
         )
-        return Start(argv, "bundle", (PROFILE,), run.timeout, prompt, json.dumps(config))
+        folder = "" if kit.windows else "bundle"
+        return Start(argv, folder, (PROFILE,), run.timeout, prompt, json.dumps(config))
 
     def _own(self, bundle: Bundle) -> tuple[str, ...]:
         return (

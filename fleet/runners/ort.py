@@ -76,6 +76,7 @@ class OrtRunner:
     kinds = ("ort",)
     runtime: str | None = "ort"
     layout = Layout(lib=_PACKAGE, dsp=_PACKAGE)
+    windows = layout
     python = True
 
     def check(self, run: RunSpec) -> None:
@@ -121,7 +122,7 @@ class OrtRunner:
             "profiling": options.profiling,
             "session": options.session,
             "provider": {
-                "backend_path": "libQnnHtp.so",
+                "backend_path": "QnnHtp.dll" if kit.windows else "libQnnHtp.so",
                 **({"htp_performance_mode": options.perf_mode} if kit.dsp else {}),
                 **options.provider,
             },

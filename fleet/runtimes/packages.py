@@ -44,6 +44,9 @@ _LEFT_OUT = (
     "onnxruntime_qnn/libQnn*",
     "onnxruntime_qnn/libGenie*",
     "onnxruntime_qnn/libHtpPrepare*",
+    "onnxruntime_qnn/Qnn*.dll",
+    "onnxruntime_qnn/Genie*.dll",
+    "onnxruntime_qnn/libqnnhtp*.cat",
 )
 
 
@@ -156,6 +159,8 @@ def _platforms(target: str) -> list[str]:
     """Tags of wheels that a device of this target takes, best first."""
     facts = target_facts(target)
     found = list(facts.wheel_platforms)
+    if found and facts.os == "windows":
+        return found
     match = next((m for one in found if (m := _MANYLINUX.fullmatch(one))), None)
     if match is None:
         raise RuntimeStoreError(

@@ -48,6 +48,7 @@ class AdbTransport:
 
     name = "adb"
     second = ""
+    system = "posix"
 
     def __init__(self, host: Host) -> None:
         self.traffic = Traffic()

@@ -96,6 +96,11 @@ class Transport(Carrier, Protocol):
     traffic: Traffic
 
     @property
+    def system(self) -> str:
+        """`posix` (a shell is there) or `windows`; of an ssh connection once it is open."""
+        ...
+
+    @property
     def second(self) -> str:
         """Name of the carrier that can be opened beside this connection, "" when there is none."""
         ...

@@ -20,6 +20,7 @@ class LocalTransport:
 
     name = "local"
     second = ""
+    system = "posix"
 
     def __init__(self) -> None:
         self.traffic = Traffic()

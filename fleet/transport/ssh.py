@@ -23,6 +23,7 @@ from fleet.transport.quote import render
 from fleet.transport.ssh_errors import mapped
 from fleet.transport.sshclient import Hop, SshClient, client
 from fleet.transport.streams import Collector, Feeder, start
+from fleet.transport.windows import speech
 
 _CHUNK = 1 << 16
 _PACKET = 1 << 15  # paramiko's largest packet; a longer slice would only be copied again
@@ -151,8 +152,19 @@ class SshTransport:
     @property
     def second(self) -> str:
         """The system's ssh client, where it needs no secret of the inventory."""
+        if self.system == "windows":
+            return ""
         secret = self._host.password or self._host.key_passphrase
         return "ssh" if client() and not secret else ""
+
+    @property
+    def system(self) -> str:
+        """`os` of the inventory; without it the server's banner tells Windows."""
+        if self._host.os is not None:
+            return "windows" if self._host.os == "windows" else "posix"
+        connection = self._connection
+        open_now = connection is not None and connection.transport is not None
+        return "windows" if open_now and speech.BANNER in self.banner else "posix"
 
     def carrier(self, deadline: Deadline) -> Carrier:
         """The ssh client, connected the same way to the same key."""
@@ -205,12 +217,15 @@ class SshTransport:
         started = time.monotonic()
         transport = self._live()
         self.traffic.add(round_trips=1)
-        what = command.argv[0]
+        what, windows = command.argv[0], self.system == "windows"
+        if windows:
+            stdin = speech.spoken(command, stdin)
+        line = speech.line() if windows else render(command)
         with mapped(self._host, self.describe, deadline.seconds):
             channel = transport.open_session(timeout=deadline.remaining)
             try:
                 channel.settimeout(min(deadline.remaining, _SLICE_SECONDS))
-                channel.exec_command(render(command))
+                channel.exec_command(line)
                 out = Collector(self.traffic, on_stdout)
                 err = Collector(self.traffic, on_stderr)
                 feeder = Feeder(
@@ -235,7 +250,10 @@ class SshTransport:
             )
         for stream in (feeder, out, err):
             stream.check()
-        return Result(status, out.taken, err.taken, time.monotonic() - started)
+        result = Result(status, out.taken, err.taken, time.monotonic() - started)
+        if windows:
+            speech.explain(result, self._host.name)
+        return result
 
     def _wait(self, channel: paramiko.Channel, what: str, deadline: Deadline) -> None:
         while not channel.status_event.wait(min(deadline.remaining, _SLICE_SECONDS)):

@@ -40,6 +40,8 @@ class Model:
         self.out = os.dup(1)
         os.dup2(2, 1)
         sys.path.insert(0, site)
+        if hasattr(os, "add_dll_directory"):  # Windows: QAIRT lies beside the provider
+            os.add_dll_directory(os.path.abspath(os.path.join(site, "onnxruntime_qnn")))
         import numpy as np
         import onnxruntime
         import onnxruntime_qnn

@@ -1,0 +1,125 @@
+"""Rules over Windows on Snapdragon: Python, catalogs of skels, NPU driver, file system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fleet.bundles.rule import REFUSE, Case, Fault, rule, unknown
+from fleet.model.facts import Windows
+from fleet.model.runtime import version_key
+
+_FIRST_SIGNED = 0x73  # skels are checked from Snapdragon X on; SDK 2.25 has no catalog for v68
+_LEAST_DRIVER = "2.22.2"
+_LINKS = {"NTFS", "REFS"}
+_OLDEST_PYTHON = (3, 8)
+_INSTALL = "winget install Python.Python.3.12 --architecture arm64 --scope machine on the device"
+
+
+def _pc(case: Case) -> Windows | None:
+    return case.facts.windows if case.target_facts.os == "windows" else None
+
+
+@rule("windows-python", REFUSE, "docs/windows.md: Python does the work of fleet's scripts there; "
+      "wheels of onnxruntime-qnn 2.7.0: win_arm64 holds pure ARM64 DLLs, read")  # fmt: skip
+def windows_python(case: Case) -> Iterator[Fault]:
+    """The device has a Python, and for runner ort one of the architecture of the packages."""
+    pc, tools = _pc(case), case.facts.tools
+    if pc is None:
+        return
+    if tools.python3 is None or tools.python3_version is None:
+        yield Fault("the device has no Python, which does fleet's work there",
+                    "no Python", "Python 3.8 or newer, for ARM64 with runner ort",
+                    f"{_INSTALL} (that of the Store cannot be started over ssh)")  # fmt: skip
+        return
+    if version_key(tools.python3_version)[:2] < _OLDEST_PYTHON:
+        yield Fault(f"Python {tools.python3_version} is too old for fleet's work on Windows",
+                    tools.python3_version, "3.8 or newer", _INSTALL)  # fmt: skip
+    if case.selection.runner != "ort":
+        return
+    need = "arm64"
+    if pc.python_machine is None:
+        yield unknown("the architecture of the device's Python", need, "fleet facts")
+    elif pc.python_machine != need:
+        yield Fault(
+            f"the Python of the device is {pc.python_machine} and emulated, the packages are for "
+            f"{' and '.join(case.target_facts.wheel_platforms)}: `DLL load failed` or no provider",
+            f"{pc.python_machine} ({tools.python3})",
+            need,
+            f"{_INSTALL}, before the other one in PATH",
+        )
+
+
+@rule("windows-arm64x", REFUSE, "deployment.md 6.7: pure ARM64 tools cannot load arm64x DLLs")
+def windows_arm64x(case: Case) -> Iterator[Fault]:
+    """The files are those for native ARM64 programs, and all of one kind."""
+    if _pc(case) is None:
+        return
+    cure = "leave `target` out, or `target: aarch64-windows-msvc`"
+    if case.target.startswith("arm64x"):
+        yield Fault(
+            "arm64x files are for emulated x64 programs; those that fleet starts are ARM64",
+            case.target,
+            "aarch64-windows-msvc",
+            cure,
+        )
+    wrong = [one for one in case.libraries if one.machine == "win-x86_64"]
+    if wrong:
+        yield Fault(f"{wrong[0].name} is an x64 library: ARM64 programs cannot load it",
+                    "win-x86_64", "win-arm64",
+                    "add the runtime again, from an SDK or wheel of one target")  # fmt: skip
+
+
+@rule("skel-catalog", REFUSE, "docs.qualcomm.com 80-63442-10 htp_lib_loading: transportStatus 9")
+def skel_catalog(case: Case) -> Iterator[Fault]:
+    """Each skel of v73 and later goes with its signed catalog, into one folder."""
+    arch = case.facts.soc.hexagon_arch
+    if _pc(case) is None or arch is None or int(arch.lstrip("v"), 16) < _FIRST_SIGNED:
+        return
+    names = {item.name.rsplit("/", 1)[-1] for item in case.selection.files}
+    skel, catalog = f"libQnnHtp{arch.upper()}Skel.so", f"libqnnhtp{arch}.cat"
+    if skel in names and catalog not in names:
+        yield Fault(
+            f"{skel} goes without {catalog}: Windows does not let the DSP load it, "
+            "transportStatus 9 and 0x80000406",
+            f"no {catalog}",
+            f"lib/hexagon-{arch}/unsigned/{catalog}",
+            f"add a runtime that has it: fleet runtime fetch <version> --target {case.target}",
+        )
+
+
+@rule("windows-npu-driver", REFUSE, "onnxruntime-qnn htp_usr_drv_utils.cc; deployment.md 6.7: "
+      "HNRD from QNN 2.22.2")  # fmt: skip
+def windows_npu_driver(case: Case) -> Iterator[Fault]:
+    """The NPU driver is there, and its own QNN is 2.22.2 or newer."""
+    pc = _pc(case)
+    if pc is None:
+        return
+    cure = "Windows Update (optional updates), or the driver of the PC's maker; then a restart"
+    if not pc.services:
+        yield Fault("there is no service qcnspmcdm or qcadsprpc: no NPU driver, no session",
+                    "no service", "the Qualcomm NPU driver", cure)  # fmt: skip
+    elif pc.driver_qnn is not None:
+        try:
+            old = version_key(pc.driver_qnn)[:3] < version_key(_LEAST_DRIVER)
+        except ValueError:
+            yield unknown("the QNN of the NPU driver", _LEAST_DRIVER, "fleet facts")
+            return
+        if old:
+            yield Fault(f"the NPU driver is too old: its QNN is {pc.driver_qnn}",
+                        pc.driver_qnn, f"{_LEAST_DRIVER} or newer", cure)  # fmt: skip
+
+
+@rule("windows-filesystem", REFUSE, "Microsoft, Hard links and junctions: NTFS; releases are links")
+def windows_filesystem(case: Case) -> Iterator[Fault]:
+    """The base folder is on a file system with hard links."""
+    pc = _pc(case)
+    if pc is not None and pc.filesystem and pc.filesystem.upper() not in _LINKS:
+        yield Fault(
+            f"{case.facts.disk.path} is on {pc.filesystem}, which has no hard links",
+            pc.filesystem,
+            "NTFS or ReFS",
+            "set `base_dir:` in the inventory to a folder on NTFS, like C:/fleet",
+        )
+
+
+RULES = (windows_python, windows_arm64x, skel_catalog, windows_npu_driver, windows_filesystem)

@@ -1,0 +1,127 @@
+"""A command as Windows behind OpenSSH takes it: one constant line, the work by standard input.
+
+The login shell of Windows' OpenSSH is cmd.exe, which takes 8,191 characters and reads % ^ & | as
+syntax. So the line holds no value at all, only characters that no shell reads, and is the same
+for every command.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.resources import files
+
+from fleet.model.command import Command, Result
+from fleet.model.errors import DeviceError, InputError
+from fleet.model.files import Chunk
+from fleet.transport.windows.quoting import arguments, program
+
+BANNER = "OpenSSH_for_Windows"  # what Windows' own server calls itself
+LONGEST_LINE = 8191  # of cmd.exe (Microsoft, "Command prompt line string limitation")
+# InputFormat None: else PowerShell reads standard input as text of its own, and the bytes are gone.
+# OutputFormat Text: else errors come as CLIXML.
+_START = (
+    "powershell.exe -NoLogo -NoProfile -NonInteractive -InputFormat None -OutputFormat Text "
+    "-EncodedCommand "
+)
+_LOST, _NO_PROGRAM = 97, 127
+_MODULES = ("basics", "lease", "guard", "store", "board")
+# Takes the modules from standard input and not a byte more: what follows is the work's own.
+_LOADER = """import json, os, sys, types
+left = int(sys.argv[1])
+data = b''
+while left:
+    piece = os.read(0, left)
+    if not piece:
+        sys.exit(97)
+    data += piece
+    left -= len(piece)
+job = json.loads(data)
+for name, text in job['modules']:
+    module = types.ModuleType(name)
+    sys.modules[name] = module
+    exec(compile(text, name, 'exec'), module.__dict__)
+sys.exit(module.main(job['words']))
+"""
+
+
+@cache
+def line() -> str:
+    """The command line: the same for all commands, whatever they are."""
+    text = (files("fleet.transport.windows") / "bootstrap.ps1").read_text("utf-8")
+    code = "\n".join(one for one in text.splitlines() if not one.lstrip().startswith("#"))
+    return _START + base64.b64encode(code.encode("utf-16-le")).decode("ascii")
+
+
+def spoken(command: Command, stdin: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Standard input that makes the device do `command` with `stdin`. Raises InputError at once."""
+    first = _job(command)
+
+    def chunks() -> Iterator[Chunk]:
+        yield first
+        yield from stdin
+
+    return chunks()
+
+
+def explain(result: Result, host: str) -> None:
+    """Raise DeviceError where the login itself stood in the way."""
+    said = result.error_text
+    if result.status == _LOST and "fleet-stdin-lost" in said:
+        shell = said.partition("fleet-stdin-lost")[2].split("\n")[0].strip()
+        raise DeviceError(
+            "standard input does not reach our program: the login shell of sshd reads it "
+            f"(DefaultShell is {shell or 'unknown'})",
+            device=host,
+            hint="in PowerShell of an administrator there: Remove-ItemProperty "
+            "-Path HKLM:\\SOFTWARE\\OpenSSH -Name DefaultShell",
+        )
+    if result.status == _NO_PROGRAM and "fleet-no-python" in said:
+        raise DeviceError(
+            "the device has no Python, which does fleet's work on Windows",
+            device=host,
+            hint="winget install Python.Python.3.12 --architecture arm64 --scope machine there",
+        )
+
+
+def _job(command: Command) -> bytes:
+    if command.power:
+        return _framed("script", command.power, *command.argv[1:])
+    if command.words:
+        job = _work(command.words)
+        argv = ("python3", "-I", "-S", "-u", "-c", _LOADER, str(len(job)))
+        return _start(command, argv) + job
+    if command.argv[0] == "sh":
+        raise InputError(
+            "this is not done on Windows: it is a script for a POSIX shell",
+            hint="docs/platforms.md says what works there",
+        )
+    return _start(command, command.argv)
+
+
+def _start(command: Command, argv: tuple[str, ...]) -> bytes:
+    pairs = [text for pair in command.env.items() for text in pair]
+    names = command.unset
+    fields = (program(argv[0]), arguments(argv[1:]), str(len(names)), *names, *pairs)
+    return _framed("run", command.cwd, *fields)
+
+
+def _framed(*fields: str) -> bytes:
+    try:
+        data = "\0".join(fields).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"no text for a device: {error.object[:80]!r}") from error
+    return f"fleet1 {len(data):08d}\n".encode() + data
+
+
+@cache
+def _sources() -> tuple[tuple[str, str], ...]:
+    folder = files("fleet.transport.windows.device")
+    name = "fleet.transport.windows.device.{}"
+    return tuple((name.format(one), (folder / f"{one}.py").read_text("utf-8")) for one in _MODULES)
+
+
+def _work(words: tuple[str, ...]) -> bytes:
+    return json.dumps({"modules": _sources(), "words": words}).encode("ascii")
