@@ -11,6 +11,7 @@ from fleet.config.fields import Duration, FilePath, Matches, Strict, no_template
 from fleet.config.hostvars import TARGET
 from fleet.config.op_packages import OpPackageBody
 from fleet.config.rollout_file import RolloutBody
+from fleet.config.serve_file import ServeBody
 from fleet.config.system_file import Fastrpc, SystemBody
 from fleet.model.playbook import (
     DEFAULT_HEALTH_SECONDS,
@@ -192,4 +193,7 @@ class PlaybookFile(Strict):
     strategy: StrategyBody | None = Field(default=None, description="How devices are worked on.")
     rollout: RolloutBody | None = Field(
         default=None, description="Canary and waves; without it all devices are one wave."
+    )
+    serve: ServeBody | None = Field(
+        default=None, description="The model as a service on the devices: fleet serve."
     )

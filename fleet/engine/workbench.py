@@ -30,6 +30,7 @@ from fleet.runtimes.releases import package, wheel_for
 from fleet.runtimes.select import Selection, select_files
 from fleet.runtimes.store import RuntimeStore
 from fleet.runtimes.targets import default_target, target_facts
+from fleet.serving.files import service_files
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,8 @@ class Workbench:
             replace(one, name=layout.named(one.name))
             for one in (*parts.selection.files, *bundle, *ops)
         ]
-        files = unique((*placed, *self.runner.files(kit)))
+        served = service_files() if self.playbook.serve is not None else ()
+        files = unique((*placed, *self.runner.files(kit), *served))
         if self._frozen is not None:
             arch = parts.selection.hexagon_arch
             files = self._frozen.required(parts.target, arch).only(files)

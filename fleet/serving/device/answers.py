@@ -39,9 +39,7 @@ class Answers:
             other = " by this backend" if head.path in _ALL_POSTS else ""
             raise HttpError(404, "not_found", "there is no such path%s" % other)
         if head.method != wanted:
-            raise HttpError(
-                405, "method_not_allowed", "use %s" % wanted, headers={"Allow": wanted}
-            )
+            raise HttpError(405, "method_not_allowed", "use %s" % wanted, headers={"Allow": wanted})
         if wanted == "GET":
             return 0
         return int(self._config["max_infer_bytes" if head.path == "/infer" else "max_body_bytes"])

@@ -212,7 +212,7 @@ def _only(body: "Dict[str, Any]", known: "tuple[str, ...]") -> None:
 def _refuse(body: "Dict[str, Any]") -> None:
     for key, why in UNSUPPORTED.items():
         value = body.get(key)
-        if value is None or value == [] or value == {}:
+        if value in (None, [], {}):
             continue
         if key in NEUTRAL and not isinstance(value, str) and value == NEUTRAL[key]:
             continue

@@ -57,7 +57,7 @@ class GenieBackend:
     kind = "generate"
 
     def __init__(self, config: "Dict[str, Any]") -> None:
-        with open(config["model"], "rb") as stream:  # noqa: PTH123
+        with open(config["model"], "rb") as stream:
             self._text = stream.read()
         context = json.loads(self._text).get("dialog", {}).get("context", {})
         self.context: "Optional[int]" = context.get("size")

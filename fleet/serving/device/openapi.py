@@ -58,7 +58,7 @@ def _schemas(config: "Dict[str, Any]") -> "Schema":
     health = {
         "status": {"enum": ["loading", "ready", "stopping"]},
         "ready": _FLAG,
-        **{key: _TEXT for key in ("name", "release", "build", "backend")},
+        **dict.fromkeys(("name", "release", "build", "backend"), _TEXT),
         **{key: {"type": "integer"} for key in ("queue", "pid")},
         "emulated": _FLAG,
         "running": _FLAG,

@@ -104,9 +104,7 @@ class Server:
             raise HttpError(503, "no_token", "the token of the service cannot be read") from None
         return self._token[1]
 
-    async def connection(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """All requests of one connection."""
         self._open += 1
         try:
@@ -236,7 +234,7 @@ OPEN_PATHS = ("/health", "/openapi.json")
 
 def read_token(path: str) -> bytes:
     """The token of a file that nobody else can read. Raises OSError or ValueError."""
-    with open(path, "rb") as stream:  # noqa: PTH123
+    with open(path, "rb") as stream:
         if os.fstat(stream.fileno()).st_mode & 0o077:
             raise ValueError("others can read %s: chmod 600" % path)
         token = stream.read(4096).strip()
@@ -248,7 +246,7 @@ def read_token(path: str) -> bytes:
 def _rss() -> "Optional[int]":
     """Bytes of memory that this process holds; None where the kernel does not tell."""
     try:
-        with open("/proc/self/statm") as stream:  # noqa: PTH123
+        with open("/proc/self/statm") as stream:
             return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return None
@@ -260,7 +258,7 @@ def _trim_log() -> None:
         if os.fstat(2).st_size < LOG_BYTES:
             return
         path = os.readlink("/proc/self/fd/2")
-        with open(path, "rb") as old, open(path + ".1", "wb") as new:  # noqa: PTH123
+        with open(path, "rb") as old, open(path + ".1", "wb") as new:
             new.write(old.read())
         os.ftruncate(2, 0)
     except OSError:
@@ -296,7 +294,7 @@ def main(folder: str) -> None:
     """Read the configuration, serve, leave."""
     threading.current_thread().name = "loop"
     try:
-        with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:  # noqa: PTH123
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
             config = json.load(stream)
         read_token(os.path.join(folder, "token"))
         backend = backend_for(config)
