@@ -212,6 +212,6 @@ def _streamed(one: Asked, answer: httpx.Response, began: float) -> None:
         one.error = "the stream ended before it was done"
 
 
-def _words(said: Any) -> str:
+def _words(said: object) -> str:
     error = said.get("error", {}) if isinstance(said, dict) else {}
     return f"{error.get('code', 'unknown')}: {error.get('message', '')}"[:300]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation, Options
+from fleet.engine.pool import DeviceResult
 from fleet.engine.records import RunStore
 from fleet.engine.serving.service import Serving
 from fleet.engine.serving.tunnel import Tunnel
@@ -24,6 +25,7 @@ from fleet.runtimes.store import RuntimeStore
 from tests.transport.sshd import Sshd, free_port, running
 
 ROOT = Path(__file__).parents[3]
+QUEUE = 8
 PLAYBOOK = ROOT / "playbooks" / "tiny-service.yaml"
 
 
@@ -60,7 +62,7 @@ class Service:
     def serving(self) -> Serving:
         return Serving(self.playbook, [self.host], self.said.append)
 
-    def start(self, *, again: bool = False, unit: str = "none"):  # type: ignore[no-untyped-def]
+    def start(self, *, again: bool = False, unit: str = "none") -> DeviceResult:
         (done,) = self.serving().start(self.operation(), unit=unit, again=again)
         return done
 
@@ -101,10 +103,10 @@ def service_board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
         yield server
 
 
-def _service(board: Sshd, folder: Path, store: RuntimeStore) -> Service:
+def service_on(board: Sshd, folder: Path, store: RuntimeStore) -> Service:
     playbook = load_playbook(PLAYBOOK)
     assert playbook.serve is not None
-    playbook = replace(playbook, serve=replace(playbook.serve, port=free_port()))
+    playbook = replace(playbook, serve=replace(playbook.serve, port=free_port(), queue=QUEUE))
     base = folder / "base with space"
     host = board.host(base_dir=str(base), soc="QCS9075")
     return Service(host, playbook, base, store, RunStore(folder / "runs"), [])
@@ -115,7 +117,7 @@ def served(
     service_board: Sshd, tmp_path_factory: pytest.TempPathFactory, qairt_store: RuntimeStore
 ) -> Iterator[Service]:
     """One service for the tests of a module; it runs when a test begins."""
-    one = _service(service_board, tmp_path_factory.mktemp("board"), qairt_store)
+    one = service_on(service_board, tmp_path_factory.mktemp("board"), qairt_store)
     one.deploy()
     try:
         done = one.start()
@@ -126,14 +128,9 @@ def served(
 
 
 @pytest.fixture
-def deployed(
-    service_board: Sshd, tmp_path: Path, qairt_store: RuntimeStore
-) -> Iterator[Service]:
+def deployed(service_board: Sshd, tmp_path: Path, qairt_store: RuntimeStore) -> Iterator[Service]:
     """A board of its own for one test; what it starts is stopped."""
-    one = _service(service_board, tmp_path, qairt_store)
+    one = service_on(service_board, tmp_path, qairt_store)
     one.deploy()
     yield one
     one.serving().stop()
-
-
-Make = Callable[[], Service]
