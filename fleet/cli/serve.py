@@ -210,7 +210,9 @@ def logs(
     playbook: PlaybookArgument,
     inventory: InventoryOption,
     limit: LimitOption = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=10_000)] = 50,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=1, max=10_000, help="How many lines.")
+    ] = 50,
     as_json: JsonOption = False,
 ) -> None:
     """Show the end of the service's log.

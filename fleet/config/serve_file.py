@@ -10,13 +10,21 @@ from fleet.config.fields import Duration, Matches, Strict, wrong
 from fleet.config.yamlpos import describe
 from fleet.model.serve import TEMPLATES, ServeSpec
 
-_PARTS = ("begin", "system", "user", "assistant", "end")
+_PARTS = {
+    "begin": "What stands before all messages.",
+    "system": "A message of the system; {content} stands for its text.",
+    "user": "A message of the user.",
+    "assistant": "An earlier answer.",
+    "end": "What stands after all messages, where the model goes on.",
+}
 _TEMPLATE: dict[str, Any] = {
     "anyOf": [
         {"enum": list(TEMPLATES)},
         {
             "type": "object",
-            "properties": {part: {"type": "string"} for part in _PARTS},
+            "properties": {
+                part: {"type": "string", "description": words} for part, words in _PARTS.items()
+            },
             "required": ["user"],
             "additionalProperties": False,
         },

@@ -124,7 +124,7 @@ def run(url: str, token: str, load: Load) -> Report:
     began = time.monotonic()
     with httpx.Client(
         base_url=url,
-        headers={"Authorization": f"Bearer {token}"},
+        headers={"Authorization": f"Bearer {token}"} if token else {},
         timeout=httpx.Timeout(load.timeout, connect=30.0),
         limits=limits,
         trust_env=False,

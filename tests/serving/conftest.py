@@ -56,6 +56,14 @@ class Echo:
             base_url=f"http://127.0.0.1:{self.port}", headers=head, timeout=30, trust_env=False
         )
 
+    def health(self) -> httpx.Response:
+        with self.client() as client:
+            return client.get("/health")
+
+    def post(self, body: dict[str, object]) -> httpx.Response:
+        with self.client() as client:
+            return client.post("/generate", json=body)
+
     def ready(self) -> None:
         end = time.monotonic() + 30
         while time.monotonic() < end:

@@ -214,16 +214,14 @@ def test_a_stop_finishes_what_runs_and_refuses_the_rest(tmp_path: Path) -> None:
             lines = answer.iter_lines()
             assert next(lines) == "event: token"
             waits: list[httpx.Response] = []
-            waiting = threading.Thread(
-                target=lambda: waits.append(one.client().post("/generate", json={"prompt": "a"}))
-            )
+            waiting = threading.Thread(target=lambda: waits.append(one.post({"prompt": "a"})))
             waiting.start()
-            while one.client().get("/health").json()["queue"] == 0:
+            while one.health().json()["queue"] == 0:
                 time.sleep(0.01)
             one.process.send_signal(signal.SIGTERM)
             waiting.join()
-            refused = one.client().post("/generate", json={"prompt": "new"})
-            health = one.client().get("/health")
+            refused = one.post({"prompt": "new"})
+            health = one.health()
             rest = list(lines)
         assert sum(line == "event: token" for line in rest) == 19
         assert "event: done" in rest

@@ -24,10 +24,10 @@ link=$(readlink "$dir/release" 2>/dev/null); word release "${link##*/}"
 boot=''
 read -r boot 2>/dev/null < /proc/sys/kernel/random/boot_id
 for one in keeper server; do
-  pid='' ticks='' then='' line=''
-  read -r pid ticks then 2>/dev/null < "$dir/$one" || continue
+  pid='' ticks='' when='' line=''
+  read -r pid ticks when 2>/dev/null < "$dir/$one" || continue
   case $pid in '' | *[!0-9]*) continue ;; esac
-  [ "$then" = "$boot" ] || continue
+  [ "$when" = "$boot" ] || continue
   read -r line 2>/dev/null < "/proc/$pid/stat" || continue
   # shellcheck disable=SC2086 # fields behind the name, which may hold blanks
   set -- ${line##*) }

@@ -8,12 +8,15 @@ import signal
 import stat
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from fleet.model.errors import DeviceError
 from fleet.serving import bench
 from fleet.serving.bench import Load
 from tests.assets.answers import known
@@ -199,3 +202,60 @@ def test_a_full_queue_is_429(served: Service) -> None:
     full = next(one for one in answers if one.status_code == 429)
     assert full.headers["retry-after"].isdigit()
     assert full.json()["error"]["code"] == "queue_full"
+
+
+def test_a_deploy_beside_it_leaves_it_and_status_says_so(
+    served: Service, own_bundle: Callable[[], Path]
+) -> None:
+    """It serves the old release until it is restarted; pruning leaves what is served."""
+    old = served.status()
+    was, newer = served.playbook, own_bundle()
+    served.playbook = replace(was, bundle=newer, keep=1)
+    try:
+        for text in ("one", "two", "three"):
+            (newer / "sample_prompt.txt").write_text(text)
+            served.deploy()
+        now = served.status()
+        assert now["older"] is True
+        assert "older release" in str(now["text"])
+        assert (now["pid"], now["release"]) == (old["pid"], old["release"])
+        assert (served.base / "releases" / was.name / str(now["release"]) / "env.sh").exists()
+        refused = served.start()
+        assert isinstance(refused.error, DeviceError)
+        assert "fleet serve restart" in refused.error.hint
+        again = served.start(again=True)
+        assert again.outcome == "changed", again.error
+        after = served.status()
+        assert (after["older"], after["release"]) == (False, now["current"])
+        with served.client() as client:
+            assert client.get("/health").json()["release"] == now["current"]
+    finally:
+        served.playbook = was
+
+
+def test_what_is_not_deployed_is_not_started(
+    served: Service, own_bundle: Callable[[], Path]
+) -> None:
+    was, other = served.playbook, own_bundle()
+    (other / "sample_prompt.txt").write_text("never deployed")
+    served.playbook = replace(was, bundle=other)
+    try:
+        refused = served.start(again=True)
+    finally:
+        served.playbook = was
+    assert "fleet deploy" in refused.error.hint  # type: ignore[union-attr]
+    assert served.status()["kept_by"] == "none"
+
+
+def test_stop_ends_it_and_nothing_else(served: Service) -> None:
+    before = served.status()
+    (done,) = served.serving().stop()
+    assert (done.outcome, done.text) == ("changed", "stopped")
+    after = served.status()
+    assert (after["kept_by"], after["text"], after["pid"]) == (None, "stopped", None)
+    for name in ("keeper", "server"):
+        assert not Path(f"/proc/{before[name]}").exists()
+    (again,) = served.serving().stop()
+    assert again.outcome == "unchanged"
+    back = served.start()
+    assert back.outcome == "changed", back.error
