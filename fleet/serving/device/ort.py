@@ -67,7 +67,7 @@ class OrtBackend:
             if "npy" in given:
                 value = self._from_npy(given["npy"])
             else:
-                value = np.array(given["data"], dtype=kind)
+                value = self._from_numbers(given["data"], np.dtype(kind))
                 if "shape" in given:
                     value = value.reshape(given["shape"])
         except (ValueError, TypeError, OverflowError, MemoryError, EOFError) as error:
@@ -75,6 +75,19 @@ class OrtBackend:
         if str(value.dtype) != kind:
             raise _bad("the input %s is %s, the model takes %s" % (name, value.dtype, kind))
         return value
+
+    def _from_numbers(self, data: Any, kind: Any) -> Any:
+        """JSON numbers as they are: nothing is rounded to an integer, cut, or read from a text."""
+        np = self._model.np
+        value = np.array(data)
+        fits = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}.get(kind.kind, "")
+        if value.size and value.dtype.kind not in fits:
+            raise ValueError("the data is no list of numbers of %s" % kind)
+        if value.size and kind.kind in "iu":
+            range_ = np.iinfo(kind)
+            if int(value.min()) < range_.min or int(value.max()) > range_.max:
+                raise ValueError("a number does not fit %s" % kind)
+        return value.astype(kind)
 
     def _from_npy(self, text: str) -> Any:
         try:

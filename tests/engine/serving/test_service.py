@@ -257,5 +257,6 @@ def test_stop_ends_it_and_nothing_else(served: Service) -> None:
         assert not Path(f"/proc/{before[name]}").exists()
     (again,) = served.serving().stop()
     assert again.outcome == "unchanged"
+    served.deploy()
     back = served.start()
     assert back.outcome == "changed", back.error
