@@ -27,8 +27,6 @@ def schema(kind: Literal["inventory", "playbook", "cause", "doctor"]) -> dict[st
         body = cause_schema()
     else:
         body = PlaybookFile.model_json_schema()
-        body["$defs"]["RunBody"]["oneOf"] = [
-            {"required": ["prompt"]},
-            {"required": ["prompt_file"]},
-        ]
+        # Which runners need one is beyond a schema: without `runner:` the bundle decides.
+        body["$defs"]["RunBody"]["not"] = {"required": ["prompt", "prompt_file"]}
     return {"$schema": DRAFT, **body, "title": f"fleet {kind}"}

@@ -30,7 +30,7 @@ from fleet.runtimes.releases import package, wheel_for
 from fleet.runtimes.select import Selection, select_files
 from fleet.runtimes.store import RuntimeStore
 from fleet.runtimes.targets import default_target, target_facts
-from fleet.serving.files import service_files
+from fleet.serving.files import packages_of, service_files
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,10 @@ class Workbench:
             replace(one, name=layout.named(one.name))
             for one in (*parts.selection.files, *bundle, *ops)
         ]
-        served = service_files() if self.playbook.serve is not None else ()
+        spec = self.playbook.serve
+        served: tuple[FileRef, ...] = ()
+        if spec is not None:
+            served = (*service_files(), *packages_of(spec, self.bundle, kit.site))
         files = unique((*placed, *self.runner.files(kit), *served))
         if self._frozen is not None:
             arch = parts.selection.hexagon_arch

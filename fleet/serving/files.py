@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,18 @@ _SERVER = ("answers", "api", "genai", "genie", "openapi", "ort", "server", "wire
 _RUNNERS = ("fleet_genie", "fleet_ort")
 _SCRIPTS = ("serve_launch", "serve_supervise")
 _KINDS = {"genie": ("genie",), "ort": ("ort",), "genai": ("ort",)}
+
+
+# The one whose interface the server was written for; it needs onnxruntime 1.31.
+GENAI_PACKAGE = "onnxruntime-genai==0.18.0"
+Site = Callable[[tuple[str, ...]], tuple[FileRef, ...]]
+
+
+def packages_of(spec: ServeSpec, bundle: Bundle, site: Site | None) -> tuple[FileRef, ...]:
+    """Packages for the device's Python beside those of the runner; `site` gives their files."""
+    if site is None or backend_of(spec, bundle) != "genai":
+        return ()
+    return site((GENAI_PACKAGE,))
 
 
 def service_files() -> tuple[FileRef, ...]:
@@ -94,6 +107,7 @@ def service_config(
         config["ort"] = json.loads(runner.start(kit).config)
     else:
         config["context"] = _context(bundle, manifest)
+        config["providers"] = _providers(bundle)
     return json.dumps(config, sort_keys=True)
 
 
@@ -101,10 +115,26 @@ def _context(bundle: Bundle, manifest: Manifest) -> int | None:
     """Tokens of a genai model; InputError where the release lacks the package for it."""
     if not any(one.name.startswith("site/onnxruntime_genai/") for one in manifest.files):
         raise InputError(
-            f"{bundle.name} is a folder of onnxruntime-genai, and no package of that name goes "
-            "to the device",
-            hint="serve single models with /infer (`backend: ort`), or a Genie bundle",
+            f"{bundle.name} is a folder of onnxruntime-genai, and the release has no package of "
+            "that name",
+            hint="fleet deploy with this playbook; or `backend: ort` for single models",
         )
     model = (bundle.config.get("genai") or {}).get("model", {})
     length = model.get("context_length")
     return length if isinstance(length, int) else None
+
+
+def _providers(bundle: Bundle) -> list[str]:
+    """Names of all providers that genai_config.json sets up, in lower case."""
+    found: set[str] = set()
+    stack: list[object] = [bundle.config.get("genai")]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            options = value.get("provider_options")
+            for one in options if isinstance(options, list) else ():
+                found |= {str(name).lower() for name in one} if isinstance(one, dict) else set()
+            stack += value.values()
+        elif isinstance(value, list):
+            stack += value
+    return sorted(found)

@@ -24,11 +24,22 @@ class GenaiBackend:
                 "for this Python (%s)" % error,
             ) from error
         self._genai: Any = onnxruntime_genai
+        if "qnn" not in config["providers"]:
+            raise BackendError(
+                "no_npu",
+                "genai_config.json names no QNN provider: it would run on the CPU",
+            )
         self._model: Any = None
         self.context = config.get("context")
 
     def open(self) -> None:
-        """Load the model."""
+        """Load the model; the QNN provider is a plug-in beside it."""
+        try:
+            import onnxruntime_qnn  # noqa: PLC0415
+        except ImportError as error:
+            raise BackendError("no_package", "no onnxruntime-qnn in the release") from error
+        name, library = onnxruntime_qnn.get_ep_name(), onnxruntime_qnn.get_library_path()
+        self._genai.register_execution_provider_library(name, library)
         self._model = self._genai.Model(self._genai.Config("."))
         self._tokenizer = self._genai.Tokenizer(self._model)
 
