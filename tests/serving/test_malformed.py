@@ -22,7 +22,7 @@ def test_5000_malformed_requests(shared: Echo) -> None:
     schemathesis = pytest.importorskip("schemathesis", reason="pip install schemathesis")
     counts: Counter[int] = Counter()
     with shared.client() as client:
-        schema = schemathesis.openapi.from_dict(client.get("/openapi.json").json())
+        schema = schemathesis.openapi.from_dict(_without_token(client.get("/openapi.json").json()))
         operations = [result.ok() for result in schema.get_all_operations()]
         posts = [one for one in operations if one.method.upper() == "POST"]
         assert len(posts) == 3
@@ -36,9 +36,18 @@ def test_5000_malformed_requests(shared: Echo) -> None:
         said = client.post("/generate", json={"prompt": "still here"}).json()
     print(f"\nmalformed: {sum(counts.values())} requests, {dict(sorted(counts.items()))}")  # noqa: T201
     assert max(counts) < 500
-    assert counts[400] > MALFORMED / 2
+    assert counts[200] <= MALFORMED / 100, "what the document forbids is refused"
     assert (health["pid"], health["ready"]) == (shared.process.pid, True)
     assert said["text"] == "still here "
+
+
+def _without_token(document: dict[str, Any]) -> dict[str, Any]:
+    """A third of the cases would only spoil the token; all are to spoil what is asked."""
+    del document["components"]["securitySchemes"]
+    for path in document["paths"].values():
+        for operation in path.values():
+            operation.pop("security", None)
+    return document
 
 
 def _all(strategy: Any, count: int, send: Callable[[Any], None]) -> None:

@@ -52,7 +52,7 @@ def test_it_is_python_38_and_needs_nothing_but_itself(path: Path) -> None:
             if name.startswith("fleet."):
                 assert f"run/{name.replace('.', '/')}.py" in own, name
             else:
-                known = {*sys.stdlib_module_names, "onnxruntime_genai"}
+                known = {*sys.stdlib_module_names, "onnxruntime_genai", "onnxruntime_qnn"}
                 assert name.partition(".")[0] in known, name
 
 
@@ -124,6 +124,10 @@ def test_each_wrong_field_is_named(
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, 400, None),
         ({"model": "gpt-4", "messages": []}, 404, "model"),
         ({"messages": [], "tools": [{}]}, 400, "tools"),
+        ({"messages": [], "stream": ""}, 400, "stream"),
+        ({"messages": [], "user": 1}, 400, "user"),
+        ({"max_tokens": -1, "max_completion_tokens": 1, "messages": []}, 400, "max_tokens"),
+        ({"messages": [{"role": "user", "content": "x", "name": 1}]}, 400, "messages[0].name"),
         ({"messages": [], "n": 2}, 400, "n"),
         ({"messages": [], "stream_options": {"x": 1}}, 400, "stream_options"),
     ],

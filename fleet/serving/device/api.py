@@ -101,11 +101,12 @@ class Reader:
         """Body of /v1/chat/completions."""
         _refuse(body)
         known = ("model", "messages", "max_tokens", "max_completion_tokens", "stream", "user")
-        _only(body, (*known, "stream_options", "metadata", *UNSUPPORTED))
+        _only(body, (*known, "stream_options", *UNSUPPORTED))
         model = body.get("model", self._name)
         if model != self._name:
             raise HttpError(404, "model_not_found", "the model is %s" % self._name, param="model")
-        stream, options = body.get("stream") or False, body.get("stream_options")
+        stream, options = body.get("stream"), body.get("stream_options")
+        stream = False if stream is None else stream
         if not isinstance(stream, bool):
             raise bad("stream", "true or false")
         if options is not None and not (isinstance(options, dict) and stream):
@@ -113,8 +114,10 @@ class Reader:
         usage = (options or {}).get("include_usage", False)
         if not isinstance(usage, bool) or set(options or ()) - {"include_usage"}:
             raise bad("stream_options", "only include_usage is known")
-        newer = body.get("max_completion_tokens") is not None
-        limit = self._limit(body, "max_completion_tokens" if newer else "max_tokens")
+        if not isinstance(body.get("user", ""), str):
+            raise bad("user", "text")
+        older, newer = self._limit(body, "max_tokens"), self._limit(body, "max_completion_tokens")
+        limit = older if body.get("max_completion_tokens") is None else newer
         return Ask(self._prompt(body.get("messages")), limit, stream, usage)
 
     def infer(self, body: "Dict[str, Any]") -> Infer:
@@ -181,6 +184,8 @@ class Reader:
             raise bad(param, "an object with role and content")
         if set(one) - {"role", "content", "name"}:
             raise bad(param, "only role and content are known", "unknown_field")
+        if not isinstance(one.get("name", ""), str):
+            raise bad(param + ".name", "text")
         role = one.get("role")
         form = (self._template or {}).get(role) if isinstance(role, str) else None
         if role not in ROLES or form is None:
