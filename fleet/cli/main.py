@@ -28,6 +28,8 @@ MODULES = {
     "provision": ("provision", "undo"),
     "lockfile": ("lock-file",),
     "run": ("run",),
+    "serve": ("serve",),
+    "bench": ("bench",),
     "runners": ("runners",),
     "profiles": ("profiles",),
     "trust": ("trust",),

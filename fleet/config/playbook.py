@@ -97,6 +97,7 @@ class _Loader:
                 body.op_packages, self._document, self._problems, self._path
             ),
             rollout=body.rollout.spec() if body.rollout else None,
+            serve=body.serve.spec() if body.serve else None,
         )
 
     def _path(self, text: str, keys: Keys) -> Path:

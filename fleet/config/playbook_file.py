@@ -12,6 +12,7 @@ from fleet.config.gates_file import Cool, Sampling, Until, short_or_mapping
 from fleet.config.hostvars import TARGET
 from fleet.config.op_packages import OpPackageBody
 from fleet.config.rollout_file import RolloutBody
+from fleet.config.serve_file import ServeBody
 from fleet.config.system_file import Fastrpc, SystemBody
 from fleet.model.gates import DEFAULT_SAMPLE_SECONDS
 from fleet.model.playbook import (
@@ -205,4 +206,7 @@ class PlaybookFile(Strict):
     strategy: StrategyBody | None = Field(default=None, description="How devices are worked on.")
     rollout: RolloutBody | None = Field(
         default=None, description="Canary and waves; without it all devices are one wave."
+    )
+    serve: ServeBody | None = Field(
+        default=None, description="The model as a service on the devices: fleet serve."
     )

@@ -31,6 +31,7 @@ from fleet.runtimes.releases import package, wheel_for
 from fleet.runtimes.select import Selection, select_files
 from fleet.runtimes.store import RuntimeStore
 from fleet.runtimes.targets import default_target, target_facts
+from fleet.serving.files import packages_of, service_files
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,11 @@ class Workbench:
             replace(one, name=layout.named(one.name))
             for one in (*parts.selection.files, *bundle, *ops)
         ]
-        files = unique((*placed, *self.runner.files(kit)))
+        spec = self.playbook.serve
+        served: tuple[FileRef, ...] = ()
+        if spec is not None:
+            served = (*service_files(), *packages_of(spec, self.bundle, kit.site))
+        files = unique((*placed, *self.runner.files(kit), *served))
         if self._frozen is not None:
             arch = parts.selection.hexagon_arch
             files = self._frozen.required(parts.target, arch).only(files)

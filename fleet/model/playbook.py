@@ -10,6 +10,7 @@ from typing import Any
 from fleet.model.gates import DEFAULT_SAMPLE_SECONDS, CoolSpec, UntilSpec
 from fleet.model.op_package import OpPackageSpec
 from fleet.model.rollout import RolloutSpec
+from fleet.model.serve import ServeSpec
 from fleet.model.system import SystemSpec
 
 DEFAULT_MAX_TOKENS = 128  # a query without a limit writes no profile when the context is full
@@ -64,7 +65,7 @@ class Playbook:
     """One deployment by name. `bundle` is an absolute host path, `bundle_kind` what it is.
 
     `warnings` are remarks on the file, each with its place, for a person to read. `rollout`
-    None: all devices at once.
+    None: all devices at once. `serve` None: the model is no service.
     """
 
     path: Path
@@ -80,3 +81,4 @@ class Playbook:
     bundle_kind: str = "genie"
     op_packages: tuple[OpPackageSpec, ...] = ()
     rollout: RolloutSpec | None = None
+    serve: ServeSpec | None = None

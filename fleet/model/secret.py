@@ -17,7 +17,7 @@ _CMD_SECONDS = 30.0  # a password manager may ask for a touch; longer means it h
 class Secret:
     """A value that can be used but not printed: every way to text gives `***`.
 
-    `reveal()` is the only way in, and only `transport` calls it.
+    `reveal()` is the only way in; `transport` calls it, and `fleet serve token`, which shows one.
     """
 
     __slots__ = ("_value",)

@@ -26,7 +26,7 @@ from fleet.model.inventory import Host
 from fleet.transport.adbserver import AdbServer, Seen, rivals, translated
 from fleet.transport.adbstates import absent, check_state, find, is_target
 from fleet.transport.adbstream import Writer, send, shut
-from fleet.transport.base import Carrier, Identity, Output, Traffic
+from fleet.transport.base import Carrier, Identity, Output, Stream, Traffic
 from fleet.transport.quote import render
 from fleet.transport.shellv2 import CLOSE, Decoder
 from fleet.transport.streams import Collector, Feeder
@@ -216,13 +216,21 @@ class AdbTransport:
     @contextlib.contextmanager
     def _stream(self, command: Command, deadline: Deadline) -> Iterator[AdbConnection]:
         """A stream to a shell of the phone, which runs the command."""
-        seen, line = self._live(), f"shell,v2,raw:{render(command)}"
+        line = f"shell,v2,raw:{render(command)}"
         if len(line.encode()) > _COMMAND_BYTES:
             raise InputError(
                 f"a command of {len(line.encode())} bytes is too long for adb "
                 f"(at most {_COMMAND_BYTES})"
             )
-        link = self._server.connect(deadline)
+        link = self._service(line, deadline)
+        try:
+            yield link
+        finally:
+            self._drop(link)
+
+    def _service(self, line: str, deadline: Deadline) -> AdbConnection:
+        """A stream to a service of the phone, by its name. `_drop` ends it."""
+        seen, link = self._live(), self._server.connect(deadline)
         with self._lock:
             self._links.add(link)
         try:
@@ -232,11 +240,30 @@ class AdbTransport:
                 self._okay(link, deadline)
                 send(link.conn, [b"%04x" % len(line.encode()), line.encode()], deadline)
                 self._okay(link, deadline)
-            yield link
-        finally:
-            with self._lock:
-                self._links.discard(link)
-            shut(link)
+        except BaseException:
+            self._drop(link)
+            raise
+        return link
+
+    def _drop(self, link: AdbConnection) -> None:
+        with self._lock:
+            self._links.discard(link)
+        shut(link)
+
+    def dial(self, port: int, deadline: Deadline) -> Stream:
+        """See Transport.dial: the service `tcp:PORT`, which is what `adb forward` uses."""
+        with self._named():
+            try:
+                link = self._service(f"tcp:{port}", deadline)
+            except ConnectionLostError as error:
+                if "adb: " not in error.message:
+                    raise
+                raise DeviceError(f"nothing answers at port {port}") from error
+        with self._lock:
+            self._links.discard(link)
+        link.conn.settimeout(None)
+        made: socket.socket = link.conn
+        return made
 
     def _okay(self, link: AdbConnection, deadline: Deadline) -> None:
         """OKAY, or the reason that the server gives."""

@@ -83,11 +83,31 @@ class Carrier(Protocol):
         ...
 
 
+class Stream(Protocol):
+    """A connection to a port of the device. Sending and receiving may be two threads' work."""
+
+    def recv(self, size: int) -> bytes:
+        """What has come, b"" at the end. Raises OSError when it broke."""
+        ...
+
+    def sendall(self, data: bytes) -> object:
+        """All of it. Raises OSError when it broke."""
+        ...
+
+    def shutdown(self, how: int) -> object:
+        """As of a socket."""
+        ...
+
+    def close(self) -> object:
+        """Let go of it, from any thread."""
+        ...
+
+
 class Transport(Carrier, Protocol):
     """A connection to one device. Opened and used by one thread.
 
-    Two exceptions: `run` may be called by a second thread while the connection is open (each
-    call has its own channel), and `close` by any thread; calls under way then fail.
+    Exceptions: `run` and `dial` may be called by other threads while the connection is open
+    (each call has its own channel), and `close` by any thread; calls under way then fail.
 
     Every method may raise a TransportError: UnreachableError (open), AuthError and
     HostKeyError (open), ConnectionLostError, DeadlineError.
@@ -120,4 +140,11 @@ class Transport(Carrier, Protocol):
 
     def identity(self, deadline: Deadline) -> Identity:
         """Who answered on the open connection."""
+        ...
+
+    def dial(self, port: int, deadline: Deadline) -> Stream:
+        """A connection to a port of the device's own loopback, as a program there would make.
+
+        Raises DeviceError where nothing listens there, or the device forbids forwarding.
+        """
         ...

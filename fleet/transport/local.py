@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
-from fleet.model.errors import UnreachableError
+from fleet.model.errors import DeviceError, UnreachableError
 from fleet.model.files import Chunk
-from fleet.transport.base import Carrier, Identity, Output, Traffic
+from fleet.transport.base import Carrier, Identity, Output, Stream, Traffic
 from fleet.transport.process import Processes
 from fleet.transport.quote import render
 
@@ -50,6 +50,15 @@ class LocalTransport:
     def carrier(self, deadline: Deadline) -> Carrier:  # noqa: ARG002 - the interface of transports
         """There is none but this."""
         raise UnreachableError("nothing is faster than no network")
+
+    def dial(self, port: int, deadline: Deadline) -> Stream:
+        """See Transport.dial."""
+        try:
+            made = socket.create_connection(("127.0.0.1", port), max(deadline.remaining, 0.01))
+        except OSError as error:
+            raise DeviceError(f"nothing answers at port {port}: {error.strerror}") from error
+        made.settimeout(None)
+        return made
 
     def run(
         self,

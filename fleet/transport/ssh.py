@@ -14,10 +14,15 @@ from fabric import Config, Connection
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
-from fleet.model.errors import ConnectionLostError, DeadlineError, UnreachableError
+from fleet.model.errors import (
+    ConnectionLostError,
+    DeadlineError,
+    DeviceError,
+    UnreachableError,
+)
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
-from fleet.transport.base import Carrier, Identity, Output, Traffic
+from fleet.transport.base import Carrier, Identity, Output, Stream, Traffic
 from fleet.transport.hostkeys import Policy, entry_name, fingerprint, known_keys
 from fleet.transport.quote import render
 from fleet.transport.ssh_errors import mapped
@@ -27,6 +32,7 @@ from fleet.transport.windows import speech
 
 _CHUNK = 1 << 16
 _PACKET = 1 << 15  # paramiko's largest packet; a longer slice would only be copied again
+_PROHIBITED = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED, RFC 4254 section 5.1
 KILLED = 255  # the shell on the device was killed; OpenSSH's client says 255 too
 _SLICE_SECONDS = 0.5  # how often a waiting stream looks at the deadline
 KEEPALIVE_SECONDS = 10  # a NAT table forgets an idle connection after 30 s at the earliest
@@ -254,6 +260,26 @@ class SshTransport:
         if windows:
             speech.explain(result, self._host.name)
         return result
+
+    def dial(self, port: int, deadline: Deadline) -> Stream:
+        """See Transport.dial: a `direct-tcpip` channel."""
+        transport, name = self._live(), self._host.name
+        with mapped(self._host, self.describe, deadline.seconds):
+            try:
+                return transport.open_channel(
+                    "direct-tcpip",
+                    ("127.0.0.1", port),
+                    ("127.0.0.1", 0),
+                    timeout=deadline.remaining,
+                )
+            except paramiko.ChannelException as error:
+                if error.code == _PROHIBITED:
+                    raise DeviceError(
+                        "the ssh server of the device forbids forwarding",
+                        device=name,
+                        hint="AllowTcpForwarding local, in its sshd_config",
+                    ) from error
+                raise DeviceError(f"nothing answers at port {port}", device=name) from error
 
     def _wait(self, channel: paramiko.Channel, what: str, deadline: Deadline) -> None:
         while not channel.status_event.wait(min(deadline.remaining, _SLICE_SECONDS)):

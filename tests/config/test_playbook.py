@@ -9,6 +9,7 @@ from fleet.model.errors import PlaybookError
 from fleet.model.gates import CoolSpec, UntilSpec
 from fleet.model.playbook import Playbook, RunSpec, RuntimeSpec
 from fleet.model.rollout import Amount, RolloutSpec
+from fleet.model.serve import TEMPLATES, ServeSpec
 
 
 @pytest.fixture
@@ -292,3 +293,51 @@ ROLLOUT = [
 def test_rollout(folder: Path, text: str, spec: RolloutSpec) -> None:
     assert load(folder, f"name: n\nbundle: bundles/tiny\nrollout: {text}").rollout == spec
     assert load(folder, "name: n\nbundle: bundles/tiny\n").rollout is None
+
+
+SERVED = "name: n\nbundle: bundles/tiny\nserve: "
+
+
+def test_a_service_with_all_its_keys(folder: Path) -> None:
+    text = """
+  backend: genie
+  port: 9000
+  bind: 0.0.0.0
+  queue: 0
+  max_tokens: 10
+  max_prompt_bytes: 100
+  request_timeout: 1m
+  stop_timeout: 5s
+  template: {begin: "<s>", user: "[INST] {content}", end: "x"}
+"""
+    parts = {"begin": "<s>", "user": "[INST] {content}", "end": "x"}
+    serve = load(folder, SERVED + text).serve
+    assert serve == ServeSpec("genie", 9000, "0.0.0.0", 0, 10, 100, 60.0, 5.0, parts)
+    assert not serve.private
+    least = load(folder, SERVED + "{}\n").serve
+    assert least == ServeSpec()
+    assert least.private
+    assert load(folder, SERVED + "{template: llama3}\n").serve.template == TEMPLATES["llama3"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("{port: 0}", "port"),
+        ("{port: 70000}", "port"),
+        ("{bind: 'a b'}", "address"),
+        ("{template: lama3}", "chat template"),
+        ("{template: {system: x}}", "has user"),
+        ("{template: {user: x}}", "content"),
+        ("{template: {user: '{content}', tool: x}}", "has user"),
+        ("{template: {user: 5}}", "chat template"),
+        ("{backend: tpu}", "backend"),
+        ("{tokens: 5}", "tokens"),
+    ],
+)
+def test_a_service_that_is_wrong(folder: Path, value: str, words: str) -> None:
+    with pytest.raises(PlaybookError) as caught:
+        load(folder, f"{SERVED}{value}\n")
+    assert words in caught.value.message
+    assert caught.value.position is not None
+    assert caught.value.position.line == 3

@@ -1,5 +1,5 @@
 # Removes releases beyond the newest $3 (by history) and blobs that no release links to.
-# $1 base, $2 name, $3 keep. The current and the previous release always stay.
+# $1 base, $2 name, $3 keep. The current, the previous and a served release always stay.
 set -u
 base=$1 name=$2 keep=$3
 now=$(readlink "$base/current/$name"); now=${now##*/}
@@ -12,12 +12,14 @@ while read -r id; do
   [ -d "$base/releases/$name/$id" ] && newest="$id $newest"
 done < "$base/history/$name"
 stay=" $now "; count=1
+served=$(readlink "$base/serve/$name/release" 2>/dev/null); served=${served##*/}
 [ "$keep" -lt 2 ] && keep=2
 for id in $newest; do
   case $stay in *" $id "*) continue ;; esac
   [ "$count" -ge "$keep" ] && break
   stay="$stay$id "; count=$((count + 1))
 done
+stay="$stay$served "
 for rel in "$base/releases/$name"/* "$base/releases/$name"/.stage-*; do
   [ -d "$rel" ] || continue
   case $stay in *" ${rel##*/} "*) ;; *) rm -rf "$rel"; echo "release ${rel##*/}" ;; esac

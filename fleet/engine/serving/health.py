@@ -1,0 +1,65 @@
+"""/health of a service, asked over the connection to its device."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from fleet.model.deadline import Deadline
+from fleet.model.errors import DeadlineError, DeviceError
+from fleet.transport.base import Stream
+
+HEALTH_SECONDS = 10.0
+_MOST_BYTES = 64 << 10
+_REQUEST = b"GET /health HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+Dial = Callable[[int, Deadline], Stream]
+
+
+def ask_health(dial: Dial, port: int, host: str) -> dict[str, Any]:
+    """What /health says, whatever its status. Raises DeviceError, DeadlineError."""
+    deadline = Deadline(HEALTH_SECONDS)
+    stream = dial(port, deadline)
+    late = threading.Timer(deadline.remaining, stream.close)
+    late.daemon = True
+    late.start()
+    said = bytearray()
+    try:
+        stream.sendall(_REQUEST)
+        while len(said) < _MOST_BYTES and (chunk := stream.recv(4096)):
+            said.extend(chunk)
+    except OSError as error:
+        if not deadline.expired:
+            raise DeviceError(f"/health at port {port}: {error}", device=host) from error
+    finally:
+        late.cancel()
+        stream.close()
+    if deadline.expired:
+        raise DeadlineError(f"/health at port {port} does not answer", device=host)
+    try:
+        found = json.loads(bytes(said).partition(b"\r\n\r\n")[2])
+        if not isinstance(found, dict) or "status" not in found:
+            raise ValueError
+    except ValueError as error:
+        raise DeviceError(
+            f"what answers at port {port} is no service of fleet: {bytes(said[:100])!r}",
+            device=host,
+            hint="another program has this port: `serve: {port: ...}`",
+        ) from error
+    return found
+
+
+def health_or_none(dial: Dial, port: int | None, host: str) -> dict[str, Any] | None:
+    """As ask_health; None where nothing of ours answers."""
+    if port is None:
+        return None
+    with contextlib.suppress(DeviceError, DeadlineError):
+        return ask_health(dial, port, host)
+    return None
+
+
+def belongs(said: dict[str, Any] | None, name: str) -> bool:
+    """Whether the one that answers is the service of that name."""
+    return said is not None and said.get("name") == name

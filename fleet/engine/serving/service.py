@@ -1,0 +1,337 @@
+"""`fleet serve` on devices: each method talks to all of them, and raises for none."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from fleet.engine.applying import apply_system
+from fleet.engine.leasing import Lease
+from fleet.engine.operation import Operation
+from fleet.engine.planning import plan_device, plan_system
+from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.records import new_run_id
+from fleet.engine.serving.health import belongs, health_or_none
+from fleet.engine.session import Session
+from fleet.engine.states import facts_of
+from fleet.engine.undo import UndoLog
+from fleet.engine.undoing import undo_root
+from fleet.model.deadline import Deadline
+from fleet.model.errors import DeviceError, InputError, PreflightError
+from fleet.model.events import Listener, StepStarted, Warned
+from fleet.model.facts import Facts
+from fleet.model.inventory import Host
+from fleet.model.plan import DevicePlan
+from fleet.model.playbook import Playbook, RunSpec
+from fleet.model.secret import Secret
+from fleet.model.system import SystemSpec, WantedFile, WantedUnit
+from fleet.ops import serving
+from fleet.ops.release import release_dir
+from fleet.ops.serving import NONE, SYSTEM, USER, ServiceSeen
+from fleet.ops.shell import MARK
+from fleet.serving.files import service_config
+
+UNITS = "/etc/systemd/system/"
+TOKEN_BYTES = 32
+LOOK_SECONDS = 0.3
+STOP_MARGIN = 30.0
+
+
+class Serving:
+    """The service of a playbook on hosts."""
+
+    def __init__(
+        self, playbook: Playbook, hosts: Sequence[Host], listener: Listener, *, parallel: int = 16
+    ) -> None:
+        """Raises InputError for a playbook without `serve:`."""
+        if playbook.serve is None:
+            raise InputError(
+                f"{playbook.path} has no `serve:` section",
+                hint="serve: {port: 8000}; docs/serving.md",
+            )
+        self.playbook, self.spec = playbook, playbook.serve
+        self._hosts, self._say, self._parallel = tuple(hosts), listener, parallel
+        self._run_id = new_run_id()
+
+    def start(
+        self,
+        operation: Operation,
+        *,
+        unit: str = "auto",
+        again: bool = False,
+    ) -> list[DeviceResult]:
+        """Start it with the deployed release, which must be the playbook's. `unit`: user,
+        system, none (our supervisor), or auto: user where it works. `again`: stop it first.
+        """
+
+        def work(session: Session, result: DeviceResult) -> None:
+            with Lease(session, f"serve {self.playbook.name}", self._run_id) as lease:
+                plan = plan_device(session, operation.bench).plan
+                result.plan = plan
+                _must_be_current(plan)
+                lease.take()
+                self._start(session, result, operation, unit, again=again)
+
+        return operation.everywhere(work, self._hosts, self._say)
+
+    def _start(
+        self,
+        session: Session,
+        result: DeviceResult,
+        operation: Operation,
+        unit: str,
+        *,
+        again: bool,
+    ) -> None:
+        assert result.plan is not None
+        plan, name = result.plan, self.playbook.name
+        base = plan.facts.base_dir
+        seen = self._look(session, base)
+        kept = seen.kept_by
+        config = self._config(plan, operation)
+        same = seen.release == plan.manifest.id and seen.config == json.loads(config)
+        if kept and same and not again:
+            result.outcome = "unchanged"
+            result.text = f"it runs already, kept by {_keeper(kept)}"
+            return
+        if kept and not again:
+            raise DeviceError(
+                f"{name} runs with "
+                + (f"release {seen.release}" if seen.older else "another configuration"),
+                device=session.host.name,
+                hint="fleet serve restart, with the same inventory and playbook",
+            )
+        chosen = kept if kept and unit == "auto" else unit
+        if kept:
+            self._end(session, operation, base, kept)
+        way = _way(seen, chosen, plan.facts, session)
+        token = f"{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode()
+        session.emit(StepStarted(session.host.name, "serve", f"start {name} ({_keeper(way)})"))
+        put = serving.put_command(base, name, plan.manifest.id)
+        session.ask(put, "serve", stdin=[token, config.encode()], mutates=True)
+        self._begin(session, operation, plan.facts, way)
+        health = self._wait(session, base)
+        result.outcome = "changed"
+        result.details = {"way": way, "health": health, "port": self.spec.port}
+        result.text = f"ready at port {self.spec.port}, kept by {_keeper(way)}"
+        if not self.spec.private:
+            text = f"it listens at {self.spec.bind}: whoever reaches the board reaches it"
+            session.emit(Warned(session.host.name, text))
+
+    def _config(self, plan: DevicePlan, operation: Operation) -> str:
+        bench = operation.bench
+        run = self.playbook.run
+        kit = bench.kit(
+            run or RunSpec(runner=bench.runner.name), has_tool=False, target=plan.target
+        )
+        place = release_dir(plan.facts.base_dir, plan.manifest.name, plan.manifest.id)
+        return service_config(
+            self.playbook,
+            bench.bundle,
+            plan.manifest,
+            runner=bench.runner,
+            kit=kit,
+            release=place,
+            emulated=plan.facts.emulated,
+        )
+
+    def _begin(self, session: Session, operation: Operation, facts: Facts, way: str) -> None:
+        name, base = self.playbook.name, facts.base_dir
+        if way == NONE:
+            session.ask(serving.start_command(base, name), "serve", mutates=True)
+        elif way == USER:
+            text = serving.unit_text(base, name, self.spec.stop_timeout)
+            command = serving.unit_command("start", name)
+            session.ask(command, "serve", stdin=[text.encode()], mutates=True)
+        else:
+            text = serving.unit_text(base, name, self.spec.stop_timeout, facts.user.name or "root")
+            unit = serving.unit_name(name)
+            self._system(
+                session,
+                operation,
+                SystemSpec(
+                    files=(WantedFile(UNITS + unit, text.encode()),),
+                    units=(WantedUnit(unit, enabled=True, running=True),),
+                ),
+            )
+
+    def _system(self, session: Session, operation: Operation, spec: SystemSpec) -> None:
+        """Steps as root, as a deploy does them: planned, noted for `fleet undo`."""
+        planned = plan_system(session, spec)
+        refused = [one for one in planned.plan.findings if one.refuses]
+        if refused:
+            raise PreflightError(refused[0].message, device=session.host.name, hint=refused[0].cure)
+        log = UndoLog(undo_root(operation.runs), self._run_id, session.host.name)
+        apply_system(session, planned, log, allow_reboot=False)
+
+    def _end(self, session: Session, operation: Operation | None, base: str, kept: str) -> None:
+        name, seconds = self.playbook.name, self.spec.stop_timeout + STOP_MARGIN
+        session.emit(StepStarted(session.host.name, "serve", f"stop {name}"))
+        if kept == NONE:
+            command = serving.stop_command(base, name, self.spec.stop_timeout + 5)
+            session.ask(command, "serve", seconds=seconds, mutates=True)
+        elif kept == USER:
+            command = serving.unit_command("stop", name)
+            session.ask(command, "serve", seconds=seconds, mutates=True)
+        else:
+            unit = WantedUnit(serving.unit_name(name), enabled=False, running=False)
+            operation = operation or Operation(self.playbook, self._hosts, self._say)
+            self._system(session, operation, SystemSpec(units=(unit,)))
+
+    def _wait(self, session: Session, base: str) -> dict[str, Any]:
+        """Until /health says ready. Raises DeviceError with the last words of the log."""
+        limit, pause = Deadline(self.playbook.health_timeout), threading.Event()
+        host, name = session.host.name, self.playbook.name
+        while True:
+            session.check()
+            said = health_or_none(session.transport.dial, self.spec.port, host)
+            if said is not None and belongs(said, name) and said.get("ready"):
+                return said
+            seen = self._look(session, base)
+            over = seen.failed or seen.kept_by is None or limit.expired
+            if over or (seen.restarts or 0) >= 3:
+                why = " | ".join(self._log(session, base, 6).splitlines()[-4:])
+                raise DeviceError(
+                    f"{name} does not become ready: {why or 'its log is empty'}",
+                    device=host,
+                    step="serve",
+                    hint="fleet serve logs, then fleet serve stop, with the same inventory "
+                    "and playbook",
+                )
+            pause.wait(LOOK_SECONDS)
+
+    def _look(self, session: Session, base: str) -> ServiceSeen:
+        command = serving.state_command(base, self.playbook.name)
+        text = session.ask(command, "serve").text
+        return serving.parse_service(text, session.host.name)
+
+    def _log(self, session: Session, base: str, lines: int) -> str:
+        done = session.run(serving.logs_command(base, self.playbook.name, lines), "logs")
+        return done.stdout.partition(MARK)[2].decode("utf-8", "replace")
+
+    def status(self) -> list[DeviceResult]:
+        """What there is; `details` holds it. Reads only."""
+
+        def work(session: Session, result: DeviceResult) -> None:
+            facts = facts_of(session)
+            seen = self._look(session, facts.base_dir)
+            port = seen.port or self.spec.port
+            said = health_or_none(session.transport.dial, port, session.host.name)
+            said = said if belongs(said, self.playbook.name) else None
+            result.outcome, result.text = _judged(seen, said)
+            result.details = {
+                **asdict(seen),
+                "kept_by": seen.kept_by,
+                "pid": seen.pid,
+                "older": seen.older,
+                "port": port,
+                "health": said,
+                "emulated": facts.emulated,
+            }
+
+        return on_every_device(self._hosts, work, self._say, parallel=self._parallel)
+
+    def stop(self) -> list[DeviceResult]:
+        """Stop it, whoever keeps it; what runs may end within the stop timeout."""
+
+        def work(session: Session, result: DeviceResult) -> None:
+            with Lease(session, f"serve {self.playbook.name}", self._run_id) as lease:
+                base = facts_of(session).base_dir
+                kept = self._look(session, base).kept_by
+                result.outcome = "unchanged" if kept is None else "changed"
+                result.text = "it does not run" if kept is None else "stopped"
+                if kept is not None:
+                    lease.take()
+                    self._end(session, None, base, kept)
+
+        return on_every_device(self._hosts, work, self._say, parallel=self._parallel)
+
+    def logs(self, lines: int) -> list[DeviceResult]:
+        """The end of the log; `details["log"]` holds it."""
+
+        def work(session: Session, result: DeviceResult) -> None:
+            result.details = {"log": self._log(session, facts_of(session).base_dir, lines)}
+            result.outcome = "ok"
+
+        return on_every_device(self._hosts, work, self._say, parallel=self._parallel)
+
+    def token(self, *, new: bool = False) -> list[DeviceResult]:
+        """The token; `details["token"]` is a Secret. `new`: another one, valid at once."""
+
+        def work(session: Session, result: DeviceResult) -> None:
+            base, name = facts_of(session).base_dir, self.playbook.name
+            if new:
+                with Lease(session, f"serve {name}", self._run_id) as lease:
+                    lease.take()
+                    fresh = f"{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode()
+                    put = serving.put_command(base, name, "", new_token=True)
+                    session.ask(put, "token", stdin=[fresh], mutates=True)
+            done = session.run(serving.token_command(base, name), "token")
+            found = done.stdout.partition(MARK)[2].decode("ascii", "replace").strip()
+            if not found:
+                raise DeviceError(
+                    "there is no token yet", device=session.host.name, hint="fleet serve start"
+                )
+            result.details = {"token": Secret(found)}
+            result.outcome = "changed" if new else "ok"
+
+        return on_every_device(self._hosts, work, self._say, parallel=self._parallel)
+
+
+def _must_be_current(plan: DevicePlan) -> None:
+    refusals = [one for one in plan.findings if one.refuses]
+    if refusals:
+        first = refusals[0]
+        raise PreflightError(
+            f"pre-flight {first.rule}: {first.message}", device=plan.host.name, hint=first.cure
+        )
+    if not plan.unchanged:
+        raise DeviceError(
+            f"{plan.manifest.name}/{plan.manifest.id} is not what is deployed there "
+            f"({plan.current or 'nothing'} is)",
+            device=plan.host.name,
+            hint="fleet deploy, with the same inventory and playbook",
+        )
+
+
+def _way(seen: ServiceSeen, wanted: str, facts: Facts, session: Session) -> str:
+    """Who shall keep it. Raises InputError for a systemd that is not there."""
+    if facts.tools.python3 is None:
+        raise DeviceError(
+            "the server needs python3, and the device has none", device=session.host.name
+        )
+    if wanted == USER and not seen.user_systemd:
+        raise InputError(
+            "systemctl --user does not work there",
+            device=session.host.name,
+            hint="--unit system (needs root), or --unit none",
+        )
+    way = (USER if seen.user_systemd else NONE) if wanted == "auto" else wanted
+    if way == USER and seen.linger != "yes":
+        text = (
+            "the service ends with the last login of this user, and does not start with the board: "
+            f"sudo loginctl enable-linger {facts.user.name or 'USER'}, or --unit system"
+        )
+        session.emit(Warned(session.host.name, text))
+    if way == NONE:
+        text = "no systemd keeps it: it does not start by itself after a reboot"
+        session.emit(Warned(session.host.name, text))
+    return way
+
+
+def _judged(seen: ServiceSeen, said: dict[str, Any] | None) -> tuple[str, str]:
+    """Outcome and words."""
+    older = "; it serves an older release: fleet serve restart" if seen.older else ""
+    if seen.kept_by is None:
+        return "ok", "cannot start: fleet serve logs" if seen.failed else "stopped"
+    if said is None:
+        return "failed", "it is kept running and does not answer: fleet serve logs"
+    return "ok", f"{said['status']}{older}"
+
+
+def _keeper(way: str) -> str:
+    return {USER: "systemd of the user", SYSTEM: "systemd", NONE: "fleet's supervisor"}[way]

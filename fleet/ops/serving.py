@@ -1,0 +1,195 @@
+"""A service on a device: the commands, the unit, and what the device says of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleet.model.command import Command
+from fleet.model.errors import InputError
+from fleet.ops.shell import device_script, framed, odd_answer
+
+USER, SYSTEM, NONE = "user", "system", "none"
+TAG = "fleet-serve 1"
+CANNOT_START = 10  # exit status of the server: nobody starts it again
+RESTART_SECONDS = 1
+LOG_LINES = 10_000
+
+
+@dataclass(frozen=True)
+class ServiceSeen:
+    """What a device shows of a service. `release` is what it was started with, `current` what
+    is deployed now. `units` maps user and system to what systemd says of the unit.
+
+    `restarts` counts since the last start, by our supervisor; `ended` is the last exit status.
+    """
+
+    user_systemd: bool = False
+    units: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    linger: str | None = None
+    current: str | None = None
+    release: str | None = None
+    keeper: int | None = None
+    server: int | None = None
+    failed: bool = False
+    token: bool = False
+    restarts: int | None = None
+    ended: int | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kept_by(self) -> str | None:
+        """user, system (systemd's), none (our supervisor); None: nobody keeps it."""
+        for scope in (USER, SYSTEM):
+            if self.units.get(scope, {}).get("ActiveState") in {
+                "active",
+                "activating",
+                "reloading",
+            }:
+                return scope
+        return NONE if self.keeper is not None else None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the server; None while none runs."""
+        scope = self.kept_by
+        if scope in {USER, SYSTEM}:
+            text = self.units[scope].get("MainPID", "0")
+            return int(text) if text.isdigit() and text != "0" else None
+        return self.server
+
+    @property
+    def older(self) -> bool:
+        """It serves another release than the one that is deployed."""
+        return bool(self.release and self.current) and self.release != self.current
+
+    @property
+    def port(self) -> int | None:
+        """Where it listens."""
+        port = self.config.get("port")
+        return port if isinstance(port, int) else None
+
+
+def service_dir(base: str, name: str) -> str:
+    """`<base>/serve/<name>`."""
+    return f"{base}/serve/{name}"
+
+
+def unit_name(name: str) -> str:
+    """`fleet-<name>.service`."""
+    return f"fleet-{name}.service"
+
+
+def state_command(base: str, name: str) -> Command:
+    """Asks what there is. Reads only."""
+    return device_script("serve_state", base, name, unit_name(name))
+
+
+def parse_service(text: str, host: str) -> ServiceSeen:
+    """The answer of `state_command`. Raises DeviceError when it was cut or makes no sense."""
+    found: dict[str, Any] = {}
+    units: dict[str, dict[str, str]] = {}
+    for kind, *rest in framed(text, TAG, host):
+        try:
+            if kind == "unit":
+                units.setdefault(rest[0], {})[rest[1]] = rest[2]
+            elif kind == "alive":
+                found[rest[0]] = int(rest[1])
+            elif kind in {"restarts", "ended"}:
+                found[kind] = int(rest[0])
+            elif kind in {"failed", "token"}:
+                found[kind] = True
+            elif kind == "user":
+                found["user_systemd"] = True
+            elif kind in {"linger", "current", "release"}:
+                found[kind] = rest[0]
+            elif kind == "config":
+                found["config"] = _config(" ".join(rest))
+        except (IndexError, ValueError) as error:
+            raise odd_answer(" ".join((kind, *rest)), host) from error
+    return ServiceSeen(units=units, **found)
+
+
+def _config(text: str) -> dict[str, Any]:
+    said = json.loads(text)
+    return said if isinstance(said, dict) else {}
+
+
+def put_command(base: str, name: str, release: str, *, new_token: bool = False) -> Command:
+    """Folder, token, configuration, link. Standard input: a line with a token, the config.
+
+    A token that is there stays, unless `new_token`. `release` "": only the token.
+    """
+    return device_script("serve_put", base, name, release, "new" if new_token else "")
+
+
+def start_command(base: str, name: str) -> Command:
+    """Starts our supervisor."""
+    return device_script("serve_start", service_dir(base, name))
+
+
+def stop_command(base: str, name: str, seconds: float) -> Command:
+    """Stops what our supervisor keeps; kills it after `seconds`."""
+    return device_script("serve_stop", service_dir(base, name), str(math.ceil(seconds)))
+
+
+def unit_command(do: str, name: str) -> Command:
+    """`start` or `stop` of the user's unit; standard input of start: its text."""
+    return device_script("serve_unit", do, unit_name(name))
+
+
+def logs_command(base: str, name: str, lines: int) -> Command:
+    """The end of the log."""
+    return device_script("serve_logs", service_dir(base, name), str(min(lines, LOG_LINES)))
+
+
+def token_command(base: str, name: str) -> Command:
+    """The token, as its file has it."""
+    return device_script("show", f"{service_dir(base, name)}/token")
+
+
+def unit_text(base: str, name: str, stop_seconds: float, user: str = "") -> str:
+    """A unit; `user` for one of the system, "" for one of the user's own systemd.
+
+    Sources: systemd.service(5), systemd.exec(5), systemd.syntax(7) for the quoting.
+    """
+    folder = service_dir(base, name)
+    launch = f"{folder}/release/run/serve_launch.sh"
+    return f"""\
+# Written by fleet: fleet serve start.
+[Unit]
+Description=fleet service {name}
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart=/bin/sh {_word(launch)} {_word(folder)}
+Restart=always
+RestartSec={RESTART_SECONDS}
+RestartPreventExitStatus={CANNOT_START}
+TimeoutStopSec={math.ceil(stop_seconds) + 10}
+{f"User={user}" if user else ""}
+UMask=0077
+NoNewPrivileges=yes
+StandardOutput=append:{_path(folder)}/log
+StandardError=inherit
+
+[Install]
+WantedBy={"multi-user.target" if user else "default.target"}
+"""
+
+
+def _word(text: str) -> str:
+    """One argument of ExecStart: quoted, without specifiers and variables."""
+    if any(ord(char) < 32 for char in text):
+        raise InputError(f"a folder with a control character cannot stand in a unit: {text!r}")
+    plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{plain}"'
+
+
+def _path(text: str) -> str:
+    """A path of `append:`, which ends at the line's end and knows specifiers."""
+    _word(text)
+    return text.replace("%", "%%")

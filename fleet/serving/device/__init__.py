@@ -1,0 +1,1 @@
+"""The server on the device: standard library only, Python 3.8 and newer."""

@@ -1,0 +1,72 @@
+"""Backend for folders of onnxruntime-genai, where the release brings that package."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Dict
+
+from fleet.serving.device.work import BackendError, Job
+
+
+class GenaiBackend:
+    """Text in, text out, with the search options of genai_config.json."""
+
+    kind = "generate"
+
+    def __init__(self, config: "Dict[str, Any]") -> None:
+        sys.path.insert(0, config["site"])
+        try:
+            import onnxruntime_genai  # noqa: PLC0415
+        except ImportError as error:
+            raise BackendError(
+                "no_package",
+                "the folder is one of onnxruntime-genai, and the release has no such package "
+                "for this Python (%s)" % error,
+            ) from error
+        self._genai: Any = onnxruntime_genai
+        if "qnn" not in config["providers"]:
+            raise BackendError(
+                "no_npu",
+                "genai_config.json names no QNN provider: it would run on the CPU",
+            )
+        self._model: Any = None
+        self.context = config.get("context")
+
+    def open(self) -> None:
+        """Load the model; the QNN provider is a plug-in beside it."""
+        try:
+            import onnxruntime_qnn  # noqa: PLC0415
+        except ImportError as error:
+            raise BackendError("no_package", "no onnxruntime-qnn in the release") from error
+        name, library = onnxruntime_qnn.get_ep_name(), onnxruntime_qnn.get_library_path()
+        self._genai.register_execution_provider_library(name, library)
+        self._model = self._genai.Model(self._genai.Config("."))
+        self._tokenizer = self._genai.Tokenizer(self._model)
+
+    def abort(self) -> None:
+        """The loop looks after each token."""
+
+    def close(self) -> None:
+        """Drop the model."""
+        self._model = self._tokenizer = None
+
+    def generate(self, prompt: str, limit: int, job: Job) -> "Dict[str, Any]":
+        """One loop of at most `limit` tokens."""
+        ids = self._tokenizer.encode(prompt)
+        asked, count = len(ids), 0
+        if self.context is not None and asked >= self.context:
+            message = "the prompt is too long: %d tokens, and %d is the whole context"
+            raise BackendError("context_exceeded", message % (asked, self.context), 400)
+        whole = asked + limit if self.context is None else min(asked + limit, self.context)
+        params = self._genai.GeneratorParams(self._model)
+        params.set_search_options(max_length=whole)
+        generator = self._genai.Generator(self._model, params)
+        generator.append_tokens(ids)
+        pieces = self._tokenizer.create_stream()
+        while not generator.is_done() and not job.cancelled:
+            generator.generate_next_token()
+            count += 1
+            job.take(pieces.decode(generator.get_next_tokens()[0]))
+        full = asked + count >= whole
+        finish = "cancelled" if job.cancelled else "length" if full else "stop"
+        return {"finish": finish, "prompt_tokens": asked, "completion_tokens": count}

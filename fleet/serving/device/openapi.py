@@ -1,0 +1,192 @@
+"""The OpenAPI document of a service: only the paths that its backend has, with its own limits."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+Schema = Dict[str, Any]
+_COUNT: "Schema" = {"type": ["integer", "null"], "minimum": 0}
+_TEXT: "Schema" = {"type": "string"}
+_NUMBER: "Schema" = {"type": "number"}
+_FLAG: "Schema" = {"type": "boolean"}
+_ERRORS = {
+    "400": "The request cannot be understood or honoured; `param` names the field.",
+    "401": "No token, or a wrong one.",
+    "408": "The request did not come in time.",
+    "411": "A body without Content-Length.",
+    "413": "The body is too large.",
+    "415": "The body is not application/json.",
+    "429": "The queue is full; Retry-After says when to come again.",
+    "431": "Too many or too large headers.",
+    "500": "The request failed in the backend.",
+    "503": "The service loads its model, or stops.",
+    "504": "No end within the time limit.",
+}
+_NO_TOKEN = ("400", "431", "408")
+
+
+def _object(properties: "Schema", *required: str, closed: bool = True) -> "Schema":
+    said: "Schema" = {"type": "object", "properties": properties, "required": list(required)}
+    return {**said, "additionalProperties": False} if closed else said
+
+
+def _json(schema: "Schema") -> "Schema":
+    return {"content": {"application/json": {"schema": schema}}}
+
+
+def _ref(name: str) -> "Schema":
+    return {"$ref": "#/components/schemas/" + name}
+
+
+def _answers(good: "Schema", *codes: str) -> "Schema":
+    found = {"200": {"description": "Done.", **good}}
+    for code in codes:
+        found[code] = {"description": _ERRORS[code], **_json(_ref("Error"))}
+    return found
+
+
+def _schemas(config: "Dict[str, Any]") -> "Schema":
+    usage = {"prompt_tokens": _COUNT, "completion_tokens": _COUNT, "total_tokens": _COUNT}
+    finish = {"enum": ["stop", "length", "cancelled"]}
+    times = {"queue_ms": _NUMBER, "total_ms": _NUMBER, "release": _TEXT, "emulated": _FLAG}
+    error = {
+        "code": _TEXT,
+        "message": _TEXT,
+        "param": {"type": ["string", "null"]},
+        "type": {"enum": ["invalid_request_error", "service_error"]},
+    }
+    health = {
+        "status": {"enum": ["loading", "ready", "stopping"]},
+        "ready": _FLAG,
+        **dict.fromkeys(("name", "release", "build", "backend"), _TEXT),
+        **{key: {"type": "integer"} for key in ("queue", "pid")},
+        "emulated": _FLAG,
+        "running": _FLAG,
+        "served": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "uptime_s": _NUMBER,
+        "rss_bytes": {"type": ["integer", "null"]},
+    }
+    generated = {"text": _TEXT, "finish_reason": finish, "usage": _ref("Usage"), **times}
+    return {
+        "Error": _object({"error": _object(error, *error)}, "error"),
+        "Usage": _object(usage, *usage),
+        "Health": _object(health, *health),
+        "Ask": _object({"prompt": _prompt(config), "max_tokens": _limit(config)}, "prompt"),
+        "Generated": _object(generated, *generated),
+    }
+
+
+def _prompt(config: "Dict[str, Any]") -> "Schema":
+    most = config["max_prompt_bytes"]
+    return {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": most,
+        "description": "Goes to the model as it is; at most %d bytes of UTF-8." % most,
+    }
+
+
+def _limit(config: "Dict[str, Any]") -> "Schema":
+    most = config["max_tokens"]
+    return {"type": ["integer", "null"], "minimum": 1, "maximum": most, "default": most}
+
+
+def _chat(config: "Dict[str, Any]") -> "Schema":
+    roles = [one for one in ("system", "user", "assistant") if one in config["template"]]
+    part = _object({"type": {"const": "text"}, "text": _TEXT}, "type", "text", closed=False)
+    content = {"anyOf": [_prompt(config), {"type": "array", "items": part, "minItems": 1}]}
+    message = {"role": {"enum": roles}, "content": content, "name": _TEXT}
+    messages = {"type": "array", "minItems": 1, "maxItems": 256}
+    return _object(
+        {
+            "model": {"const": config["name"]},
+            "messages": {**messages, "items": _object(message, "role", "content")},
+            "max_tokens": _limit(config),
+            "max_completion_tokens": _limit(config),
+            "stream": {"type": ["boolean", "null"]},
+            "stream_options": _object({"include_usage": _FLAG}),
+            "user": _TEXT,
+        },
+        "messages",
+    )
+
+
+def _chatted() -> "Schema":
+    message = _object({"role": {"const": "assistant"}, "content": _TEXT}, "role", "content")
+    choice = {"index": {"const": 0}, "message": message, "finish_reason": _TEXT}
+    said = {
+        "id": _TEXT,
+        "object": {"const": "chat.completion"},
+        "created": {"type": "integer"},
+        "model": _TEXT,
+        "choices": {"type": "array", "items": _object(choice, *choice)},
+        "usage": _ref("Usage"),
+    }
+    return _object(said, *said, closed=False)
+
+
+def _infer() -> "Schema":
+    shape = {"type": "array", "maxItems": 8, "items": {"type": "integer", "minimum": 0}}
+    data = _object({"data": {}, "shape": shape}, "data")
+    npy = _object({"npy": {"type": "string", "contentEncoding": "base64"}}, "npy")
+    tensors = {"type": "object", "additionalProperties": {"anyOf": [data, npy]}}
+    return _object({"inputs": tensors, "output": {"enum": ["json", "npy"]}}, "inputs")
+
+
+def _post(summary: str, body: "Schema", good: "Schema") -> "Schema":
+    codes = [code for code in _ERRORS if code != "408"]
+    return {
+        "post": {
+            "summary": summary,
+            "security": [{"token": []}],
+            "requestBody": {"required": True, **_json(body)},
+            "responses": _answers(good, *codes),
+        }
+    }
+
+
+def _get(summary: str, schema: "Schema", *codes: str) -> "Schema":
+    said: "Schema" = {"summary": summary, "responses": _answers(_json(schema), *codes)}
+    return {"get": said}
+
+
+def _text_paths(config: "Dict[str, Any]") -> "Schema":
+    events = {"content": {"text/event-stream": {"schema": _TEXT}}}
+    found = {
+        "/generate": _post("Text for a prompt.", _ref("Ask"), _json(_ref("Generated"))),
+        "/generate/stream": _post("The same, piece by piece: token*, done.", _ref("Ask"), events),
+    }
+    if config.get("template"):
+        both = {"content": {**_json(_chatted())["content"], **events["content"]}}
+        found["/v1/chat/completions"] = _post("Chat as of OpenAI.", _chat(config), both)
+    return found
+
+
+def document(config: "Dict[str, Any]", kind: str) -> "Schema":
+    """The whole document, for a backend that makes text (`generate`) or runs a graph (`infer`)."""
+    health = _get("What runs, and whether it is ready.", _ref("Health"), *_NO_TOKEN)
+    not_yet = {"description": "Not ready yet, or stopping.", **_json(_ref("Health"))}
+    health["get"]["responses"]["503"] = not_yet
+    models = _get("The one model.", {"type": "object"}, *_NO_TOKEN, "401")
+    models["get"]["security"] = [{"token": []}]
+    tensors: "List[str]" = ["outputs", "run_ms"]
+    ran = _object({one: {} for one in tensors}, *tensors, closed=False)
+    more = (
+        _text_paths(config)
+        if kind == "generate"
+        else {"/infer": _post("One run of the model.", _infer(), _json(ran))}
+    )
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "%s by fleet" % config["name"], "version": config["release"]},
+        "paths": {
+            "/health": health,
+            "/openapi.json": _get("This document.", {"type": "object"}, *_NO_TOKEN),
+            "/v1/models": models,
+            **more,
+        },
+        "components": {
+            "schemas": _schemas(config),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }

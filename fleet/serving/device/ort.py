@@ -1,0 +1,131 @@
+"""Backend ort: tensors in, tensors out, through ONNX Runtime's QNN provider.
+
+Tensors come and go as JSON numbers, or exactly, as .npy in base64. Nothing runs on the CPU in
+silence: the session is the one of the runner.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import math
+import time
+from typing import Any, Dict, List
+
+from fleet.runners.device.fleet_ort import TYPES, Model
+from fleet.serving.device.work import BackendError
+
+
+class OrtBackend:
+    """One model; `/infer`."""
+
+    kind = "infer"
+    context = None
+
+    def __init__(self, config: "Dict[str, Any]") -> None:
+        self._model = Model(config["site"], config["ort"])
+        self._most = int(config["max_infer_bytes"])
+
+    def open(self) -> None:
+        """Create the session."""
+        self._model.open(None)
+
+    def abort(self) -> None:
+        """A run of a graph is short and is not ended."""
+
+    def close(self) -> None:
+        """Drop the session."""
+        self._model.close()
+
+    def infer(self, inputs: "Dict[str, Any]", npy: bool) -> "Dict[str, Any]":
+        """One run. Raises BackendError 400 for what does not fit the model."""
+        session = self._model.session
+        wanted = {one.name: one for one in session.get_inputs()}
+        for name in inputs:
+            if name not in wanted:
+                raise _bad("there is no input %s; the model has %s" % (name, ", ".join(wanted)))
+        feed = {}
+        for name, one in wanted.items():
+            if name not in inputs:
+                raise _bad("the input %s is missing" % name)
+            kind = TYPES.get(one.type) or one.type[len("tensor(") : -1]
+            feed[name] = self._array(name, inputs[name], kind)
+            if not _fits(feed[name].shape, one.shape):
+                shapes = (name, list(feed[name].shape), list(one.shape))
+                raise _bad("the input %s is %s, the model takes %s" % shapes)
+        began = time.perf_counter()
+        outputs = session.run(None, feed)
+        took = (time.perf_counter() - began) * 1000
+        names = [one.name for one in session.get_outputs()]
+        said = {name: self._said(value, npy) for name, value in zip(names, outputs)}
+        return {"outputs": said, "run_ms": round(took, 3)}
+
+    def _array(self, name: str, given: "Dict[str, Any]", kind: str) -> Any:
+        np = self._model.np
+        try:
+            if "npy" in given:
+                value = self._from_npy(given["npy"])
+            else:
+                value = self._from_numbers(given["data"], np.dtype(kind))
+                if "shape" in given:
+                    value = value.reshape(given["shape"])
+        except (ValueError, TypeError, OverflowError, MemoryError, EOFError) as error:
+            raise _bad("the input %s: %s" % (name, error)) from error
+        if str(value.dtype) != kind:
+            raise _bad("the input %s is %s, the model takes %s" % (name, value.dtype, kind))
+        return value
+
+    def _from_numbers(self, data: Any, kind: Any) -> Any:
+        """JSON numbers as they are: nothing is rounded to an integer, cut, or read from a text."""
+        np = self._model.np
+        value = np.array(data)
+        fits = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}.get(kind.kind, "")
+        if value.size and value.dtype.kind not in fits:
+            raise ValueError("the data is no list of numbers of %s" % kind)
+        if value.size and kind.kind in "iu":
+            range_ = np.iinfo(kind)
+            if int(value.min()) < range_.min or int(value.max()) > range_.max:
+                raise ValueError("a number does not fit %s" % kind)
+        return value.astype(kind)
+
+    def _from_npy(self, text: str) -> Any:
+        try:
+            raw = base64.b64decode(text, validate=True)
+        except binascii.Error as error:
+            raise ValueError("no base64: %s" % error) from error
+        np, stream = self._model.np, io.BytesIO(raw)
+        major = np.lib.format.read_magic(stream)[0]
+        read = "read_array_header_%d_0" % major
+        if major not in (1, 2):
+            raise ValueError("an .npy of version %d" % major)
+        shape, _, dtype = getattr(np.lib.format, read)(stream)
+        # The header is believed only if it agrees with what came: no room is taken on its word.
+        if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(raw) - stream.tell():
+            raise ValueError("an .npy whose header does not fit its size")
+        stream.seek(0)
+        return np.load(stream, allow_pickle=False)
+
+    def _said(self, value: Any, npy: bool) -> "Dict[str, Any]":
+        said = {"type": str(value.dtype), "shape": list(value.shape)}  # type: Dict[str, Any]
+        if value.nbytes > self._most:
+            raise BackendError("output_too_large", "an output is larger than the limit", 400)
+        if npy:
+            stream = io.BytesIO()
+            self._model.np.save(stream, value)
+            return {**said, "npy": base64.b64encode(stream.getvalue()).decode()}
+        return {**said, "data": [_plain(one) for one in value.ravel().tolist()]}
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN: what is no number is null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _fits(have: "tuple[int, ...]", want: "List[Any]") -> bool:
+    same = (not isinstance(b, int) or a == b for a, b in zip(have, want))
+    return len(have) == len(want) and all(same)
+
+
+def _bad(message: str) -> BackendError:
+    return BackendError("bad_input", message, 400)

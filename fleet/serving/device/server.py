@@ -1,0 +1,308 @@
+"""The server: requests in, jobs to the one session, answers and streams out.
+
+Exit status: 0 stopped, 10 a configuration that cannot work (nobody starts it again), 11 no
+session, 12 the port is taken, 70 the session hangs or is broken (to be started again).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any, Dict, Optional, Tuple
+
+from fleet.serving.device.answers import Answers
+from fleet.serving.device.api import Reader
+from fleet.serving.device.openapi import document
+from fleet.serving.device.wire import (
+    HEADER_BYTES,
+    Head,
+    HttpError,
+    read_body,
+    read_head,
+    send_json,
+)
+from fleet.serving.device.work import BackendError, Full, Job, Worker
+
+BAD, NO_SESSION, NO_PORT, BROKEN = 10, 11, 12, 70
+CONNECTIONS = 512
+ABORT_SECONDS = 20.0  # from a signal to abort until the session counts as hung
+LOG_BYTES = 4 << 20
+_TOKEN_CHARS = 16
+
+
+class Server:
+    """One model, one port."""
+
+    def __init__(self, folder: str, config: "Dict[str, Any]", backend: Any) -> None:
+        self.config, self._folder = config, folder
+        self.worker = Worker(backend, config["queue"], self._no_session)
+        self.answers = Answers(config, self, Reader(config), backend.kind)
+        self.began = time.monotonic()
+        self.stopping = False
+        self.status = 0
+        self._open = 0
+        self._token: "Tuple[Any, bytes]" = (None, b"")
+        self._over = asyncio.Event()
+        self._document = document(config, backend.kind)
+
+    def submit(self, job: Job) -> None:
+        """Put a job into the queue. Raises HttpError: 429 full, 503 stopping or loading."""
+        if self.stopping or not self.worker.ready:
+            code = "stopping" if self.stopping else "loading"
+            raise HttpError(503, code, "the service is %s" % code, headers={"Retry-After": "5"})
+        try:
+            self.worker.submit(job)
+        except Full:
+            raise HttpError(
+                429, "queue_full", "too many requests wait", headers={"Retry-After": "2"}
+            ) from None
+
+    def health(self) -> "Dict[str, Any]":
+        """What /health says."""
+        config, worker = self.config, self.worker
+        word = "stopping" if self.stopping else "ready" if worker.ready else "loading"
+        return {
+            "status": word,
+            "ready": word == "ready",
+            **{key: config[key] for key in ("name", "release", "build", "backend", "emulated")},
+            "queue": worker.length,
+            "running": worker.current is not None,
+            "served": dict(worker.served),
+            "uptime_s": round(time.monotonic() - self.began, 1),
+            "rss_bytes": _rss(),
+            "pid": os.getpid(),
+        }
+
+    def _check_token(self, head: Head) -> None:
+        kind, _, given = head.headers.get("authorization", "").partition(" ")
+        wanted = self._wanted()
+        same = hmac.compare_digest(given.strip().encode("latin-1"), wanted)
+        if kind.lower() != "bearer" or not same:
+            raise HttpError(
+                401,
+                "unauthorized",
+                "send Authorization: Bearer TOKEN",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+
+    def _wanted(self) -> bytes:
+        """The token, read again when the file is another one."""
+        path = os.path.join(self._folder, "token")
+        try:
+            seen = os.stat(path)
+            mark = (seen.st_mtime_ns, seen.st_ino, seen.st_size)
+            if mark != self._token[0]:
+                self._token = (mark, read_token(path))
+        except (OSError, ValueError) as error:
+            sys.stderr.write("token: %s\n" % error)
+            raise HttpError(503, "no_token", "the token of the service cannot be read") from None
+        return self._token[1]
+
+    async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """All requests of one connection."""
+        self._open += 1
+        try:
+            while await self._request(reader, writer):
+                pass
+        except (ConnectionError, asyncio.CancelledError, OSError):
+            pass
+        finally:
+            self._open -= 1
+            writer.close()
+
+    async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """One request; True when the connection may bring another one."""
+        bare = False
+        try:
+            if self._open > CONNECTIONS:
+                raise HttpError(503, "too_many_connections", "too many connections")
+            head = await read_head(reader)
+            if head is None:
+                return False
+            bare = head.method == "HEAD"
+        except HttpError as error:
+            await self._refused(writer, error, keep=False, bare=bare)
+            return False
+        entered = False
+        try:
+            most = self.answers.admit(head)
+            if head.path not in OPEN_PATHS:
+                self._check_token(head)
+            raw = await read_body(reader, writer, head, most)
+            entered = True
+            return await self._answer(reader, writer, head, raw)
+        except HttpError as error:
+            keep = head.keep and (entered or not head.length)
+            await self._refused(writer, error, keep=keep, bare=bare)
+            return keep
+
+    async def _answer(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: Head, raw: bytes
+    ) -> bool:
+        keep = head.keep and not self.stopping
+        if head.path == "/health":
+            said = self.health()
+            await send_json(writer, 200 if said["ready"] else 503, said, keep=keep)
+        elif head.path == "/openapi.json":
+            await send_json(writer, 200, self._document, keep=keep)
+        else:
+            return await self.answers.work(reader, writer, head, raw, keep=keep)
+        return keep
+
+    async def _refused(
+        self, writer: asyncio.StreamWriter, error: HttpError, *, keep: bool, bare: bool
+    ) -> None:
+        await send_json(
+            writer, error.status, error.as_dict(), headers=error.headers, keep=keep, bare=bare
+        )
+
+    async def run(self) -> int:
+        """Serve until the end; the exit status."""
+        loop = asyncio.get_running_loop()
+        try:
+            server = await asyncio.start_server(
+                self.connection,
+                self.config["bind"],
+                self.config["port"],
+                limit=HEADER_BYTES,
+                backlog=128,
+            )
+        except OSError as error:
+            sys.stderr.write("port %s: %s\n" % (self.config["port"], error))
+            return NO_PORT
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        self._loop = loop
+        self.worker.start()
+        watch = loop.create_task(self._watch())
+        await self._over.wait()
+        watch.cancel()
+        server.close()
+        return self.status
+
+    def stop(self) -> None:
+        """Finish what runs, refuse the rest, end."""
+        if self.stopping:
+            return
+        self.stopping = True
+        sys.stderr.write("stopping\n")
+        for job in self.worker.dismiss():
+            job.events.put_nowait(("error", BackendError("stopping", "the service stops", 503)))
+        self._loop.create_task(self._finish())
+
+    async def _finish(self) -> None:
+        end = time.monotonic() + self.config["stop_seconds"]
+        while not self.worker.idle and time.monotonic() < end:
+            await asyncio.sleep(0.05)
+        if self.worker.current is not None:
+            self.worker.cancel(self.worker.current)
+        while not self.worker.idle and time.monotonic() < end + 2:
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)  # last answers go out
+        if self.worker.idle:
+            self.worker.close(5.0)
+        self._over.set()
+
+    def _no_session(self, why: str) -> None:
+        sys.stderr.write("no session: %s\n" % why)
+        self.status = NO_SESSION
+        self._loop.call_soon_threadsafe(self._over.set)
+
+    async def _watch(self) -> None:
+        """End a session that does not heed; keep the log small."""
+        while True:
+            await asyncio.sleep(1.0)
+            job = self.worker.current
+            if job and job.cancelled and time.monotonic() - job.cancelled > ABORT_SECONDS:
+                sys.stderr.write("the session hangs; the service starts anew\n")
+                leave(BROKEN)
+            if self.worker.broken:
+                sys.stderr.write("the session is broken; the service starts anew\n")
+                await asyncio.sleep(0.2)
+                leave(BROKEN)
+            _trim_log()
+
+
+OPEN_PATHS = ("/health", "/openapi.json")
+
+
+def read_token(path: str) -> bytes:
+    """The token of a file that nobody else can read. Raises OSError or ValueError."""
+    with open(path, "rb") as stream:
+        if os.fstat(stream.fileno()).st_mode & 0o077:
+            raise ValueError("others can read %s: chmod 600" % path)
+        token = stream.read(4096).strip()
+    if len(token) < _TOKEN_CHARS:
+        raise ValueError("%s holds no token of %d characters" % (path, _TOKEN_CHARS))
+    return token
+
+
+def _rss() -> "Optional[int]":
+    """Bytes of memory that this process holds; None where the kernel does not tell."""
+    try:
+        with open("/proc/self/statm") as stream:
+            return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _trim_log() -> None:
+    """A log that is a file and too long is moved to `.1`; it was opened for appending."""
+    try:
+        if os.fstat(2).st_size < LOG_BYTES:
+            return
+        path = os.readlink("/proc/self/fd/2")
+        with open(path, "rb") as old, open(path + ".1", "wb") as new:
+            new.write(old.read())
+        os.ftruncate(2, 0)
+    except OSError:
+        return
+
+
+def backend_for(config: "Dict[str, Any]") -> Any:
+    """The backend that the configuration names. Raises BackendError where it cannot be."""
+    name = config["backend"]
+    if name == "genie":
+        from fleet.serving.device.genie import GenieBackend  # noqa: PLC0415
+
+        return GenieBackend(config)
+    if name == "genai":
+        from fleet.serving.device.genai import GenaiBackend  # noqa: PLC0415
+
+        return GenaiBackend(config)
+    if name == "ort":
+        from fleet.serving.device.ort import OrtBackend  # noqa: PLC0415
+
+        return OrtBackend(config)
+    raise BackendError("no_backend", "there is no backend %s" % name)
+
+
+def leave(status: int) -> None:
+    """End without the destructors of C libraries: libGenie's crash."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def main(folder: str) -> None:
+    """Read the configuration, serve, leave."""
+    threading.current_thread().name = "loop"
+    try:
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
+            config = json.load(stream)
+        read_token(os.path.join(folder, "token"))
+        backend = backend_for(config)
+    except (OSError, ValueError, KeyError, BackendError) as error:
+        sys.stderr.write("cannot start: %s\n" % error)
+        leave(BAD)
+
+    async def serve() -> int:
+        return await Server(folder, config, backend).run()
+
+    leave(asyncio.run(serve()))

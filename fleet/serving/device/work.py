@@ -1,0 +1,148 @@
+"""One session, one thread, a bounded queue of jobs.
+
+The loop of the server submits and cancels; the thread opens the backend and runs one job after
+the other. What a job gives goes to its queue in the loop, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections import deque
+from typing import Any, Callable, Deque, Dict, Optional, Tuple
+
+Take = Callable[[str], None]
+
+
+class BackendError(Exception):
+    """What a backend reports. `status` is that of the answer, `code` is stable."""
+
+    def __init__(self, code: str, message: str, status: int = 500) -> None:
+        super().__init__(message)
+        self.code, self.message, self.status = code, message, status
+
+
+class Full(Exception):  # noqa: N818
+    """No place in the queue."""
+
+
+class Job:
+    """One request. `events` gives ("token", text)*, then ("done", result) or ("error", error).
+
+    `told` is when it came, `began` when it left the queue (seconds of the monotonic clock).
+    """
+
+    def __init__(self, call: "Callable[[Any, Job], Dict[str, Any]]") -> None:
+        self.call = call
+        self.loop = asyncio.get_running_loop()
+        self.events: "asyncio.Queue[Tuple[str, Any]]" = asyncio.Queue()
+        self.told, self.began = time.monotonic(), 0.0
+        self.cancelled = 0.0  # when; 0.0 is never
+
+    def tell(self, kind: str, value: object) -> None:
+        """From the thread of the backend."""
+        self.loop.call_soon_threadsafe(self.events.put_nowait, (kind, value))
+
+    def take(self, text: str) -> None:
+        """A piece of text from the backend."""
+        if text:
+            self.tell("token", text)
+
+
+class Worker:
+    """The thread that owns the backend. All methods are for the loop."""
+
+    def __init__(self, backend: Any, room: int, failed: "Callable[[str], None]") -> None:
+        self._backend, self._room, self._failed = backend, room, failed
+        self._waiting: "Deque[Job]" = deque()
+        self._turn = threading.Condition()
+        self._closing = False
+        self.current: "Optional[Job]" = None
+        self.ready = self.broken = False
+        self.served: "Dict[str, int]" = {"done": 0, "cancelled": 0, "failed": 0}
+        self._thread = threading.Thread(target=self._work, name="backend", daemon=True)
+
+    def start(self) -> None:
+        """Open the backend, then work."""
+        self._thread.start()
+
+    @property
+    def length(self) -> int:
+        """Jobs that wait, without the one that runs."""
+        return len(self._waiting)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs and nothing waits."""
+        return self.current is None and not self._waiting
+
+    def submit(self, job: Job) -> None:
+        """Put a job at the end. Raises Full."""
+        with self._turn:
+            if len(self._waiting) >= self._room:
+                raise Full
+            self._waiting.append(job)
+            self._turn.notify()
+
+    def cancel(self, job: Job) -> None:
+        """Nobody waits for this job any more."""
+        with self._turn:
+            job.cancelled = job.cancelled or time.monotonic()
+            if job in self._waiting:
+                self._waiting.remove(job)
+                self.served["cancelled"] += 1
+                return
+            running = self.current is job
+        if running:
+            self._backend.abort()
+
+    def dismiss(self) -> "Tuple[Job, ...]":
+        """Take all waiting jobs out of the queue."""
+        with self._turn:
+            gone = tuple(self._waiting)
+            self._waiting.clear()
+        return gone
+
+    def close(self, seconds: float) -> None:
+        """Free the session; gives up after `seconds`."""
+        with self._turn:
+            self._closing = True
+            self._turn.notify()
+        self._thread.join(seconds)
+
+    def _work(self) -> None:
+        try:
+            self._backend.open()
+        except Exception as error:  # noqa: BLE001 - whatever a backend's library raises
+            self._failed("%s: %s" % (type(error).__name__, error))
+            return
+        self.ready = True
+        while True:
+            with self._turn:
+                while not self._waiting and not self._closing:
+                    self._turn.wait()
+                if self._closing:
+                    break
+                job = self.current = self._waiting.popleft()
+            self._run(job)
+        self._backend.close()
+
+    def _run(self, job: Job) -> None:
+        job.began = time.monotonic()
+        outcome, kind, value = "failed", "error", None  # type: Tuple[str, str, Any]
+        try:
+            value = job.call(self._backend, job)
+            outcome, kind = "cancelled" if job.cancelled else "done", "done"
+        except BackendError as error:
+            value = error
+            self.broken = self.broken or error.code == "broken"
+            outcome = "failed" if error.status >= 500 else "done"
+        except Exception as error:  # noqa: BLE001 - one job must not end the service
+            sys.stderr.write("a job failed: %s: %s\n" % (type(error).__name__, error))
+            value = BackendError("internal", "the request failed; the log of the service says why")
+        with self._turn:
+            self.current = None
+            self.served[outcome] += 1
+        job.tell(kind, value)

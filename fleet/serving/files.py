@@ -1,0 +1,140 @@
+"""What a release brings for a service, and the configuration that its server reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from fleet.bundles.ort import GENAI
+from fleet.model.bundle import Bundle
+from fleet.model.errors import InputError
+from fleet.model.files import FileRef, file_ref
+from fleet.model.manifest import Manifest
+from fleet.model.playbook import Playbook
+from fleet.model.serve import ServeSpec
+from fleet.runners.base import Kit, Runner
+
+MAX_INFER_BYTES = 32 << 20  # of a body with tensors, and of one tensor of an answer
+_JSON_ESCAPES = 6  # bytes of one character of ASCII as \u0041
+_SERVER = ("answers", "api", "genai", "genie", "openapi", "ort", "server", "wire", "work")
+_RUNNERS = ("fleet_genie", "fleet_ort")
+_SCRIPTS = ("serve_launch", "serve_supervise")
+_KINDS = {"genie": ("genie",), "ort": ("ort",), "genai": ("ort",)}
+
+
+# The one whose interface the server was written for; it needs onnxruntime 1.31.
+GENAI_PACKAGE = "onnxruntime-genai==0.18.0"
+Site = Callable[[tuple[str, ...]], tuple[FileRef, ...]]
+
+
+def packages_of(spec: ServeSpec, bundle: Bundle, site: Site | None) -> tuple[FileRef, ...]:
+    """Packages for the device's Python beside those of the runner; `site` gives their files."""
+    if site is None or backend_of(spec, bundle) != "genai":
+        return ()
+    return site((GENAI_PACKAGE,))
+
+
+def service_files() -> tuple[FileRef, ...]:
+    """The server as files of a release, in folders as its own imports name them."""
+    found = [("fleet.serving.device", "fleet_server.py", "run/fleet_server.py")]
+    for package, names in (("fleet.serving.device", _SERVER), ("fleet.runners.device", _RUNNERS)):
+        folder = package.replace(".", "/")
+        found += [(package, f"{name}.py", f"run/{folder}/{name}.py") for name in names]
+    found += [("fleet.ops.scripts", f"{name}.sh", f"run/{name}.sh") for name in _SCRIPTS]
+    return tuple(
+        file_ref(Path(str(files(package) / name)), target) for package, name, target in found
+    )
+
+
+def backend_of(spec: ServeSpec, bundle: Bundle) -> str:
+    """The backend for a bundle. Raises InputError where there is none."""
+    genai = any(one.name == GENAI for one in bundle.files)
+    default = {"genie": "genie", "ort": "genai" if genai else "ort"}.get(bundle.kind)
+    name = spec.backend or default
+    if name is None or bundle.kind not in _KINDS[name]:
+        raise InputError(
+            f"a bundle of kind {bundle.kind} cannot be served"
+            + (f" by backend {name}" if name else ""),
+            hint="bundles of kind genie and ort can; docs/serving.md",
+        )
+    return name
+
+
+def service_config(
+    playbook: Playbook,
+    bundle: Bundle,
+    manifest: Manifest,
+    *,
+    runner: Runner,
+    kit: Kit,
+    release: str,
+    emulated: bool,
+) -> str:
+    """config.json of the server, for a release that stands in the folder `release`.
+
+    Raises InputError: what the playbook wants cannot be served.
+    """
+    spec = playbook.serve
+    if spec is None:
+        raise InputError(
+            f"{playbook.path} has no `serve:` section", hint="serve: {port: 8000}; docs/serving.md"
+        )
+    backend = backend_of(spec, bundle)
+    config: dict[str, Any] = {
+        "name": playbook.name,
+        "release": manifest.id,
+        "build": str(manifest.origin.get("build_id", "")),
+        "backend": backend,
+        "emulated": emulated,
+        "bind": spec.bind,
+        "port": spec.port,
+        "queue": spec.queue,
+        "max_tokens": spec.max_tokens,
+        "max_prompt_bytes": spec.max_prompt_bytes,
+        "max_body_bytes": spec.max_prompt_bytes * _JSON_ESCAPES + (64 << 10),
+        "max_infer_bytes": MAX_INFER_BYTES,
+        "request_seconds": spec.request_timeout,
+        "stop_seconds": spec.stop_timeout,
+        "template": dict(spec.template) if spec.template else None,
+        "site": f"{release}/site",
+    }
+    if backend == "genie":
+        config["model"] = bundle.config_name
+    elif backend == "ort":
+        config["ort"] = json.loads(runner.start(kit).config)
+    else:
+        config["context"] = _context(bundle, manifest)
+        config["providers"] = _providers(bundle)
+    return json.dumps(config, sort_keys=True)
+
+
+def _context(bundle: Bundle, manifest: Manifest) -> int | None:
+    """Tokens of a genai model; InputError where the release lacks the package for it."""
+    if not any(one.name.startswith("site/onnxruntime_genai/") for one in manifest.files):
+        raise InputError(
+            f"{bundle.name} is a folder of onnxruntime-genai, and the release has no package of "
+            "that name",
+            hint="fleet deploy with this playbook; or `backend: ort` for single models",
+        )
+    model = (bundle.config.get("genai") or {}).get("model", {})
+    length = model.get("context_length")
+    return length if isinstance(length, int) else None
+
+
+def _providers(bundle: Bundle) -> list[str]:
+    """Names of all providers that genai_config.json sets up, in lower case."""
+    found: set[str] = set()
+    stack: list[object] = [bundle.config.get("genai")]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            options = value.get("provider_options")
+            for one in options if isinstance(options, list) else ():
+                found |= {str(name).lower() for name in one} if isinstance(one, dict) else set()
+            stack += value.values()
+        elif isinstance(value, list):
+            stack += value
+    return sorted(found)

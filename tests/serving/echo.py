@@ -1,0 +1,71 @@
+"""The real server with a backend that says the words of the prompt back. A process of its own.
+
+Usage: echo.py FOLDER [SECONDS A WORD] [LIMIT=VALUE ...]; a prompt `fail`, `crash`, `hang` does so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from fleet.serving.device import answers, server, wire
+from fleet.serving.device.work import BackendError, Job
+
+
+class Echo:
+    kind = "generate"
+    context = 100
+
+    def __init__(self, pause: float) -> None:
+        self._pause = pause
+
+    def open(self) -> None:
+        time.sleep(self._pause)
+
+    def abort(self) -> None:
+        return
+
+    def close(self) -> None:
+        sys.stderr.write("closed\n")
+
+    def generate(self, prompt: str, limit: int, job: Job) -> dict[str, Any]:
+        if prompt == "fail":
+            raise BackendError("generation_failed", "as asked")
+        if prompt == "crash":
+            raise RuntimeError("secret detail")
+        words = prompt.split()
+        for count, word in enumerate(words[:limit]):
+            while prompt == "hang":
+                time.sleep(0.05)
+            if job.cancelled:
+                return {"finish": "cancelled", "prompt_tokens": None, "completion_tokens": count}
+            time.sleep(self._pause)
+            job.take(word + " ")
+        finish = "length" if len(words) > limit else "stop"
+        made = min(len(words), limit)
+        return {"finish": finish, "prompt_tokens": len(words), "completion_tokens": made}
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    pause = float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
+    for one in sys.argv[3:]:
+        name, _, value = one.partition("=")
+        for module in (wire, server, answers):
+            if hasattr(module, name):
+                setattr(module, name, float(value))
+    server.HEADER_BYTES = int(server.HEADER_BYTES)
+    config = json.loads((folder / "config.json").read_text())
+
+    async def serve() -> int:
+        return await server.Server(str(folder), config, Echo(pause)).run()
+
+    server.leave(asyncio.run(serve()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Backend genai with a stand-in for onnxruntime-genai: which calls are made, and what is refused.
+
+The stand-in has the names of onnxruntime-genai 0.18; that package itself is not run here.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from .conftest import ROOT, TOKEN, Echo, config
+from .conftest import free_port as a_port
+
+GENAI = """
+class Config:
+    def __init__(self, path): assert path == "."
+class Model:
+    def __init__(self, config): assert registered == [("QNN", "/lib/qnn.so")]
+class Tokenizer:
+    def __init__(self, model): pass
+    def encode(self, text): return list(text.split())
+    def create_stream(self): return self
+    def decode(self, token): return token + " "
+class GeneratorParams:
+    def __init__(self, model): pass
+    def set_search_options(self, max_length): self.most = max_length
+class Generator:
+    def __init__(self, model, params): self.params, self.all, self.said = params, [], 0
+    def append_tokens(self, ids): self.all += ids; self.words = list(ids)
+    def is_done(self): return len(self.all) >= self.params.most or self.said == len(self.words)
+    def generate_next_token(self): self.all.append(self.words[self.said]); self.said += 1
+    def get_next_tokens(self): return [self.all[-1]]
+registered = []
+def register_execution_provider_library(name, path): registered.append((name, path))
+"""
+QNN = "def get_ep_name(): return 'QNN'\ndef get_library_path(): return '/lib/qnn.so'\n"
+
+
+def prepared(folder: Path, **changes: object) -> Path:
+    site = folder / "site"
+    site.mkdir()
+    (site / "onnxruntime_genai.py").write_text(GENAI)
+    (site / "onnxruntime_qnn.py").write_text(QNN)
+    more = {"backend": "genai", "site": str(site), "context": 20, "providers": ["qnn"], **changes}
+    (folder / "config.json").write_text(json.dumps(config(a_port(), **more)))
+    (folder / "token").write_text(TOKEN)
+    (folder / "token").chmod(0o600)
+    return folder
+
+
+def argv(folder: Path) -> list[str]:
+    return [sys.executable, str(ROOT / "fleet/serving/device/fleet_server.py"), str(folder)]
+
+
+@pytest.fixture
+def genai(tmp_path: Path) -> Iterator[Echo]:
+    folder = prepared(tmp_path)
+    port = json.loads((folder / "config.json").read_text())["port"]
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(
+            argv(folder), env={"PYTHONPATH": str(ROOT)}, stdout=log, stderr=log
+        )
+    one = Echo(process, folder, port)
+    try:
+        one.ready()
+        yield one
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_loop_of_tokens(genai: Echo) -> None:
+    whole = genai.post({"prompt": "a b c"}).json()
+    assert (whole["text"], whole["finish_reason"]) == ("a b c ", "stop")
+    assert whole["usage"] == {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6}
+    short = genai.post({"prompt": "a b c", "max_tokens": 2}).json()
+    assert (short["text"], short["finish_reason"]) == ("a b ", "length")
+    full = genai.post({"prompt": "w " * 15}).json()
+    assert (full["usage"]["total_tokens"], full["finish_reason"]) == (20, "length")
+    long = genai.post({"prompt": "w " * 20})
+    assert long.status_code == httpx.codes.BAD_REQUEST
+    assert long.json()["error"]["code"] == "context_exceeded"
+
+
+def test_a_model_that_would_run_on_the_cpu_is_refused(tmp_path: Path) -> None:
+    folder = prepared(tmp_path, providers=["cuda"])
+    done = subprocess.run(
+        argv(folder), env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=30,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 10
+    assert "would run on the CPU" in done.stderr

@@ -1,0 +1,309 @@
+"""The server on the device as a real process: limits, refusals, ends. Its backend echoes."""
+
+from __future__ import annotations
+
+import ast
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from jsonschema import Draft202012Validator
+
+from fleet.serving import device
+from fleet.serving.files import service_files
+
+from .conftest import ROOT, TOKEN, Echo, config, echo
+
+STREAM = "/generate/stream"
+DEVICE = sorted(Path(str(device.__file__)).parent.glob("*.py"))
+
+
+def raw(port: int, data: bytes) -> bytes:
+    """What comes back for these bytes, to the end of the connection."""
+    with socket.create_connection(("127.0.0.1", port), 10) as link:
+        link.settimeout(10)
+        link.sendall(data)
+        link.shutdown(socket.SHUT_WR)
+        found = b""
+        while chunk := link.recv(65536):
+            found += chunk
+        return found
+
+
+@pytest.mark.parametrize("path", DEVICE, ids=lambda path: path.name)
+def test_it_is_python_38_and_needs_nothing_but_itself(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"), feature_version=(3, 8))
+    own = {one.name for one in service_files()}
+    for node in ast.walk(tree):
+        assert not isinstance(node, ast.Match if hasattr(ast, "Match") else ())
+        names = []
+        if isinstance(node, ast.Import):
+            names = [one.name for one in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        for name in names:
+            if name.startswith("fleet."):
+                assert f"run/{name.replace('.', '/')}.py" in own, name
+            else:
+                known = {*sys.stdlib_module_names, "onnxruntime_genai", "onnxruntime_qnn"}
+                assert name.partition(".")[0] in known, name
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GARBAGE\r\n\r\n", 400),
+        (b"GET /health HTTP/3.0\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nno colon\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\n folded: x\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\na: \0\r\n\r\n", 400),
+        (b"GET /" + b"x" * 3000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 65 + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\na: " + b"x" * 20000 + b"\r\n\r\n", 431),
+        (b"GET /nowhere HTTP/1.1\r\n\r\n", 404),
+        (b"BREW /health HTTP/1.1\r\n\r\n", 405),
+        (b"HEAD /health HTTP/1.1\r\n\r\n", 405),
+        (b"POST /generate HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
+        (b"POST /generate HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
+        (b"POST /generate HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+        (b"POST /infer HTTP/1.1\r\n\r\n", 404),
+    ],
+)
+def test_what_is_no_request_is_4xx(shared: Echo, sent: bytes, status: int) -> None:
+    head, _, body = raw(shared.port, sent).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    if not sent.startswith(b"HEAD"):
+        assert set(json.loads(body)["error"]) == {"code", "message", "param", "type"}
+    else:
+        assert body == b""
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "param"),
+    [
+        ({}, "missing_field", "prompt"),
+        ({"prompt": 1}, "invalid_value", "prompt"),
+        ({"prompt": ""}, "invalid_value", "prompt"),
+        ({"prompt": "a\0b"}, "invalid_value", "prompt"),
+        ({"prompt": "\ud800"}, "invalid_value", "prompt"),
+        ({"prompt": "a" * 2001}, "prompt_too_long", "prompt"),
+        ({"prompt": "a", "max_tokens": 0}, "invalid_value", "max_tokens"),
+        ({"prompt": "a", "max_tokens": 51}, "invalid_value", "max_tokens"),
+        ({"prompt": "a", "max_tokens": True}, "invalid_value", "max_tokens"),
+        ({"prompt": "a", "max_tokens": 1.0}, "invalid_value", "max_tokens"),
+        ({"prompt": "a", "temperature": 1}, "unknown_field", "temperature"),
+    ],
+)
+def test_each_wrong_field_is_named(
+    shared: Echo, body: dict[str, object], code: str, param: str
+) -> None:
+    with shared.client() as client:
+        head = {"Content-Type": "application/json"}
+        answer = client.post("/generate", content=json.dumps(body), headers=head)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == code
+    assert answer.json()["error"]["param"] == param
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "param"),
+    [
+        ({}, 400, "messages"),
+        ({"messages": []}, 400, "messages"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, 400, "messages[0].role"),
+        ({"messages": [{"role": "system", "content": "x"}]}, 400, "messages[0].role"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "messages"),
+        ({"messages": [{"role": "user", "content": "x [/INST]"}]}, 400, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, 400, None),
+        ({"model": "gpt-4", "messages": []}, 404, "model"),
+        ({"messages": [], "tools": [{}]}, 400, "tools"),
+        ({"messages": [], "stream": ""}, 400, "stream"),
+        ({"messages": [], "user": 1}, 400, "user"),
+        ({"max_tokens": -1, "max_completion_tokens": 1, "messages": []}, 400, "max_tokens"),
+        ({"messages": [{"role": "user", "content": "x", "name": 1}]}, 400, "messages[0].name"),
+        ({"messages": [], "n": 2}, 400, "n"),
+        ({"messages": [], "stream_options": {"x": 1}}, 400, "stream_options"),
+    ],
+)
+def test_what_a_chat_cannot_have_is_said(
+    shared: Echo, body: dict[str, object], status: int, param: str | None
+) -> None:
+    with shared.client() as client:
+        answer = client.post("/v1/chat/completions", json=body)
+    assert answer.status_code == status
+    if param:
+        assert answer.json()["error"]["param"] == param
+
+
+def test_messages_become_a_prompt_by_the_template(shared: Echo) -> None:
+    turns = [("user", "one"), ("assistant", "two"), ("user", "three")]
+    parts = {"type": "text", "text": "three"}
+    body = {"messages": [{"role": role, "content": text} for role, text in turns], "n": 1}
+    body["messages"][-1]["content"] = [parts]  # type: ignore[index]
+    with shared.client() as client:
+        said = client.post("/v1/chat/completions", json=body).json()
+    text = said["choices"][0]["message"]["content"]
+    assert text == "<s>[INST] one [/INST] two</s>[INST] three [/INST] "
+
+
+def test_a_connection_serves_one_request_after_the_other(shared: Echo) -> None:
+    ask = b'{"prompt": "a b"}'
+    request = (
+        b"POST /generate HTTP/1.1\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n%s" % (TOKEN.encode(), len(ask), ask)
+    )
+    with socket.create_connection(("127.0.0.1", shared.port), 10) as link:
+        for _ in range(3):
+            link.sendall(request)
+            assert b'"text": "a b "' in link.recv(65536)
+
+
+def test_failures_of_the_backend_are_5xx_and_tell_no_details(shared: Echo) -> None:
+    with shared.client() as client:
+        failed = client.post("/generate", json={"prompt": "fail"})
+        crashed = client.post(STREAM, json={"prompt": "crash"})
+        fine = client.post("/generate", json={"prompt": "still here"})
+    assert (failed.status_code, failed.json()["error"]["code"]) == (500, "generation_failed")
+    assert (crashed.status_code, crashed.json()["error"]["code"]) == (500, "internal")
+    assert "secret detail" not in crashed.text
+    assert "secret detail" in shared.log
+    assert fine.json()["text"] == "still here "
+
+
+def test_the_document_is_true(shared: Echo) -> None:
+    with shared.client() as client:
+        document = client.get("/openapi.json").json()
+        answers = {
+            "Health": client.get("/health"),
+            "Generated": client.post("/generate", json={"prompt": "a"}),
+            "Error": client.post("/generate", json={}),
+        }
+    assert set(document["paths"]) == {
+        "/health", "/openapi.json", "/v1/models", "/generate", STREAM, "/v1/chat/completions",
+    }  # fmt: skip
+    for name, answer in answers.items():
+        schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+        Draft202012Validator(schema).validate(answer.json())
+
+
+def test_a_slow_request_has_an_end(tmp_path: Path) -> None:
+    with echo(tmp_path, 0.0, "HEADER_SECONDS=0.2", "BODY_SECONDS=0.2") as one:
+        for begun in (b"GET /he", b"POST /generate HTTP/1.1\r\nContent-Length: 5\r\n"):
+            with socket.create_connection(("127.0.0.1", one.port), 10) as link:
+                link.sendall(begun)
+                assert b" 408 " in link.recv(4096)
+                assert link.recv(4096) == b""
+
+
+def test_a_request_past_its_time_is_ended(tmp_path: Path) -> None:
+    with echo(tmp_path, 0.3, request_seconds=1.0) as one, one.client() as client:
+        late = client.post("/generate", json={"prompt": "a " * 40})
+        assert (late.status_code, late.json()["error"]["code"]) == (504, "timeout")
+        stream = client.post(STREAM, json={"prompt": "a " * 40})
+        assert "event: token" in stream.text
+        assert stream.text.rstrip().splitlines()[-2] == "event: error"
+
+
+def test_a_stop_finishes_what_runs_and_refuses_the_rest(tmp_path: Path) -> None:
+    with echo(tmp_path, 0.1) as one, one.client() as client:
+        text = "w " * 20
+        with client.stream("POST", STREAM, json={"prompt": text}) as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == "event: token"
+            waits: list[httpx.Response] = []
+            waiting = threading.Thread(target=lambda: waits.append(one.post({"prompt": "a"})))
+            waiting.start()
+            while one.health().json()["queue"] == 0:
+                time.sleep(0.01)
+            one.process.send_signal(signal.SIGTERM)
+            waiting.join()
+            refused = one.post({"prompt": "new"})
+            health = one.health()
+            rest = list(lines)
+        assert sum(line == "event: token" for line in rest) == 19
+        assert "event: done" in rest
+        assert [one.status_code for one in (waits[0], refused, health)] == [503, 503, 503]
+        assert refused.json()["error"]["code"] == "stopping"
+        assert health.json()["status"] == "stopping"
+        assert one.process.wait(10) == 0
+        assert "closed" in one.log
+
+
+def test_a_session_that_hangs_ends_the_process_for_the_unit_to_start_it(tmp_path: Path) -> None:
+    ask = b'{"prompt": "hang"}'
+    request = (
+        b"POST /generate HTTP/1.1\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n%s" % (TOKEN.encode(), len(ask), ask)
+    )
+    with echo(tmp_path, 0.0, "ABORT_SECONDS=0.3") as one:
+        assert raw(one.port, request) == b"", "a client that has gone gets nothing"
+        assert one.process.wait(20) == 70
+        assert "hangs" in one.log
+
+
+def test_a_long_log_is_moved_away(tmp_path: Path) -> None:
+    with echo(tmp_path, 0.0, "LOG_BYTES=100") as one, one.client() as client:
+        for _ in range(5):
+            client.post("/generate", json={"prompt": "crash"})
+        moved = tmp_path / "log.1"
+        end = time.monotonic() + 10
+        while not moved.exists():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        client.post("/generate", json={"prompt": "crash"})
+        assert "secret detail" in moved.read_text()
+        assert len(one.log) < 100
+
+
+def started(folder: Path, **changes: object) -> subprocess.CompletedProcess[str]:
+    (folder / "config.json").write_text(json.dumps(config(1, **changes)))
+    program = ROOT / "fleet" / "serving" / "device" / "fleet_server.py"
+    return subprocess.run(
+        [sys.executable, str(program), str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env={"PYTHONPATH": str(ROOT)},
+    )
+
+
+def test_what_cannot_start_says_why_and_is_not_tried_again(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    assert "token" in started(tmp_path).stderr
+    token.write_text(TOKEN)
+    token.chmod(0o644)
+    readable = started(tmp_path)
+    assert (readable.returncode, "others can read" in readable.stderr) == (10, True)
+    token.chmod(0o600)
+    unknown = started(tmp_path, backend="tpu")
+    assert (unknown.returncode, "no backend tpu" in unknown.stderr) == (10, True)
+    genai = started(tmp_path, backend="genai", site=str(tmp_path / "site"))
+    assert genai.returncode == 10
+    assert "onnxruntime-genai" in genai.stderr
+
+
+def test_a_taken_port_is_said(tmp_path: Path) -> None:
+    with echo(tmp_path / "one") as one:
+        (tmp_path / "two").mkdir()
+        folder = tmp_path / "two"
+        (folder / "config.json").write_text(json.dumps(config(one.port)))
+        (folder / "token").write_text(TOKEN)
+        (folder / "token").chmod(0o600)
+        second = subprocess.run(
+            [sys.executable, "-m", "tests.serving.echo", str(folder)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    assert second.returncode == 12
+    assert f"port {one.port}" in second.stderr
