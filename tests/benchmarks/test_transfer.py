@@ -39,6 +39,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardGround]:
         yield BoardGround(lab, folder)
 
 
+@pytest.mark.slow
 def test_a_tiny_run_writes_figures_chart_and_page(tmp_path: Path) -> None:
     if SSHD is None:
         pytest.skip("no sshd on this machine: apt-get install openssh-server")

@@ -43,7 +43,7 @@ def fleet(folder: Path, *argv: str, **env: str) -> subprocess.CompletedProcess[s
     )
 
 
-@pytest.fixture(params=["user", "namespace"])
+@pytest.fixture(params=[pytest.param("user", marks=pytest.mark.slow), "namespace"])
 def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
     why = can_unshare() if request.param == "namespace" else ""
     if why:

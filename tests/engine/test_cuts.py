@@ -99,7 +99,7 @@ def place(board_server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return board_server.host(base_dir=str(base)), base
 
 
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_every_prefix_of_a_deploy(place: tuple[Host, Path], tmp_path: Path, after: bool) -> None:
     host, base = place
     seen = []

@@ -51,7 +51,7 @@ def check(bench: Bench) -> None:
         assert all(path.exists() for path in live.rglob("*"))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_at_random_moments(bench: Bench, tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     for _ in range(4):

@@ -276,7 +276,6 @@ ODD = (
 def test_files_with_any_name_arrive(host: Host, base: Path, tmp_path: Path, tar: bool) -> None:
     from dataclasses import replace as other
 
-    from fleet.engine import planning
     from fleet.ops import staging
 
     contents = {f"data/{name}": name.encode() for name in ODD} | {"data/empty": b""}
@@ -292,7 +291,7 @@ def test_files_with_any_name_arrive(host: Host, base: Path, tmp_path: Path, tar:
         session.ask(
             staging.stage_command(plain, app, "r1"), "stage", stdin=staging.stage_input(plain, app)
         )
-        state = planning.ask_state(session, plain, app)
+        state = ask_state(session, plain, app)
         assert not state.unlinked
         session.close()
     release = base / "releases" / "app" / app.id

@@ -63,6 +63,7 @@ def test_without_any_android_runtime_it_says_which_one(
     assert "SDK" in result.error.hint
 
 
+@pytest.mark.slow
 def test_five_boards_and_five_phones_in_one_deploy(desk: Make, with_tool: RuntimeStore) -> None:
     """One playbook, one plan, one table: a real Genie dialog on each of ten devices."""
     mixed: Desk = desk(with_tool, count=5, phones=5, phone_profile="x86_64", kind="namespace")

@@ -91,7 +91,7 @@ def rounds(board: Bare, count: int, seed: int) -> None:
 
 
 def test_plan_and_apply_agree_from_random_states(bare: Make) -> None:
-    rounds(with_log(bare("bare-evk-nopasswd")), 40, seed=1)
+    rounds(with_log(bare("bare-evk-nopasswd")), 15, seed=1)
 
 
 @pytest.mark.slow

@@ -208,6 +208,7 @@ def test_a_full_queue_is_429(served: Service) -> None:
     assert full.json()["error"]["code"] == "queue_full"
 
 
+@pytest.mark.slow
 def test_a_deploy_beside_it_leaves_it_and_status_says_so(
     served: Service, own_bundle: Callable[[], Path]
 ) -> None:
