@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fleet.cli import output
-from fleet.cli.common import JsonOption
+from fleet.cli.options import JsonOption
 from fleet.model.deadline import Deadline
 from fleet.model.errors import FleetError, InputError, UnreachableError
 

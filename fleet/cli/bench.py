@@ -12,7 +12,7 @@ import typer
 
 from fleet import __version__
 from fleet.cli import output
-from fleet.cli.common import JsonOption
+from fleet.cli.options import JsonOption
 from fleet.engine.records import RunStore, new_run_id
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError

@@ -12,7 +12,7 @@ from fleet.bundles.ep.graphs import GraphFile, read_graphs
 from fleet.bundles.ep.wrapping import write_wrappers
 from fleet.bundles.system_library import TARGET, system_library
 from fleet.cli import output
-from fleet.cli.common import JsonOption
+from fleet.cli.options import JsonOption
 from fleet.model.errors import BundleError
 from fleet.runtimes.store import RuntimeStore
 

@@ -10,7 +10,7 @@ import typer
 from fleet.aihub.pull import Pulled
 from fleet.aihub.pull import pull as pull_model
 from fleet.cli import output
-from fleet.cli.common import JsonOption
+from fleet.cli.options import JsonOption
 from fleet.model.files import human_bytes
 
 

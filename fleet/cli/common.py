@@ -1,11 +1,10 @@
-"""Options that many commands share, and how they become hosts."""
+"""How options become hosts, and results an exit code."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -15,32 +14,6 @@ from fleet.engine.cluster.connecting import executor_for
 from fleet.engine.pool import DeviceResult, Remote
 from fleet.model.errors import FleetError, InputError
 from fleet.model.inventory import Host
-
-InventoryOption = Annotated[
-    Path, typer.Option("--inventory", "-i", help="Inventory file (YAML).", show_default=False)
-]
-LimitOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--limit", "-l", help="Only these: names, groups, globs, '!not', '&and', '~regex'."
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
-ParallelOption = Annotated[
-    int | None, typer.Option("--parallel", "-p", min=1, help="Devices at a time.")
-]
-AcceptNewOption = Annotated[
-    bool, typer.Option("--accept-new", help="Pin host keys that were never seen.")
-]
-VerifyOption = Annotated[
-    bool, typer.Option("--verify", help="Hash every file on the device, believe no size.")
-]
-OfflineOption = Annotated[bool, typer.Option("--offline", help="Fetch nothing: the store only.")]
-ExecutorOption = Annotated[
-    str | None,
-    typer.Option("--executor", help="Work on a dask cluster: dask://SCHEDULER:PORT."),
-]
-PlaybookArgument = Annotated[Path, typer.Argument(help="Playbook file (YAML).")]
 
 DEFAULT_PARALLEL = 16
 

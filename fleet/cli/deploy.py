@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 from fleet.cli import output
-from fleet.cli.common import (
+from fleet.cli.common import end_devices, hosts_of, working_on
+from fleet.cli.live import listening
+from fleet.cli.lockfile import LockFileOption, before, lock_for, write_planned
+from fleet.cli.options import (
     AcceptNewOption,
     ExecutorOption,
     InventoryOption,
@@ -18,12 +21,7 @@ from fleet.cli.common import (
     ParallelOption,
     PlaybookArgument,
     VerifyOption,
-    end_devices,
-    hosts_of,
-    working_on,
 )
-from fleet.cli.live import listening
-from fleet.cli.lockfile import LockFileOption, before, lock_for, write_planned
 from fleet.cli.pace import (
     BandwidthOption,
     CarrierOption,

@@ -10,15 +10,9 @@ from typing import Annotated
 import typer
 
 from fleet.cli import doctor_fix, output
-from fleet.cli.common import (
-    DEFAULT_PARALLEL,
-    AcceptNewOption,
-    JsonOption,
-    LimitOption,
-    ParallelOption,
-    hosts_of,
-)
+from fleet.cli.common import DEFAULT_PARALLEL, hosts_of
 from fleet.cli.doctor_view import counting, show, show_explained
+from fleet.cli.options import AcceptNewOption, JsonOption, LimitOption, ParallelOption
 from fleet.doctor.bundle import pack
 from fleet.doctor.checks import LOOKS
 from fleet.doctor.examine import Round, examine

@@ -5,16 +5,14 @@ from __future__ import annotations
 import typer
 
 from fleet.cli import output
-from fleet.cli.common import (
+from fleet.cli.common import end_devices, hosts_of, working_on
+from fleet.cli.options import (
     AcceptNewOption,
     ExecutorOption,
     InventoryOption,
     JsonOption,
     LimitOption,
     ParallelOption,
-    end_devices,
-    hosts_of,
-    working_on,
 )
 from fleet.cli.results import show_errors
 from fleet.engine.looking import look_at_facts

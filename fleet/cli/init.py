@@ -13,7 +13,7 @@ import typer
 
 from fleet.bundles.inspect import inspect_bundle
 from fleet.cli import output
-from fleet.cli.common import JsonOption
+from fleet.cli.options import JsonOption
 from fleet.config.scaffold.devices import (
     Seen,
     from_address,

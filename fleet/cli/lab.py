@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fleet.cli import output
-from fleet.cli.common import JsonOption
+from fleet.cli.options import JsonOption
 from fleet.lab import Lab
 from fleet.lab.faults import FAULTS
 from fleet.lab.folder import Folder

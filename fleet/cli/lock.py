@@ -7,15 +7,13 @@ from typing import Annotated
 import typer
 
 from fleet.cli import output
-from fleet.cli.common import (
-    DEFAULT_PARALLEL,
+from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
+from fleet.cli.options import (
     AcceptNewOption,
     InventoryOption,
     JsonOption,
     LimitOption,
     ParallelOption,
-    end_devices,
-    hosts_of,
 )
 from fleet.cli.results import show_errors
 from fleet.engine import reserving

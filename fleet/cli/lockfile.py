@@ -10,17 +10,16 @@ from typing import Annotated
 import typer
 
 from fleet.cli import output
-from fleet.cli.common import (
+from fleet.cli.common import end_with, hosts_of
+from fleet.cli.live import listening
+from fleet.cli.options import (
     AcceptNewOption,
     InventoryOption,
     JsonOption,
     LimitOption,
     OfflineOption,
     PlaybookArgument,
-    end_with,
-    hosts_of,
 )
-from fleet.cli.live import listening
 from fleet.cli.results import show_errors
 from fleet.config.lockfile import load_lock, lock_path, playbook_hash, save_lock
 from fleet.config.playbook import load_playbook

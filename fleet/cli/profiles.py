@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fleet.cli import output, profiles_compare, profiles_store
-from fleet.cli.common import JsonOption
+from fleet.cli.options import JsonOption
 from fleet.cli.profiles_opened import opened
 from fleet.cli.results import show_records
 from fleet.model.errors import InputError

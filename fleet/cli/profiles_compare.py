@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fleet.cli.common import JsonOption
+from fleet.cli.options import JsonOption
 from fleet.model.errors import InputError
 
 Words = list[str] | None

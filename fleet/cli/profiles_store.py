@@ -10,7 +10,7 @@ import typer
 from rich.progress import Progress
 
 from fleet.cli import output
-from fleet.cli.common import JsonOption
+from fleet.cli.options import JsonOption
 from fleet.cli.profiles_opened import opened
 from fleet.model.errors import InputError
 from fleet.profiles.exports import WRITERS, export

@@ -6,18 +6,16 @@ from typing import Annotated
 
 import typer
 
-from fleet.cli.common import (
-    DEFAULT_PARALLEL,
+from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
+from fleet.cli.live import listening
+from fleet.cli.options import (
     AcceptNewOption,
     InventoryOption,
     JsonOption,
     LimitOption,
     ParallelOption,
     PlaybookArgument,
-    end_devices,
-    hosts_of,
 )
-from fleet.cli.live import listening
 from fleet.cli.results import show_devices
 from fleet.config.playbook import load_playbook
 from fleet.engine import undoing

@@ -8,18 +8,16 @@ from typing import Annotated
 import typer
 
 from fleet.cli import output
-from fleet.cli.common import (
-    DEFAULT_PARALLEL,
+from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
+from fleet.cli.live import listening
+from fleet.cli.options import (
     AcceptNewOption,
     InventoryOption,
     JsonOption,
     LimitOption,
     ParallelOption,
     VerifyOption,
-    end_devices,
-    hosts_of,
 )
-from fleet.cli.live import listening
 from fleet.cli.pace import (
     BandwidthOption,
     CarrierOption,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shlex
 import statistics
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fleet.cli import output
 from fleet.cli.conditions_view import conditions_line
-from fleet.engine.pool import DeviceResult
 from fleet.model.files import human_bytes
-from fleet.model.plan import DevicePlan
+
+if TYPE_CHECKING:  # records are shown without the engine
+    from fleet.engine.pool import DeviceResult
+    from fleet.model.plan import DevicePlan
 
 
 def show_devices(title: str, results: Sequence[DeviceResult]) -> None:

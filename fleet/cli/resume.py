@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from fleet.cli import output
-from fleet.cli.common import JsonOption, ParallelOption
 from fleet.cli.deploy import end_deploy, with_way_back
 from fleet.cli.live import listening
+from fleet.cli.options import JsonOption, ParallelOption
 from fleet.engine.records import RunStore
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.resume import journal_path, known_runs, reopen

@@ -7,19 +7,17 @@ from typing import Annotated
 
 import typer
 
-from fleet.cli.common import (
+from fleet.cli.common import end_devices, hosts_of, working_on
+from fleet.cli.deploy import show_measured
+from fleet.cli.live import listening
+from fleet.cli.options import (
     ExecutorOption,
     InventoryOption,
     JsonOption,
     LimitOption,
     ParallelOption,
     PlaybookArgument,
-    end_devices,
-    hosts_of,
-    working_on,
 )
-from fleet.cli.deploy import show_measured
-from fleet.cli.live import listening
 from fleet.cli.results import show_devices
 from fleet.cli.run_options import (
     CoolOption,

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from fleet.cli import output
-from fleet.cli.common import JsonOption
+from fleet.cli.options import JsonOption
 from fleet.model.errors import InputError
 from fleet.runners import Runner
 from fleet.runners.options import Options

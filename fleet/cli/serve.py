@@ -11,18 +11,16 @@ from typing import Annotated
 import typer
 
 from fleet.cli import output
-from fleet.cli.common import (
-    DEFAULT_PARALLEL,
+from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
+from fleet.cli.live import listening
+from fleet.cli.options import (
     InventoryOption,
     JsonOption,
     LimitOption,
     OfflineOption,
     ParallelOption,
     PlaybookArgument,
-    end_devices,
-    hosts_of,
 )
-from fleet.cli.live import listening
 from fleet.cli.results import show_devices, show_errors
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation, Options

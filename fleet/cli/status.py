@@ -8,19 +8,17 @@ from typing import Annotated
 import typer
 
 from fleet.cli import output
-from fleet.cli.common import (
-    DEFAULT_PARALLEL,
+from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
+from fleet.cli.live import listening
+from fleet.cli.lockfile import LockFileOption
+from fleet.cli.options import (
     AcceptNewOption,
     InventoryOption,
     JsonOption,
     LimitOption,
     ParallelOption,
     VerifyOption,
-    end_devices,
-    hosts_of,
 )
-from fleet.cli.live import listening
-from fleet.cli.lockfile import LockFileOption
 from fleet.cli.results import show_devices, show_errors
 from fleet.config.lockfile import load_lock, lock_path
 from fleet.config.playbook import load_playbook

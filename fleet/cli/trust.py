@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from fleet.cli import output
-from fleet.cli.common import InventoryOption, JsonOption, end_with, hosts_of
+from fleet.cli.common import end_with, hosts_of
+from fleet.cli.options import InventoryOption, JsonOption
 from fleet.model.errors import FleetError, InputError
 from fleet.model.inventory import Host
 from fleet.transport.trust import check_offer, offered_key, trust_host
