@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fleet.cli import output, profiles_compare, profiles_store
+from fleet.cli import output, profiles_compare, profiles_report, profiles_store
 from fleet.cli.common import JsonOption
 from fleet.cli.profiles_opened import opened
 from fleet.cli.results import show_records
@@ -48,6 +48,7 @@ def register(root: typer.Typer) -> None:
     group.command("show")(show)
     profiles_store.register_in(group)
     profiles_compare.register_in(group)
+    profiles_report.register_in(group)
     root.add_typer(group, name="profiles")
 
 
