@@ -121,7 +121,7 @@ def _spec(
         "layer": [
             {
                 "data": {"values": [one for one in spans if one["a"] is not None]},
-                "mark": {"type": "rule", "strokeWidth": step - 5, "opacity": 0.22},
+                "mark": {"type": "rule", "strokeWidth": step - 5, "opacity": 0.22, "aria": False},
                 "encoding": {**base, "x": {**x, "field": "a"}, "x2": {"field": "b"}, "color": ink},
             },
             {

@@ -19,7 +19,7 @@ GROUPS = ("#020200", "#020201", "#020202", "#020203", "#020204", "#020205")
 _NAMES = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "card", HEAT: "heat"}
 _NAMES |= {colour: f"g{place}" for place, colour in enumerate(GROUPS)}
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-WIDTH = 360
+WIDTH = 390
 
 CONFIG: Spec = {
     "background": None,
@@ -28,8 +28,8 @@ CONFIG: Spec = {
     "view": {"stroke": None},
     "axis": {
         "domain": False, "ticks": False, "grid": False, "gridColor": GRID, "labelColor": MUTED,
-        "labelFontSize": 11, "labelPadding": 6, "titleColor": MUTED, "titleFontSize": 11,
-        "titleFontWeight": "normal", "titlePadding": 6, "labelOverlap": True,
+        "labelFontSize": 11, "labelPadding": 6, "labelSeparation": 10, "titleColor": MUTED, "titleFontSize": 11,
+        "titleFontWeight": "normal", "titlePadding": 6, "labelOverlap": "greedy",
     },
     "axisQuantitative": {"grid": True, "tickCount": 4},
     "text": {"fontSize": 11, "color": INK},
@@ -42,7 +42,9 @@ _NOISE = re.compile(
 )
 _EMPTY = re.compile(r'<path class="(?:fore|back)ground"[^>]*/>')
 _COLOUR = re.compile(r'"(#0[12]0[12]0\d)"')
-_LABEL = re.compile(r'<(path|line|rect|text)((?: (?!aria-label)[\w-]+="[^"]*")*) aria-label="([^"]*)"([^>]*?)/>')
+_LABEL = re.compile(
+    r'<(path|line|rect|text)((?: (?!aria-label)[\w-]+="[^"]*")*) aria-label="([^"]*)"([^>]*?)/>'
+)
 
 
 def picture(spec: Spec, title: str, text: str) -> str:

@@ -17,7 +17,9 @@ def operations(report: Report) -> dict[str, tuple[Spec, str]]:
     return {unit: _picture(report, unit, [one.get(unit, []) for one in groups]) for unit in units}
 
 
-def _picture(report: Report, unit: str, groups: list[list[tuple[str, str, float]]]) -> tuple[Spec, str]:
+def _picture(
+    report: Report, unit: str, groups: list[list[tuple[str, str, float]]]
+) -> tuple[Spec, str]:
     largest: dict[str, float] = {}
     for one in groups:
         for name, _, middle in one:
@@ -61,7 +63,8 @@ def _spec(report: Report, values: list[Spec], unit: str) -> Spec:
         "layer": [
             {"mark": {"type": "bar", "height": {"band": 0.72}, "cornerRadiusEnd": 2},
              "encoding": {"x": x, "color": colour(report), "description": {"field": "t"}}},
-            {"mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 10, "color": INK},
+            {"mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 10, "color": INK,
+                      "aria": False},
              "encoding": {"x": x, "text": {"field": "s"}}},
         ],
     }  # fmt: skip

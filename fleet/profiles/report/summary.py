@@ -146,9 +146,7 @@ def _key(one: Record) -> str:
     return one.identity or f"host {one.host}"
 
 
-def _rows(
-    place: int, group: Group, metrics: Sequence[Metric], names: dict[str, str]
-) -> list[Row]:
+def _rows(place: int, group: Group, metrics: Sequence[Metric], names: dict[str, str]) -> list[Row]:
     found: dict[tuple[str, ...], list[Record]] = {}
     for one in group.records:
         key = (names[_key(one)], clean(one.name), build(one), one.release)

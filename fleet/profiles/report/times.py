@@ -51,17 +51,16 @@ def history(report: Report, metric: Metric) -> tuple[Spec, str] | None:
     if max(lines.values(), default=0) < 2:
         return None
     kept = set(list(lines)[:LINES])
-    left = f"{len(kept)} of {len(lines)} boards; the table has all" if len(kept) < len(lines) else ""
+    left = (
+        f"{len(kept)} of {len(lines)} boards; the table has all" if len(kept) < len(lines) else ""
+    )
     values = [one for one in values if (int(one["g"]), one["l"]) in kept]
     return _history_spec(report, values, builds, len(kept)), left
 
 
 def _by_run(records: Sequence[Record], name: str) -> list[tuple[float, float, str]]:
-    runs: dict[str, list[Record]] = {}
-    for one in records:
-        runs.setdefault(one.run_id, []).append(one)
     found = []
-    for run, mine in runs.items():
+    for run, mine in runs_of(records).items():
         at = next((t for one in mine if (t := when(one.started)) is not None), None)
         good = [v for one in mine if math.isfinite(v := value(one, name))]
         if at is not None and good:
@@ -83,7 +82,7 @@ def _history_spec(
     layer: list[Spec] = _versions(builds, x) if len(builds) > 1 else []
     layer.append({
         "data": {"values": list(values)},
-        "mark": {"type": "line", "strokeWidth": 1 if many else 1.6, "opacity": 0.35 if many else 1},
+        "mark": {"type": "line", "aria": False, "strokeWidth": 1 if many else 1.6, "opacity": 0.35 if many else 1},
         "encoding": {**about, "detail": {"field": "k"}},
     })  # fmt: skip
     layer.append({
@@ -95,7 +94,7 @@ def _history_spec(
         last = {one["k"]: one for one in sorted(values, key=lambda one: float(one["at"]))}
         layer.append({
             "data": {"values": list(last.values())},
-            "mark": {"type": "text", "align": "left", "dx": 6, "limit": 90},
+            "mark": {"type": "text", "align": "left", "dx": 6, "limit": 90, "aria": False},
             "encoding": {"x": x, "y": y, "text": {"field": "l"}, "color": colour(report)},
         })  # fmt: skip
     return {"height": 190, "autosize": {"type": "fit-x", "contains": "padding"}, "layer": layer}
@@ -105,10 +104,10 @@ def _versions(builds: dict[str, float], x: Spec) -> list[Spec]:
     """Where a runtime was seen first: a quiet line with its number on top."""
     data = {"values": [{"at": at * 1000, "n": _number(name)} for name, at in builds.items()]}
     return [
-        {"data": data, "mark": {"type": "rule", "color": MUTED, "strokeDash": [2, 3]},
+        {"data": data, "mark": {"type": "rule", "aria": False, "color": MUTED, "strokeDash": [2, 3]},
          "encoding": {"x": x}},
         {"data": data,
-         "mark": {"type": "text", "color": MUTED, "align": "left", "baseline": "top", "dx": 3,
+         "mark": {"type": "text", "aria": False, "color": MUTED, "align": "left", "baseline": "top", "dx": 3,
                   "dy": -12, "fontSize": 10},
          "encoding": {"x": x, "y": {"value": 0}, "text": {"field": "n"}}},
     ]  # fmt: skip
@@ -128,20 +127,27 @@ class Curve:
     left: str
 
 
-def curves(report: Report, metric: Metric | None) -> tuple[list[Curve], int]:
-    """The runs whose heat moved most, and how many runs could be drawn."""
-    found: list[tuple[float, str, int, list[Record]]] = []
+def curves(report: Report, metric: Metric) -> tuple[list[Curve], int]:
+    """Of each board the run whose heat moved most, the largest first; how many boards had one."""
+    found = dict[tuple[int, str], tuple[float, str, int, list[Record]]]()
     for row, label in zip(report.rows, labels(report), strict=True):
-        runs: dict[str, list[Record]] = {}
-        for one in row.counted:
-            runs.setdefault(one.run_id, []).append(one)
-        for mine in runs.values():
+        for mine in runs_of(row.counted).values():
             heats = [heat for _, heat in _heats(mine)]
-            if metric and len(mine) >= LEAST and len(heats) >= LEAST:
-                found.append((max(heats) - min(heats), label, row.group, mine))
-    found.sort(key=lambda one: (-one[0], one[1]))
-    chosen = found[:CURVES]
-    return [_curve(metric, *one[1:]) for one in chosen if metric], len(found)
+            if len(mine) < LEAST or len(heats) < LEAST:
+                continue
+            moved, where = max(heats) - min(heats), (row.group, row.board)
+            if where not in found or moved > found[where][0]:
+                found[where] = (moved, label, row.group, mine)
+    chosen = sorted(found.values(), key=lambda one: (-one[0], one[1]))[:CURVES]
+    return [_curve(metric, *one[1:]) for one in chosen], len(found)
+
+
+def runs_of(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Run id → its records."""
+    runs: dict[str, list[Record]] = {}
+    for one in records:
+        runs.setdefault(one.run_id, []).append(one)
+    return runs
 
 
 def _heats(records: Sequence[Record]) -> list[tuple[float, float]]:
@@ -166,8 +172,7 @@ def _curve(metric: Metric, label: str, place: int, mine: Sequence[Record]) -> Cu
     if len(looks) < len(heats) or len(shown) < len(speeds):
         left = f"{len(shown)} of {len(speeds)} runs and {len(looks)} of {len(heats)} looks"
     low, high = min(h for _, h in heats), max(h for _, h in heats)
-    text = f"{metric.shown} of {len(speeds)} runs while the hottest zone went from {heats[0][1]:.0f}"
-    text += f" to {heats[-1][1]:.0f} °C ({low:.0f} to {high:.0f})"
+    text = f"{len(speeds)} runs, hottest zone {low:.0f} to {high:.0f} °C"
     run, build_id = clean(mine[0].run_id), clean(short_build(build(mine[0])))
     x = {"field": "x", "type": "quantitative", "scale": {"nice": False},
          "axis": {"grid": False}}  # fmt: skip
@@ -179,19 +184,19 @@ def _curve(metric: Metric, label: str, place: int, mine: Sequence[Record]) -> Cu
                {**x, "title": "minutes since the run began"}),
     ]  # fmt: skip
     spec: Spec = {"vconcat": panels, "spacing": 14, "resolve": {"scale": {"x": "shared"}}}
-    return Curve(label, f"{text}. Run {run}, {build_id or 'unknown runtime'}.", spec, left)
+    return Curve(label, f"{text}. {run}, {build_id or 'unknown runtime'}.", spec, left)
 
 
 def _panel(title: str, ink: str, height: int, values: Sequence[Spec], x: Spec) -> Spec:
     y = {"field": "v", "type": "quantitative", "title": None, "scale": {"zero": False},
          "axis": {"tickCount": 3, "minExtent": 30, "maxExtent": 30}}  # fmt: skip
     return {
-        "width": 310, "height": height, "data": {"values": list(values)},
+        "width": 340, "height": height, "data": {"values": list(values)},
         "title": {"text": title, "anchor": "start", "fontSize": 11, "fontWeight": "normal",
                   "color": INK, "offset": 4},
         "encoding": {"x": x, "y": y},
         "layer": [
-            {"mark": {"type": "line", "strokeWidth": 1.4, "color": ink}},
-            {"mark": {"type": "point", "filled": True, "size": 10, "color": ink, "opacity": 0.9}},
+            {"mark": {"type": "line", "strokeWidth": 1.4, "color": ink, "aria": False}},
+            {"mark": {"type": "point", "filled": True, "size": 10, "color": ink, "aria": False}},
         ],
     }  # fmt: skip
