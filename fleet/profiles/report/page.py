@@ -110,8 +110,15 @@ def _distributions(report: Report) -> str:
     return (
         '<h2 id="distributions">Every run</h2><p class="quiet">A point is a run that counts, '
         "hollow where it is emulated. The line is the median, the band its 95 % interval; no band: "
-        f"fewer than five runs.</p>{_cards(cards)}"
+        f"fewer than five runs."
+        f"{_drift(report)}</p>{_cards(cards)}"
     )
+
+
+def _drift(report: Report) -> str:
+    if not any(c.spread and c.spread.drift for row in report.rows for c in row.cells.values()):
+        return ""
+    return " Where runs drift it is the band of their level over all runs."
 
 
 def _better(way: int) -> str:
@@ -119,16 +126,14 @@ def _better(way: int) -> str:
 
 
 def _heat(report: Report) -> str:
-    order = ("decode_tps", "prompt_tps")
     named = {one.name: one for one in report.metrics}
-    metric = next((named[one] for one in order if one in named), None)
-    metric = metric or next(iter(report.metrics), None)
-    found, whole = curves(report, metric)
+    metric = named.get("decode_tps") or next(iter(report.metrics), None)
+    found, whole = curves(report, metric) if metric else ([], 0)
     if not found:
         return ""
     cards = [parts.card(one.title, picture(one.spec, one.title, one.text), one.text, one.left)
              for one in found]  # fmt: skip
-    few = f" The {len(found)} of {whole} whose temperature moved most." * (whole > len(found))
+    few = f" The {len(found)} of {whole} boards whose temperature moved most." * (whole > len(found))
     return (
         '<h2 id="heat">Speed and temperature</h2><p class="quiet">Run after run on one board, with '
         f"the hottest thermal zone.{few}</p>{_cards(cards)}"
@@ -137,7 +142,7 @@ def _heat(report: Report) -> str:
 
 def _operations(report: Report) -> str:
     cards = [
-        parts.card(f"Operations, {clean(unit) or 'no unit'}", picture(spec, "Operations", text),
+        parts.card(f"Largest operations, {clean(unit) or 'no unit'}", picture(spec, "Operations", text),
                    text)
         for unit, (spec, text) in operations(report).items()
     ]  # fmt: skip

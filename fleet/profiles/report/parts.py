@@ -51,7 +51,7 @@ def tiles(report: Report) -> str:
             label = f"{mark(one.group)} {label}"
         unit = escape(one.metric.unit)
         if one.rows > 1:
-            span = f"{number(one.low)} to {number(one.high)}, medians of {one.rows} rows"
+            span = f"{number(one.low)} to {number(one.high)}, {one.rows} medians"
         else:
             span = "median"
         made.append(

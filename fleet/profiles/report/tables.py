@@ -18,7 +18,8 @@ def boards(report: Report) -> str:
     """One row a board, sortable."""
     several = len(report.groups) > 1
     heads = [("group", "")] * several
-    heads += [("board", ""), ("model", ""), ("chip", ""), ("QAIRT", ""), ("release", "")]
+    heads += [("board", ""), *[("model", "")] * _models(report), ("chip", ""), ("QAIRT", "")]
+    heads += [("release", "")]
     heads += [("counted", "n"), *((one.shown, "n") for one in report.metrics)]
     heads += [("emulated", ""), ("problems and remarks", "")]
     head = "".join(
@@ -39,6 +40,11 @@ def boards(report: Report) -> str:
     )
 
 
+def _models(report: Report) -> bool:
+    """True where a column has to say which model it is; one alone is in the title."""
+    return len({row.model for row in report.rows}) > 1
+
+
 def _class(kind: str) -> str:
     return f' class="{kind}"' if kind else ""
 
@@ -52,7 +58,7 @@ def _row(row: Row, report: Report, *, several: bool) -> str:
     name = escape(row.board)
     cells.append(f'<th scope="row" title="{name}">{name}</th>')
     cells += [f"<td>{escape(one) or 'unknown'}</td>" for one in
-              (row.model, row.chip, row.runtime, row.release)]  # fmt: skip
+              (*[row.model] * _models(report), row.chip, row.runtime, row.release)]  # fmt: skip
     cells.append(f'<td class="n" data-v="{good}">{good}/{whole}</td>')
     cells += [_cell(row.cells.get(one.name), one) for one in report.metrics]
     flag = '<span class="badge">emulated</span>' if row.emulated == "yes" else row.emulated
@@ -64,14 +70,14 @@ def _row(row: Row, report: Report, *, several: bool) -> str:
 
 def _cell(cell: Cell | None, metric: Metric) -> str:
     if cell is None:
-        return '<td class="n" data-v="">–</td>'
+        return '<td class="n" data-v="">-</td>'
     spread = cell.spread
     if spread is None:
         under = "fewer than 5 runs"
     else:
-        under = f"{words.number(spread.low)} – {words.number(spread.high)}"
+        under = f"{words.number(spread.low)} to {words.number(spread.high)}"
         if spread.drift:
-            under += f", drifts {spread.drift:+.0%}"
+            under += f"<br>drifts {spread.drift:+.0%}"
     return (
         f'<td class="n" data-v="{cell.median!r}" title="{escape(metric.shown)}, {cell.count} runs">'
         f'{words.number(cell.median)}<span class="range">{under}</span></td>'
@@ -135,7 +141,7 @@ def _span(values: Sequence[float], digits: int = 1) -> str:
     if not values:
         return "unknown"
     low, high = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
-    return low if low == high else f"{low} – {high}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _list(found: Iterable[str]) -> str:

@@ -88,7 +88,8 @@ def headline(report: Report) -> list[str]:
 
 def _widest(report: Report, metric: Metric) -> str:
     """How far apart boards are, in one metric."""
-    rows = [row for row in report.rows if metric.name in row.cells]
+    latest = max(row.runtime for row in report.rows)
+    rows = [r for r in report.rows if metric.name in r.cells and r.runtime == latest]
     if len({row.board for row in rows}) < 2 or len(report.groups) > 1:
         return ""
     low = min(rows, key=lambda row: row.cells[metric.name].median)
@@ -96,8 +97,9 @@ def _widest(report: Report, metric: Metric) -> str:
     ends = [one.cells[metric.name].median for one in (low, high)]
     if ends[0] <= 0:
         return ""
+    several = f" with {latest}" if len({row.runtime for row in report.rows}) > 1 else ""
     return (
-        f"Between boards, {metric.shown} goes from {number(ends[0])} ({low.board}) to "
+        f"Between boards{several}, {metric.shown} goes from {number(ends[0])} ({low.board}) to "
         f"{number(ends[1])} ({high.board}), {ends[1] / ends[0] - 1:.0%} apart."
     )
 

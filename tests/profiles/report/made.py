@@ -1,4 +1,4 @@
-"""Runs of a fleet, made up with a fixed seed: their shape is that of runs, no number is a board's."""
+"""Runs of a fleet, made up with a fixed seed: no number is a board's."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _one(
         prompt_tokens=29, prompt_tps=round(15.8 * level * float(noise[2]), 2), generated_tokens=31,
         decode_tps=round(level * slow * float(noise[3]), 3),
     )  # fmt: skip
-    looks = tuple(Sample(2.0 * k, {"nspss-0": round(heat + 0.7 * k, 1)}) for k in range(4))
+    looks = tuple(Sample(2.0 * k, {"nspss-0": round(heat + 0.2 * k, 1)}) for k in range(4))
     around = Conditions(
         before=Sample(-0.5, {"nspss-0": round(heat - 0.5, 1)}, {"cpu:policy0": 2.4e9}, 0.2),
         during=looks, after=Sample(9, {"nspss-0": round(heat + 1, 1)}),
