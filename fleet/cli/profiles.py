@@ -9,6 +9,7 @@ import typer
 
 from fleet.cli import output, profiles_compare, profiles_report, profiles_store
 from fleet.cli.common import JsonOption
+from fleet.cli.pictured import show_pictures
 from fleet.cli.profiles_opened import opened
 from fleet.cli.results import show_records
 from fleet.model.errors import InputError
@@ -126,6 +127,7 @@ def show(
     runs = list(dict.fromkeys(record.run_id for record in records))
     title = f"run {runs[0]}" if len(runs) == 1 else f"{selection}: {len(runs)} runs"
     show_records(title, [record.as_dict() for record in records])
+    show_pictures(records)
     _show_around(records)
 
 

@@ -47,6 +47,7 @@ def report(
     from fleet.profiles.report import drawing  # noqa: PLC0415
     from fleet.profiles.report.page import page  # noqa: PLC0415
     from fleet.profiles.report.summary import gather  # noqa: PLC0415
+    from fleet.profiles.report.words import many  # noqa: PLC0415
 
     if len(selections) > GROUPS:
         raise InputError(f"a report has {GROUPS} groups at most, {len(selections)} are given")
@@ -62,7 +63,7 @@ def report(
         return
     counted = sum(one.counts for one in found.records)
     output.say(
-        f"{target}: {size / 1000:,.0f} kB, {found.boards} boards, {len(found.records)} runs, "
+        f"{target}: {size / 1000:,.0f} kB, {many(found.boards, 'board')}, {many(len(found.records), 'run')}, "
         f"{counted} count"
     )
     if len(selections) == 2:

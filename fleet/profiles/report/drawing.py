@@ -28,7 +28,8 @@ CONFIG: Spec = {
     "view": {"stroke": None},
     "axis": {
         "domain": False, "ticks": False, "grid": False, "gridColor": GRID, "labelColor": MUTED,
-        "labelFontSize": 11, "labelPadding": 6, "labelSeparation": 10, "titleColor": MUTED, "titleFontSize": 11,
+        "labelFontSize": 11, "labelPadding": 6, "labelSeparation": 10,
+        "titleColor": MUTED, "titleFontSize": 11,
         "titleFontWeight": "normal", "titlePadding": 6, "labelOverlap": "greedy",
     },
     "axisQuantitative": {"grid": True, "tickCount": 4},

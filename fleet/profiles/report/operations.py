@@ -54,7 +54,7 @@ def _spec(report: Report, values: list[Spec], unit: str) -> Spec:
     if several:
         base["yOffset"] = {"field": "g"}
     x = {"field": "v", "type": "quantitative", "title": unit or None,
-         "axis": {"tickCount": 3, "format": "~s"}, "scale": {"nice": True, "zero": True}}  # fmt: skip
+         "axis": {"tickCount": 3, "format": "~s"}, "scale": {"zero": True}}  # fmt: skip
     return {
         "data": {"values": values},
         "height": {"step": 13 if several else 22, "for": "offset" if several else "position"},

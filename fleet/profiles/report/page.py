@@ -70,7 +70,7 @@ def _head(report: Report, name: str) -> str:
     span = span or (f"{times[0]}, " if times else "")
     chosen = " and ".join(clean(group.label) or "all runs" for group in report.groups)
     return (
-        f'<header><div><h1>{escape(name)}</h1><p class="quiet">{escape(span)}runs of '
+        f'<header><div><h1>{escape(name)}</h1><p class="quiet">{escape(span)}'
         f"{escape(chosen)}</p></div>"
         '<button type="button" class="theme" hidden>Dark</button></header>'
     )
@@ -81,8 +81,8 @@ def _sections(report: Report) -> list[str]:
     return [
         parts.emulated(report),
         f'<ul class="lead">{said}</ul>',
-        parts.tiles(report),
         parts.key(report),
+        parts.tiles(report),
         tables.boards(report),
         _distributions(report),
         _heat(report),
@@ -133,7 +133,9 @@ def _heat(report: Report) -> str:
         return ""
     cards = [parts.card(one.title, picture(one.spec, one.title, one.text), one.text, one.left)
              for one in found]  # fmt: skip
-    few = f" The {len(found)} of {whole} boards whose temperature moved most." * (whole > len(found))
+    few = f" The {len(found)} of {whole} boards whose temperature moved most." * (
+        whole > len(found)
+    )
     return (
         '<h2 id="heat">Speed and temperature</h2><p class="quiet">Run after run on one board, with '
         f"the hottest thermal zone.{few}</p>{_cards(cards)}"

@@ -43,23 +43,21 @@ def emulated(report: Report) -> str:
 
 
 def tiles(report: Report) -> str:
-    """The big numbers."""
-    made = []
+    """The big numbers, a tile a metric with a line a group."""
+    made = dict[str, list[str]]()
+    several = len(report.groups) > 1
     for one in figures(report):
-        label = escape(one.metric.shown)
-        if len(report.groups) > 1:
-            label = f"{mark(one.group)} {label}"
-        unit = escape(one.metric.unit)
-        if one.rows > 1:
-            span = f"{number(one.low)} to {number(one.high)}, {one.rows} medians"
-        else:
-            span = "median"
-        made.append(
-            f'<div class="tile"><dt class="key">{label}</dt><dd><span class="big">'
-            f'{number(one.middle)}</span> <span class="unit">{unit}</span></dd>'
-            f'<dd class="quiet">{span}</dd></div>'
+        span = f"{number(one.low)} to {number(one.high)}, {one.rows} medians"
+        made.setdefault(one.metric.shown, []).append(
+            f'<dd class="g">{mark(one.group) if several else ""}<span class="big">'
+            f'{number(one.middle)}</span> <span class="unit">{escape(one.metric.unit)}</span></dd>'
+            f'<dd class="quiet">{span if one.rows > 1 else "median"}</dd>'
         )
-    return f'<dl class="tiles">{"".join(made)}</dl>' if made else ""
+    shown = "".join(
+        f'<div class="tile"><dt>{escape(name)}</dt>{"".join(said)}</div>'
+        for name, said in made.items()
+    )
+    return f'<dl class="tiles">{shown}</dl>' if made else ""
 
 
 def key(report: Report) -> str:

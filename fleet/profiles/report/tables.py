@@ -33,7 +33,7 @@ def boards(report: Report) -> str:
     note = f'<p class="note">Not in the report: {left.removesuffix("; ")}.</p>' if left else ""
     return (
         '<h2 id="boards">Boards</h2><p class="quiet">Median, and below it the 95 % interval. A '
-        "head sorts.</p>"
+        "click on a head sorts.</p>"
         f'<div class="wide" role="region" aria-label="Boards" tabindex="0"><table class="sortable">'
         f"<caption>Boards</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         f"</div>{note}"
@@ -54,7 +54,7 @@ def _row(row: Row, report: Report, *, several: bool) -> str:
     cells = []
     if several:
         label = clean(report.groups[row.group].label)
-        cells.append(f'<td data-v="{row.group}" class="key">{mark(row.group)}{escape(label)}</td>')
+        cells.append(f'<td data-v="{row.group}" class="g">{mark(row.group)}{escape(label)}</td>')
     name = escape(row.board)
     cells.append(f'<th scope="row" title="{name}">{name}</th>')
     cells += [f"<td>{escape(one) or 'unknown'}</td>" for one in

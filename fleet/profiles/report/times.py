@@ -82,7 +82,8 @@ def _history_spec(
     layer: list[Spec] = _versions(builds, x) if len(builds) > 1 else []
     layer.append({
         "data": {"values": list(values)},
-        "mark": {"type": "line", "aria": False, "strokeWidth": 1 if many else 1.6, "opacity": 0.35 if many else 1},
+        "mark": {"type": "line", "aria": False, "strokeWidth": 1 if many else 1.6,
+                 "opacity": 0.35 if many else 1},
         "encoding": {**about, "detail": {"field": "k"}},
     })  # fmt: skip
     layer.append({
@@ -104,11 +105,12 @@ def _versions(builds: dict[str, float], x: Spec) -> list[Spec]:
     """Where a runtime was seen first: a quiet line with its number on top."""
     data = {"values": [{"at": at * 1000, "n": _number(name)} for name, at in builds.items()]}
     return [
-        {"data": data, "mark": {"type": "rule", "aria": False, "color": MUTED, "strokeDash": [2, 3]},
+        {"data": data,
+         "mark": {"type": "rule", "aria": False, "color": MUTED, "strokeDash": [2, 3]},
          "encoding": {"x": x}},
         {"data": data,
-         "mark": {"type": "text", "aria": False, "color": MUTED, "align": "left", "baseline": "top", "dx": 3,
-                  "dy": -12, "fontSize": 10},
+         "mark": {"type": "text", "aria": False, "color": MUTED, "align": "left", "baseline": "top",
+                  "dx": 3, "dy": -12, "fontSize": 10},
          "encoding": {"x": x, "y": {"value": 0}, "text": {"field": "n"}}},
     ]  # fmt: skip
 

@@ -63,7 +63,8 @@ def _one(
     slow = 1 - 0.26 / (1 + float(np.exp(-(heat - 70) / 2.5))) if hot else 1.0
     noise = np.exp(0.012 * rng.standard_normal(4))
     metrics = Metrics(
-        init_ms=round(4060 * float(noise[0]), 1), ttft_ms=round(183.5 * 10 / level * float(noise[1]), 2),
+        init_ms=round(4060 * float(noise[0]), 1),
+        ttft_ms=round(183.5 * 10 / level * float(noise[1]), 2),
         prompt_tokens=29, prompt_tps=round(15.8 * level * float(noise[2]), 2), generated_tokens=31,
         decode_tps=round(level * slow * float(noise[3]), 3),
     )  # fmt: skip
