@@ -63,8 +63,8 @@ def report(
         return
     counted = sum(one.counts for one in found.records)
     output.say(
-        f"{target}: {size / 1000:,.0f} kB, {many(found.boards, 'board')}, {many(len(found.records), 'run')}, "
-        f"{counted} count"
+        f"{target}: {size / 1000:,.0f} kB, {many(found.boards, 'board')}, "
+        f"{many(len(found.records), 'run')}, {counted:,} count"
     )
     if len(selections) == 2:
         output.say(f"next: fleet profiles compare {' '.join(map(shlex.quote, selections))}")

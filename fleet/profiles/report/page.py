@@ -144,8 +144,11 @@ def _heat(report: Report) -> str:
 
 def _operations(report: Report) -> str:
     cards = [
-        parts.card(f"Largest operations, {clean(unit) or 'no unit'}", picture(spec, "Operations", text),
-                   text)
+        parts.card(
+            f"Largest operations, {clean(unit) or 'no unit'}",
+            picture(spec, "Operations", text),
+            text,
+        )
         for unit, (spec, text) in operations(report).items()
     ]  # fmt: skip
     return f'<h2 id="operations">Operations</h2>{_cards(cards)}' if cards else ""

@@ -81,8 +81,8 @@ def headline(report: Report) -> list[str]:
     for row in report.rows:
         marked.update(row.marks)
     if marked:
-        said.append("Remarks on runs that count: "
-                    + ", ".join(f"{word} {n}" for word, n in marked.most_common()) + ".")  # fmt: skip
+        words = ", ".join(f"{word} {n}" for word, n in marked.most_common())
+        said.append(f"Remarks on runs that count: {words}.")
     return said
 
 
