@@ -13,6 +13,7 @@ from fleet.profiles.report.points import share_of, thinned
 from fleet.profiles.report.summary import Report, Row, clean
 
 ROWS = 100  # of a picture
+LABEL = 140  # px
 
 
 def labels(report: Report) -> list[str]:
@@ -24,11 +25,24 @@ def labels(report: Report) -> list[str]:
         if len({one.model for one in report.rows}) > 1:
             parts.append(row.model or "unknown model")
         if len({one.runtime for one in alike}) > 1:
-            parts.append(row.runtime or "unknown runtime")
+            parts.append(_release(row.runtime, alike))
         if Counter((one.model, one.runtime) for one in alike)[row.model, row.runtime] > 1:
             parts.append(row.release[:8] or "unknown release")
         found.append(" · ".join(parts))
     return found
+
+
+def _release(runtime: str, alike: Sequence[Row]) -> str:
+    """`2.51.0`, with its date where another one of the board begins so too."""
+    brief = ".".join(runtime.split(".")[:3])
+    others = {one.runtime for one in alike} - {runtime}
+    clash = any(one.startswith(f"{brief}.") for one in others)
+    return (runtime if clash else brief) or "unknown runtime"
+
+
+def extent(names: Sequence[str]) -> int:
+    """Room for labels, px: the fonts of browsers are wider than the one that it is drawn with."""
+    return min(LABEL, 7 * max(map(len, names), default=0)) + 6
 
 
 def distribution(report: Report, metric: Metric) -> tuple[Spec, str]:
@@ -109,7 +123,8 @@ def _spec(
     several = len(report.groups) > 1
     step = (14 if several else 22) if len(order) <= 12 else (11 if several else 16)
     y: dict[str, Any] = {"field": "l", "type": "nominal", "sort": list(order), "title": None,
-                         "axis": {"labelLimit": 120, "labelOverlap": False}}  # fmt: skip
+                         "axis": {"labelLimit": LABEL - 12, "labelOverlap": False,
+                                  "minExtent": extent(order)}}  # fmt: skip
     base: dict[str, Any] = {"y": y, "description": {"field": "t"}}
     if several:
         base["yOffset"] = {"field": "g", "sort": [str(n) for n in range(len(report.groups))]}

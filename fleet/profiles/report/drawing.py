@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import re
 from collections.abc import Mapping
@@ -60,6 +61,8 @@ def picture(spec: Spec, title: str, text: str) -> str:
         whole, vl_version="5.20", config=CONFIG, allowed_base_urls=[]
     )
     inner = drawn[drawn.index(">") + 1 : drawn.rindex("</svg>")]
+    own = hashlib.sha256(drawn.encode()).hexdigest()[:8]  # ids are of the whole page
+    inner = re.sub(r'(url\(#|id=")(clip\d+)', rf"\1{own}-\2", inner)
     box = re.search(r'viewBox="([^"]*)"', drawn)
     head = f'<svg role="img" viewBox="{box[1] if box else ""}" aria-label="{escape(title)}">'
     about = f"<title>{escape(title)}</title><desc>{escape(text)}</desc>"

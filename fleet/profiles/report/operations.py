@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleet.profiles.compare.ops import typical
-from fleet.profiles.report.distributions import colour
+from fleet.profiles.report.distributions import LABEL, colour, extent
 from fleet.profiles.report.drawing import INK, Spec
 from fleet.profiles.report.summary import Report, clean
 
@@ -14,7 +14,10 @@ def operations(report: Report) -> dict[str, tuple[Spec, str]]:
     """Unit → the picture, and what it says: medians of the runs that count, the largest first."""
     groups = [typical(group.counted) for group in report.groups]
     units = sorted({unit for one in groups for unit in one})
-    return {unit: _picture(report, unit, [one.get(unit, []) for one in groups]) for unit in units}
+    return {
+        clean(unit): _picture(report, clean(unit), [one.get(unit, []) for one in groups])
+        for unit in units
+    }
 
 
 def _picture(
@@ -48,7 +51,8 @@ def _picture(
 def _spec(report: Report, values: list[Spec], unit: str) -> Spec:
     several = len(report.groups) > 1
     y: Spec = {"field": "n", "type": "nominal", "sort": "ascending", "title": None,
-               "axis": {"labelLimit": 130, "labelOverlap": False,
+               "axis": {"labelLimit": LABEL - 12, "labelOverlap": False,
+                        "minExtent": extent([str(one["n"])[3:] for one in values]),
                         "labelExpr": "substring(datum.label, 3)"}}  # fmt: skip
     base: Spec = {"y": y}
     if several:

@@ -145,7 +145,7 @@ def _heat(report: Report) -> str:
 def _operations(report: Report) -> str:
     cards = [
         parts.card(
-            f"Largest operations, {clean(unit) or 'no unit'}",
+            f"Largest operations, {unit or 'no unit'}",
             picture(spec, "Operations", text),
             text,
         )

@@ -124,7 +124,8 @@ def _metrics(records: Sequence[Record]) -> tuple[list[Metric], dict[str, str]]:
         elif len(found) == METRICS:
             left_out[name] = f"a report shows {METRICS} metrics"
         elif any(math.isfinite(value(one, name)) for one in counted):
-            found.append(metric(name, counted))
+            one = metric(name, counted)
+            found.append(Metric(name, clean(one.unit), one.better, clean(one.shown)))
     return found, left_out
 
 

@@ -18,10 +18,9 @@ def boards(report: Report) -> str:
     """One row a board, sortable."""
     several = len(report.groups) > 1
     heads = [("group", "")] * several
-    heads += [("board", ""), *[("model", "")] * _models(report), ("chip", ""), ("QAIRT", "")]
-    heads += [("release", "")]
+    heads += [("board", ""), *[("model", "")] * _models(report), ("QAIRT", "")]
     heads += [("counted", "n"), *((one.shown, "n") for one in report.metrics)]
-    heads += [("emulated", ""), ("problems and remarks", "")]
+    heads += [("emulated", ""), ("problems and remarks", ""), ("chip", ""), ("release", "")]
     head = "".join(
         f'<th scope="col" aria-sort="none"{_class(kind)}><button type="button">{escape(name)}'
         "</button></th>"
@@ -32,8 +31,8 @@ def boards(report: Report) -> str:
                    sorted(report.left_out.items())[:SHOWN])  # fmt: skip
     note = f'<p class="note">Not in the report: {left.removesuffix("; ")}.</p>' if left else ""
     return (
-        '<h2 id="boards">Boards</h2><p class="quiet">Median, and below it the 95 % interval. A '
-        "click on a head sorts.</p>"
+        '<h2 id="boards">Boards</h2><p class="quiet">Median, and below it the 95 % interval. Click '
+        "a heading to sort.</p>"
         f'<div class="wide" role="region" aria-label="Boards" tabindex="0"><table class="sortable">'
         f"<caption>Boards</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         f"</div>{note}"
@@ -58,13 +57,14 @@ def _row(row: Row, report: Report, *, several: bool) -> str:
     name = escape(row.board)
     cells.append(f'<th scope="row" title="{name}">{name}</th>')
     cells += [f"<td>{escape(one) or 'unknown'}</td>" for one in
-              (*[row.model] * _models(report), row.chip, row.runtime, row.release)]  # fmt: skip
+              (*[row.model] * _models(report), row.runtime)]  # fmt: skip
     cells.append(f'<td class="n" data-v="{good}">{good}/{whole}</td>')
     cells += [_cell(row.cells.get(one.name), one) for one in report.metrics]
     flag = '<span class="badge">emulated</span>' if row.emulated == "yes" else row.emulated
     cells.append(f'<td data-v="{row.emulated}">{flag}</td>')
     said = [f"{word} {n}" for word, n in {**row.problems, **row.marks}.items()]
     cells.append(f"<td>{escape(', '.join(said))}</td>")
+    cells += [f"<td>{escape(one) or 'unknown'}</td>" for one in (row.chip, row.release)]
     return f"<tr>{''.join(cells)}</tr>"
 
 
