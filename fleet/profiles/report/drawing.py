@@ -62,7 +62,7 @@ def picture(spec: Spec, title: str, text: str) -> str:
     )
     inner = drawn[drawn.index(">") + 1 : drawn.rindex("</svg>")]
     own = hashlib.sha256(drawn.encode()).hexdigest()[:8]  # ids are of the whole page
-    inner = re.sub(r'(url\(#|id=")(clip\d+)', rf"\1{own}-\2", inner)
+    inner = re.sub(r'(url\(#|id=")(clip\d+)', rf"\g<1>{own}-\g<2>", inner)
     box = re.search(r'viewBox="([^"]*)"', drawn)
     head = f'<svg role="img" viewBox="{box[1] if box else ""}" aria-label="{escape(title)}">'
     about = f"<title>{escape(title)}</title><desc>{escape(text)}</desc>"
