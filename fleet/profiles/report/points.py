@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-BUDGET = 5000  # points of all distributions of a page: what keeps it under 2 MB
+BUDGET = 4000  # points of all distributions of a page: what keeps it under 2 MB
 LEAST = 8
 
 _One = TypeVar("_One")

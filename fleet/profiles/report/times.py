@@ -21,6 +21,8 @@ LEAST = 5  # runs of a curve
 LOOKS = 300  # of a curve
 DIRECT = 4  # lines that bear their names
 LINES = 60
+MEDIANS = 1200  # of a picture
+NAMED = 300  # of them bear a tooltip
 DAY = 86400.0
 
 
@@ -55,7 +57,17 @@ def history(report: Report, metric: Metric) -> tuple[Spec, str] | None:
         f"{len(kept)} of {len(lines)} boards; the table has all" if len(kept) < len(lines) else ""
     )
     values = [one for one in values if (int(one["g"]), one["l"]) in kept]
-    return _history_spec(report, values, builds, len(kept)), left
+    drawn = _thinned(values, max(2, MEDIANS // len(kept)))
+    if len(drawn) < len(values):
+        left.append(f"{len(drawn)} of {len(values)} medians, evenly spaced, with the ends")
+    return _history_spec(report, drawn, builds, len(kept)), "; ".join(left)
+
+
+def _thinned(values: Sequence[Spec], most: int) -> list[Spec]:
+    lines: dict[str, list[Spec]] = {}
+    for one in sorted(values, key=lambda one: float(one["at"])):
+        lines.setdefault(one["k"], []).append(one)
+    return [one for line in lines.values() for one in thinned(line, most)]
 
 
 def _by_run(records: Sequence[Record], name: str) -> list[tuple[float, float, str]]:
@@ -88,7 +100,8 @@ def _history_spec(
     })  # fmt: skip
     layer.append({
         "data": {"values": list(values)},
-        "mark": {"type": "point", "filled": True, "size": 12 if many else 28, "opacity": 0.8},
+        "mark": {"type": "point", "filled": True, "size": 12 if many else 28, "opacity": 0.8,
+                 "aria": len(values) <= NAMED},
         "encoding": {**about, "shape": shape(report), "description": {"field": "t"}},
     })  # fmt: skip
     if not many:

@@ -10,9 +10,11 @@ import pytest
 from fleet.model.record import Metrics
 from fleet.profiles.compare.groups import group
 from fleet.profiles.report import distributions, words
+from fleet.profiles.report.operations import operations
 from fleet.profiles.report.page import page
 from fleet.profiles.report.points import thinned
 from fleet.profiles.report.summary import Report, gather
+from fleet.profiles.report.times import curves, history
 from tests.profiles.compare.made import noisy, other, record, repeats
 from tests.profiles.report.made import fleet
 
@@ -93,9 +95,9 @@ def test_many_points_are_thinned_and_said() -> None:
     spec, left = distributions.distribution(found, found.metrics[0])
     drawn = [one["v"] for one in spec["layer"][1]["data"]["values"]]
     whole = sorted(one.metrics.decode_tps or 0 for one in found.records)
-    assert len(drawn) == 5000
+    assert len(drawn) == 4000
     assert (drawn[0], drawn[-1]) == (whole[0], whole[-1])
-    assert left.startswith("5000 of 6000 runs")
+    assert left.startswith("4000 of 6000 runs")
 
 
 def test_thinned_keeps_ends_and_order() -> None:
@@ -117,3 +119,36 @@ def test_what_a_number_looks_like() -> None:
     assert [words.number(one) for one in (4060, 183.5, 10.03, 1.234, 0.0123, -5)] == [
         "4,060", "184", "10.0", "1.23", "0.012", "-5.00",
     ]  # fmt: skip
+
+
+def test_a_long_history_is_thinned_and_said() -> None:
+    one = record(0, metrics=Metrics(decode_tps=10.0))
+    found = of(*(
+        replace(one, run_id=f"run{n}", started=f"2026-{1 + n // 672:02}-{1 + n // 24 % 28:02}"
+                f"T{n % 24:02}:00:00Z") for n in range(2000)
+    ))  # fmt: skip
+    drawn = history(found, found.metrics[0])
+    assert drawn is not None
+    points = drawn[0]["layer"][-2]["data"]["values"]
+    assert (len(points), drawn[1]) == (1200, "1200 of 2000 medians, evenly spaced, with the ends")
+
+
+def test_history_needs_two_runs_of_a_board() -> None:
+    found = of(*repeats(noisy(10, 6, 1)))
+    assert history(found, found.metrics[0]) is None
+
+
+def test_curves_are_of_the_boards_that_warmed_most() -> None:
+    found = of(*fleet(9, 12, sustained=2))
+    drawn, whole = curves(found, found.metrics[-1])
+    assert [one.title for one in drawn][:2] == ["evk-01", "evk-02"]
+    assert (len(drawn), whole) == (6, 9)
+    first = drawn[0].spec["vconcat"][0]["data"]["values"]
+    assert (first[0]["x"], len(first)) == (pytest.approx(0, abs=0.1), 12)
+
+
+def test_operations_are_medians_largest_first_and_say_where_they_ran() -> None:
+    found = operations(of(*fleet(2, 5)))
+    spec, text = found["us"]
+    assert [one["n"][3:] for one in spec["data"]["values"]][:2] == ["MatMul", "Softmax"]
+    assert "not on the NPU: Gather on cpu" in text
