@@ -47,7 +47,7 @@ def show_pictures(records: Sequence[Record]) -> None:
             output.say(f"  {host} {shown} {line} {good[0]:.4g} to {good[-1]:.4g}")
         spread = interval([one for one in values if one is not None])
         ends = (spread.low, spread.high) if spread else (None, None)
-        middle = statistics.median(good)
+        middle = spread.mid if spread else statistics.median(good)  # not the same under drift
         drawn.append(Bar(host, middle, *ends))
     if len(drawn) > 1:
         output.say(f"  {shown}, with 95 % intervals where there are five runs and more")

@@ -73,7 +73,7 @@ def _cell(cell: Cell | None, metric: Metric) -> str:
         return '<td class="n" data-v="">-</td>'
     spread = cell.spread
     if spread is None:
-        under = "fewer than 5 runs"
+        under = "no interval"
     else:
         under = f"{words.number(spread.low)} to {words.number(spread.high)}"
         if spread.drift:

@@ -53,9 +53,7 @@ def history(report: Report, metric: Metric) -> tuple[Spec, str] | None:
     if max(lines.values(), default=0) < 2:
         return None
     kept = set(list(lines)[:LINES])
-    left = (
-        f"{len(kept)} of {len(lines)} boards; the table has all" if len(kept) < len(lines) else ""
-    )
+    left = [f"{len(kept)} of {len(lines)} boards; the table has all"] * (len(kept) < len(lines))
     values = [one for one in values if (int(one["g"]), one["l"]) in kept]
     drawn = _thinned(values, max(2, MEDIANS // len(kept)))
     if len(drawn) < len(values):

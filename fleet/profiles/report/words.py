@@ -65,6 +65,9 @@ def headline(report: Report) -> list[str]:
             why.update(row.problems)
         words = ", ".join(f"{word} {n}" for word, n in why.most_common())
         said.append(f"{many(whole - counted, 'run')} left out: {words}.")
+    models = list(dict.fromkeys(row.model or "unknown model" for row in report.rows))
+    if len(models) > 1:
+        said.append(f"Several models, {_some(models)}: their numbers do not compare.")
     if report.metrics:
         widest = _widest(report, report.metrics[-1] if len(report.metrics) < 4
                          else report.metrics[3])  # fmt: skip
@@ -90,7 +93,8 @@ def _widest(report: Report, metric: Metric) -> str:
     """How far apart boards are, in one metric."""
     latest = max(row.runtime for row in report.rows)
     rows = [r for r in report.rows if metric.name in r.cells and r.runtime == latest]
-    if len({row.board for row in rows}) < 2 or len(report.groups) > 1:
+    several_models = len({row.model for row in rows}) > 1
+    if len({row.board for row in rows}) < 2 or len(report.groups) > 1 or several_models:
         return ""
     low = min(rows, key=lambda row: row.cells[metric.name].median)
     high = max(rows, key=lambda row: row.cells[metric.name].median)

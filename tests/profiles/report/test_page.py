@@ -152,3 +152,11 @@ def test_operations_are_medians_largest_first_and_say_where_they_ran() -> None:
     spec, text = found["us"]
     assert [one["n"][3:] for one in spec["data"]["values"]][:2] == ["MatMul", "Softmax"]
     assert "not on the NPU: Gather on cpu" in text
+
+
+def test_several_models_are_said_not_to_compare() -> None:
+    found = of(record(0, metrics=Metrics(decode_tps=1.0)),
+               record(0, "b", name="m2", metrics=Metrics(decode_tps=9.0)))  # fmt: skip
+    said = " ".join(words.headline(found))
+    assert "Several models, llm, m2: their numbers do not compare." in said
+    assert "Between boards" not in said
