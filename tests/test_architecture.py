@@ -49,6 +49,7 @@ OWNERS = {
     "numpy": {"profiles"},
     "pyarrow": {"profiles"},
     "qai_hub": {"aihub"},
+    "vl_convert": {"profiles"},
 }
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 50

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from fleet.cli import output, profiles_compare, profiles_store
+from fleet.cli import output, profiles_compare, profiles_report, profiles_store
 from fleet.cli.options import JsonOption
+from fleet.cli.pictured import show_pictures
 from fleet.cli.profiles_opened import opened
 from fleet.cli.results import show_records
 from fleet.model.errors import InputError
@@ -48,6 +49,7 @@ def register(root: typer.Typer) -> None:
     group.command("show")(show)
     profiles_store.register_in(group)
     profiles_compare.register_in(group)
+    profiles_report.register_in(group)
     root.add_typer(group, name="profiles")
 
 
@@ -125,6 +127,7 @@ def show(
     runs = list(dict.fromkeys(record.run_id for record in records))
     title = f"run {runs[0]}" if len(runs) == 1 else f"{selection}: {len(runs)} runs"
     show_records(title, [record.as_dict() for record in records])
+    show_pictures(records)
     _show_around(records)
 
 

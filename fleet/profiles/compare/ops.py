@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -70,6 +71,22 @@ def lonely_units(a: Sequence[Record], b: Sequence[Record]) -> tuple[set[str], se
     """Units in which only one side gives operations: they could not be compared."""
     left, right = set(_read(a)), set(_read(b))
     return left - right, right - left
+
+
+def typical(records: Iterable[Record]) -> dict[str, list[tuple[str, str, float]]]:
+    """Unit → (name, where it ran, median over the runs that count), the largest first.
+
+    A name that stands for several operations (other graph, other shape) is told with them.
+    """
+    found: dict[str, list[tuple[str, str, float]]] = {}
+    for unit, ops in _read(records).items():
+        often = Counter(name for _, name, _ in ops)
+        for (graph, name, shape), one in ops.items():
+            told = name if often[name] == 1 else " ".join(filter(None, (name, shape, graph)))
+            where = "+".join(sorted(one.places))
+            found.setdefault(unit, []).append((told, where, statistics.median(one.values)))
+        found[unit].sort(key=lambda op: (-op[2], op[0]))
+    return found
 
 
 def _read(records: Iterable[Record]) -> dict[str, dict[Key, _Seen]]:

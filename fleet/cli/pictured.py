@@ -1,0 +1,57 @@
+"""Records as pictures of letters, under their table."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from fleet.cli import output
+from fleet.model.record import Record
+from fleet.profiles.pictures.lines import Bar, bars, known, sparkline
+from fleet.triage.text import harmless
+
+WIDTH = 80  # where there is no terminal
+DEVICES = 20
+
+
+def show_pictures(records: Sequence[Record]) -> None:
+    """The repeats of each device as a sparkline; several devices as bars with intervals.
+
+    Of the runs that count, in one metric: the first that they have of tok/s, TTFT, and others.
+    """
+    # numpy, for this alone
+    from fleet.profiles.compare.metrics import metric, present, value  # noqa: PLC0415
+    from fleet.profiles.stats.interval import interval  # noqa: PLC0415
+
+    whole = [one for one in records if not one.warmup]
+    names = present([one for one in whole if one.counts])
+    name = "decode_tps" if "decode_tps" in names else next(iter(names), None)
+    if name is None:
+        return
+    plain = not known(output.console.encoding)
+    width = output.console.width if output.console.is_terminal else WIDTH
+    boards: dict[str, list[Record]] = {}
+    for one in whole:
+        boards.setdefault(harmless(one.host) or "unknown device", []).append(one)
+    shown, drawn = metric(name, whole).shown, list[Bar]()
+    for host, mine in list(boards.items())[:DEVICES]:
+        ordered = sorted(mine, key=lambda one: (one.started, one.run_id, one.repeat))
+        values = [value(one, name) if one.counts else None for one in ordered]
+        good = sorted(one for one in values if one is not None and math.isfinite(one))
+        if not good:
+            continue
+        room = max(width - len(host) - len(shown) - 30, 8)
+        if len(good) > 1:
+            line = sparkline(values, room, plain=plain)
+            output.say(f"  {host} {shown} {line} {good[0]:.4g} to {good[-1]:.4g}")
+        spread = interval([one for one in values if one is not None])
+        ends = (spread.low, spread.high) if spread else (None, None)
+        middle = spread.mid if spread else statistics.median(good)  # not the same under drift
+        drawn.append(Bar(host, middle, *ends))
+    if len(drawn) > 1:
+        output.say(f"  {shown}, with 95 % intervals where there are five runs and more")
+        for line in bars(drawn, width - 2, plain=plain):
+            output.say(f"  {line}")
+    if len(boards) > DEVICES:
+        output.note(f"pictures of {DEVICES} of {len(boards)} devices")

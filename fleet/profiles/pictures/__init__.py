@@ -1,0 +1,1 @@
+"""Pictures of letters for a terminal."""

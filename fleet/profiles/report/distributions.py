@@ -1,0 +1,156 @@
+"""Every run as a point, the interval of the middle behind it, one picture a metric."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from fleet.profiles.compare.metrics import Metric, value
+from fleet.profiles.report.drawing import GROUPS, INK, SHAPES, Spec
+from fleet.profiles.report.points import share_of, thinned
+from fleet.profiles.report.summary import Report, Row, clean
+
+ROWS = 100  # of a picture
+LABEL = 140  # px
+
+
+def labels(report: Report) -> list[str]:
+    """What each row is called: the board, and what tells it from other rows of its group."""
+    found = []
+    for row in report.rows:
+        alike = [one for one in report.rows if (one.group, one.board) == (row.group, row.board)]
+        parts = [row.board]
+        if len({one.model for one in report.rows}) > 1:
+            parts.append(row.model or "unknown model")
+        if len({one.runtime for one in alike}) > 1:
+            parts.append(_release(row.runtime, alike))
+        if Counter((one.model, one.runtime) for one in alike)[row.model, row.runtime] > 1:
+            parts.append(row.release[:8] or "unknown release")
+        found.append(" · ".join(parts))
+    return found
+
+
+def _release(runtime: str, alike: Sequence[Row]) -> str:
+    """`2.51.0`, with its date where another one of the board begins so too."""
+    brief = ".".join(runtime.split(".")[:3])
+    others = {one.runtime for one in alike} - {runtime}
+    clash = any(one.startswith(f"{brief}.") for one in others)
+    return (runtime if clash else brief) or "unknown runtime"
+
+
+def extent(names: Sequence[str]) -> int:
+    """Room for labels, px: the fonts of browsers are wider than the one that it is drawn with."""
+    return min(LABEL, 7 * max(map(len, names), default=0)) + 6
+
+
+def distribution(report: Report, metric: Metric) -> tuple[Spec, str]:
+    """The picture of one metric, and what it leaves out ("" for nothing)."""
+    named = [
+        (row, label)
+        for row, label in zip(report.rows, labels(report), strict=True)
+        if metric.name in row.cells
+    ]
+    drawn = named[:ROWS]
+    most = share_of(len(drawn), len(report.metrics))
+    points, spans, whole = list[Spec](), list[Spec](), 0
+    for row, label in drawn:
+        some = _points(row, label, metric, most)
+        whole += row.cells[metric.name].count
+        points += some
+        spans.append(_span(row, label, metric))
+    left = []
+    if len(drawn) < len(named):
+        left.append(f"{len(drawn)} of {len(named)} rows; the table has all")
+    if len(points) < whole:
+        left.append(
+            f"{len(points)} of {whole} runs: of each row the lowest, the highest and evenly "
+            "spaced ranks; medians and intervals are of all"
+        )
+    order = list(dict.fromkeys(label for _, label in drawn))
+    return _spec(report, points, spans, order), "; ".join(left)
+
+
+def _points(row: Row, label: str, metric: Metric, most: int) -> list[Spec]:
+    found = [(value(one, metric.name), one) for one in row.counted]
+    found = [pair for pair in found if math.isfinite(pair[0])]
+    found.sort(key=lambda pair: pair[0])
+    return [
+        {
+            "l": label, "g": str(row.group), "v": number,
+            "f": "hollow" if one.emulated else "full",
+            "t": f"{label}: {number:.4g} {metric.unit}, {clean(one.run_id)} run {one.repeat + 1}",
+        }
+        for number, one in thinned(found, most)
+    ]  # fmt: skip
+
+
+def _span(row: Row, label: str, metric: Metric) -> Spec:
+    cell = row.cells[metric.name]
+    spread = cell.spread
+    ends = (spread.low, spread.high) if spread else (None, None)
+    text = f"{label}: median {cell.median:.4g} {metric.unit} of {cell.count}"
+    if spread:
+        text += f", {spread.level:.0%} interval {spread.low:.4g} to {spread.high:.4g}"
+    return {"l": label, "g": str(row.group), "m": cell.median, "a": ends[0], "b": ends[1],
+            "t": text}  # fmt: skip
+
+
+def colour(report: Report) -> Spec:
+    """The encoding of groups by colour."""
+    count = len(report.groups)
+    return {
+        "field": "g", "type": "nominal", "legend": None,
+        "scale": {"domain": [str(n) for n in range(count)],
+                  "range": [GROUPS[n % len(GROUPS)] for n in range(count)]},
+    }  # fmt: skip
+
+
+def shape(report: Report) -> Spec:
+    """The encoding of groups by shape: colour alone is not for everybody."""
+    count = len(report.groups)
+    return {
+        "field": "g", "type": "nominal", "legend": None,
+        "scale": {"domain": [str(n) for n in range(count)],
+                  "range": [SHAPES[n % len(SHAPES)] for n in range(count)]},
+    }  # fmt: skip
+
+
+def _spec(
+    report: Report, points: Sequence[Spec], spans: Sequence[Spec], order: Sequence[str]
+) -> Spec:
+    several = len(report.groups) > 1
+    step = (14 if several else 22) if len(order) <= 12 else (11 if several else 16)
+    y: dict[str, Any] = {"field": "l", "type": "nominal", "sort": list(order), "title": None,
+                         "axis": {"labelLimit": LABEL - 12, "labelOverlap": False,
+                                  "minExtent": extent(order)}}  # fmt: skip
+    base: dict[str, Any] = {"y": y, "description": {"field": "t"}}
+    if several:
+        base["yOffset"] = {"field": "g", "sort": [str(n) for n in range(len(report.groups))]}
+    x = {"type": "quantitative", "scale": {"zero": False, "nice": True}, "title": None}
+    ink = colour(report)
+    return {
+        "height": {"step": step, "for": "offset" if several else "position"},
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "layer": [
+            {
+                "data": {"values": [one for one in spans if one["a"] is not None]},
+                "mark": {"type": "rule", "strokeWidth": step - 5, "opacity": 0.22, "aria": False},
+                "encoding": {**base, "x": {**x, "field": "a"}, "x2": {"field": "b"}, "color": ink},
+            },
+            {
+                "data": {"values": list(points)},
+                "mark": {"type": "point", "size": 18, "strokeWidth": 1.2, "opacity": 0.75},
+                "encoding": {
+                    **base, "x": {**x, "field": "v"}, "color": ink, "shape": shape(report),
+                    "fill": {**ink, "condition": {"test": "datum.f == 'hollow'", "value": None}},
+                },
+            },
+            {
+                "data": {"values": list(spans)},
+                "mark": {"type": "tick", "thickness": 2, "size": step - 5, "color": INK},
+                "encoding": {**base, "x": {**x, "field": "m"}},
+            },
+        ],
+    }  # fmt: skip

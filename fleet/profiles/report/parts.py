@@ -1,0 +1,71 @@
+"""Pieces of the page. Every text is escaped here or was drawn as a picture."""
+
+from __future__ import annotations
+
+from html import escape
+
+from fleet.profiles.report.drawing import GROUPS
+from fleet.profiles.report.summary import Report, clean
+from fleet.profiles.report.words import figures, many, number
+
+_MARKS = (
+    '<circle cx="6" cy="6" r="5"/>', '<path d="M1 1h10v10H1z"/>', '<path d="M6 0l6 11H0z"/>',
+    '<path d="M6 0l6 6-6 6-6-6z"/>', '<path d="M4 0h4v4h4v4H8v4H4V8H0V4h4z"/>',
+    '<path d="M0 1h12L6 12z"/>',
+)  # fmt: skip
+
+
+def mark(place: int) -> str:
+    """The colour and shape of a group."""
+    n = place % len(GROUPS)
+    return f'<svg viewBox="0 0 12 12" aria-hidden="true" fill="var(--g{n})">{_MARKS[n]}</svg>'
+
+
+def card(title: str, drawn: str, *notes: str) -> str:
+    """A picture with its name and what it leaves out."""
+    said = "".join(f'<p class="note">{escape(one)}</p>' for one in notes if one)
+    return f'<section class="card"><h3>{escape(title)}</h3>{drawn}{said}</section>'
+
+
+def emulated(report: Report) -> str:
+    """The banner; "" where all runs are of hardware."""
+    rows = [row for row in report.rows if row.emulated in {"yes", "mixed"}]
+    if report.emulated == "yes":
+        text = "Emulated: lab boards or the HTP emulator. These are no numbers of an NPU."
+    elif rows:
+        text = f"{len(rows)} of {many(len(report.rows), 'row')} below have emulated runs, "
+        text += "which are no numbers of an NPU."
+    elif report.emulated in {"unknown", "mixed"}:
+        text = "Nobody wrote down whether all of these runs were on hardware or emulated."
+    else:
+        return ""
+    return f'<p class="warn" role="note">{escape(text)}</p>'
+
+
+def tiles(report: Report) -> str:
+    """The big numbers, a tile a metric with a line a group."""
+    made = dict[str, list[str]]()
+    several = len(report.groups) > 1
+    for one in figures(report):
+        span = f"{number(one.low)} to {number(one.high)}, {one.rows} medians"
+        made.setdefault(one.metric.shown, []).append(
+            f'<dd class="g">{mark(one.group) if several else ""}<span class="big">'
+            f'{number(one.middle)}</span> <span class="unit">{escape(one.metric.unit)}</span></dd>'
+            f'<dd class="quiet">{span if one.rows > 1 else "median"}</dd>'
+        )
+    shown = "".join(
+        f'<div class="tile"><dt>{escape(name)}</dt>{"".join(said)}</div>'
+        for name, said in made.items()
+    )
+    return f'<dl class="tiles">{shown}</dl>' if made else ""
+
+
+def key(report: Report) -> str:
+    """What colours and shapes mean; "" for one group."""
+    if len(report.groups) < 2:
+        return ""
+    said = "".join(
+        f"<li>{mark(place)}{escape(clean(one.label))} ({many(len(one.records), 'run')})</li>"
+        for place, one in enumerate(report.groups)
+    )
+    return f'<ul class="key" aria-label="Groups">{said}</ul>'

@@ -1,0 +1,124 @@
+"""The summary in words, and what does not count."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet.profiles.compare.metrics import Metric
+from fleet.profiles.report.summary import Cell, Report, Row, clean
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of the headline: of one group, over its boards."""
+
+    group: int
+    metric: Metric
+    middle: float
+    low: float
+    high: float
+    rows: int
+
+
+def many(count: int, word: str) -> str:
+    """`1 board`, `3 boards`."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def number(value: float) -> str:
+    """Three digits that count, never fewer than stand before the point: 10.0, 183, 4,060."""
+    size = abs(value)
+    digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
+    return f"{value:,.{digits}f}"
+
+
+def figures(report: Report) -> list[Figure]:
+    """The first four metrics of each group: the middle of the rows' medians, and their ends."""
+    found = []
+    for metric in report.metrics[:4]:
+        for place in range(len(report.groups)):
+            mids = [cell.median for cell in _cells(report, place, metric)]
+            if mids:
+                middle = statistics.median(mids)
+                found.append(Figure(place, metric, middle, min(mids), max(mids), len(mids)))
+    return found
+
+
+def _cells(report: Report, place: int, metric: Metric) -> list[Cell]:
+    rows = [row for row in report.rows if row.group == place]
+    return [row.cells[metric.name] for row in rows if metric.name in row.cells]
+
+
+def headline(report: Report) -> list[str]:
+    """Sentences, the most important first."""
+    whole, counted = len(report.records), sum(one.counts for one in report.records)
+    said = [
+        f"{many(report.boards, 'board')}, {many(whole, 'run')}; "
+        + ("all of them count." if counted == whole else f"{counted:,} of them count.")
+    ]
+    if counted < whole:
+        why = Counter[str]()
+        for row in report.rows:
+            why.update(row.problems)
+        words = ", ".join(f"{word} {n}" for word, n in why.most_common())
+        said.append(f"{many(whole - counted, 'run')} left out: {words}.")
+    models = list(dict.fromkeys(row.model or "unknown model" for row in report.rows))
+    if len(models) > 1:
+        said.append(f"Several models, {_some(models)}: their numbers do not compare.")
+    if report.metrics:
+        widest = _widest(report, report.metrics[-1] if len(report.metrics) < 4
+                         else report.metrics[3])  # fmt: skip
+        if widest:
+            said.append(widest)
+    else:
+        said.append("No run that counts has a number.")
+    drifting = [row.board for row in report.rows if any(c.spread and c.spread.drift for c in
+                row.cells.values())]  # fmt: skip
+    if drifting:
+        names = list(dict.fromkeys(drifting))
+        said.append(f"Runs drift on {_some(names)}: their level changes from run to run.")
+    marked = Counter[str]()
+    for row in report.rows:
+        marked.update(row.marks)
+    if marked:
+        words = ", ".join(f"{word} {n}" for word, n in marked.most_common())
+        said.append(f"Remarks on runs that count: {words}.")
+    return said
+
+
+def _widest(report: Report, metric: Metric) -> str:
+    """How far apart boards are, in one metric."""
+    latest = max(row.runtime for row in report.rows)
+    rows = [r for r in report.rows if metric.name in r.cells and r.runtime == latest]
+    several_models = len({row.model for row in rows}) > 1
+    if len({row.board for row in rows}) < 2 or len(report.groups) > 1 or several_models:
+        return ""
+    low = min(rows, key=lambda row: row.cells[metric.name].median)
+    high = max(rows, key=lambda row: row.cells[metric.name].median)
+    ends = [one.cells[metric.name].median for one in (low, high)]
+    if ends[0] <= 0:
+        return ""
+    several = f" with {latest}" if len({row.runtime for row in report.rows}) > 1 else ""
+    return (
+        f"Between boards{several}, {metric.shown} goes from {number(ends[0])} ({low.board}) to "
+        f"{number(ends[1])} ({high.board}), {ends[1] / ends[0] - 1:.0%} apart."
+    )
+
+
+def _some(names: Sequence[str], most: int = 4) -> str:
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+
+def outside(report: Report) -> list[tuple[Row, str, int]]:
+    """(row, why in full, how many runs) of what does not count."""
+    found = Counter[tuple[int, str]]()
+    for place, row in enumerate(report.rows):
+        for one in row.records:
+            if one.problems:
+                found[place, clean("; ".join(one.problems))] += 1
+    return [(report.rows[place], why, n) for (place, why), n in sorted(found.items())]

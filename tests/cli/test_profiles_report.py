@@ -1,0 +1,91 @@
+"""`fleet profiles report` and the pictures of `show` as a person uses them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from fleet.cli.main import main
+from fleet.engine.records import RunStore
+from tests.profiles.compare.made import noisy, repeats, save
+
+
+def fleet(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["fleet", "profiles", *words])
+    try:
+        main()
+    except SystemExit as left:
+        return int(left.code or 0)
+    return 0
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    a, b = repeats(noisy(10, 8, 1)), repeats([*noisy(9, 7, 2), None], emulated=True)
+    return str(save(tmp_path / "a.jsonl", a)), str(save(tmp_path / "b.jsonl", b))
+
+
+def test_two_groups_become_one_file(
+    files: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    target = tmp_path / "r.html"
+    assert fleet(monkeypatch, "report", *files, "-o", str(target)) == 0
+    said = capsys.readouterr().out
+    assert f"{target}: {target.stat().st_size / 1000:,.0f} kB, 1 board" in said
+    assert "next: fleet profiles compare" in said
+    assert "have emulated runs" in target.read_text("utf-8")
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_json_says_what_is_in_it(
+    files: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    target = tmp_path / "r.html"
+    assert fleet(monkeypatch, "report", files[1], "-o", str(target), "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["bytes"] == target.stat().st_size
+    assert data["groups"] == [{"selection": files[1], "runs": 8, "counted": 8}]
+    assert data["metrics"] == ["decode_tps"]
+    assert data["emulated"] == "yes"
+
+
+def test_without_the_library_it_says_what_to_install(
+    files: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    target = tmp_path / "r.html"
+    assert fleet(monkeypatch, "report", files[0], "-o", str(target)) == 2
+    assert 'pip install "npu-fleet[report]"' in capsys.readouterr().err
+    assert not target.exists()
+
+
+def test_a_file_that_cannot_be_written(
+    files: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fleet(monkeypatch, "report", files[0], "-o", str(tmp_path / "no" / "r.html")) == 1
+    assert fleet(monkeypatch, "report", *[files[0]] * 7) == 2
+
+
+def test_show_draws_the_repeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = RunStore(tmp_path / "runs")
+    for one in [*repeats(noisy(10, 6, 1)), *repeats(noisy(5, 6, 2), host="evk-02\x1b[31m")]:
+        store.save(store.folder(one.run_id, one.host[:6], one.repeat, warmup=False), one)
+    assert fleet(monkeypatch, "show", "last", "--store", str(store.root)) == 0
+    said = capsys.readouterr().out
+    assert "evk-01 gen tok/s " in said
+    assert "with 95 % intervals" in said
+    assert "\x1b" not in said

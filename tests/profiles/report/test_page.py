@@ -1,0 +1,162 @@
+"""The page as text: escaped, self-contained, honest about what is left out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from fleet.model.record import Metrics
+from fleet.profiles.compare.groups import group
+from fleet.profiles.report import distributions, words
+from fleet.profiles.report.operations import operations
+from fleet.profiles.report.page import page
+from fleet.profiles.report.points import thinned
+from fleet.profiles.report.summary import Report, gather
+from fleet.profiles.report.times import curves, history
+from tests.profiles.compare.made import noisy, other, record, repeats
+from tests.profiles.report.made import fleet
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m\"'"
+
+
+def of(*records: object) -> Report:
+    return gather([group("all", records)])  # type: ignore[arg-type]
+
+
+def test_device_text_is_never_markup() -> None:
+    one = record(
+        0, HOSTILE, name=HOSTILE, release=HOSTILE, run_id=HOSTILE, identity=HOSTILE,
+        runner=HOSTILE, prompt_sha256=HOSTILE, fleet=HOSTILE, argv=(HOSTILE,), started=HOSTILE,
+        metrics=other(HOSTILE, 3, HOSTILE), marks=(HOSTILE,), origin={"build_id": HOSTILE},
+        facts={"soc": {"chip": HOSTILE}, "os_id": HOSTILE},
+    )  # fmt: skip
+    bad = replace(one, problems=(HOSTILE,), repeat=1)
+    text = page(gather([group(HOSTILE, [one, bad]), group("b", [one])]), HOSTILE)
+    assert "<img" not in text
+    assert "\x1b" not in text
+    assert text.count("</script>") == 1
+    assert text.count("&lt;img src=x") > 20
+
+
+def test_nothing_outside_is_named() -> None:
+    text = page(of(*fleet(2, 5)))
+    assert re.findall(r"""(?:src|href)\s*=|url\((?!#)|@import""", text) == []
+    ids = re.findall(r'\bid="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r"url\(#([^)]*)\)", text)) <= set(ids)
+    assert "http:" not in text
+    assert "https:" not in text
+    assert "default-src 'none'" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "banner"),
+    [(True, "Emulated: lab boards"), (None, "Nobody wrote down"), (False, "")],
+)
+def test_emulated_is_said(said: bool | None, banner: str) -> None:
+    text = page(of(*repeats([10, 11], emulated=said)))
+    assert ('class="warn"' in text) == bool(banner)
+    assert banner in text
+
+
+def test_medians_and_intervals_are_of_the_runs_that_count() -> None:
+    good = repeats([12.0, 10.0, 14.0, 11.0, 13.0])
+    bad = record(5, metrics=Metrics(decode_tps=99.0), problems=("token-limit",))
+    warm = record(6, metrics=Metrics(decode_tps=1.0), warmup=True)
+    (row,) = of(*good, bad, warm).rows
+    cell = row.cells["decode_tps"]
+    assert (cell.median, cell.count) == (12.0, 5)
+    assert cell.spread is not None
+    assert (cell.spread.low, cell.spread.high) == (10.0, 14.0)
+    assert row.problems == {"token-limit": 1}
+    assert len(row.records) == 6
+    assert words.headline(of(*good, bad, warm))[:2] == [
+        "1 board, 6 runs; 5 of them count.", "1 run left out: token-limit 1.",
+    ]  # fmt: skip
+
+
+def test_units_that_differ_are_no_column() -> None:
+    found = of(record(0, metrics=other("x", 1, "us")), record(1, metrics=other("x", 1, "cycles")))
+    assert found.metrics == ()
+    assert found.left_out == {"x": "runs give it in several units"}
+    assert "x (runs give it in several units)" in page(found)
+
+
+def test_boards_of_one_name_stay_apart() -> None:
+    found = of(record(0, "evk", identity="id a111111"), record(1, "evk", identity="id b222222"))
+    assert [row.board for row in found.rows] == ["evk (111111)", "evk (222222)"]
+    assert found.boards == 2
+
+
+def test_many_points_are_thinned_and_said() -> None:
+    found = of(*repeats(noisy(10, 6000, 1)))
+    spec, left = distributions.distribution(found, found.metrics[0])
+    drawn = [one["v"] for one in spec["layer"][1]["data"]["values"]]
+    whole = sorted(one.metrics.decode_tps or 0 for one in found.records)
+    assert len(drawn) == 4000
+    assert (drawn[0], drawn[-1]) == (whole[0], whole[-1])
+    assert left.startswith("4000 of 6000 runs")
+
+
+def test_thinned_keeps_ends_and_order() -> None:
+    assert thinned([1, 2, 3], 5) == [1, 2, 3]
+    assert thinned(list(range(101)), 5) == [0, 25, 50, 75, 100]
+
+
+def test_nothing_that_counts_is_a_page_too() -> None:
+    text = page(of(*repeats([1.0, 2.0], problems=("failed: 1",))))
+    assert "none of them count" in text or "0 of them count" in text
+    assert "What does not count" in text
+
+
+def test_a_time_that_is_none_breaks_nothing() -> None:
+    assert "<svg" in page(of(*repeats(noisy(10, 6, 1), started="yesterday")))
+
+
+def test_what_a_number_looks_like() -> None:
+    assert [words.number(one) for one in (4060, 183.5, 10.03, 1.234, 0.0123, -5)] == [
+        "4,060", "184", "10.0", "1.23", "0.012", "-5.00",
+    ]  # fmt: skip
+
+
+def test_a_long_history_is_thinned_and_said() -> None:
+    one = record(0, metrics=Metrics(decode_tps=10.0))
+    found = of(*(
+        replace(one, run_id=f"run{n}", started=f"2026-{1 + n // 672:02}-{1 + n // 24 % 28:02}"
+                f"T{n % 24:02}:00:00Z") for n in range(2000)
+    ))  # fmt: skip
+    drawn = history(found, found.metrics[0])
+    assert drawn is not None
+    points = drawn[0]["layer"][-2]["data"]["values"]
+    assert (len(points), drawn[1]) == (1200, "1200 of 2000 medians, evenly spaced, with the ends")
+
+
+def test_history_needs_two_runs_of_a_board() -> None:
+    found = of(*repeats(noisy(10, 6, 1)))
+    assert history(found, found.metrics[0]) is None
+
+
+def test_curves_are_of_the_boards_that_warmed_most() -> None:
+    found = of(*fleet(9, 12, sustained=2))
+    drawn, whole = curves(found, found.metrics[-1])
+    assert [one.title for one in drawn][:2] == ["evk-01", "evk-02"]
+    assert (len(drawn), whole) == (6, 9)
+    first = drawn[0].spec["vconcat"][0]["data"]["values"]
+    assert (first[0]["x"], len(first)) == (pytest.approx(0, abs=0.1), 12)
+
+
+def test_operations_are_medians_largest_first_and_say_where_they_ran() -> None:
+    found = operations(of(*fleet(2, 5)))
+    spec, text = found["us"]
+    assert [one["n"][3:] for one in spec["data"]["values"]][:2] == ["MatMul", "Softmax"]
+    assert "not on the NPU: Gather on cpu" in text
+
+
+def test_several_models_are_said_not_to_compare() -> None:
+    found = of(record(0, metrics=Metrics(decode_tps=1.0)),
+               record(0, "b", name="m2", metrics=Metrics(decode_tps=9.0)))  # fmt: skip
+    said = " ".join(words.headline(found))
+    assert "Several models, llm, m2: their numbers do not compare." in said
+    assert "Between boards" not in said
