@@ -65,7 +65,7 @@ def headline(report: Report) -> list[str]:
             why.update(row.problems)
         words = ", ".join(f"{word} {n}" for word, n in why.most_common())
         said.append(f"{many(whole - counted, 'run')} left out: {words}.")
-    models = list(dict.fromkeys(row.model or "unknown model" for row in report.rows))
+    models = sorted({row.model or "unknown model" for row in report.rows})
     if len(models) > 1:
         said.append(f"Several models, {_some(models)}: their numbers do not compare.")
     if report.metrics:

@@ -24,7 +24,7 @@ def main() -> None:
     """From the top of the page to the end of the curves."""
     from playwright.sync_api import sync_playwright
 
-    made = fleet(4, 12, 1, seed=11, sustained=2)
+    made = fleet(4, 12, 1, seed=11, sustained=2, emulated=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         report, user = Path(folder, "r.html"), str(Path(folder, "user"))
         report.write_text(page(gather([group("since:2026-09-01", made)]), TITLE), "utf-8")
