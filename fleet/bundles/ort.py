@@ -132,3 +132,19 @@ def models_of(bundle: Bundle) -> Mapping[str, Mapping[str, Any]]:
         raise BundleError(f"{bundle.name} is no bundle of ONNX models")
     models: Mapping[str, Mapping[str, Any]] = bundle.config["models"]
     return models
+
+
+def providers_of(bundle: Bundle) -> list[str]:
+    """Names of all providers that genai_config.json sets up, in lower case."""
+    found: set[str] = set()
+    stack: list[object] = [bundle.config.get("genai")]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            options = value.get("provider_options")
+            for one in options if isinstance(options, list) else ():
+                found |= {str(name).lower() for name in one} if isinstance(one, dict) else set()
+            stack += value.values()
+        elif isinstance(value, list):
+            stack += value
+    return sorted(found)

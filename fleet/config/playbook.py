@@ -37,7 +37,7 @@ DEFAULT_RUNNERS = {
     "ort": "ort",
     "files": "exec",
 }
-_NEED_PROMPT = {"genie", "mllm"}
+_NEED_PROMPT = {"genie", "mllm", "genai"}
 _BUNDLE_MARK = "genie_config.json"
 
 

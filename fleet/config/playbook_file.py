@@ -107,8 +107,8 @@ class RunBody(Strict):
 
     runner: RunnerName | None = Field(
         default=None,
-        description="genie, qnn-net-run, mllm, executorch, llama.cpp, exec, or one of another "
-        "package; without it the one for the kind of the bundle.",
+        description="genie, qnn-net-run, mllm, executorch, llama.cpp, ort, genai, exec, or one of "
+        "another package; without it the one for the kind of the bundle.",
     )
     program: FilePath | None = Field(
         default=None,

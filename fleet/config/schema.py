@@ -34,7 +34,10 @@ def schema(kind: Literal["inventory", "playbook", "cause", "doctor", "record"]) 
                 {"not": {"required": ["prompt", "prompt_file"]}},
                 {"not": {"required": ["until", "sustained"]}},
             ],
-            "if": {"properties": {"runner": {"enum": ["genie", "mllm"]}}, "required": ["runner"]},
+            "if": {
+                "properties": {"runner": {"enum": ["genie", "mllm", "genai"]}},
+                "required": ["runner"],
+            },
             "then": {"anyOf": one},
         }
     return {"$schema": DRAFT, **body, "title": f"fleet {kind}"}

@@ -29,7 +29,7 @@ from fleet.runtimes.releases import release
 
 SCRIPT = "run/fleet_ort.py"
 OUTCOME, PROFILE = "outcome.json", "profile.csv"
-_PACKAGE = f"{SITE}/onnxruntime_qnn"  # the provider finds QAIRT beside itself
+PACKAGE_FOLDER = f"{SITE}/onnxruntime_qnn"  # the provider finds QAIRT beside itself
 _STATUS = {
     10: "failed: the request does not fit the model",
     11: "failed: no NPU session",
@@ -75,7 +75,7 @@ class OrtRunner:
     name = "ort"
     kinds = ("ort",)
     runtime: str | None = "ort"
-    layout = Layout(lib=_PACKAGE, dsp=_PACKAGE)
+    layout = Layout(lib=PACKAGE_FOLDER, dsp=PACKAGE_FOLDER)
     windows = layout
     python = True
 
@@ -199,7 +199,8 @@ def _model(kit: Kit, options: OrtOptions) -> str:
     if options.model is None and len(names) > 1:
         raise InputError(
             f"the bundle has {len(names)} models: {', '.join(names)}",
-            hint="name one in run.options.model",
+            hint="name one in run.options.model"
+            + ("; or `runner: genai` for all of it" if kit.bundle.config.get("genai") else ""),
         )
     return options.model or names[0]
 

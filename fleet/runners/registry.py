@@ -11,6 +11,7 @@ from fleet.model.errors import InputError
 from fleet.runners.base import Runner
 from fleet.runners.exec import ExecRunner
 from fleet.runners.executorch import ExecutorchRunner
+from fleet.runners.genai import GenaiRunner
 from fleet.runners.genie import GenieRunner
 from fleet.runners.llama_cpp import LlamaCppRunner
 from fleet.runners.mllm import MllmRunner
@@ -29,6 +30,7 @@ OWN: dict[str, Runner] = {
             ExecutorchRunner(),
             LlamaCppRunner(),
             OrtRunner(),
+            GenaiRunner(),
             ExecRunner(),
         ],
     )

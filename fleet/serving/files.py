@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fleet.bundles.ort import GENAI
+from fleet.bundles.ort import GENAI, providers_of
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
@@ -16,6 +16,7 @@ from fleet.model.manifest import Manifest
 from fleet.model.playbook import Playbook
 from fleet.model.serve import ServeSpec
 from fleet.runners.base import Kit, Runner
+from fleet.runners.genai import PACKAGE
 
 MAX_INFER_BYTES = 32 << 20  # of a body with tensors, and of one tensor of an answer
 _JSON_ESCAPES = 6  # bytes of one character of ASCII as \u0041
@@ -24,9 +25,6 @@ _RUNNERS = ("fleet_genie", "fleet_ort")
 _SCRIPTS = ("serve_launch", "serve_supervise")
 _KINDS = {"genie": ("genie",), "ort": ("ort",), "genai": ("ort",)}
 
-
-# The one whose interface the server was written for; it needs onnxruntime 1.31.
-GENAI_PACKAGE = "onnxruntime-genai==0.18.0"
 Site = Callable[[tuple[str, ...]], tuple[FileRef, ...]]
 
 
@@ -34,7 +32,7 @@ def packages_of(spec: ServeSpec, bundle: Bundle, site: Site | None) -> tuple[Fil
     """Packages for the device's Python beside those of the runner; `site` gives their files."""
     if site is None or backend_of(spec, bundle) != "genai":
         return ()
-    return site((GENAI_PACKAGE,))
+    return site((PACKAGE,))
 
 
 def service_files() -> tuple[FileRef, ...]:
@@ -107,7 +105,7 @@ def service_config(
         config["ort"] = json.loads(runner.start(kit).config)
     else:
         config["context"] = _context(bundle, manifest)
-        config["providers"] = _providers(bundle)
+        config["providers"] = providers_of(bundle)
     return json.dumps(config, sort_keys=True)
 
 
@@ -122,19 +120,3 @@ def _context(bundle: Bundle, manifest: Manifest) -> int | None:
     model = (bundle.config.get("genai") or {}).get("model", {})
     length = model.get("context_length")
     return length if isinstance(length, int) else None
-
-
-def _providers(bundle: Bundle) -> list[str]:
-    """Names of all providers that genai_config.json sets up, in lower case."""
-    found: set[str] = set()
-    stack: list[object] = [bundle.config.get("genai")]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            options = value.get("provider_options")
-            for one in options if isinstance(options, list) else ():
-                found |= {str(name).lower() for name in one} if isinstance(one, dict) else set()
-            stack += value.values()
-        elif isinstance(value, list):
-            stack += value
-    return sorted(found)

@@ -237,6 +237,7 @@ def test_a_lost_answer_takes_no_second_lease(place: Place) -> None:
         assert lease.ticket == first
 
 
+@pytest.mark.slow
 def test_long_steps_are_held_by_renewal(place: Place) -> None:
     """A stream of unknown length: only the renewing thread keeps it, over many ttls."""
     with place.session() as session, place.session() as other, Lease(session, "x", ttl=3) as lease:

@@ -423,7 +423,9 @@ def test_more_than_four_gigabytes(board: Board, tmp_path: Path) -> None:
     assert board.state(app).have == {sha}
 
 
-@pytest.mark.parametrize("shell", ["dash", "busybox", "mksh"])
+@pytest.mark.parametrize(
+    "shell", ["dash", *(pytest.param(one, marks=pytest.mark.slow) for one in ("busybox", "mksh"))]
+)
 def test_a_run_past_its_limit_takes_its_children_along(shell: str, tmp_path: Path) -> None:
     board = Board(tmp_path, shell)
     mark = f"4321.{os.getpid()}"

@@ -85,6 +85,7 @@ def test_five_boards_and_five_phones_in_one_deploy(desk: Make, with_tool: Runtim
     assert all(one.round_trips <= 3 for one in again)
 
 
+@pytest.mark.slow
 def test_a_phone_that_is_off_ends_only_its_own_work(desk: Make, with_tool: RuntimeStore) -> None:
     pair = desk(with_tool, phones=2, phone_profile="x86_64")
     pair.lab.power_off("phone002")

@@ -98,6 +98,7 @@ def test_again_is_nothing_and_at_most_three_round_trips(
     assert result.round_trips <= 3
 
 
+@pytest.mark.slow
 def test_a_file_that_is_gone_on_the_phone_is_found_by_the_runner(
     desk: Make, playbook: Path, tmp_path: Path
 ) -> None:

@@ -109,6 +109,7 @@ def test_a_part_is_gone_on_with_at_its_byte(two: Yard) -> None:
     assert two.contacts("b2") == 0
 
 
+@pytest.mark.slow
 def test_a_killed_rollback_and_a_killed_soak_go_on(two: Yard) -> None:
     two.first_release("b1", "b2")
     old = two.live

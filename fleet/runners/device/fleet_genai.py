@@ -1,0 +1,113 @@
+"""Asks one question of an onnxruntime-genai folder, the working folder, on the NPU.
+
+The packages come from a folder of the release, never from the system. Standard output carries
+the generated text only, as it comes. Exit status: 0 done, 10 bad request (the prompt does not
+fit the context), 11 no model (the first cause stands on standard error), 12 the loop failed,
+124 timeout.
+
+Source: the Python API of onnxruntime-genai 0.18 (Config, Model, Tokenizer, GeneratorParams,
+Generator) and of plug-in providers (register_execution_provider_library).
+"""
+
+import argparse
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+BAD, NO_MODEL, FAILED, LATE = 10, 11, 12, 124
+
+
+def opened(genai: Any, qnn: Any) -> "tuple[Any, Any]":
+    """(model, tokenizer) of the working folder."""
+    genai.register_execution_provider_library(qnn.get_ep_name(), qnn.get_library_path())
+    model = genai.Model(genai.Config("."))
+    return model, genai.Tokenizer(model)
+
+
+def asked(
+    genai: Any, model: Any, tokenizer: Any, spec: "dict[str, Any]", out: int
+) -> "dict[str, Any]":
+    """The loop: prompt in one pass, then a token at a time, each written as it comes."""
+    ids = tokenizer.encode(spec["prompt"])
+    count, limit, context = len(ids), spec["max_tokens"], spec["context"]
+    if context is not None and count >= context:
+        return {"error": "the prompt has %d tokens, the context %d" % (count, context)}
+    whole = count + limit if context is None else min(count + limit, context)
+    params = genai.GeneratorParams(model)
+    params.set_search_options(max_length=whole)
+    began = time.perf_counter()
+    generator = genai.Generator(model, params)
+    generator.append_tokens(ids)
+    pieces, said, times = tokenizer.create_stream(), [], []
+    while not generator.is_done():
+        generator.generate_next_token()
+        times.append(time.perf_counter() - began)
+        piece = pieces.decode(generator.get_next_tokens()[0])
+        said.append(piece)
+        os.write(out, piece.encode("utf-8", "replace"))
+    full = count + len(times) >= whole
+    return {
+        "text": "".join(said),
+        "prompt_tokens": count,
+        "token_seconds": times,
+        "finish": "token-limit" if full else "eos",
+        "cut_by_context": full and whole < count + limit,
+    }
+
+
+def work(arguments: argparse.Namespace, spec: "dict[str, Any]", said: "dict[str, Any]") -> int:
+    """Fill in `said`; the exit status."""
+    out = os.dup(1)
+    os.dup2(2, 1)  # QNN's own log goes to descriptor 1
+    sys.path.insert(0, arguments.site)
+    began = time.perf_counter()
+    try:
+        import onnxruntime_genai as genai
+        import onnxruntime_qnn as qnn
+
+        model, tokenizer = opened(genai, qnn)
+    except Exception as error:
+        sys.stderr.write("no model: %s\n" % error)
+        said["error"] = str(error)
+        return NO_MODEL
+    said["init_seconds"] = time.perf_counter() - began
+    if arguments.check:
+        return 0
+    try:
+        said.update(asked(genai, model, tokenizer, spec, out))
+    except Exception as error:
+        sys.stderr.write("the loop failed: %s\n" % error)
+        said["error"] = str(error)
+        return FAILED
+    return BAD if "error" in said else 0
+
+
+def main() -> None:
+    """Read the request, work, write what came of it."""
+    parser = argparse.ArgumentParser()
+    for name in ("--site", "--spec", "--outcome"):
+        parser.add_argument(name)
+    parser.add_argument("--timeout", type=float, default=300.0)
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    with open(arguments.spec, encoding="utf-8") as stream:
+        spec = json.load(stream)
+    late = threading.Timer(arguments.timeout, lambda: os._exit(LATE))
+    late.daemon = True
+    late.start()
+    said: dict[str, Any] = {}
+    status = work(arguments, spec, said)
+    part = arguments.outcome + ".part"
+    with open(part, "w", encoding="utf-8") as stream:
+        json.dump(said, stream)
+    os.replace(part, arguments.outcome)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # a provider that failed may crash on the way out
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""Runner `genai`: a folder of onnxruntime-genai as a whole, a prompt in and text out.
+
+Its model is loaded by onnxruntime-genai with the QNN provider that `genai_config.json` names; a
+folder that names none would run on the CPU and is a CPU fallback.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from fleet.bundles.ort import providers_of
+from fleet.model.errors import InputError
+from fleet.model.files import FileRef, file_ref
+from fleet.model.playbook import RunSpec
+from fleet.model.record import Measure, Metrics
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.options import TIMED_OUT, Options, parsed
+from fleet.runners.ort import PACKAGE_FOLDER, requirements
+from fleet.runtimes.packages import SITE
+
+# The one whose interface is used here; it needs onnxruntime 1.31. Wheels for x86_64, aarch64 and
+# win_arm64, CPython 3.11 and later.
+PACKAGE = "onnxruntime-genai==0.18.0"
+SCRIPT = "run/fleet_genai.py"
+OUTCOME = "outcome.json"
+_STATUS = {
+    10: "cut: the prompt does not fit the context",
+    11: "failed: no NPU session",
+    12: "failed: the loop failed",
+}
+
+
+class GenaiOptions(Options):
+    """None: what the search needs stands in genai_config.json."""
+
+
+class GenaiRunner:
+    """Folders of onnxruntime-genai."""
+
+    name = "genai"
+    kinds = ("ort",)
+    runtime: str | None = "ort"
+    layout = Layout(lib=PACKAGE_FOLDER, dsp=PACKAGE_FOLDER)
+    windows = layout
+    python = True
+
+    def check(self, run: RunSpec) -> None:
+        """No options; the program is ours."""
+        parsed(GenaiOptions, run.options, self.name)
+        if run.program is not None or run.libraries:
+            raise InputError("runner genai brings its own program: remove `program`, `libraries`")
+
+    def files(self, kit: Kit) -> tuple[FileRef, ...]:
+        """Our script, and the packages for the Python of the device."""
+        source = Path(str(files("fleet.runners.device") / "fleet_genai.py"))
+        wanted = (*requirements(kit.build_id), PACKAGE)
+        site = kit.site(wanted) if kit.site is not None else ()
+        return (file_ref(source, SCRIPT, executable=True), *site)
+
+    def health(self, kit: Kit, timeout: float) -> Start | None:
+        """Load the model and end."""
+        return self._start(kit, timeout, "--check")
+
+    def start(self, kit: Kit) -> Start:
+        """One question; the token limit is always set."""
+        return self._start(kit, kit.run.timeout)
+
+    def _start(self, kit: Kit, timeout: float, *more: str) -> Start:
+        genai = kit.bundle.config.get("genai")
+        if not isinstance(genai, Mapping):
+            raise InputError(
+                f"{kit.bundle.name} has no genai_config.json", hint="runner: ort runs single models"
+            )
+        model = genai.get("model")
+        length = model.get("context_length") if isinstance(model, Mapping) else None
+        spec = {
+            "prompt": kit.run.prompt,
+            "max_tokens": kit.run.max_tokens,
+            "context": length if isinstance(length, int) else None,
+        }
+        argv = (
+            *("python3", "-I", "{release}/" + SCRIPT),
+            *("--site", "{release}/" + SITE),
+            *("--spec", "{work}/config.json"),
+            *("--outcome", "{work}/" + OUTCOME),
+            *("--timeout", f"{timeout:g}"),
+            *more,
+        )
+        return Start(argv, "bundle", (OUTCOME,), timeout, kit.run.prompt.encode(), json.dumps(spec))
+
+    def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
+        """Times as the loop saw them: TTFT is the prompt's pass with the first token."""
+        try:
+            said = json.loads(ended.files.get(OUTCOME, b"{}"))
+        except ValueError:
+            said = {}
+        said = said if isinstance(said, dict) else {}
+        problems: list[str] = []
+        if "qnn" not in providers_of(kit.bundle):
+            problems.append("cpu-fallback: genai_config.json names no QNN provider")
+        if ended.status in TIMED_OUT:
+            problems.append(f"cut: no end within {start.timeout:g} s")
+        elif ended.status:
+            word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
+            problems.append(f"{word}: {str(said.get('error', 'nothing said'))[:500]}")
+        found = _metrics(said)
+        if not problems and "ttft_ms" not in found:
+            problems.append("unreadable: no times in the outcome")
+        finish = said.get("finish")
+        finish = next((one for one in ("eos", "token-limit") if one == finish), None)
+        if said.get("cut_by_context") is True:
+            problems.append("cut: the context is full")
+        elif finish == "token-limit" and not kit.run.token_limit_counts:
+            problems.append(f"cut: token limit {kit.run.max_tokens} reached")
+        text = said.get("text")
+        metrics = Metrics.of(found)
+        return Outcome(metrics, text if isinstance(text, str) else "", finish, tuple(problems))
+
+
+def _metrics(said: Mapping[str, Any]) -> dict[str, Measure]:
+    found: dict[str, Measure] = {}
+    if _number(said.get("init_seconds")):
+        found["init_ms"] = Measure(1000 * said["init_seconds"], "ms")
+    times = said.get("token_seconds")
+    times = [one for one in times if _number(one)] if isinstance(times, list) else []
+    asked = said["prompt_tokens"] if _number(said.get("prompt_tokens")) else 0
+    if not times:
+        return found
+    found["ttft_ms"] = Measure(1000 * times[0], "ms")
+    found["generated_tokens"] = Measure(len(times))
+    if asked > 0:
+        found["prompt_tokens"] = Measure(asked)
+        if times[0] > 0:
+            found["prompt_tps"] = Measure(asked / times[0], "tok/s")
+    if len(times) > 1 and times[-1] > times[0]:
+        found["decode_ms"] = Measure(1000 * (times[-1] - times[0]), "ms")
+        found["decode_tps"] = Measure((len(times) - 1) / (times[-1] - times[0]), "tok/s")
+    return found
+
+
+def _number(value: object) -> bool:
+    fits = isinstance(value, int | float) and not isinstance(value, bool)
+    return fits and math.isfinite(value) and 0 <= value < 1e9  # type: ignore[arg-type,operator]

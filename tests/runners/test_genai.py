@@ -1,0 +1,155 @@
+"""Runner genai: a stand-in for onnxruntime-genai says which calls are made; the package itself
+needs a model of useful size and is not run here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet.model.errors import InputError
+from fleet.model.files import FileRef
+from fleet.model.playbook import RunSpec
+from fleet.runners import Ended, Kit
+from fleet.runners.genai import PACKAGE
+from fleet.runners.ort import requirements
+from fleet.runners.registry import OWN
+from tests.serving.test_genai import GENAI, QNN
+
+from .kits import bundle
+from .test_ort import JSON
+
+RUNNER = OWN["genai"]
+KEYS = (
+    "token_seconds", "prompt_tokens", "finish", "text", "init_seconds", "cut_by_context", "error",
+)  # fmt: skip
+CONFIG: dict[str, Any] = {
+    "model": {
+        "context_length": 20,
+        "decoder": {"session_options": {"provider_options": [{"qnn": {"backend_path": "x"}}]}},
+    }
+}
+
+
+def kit(config: dict[str, Any] | None = None, **changes: Any) -> Kit:
+    made = bundle("ort", "genai_config.json", "model.onnx")
+    made = replace(made, config={"models": {"model.onnx": {}}, "genai": config or CONFIG})
+    run = RunSpec(**{"runner": "genai", "prompt": "a b c", "timeout": 30.0, **changes})
+    return Kit(made, run, build_id="2.51.0.260929181845")
+
+
+def run(folder: Path, one: Kit, *more: str) -> Ended:
+    """The script as a device starts it, with a stand-in for the packages."""
+    site = folder / "site"
+    site.mkdir(exist_ok=True)
+    (site / "onnxruntime_genai.py").write_text(GENAI)
+    (site / "onnxruntime_qnn.py").write_text(QNN)
+    start = RUNNER.start(one)
+    (folder / "config.json").write_text(start.config)
+    script = str(files("fleet.runners.device") / "fleet_genai.py")
+    filled = [word.replace("{work}", str(folder)) for word in start.argv[3:]]
+    filled = [word.replace("{release}/site", str(site)) for word in filled]
+    done = subprocess.run(
+        [sys.executable, "-I", script, *filled, *more],
+        capture_output=True, timeout=60, check=False, cwd=folder, env={"PATH": os.defpath},
+    )  # fmt: skip
+    outcome = (folder / "outcome.json").read_bytes()
+    return Ended(done.returncode, done.stdout, {"outcome.json": outcome}, done.stderr)
+
+
+def test_prompt_in_text_out_with_times(tmp_path: Path) -> None:
+    one = kit()
+    ended = run(tmp_path, one)
+    assert (ended.status, ended.stdout) == (0, b"a b c ")
+    found = RUNNER.read(RUNNER.start(one), one, ended)
+    assert (found.text, found.finish, found.problems) == ("a b c ", "eos", ())
+    metrics = found.metrics
+    assert (metrics.prompt_tokens, metrics.generated_tokens) == (3, 3)
+    assert metrics.ttft_ms is not None
+    assert metrics.decode_ms is not None
+    assert metrics.prompt_tps == pytest.approx(3000 / metrics.ttft_ms)
+    assert metrics.decode_tps == pytest.approx(2000 / metrics.decode_ms)
+
+
+def test_a_limit_that_is_reached_is_cut(tmp_path: Path) -> None:
+    one = kit(max_tokens=2)
+    found = RUNNER.read(RUNNER.start(one), one, run(tmp_path, one))
+    assert (found.text, found.finish) == ("a b ", "token-limit")
+    assert found.problems == ("cut: token limit 2 reached",)
+    full = kit(prompt="w " * 15)
+    assert RUNNER.read(RUNNER.start(full), full, run(tmp_path, full)).problems == (
+        "cut: the context is full",
+    )
+
+
+def test_a_prompt_that_does_not_fit_is_said(tmp_path: Path) -> None:
+    one = kit(prompt="w " * 20)
+    found = RUNNER.read(RUNNER.start(one), one, run(tmp_path, one))
+    assert found.problems == (
+        "cut: the prompt does not fit the context: the prompt has 20 tokens, the context 20",
+    )
+
+
+def test_the_check_loads_the_model_and_asks_nothing(tmp_path: Path) -> None:
+    ended = run(tmp_path, kit(), "--check")
+    assert (ended.status, ended.stdout) == (0, b"")
+    assert "token_seconds" not in json.loads(ended.files["outcome.json"])
+
+
+def test_a_folder_without_the_npu_is_a_fallback() -> None:
+    one = kit({"model": {"decoder": {"session_options": {"provider_options": []}}}})
+    said = {"init_seconds": 1.0, "token_seconds": [0.1, 0.2], "prompt_tokens": 3, "finish": "eos"}
+    ended = Ended(0, b"", {"outcome.json": json.dumps(said).encode()})
+    found = RUNNER.read(RUNNER.start(one), one, ended)
+    assert found.problems == ("cpu-fallback: genai_config.json names no QNN provider",)
+
+
+def test_packages_go_along() -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def site(names: tuple[str, ...]) -> tuple[FileRef, ...]:
+        asked.append(names)
+        return ()
+
+    one = replace(kit(), site=site)
+    assert [file.name for file in RUNNER.files(one)] == ["run/fleet_genai.py"]
+    assert asked == [(*requirements(one.build_id), PACKAGE)]
+
+
+def test_a_folder_of_single_models_is_for_ort() -> None:
+    made = replace(
+        bundle("ort", "model.onnx"), config={"models": {"model.onnx": {}}, "genai": None}
+    )
+    with pytest.raises(InputError, match=r"no genai_config\.json"):
+        RUNNER.start(Kit(made, RunSpec(runner="genai", prompt="x")))
+    parts = kit()
+    two = replace(parts.bundle, config={"models": {"a.onnx": {}, "b.onnx": {}}, "genai": CONFIG})
+    with pytest.raises(InputError) as caught:
+        OWN["ort"].start(replace(parts, bundle=two, run=RunSpec(runner="ort")))
+    assert "`runner: genai` for all of it" in caught.value.hint
+
+
+@given(JSON)
+def test_any_outcome_is_read_or_a_problem(said: Any) -> None:
+    one = kit()
+    ended = Ended(0, b"", {"outcome.json": json.dumps(said).encode()})
+    found = RUNNER.read(RUNNER.start(one), one, ended)
+    assert found.problems or found.metrics.ttft_ms is not None
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), JSON))
+def test_any_value_of_a_known_key(said: dict[str, Any]) -> None:
+    one = kit()
+    ended = Ended(0, b"", {"outcome.json": json.dumps(said).encode()})
+    found = RUNNER.read(RUNNER.start(one), one, ended)
+    assert found.problems or found.metrics.ttft_ms is not None
