@@ -90,7 +90,8 @@ class Tunnel:
             self._say(error.message)
         finally:
             if far is not None:
-                far.close()
+                with contextlib.suppress(OSError, EOFError):  # of a connection that is gone
+                    far.close()
             _hang_up(near)
             with self._lock:
                 self._open.discard(near)
