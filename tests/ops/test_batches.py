@@ -16,6 +16,8 @@ from fleet.ops.frames import BATCH_BYTES, BATCH_FILES, CHUNK, SMALL, Style, fram
 
 from .board import SHELLS, Board, flat, make_files
 
+FAST = ("dash", "mksh")
+
 
 @pytest.fixture(params=SHELLS)
 def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
@@ -105,6 +107,11 @@ def test_chunks_are_gathered(tmp_path: Path) -> None:
     assert b"batch" not in chunks[0]
 
 
+@pytest.mark.parametrize(
+    "board",
+    [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in SHELLS],
+    indirect=True,
+)
 def test_a_link_a_blob_and_a_size_that_differ_are_found_among_many(
     board: Board, tmp_path: Path
 ) -> None:
