@@ -24,6 +24,7 @@ from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport.base import Carrier, Identity, Output, Stream, Traffic
 from fleet.transport.hostkeys import Policy, entry_name, fingerprint, known_keys
+from fleet.transport.promptness import prompt
 from fleet.transport.quote import render
 from fleet.transport.ssh_errors import mapped
 from fleet.transport.sshclient import Hop, SshClient, client
@@ -54,6 +55,10 @@ class _Transport(paramiko.Transport):
 
     _preferred_ciphers = CIPHERS
     _preferred_macs = MACS
+
+
+def _transport(sock: object, **options: Any) -> _Transport:
+    return _Transport(prompt(sock), **options)
 
 
 class SshTransport:
@@ -97,7 +102,7 @@ class SshTransport:
         config = Config(lazy=True, runtime_ssh_path=path)
         config.load_ssh_config()
         kwargs: dict[str, Any] = {
-            "transport_factory": _Transport,
+            "transport_factory": _transport,
             "banner_timeout": limit,
             "auth_timeout": limit,
             "channel_timeout": limit,
@@ -326,13 +331,11 @@ def _drain(receive: Callable[[int], bytes], collector: Collector, deadline: Dead
 
 
 def _tune(transport: paramiko.Transport) -> None:
-    """No Nagle (57 ms → 4 ms a command, lab section 5), keep-alive, and an end to silence."""
+    """Keep-alive, and an end to silence."""
     transport.set_keepalive(KEEPALIVE_SECONDS)
     raw = transport.sock
-    if isinstance(raw, socket.socket):
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKED_MS)
+    if isinstance(raw, socket.socket) and hasattr(socket, "TCP_USER_TIMEOUT"):
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKED_MS)
 
 
 def _hop(connection: Connection) -> Hop:
