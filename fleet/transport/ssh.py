@@ -57,8 +57,8 @@ class _Transport(paramiko.Transport):
     _preferred_macs = MACS
 
 
-def _transport(sock: object, **options: Any) -> _Transport:
-    return _Transport(prompt(sock), **options)
+def _transport(sock: object, **options: bool | dict[str, Any] | None) -> _Transport:
+    return _Transport(prompt(sock), **options)  # type: ignore[arg-type]
 
 
 class SshTransport:
