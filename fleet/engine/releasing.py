@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 from fleet.engine.session import Session
 from fleet.engine.starting import place, probe
 from fleet.engine.transfer.upload import Upload
@@ -17,8 +20,10 @@ from fleet.model.plan import (
     StageRelease,
     SwitchRelease,
 )
+from fleet.ops.hand import has_hand
 from fleet.ops.release import switch_and_prune, switch_command
 from fleet.ops.staging import stage_command, stage_input
+from fleet.ops.tail import steps_for
 from fleet.runners.base import Start
 
 STEPS: dict[type[Action], str] = {
@@ -34,15 +39,44 @@ def apply_plan(session: Session, plan: DevicePlan, run_id: str) -> None:
     """Do what the plan says of releases. The first error ends it; `current` is old or new,
     never between.
     """
+    by_hand = has_hand(plan.facts)
+    done: list[Action] = []
     for action in plan.release_steps:
+        if action in done:
+            continue
         step = STEPS[type(action)]
-        session.emit(StepStarted(session.host.name, step, action.describe(), action.bytes))
+        behind: list[Action] = []
+        if by_hand and not isinstance(action, ProbeHealth):
+            behind = _together(plan.release_steps, action)
+            done += behind
         try:
-            _do(session, plan, action, run_id)
+            if behind:
+                _in_one_stream(session, plan, behind, run_id)
+            else:
+                session.emit(StepStarted(session.host.name, step, action.describe(), action.bytes))
+                _do(session, plan, action, run_id)
         except FleetError as error:
             error.step = error.step or step
             error.device = error.device or session.host.name
             raise
+
+
+def _together(steps: Sequence[Action], first: Action) -> list[Action]:
+    """This step and those behind it, up to a probe of the health."""
+    rest = steps[steps.index(first) :]
+    return list(itertools.takewhile(lambda one: not isinstance(one, ProbeHealth), rest))
+
+
+def _in_one_stream(
+    session: Session, plan: DevicePlan, actions: Sequence[Action], run_id: str
+) -> None:
+    """In one round trip, by the device's own program."""
+    blobs = [blob for one in actions if isinstance(one, SendBlobs) for blob in one.blobs]
+    rest = [one for one in actions if not isinstance(one, SendBlobs)]
+    for one in actions:
+        if isinstance(one, SendBlobs):
+            session.emit(StepStarted(session.host.name, "send", one.describe(), one.bytes))
+    Upload(session, plan.facts, plan.manifest).send(blobs, steps_for(rest, plan.facts, run_id))
 
 
 def _prune_of(plan: DevicePlan, switch: SwitchRelease) -> PruneReleases | None:

@@ -111,7 +111,7 @@ def _state_text(session: Session, facts: Facts, manifest: Manifest, *, verify: b
     if verify:
         seconds += sum(item.size for item in manifest.files) / HASHING_BYTES_PER_SECOND
     command = who_command(state_command(facts, manifest, verify=verify))
-    return session.ask(command, "state", stdin=state_input(manifest), seconds=seconds).text
+    return session.ask(command, "state", stdin=state_input(facts, manifest), seconds=seconds).text
 
 
 def _with_deltas(session: Session, facts: Facts, actions: tuple[Action, ...]) -> tuple[Action, ...]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 from fleet.model.files import FileRef
@@ -45,7 +46,7 @@ class Manifest:
             ],
         }
 
-    @property
+    @cached_property
     def id(self) -> str:
         """16 hex digits: the same content gives the same id on every host."""
         if self.stored_id:
@@ -53,7 +54,7 @@ class Manifest:
         text = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    @property
+    @cached_property
     def blobs(self) -> dict[str, FileRef]:
         """sha256 → one file with that content; executable when any of them is."""
         found: dict[str, FileRef] = {}

@@ -1,28 +1,23 @@
-"""Standard input of receive.sh: many blobs in one stream."""
+"""Standard input of receive.sh and of fleet_hand.py: many blobs in one stream."""
 
 from __future__ import annotations
 
 import gzip
 import os
-import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from fleet.model.errors import InputError
 from fleet.model.files import Chunk, FileRef, Span
 from fleet.model.plan import Blob
+from fleet.ops.batches import BLOCK, Part, batches, changed, mode_of, together
 from fleet.ops.delta import after
 
 CHUNK = 1 << 18  # large enough that a read costs nothing beside a send; small in memory
 SPAN = 1 << 20  # moved at a time; progress, limits and leases are looked at in between
-BLOCK = 1 << 20  # what receive.sh asks dd for at a time
 SMALL = 1 << 16  # from here on the bytes cost more than the programs that a blob needs there
-LARGE = 4 << 20  # from here on a start of Python on the device costs less than a slow hash
-BATCH_BYTES = 4 << 20  # what a broken link costs again; each batch costs a sync of the disk
-BATCH_FILES = 1000  # their names are arguments of one program: 66 kB of the 128 kB that fit
 GZIP_BYTES = 4 << 20  # compressed at a time; what a broken link costs again
 _LEVEL = 1  # 100 MB/s; more levels save 5 % of a library and cost four times the time
 
@@ -55,14 +50,12 @@ class Files:
 
 @dataclass(frozen=True)
 class Style:
-    """How blobs go over. `batches`: small ones as archives. `hand`: the program that takes large
-    ones, b"" where the device has no Python (`always`: small ones too, nothing else hashes there).
-    `gzip`: sha256 of those that are compressed.
+    """How blobs go over. `batches`: small ones together. `hand`: the program that takes them,
+    b"" where receive.sh does. `gzip`: sha256 of those that are compressed.
     """
 
     batches: bool = False
     hand: bytes = b""
-    always: bool = False
     gzip: frozenset[str] = frozenset()
     source: Source = field(default_factory=Files)
 
@@ -82,22 +75,24 @@ def read_file(path: Path, start: int, end: int) -> bytes:
         return data
 
 
-def mode_of(blob: Blob) -> str:
-    """Blobs are read-only, and executable when any file of theirs is."""
-    return "555" if blob.file.executable else "444"
-
-
 def frames(
-    blobs: Sequence[Blob], told: Told, style: Style = PLAIN, *, limit: int | None = None
+    blobs: Sequence[Blob],
+    told: Told,
+    style: Style = PLAIN,
+    *,
+    limit: int | None = None,
+    tail: Iterable[bytes] = (),
 ) -> Iterator[Chunk]:
     """The stream in chunks. `told` gets the payload so far, and how much of it went on the wire.
 
-    With batches, small blobs that are not begun yet go together as tar archives: a device
+    With batches, small blobs that are not begun yet go together: a device without Python
     starts seven programs for a blob, and for a batch. With `limit` the stream ends after that
-    many bytes of payload, the last blob unfinished. Raises InputError when a source changed
-    while it was sent.
+    many bytes of payload, the last blob unfinished. `tail` is what else the program does, once
+    the blobs are there. Raises InputError when a source changed while it was sent.
     """
     count = _Count(told)
+    if style.hand:
+        yield from _gathered([(style.hand, 0, 0)], count)
     small: list[Blob] = []
     alone: list[Blob] = []
     for one in blobs:
@@ -106,13 +101,11 @@ def frames(
     if len(small) == 1:
         small, alone = [], list(blobs)
     left = limit
-    for some in _batches(small):
+    for some in batches(small):
         if left is not None and left <= 0:
             break
-        yield from _gathered(_archive(some), count)
+        yield from _gathered(together(some, archive=not style.hand), count)
         left = left if left is None else left - sum(one.file.size for one in some)
-    if style.hand and any(_by_hand(one, style) for one in alone):
-        yield from _gathered(_program(style.hand), count)
     for blob in alone:
         if left is not None and left <= 0:
             break
@@ -120,10 +113,7 @@ def frames(
         yield from _gathered(_one(blob, end, style), count)
         left = left if left is None else left - blob.wire
     yield from count.rest()
-
-
-def _by_hand(blob: Blob, style: Style) -> bool:
-    return bool(style.hand) and (style.always or blob.left >= LARGE)
+    yield from tail
 
 
 class _Count:
@@ -157,10 +147,6 @@ class _Count:
             self._told(self.done, self.wire)
 
 
-# Bytes of the stream; how many of the payload they stand for; how many of them are payload.
-Part = tuple[Chunk, int, int]
-
-
 def _gathered(parts: Iterable[Part], count: _Count) -> Iterator[Chunk]:
     for part in parts:
         yield from count.add(*part)
@@ -173,19 +159,13 @@ def _head(blob: Blob, offset: int, length: int, coding: str, end: int) -> Part:
     return (" ".join(map(str, words)) + "\n").encode(), 0, 0
 
 
-def _program(text: bytes) -> Iterator[Part]:
-    blocks, rest = divmod(len(text), BLOCK)
-    yield f"hand 0 0 0 {blocks} {rest}\n".encode() + text, 0, 0
-
-
 def _one(blob: Blob, end: int, style: Style) -> Iterator[Part]:
     if blob.delta:
         yield from _delta(blob, style)
     elif blob.file.sha256 in style.gzip:
         yield from _compressed(blob, end, style)
     else:
-        coding = "hand" if _by_hand(blob, style) else "raw"
-        yield _head(blob, blob.offset, end - blob.offset, coding, end)
+        yield _head(blob, blob.offset, end - blob.offset, "raw", end)
         yield from _content(blob, blob.offset, end, style)
 
 
@@ -206,7 +186,7 @@ def _content(blob: Blob, start: int, end: int, style: Style) -> Iterator[Part]:
 def _load(blob: Blob, start: int, end: int, style: Style) -> bytes:
     data = style.source.read(blob.file, start, end)
     if len(data) != end - start:
-        raise _changed(blob)
+        raise changed(blob)
     return data
 
 
@@ -242,46 +222,3 @@ def _delta(blob: Blob, style: Style) -> Iterator[Part]:
             blocks, rest = divmod(one.end - one.start, BLOCK)
             yield f"take {blocks} {rest}\n".encode(), 0, 0
             yield from _content(blob, one.start, one.end, style)
-
-
-def _batches(small: Sequence[Blob]) -> Iterator[list[Blob]]:
-    some: list[Blob] = []
-    for blob in small:
-        full = sum(one.file.size for one in some) + blob.file.size > BATCH_BYTES
-        if some and (full or len(some) == BATCH_FILES):
-            yield some
-            some = []
-        some.append(blob)
-    if some:
-        yield some
-
-
-def _archive(blobs: Sequence[Blob]) -> Iterator[Part]:
-    """A tar archive of `<mode>/<sha256>` files, behind a line with its length."""
-    entries = [(_entry(blob), blob) for blob in blobs]
-    size = (
-        sum(len(head) + _padded(blob.file.size) for head, blob in entries) + 2 * tarfile.BLOCKSIZE
-    )
-    blocks, rest = divmod(size, BLOCK)
-    yield f"batch {len(blobs)} 0 0 {blocks} {rest}\n".encode(), 0, 0
-    for head, blob in entries:
-        data = blob.file.source.read_bytes()
-        if len(data) != blob.file.size:
-            raise _changed(blob)
-        yield head + data + bytes(_padded(len(data)) - len(data)), len(data), len(data)
-    yield bytes(2 * tarfile.BLOCKSIZE), 0, 0
-
-
-def _entry(blob: Blob) -> bytes:
-    mode = mode_of(blob)
-    info = tarfile.TarInfo(f"{mode}/{blob.file.sha256}")
-    info.size, info.mode = blob.file.size, int(mode, 8)
-    return info.tobuf(format=tarfile.USTAR_FORMAT)
-
-
-def _padded(size: int) -> int:
-    return -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
-
-
-def _changed(blob: Blob) -> InputError:
-    return InputError(f"{blob.file.source} changed while it was sent", hint="deploy again")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from fleet.model.command import Command
 from fleet.model.plan import Blob
-from fleet.ops.frames import BLOCK, mode_of
+from fleet.ops.batches import BLOCK, mode_of
 from fleet.ops.shell import device_script
 from fleet.ops.upload import Receipt
 from fleet.transport.neighbour import Peer
@@ -25,15 +25,10 @@ def opening(blob: Blob, hand: bytes) -> str:
 
     `hand`: the program that takes it, b"" where the device has no Python.
     """
-    program = ""
-    if hand:
-        blocks, rest = divmod(len(hand), BLOCK)
-        program = f"hand 0 0 0 {blocks} {rest}\n{hand.decode()}"
     item = blob.file
     blocks, rest = divmod(blob.left, BLOCK)
-    coding = "hand" if hand else "raw"
-    words = (item.sha256, item.size, blob.offset, mode_of(blob), blocks, rest, coding, item.size)
-    return program + " ".join(map(str, words)) + "\n"
+    words = (item.sha256, item.size, blob.offset, mode_of(blob), blocks, rest, "raw", item.size)
+    return hand.decode() + " ".join(map(str, words)) + "\n"
 
 
 def relay_command(blob: Blob, base: str, target: Peer, take: Command, hand: bytes) -> Command:

@@ -18,6 +18,7 @@ from fleet.model.plan import (
     StageRelease,
     SwitchRelease,
 )
+from fleet.ops.hand import hand_command, hand_for, has_hand
 from fleet.ops.shell import device_script, framed, odd_answer
 
 
@@ -50,16 +51,26 @@ def release_dir(base: str, name: str, release_id: str) -> str:
 
 def state_command(facts: Facts, manifest: Manifest, *, verify: bool) -> Command:
     """Asks for the state of `manifest`; with `verify` every blob is hashed on the device."""
-    mode = "hash" if verify and facts.tools.sha256 else "size"
-    return device_script(
-        "state", facts.base_dir, manifest.name, manifest.id, mode, *facts.tools.sha256
-    )
+    by_hand = has_hand(facts)
+    mode = "hash" if verify and (by_hand or facts.tools.sha256) else "size"
+    args = (facts.base_dir, manifest.name, manifest.id, mode)
+    if by_hand:
+        return hand_command(facts, "state", *args)
+    return device_script("state", *args, *facts.tools.sha256)
 
 
-def state_input(manifest: Manifest) -> Iterator[bytes]:
+def state_input(facts: Facts, manifest: Manifest) -> Iterator[bytes]:
     """Standard input of `state_command`."""
-    for item in manifest.files:
-        yield f"{item.sha256}\t{item.size}\t{item.name}\n".encode()
+    rows = [f"{item.sha256}\t{item.size}\t{item.name}\n" for item in manifest.files]
+    yield hand_for(facts) + "".join(rows).encode()
+
+
+def seal_command(facts: Facts, manifest: Manifest) -> Command:
+    """Asks only whether all is as it was at the switch; for devices with `has_hand`.
+
+    Its standard input is `hand()`.
+    """
+    return hand_command(facts, "state", facts.base_dir, manifest.name, manifest.id, "seal")
 
 
 def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:

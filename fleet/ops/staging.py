@@ -29,13 +29,22 @@ def stage_command(facts: Facts, manifest: Manifest, run_id: str) -> Command:
 
 def stage_input(facts: Facts, manifest: Manifest) -> Iterator[bytes]:
     """Standard input of `stage_command`. Raises InputError for a file name with a tab."""
-    for item in manifest.files:
-        if "\t" in item.name:
-            raise InputError(f"a file name with a tab cannot be deployed: {item.name!r}")
+    _check(manifest)
     if facts.tools.tar:
         yield _archive(facts.base_dir, manifest)
     else:
         yield from _lines(facts.base_dir, manifest, power=facts.windows is not None)
+
+
+def stage_frame(facts: Facts, manifest: Manifest, run_id: str) -> bytes:
+    """The same for fleet_release.py. Raises InputError for a file name with a tab."""
+    _check(manifest)
+    rows = [f"d\t{folder}\n" for folder in _folders(manifest)]
+    rows += [f"f\t{item.sha256}\t{item.name}\n" for item in manifest.files]
+    parts = ["".join(rows).encode(), *(one.encode() for one in _texts(facts.base_dir, manifest))]
+    sizes = " ".join(str(len(one)) for one in parts)
+    head = f"stage {manifest.name} {manifest.id} {run_id} {sizes}\n"
+    return head.encode() + b"".join(parts)
 
 
 def env_lines(manifest: Manifest, release: str) -> list[str]:
@@ -57,6 +66,12 @@ def power_lines(manifest: Manifest, release: str) -> list[str]:
         more = " + ';' + $env:PATH" if name == OWN_PATH else ""
         lines.append(f"$env:{'PATH' if more else name} = '{text}'{more}")
     return lines
+
+
+def _check(manifest: Manifest) -> None:
+    for item in manifest.files:
+        if "\t" in item.name:
+            raise InputError(f"a file name with a tab cannot be deployed: {item.name!r}")
 
 
 def _texts(base: str, manifest: Manifest) -> tuple[str, str]:

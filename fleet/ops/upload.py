@@ -4,44 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
 
 from fleet.model.command import Command
 from fleet.model.errors import DeviceError, DiskFullError, TransferError
 from fleet.model.facts import Facts
 from fleet.model.plan import Blob
+from fleet.ops.hand import hand_command, has_hand
 from fleet.ops.shell import device_script
 
-OLDEST_PYTHON = (3, 7)  # os.preadv
+_STEPS = {"staged": "stage", "switched": "switch", "pruned": "prune"}
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "File too large")
 
 
 def receive_command(facts: Facts, *, single: bool) -> Command:
     """Takes blobs from stdin; `single` for a device whose dd cannot count bytes of a pipe."""
+    if has_hand(facts):
+        return hand_command(facts, "receive", facts.base_dir)
     return device_script(
         "receive",
         facts.base_dir,
         "single" if single else "framed",
         sync_mode(facts),
-        facts.tools.python3 or "none",
         *facts.tools.sha256,
     )
-
-
-def hand_for(facts: Facts) -> bytes:
-    """The program that takes large blobs and hashes them on the way; b"" without Python there."""
-    version = facts.tools.python3_version
-    young = version is None or tuple(map(int, version.split(".")[:2])) >= OLDEST_PYTHON
-    if facts.windows is not None:  # there it is Python that receives
-        return b""
-    return hand() if facts.tools.python3 and young and facts.tools.dd_fullblock else b""
-
-
-@cache
-def hand() -> bytes:
-    """fleet_hand.py."""
-    return (files("fleet.ops.device") / "fleet_hand.py").read_bytes()
 
 
 def sync_mode(facts: Facts) -> str:
@@ -50,20 +35,29 @@ def sync_mode(facts: Facts) -> str:
 
 
 def takes_batches(facts: Facts) -> bool:
-    """Many small blobs at once need tar there, and a hash tool that prints `<hash>  <name>`."""
+    """Many small blobs at once: Python, or tar and a hash tool that prints `<hash>  <name>`."""
+    if has_hand(facts):
+        return True
     tool = facts.tools.sha256
     return bool(tool) and tool[0] != "openssl" and facts.tools.tar and facts.tools.dd_fullblock
 
 
 @dataclass
 class Receipt:
-    """What arrived. Fed with the lines of receive.sh as they come."""
+    """What arrived. Fed with the lines of receive.sh or fleet_hand.py as they come.
+
+    `done`: which of stage, switch and prune fleet_release.py has done; `wrong`: the one that
+    failed, and why; `unpruned`: why old files stay.
+    """
 
     ok: set[str] = field(default_factory=set)
     unhashed: set[str] = field(default_factory=set)
     bad: dict[str, str] = field(default_factory=dict)
     failed: str = ""
     cut: bool = False
+    done: set[str] = field(default_factory=set)
+    wrong: tuple[str, str] = ("", "")
+    unpruned: str = ""
     _rest: bytes = b""
 
     def take(self, chunk: bytes) -> None:
@@ -81,8 +75,14 @@ class Receipt:
             self.unhashed.add(sha)
         elif kind == "bad":
             self.bad[sha] = more
+        elif kind == "failed" and sha in _STEPS.values():
+            self.wrong = (sha, more.strip())
         elif kind == "failed":
             self.failed = more.strip() or "write failed"
+        elif kind in _STEPS:
+            self.done.add(_STEPS[kind])
+        elif kind == "unpruned":
+            self.unpruned = rest
         elif kind in {"short", "moved"}:
             self.cut = True
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -18,17 +19,19 @@ from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
 from fleet.ops import release, upload
 from fleet.ops.frames import Style, frames
+from fleet.ops.hand import hand, hand_for, has_hand
 from fleet.ops.release import ReleaseState
 from fleet.ops.shell import device_script
-from fleet.ops.staging import stage_command, stage_input
+from fleet.ops.staging import stage_command, stage_frame, stage_input
 
 # With `+tar` the device has tar, that of busybox under busybox; without, links one by one.
 SHELLS = ("dash", "bash", "busybox", "mksh", "dash+tar", "busybox+tar", "mksh+tar")
+KINDS = (*SHELLS, "python")  # the last does the same by fleet_hand.py and fleet_release.py
 
 
 class Board:
     def __init__(self, root: Path, kind: str) -> None:
-        shell, _, tar = kind.partition("+")
+        shell, _, tar = kind.replace("python", "dash").partition("+")
         found = shutil.which(shell)
         if found is None:
             pytest.skip(f"no {shell} on this machine: apt-get install {shell}")
@@ -41,7 +44,13 @@ class Board:
         self.facts = Facts(
             base_dir=str(self.base),
             disk=Disk(str(root), available_bytes=1 << 40),
-            tools=Tools(sha256=("sha256sum",), dd_fullblock=True, sync_file=True, tar=bool(tar)),
+            tools=Tools(
+                python3=sys.executable if kind == "python" else None,
+                sha256=("sha256sum",),
+                dd_fullblock=True,
+                sync_file=True,
+                tar=bool(tar),
+            ),
         )
 
     def without(self, **tools: object) -> Facts:
@@ -56,9 +65,9 @@ class Board:
     def argv(
         self, argv: tuple[str, ...], stdin: bytes = b"", env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[bytes]:
-        assert argv[:2] == ("sh", "-c")
+        assert argv[0] == sys.executable or argv[:2] == ("sh", "-c")
         return subprocess.run(
-            [*self.shell, *argv[1:]],
+            argv if argv[0] == sys.executable else [*self.shell, *argv[1:]],
             input=stdin,
             capture_output=True,
             timeout=60,
@@ -72,28 +81,43 @@ class Board:
 
     def state(self, manifest: Manifest, *, verify: bool = False) -> ReleaseState:
         command = release.state_command(self.facts, manifest, verify=verify)
-        done = self.argv(command.argv, b"".join(release.state_input(manifest)))
+        done = self.argv(command.argv, b"".join(release.state_input(self.facts, manifest)))
         assert done.returncode == 0, done.stderr
         return release.parse_state(done.stdout.decode(), "board", manifest)
 
     def send(
         self, blobs: list[Blob], *, cut: int | None = None, batches: bool = False
     ) -> upload.Receipt:
-        data = flat(frames(blobs, lambda *_: None, Style(batches=batches)))
+        """`cut` counts from behind the program, where there is one."""
+        program = hand_for(self.facts)
+        data = flat(frames(blobs, lambda *_: None, Style(batches=batches, hand=program)))
         command = upload.receive_command(self.facts, single=False)
-        done = self.argv(command.argv, data[:cut])
+        done = self.argv(command.argv, data if cut is None else data[: len(program) + cut])
         receipt = upload.Receipt()
         receipt.take(done.stdout)
         return receipt
 
     def stage(self, manifest: Manifest, run: str = "r1") -> subprocess.CompletedProcess[bytes]:
+        if has_hand(self.facts):
+            return self.frame(stage_frame(self.facts, manifest, run))
         command = stage_command(self.facts, manifest, run)
         return self.argv(command.argv, b"".join(stage_input(self.facts, manifest)))
 
     def switch(self, manifest: Manifest, run: str = "r1") -> subprocess.CompletedProcess[bytes]:
+        if has_hand(self.facts):
+            return self.frame(f"switch {manifest.name} {manifest.id} {run}\n".encode())
         return self.argv(
             release.switch_command(str(self.base), manifest.name, manifest.id, run).argv
         )
+
+    def prune(self, keep: str, name: str = "app") -> subprocess.CompletedProcess[bytes]:
+        if has_hand(self.facts):
+            return self.frame(f"prune {name} {keep}\n".encode())
+        return self.run("prune", str(self.base), name, keep)
+
+    def frame(self, frame: bytes) -> subprocess.CompletedProcess[bytes]:
+        command = upload.receive_command(self.facts, single=False)
+        return self.argv(command.argv, hand() + frame)
 
     def deploy(self, manifest: Manifest) -> None:
         state = self.state(manifest)

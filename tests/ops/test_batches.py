@@ -12,14 +12,16 @@ import pytest
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
 from fleet.ops import upload
-from fleet.ops.frames import BATCH_BYTES, BATCH_FILES, CHUNK, SMALL, Style, frames
+from fleet.ops.batches import BATCH_BYTES, BATCH_FILES
+from fleet.ops.frames import CHUNK, SMALL, Style, frames
+from fleet.ops.hand import hand_for
 
-from .board import SHELLS, Board, flat, make_files
+from .board import KINDS, Board, flat, make_files
 
-FAST = ("dash", "mksh")
+FAST = ("dash", "mksh", "python")
 
 
-@pytest.fixture(params=SHELLS)
+@pytest.fixture(params=KINDS)
 def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
     return Board(tmp_path, request.param)
 
@@ -49,7 +51,8 @@ def blobs_of_size(root: Path, size: int) -> list[Blob]:
 def test_a_byte_that_changed_on_the_way_is_found(board: Board, tmp_path: Path) -> None:
     blobs = blobs_of(tmp_path, 20)
     victim = blobs[7].file
-    data = flat(frames(blobs, lambda *_: None, Style(batches=True)))
+    style = Style(batches=True, hand=hand_for(board.facts))
+    data = flat(frames(blobs, lambda *_: None, style))
     content = victim.source.read_bytes()
     data = data.replace(content, bytes([content[0] ^ 1]) + content[1:])
     done = board.argv(upload.receive_command(board.facts, single=False).argv, data)
@@ -109,7 +112,7 @@ def test_chunks_are_gathered(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "board",
-    [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in SHELLS],
+    [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in KINDS],
     indirect=True,
 )
 def test_a_link_a_blob_and_a_size_that_differ_are_found_among_many(

@@ -4,32 +4,39 @@ from __future__ import annotations
 
 import gzip
 import random
-import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fleet.bundles.signatures import BLAKE2, XXH3, Signature, hash_and_sign
+from fleet.model.errors import DiskFullError
 from fleet.model.facts import Facts
 from fleet.model.files import BLOCK_BYTES, FileRef, file_ref
 from fleet.model.plan import Blob, Delta
 from fleet.ops import upload
 from fleet.ops.delta import after, delta
-from fleet.ops.frames import GZIP_BYTES, LARGE, Files, Style, frames
-from fleet.ops.upload import hand
+from fleet.ops.frames import GZIP_BYTES, Files, Style, frames
+from fleet.ops.hand import hand, hand_command, hand_for
 
 from .board import SHELLS, Board, flat
 
 MIB = 1 << 20
 
 
-@pytest.fixture(params=SHELLS[:4])
+@pytest.fixture(params=[*SHELLS[:4], "python"])
 def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
-    found = Board(tmp_path, request.param)
-    tools = replace(found.facts.tools, python3=sys.executable)
-    found.facts = replace(found.facts, tools=tools)
-    return found
+    return Board(tmp_path, request.param)
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Board:
+    return Board(tmp_path, "python")
+
+
+def stream(board: Board, blob: Blob, **style: Any) -> bytes:
+    return flat(frames([blob], lambda *_: None, Style(hand=hand_for(board.facts), **style)))
 
 
 def receive(board: Board, data: bytes, facts: Facts | None = None) -> tuple[upload.Receipt, bytes]:
@@ -49,81 +56,81 @@ def a_file(root: Path, name: str, data: bytes) -> FileRef:
     return file_ref(path, name)
 
 
-STYLE = Style(hand=hand())
+LARGE = 4 * MIB
 
 
-def test_python_takes_large_blobs_and_hashes_on_the_way(board: Board, tmp_path: Path) -> None:
+def test_large_blobs_are_hashed_on_the_way(python: Board, tmp_path: Path) -> None:
     rng = random.Random(1)
     files = [a_file(tmp_path, f"f{n}", rng.randbytes(LARGE + n * 77)) for n in range(3)]
     files.append(a_file(tmp_path, "small", b"small"))
-    data = flat(frames([Blob(one) for one in files], lambda *_: None, STYLE))
-    assert data.count(b" hand ") == 3
-    receipt, _ = receive(board, data)
+    style = Style(hand=hand())
+    receipt, _ = receive(python, flat(frames([Blob(one) for one in files], lambda *_: None, style)))
     assert receipt.ok == {one.sha256 for one in files}
     for one in files:
-        assert stored(board, one).read_bytes() == one.source.read_bytes()
-        assert stored(board, one).stat().st_mode & 0o777 == 0o444
+        assert stored(python, one).read_bytes() == one.source.read_bytes()
+        assert stored(python, one).stat().st_mode & 0o777 == 0o444
 
 
-def test_python_finds_a_changed_byte(board: Board, tmp_path: Path) -> None:
+def test_a_changed_byte_is_found(python: Board, tmp_path: Path) -> None:
     item = a_file(tmp_path, "f", bytes(LARGE))
-    data = flat(frames([Blob(item)], lambda *_: None, STYLE))
-    receipt, _ = receive(board, data[:-1] + b"x")
+    receipt, _ = receive(python, stream(python, Blob(item))[:-1] + b"x")
     assert list(receipt.bad) == [item.sha256]
-    assert board.store() == set()
+    assert python.store() == set()
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_python_goes_on_at_the_byte(board: Board, tmp_path: Path, seed: int) -> None:
+def test_it_goes_on_at_the_byte(python: Board, tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     item = a_file(tmp_path, "f", rng.randbytes(2 * LARGE))
-    data = flat(frames([Blob(item)], lambda *_: None, STYLE))
-    cut = rng.randrange(len(data))
-    receipt, _ = receive(board, data[:cut])
+    data = stream(python, Blob(item))
+    cut = rng.randrange(len(hand()), len(data))
+    receipt, _ = receive(python, data[:cut])
     assert not receipt.ok
-    part = stored(board, item).with_suffix(".part")
+    part = stored(python, item).with_suffix(".part")
     have = part.stat().st_size if part.exists() else 0
     assert have <= cut
-    rest = Blob(item, have)
-    receipt, _ = receive(board, flat(frames([rest], lambda *_: None, STYLE)))
+    receipt, _ = receive(python, stream(python, Blob(item, have)))
     assert receipt.ok == {item.sha256}
 
 
-def test_a_stream_may_end_within_a_blob(board: Board, tmp_path: Path) -> None:
+def test_a_program_that_is_cut_does_nothing(python: Board, tmp_path: Path) -> None:
+    data = stream(python, Blob(a_file(tmp_path, "f", b"x")))
+    for cut in (0, 10, 5000, len(hand()) - 1):
+        receipt, said = receive(python, data[:cut])
+        assert (receipt.ok, receipt.failed, said) == (set(), "", b"")
+    assert python.store() == set()
+
+
+def test_a_stream_may_end_within_a_blob(python: Board, tmp_path: Path) -> None:
     """The first megabytes go one way, the rest another."""
     item = a_file(tmp_path, "f", random.Random(2).randbytes(3 * LARGE))
     seen: list[int] = []
-    stream = frames([Blob(item)], lambda done, _: seen.append(done), STYLE, limit=LARGE + 5)
-    receipt, _ = receive(board, flat(stream))
+    style = Style(hand=hand())
+    first = frames([Blob(item)], lambda done, _: seen.append(done), style, limit=LARGE + 5)
+    receipt, _ = receive(python, flat(first))
     assert not receipt.cut
     assert seen[-1] == LARGE + 5
-    assert stored(board, item).with_suffix(".part").stat().st_size == LARGE + 5
-    receipt, _ = receive(board, flat(frames([Blob(item, LARGE + 5)], lambda *_: None)))
+    assert stored(python, item).with_suffix(".part").stat().st_size == LARGE + 5
+    receipt, _ = receive(python, stream(python, Blob(item, LARGE + 5)))
     assert receipt.ok == {item.sha256}
 
 
-def test_without_a_hash_tool_python_hashes(board: Board, tmp_path: Path) -> None:
+def test_no_hash_tool_is_needed(python: Board, tmp_path: Path) -> None:
     item = a_file(tmp_path, "f", b"tiny")
-    facts = board.without(sha256=())
-    style = Style(hand=hand(), always=True)
-    receipt, _ = receive(board, flat(frames([Blob(item)], lambda *_: None, style)), facts)
+    receipt, _ = receive(python, stream(python, Blob(item)), python.without(sha256=()))
     assert receipt.ok == {item.sha256}
 
 
-def test_a_full_disk_is_said_by_python_too(board: Board, tmp_path: Path) -> None:
+def test_a_file_that_cannot_grow_is_said(python: Board, tmp_path: Path) -> None:
     item = a_file(tmp_path, "f", bytes(LARGE))
-    (board.base / "store").mkdir(parents=True)
-    part = stored(board, item).with_suffix(".part")
-    Path("/dev/full").exists() or pytest.skip("no /dev/full here")
-    style = Style(hand=hand().replace(b"| os.O_NOFOLLOW", b""))
-    data = flat(frames([Blob(item)], lambda *_: None, style))
-    data = data.replace(b"self.file = os.open(path,", b"self.file = os.open('/dev/full',")
-    size = len(style.hand)
-    longer = len(style.hand.replace(b"os.open(path,", b"os.open('/dev/full',"))
-    data = data.replace(f"hand 0 0 0 0 {size}\n".encode(), f"hand 0 0 0 0 {longer}\n".encode())
-    receipt, _ = receive(board, data)
-    assert receipt.failed == "No space left on device"
-    assert not part.exists()
+    command = upload.receive_command(python.facts, single=False)
+    limited = ("sh", "-c", 'ulimit -f 2000; exec "$@"', "x", *command.argv)
+    receipt = upload.Receipt()
+    receipt.take(python.argv(limited, stream(python, Blob(item))).stdout)
+    assert receipt.failed == "File too large"
+    with pytest.raises(DiskFullError, match="File too large"):
+        receipt.check([Blob(item)], python.facts, "board", "")
+    assert python.store() == {f"{item.sha256}.part"}
 
 
 def test_gzip_goes_in_pieces(board: Board, tmp_path: Path) -> None:
@@ -131,11 +138,11 @@ def test_gzip_goes_in_pieces(board: Board, tmp_path: Path) -> None:
     item = a_file(tmp_path, "lib.so", text)
     assert item.size > 2 * GZIP_BYTES
     wire: list[int] = []
-    style = Style(gzip=frozenset([item.sha256]))
+    style = Style(hand=hand_for(board.facts), gzip=frozenset([item.sha256]))
     data = flat(frames([Blob(item)], lambda _, sent: wire.append(sent), style))
     assert data.count(b" gzip ") == 3
     assert len(data) < item.size / 3
-    assert wire[-1] == pytest.approx(len(data), abs=1000)
+    assert wire[-1] == pytest.approx(len(data) - len(style.hand), abs=1000)
     receipt, _ = receive(board, data)
     assert receipt.ok == {item.sha256}
     assert stored(board, item).read_bytes() == text
@@ -144,15 +151,15 @@ def test_gzip_goes_in_pieces(board: Board, tmp_path: Path) -> None:
 def test_gzip_goes_on_after_a_cut(board: Board, tmp_path: Path) -> None:
     text = b"".join(b"line %d of a library\n" % n for n in range(400_000))
     item = a_file(tmp_path, "lib.so", text)
-    style = Style(gzip=frozenset([item.sha256]))
-    data = flat(frames([Blob(item)], lambda *_: None, style))
-    receipt, _ = receive(board, data[: len(data) * 2 // 3])
+    data = stream(board, Blob(item), gzip=frozenset([item.sha256]))
+    program = len(hand_for(board.facts))
+    receipt, _ = receive(board, data[: program + (len(data) - program) * 2 // 3])
     assert not receipt.ok
     part = stored(board, item).with_suffix(".part")
     have = part.stat().st_size
     assert have >= GZIP_BYTES
     assert part.read_bytes() == text[:have]
-    receipt, _ = receive(board, flat(frames([Blob(item, have)], lambda *_: None, style)))
+    receipt, _ = receive(board, stream(board, Blob(item, have), gzip=frozenset([item.sha256])))
     assert receipt.ok == {item.sha256}
 
 
@@ -216,13 +223,13 @@ def test_another_content_is_sent_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", VERSIONS)
 def test_the_device_makes_it_out_of_the_old_one(board: Board, tmp_path: Path, name: str) -> None:
     first = a_file(tmp_path, "old", OLD)
-    receive(board, flat(frames([Blob(first)], lambda *_: None)))
+    receive(board, stream(board, Blob(first)))
     item = a_file(tmp_path, "new", VERSIONS[name])
     _, old = hash_and_sign(first.source)
     found = delta(item, first.sha256, old)
     blob = Blob(item, 0, first.sha256, found)
-    data = flat(frames([blob], lambda *_: None, STYLE))
-    assert len(data) < 420_000 + len(STYLE.hand)
+    data = stream(board, blob)
+    assert len(data) < 420_000 + len(hand_for(board.facts))
     receipt, said = receive(board, data)
     assert receipt.ok == {item.sha256}, said
     assert stored(board, item).read_bytes() == VERSIONS[name]
@@ -233,28 +240,28 @@ def test_the_device_makes_it_out_of_the_old_one(board: Board, tmp_path: Path, na
     have = stored(board, item).with_suffix(".part")
     size = have.stat().st_size if have.exists() else 0
     if not receipt.ok:
-        rest = flat(frames([replace(blob, offset=size)], lambda *_: None))
+        rest = stream(board, replace(blob, offset=size))
         assert receive(board, rest)[0].ok == {item.sha256}
 
 
 def test_a_damaged_old_blob_is_found_by_the_hash(board: Board, tmp_path: Path) -> None:
     first = a_file(tmp_path, "old", OLD)
-    receive(board, flat(frames([Blob(first)], lambda *_: None)))
+    receive(board, stream(board, Blob(first)))
     stored(board, first).chmod(0o644)
     stored(board, first).write_bytes(b"x" + OLD[1:])
     item = a_file(tmp_path, "new", OLD + b"more")
     _, old = hash_and_sign(first.source)
     blob = Blob(item, 0, first.sha256, delta(item, first.sha256, old))
-    receipt, _ = receive(board, flat(frames([blob], lambda *_: None)))
+    receipt, _ = receive(board, stream(board, blob))
     assert list(receipt.bad) == [item.sha256]
     assert not stored(board, item).exists()
 
 
-def test_the_device_signs_as_the_host_does(board: Board, tmp_path: Path) -> None:
+def test_the_device_signs_as_the_host_does(python: Board, tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(OLD)
     _, mine = hash_and_sign(path, BLAKE2)
-    program = ("sh", "-c", '"$@"', "x", sys.executable, "-ISc", hand().decode())
-    said = board.argv((*program, "sign", str(path), str(BLOCK_BYTES))).stdout.split()
+    command = hand_command(python.facts, "sign", str(path), str(BLOCK_BYTES))
+    said = python.argv(command.argv, hand()).stdout.split()
     assert int(said[0]) == len(OLD)
     assert bytes.fromhex(b"".join(said[1:]).decode()) == mine.entries

@@ -12,6 +12,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,11 +22,12 @@ from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, PruneReleases, SendBlobs, StageRelease, SwitchRelease
 from fleet.ops import release, upload
 from fleet.ops.frames import Style, frames
+from fleet.ops.hand import hand, has_hand
 from fleet.ops.release import actions_for
 from fleet.ops.shell import device_script
-from fleet.ops.staging import stage_command, stage_input
+from fleet.ops.staging import stage_command, stage_frame, stage_input
 
-from .board import Board, manifest
+from .board import Board, flat, manifest
 
 KILLED = -9
 OLD = {"lib/libA.so": b"old" * 1000, "bin/tool": b"#!/bin/sh\n", "data/same": b"s" * 500}
@@ -41,6 +43,8 @@ Step = tuple[tuple[str, ...], bytes]
 def killed_at(board: Board, step: Step, at: int, *, everything: bool) -> bool:
     """Run a step and kill it before its `at`-th command; False when it ended before."""
     argv, stdin = step
+    if argv[0] == sys.executable:
+        return killed_in_python(board, step, at, everything=everything)
     whom = "0" if everything else "$$"
     trap = (
         "set -T; fleet_k=0; trap 'fleet_k=$((fleet_k+1)); "
@@ -58,8 +62,60 @@ def killed_at(board: Board, step: Step, at: int, *, everything: bool) -> bool:
     return done.returncode == KILLED
 
 
+# The device's own program is killed before it opens, makes, renames or removes something below
+# its base folder, or starts another program.
+HOOK = """
+import os, sys
+def hook(event, args, seen=[0], base=sys.argv[1]):
+    if event != "os.spawn":
+        if event not in ("open", "os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.symlink"):
+            return
+        path = args[1] if event == "os.symlink" else args[0]
+        if not isinstance(path, str) or (path[0] == "/" and not path.startswith(base)):
+            return
+    seen[0] += 1
+    if seen[0] >= {at}:
+        os.kill({whom}, 9)
+del sys.argv[1]
+sys.addaudithook(hook)
+"""
+
+
+def killed_in_python(board: Board, step: Step, at: int, *, everything: bool) -> bool:
+    (python, option, program, *args), stdin = step
+    hook = HOOK.format(at=at, whom="0" if everything else "os.getpid()")
+    done = subprocess.run(
+        [python, option, hook + program, str(board.base), *args],
+        input=stdin,
+        capture_output=True,
+        timeout=60,
+        check=False,
+        start_new_session=True,
+    )
+    assert done.returncode in {0, KILLED}, done
+    return done.returncode == KILLED
+
+
+def python_steps(board: Board, app: Manifest) -> dict[str, Step]:
+    """The same by the device's own program; `all` is what a push does, in one stream."""
+    blobs = [Blob(item) for item in app.blobs.values()]
+    frame = {
+        "receive": flat(frames(blobs, lambda *_: None, Style(batches=True, hand=hand()))),
+        "stage": hand() + stage_frame(board.facts, app, "r9"),
+        "switch": hand() + f"switch app {app.id} r9\n".encode(),
+        "prune": hand() + b"prune app 2\n",
+    }
+    frame["all"] = frame["receive"] + b"".join(
+        frame[one][len(hand()) :] for one in ("stage", "switch", "prune")
+    )
+    argv = upload.receive_command(board.facts, single=False).argv
+    return {name: (argv, data) for name, data in frame.items()}
+
+
 def steps(board: Board, app: Manifest) -> dict[str, Step]:
     """The commands of a deploy in their order, with what each reads."""
+    if has_hand(board.facts):
+        return python_steps(board, app)
     blobs = [Blob(item) for item in app.blobs.values()]
     return {
         "receive": (
@@ -116,9 +172,28 @@ def test_killed_between_any_two_commands(tmp_path: Path, script: str, everything
     kill_everywhere(tmp_path, script, everything, range(1, 1000))
 
 
+FRAMES = ("receive", "stage", "switch", "prune", "all")
+
+
+@pytest.mark.parametrize("step", FRAMES)
+def test_the_program_is_killed_before_a_change(tmp_path: Path, step: str) -> None:
+    stride = 1 if step == "switch" else STRIDE
+    places = range(1 + FRAMES.index(step) % stride, 1000, stride)
+    kill_everywhere(tmp_path, f"{step}+python", True, places)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("everything", [True, False], ids=["all", "program"])
+@pytest.mark.parametrize("step", FRAMES)
+def test_the_program_is_killed_before_any_change(
+    tmp_path: Path, step: str, everything: bool
+) -> None:
+    kill_everywhere(tmp_path, f"{step}+python", everything, range(1, 1000))
+
+
 def kill_everywhere(tmp_path: Path, script: str, everything: bool, places: range) -> None:
     script, _, tar = script.partition("+")
-    board = Board(tmp_path, f"bash+{tar}" if tar else "bash")
+    board = Board(tmp_path, "python" if tar == "python" else f"bash+{tar}" if tar else "bash")
     apps = [manifest(tmp_path / "1", {"f": b"1"}), manifest(tmp_path / "2", OLD)]
     first, old, new = *apps, manifest(tmp_path / "3", NEW)
     later = manifest(tmp_path / "4", {"f": b"4"})
@@ -126,7 +201,7 @@ def kill_everywhere(tmp_path: Path, script: str, everything: bool, places: range
         board.deploy(app)
     todo = steps(board, new)
     names = list(todo)
-    for name in names[: names.index(script)]:
+    for name in names[: names.index(script) if script != "all" else 0]:
         assert not killed_at(board, todo[name], 1 << 30, everything=True)
     assert whole(board, {one.id: one for one in (old, new)})
 
@@ -136,7 +211,7 @@ def kill_everywhere(tmp_path: Path, script: str, everything: bool, places: range
     seen = each_prefix(board, todo[script], everything, places, look)
     assert seen, "the script has more commands than that"
     assert seen == sorted(seen, key=[old.id, new.id].index), "once new, never old again"
-    if script == "switch":
+    if script in {"switch", "all"}:
         assert places.step > 1 or set(seen) == {old.id, new.id}
     else:
         assert set(seen) == {new.id if script == "prune" else old.id}
@@ -169,7 +244,7 @@ def bring(board: Board, app: Manifest) -> None:
             case SwitchRelease():
                 assert board.switch(app).returncode == 0
             case PruneReleases():
-                assert board.run("prune", str(board.base), "app", "2").returncode == 0
+                assert board.prune("2").returncode == 0
     assert actions_for(app, board.state(app), 2) == ()
     assert board.current == app.id
 

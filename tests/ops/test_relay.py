@@ -18,8 +18,9 @@ from fleet.model.errors import CancelledError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.plan import Blob
 from fleet.ops.frames import Style, frames
+from fleet.ops.hand import hand, hand_for
 from fleet.ops.relay import AHEAD, PIECE_BLOCKS, Passage, opening, relay_command
-from fleet.ops.upload import hand, receive_command
+from fleet.ops.upload import receive_command
 from fleet.transport.neighbour import Peer
 from fleet.transport.sshclient import Hop
 
@@ -80,8 +81,9 @@ def relay(
     (board.tools / "ssh").write_text(SSH + 'for last; do :; done\nexec sh -c "$last"\n')
     (board.tools / "ssh").chmod(0o755)
     blob = Blob(item, offset)
-    take = receive_command(board.facts, single=False)
-    command = relay_command(blob, str(source), TARGET, take, hand() if python else b"")
+    facts = board.facts if python else board.without(python3=None)
+    take = receive_command(facts, single=False)
+    command = relay_command(blob, str(source), TARGET, take, hand_for(facts))
     done = board.argv(command.argv, b"\n" * lines, {"SSH_AUTH_SOCK": str(agent)})
     passage = Passage(blob, lambda _: None, lambda: None)
     passage.take(done.stdout)

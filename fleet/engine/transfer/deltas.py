@@ -9,13 +9,12 @@ from functools import partial
 from fleet.bundles.signatures import BLAKE2, DIGEST, Signature, Signatures, hash_and_sign
 from fleet.engine.session import Session
 from fleet.engine.transfer.depot import Depot
-from fleet.model.command import Command
 from fleet.model.errors import DeviceError, TransportError
 from fleet.model.facts import Facts
 from fleet.model.files import BLOCK_BYTES
 from fleet.model.plan import Blob, Delta
 from fleet.ops.delta import SMALLEST, delta
-from fleet.ops.upload import hand_for
+from fleet.ops.hand import hand, hand_command, has_hand
 
 SIGNING_BYTES_PER_SECOND = 20e6  # Python on a small core, reading slow flash
 _ENTRY = 2 * DIGEST
@@ -33,7 +32,12 @@ def with_asked(session: Session, facts: Facts, blobs: Iterable[Blob]) -> tuple[B
 
 def _with(depot: Depot, facts: Facts, blob: Blob, session: Session | None) -> Blob:
     large = blob.file.size >= SMALLEST and blob.base != ""
-    if depot.pace.whole or blob.delta or not large or not facts.tools.dd_fullblock:
+    if (
+        depot.pace.whole
+        or blob.delta
+        or not large
+        or not (has_hand(facts) or facts.tools.dd_fullblock)
+    ):
         return blob
     old = depot.signatures.load(blob.base) or depot.asked.get(blob.base)
     if old is None and session is not None:
@@ -66,15 +70,14 @@ def _own(known: Signatures, blob: Blob, kind: str) -> Signature | None:
 
 def _asked(session: Session, facts: Facts, blob: Blob) -> Signature | None:
     """The device signs its old blob, where it has Python and the link is what costs."""
-    program_text = hand_for(facts)
-    python = facts.tools.python3
-    if not program_text or not python:
+    if not has_hand(facts):
         return None
     path = f"{facts.base_dir}/store/{blob.base}"
-    program = (python, "-ISc", program_text.decode(), "sign", path, str(BLOCK_BYTES))
+    command = hand_command(facts, "sign", path, str(BLOCK_BYTES))
     seconds = 60.0 + 8 * blob.file.size / SIGNING_BYTES_PER_SECOND
     try:
-        size, *lines = session.ask(Command(program), "sign", seconds=seconds).text.split()
+        answer = session.ask(command, "sign", stdin=[hand()], seconds=seconds)
+        size, *lines = answer.text.split()
         entries = bytes.fromhex("".join(lines))
         return _signature(int(size), entries)
     except TransportError:

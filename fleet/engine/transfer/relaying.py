@@ -14,9 +14,10 @@ from fleet.model.errors import TransportError, UnreachableError
 from fleet.model.events import Relayed, Warned
 from fleet.model.facts import Facts
 from fleet.model.plan import Blob
+from fleet.ops.hand import hand_for
 from fleet.ops.lease import lost_words
 from fleet.ops.relay import Passage, relay_command
-from fleet.ops.upload import hand_for, receive_command
+from fleet.ops.upload import receive_command
 from fleet.transport.neighbour import Bridge, peer_of
 
 LEAST_BYTES = 8 << 20  # below, the logins cost more than the bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from fleet.engine.leasing import LeasedStall
@@ -22,14 +22,17 @@ from fleet.model.errors import (
     TransferError,
     UnreachableError,
 )
-from fleet.model.events import Progress, Warned
+from fleet.model.events import Progress, StepStarted, Warned
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
-from fleet.ops.frames import CHUNK, Style, frames, mode_of
+from fleet.ops.batches import mode_of
+from fleet.ops.frames import CHUNK, Style, frames
+from fleet.ops.hand import hand_for
 from fleet.ops.release import resumed
 from fleet.ops.shell import AfterMark, device_script
-from fleet.ops.upload import Receipt, hand_for, receive_command, sync_mode, takes_batches
+from fleet.ops.tail import Step, check_steps
+from fleet.ops.upload import Receipt, receive_command, sync_mode, takes_batches
 from fleet.transport.base import Carrier
 
 STALL_SECONDS = 60.0  # a link on which no byte moves for this long is dead
@@ -50,15 +53,19 @@ class Upload:
         self._total = 0
         self._done = 0
         self._whole: frozenset[str] = frozenset()  # those whose delta came out wrong
+        self._tail: tuple[Step, ...] = ()
         self._style = Style(
             batches=takes_batches(facts),
             hand=hand_for(facts),
-            always=not facts.tools.sha256,
             source=self._depot.source,
         )
 
-    def send(self, blobs: Sequence[Blob]) -> None:
-        """Send until all is there. Raises the last error when the link stays broken."""
+    def send(self, blobs: Sequence[Blob], tail: Sequence[Step] = ()) -> None:
+        """Send until all is there, then do the `tail` (devices with `has_hand` only).
+
+        Raises the last error when the link stays broken.
+        """
+        self._tail = tuple(tail)
         with self._depot.hubs.lane(self._session.host):
             blobs = with_asked(self._session, self._facts, blobs)
             self._total = sum(blob.wire for blob in blobs)
@@ -79,17 +86,18 @@ class Upload:
         near = [blob for blob in blobs if Relaying.suits(blob)]
         relaying = self._relaying() if near else None
         if relaying is None:
-            self._send_once(blobs)
+            self._send_once(blobs, self._tail)
             return
         self._send_once([blob for blob in blobs if blob not in near])
         direct = Direct(
             lambda one: self._send_once([one]), self._told, lambda b: self._patience([b])
         )
+        lacking: tuple[Blob, ...] = ()
         if relaying.fetch(near, direct):
             # What a neighbour says of this device is not believed.
             lacking = self._settled()
             self._done = max(0, self._total - sum(blob.wire for blob in lacking))
-            self._send_once(lacking)
+        self._send_once(lacking, self._tail)
         relaying.have(near)
 
     def _relaying(self) -> Relaying | None:
@@ -145,10 +153,11 @@ class Upload:
         ]
         return with_asked(self._session, self._facts, plain)
 
-    def _send_once(self, blobs: Sequence[Blob]) -> None:
+    def _send_once(self, blobs: Sequence[Blob], tail: Sequence[Step] = ()) -> None:
         if not blobs:
+            self._stream((), self._session.transport, self._style, tail=tail)
             return
-        if not self._facts.tools.dd_fullblock:
+        if not self._style.hand and not self._facts.tools.dd_fullblock:
             for blob in blobs:
                 self._stream([blob], self._session.transport, self._style, single=True)
             return
@@ -159,7 +168,7 @@ class Upload:
                 self._session.chose(choice.carrier.name, choice.why)
             choice = self._measured(choice)
             style = replace(self._style, gzip=self._squeezed(choice))
-            self._stream(choice.blobs, choice.carrier, style)
+            self._stream(choice.blobs, choice.carrier, style, tail=tail)
         finally:
             carriers.close()
 
@@ -206,8 +215,9 @@ class Upload:
         *,
         limit: int | None = None,
         single: bool = False,
+        tail: Sequence[Step] = (),
     ) -> None:
-        if not blobs:
+        if not blobs and not tail:
             return
         session, host = self._session, self._session.host.name
         begun, counted = self._done, session.payload_bytes
@@ -220,7 +230,7 @@ class Upload:
         receipt = Receipt()
         stall = self._patience(blobs)
         lease = session.lease
-        stream = frames(blobs, told, style, limit=limit)
+        stream = frames(blobs, told, style, limit=limit, tail=self._steps(tail))
         throttle = self._depot.throttle
         result = session.run(
             receive_command(self._facts, single=single),
@@ -238,10 +248,21 @@ class Upload:
         doubtful = [one for one in blobs if one.delta or one.offset]
         if wrong := [one for one in doubtful if one.file.sha256 in receipt.bad]:
             self._send_whole(wrong, receipt)
+            if not receipt.bad:
+                self._stream((), session.transport, self._style, tail=tail)
+                tail = ()
         receipt.check(blobs if limit is None else (), self._facts, host, result.error_text)
         for blob in blobs:
             if blob.file.sha256 in receipt.unhashed:
                 self._read_back(blob)
+        check_steps(receipt, tail, host, result.error_text)
+        if receipt.unpruned:
+            session.emit(Warned(host, f"old releases were not removed: {receipt.unpruned}"))
+
+    def _steps(self, tail: Sequence[Step]) -> Iterator[bytes]:
+        for one in tail:
+            self._session.emit(StepStarted(self._session.host.name, one.name, one.says))
+            yield one.frame
 
     def _send_whole(self, blobs: Sequence[Blob], receipt: Receipt) -> None:
         """What they were built on, an old blob or a part, is not what it should be."""
@@ -262,7 +283,7 @@ class Upload:
 
     def _patience(self, blobs: Sequence[Blob]) -> float:
         """Seconds without a byte: the device hashes and copies, others have their turn."""
-        largest = max(blob.file.size for blob in blobs)
+        largest = max((blob.file.size for blob in blobs), default=0)
         seconds = STALL_SECONDS + 2 * largest / HASHING_BYTES_PER_SECOND
         bandwidth = self._depot.pace.bandwidth
         return seconds + (256 * CHUNK / bandwidth if bandwidth else 0)

@@ -1,31 +1,88 @@
-"""Takes the bytes of one blob from standard input and hashes them on the way; Python 3.7 or newer.
+"""Takes blobs from standard input into the store and hashes them on the way; Python 3.7 or newer.
 
-One process where a shell needs three, and two copies of every byte less: 1 GiB with its SHA-256
-took 1.1 times as long as a bare `cat`, beside 1.8 for `tee` into the same hash (lab board).
-
-argv: `take <file> <MiB> <rest> <hash|no>`: appends that many bytes of standard input to the
-file, then prints `<size> <sha256 of the whole file, or no>`. `patch <file> <old> <lines>`: reads
-so many lines `copy <first block> <blocks of 64 KiB>` or `take <MiB> <rest>` with those bytes, and
-appends what they say; prints the same, hashed by a thread that follows. `hash <file>`: prints
-`<sha256>`.
-`sign <file> <bytes>`: prints its size, and for each block of that many bytes its BLAKE2b-128
-and its first 16 bytes.
-A failure prints `failed <reason>`.
+One process where a shell needs three for each file, and two copies of every byte less: 1 GiB with
+its SHA-256 took 1.1 times as long as a bare `cat`, beside 1.8 for `tee` into the same hash (lab
+board). The stream is that of receive.sh (fleet/ops/frames.py), and so are the answers; besides
+`files <count> <bytes of the list> <bytes>`: small blobs, a list of `<sha256> <size> <mode>` and
+then their contents; a blob named `?`, whose hash follows its bytes: `is <sha256>`; and a ninth
+word, the name of the part.
 """
 
 import fcntl
 import hashlib
 import os
-import sys
 import threading
+import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 PIECE = 1 << 18
 DIRTY = 32 << 20  # bytes after which the disk is asked to begin writing
+BLOCK = 1 << 20
+COPY = 1 << 16  # of what differs, and of signatures
+
+
+class EndedError(Exception):
+    """Nothing more is done. The status tells why, as that of receive.sh."""
+
+    def __init__(self, status: int, line: str) -> None:
+        super().__init__(line)
+        self.status = status
+        self.line = line
+
+
+def say(*lines: str) -> None:
+    """Lines for the workstation, at once."""
+    data = "".join(line + "\n" for line in lines).encode()
+    while data:
+        data = data[os.write(1, data) :]
+
+
+class Input:
+    """Standard input: lines, and bytes."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.at = 0
+        with suppress(OSError):
+            fcntl.fcntl(0, 1031, 1 << 20)  # F_SETPIPE_SZ: fewer turns of the processor
+
+    def line(self) -> str:
+        """The next line without its end; "" when there is none."""
+        while True:
+            end = self.data.find(b"\n", self.at)
+            if end >= 0:
+                line, self.at = self.data[self.at : end], end + 1
+                return line.decode("utf-8", "surrogateescape")
+            more = os.read(0, 1 << 16)
+            self.data, self.at = self.data[self.at :] + more, 0
+            if not more:
+                self.data = b""
+                return ""
+
+    def into(self, view: memoryview) -> int:
+        """Fill some of it; 0 at the end of the stream."""
+        count = min(len(view), len(self.data) - self.at)
+        if not count:
+            return os.readv(0, [view])
+        view[:count] = self.data[self.at : self.at + count]
+        self.at += count
+        return count
+
+    def take(self, size: int) -> bytes:
+        """So many bytes; fewer when the stream ends."""
+        data = bytearray(size)
+        view = memoryview(data)
+        have = 0
+        while have < size:
+            count = self.into(view[have:])
+            if not count:
+                break
+            have += count
+        return bytes(data[:have])
 
 
 def feed(path: str, update: "Callable[[memoryview], object]") -> None:
@@ -68,8 +125,9 @@ class Writer:
             except OSError:
                 return
 
-    def write(self, view: memoryview) -> None:
+    def write(self, view: "memoryview | bytes") -> None:
         """All of it."""
+        view = memoryview(view)
         while view:
             done = os.write(self.file, view)
             if self.hash:
@@ -81,40 +139,11 @@ class Writer:
             self.dirty = 0
             self.go.set()
 
-    def close(self) -> str:
-        """`<size> <sha256>`; the thread has ended then."""
+    def end(self) -> None:
+        """The thread has ended then; the file is still open."""
         self.ended = True
         self.go.set()
         self.thread.join()
-        os.close(self.file)
-        return f"{self.size} {self.hash.hexdigest() if self.hash else 'no'}"
-
-
-def take(path: str, blocks: str, rest: str, hashing: str) -> str:
-    """Append what comes; less than announced when the link breaks, which the size tells."""
-    left = (int(blocks) << 20) + int(rest)
-    out = Writer(path, hashing == "hash")
-    with suppress(OSError):
-        fcntl.fcntl(0, 1031, 1 << 20)  # F_SETPIPE_SZ: fewer turns of the processor
-    view = memoryview(bytearray(PIECE))
-    while left:
-        count = os.readv(0, [view[: min(left, PIECE)]])
-        if not count:
-            break
-        left -= count
-        out.write(view[:count])
-    return out.close()
-
-
-def line() -> "list[str]":
-    """A line of standard input, byte by byte: what follows it is another's."""
-    words = b""
-    while not words.endswith(b"\n"):
-        one = os.read(0, 1)
-        if not one:
-            break
-        words += one
-    return words.decode().split()
 
 
 class Follower:
@@ -148,46 +177,181 @@ class Follower:
                 self.hash.update(view[:count])
                 at += count
 
-    def grow(self, count: int, ended: bool = False) -> None:
-        """So many bytes more are there."""
+    def grow(self, limit: int, ended: bool = False) -> None:
+        """So long is the file now."""
         with self.grown:
-            self.limit += count
+            self.limit = limit
             self.ended = ended
             self.grown.notify()
 
     def close(self) -> str:
-        """`<size> <sha256>`."""
-        self.grow(0, True)
+        """The SHA-256 of all of it."""
+        self.grow(self.limit, True)
         self.thread.join()
         os.close(self.file)
-        return f"{self.limit} {self.hash.hexdigest()}"
+        return self.hash.hexdigest()
 
 
-def patch(path: str, old: str, lines: str) -> str:
-    """A new file out of an old one."""
-    base = os.open(old, os.O_RDONLY | os.O_NOFOLLOW)
-    out = Writer(path, False)
-    follower = Follower(path)
-    view = memoryview(bytearray(PIECE))
-    for _ in range(int(lines)):
-        words = line()
-        if len(words) != 3:
-            break
-        copying = words[0] == "copy"
-        at = int(words[1]) << 16
-        left = int(words[2]) << 16 if copying else (int(words[1]) << 20) + int(words[2])
-        while left:
-            part = view[: min(left, PIECE)]
-            count = os.preadv(base, [part], at) if copying else os.readv(0, [part])
+class Store:
+    """Where blobs are by their SHA-256."""
+
+    def __init__(self, base: str, stream: Input) -> None:
+        self.path = base + "/store"
+        self.stream = stream
+        self.bad = False
+        os.makedirs(self.path, exist_ok=True)
+
+    def blob(self, words: "Sequence[str]") -> None:
+        """One blob, or a part of it: words as in receive.sh."""
+        sha, coding = words[0], words[6]
+        size, offset, end = int(words[1]), int(words[2]), int(words[7])
+        part = f"{self.path}/{words[8] if len(words) > 8 else sha}.part"
+        self.ready(part, sha, offset)
+        try:
+            out = Writer(part, end == size and not coding.startswith("delta:"))
+            got = self.body(out, part, words)
+            got = out.hash.hexdigest() if out.hash else got
+            out.end()
+            if out.size != end:
+                raise EndedError(76, f"short {sha} {out.size}")
+            if end != size:
+                say(f"kept {sha}")
+                return
+            if sha == "?":
+                sha = self.stream.line()[3:]
+            if got != sha:
+                say(f"bad {sha} {got}")
+                self.bad = True
+                os.close(out.file)
+                os.unlink(part)
+                return
+            os.fchmod(out.file, int(words[3], 8))
+            os.fsync(out.file)
+            os.close(out.file)
+            os.rename(part, f"{self.path}/{sha}")
+        except OSError as error:
+            raise EndedError(74, f"failed {sha} {error.strerror}") from error
+        say(f"ok {sha}")
+
+    def ready(self, part: str, sha: str, offset: int) -> None:
+        """A link, folder or pipe that stands there is not ours: nothing is written through it."""
+        have = 0
+        if os.path.islink(part) or not os.path.isfile(part):
+            remove(part)
+        else:
+            have = os.path.getsize(part)
+        if have != offset:
+            if offset:
+                raise EndedError(75, f"moved {sha} {have}")
+            os.unlink(part)
+
+    def body(self, out: Writer, part: str, words: "Sequence[str]") -> str:
+        """The bytes of a blob; "" or, of what differs, its hash."""
+        coding = words[6]
+        if coding.startswith("delta:"):
+            return self.patch(out, part, f"{self.path}/{coding[6:]}", int(words[4]))
+        length = int(words[4]) * BLOCK + int(words[5])
+        inflate = zlib.decompressobj(31) if coding == "gzip" else None
+        view = memoryview(bytearray(PIECE))
+        while length:
+            count = self.stream.into(view[: min(length, PIECE)])
             if not count:
                 break
-            out.write(part[:count])
-            follower.grow(count)
-            at += count
-            left -= count
-    out.close()
-    os.close(base)
-    return follower.close()
+            length -= count
+            out.write(inflate.decompress(view[:count]) if inflate else view[:count])
+        return ""
+
+    def patch(self, out: Writer, part: str, old: str, lines: int) -> str:
+        """A new file out of an old one: `copy <first block> <blocks of 64 KiB>` of the old one,
+        or `take <MiB> <rest>` and those bytes.
+        """
+        base = os.open(old, os.O_RDONLY | os.O_NOFOLLOW)
+        follower = Follower(part)
+        view = memoryview(bytearray(PIECE))
+        for _ in range(lines):
+            words = self.stream.line().split()
+            if len(words) != 3:
+                break
+            copying = words[0] == "copy"
+            at = int(words[1]) * COPY
+            left = int(words[2]) * COPY if copying else int(words[1]) * BLOCK + int(words[2])
+            while left:
+                room = view[: min(left, PIECE)]
+                count = os.preadv(base, [room], at) if copying else self.stream.into(room)
+                if not count:
+                    break
+                out.write(room[:count])
+                follower.grow(out.size)
+                at += count
+                left -= count
+        os.close(base)
+        return follower.close()
+
+    def files(self, listed: int, length: int) -> None:
+        """Many small blobs: first all of them on the disk, then their names."""
+        index = self.stream.take(listed).decode().splitlines()
+        data = memoryview(self.stream.take(length))
+        if len(data) != length:
+            raise EndedError(76, "short - 0")
+        inside = self.path + "/.batch.part"
+        try:
+            remove(inside)
+            os.mkdir(inside)
+            right, said, at = [], [], 0
+            place = os.open(inside, os.O_RDONLY)
+            for entry in index:
+                sha, size, mode = entry.split()
+                piece, at = data[at : at + int(size)], at + int(size)
+                got = hashlib.sha256(piece).hexdigest()
+                if got != sha:
+                    said.append(f"bad {sha} {got}")
+                    continue
+                small(sha, piece, int(mode, 8), place)
+                right.append(sha)
+            flush(inside)
+            for sha in right:
+                os.rename(sha, f"{self.path}/{sha}", src_dir_fd=place)
+            os.close(place)
+            os.rmdir(inside)
+        except OSError as error:
+            raise EndedError(74, f"failed - {error.strerror}") from error
+        self.bad = self.bad or bool(said)
+        say(*said, *[f"ok {sha}" for sha in right])
+
+
+def small(name: str, data: memoryview, mode: int, place: int) -> None:
+    """A small new file in an open folder."""
+    file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=place)
+    try:
+        while data:
+            data = data[os.write(file, data) :]
+    finally:
+        os.close(file)
+
+
+def flush(path: str) -> None:
+    """The file system of a path is on the disk then."""
+    with suppress(OSError):
+        if os.spawnlp(os.P_WAIT, "sync", "sync", "-f", path) == 0:
+            return
+    os.sync()
+
+
+def remove(path: str) -> None:
+    """Whatever stands there, with all in it; nothing is followed."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        for top, folders, files in os.walk(path, topdown=False):
+            for name in files:
+                os.unlink(f"{top}/{name}")
+            for name in folders:
+                one = f"{top}/{name}"
+                if os.path.islink(one):
+                    os.unlink(one)
+                else:
+                    os.rmdir(one)
+        os.rmdir(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
 
 
 def whole(path: str) -> str:
@@ -197,31 +361,16 @@ def whole(path: str) -> str:
     return digest.hexdigest()
 
 
-def sign(path: str, size: str) -> str:
-    """The blocks of a file."""
-    lines: list[str] = []
+def sign(path: str, size: str) -> None:
+    """Its size, and for each block of so many bytes its BLAKE2b-128 and its first 16 bytes."""
+    lines = []
     seen = 0
     with open(path, "rb") as stream:
         while True:
             block = stream.read(int(size))
             if not block:
-                return f"{seen}\n" + "\n".join(lines)
+                break
             seen += len(block)
             digest = hashlib.blake2b(block, digest_size=16).digest()
             lines.append((digest + block[:16].ljust(16, b"\0")).hex())
-
-
-def main(what: str, *args: str) -> str:
-    """What is to be printed."""
-    try:
-        if what == "take":
-            return take(*args)
-        if what == "patch":
-            return patch(*args)
-        return sign(*args) if what == "sign" else whole(*args)
-    except OSError as error:
-        return f"failed {error.strerror}"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(main(*sys.argv[1:]) + "\n")
+    say(str(seen), *lines)

@@ -1,17 +1,17 @@
-# Takes many blobs from one stream. $1 base, $2 framed|single, $3 file|all|none (how to sync),
-# $4 python3 of the device (or none), then the argv of the hash tool (none: the host reads back).
+# Takes many blobs from one stream, where there is no Python for fleet_hand.py.
+# $1 base, $2 framed|single, $3 file|all|none (how to sync), then the argv of the hash tool (none:
+# the host reads back).
 # stdin: a line `<sha256> <size> <offset> <mode> <blocks> <rest> <coding> <end>`, then the bytes
 # (that many blocks of 1 MiB and a rest), and again. With them the file has <end> bytes; where that
 # is not its size it stays a .part. No arithmetic on sizes here: mksh has 32 bits.
-# coding: raw, hand (raw, taken by the program), gzip, or delta:<sha256 of the old blob>.
+# coding: raw, gzip, or delta:<sha256 of the old blob>.
 # `batch <count> 0 0 <blocks> <rest>`: a tar archive of small blobs, named `<mode>/<sha256>`.
-# `hand 0 0 0 <blocks> <rest>`: the program fleet_hand.py, for what follows.
 set -u
 LC_ALL=C; export LC_ALL
 umask 022
-base=$1 framing=$2 syncing=$3 python=$4
-shift 4
-store=$base/store hand=''
+base=$1 framing=$2 syncing=$3
+shift 3
+store=$base/store
 nl='
 '
 if ! why=$(mkdir -p "$store" 2>&1); then echo "failed - $why"; exit 74; fi
@@ -41,7 +41,6 @@ body() {
   esac
 }
 digest() {
-  if [ -n "$hand" ]; then "$python" -ISc "$hand" hash "$part"; return; fi
   got=$("$@" < "$part"); got=${got##*= }; echo "${got%% *}"
 }
 size_of() {
@@ -91,10 +90,7 @@ batch() {  # $1 blocks, $2 rest, then the hash tool
 exec 3>&1
 status=0
 while read -r sha size offset mode blocks rest coding end; do
-  case $sha in
-    batch) batch "$blocks" "$rest" "$@"; continue ;;
-    hand) hand=$(take "$blocks" "$rest" 2>/dev/null); continue ;;
-  esac
+  if [ "$sha" = batch ]; then batch "$blocks" "$rest" "$@"; continue; fi
   part=$store/$sha.part
   # A link, folder or pipe that stands here is not ours: nothing is written through it.
   if [ -L "$part" ] || { [ -e "$part" ] && [ ! -f "$part" ]; }; then rm -rf "$part"; fi
@@ -103,29 +99,14 @@ while read -r sha size offset mode blocks rest coding end; do
     if [ "$offset" != 0 ]; then echo "moved $sha $have"; exit 75; fi
     rm -f "$part"
   fi
-  got=''
-  byhand=no
-  case $coding in hand | delta:*) [ -n "$hand" ] && byhand=yes ;; esac
-  if [ $byhand = yes ]; then
-    if [ "$end" = "$size" ]; then want=hash; else want=no; fi
-    case $coding in
-      hand) why=$("$python" -ISc "$hand" take "$part" "$blocks" "$rest" $want 2>&1) ;;
-      *) why=$("$python" -ISc "$hand" patch "$part" "$store/${coding#delta:}" "$blocks" 2>&1) ;;
-    esac
-    case $why in
-      [0-9]*' '*) have=${why% *} got=${why#* } ;;
-      *) echo "failed $sha $(say_why "${why#failed }")"; exit 74 ;;
-    esac
-  else
-    if ! why=$( { body >> "$part"; } 2>&1 ); then
-      echo "failed $sha $(say_why "$why")"; exit 74
-    fi
-    have=$(size_of "$part")
+  if ! why=$( { body >> "$part"; } 2>&1 ); then
+    echo "failed $sha $(say_why "$why")"; exit 74
   fi
+  have=$(size_of "$part")
   if [ "$have" != "$end" ]; then echo "short $sha $have"; exit 76; fi
   if [ "$end" != "$size" ]; then echo "kept $sha"; continue; fi
-  if [ $# = 0 ] && [ -z "$hand" ]; then echo "unhashed $sha"; continue; fi
-  : "${got:=$(digest "$@")}"
+  if [ $# = 0 ]; then echo "unhashed $sha"; continue; fi
+  got=$(digest "$@")
   if [ "$got" != "$sha" ]; then echo "bad $sha $got"; rm -f "$part"; status=77; continue; fi
   chmod "$mode" "$part"
   case $syncing in file) sync "$part" ;; all) sync ;; esac

@@ -1,0 +1,313 @@
+"""Releases on a device that has Python: what is there, stage, switch, prune; and the program.
+
+The same as state.sh, stage.sh, switch.sh and prune.sh, with the same answers, in one process:
+2,000 files took those 0.7 s on a lab board. argv: `receive <base>`: the stream of
+fleet_hand.py; in it also `stage <name> <id> <run> <bytes of the list> <of env.sh> <of the
+manifest>` with those, `switch <base> <name> <id> <run>` and `prune <name> <keep>`.
+`state <base> <name> <id> <size|hash|seal>`: `seal` reads no list. `sign <file> <bytes>`.
+"""
+
+import os
+import sys
+from contextlib import suppress
+
+from fleet.ops.device.fleet_hand import EndedError, Input, Store, flush, remove, say, sign, whole
+
+HEX = frozenset("0123456789abcdef")
+SEAL = "python 1"
+
+
+def target(link: str) -> str:
+    """The last part of where a link leads, "" when it is none."""
+    try:
+        return os.readlink(link).rsplit("/", 1)[-1]
+    except OSError:
+        return ""
+
+
+def text_of(path: str) -> str:
+    """A small file, "" when it is not there."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def put(path: str, text: "str | bytes") -> None:
+    """A small file, whole or not at all."""
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+    with open(path + ".new", "wb") as stream:
+        stream.write(data)
+    os.replace(path + ".new", path)
+
+
+def link(path: str, to: str, new: str) -> None:
+    """A link in place of whatever is there, in one rename."""
+    with suppress(FileNotFoundError):
+        os.unlink(new)
+    os.symlink(to, new)
+    if os.path.isdir(path) and not os.path.islink(path):
+        remove(path)
+    os.rename(new, path)
+
+
+def seal(release: str) -> str:
+    """Name, inode, size and times of every file: who finds them so later need not look closer."""
+    lines = [SEAL]
+    folders = [release]
+    while folders:
+        folder = folders.pop()
+        for one in sorted(os.listdir(folder)):
+            path = f"{folder}/{one}"
+            if one.startswith(".seal"):
+                continue
+            found = os.stat(path)
+            if found.st_mode & 0o170000 == 0o040000:
+                folders.append(path)
+            else:
+                lines.append(
+                    f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {path}"
+                )
+    return "\n".join(lines) + "\n"
+
+
+class Releases:
+    """The folders of one release name under a base folder."""
+
+    def __init__(self, base: str, name: str) -> None:
+        self.base, self.name = base, name
+        self.folder = f"{base}/releases/{name}"
+        self.live = f"{base}/current/{name}"
+        self.history = f"{base}/history/{name}"
+
+    def state(self, release_id: str, how: str, stream: Input) -> None:
+        """What is there of one release."""
+        rel, now = f"{self.folder}/{release_id}", target(self.live)
+        installed = os.path.isfile(f"{rel}/.installed")
+        lines = ["fleet-state 1"]
+        lines += [f"current {now}"] if now else []
+        lines += ["installed"] if installed else []
+        lines += [f"history {one}" for one in text_of(self.history).splitlines()]
+        if how != "hash" and now == release_id and installed and self.sealed(rel):
+            lines.append("sealed")
+        elif how != "seal":
+            lines += self.files(rel, now, how, stream)
+        say(*lines, "end")
+
+    @staticmethod
+    def sealed(rel: str) -> bool:
+        """True when all is as it was at the switch."""
+        try:
+            said = text_of(f"{rel}/.seal")
+            return said.startswith(SEAL) and said == seal(rel)
+        except OSError:
+            return False
+
+    def files(self, rel: str, now: str, how: str, stream: Input) -> "list[str]":
+        """Of each file of the list what is there of it."""
+        lines: list[str] = []
+        seen: set[str] = set()
+        try:
+            made = os.stat(f"{rel}/.installed").st_mtime_ns
+        except OSError:
+            made = 0
+        staged = os.path.isdir(rel)
+        while True:
+            sha, _, rest = stream.line().partition("\t")
+            if not sha:
+                return lines
+            size, _, name = rest.partition("\t")
+            blob, path = f"{self.base}/store/{sha}", f"{rel}/{name}"
+            if staged and not (os.path.exists(path) and link_of(path) == blob):
+                lines.append(f"unlinked {sha}")
+            if sha in seen:
+                continue
+            seen.add(sha)
+            lines += self.blob(blob, sha, int(size), now, name)
+            with suppress(OSError):
+                found = os.lstat(blob)
+                young = made and found.st_mtime_ns > made
+                right = found.st_mode & 0o170000 == 0o100000
+                if right and (how == "hash" or young) and whole(blob) != sha:
+                    lines.append(f"bad {sha}")
+
+    def blob(self, blob: str, sha: str, size: int, now: str, name: str) -> "list[str]":
+        """What is there of one blob."""
+        try:
+            found = os.lstat(blob)
+        except OSError:
+            return self.lacking(blob, sha, size, now, name)
+        if found.st_mode & 0o170000 == 0o100000:
+            return [f"have {sha}" if found.st_size == size else f"bad {sha}"]
+        return []
+
+    def lacking(self, blob: str, sha: str, size: int, now: str, name: str) -> "list[str]":
+        """How far it came, and what the live release has under its name."""
+        lines = []
+        if os.path.isfile(blob + ".part"):
+            lines.append(f"part {sha} {os.path.getsize(blob + '.part')}")
+        if now and size >= 1_000_000:
+            old = link_of(f"{self.live}/{name}")
+            if old.startswith(f"{self.base}/store/"):
+                lines.append(f"base {sha} {old.rsplit('/', 1)[1]}")
+        return lines
+
+    def stage(self, words: "list[str]", stream: Input) -> None:
+        """A release folder of links into the store, beside the live one."""
+        release_id, run = words[2], words[3]
+        listed, env, manifest = (stream.take(int(one)) for one in words[4:7])
+        rel, new = f"{self.folder}/{release_id}", f"{self.folder}/.stage-{run}"
+        for folder in (self.folder, f"{self.base}/current", f"{self.base}/history"):
+            os.makedirs(folder, exist_ok=True)
+        remove(new)
+        fresh = not os.path.isdir(rel)
+        place = new if fresh else rel
+        os.makedirs(place, exist_ok=True)
+        for line in listed.decode("utf-8", "surrogateescape").splitlines():
+            kind, one, *two = line.split("\t")
+            if kind == "d":
+                folder = f"{place}/{one}"
+                if os.path.islink(folder) or os.path.isfile(folder):
+                    os.unlink(folder)
+                os.makedirs(folder, exist_ok=True)
+                continue
+            blob, path = f"{self.base}/store/{one}", f"{place}/{two[0]}"
+            if not os.path.isfile(blob):
+                raise EndedError(78, f"failed stage blob {one} of {two[0]} is gone")
+            if fresh:
+                os.symlink(blob, path)
+            elif link_of(path) != blob:
+                link(path, blob, f"{rel}/.new-link")
+        put(f"{place}/env.sh", env)
+        put(f"{place}/manifest.json", manifest)
+        if fresh:
+            os.rename(new, rel)
+        say("staged")
+
+    def note(self, release_id: str) -> None:
+        """A line of the history; whole or not at all."""
+        put(self.history, text_of(self.history) + release_id + "\n")
+
+    def switch(self, release_id: str, run: str) -> None:
+        """Make a staged release the current one, in one rename."""
+        rel = f"{self.folder}/{release_id}"
+        if not os.path.isfile(f"{rel}/manifest.json"):
+            raise EndedError(78, f"failed switch release {release_id} is not there")
+        # A switch that was killed before its line: what is live would be unknown to prune.
+        now = target(self.live)
+        last = text_of(self.history).splitlines()[-1:]
+        if now and last != [now]:
+            self.note(now)
+        put(f"{rel}/.installed", release_id + "\n")
+        try:
+            put(f"{rel}/.seal", seal(rel))
+        except OSError:
+            remove(f"{rel}/.seal")
+        flush(rel)
+        link(
+            self.live,
+            f"../releases/{self.name}/{release_id}",
+            f"{self.base}/current/.{self.name}.{run}",
+        )
+        flush(f"{self.base}/current")
+        if release_id != now:
+            self.note(release_id)
+        say("switched")
+
+    def prune(self, keep: int) -> None:
+        """Remove releases beyond the newest, and blobs that no release links to."""
+        now = target(self.live)
+        if not now or not os.path.isfile(f"{self.folder}/{now}/manifest.json"):
+            say("unpruned cannot tell which release is current; nothing was removed")
+            return
+        stay = [now]
+        for one in reversed(text_of(self.history).splitlines()):
+            there = one and set(one) <= HEX and os.path.isdir(f"{self.folder}/{one}")
+            if there and one not in stay and len(stay) < max(keep, 2):
+                stay.append(one)
+        stay.append(target(f"{self.base}/serve/{self.name}/release"))
+        for one in os.listdir(self.folder):
+            if one not in stay and (one.startswith(".stage-") or not one.startswith(".")):
+                remove(f"{self.folder}/{one}")
+        remove(f"{self.base}/store/.batch.part")
+        used: set[str] = set()
+        for top, folders, files in os.walk(f"{self.base}/releases", onerror=fail):
+            used.update(target(f"{top}/{one}") for one in (*folders, *files))
+        used = {one for one in used if one and set(one) <= HEX}
+        for one in os.listdir(f"{self.base}/store"):
+            blob = f"{self.base}/store/{one}"
+            if not one.endswith(".part") and os.path.isfile(blob) and one not in used:
+                os.unlink(blob)
+        say("pruned")
+
+
+def fail(error: OSError) -> None:
+    """A folder that cannot be read: what is in use is unknown then."""
+    raise error
+
+
+def link_of(path: str) -> str:
+    """Where a link leads, "" when it is none."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def receive(base: str) -> int:
+    """The stream, to its end."""
+    stream = Input()
+    try:
+        store = Store(base, stream)
+    except OSError as error:
+        say(f"failed - {error.strerror}")
+        return 74
+    step = "-"
+    while True:
+        words = stream.line().split()
+        if not words:
+            return 77 if store.bad else 0
+        step = words[0] if words[0] in {"stage", "switch", "prune"} else "-"
+        try:
+            act(base, words, stream, store)
+        except EndedError as end:
+            say(end.line)
+            return end.status
+        except OSError as error:
+            told = f"{error.filename or base}: {error.strerror}"
+            say(f"unpruned {told}" if step == "prune" else f"failed {step} {told}")
+            if step != "prune":
+                return 74
+
+
+def act(base: str, words: "list[str]", stream: Input, store: Store) -> None:
+    """One frame of the stream. After a blob that is bad no release is made of what is there."""
+    if words[0] == "files":
+        store.files(int(words[2]), int(words[3]))
+    elif words[0] not in {"stage", "switch", "prune"}:
+        store.blob(words)
+    elif store.bad:
+        raise EndedError(77, "held")
+    elif words[0] == "stage":
+        Releases(base, words[1]).stage(words, stream)
+    elif words[0] == "switch":
+        Releases(base, words[1]).switch(words[2], words[3])
+    else:
+        Releases(base, words[1]).prune(int(words[2]))
+
+
+def main(what: str, *args: str) -> int:
+    """The exit status."""
+    os.umask(0o022)
+    try:
+        if what == "receive":
+            return receive(args[0])
+        if what == "state":
+            Releases(args[0], args[1]).state(args[2], args[3], Input())
+        else:
+            sign(args[0], args[1])
+    except OSError as error:
+        sys.stderr.write(f"{error.filename}: {error.strerror}\n")
+        return 74
+    return 0

@@ -1,0 +1,59 @@
+"""The program that takes blobs and makes releases on devices that have Python: how it is started.
+
+Nothing is installed: its text goes ahead of the data, on standard input.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from fleet.model.command import Command
+from fleet.model.facts import Facts
+
+OLDEST_PYTHON = (3, 7)  # os.preadv
+_MODULES = ("fleet_hand", "fleet_release")
+_PACKAGE = "fleet.ops.device"
+# Reads `name:bytes name:bytes`, then those modules, byte by byte: what follows is theirs.
+_LOADER = """import os,sys
+def get(n):
+ d=b""
+ while len(d)<n:
+  m=os.read(0,n-len(d))
+  if not m:sys.exit(76)
+  d+=m
+ return d
+w=b""
+while w[-1:]!=b"\\n":w+=get(1)
+for one in w.decode().split():
+ name,n=one.split(":")
+ module=type(sys)(name)
+ sys.modules[name]=module
+ exec(compile(get(int(n)),name,"exec"),module.__dict__)
+sys.exit(module.main(*sys.argv[1:]))
+"""
+
+
+def has_hand(facts: Facts) -> bool:
+    """Whether the device can run it. On a Windows PC another program of ours receives."""
+    tools, version = facts.tools, facts.tools.python3_version
+    young = version is None or tuple(map(int, version.split(".")[:2])) >= OLDEST_PYTHON
+    return bool(tools.python3) and young and facts.windows is None
+
+
+def hand_for(facts: Facts) -> bytes:
+    """What goes ahead of the data, b"" where the device cannot run it."""
+    return hand() if has_hand(facts) else b""
+
+
+def hand_command(facts: Facts, *args: str) -> Command:
+    """The program with its arguments; its standard input begins with `hand()`."""
+    return Command((facts.tools.python3 or "python3", "-ISc", _LOADER, *args))
+
+
+@cache
+def hand() -> bytes:
+    """The text of the program, and a line that says how long its modules are."""
+    texts = {name: (files(_PACKAGE) / f"{name}.py").read_bytes() for name in _MODULES}
+    head = " ".join(f"{_PACKAGE}.{name}:{len(text)}" for name, text in texts.items())
+    return head.encode() + b"\n" + b"".join(texts.values())

@@ -1,0 +1,48 @@
+"""What the device's own program does in the same stream once the blobs are there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from fleet.model.errors import DeviceError
+from fleet.model.facts import Facts
+from fleet.model.plan import Action, PruneReleases, StageRelease, SwitchRelease
+from fleet.ops.staging import stage_frame
+from fleet.ops.upload import Receipt
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step behind the blobs: its name, a line for people, and its frame of the stream."""
+
+    name: str
+    says: str
+    frame: bytes
+
+
+def steps_for(actions: Sequence[Action], facts: Facts, run_id: str) -> tuple[Step, ...]:
+    """Of stage, switch and prune, in their order. Raises InputError for a name with a tab."""
+    found = []
+    for one in actions:
+        match one:
+            case StageRelease():
+                name, frame = "stage", stage_frame(facts, one.manifest, run_id)
+            case SwitchRelease():
+                name, frame = "switch", f"switch {one.name} {one.id} {run_id}\n".encode()
+            case PruneReleases():
+                name, frame = "prune", f"prune {one.name} {one.keep}\n".encode()
+            case _:
+                raise NotImplementedError(type(one).__name__)
+        found.append(Step(name, one.describe(), frame))
+    return tuple(found)
+
+
+def check_steps(receipt: Receipt, steps: Collection[Step], host: str, stderr: str) -> None:
+    """Raise the DeviceError of the first that was not done; pruning may fail."""
+    for one in steps:
+        if one.name in receipt.done or one.name == "prune":
+            continue
+        name, why = receipt.wrong
+        words = why if name == one.name else stderr[-300:] or "no answer"
+        raise DeviceError(f"{one.name} failed: {words}", device=host, step=one.name)
