@@ -17,7 +17,9 @@ from fleet.model.errors import BundleError
 from fleet.model.files import sha256_file
 from fleet.model.home import fleet_home
 
-_MIN_BYTES = 4 * 1024 * 1024  # below, hashing (1 GB/s) costs less than the look-up is worth
+MIN_BYTES = (
+    4 * 1024 * 1024
+)  # below, hashing (1 GB/s) costs less than the look-up is worth; see trees.py
 _MAX_ENTRIES = 2000
 _SETTLED_SECONDS = 2.0  # a file changed again within one tick of the clock keeps its mtime
 _AT_ONCE = threading.BoundedSemaphore(2)  # files that are read in threads; more only seek
@@ -41,12 +43,12 @@ class HashCache:
     def known(self, path: Path) -> str | None:
         """The hash where it is here already; nothing is read for it. Raises OSError."""
         stat = path.stat()
-        return None if stat.st_size < _MIN_BYTES else self._find(_key(path, stat))
+        return None if stat.st_size < MIN_BYTES else self._find(_key(path, stat))
 
     def sha256(self, path: Path) -> str:
         """The hash of a file. Raises OSError."""
         stat = path.stat()
-        if stat.st_size < _MIN_BYTES:
+        if stat.st_size < MIN_BYTES:
             return sha256_file(path)
         key = _key(path, stat)
         found = self._find(key)
@@ -54,7 +56,7 @@ class HashCache:
             return found
         digest, signature = hash_and_sign(path)
         Signatures().save(digest, signature)
-        if settled(stat) and _key(path, path.stat()) == key:
+        if settled(stat):  # a change meanwhile has another ctime
             with self._lock:
                 self._new[key] = digest
         return digest
