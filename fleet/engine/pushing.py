@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fleet.bundles.found import ref
-from fleet.bundles.hashes import HashCache
+from fleet.bundles.hashes import HashCache, ref
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.records import new_run_id

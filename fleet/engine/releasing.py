@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fleet.engine.session import Session
-from fleet.engine.starting import place, probe
 from fleet.engine.transfer.upload import Upload
 from fleet.model.errors import DeviceError, FleetError
 from fleet.model.events import StepStarted, Warned
@@ -19,7 +18,6 @@ from fleet.model.plan import (
 )
 from fleet.ops.release import switch_and_prune, switch_command
 from fleet.ops.staging import stage_command, stage_input
-from fleet.runners.base import Start
 
 STEPS: dict[type[Action], str] = {
     SendBlobs: "send",
@@ -98,6 +96,10 @@ def check_health(session: Session, manifest: Manifest, base: str, run_id: str) -
     health = manifest.origin.get("health")
     if health is None:
         return
+    # A push has none, and never loads the runners.
+    from fleet.engine.starting import place, probe  # noqa: PLC0415
+    from fleet.runners.base import Start  # noqa: PLC0415
+
     prompt = str(health.get("prompt", ""))
     start = Start(
         argv=tuple(health["argv"]),
