@@ -240,13 +240,7 @@ class SshTransport:
                 channel.exec_command(line)
                 out = Collector(self.traffic, on_stdout)
                 err = Collector(self.traffic, on_stderr)
-                feeder = Feeder(
-                    self.traffic,
-                    stdin,
-                    _Writer(channel, deadline),
-                    channel.shutdown_write,
-                    broken=_BROKEN,
-                )
+                feeder = self._feeder(channel, stdin, deadline)
                 readers = [
                     start(_drain, channel.recv, out, deadline),
                     start(_drain, channel.recv_stderr, err, deadline),
@@ -270,6 +264,12 @@ class SshTransport:
         if windows:
             speech.explain(result, self._host.name)
         return result
+
+    def _feeder(
+        self, channel: paramiko.Channel, stdin: Iterable[Chunk], deadline: Deadline
+    ) -> Feeder:
+        write, end = _Writer(channel, deadline), channel.shutdown_write
+        return Feeder(self.traffic, stdin, write, end, broken=_BROKEN)
 
     def dial(self, port: int, deadline: Deadline) -> Stream:
         """See Transport.dial: a `direct-tcpip` channel."""
