@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet.bundles.hashes import HashCache, read_sums
+from fleet.bundles.hashes import read_sums
 from fleet.bundles.jsonfile import read_version
 from fleet.model.bundle import ContextBinary, MissingFile, WrongHash
 from fleet.model.files import FileRef
@@ -23,11 +23,6 @@ class Found:
     paths: dict[str, Path] = field(default_factory=dict)
     missing: list[MissingFile] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-
-
-def ref(name: str, path: Path, cache: HashCache, hashes: bool) -> FileRef:
-    """A file of the bundle; without `hashes` its sha256 is empty."""
-    return FileRef(path, name, path.stat().st_size, cache.sha256(path) if hashes else "")
 
 
 def check_sums(files: tuple[FileRef, ...], found: Found) -> tuple[tuple[WrongHash, ...], str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from fleet.bundles.jsonfile import read_text
 from fleet.bundles.signatures import Signatures, hash_and_sign
 from fleet.model.errors import BundleError
-from fleet.model.files import sha256_file
+from fleet.model.files import FileRef, sha256_file
 from fleet.model.home import fleet_home
 
 MIN_BYTES = (
@@ -179,3 +179,8 @@ def read_sums(path: Path) -> dict[str, str]:
             )
         expected[match[2].strip().removeprefix("./")] = match[1].lower()
     return expected
+
+
+def ref(name: str, path: Path, cache: HashCache, hashes: bool) -> FileRef:
+    """A file of the bundle; without `hashes` its sha256 is empty."""
+    return FileRef(path, name, path.stat().st_size, cache.sha256(path) if hashes else "")

@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from fleet.bundles.context import inspect_context
-from fleet.bundles.found import SUMS, Found, check_sums, qairt_of, ref
+from fleet.bundles.found import SUMS, Found, check_sums, qairt_of
 from fleet.bundles.genie import CONFIG, GenieConfig, Named, read_config
-from fleet.bundles.hashes import HashCache
+from fleet.bundles.hashes import HashCache, ref
 from fleet.bundles.jsonfile import read_json
 from fleet.bundles.kinds import not_supported
 from fleet.bundles.ort import inspect_ort

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from fleet.cli import output
 from fleet.config.inventory import load_inventory, select
 from fleet.engine.cluster.connecting import executor_for
-from fleet.engine.pool import DeviceResult, Remote
 from fleet.model.errors import FleetError, InputError
-from fleet.model.inventory import Host
+
+if TYPE_CHECKING:
+    from fleet.engine.pool import DeviceResult, Remote
+    from fleet.model.inventory import Host
 
 DEFAULT_PARALLEL = 16
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fleet.config.hostvars import HostVars
+from fleet.config.hostkeys import FIELDS, SECTIONS
 from fleet.config.problems import SECRET_KEYS, Problems, suggestion
-from fleet.config.settings import PRIORITY, SECTIONS, Ignored, Notes, Setting, Settings, check
+from fleet.config.settings import PRIORITY, Ignored, Notes, Setting, Settings, check
 from fleet.config.ssh_args import understand
 from fleet.config.yamlpos import Document, Keys, Vault, describe
 from fleet.model.errors import InventoryError, Position
@@ -105,12 +105,6 @@ class VaultRef(SecretRef):
         )
 
 
-def is_ansible(document: Document) -> bool:
-    """True when a key of the file starts with `ansible_` (the group priority is ours too)."""
-    names = (str(path[-1]) for path in document.keys)
-    return any(name.startswith("ansible_") and name != PRIORITY for name in names)
-
-
 class AnsibleReader:
     """Takes what it knows, keeps the rest out, warns where a name looks mistyped."""
 
@@ -148,7 +142,7 @@ class AnsibleReader:
                 found[key] = (setting,) if setting else ()
             elif key in ARGUMENTS:
                 found[key] = self._arguments(key, value, here)
-            elif key in HostVars.model_fields:
+            elif key in FIELDS:
                 found[key] = self._own(key, value, here)
             else:
                 self._unknown(key, here)
@@ -164,9 +158,7 @@ class AnsibleReader:
         ours = not key.startswith("ansible_")
         interpreter = not ours and key.endswith("_interpreter")  # of any language
         known = [*NAMES, *ARGUMENTS, *(name for name in UNUSED if name[-1] != "*")]
-        near = suggestion(
-            key, HostVars.model_fields if ours else known, cutoff=0.95 if interpreter else _NEAR
-        )
+        near = suggestion(key, FIELDS if ours else known, cutoff=0.95 if interpreter else _NEAR)
         if interpreter and not near:
             return
         if near or not ours:

@@ -10,7 +10,8 @@ import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from fleet.config.fields import Strict, wrong
-from fleet.config.problems import Problems, report
+from fleet.config.problems import Problems
+from fleet.config.reports import report
 from fleet.config.yamlpos import read
 from fleet.model.cause import (
     LAYERS,

@@ -17,6 +17,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from fleet.config.hostkeys import FILE_PATH, LONGEST_SECONDS
 from fleet.config.yamlpos import describe
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
@@ -84,12 +85,10 @@ def seconds_of(value: object) -> float:
         seconds = parse_duration(value)
     except InputError as error:
         raise wrong(error.message, error.hint or "write it like 90s, 5m or 1h") from error
-    if not 0 < seconds <= _LONGEST_SECONDS:
+    if not 0 < seconds <= LONGEST_SECONDS:
         raise wrong("a duration must be between 0 and 7 days", "write it like 90s, 5m or 1h")
     return seconds
 
-
-_LONGEST_SECONDS = 7 * 24 * 3600.0  # longer is a missing unit, or infinite
 
 Duration = Annotated[
     float,
@@ -97,16 +96,14 @@ Duration = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0, "maximum": _LONGEST_SECONDS},
+                {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_SECONDS},
                 {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|h)?\s*$"},
             ]
         }
     ),
 ]
 
-FilePath = Annotated[
-    str, Matches(r"[^\x00-\x1f]+", "path", "write a path; ~ and relative paths are fine")
-]
+FilePath = Annotated[str, Matches(FILE_PATH, "path", "write a path; ~ and relative paths are fine")]
 
 FilePaths = Annotated[
     list[FilePath],

@@ -8,21 +8,28 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, RootModel, WithJsonSchema
 
 from fleet.config.fields import Duration, FilePath, FilePaths, Matches, Strict, no_template, wrong
+from fleet.config.hostkeys import (
+    ADB_SERVER,
+    ADDRESS,
+    HOST_KEY,
+    JUMP,
+    MAX_PORT,
+    PLAIN,
+    REFERENCE,
+    SOC,
+    TARGET,
+    USER,
+)
 
-TARGET = r"(aarch64|arm64x|x86_64|hexagon)-[a-z0-9][a-z0-9._-]*"
-
-# No space, and no leading dash: OpenSSH would take it for an option.
 Address = Annotated[
     str,
-    Matches(r"[^\s\x00-\x1f,/@-][^\s\x00-\x1f,/@]*", "address", "write a name or an IP address"),
+    Matches(ADDRESS, "address", "write a name or an IP address"),
 ]
-User = Annotated[
-    str, Matches(r"[^\s\x00-\x1f:@/-][^\s\x00-\x1f:@/]*", "user name", "write the login name only")
-]
+User = Annotated[str, Matches(USER, "user name", "write the login name only")]
 Jump = Annotated[
     str,
     Matches(
-        r"[^\s\x00-\x1f,/-][^\s\x00-\x1f,/]*(,[^\s\x00-\x1f,/-][^\s\x00-\x1f,/]*)*",
+        JUMP,
         "jump host",
         "write [user@]host[:port], several with a comma and no space",
     ),
@@ -30,7 +37,7 @@ Jump = Annotated[
 Reference = Annotated[
     str,
     Matches(
-        r"(env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+|cmd:[^\x00-\x1f]+)",
+        REFERENCE,
         "reference to a secret, and a secret never stands in the file itself",
         "write env:NAME, file:PATH or cmd:PROGRAM ARGS",
         shown=False,
@@ -39,7 +46,7 @@ Reference = Annotated[
 HostKey = Annotated[
     str,
     Matches(
-        r"SHA256:[A-Za-z0-9+/]{43}=?",
+        HOST_KEY,
         "fingerprint of a host key",
         "write SHA256:... as `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` prints it",
     ),
@@ -47,7 +54,7 @@ HostKey = Annotated[
 Soc = Annotated[
     str,
     Matches(
-        r"[A-Z]{2,4}[0-9]{3,5}[A-Z]{0,3}",
+        SOC,
         "chip name",
         "write the chip, not the board, in capitals without a dash: QCS9075, SM8750",
     ),
@@ -60,11 +67,11 @@ Target = Annotated[
         "write it like aarch64-oe-linux-gcc11.2, aarch64-android or x86_64-linux-clang",
     ),
 ]
-Plain = Annotated[str, Matches(r"[^\s\x00-\x1f]+", "identifier", "write it without spaces")]
+Plain = Annotated[str, Matches(PLAIN, "identifier", "write it without spaces")]
 AdbServer = Annotated[
     str,
     Matches(
-        r"[^\s\x00-\x1f,/@:-][^\s\x00-\x1f,/@:]*:\d{1,5}",
+        ADB_SERVER,
         "address of an adb server",
         "write HOST:PORT, like 127.0.0.1:5037",
     ),
@@ -116,7 +123,7 @@ class HostVars(Strict):
         default=None,
         description="Address or ssh config alias; without it the host's name in this file.",
     )
-    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+    port: Annotated[int, Field(ge=1, le=MAX_PORT)] | None = Field(
         default=None,
         description="SSH port; without it the ssh config decides, then 22.",
     )

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet.config.ansible import AnsibleReader, is_ansible
 from fleet.config.groups import ALL, UNGROUPED, Group, Tree, merged
 from fleet.config.problems import Problems
 from fleet.config.select import select
-from fleet.config.settings import Ignored, NativeReader, Notes, Reader
+from fleet.config.settings import Ignored, NativeReader, Notes, Reader, is_ansible
 from fleet.config.yamlpos import read
 from fleet.model.errors import InputError, InventoryError
 from fleet.model.inventory import Host, Inventory
@@ -55,6 +54,8 @@ def _read(path: Path) -> tuple[Reading, Problems]:
     ansible = is_ansible(document)
     reader: Reader = NativeReader(document, problems)
     if ansible:
+        from fleet.config.ansible import AnsibleReader  # noqa: PLC0415 - most are fleet's own
+
         reader = AnsibleReader(document, problems, notes, folder)
     tree = Tree(document, problems, reader)
     inventory = None

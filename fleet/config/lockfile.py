@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from fleet.config.fields import Matches, Strict
-from fleet.config.problems import Problems, report
+from fleet.config.problems import Problems
+from fleet.config.reports import report
 from fleet.config.yamlpos import read
 from fleet.model.errors import InputError, LockFileError, Position
 from fleet.model.files import check_name

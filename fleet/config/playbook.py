@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from fleet.config.gates_file import cool_spec, until_spec
 from fleet.config.op_packages import op_package_specs
 from fleet.config.playbook_file import BundleBody, PlaybookFile, RunBody, RuntimeBody
-from fleet.config.problems import Problems, report, suggest_or_list, suggestion
+from fleet.config.problems import Problems, suggest_or_list, suggestion
+from fleet.config.reports import report
 from fleet.config.system_load import system_spec
 from fleet.config.yaml_words import near_names
 from fleet.config.yamlpos import Document, Keys, read

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
 from fleet.config.fields import Duration, FilePath, Matches, Strict, no_template, wrong
 from fleet.config.gates_file import Cool, Sampling, Until, short_or_mapping
-from fleet.config.hostvars import TARGET
+from fleet.config.hostkeys import TARGET
 from fleet.config.op_packages import OpPackageBody
 from fleet.config.rollout_file import RolloutBody
 from fleet.config.serve_file import ServeBody

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pydantic import ValidationError
-
-from fleet.config.hostvars import GroupBody, GroupVars, HostVars
-from fleet.config.problems import Problems, report, suggest_or_list
+from fleet.config.hostkeys import FIELDS, SECTIONS, UNSURE, plain
+from fleet.config.problems import Problems, suggest_or_list
 from fleet.config.yaml_words import printable
 from fleet.config.yamlpos import Document, Keys
 from fleet.model.errors import Position
 
 PRIORITY = "ansible_group_priority"
-SECTIONS = tuple(GroupBody.model_fields)
+_SMALL = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class NativeReader:
             here = (*path, key)
             if key == PRIORITY and of_group:
                 continue
-            if key in HostVars.model_fields and value is None and not self._document.text(here):
+            if key in FIELDS and value is None and not self._document.text(here):
                 self._problems.add(
                     f"'{key}' has no value",
                     self._document.key(here),
@@ -105,7 +103,7 @@ class NativeReader:
     def section(self, name: str, path: Keys) -> None:
         """See Reader."""
         hint = suggest_or_list(name, SECTIONS)
-        if name in HostVars.model_fields:
+        if name in FIELDS:
             hint = f"move it to `vars:` of the group (vars: {{{name}: ...}})"
         self._problems.add(f"'{name}' is no part of a group", self._document.key(path), hint)
 
@@ -120,12 +118,15 @@ def check(
     rank: int = 0,
 ) -> Setting | None:
     """The setting for field `name`; errors are reported at `path` and give None."""
-    try:
-        model = HostVars.model_validate({name: value})
-    except ValidationError as error:
-        report(error, HostVars, document, problems, base=path, skip=1)
-        return None
-    return Setting(name, getattr(model, name), rank)
+    found = plain(name, value)
+    if found is UNSURE:
+        from fleet.config.judging import host_key  # noqa: PLC0415 - 0.1 s for pydantic
+
+        judged = host_key(document, problems, name, value, path)
+        if judged is None:
+            return None
+        found = judged[0]
+    return Setting(name, found, rank)
 
 
 def priority(document: Document, problems: Problems, body: dict[str, Any], path: Keys) -> int:
@@ -136,9 +137,15 @@ def priority(document: Document, problems: Problems, body: dict[str, Any], path:
         return 1
     if isinstance(value, str) and value.strip().lstrip("-").isdigit():
         return int(value)
-    try:
-        checked = GroupVars.model_validate({PRIORITY: value}).ansible_group_priority
-    except ValidationError as error:
-        report(error, GroupVars, document, problems, base=here, skip=1)
-        return 1
+    if type(value) is int and abs(value) < _SMALL:
+        return value
+    from fleet.config.judging import group_priority  # noqa: PLC0415 - 0.1 s for pydantic
+
+    checked = group_priority(document, problems, value, here)
     return 1 if checked is None else checked
+
+
+def is_ansible(document: Document) -> bool:
+    """True when a key of the file starts with `ansible_` (the group priority is ours too)."""
+    names = (str(path[-1]) for path in document.keys)
+    return any(name.startswith("ansible_") and name != PRIORITY for name in names)

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from fleet.engine.session import Session
 from fleet.engine.transfer.depot import Depot
@@ -19,9 +20,11 @@ from fleet.model.errors import (
     TransportError,
 )
 from fleet.model.events import DeviceDone, Listener
-from fleet.model.inventory import Host
-from fleet.model.plan import DevicePlan
-from fleet.model.record import Record
+
+if TYPE_CHECKING:
+    from fleet.model.inventory import Host
+    from fleet.model.plan import DevicePlan
+    from fleet.model.record import Record
 
 FINE = {"changed", "unchanged", "planned", "ran", "ok"}
 NOT_ATTEMPTED = "not attempted"

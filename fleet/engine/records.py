@@ -8,11 +8,13 @@ import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fleet.model.errors import InputError
 from fleet.model.home import fleet_home
-from fleet.model.record import Record
+
+if TYPE_CHECKING:
+    from fleet.model.record import Record
 
 
 def new_run_id() -> str:

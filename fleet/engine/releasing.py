@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Sequence
 
 from fleet.engine.session import Session
-from fleet.engine.starting import place, probe
 from fleet.engine.transfer.upload import Upload
 from fleet.model.errors import DeviceError, FleetError
 from fleet.model.events import StepStarted, Warned
@@ -24,7 +23,6 @@ from fleet.ops.hand import has_hand
 from fleet.ops.release import switch_and_prune, switch_command
 from fleet.ops.staging import stage_command, stage_input
 from fleet.ops.tail import steps_for
-from fleet.runners.base import Start
 
 STEPS: dict[type[Action], str] = {
     SendBlobs: "send",
@@ -132,6 +130,10 @@ def check_health(session: Session, manifest: Manifest, base: str, run_id: str) -
     health = manifest.origin.get("health")
     if health is None:
         return
+    # A push has none, and never loads the runners.
+    from fleet.engine.starting import place, probe  # noqa: PLC0415
+    from fleet.runners.base import Start  # noqa: PLC0415
+
     prompt = str(health.get("prompt", ""))
     start = Start(
         argv=tuple(health["argv"]),

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from fleet.engine.session import Session
 from fleet.engine.transfer.deltas import with_known
-from fleet.engine.transfer.relaying import tell_of
 from fleet.facts.gather import gather
 from fleet.facts.identity import check_identity
 from fleet.model.deadline import Deadline
@@ -52,7 +51,10 @@ def look_at(
         return Look(state, actions_for(manifest, state, keep), holders)
     text = _state_text(session, facts, manifest, verify=verify)
     state = parse_state(text, host, manifest)
-    tell_of(session, facts, state.have)
+    if session.depot.neighbours is not None:
+        from fleet.engine.transfer.relaying import tell_of  # noqa: PLC0415 - only with --relay
+
+        tell_of(session, facts, state.have)
     actions = _with_deltas(session, facts, actions_for(manifest, state, keep))
     return Look(state, actions, holders_in(text, host))
 

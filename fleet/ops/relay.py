@@ -6,14 +6,17 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from fleet.model.command import Command
-from fleet.model.plan import Blob
 from fleet.ops.batches import BLOCK, mode_of
 from fleet.ops.shell import device_script
 from fleet.ops.upload import Receipt
-from fleet.transport.neighbour import Peer
 from fleet.transport.quote import render
+
+if TYPE_CHECKING:
+    from fleet.model.command import Command
+    from fleet.model.plan import Blob
+    from fleet.transport.neighbour import Peer
 
 PIECE_BLOCKS = 8  # as in relay.sh: what is sent for one line from the workstation
 AHEAD = 2  # pieces that may be under way unasked: 16 MiB hide 0.1 s of the way to the workstation

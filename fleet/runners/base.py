@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from fleet.model.bundle import Bundle
-from fleet.model.files import FileRef
-from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics, Op
+
+if TYPE_CHECKING:
+    from fleet.model.bundle import Bundle
+    from fleet.model.files import FileRef
+    from fleet.model.playbook import RunSpec
 
 
 @dataclass(frozen=True)

@@ -28,11 +28,12 @@ from fleet.transport.promptness import prompt
 from fleet.transport.quote import render
 from fleet.transport.ssh_errors import mapped
 from fleet.transport.sshclient import Hop, SshClient, client
-from fleet.transport.streams import Collector, Feeder, start
+from fleet.transport.streams import BROKEN, Collector, Feeder, start
 from fleet.transport.windows import speech
 
 _CHUNK = 1 << 16
 _PACKET = 1 << 15  # paramiko's largest packet; a longer slice would only be copied again
+_BROKEN = (*BROKEN, paramiko.SSHException)
 _PROHIBITED = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED, RFC 4254 section 5.1
 KILLED = 255  # the shell on the device was killed; OpenSSH's client says 255 too
 _SLICE_SECONDS = 0.5  # how often a waiting stream looks at the deadline
@@ -239,9 +240,7 @@ class SshTransport:
                 channel.exec_command(line)
                 out = Collector(self.traffic, on_stdout)
                 err = Collector(self.traffic, on_stderr)
-                feeder = Feeder(
-                    self.traffic, stdin, _Writer(channel, deadline), channel.shutdown_write
-                )
+                feeder = self._feeder(channel, stdin, deadline)
                 readers = [
                     start(_drain, channel.recv, out, deadline),
                     start(_drain, channel.recv_stderr, err, deadline),
@@ -265,6 +264,12 @@ class SshTransport:
         if windows:
             speech.explain(result, self._host.name)
         return result
+
+    def _feeder(
+        self, channel: paramiko.Channel, stdin: Iterable[Chunk], deadline: Deadline
+    ) -> Feeder:
+        write, end = _Writer(channel, deadline), channel.shutdown_write
+        return Feeder(self.traffic, stdin, write, end, broken=_BROKEN)
 
     def dial(self, port: int, deadline: Deadline) -> Stream:
         """See Transport.dial: a `direct-tcpip` channel."""

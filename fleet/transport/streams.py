@@ -6,8 +6,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable
 
-import paramiko
-
 from fleet.model.errors import DeviceError, FleetError
 from fleet.model.files import Chunk, Span
 from fleet.transport.base import Output, Traffic
@@ -15,7 +13,7 @@ from fleet.transport.base import Output, Traffic
 KEPT_BYTES = 64 << 20  # the largest answer of ours is a profile of some MB
 
 # How a stream ends when the other side is gone; ValueError: the pipe was closed under us.
-_BROKEN = (OSError, EOFError, ValueError, paramiko.SSHException)
+BROKEN: tuple[type[Exception], ...] = (OSError, EOFError, ValueError)
 
 
 class Collector:
@@ -64,7 +62,8 @@ class Collector:
 class Feeder:
     """Sends `source` through `write` in a thread of its own, then calls `finish`.
 
-    `move` sends a Span without reading it here; without it the span is read.
+    `move` sends a Span without reading it here; without it the span is read. `broken` is what
+    `write` and `finish` raise when the other side is gone.
 
     A device that stops reading (`OSError` of write) ends the feeding and is no error: the
     exit status tells. An error of the source itself is raised by `check()`.
@@ -77,12 +76,15 @@ class Feeder:
         write: Callable[[bytes], object],
         finish: Callable[[], object],
         move: Callable[[Span], object] | None = None,
+        *,
+        broken: tuple[type[Exception], ...] = BROKEN,
     ) -> None:
         self._traffic = traffic
         self._source = iter(source)
         self._write = write
         self._finish = finish
         self._move = move
+        self._broken = broken
         self._stopped = False
         self._failure: Exception | None = None
         self.thread = start(self._work)
@@ -108,11 +110,11 @@ class Feeder:
                 else:
                     self._write(chunk.load())
                 self._traffic.add(sent=len(chunk))
-        except _BROKEN:
+        except self._broken:
             pass
         except FleetError as error:
             self._failure = error
-        with contextlib.suppress(*_BROKEN):
+        with contextlib.suppress(*self._broken):
             self._finish()
 
     def _chunks(self) -> Iterable[Chunk]:

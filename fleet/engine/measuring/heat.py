@@ -5,10 +5,12 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from fleet.model.conditions import Conditions, Sample
 from fleet.model.gates import AUTO
+
+if TYPE_CHECKING:
+    from fleet.model.conditions import Conditions, Sample
 
 # Types of zones at the compute of an SoC, as boards show them: nspss-0, nsphvx-0, cpuss-1,
 # cpu-1-0, gpuss-0, aoss-0, tsens_tz_sensor4, soc-thermal. Not `soc`: that is Qualcomm's battery.

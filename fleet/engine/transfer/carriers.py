@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fleet.engine.session import Session
-from fleet.engine.transfer.neighbours import lan_of
-from fleet.engine.transfer.relaying import LEAST_BYTES
+from fleet.engine.transfer.neighbours import LEAST_BYTES, lan_of
 from fleet.model.deadline import Deadline
 from fleet.model.errors import FleetError, TransportError
 from fleet.model.plan import Blob

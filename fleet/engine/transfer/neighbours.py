@@ -10,11 +10,14 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from fleet.model.deadline import Deadline
-from fleet.model.inventory import Host
-from fleet.transport.neighbour import Peer
+if TYPE_CHECKING:
+    from fleet.model.deadline import Deadline
+    from fleet.model.inventory import Host
+    from fleet.transport.neighbour import Peer
 
+LEAST_BYTES = 8 << 20  # of a relayed blob; below, the logins cost more than the bytes
 STRIKES = 2  # neighbours that could not be logged in to, after which a board serves no more
 _LOOK_SECONDS = 0.25
 

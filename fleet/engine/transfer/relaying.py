@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fleet.engine.leasing import LeasedStall
 from fleet.engine.session import Session
-from fleet.engine.transfer.neighbours import Holder, Neighbours, Turn, lan_of
+from fleet.engine.transfer.neighbours import LEAST_BYTES, Holder, Neighbours, Turn, lan_of
 from fleet.model.command import Result
 from fleet.model.deadline import Deadline, Stall
 from fleet.model.errors import TransportError, UnreachableError
@@ -20,7 +20,6 @@ from fleet.ops.relay import Passage, relay_command
 from fleet.ops.upload import receive_command
 from fleet.transport.neighbour import Bridge, peer_of
 
-LEAST_BYTES = 8 << 20  # below, the logins cost more than the bytes
 WORTH_BYTES_PER_SECOND = 2e6  # a LAN that is slower is not worth the waiting
 WAIT_SECONDS = 60.0
 

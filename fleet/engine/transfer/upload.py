@@ -6,13 +6,13 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from fleet.engine.leasing import LeasedStall
 from fleet.engine.session import Session
 from fleet.engine.states import HASHING_BYTES_PER_SECOND, ask_state
 from fleet.engine.transfer.carriers import WORTH_BYTES, Carriers, Choice
 from fleet.engine.transfer.deltas import with_asked
-from fleet.engine.transfer.relaying import Direct, Relaying
 from fleet.model.command import Command
 from fleet.model.deadline import Stall
 from fleet.model.errors import (
@@ -34,6 +34,9 @@ from fleet.ops.shell import AfterMark, device_script
 from fleet.ops.tail import Step, check_steps
 from fleet.ops.upload import Receipt, receive_command, sync_mode, takes_batches
 from fleet.transport.base import Carrier
+
+if TYPE_CHECKING:
+    from fleet.engine.transfer.relaying import Relaying
 
 STALL_SECONDS = 60.0  # a link on which no byte moves for this long is dead
 TRIES = 6  # of which each must bring bytes over, or the waiting grows
@@ -83,6 +86,11 @@ class Upload:
     def _deliver(self, blobs: Sequence[Blob]) -> None:
         """All of them: large ones may come from neighbours, the others meanwhile from here."""
         self._done = max(0, self._total - sum(blob.wire for blob in blobs))
+        if self._depot.neighbours is None:
+            self._send_once(blobs)
+            return
+        from fleet.engine.transfer.relaying import Direct, Relaying  # noqa: PLC0415
+
         near = [blob for blob in blobs if Relaying.suits(blob)]
         relaying = self._relaying() if near else None
         if relaying is None:
@@ -104,6 +112,8 @@ class Upload:
         neighbours = self._depot.neighbours
         if neighbours is None:
             return None
+        from fleet.engine.transfer.relaying import Relaying  # noqa: PLC0415
+
         try:
             return Relaying(self._session, self._facts, neighbours)
         except UnreachableError as error:
