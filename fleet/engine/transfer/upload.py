@@ -18,6 +18,7 @@ from fleet.model.deadline import Stall
 from fleet.model.errors import (
     ConnectionLostError,
     DeadlineError,
+    DeviceError,
     FleetError,
     TransferError,
     UnreachableError,
@@ -81,13 +82,16 @@ class Upload:
                 except _BROKEN as error:
                     self._again_or_raise(error, attempt)
                 else:
-                    return
+                    break
+        if self._tail:
+            names = ", ".join(one.name for one in self._tail)
+            raise DeviceError(f"not done: {names}", device=self._session.host.name)
 
     def _deliver(self, blobs: Sequence[Blob]) -> None:
         """All of them: large ones may come from neighbours, the others meanwhile from here."""
         self._done = max(0, self._total - sum(blob.wire for blob in blobs))
         if self._depot.neighbours is None:
-            self._send_once(blobs)
+            self._send_once(blobs, self._tail)
             return
         from fleet.engine.transfer.relaying import Direct, Relaying  # noqa: PLC0415
 
@@ -251,6 +255,13 @@ class Upload:
             on_stdout=receipt.take,
             via=carrier,
         )
+        self._judge(blobs if limit is None else (), receipt, tail, result.error_text)
+
+    def _judge(
+        self, blobs: Sequence[Blob], receipt: Receipt, tail: Sequence[Step], stderr: str
+    ) -> None:
+        """Raise what went wrong; what can be put right is."""
+        session, host = self._session, self._session.host.name
         if receipt.cut and not receipt.failed:
             raise ConnectionLostError(
                 "what an earlier try left was still being written", device=host
@@ -258,14 +269,16 @@ class Upload:
         doubtful = [one for one in blobs if one.delta or one.offset]
         if wrong := [one for one in doubtful if one.file.sha256 in receipt.bad]:
             self._send_whole(wrong, receipt)
-            if not receipt.bad:
+            if not receipt.bad and tail:
                 self._stream((), session.transport, self._style, tail=tail)
                 tail = ()
-        receipt.check(blobs if limit is None else (), self._facts, host, result.error_text)
+        receipt.check(blobs, self._facts, host, stderr)
         for blob in blobs:
             if blob.file.sha256 in receipt.unhashed:
                 self._read_back(blob)
-        check_steps(receipt, tail, host, result.error_text)
+        if tail:
+            check_steps(receipt, tail, host, stderr)
+            self._tail = ()
         if receipt.unpruned:
             session.emit(Warned(host, f"old releases were not removed: {receipt.unpruned}"))
 
