@@ -10,7 +10,7 @@ import typer
 from fleet.cli import output
 from fleet.cli.common import end_devices, hosts_of, working_on
 from fleet.cli.live import listening
-from fleet.cli.lockfile import LockFileOption, before, lock_for, write_planned
+from fleet.cli.lockfile import before, lock_for, write_planned
 from fleet.cli.measured import show_records
 from fleet.cli.options import (
     AcceptNewOption,
@@ -18,6 +18,7 @@ from fleet.cli.options import (
     InventoryOption,
     JsonOption,
     LimitOption,
+    LockFileOption,
     OfflineOption,
     ParallelOption,
     PlaybookArgument,
