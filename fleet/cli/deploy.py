@@ -10,13 +10,15 @@ import typer
 from fleet.cli import output
 from fleet.cli.common import end_devices, hosts_of, working_on
 from fleet.cli.live import listening
-from fleet.cli.lockfile import LockFileOption, before, lock_for, write_planned
+from fleet.cli.lockfile import before, lock_for, write_planned
+from fleet.cli.measured import show_records
 from fleet.cli.options import (
     AcceptNewOption,
     ExecutorOption,
     InventoryOption,
     JsonOption,
     LimitOption,
+    LockFileOption,
     OfflineOption,
     ParallelOption,
     PlaybookArgument,
@@ -31,7 +33,7 @@ from fleet.cli.pace import (
     WholeOption,
     pace_of,
 )
-from fleet.cli.results import show_admin, show_devices, show_errors, show_plans, show_records
+from fleet.cli.results import show_admin, show_devices, show_errors, show_plans
 from fleet.cli.rollout import (
     CanaryOption,
     MaxFailedOption,

@@ -6,9 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from rich.live import Live
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from fleet.cli import output
 from fleet.model.events import (
@@ -30,6 +28,10 @@ from fleet.model.events import (
     WaveStarted,
 )
 from fleet.model.files import human_bytes
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
 
 REFRESH_PER_SECOND = 8
 LONGEST_LINE = 4000  # a device that ends no line is shown in pieces
@@ -54,6 +56,8 @@ def listening(*, as_json: bool, show_output: bool = False) -> Iterator[Listener]
 
         yield say
     elif output.errors.is_terminal and not show_output:
+        from rich.live import Live  # noqa: PLC0415 - on a terminal only
+
         board = _Board()
         with Live(board.view(), console=output.errors, auto_refresh=False, transient=True) as live:
             board.live = live
@@ -188,6 +192,8 @@ class _Board:
 
     def view(self) -> Table:
         """The table as it is now; at most a screenful, busy devices first."""
+        from rich.table import Table  # noqa: PLC0415 - as Live
+
         table = Table(box=None, pad_edge=False)
         for column in ("device", "step", "sent", "rate", ""):
             table.add_column(column, no_wrap=True)

@@ -17,6 +17,7 @@ from fleet.cli.options import (
     InventoryOption,
     JsonOption,
     LimitOption,
+    LockFileOption,
     OfflineOption,
     PlaybookArgument,
 )
@@ -27,9 +28,6 @@ from fleet.engine.operation import Operation, Options
 from fleet.model.errors import InputError, LockFileError
 from fleet.model.lockfile import HEADER, Lock, LockedRelease, shortened, stale
 
-LockFileOption = Annotated[
-    Path | None, typer.Option("--lock-file", help="Lock file; default: fleet.lock by the playbook.")
-]
 _MARK = HEADER[:18]  # `# Written by fleet`: what stands there is ours, whatever became of it
 _FIRST_LINES = 3  # a merge conflict may put its own line before it
 

@@ -32,3 +32,6 @@ ExecutorOption = Annotated[
     typer.Option("--executor", help="Work on a dask cluster: dask://SCHEDULER:PORT."),
 ]
 PlaybookArgument = Annotated[Path, typer.Argument(help="Playbook file (YAML).")]
+LockFileOption = Annotated[
+    Path | None, typer.Option("--lock-file", help="Lock file; default: fleet.lock by the playbook.")
+]

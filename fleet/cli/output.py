@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from fleet.model.errors import FleetError
 from fleet.model.secret import Secret
 from fleet.triage.text import harmless
 
-console = Console(highlight=False, soft_wrap=False)
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    console: Console
+    errors: Console
+
+_screens = sys.modules[__name__]  # where `console` and `errors` are made when they are looked up
+
+
+def __getattr__(name: str) -> Console:
+    """`console` and `errors` with the first words for people: rich takes 25 ms to start."""
+    if name not in {"console", "errors"}:
+        raise AttributeError(name)
+    from rich.console import Console  # noqa: PLC0415
+
+    people = name == "errors"
+    made = Console(stderr=people, highlight=False, soft_wrap=people)
+    kept: Console = globals().setdefault(name, made)
+    return kept
 
 
 def _plain(value: object) -> object:
@@ -37,25 +53,30 @@ def emit_line(value: object) -> None:
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table; None is shown as `unknown`. Without a terminal it is as wide as its content."""
+    from rich.console import Console  # noqa: PLC0415 - see above
+    from rich.table import Table  # noqa: PLC0415
+
     view = Table(title=title, title_justify="left", title_style="bold")
     for column in columns:
         view.add_column(column, overflow="fold")
     for row in rows:
         view.add_row(*("unknown" if cell is None else shown(cell) for cell in row))
-    if console.is_terminal:
-        console.print(view)
+    if _screens.console.is_terminal:
+        _screens.console.print(view)
     else:
         Console(highlight=False, width=200).print(view)
 
 
 def shown(value: object) -> str:
     """A value as markup that only shows it: much of what is printed comes from devices."""
+    from rich.markup import escape  # noqa: PLC0415 - see above
+
     return escape(harmless(str(value)))
 
 
 def say(text: str) -> None:
     """A line of the result, never wrapped, never read as markup, without escape sequences."""
-    console.print(harmless(text), markup=False, soft_wrap=True)
+    _screens.console.print(harmless(text), markup=False, soft_wrap=True)
 
 
 def literal(text: str) -> None:
@@ -65,11 +86,11 @@ def literal(text: str) -> None:
 
 def note(text: str) -> None:
     """A remark for people, on standard error so that pipes stay clean."""
-    errors.print(shown(text))
+    _screens.errors.print(shown(text))
 
 
 def show_error(error: FleetError) -> None:
     """`error:` with position and cause, `try:` with the cure."""
-    errors.print(f"[bold red]error:[/] {shown(error)}")
+    _screens.errors.print(f"[bold red]error:[/] {shown(error)}")
     if error.hint:
-        errors.print(f"  [bold]try:[/] {shown(error.hint)}")
+        _screens.errors.print(f"  [bold]try:[/] {shown(error.hint)}")

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from fleet.cli import output, profiles_compare, profiles_report, profiles_store
+from fleet.cli.measured import show_records
 from fleet.cli.options import JsonOption
 from fleet.cli.pictured import show_pictures
 from fleet.cli.profiles_opened import opened
-from fleet.cli.results import show_records
 from fleet.model.errors import InputError
 from fleet.model.record import Record
 from fleet.profiles.store import select

@@ -10,23 +10,19 @@ import typer
 from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
 from fleet.cli.live import listening
-from fleet.cli.lockfile import LockFileOption
 from fleet.cli.options import (
     AcceptNewOption,
     InventoryOption,
     JsonOption,
     LimitOption,
+    LockFileOption,
     ParallelOption,
     VerifyOption,
 )
 from fleet.cli.results import show_devices, show_errors
-from fleet.config.lockfile import load_lock, lock_path
-from fleet.config.playbook import load_playbook
 from fleet.engine import releases
-from fleet.engine.drift import drift as compare_with_lock
 from fleet.engine.pool import DeviceResult
 from fleet.model.errors import InputError
-from fleet.model.inventory import Host
 
 
 def register(root: typer.Typer) -> None:
@@ -54,7 +50,9 @@ def status(
     """
     hosts = hosts_of(inventory, limit)
     if drift is not None:
-        _drift(hosts, drift, lock_file, parallel, accept_new, verify, as_json)
+        from fleet.cli.drift import show_drift  # noqa: PLC0415 - what knows playbooks
+
+        show_drift(hosts, drift, lock_file, parallel, accept_new, verify, as_json)
         return
     if lock_file is not None or verify:
         name = "--lock-file" if lock_file is not None else "--verify"
@@ -96,40 +94,6 @@ def _show_status(results: list[DeviceResult]) -> None:
     for one in results:
         if one.text and one.error is None:
             output.say(f"{one.host.name}: {one.text}")
-
-
-def _drift(
-    hosts: tuple[Host, ...],
-    of: Path,
-    given: Path | None,
-    parallel: int | None,
-    accept_new: bool,
-    verify: bool,
-    as_json: bool,
-) -> None:
-    if of.suffix == ".lock":
-        lock, target = load_lock(of), None
-    else:
-        playbook = load_playbook(of)
-        lock, target = load_lock(lock_path(of, given)).of(playbook.name), playbook.runtime.target
-    results = compare_with_lock(
-        hosts,
-        lock,
-        lambda _: None,
-        target=target,
-        verify=verify,
-        parallel=parallel or DEFAULT_PARALLEL,
-        accept_new=accept_new,
-    )
-    if as_json:
-        output.emit_json(
-            [{"host": one.host.name, "outcome": one.outcome, **one.details} for one in results]
-        )
-    else:
-        rows = [(one.host.name, one.outcome, one.text) for one in results]
-        output.table(f"drift from {lock.name}", ("device", "outcome", ""), rows)
-    show_errors(results)
-    end_devices(results)
 
 
 def rollback(

@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-import pysequoia
-
 from fleet.config.problems import Problems
 from fleet.config.system_file import LOGIN, FileBody, RepositoryBody, SystemBody
 from fleet.config.yamlpos import Document, Keys
@@ -108,6 +106,8 @@ class _Loader:
 
     def _key(self, data: bytes, wanted: str, at: Position) -> bytes:
         """The one certificate with that fingerprint, in ASCII armour."""
+        import pysequoia  # noqa: PLC0415 - for playbooks with repositories only
+
         try:
             certs = pysequoia.Cert.split_bytes(data)
         except Exception as error:  # noqa: BLE001 - the library raises bare exceptions

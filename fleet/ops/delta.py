@@ -8,6 +8,7 @@ Nothing is believed: the device hashes the whole new content before it gets its 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import BinaryIO
 
 from fleet.bundles.signatures import ANCHOR, DIGESTS, Signature
@@ -17,6 +18,7 @@ from fleet.model.plan import Delta, Piece
 SMALLEST = 4 << 20  # below, the bytes cost less than the looking
 WORTH = 0.6  # of the bytes; a delta that saves less costs the device more than the link
 MOST_PIECES = 2000  # each starts a program on the device
+_STRIDE = 64  # blocks that are compared at once where both signatures are known
 _WINDOW = 4 << 20
 _NEAR = 32  # old blocks whose beginning is looked for
 _FIRST = 3  # and the first ones: content that stands behind something else
@@ -78,27 +80,33 @@ class _Search:
         self._size = size
         self._old = old
         self._digest = DIGESTS[old.kind]
-        self._places: dict[bytes, int] = {}
-        for index in range(old.size // BLOCK_BYTES):
-            self._places.setdefault(old.digest(index), index)
         self._barren = 0  # bytes looked into since something was found
         self._wrong = 0  # beginnings that were none
 
     def pieces(self, new: Signature | None) -> Iterator[Piece]:
         """Block by block at its own place; a run of unknown ones is looked into."""
-        unknown = 0
-        for index in range(-(-self._size // BLOCK_BYTES)):
-            start, end = index * BLOCK_BYTES, min((index + 1) * BLOCK_BYTES, self._size)
-            digest = new.digest(index) if new else self._digest(self._read(start, end - start))
-            place = self._place(index, end - start, digest)
+        unknown = upto = 0
+        while (start := upto * BLOCK_BYTES) < self._size:
+            index, count = upto, _STRIDE if new and self._old.same(new, upto, _STRIDE) else 1
+            upto, end = index + count, min((index + count) * BLOCK_BYTES, self._size)
+            place: int | None = index
+            if count == 1:
+                digest = new.digest(index) if new else self._digest(self._read(start, end - start))
+                place = self._place(index, end - start, digest)
             if place is None:
                 continue
             if unknown < start:
                 yield from self._moved(unknown, start)
-            yield Piece(start, end, place, 1)
+            yield Piece(start, end, place, count)
             unknown = end
         if unknown < self._size:
             yield from self._moved(unknown, self._size)
+
+    @cached_property
+    def _places(self) -> dict[bytes, int]:
+        """Where each old block is; of equal ones the first."""
+        full = range(self._old.size // BLOCK_BYTES)
+        return {self._old.digest(index): index for index in reversed(full)}
 
     def _read(self, start: int, count: int) -> memoryview:
         self._stream.seek(start)

@@ -10,7 +10,7 @@ from pathlib import Path
 from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.files import sha256_file
 from fleet.model.runtime import Runtime, same_build
-from fleet.runtimes import download, manifest, merge, pip
+from fleet.runtimes import manifest, merge, pip
 from fleet.runtimes.catalog import Catalog
 from fleet.runtimes.consistency import build_of, require_consistent
 from fleet.runtimes.layout import group_of
@@ -147,6 +147,8 @@ class RuntimeStore(Catalog):
     def _add_url(
         self, url: str, sha256: str | None, targets: Collection[str], progress: Progress
     ) -> Runtime:
+        from fleet.runtimes import download  # noqa: PLC0415 - 0.1 s for httpx
+
         digest = download.checked_digest(url, sha256)
         folder = self.root / ".downloads"
         with download.part_lock(folder, digest):

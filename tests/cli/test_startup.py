@@ -1,0 +1,92 @@
+"""What a command does not use is not imported for it: starting is most of a short command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+# Third parties that take their time, each with what only it is needed for.
+HEAVY = {
+    "adbutils",  # phones
+    "asyncio",
+    "click",  # of httpx and distributed; typer has its own
+    "cryptography",
+    "distributed",
+    "elftools",  # scanning runtimes
+    "fabric",  # ssh hosts
+    "httpx",  # downloads
+    "invoke",
+    "numpy",
+    "paramiko",
+    "pyarrow",
+    "pydantic",  # playbooks, and inventories that are not plainly right
+    "pysequoia",  # keys of package repositories
+    "qai_hub",
+    "re2",
+    "rich",  # words for people
+    "statistics",
+    "unittest",
+}
+OTHER_ROOMS = {"aihub", "doctor", "lab", "profiles", "runners", "runtimes", "serving"}
+OF_DEPLOYS = {
+    "fleet.config.ansible",
+    "fleet.config.hostvars",
+    "fleet.config.playbook",
+    "fleet.engine.operation",
+    "fleet.engine.rollout",
+    "fleet.engine.starting",
+    "fleet.engine.transfer.relaying",
+    "fleet.model.bundle",
+    "fleet.model.playbook",
+    "fleet.model.record",
+    "fleet.ops.system",
+    "fleet.transport.adb",
+    "fleet.transport.neighbour",
+    "fleet.transport.ssh",
+}
+
+
+def imported(*lines: str) -> set[str]:
+    """Modules of a Python of its own after these lines."""
+    code = "\n".join((*lines, "import sys, json", "print(json.dumps(sorted(sys.modules)))"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("command", ["push", "status", "facts", "lock"])
+def test_a_command_without_a_playbook_imports_little(command: str) -> None:
+    found = imported("from fleet.cli.main import build", f"build({command!r})")
+    rooms = {f"fleet.{room}" for room in OTHER_ROOMS}
+    assert found & (HEAVY | OF_DEPLOYS | rooms) == set()
+
+
+def test_a_deploy_imports_no_client_of_the_web() -> None:
+    found = imported("from fleet.cli.main import build", "build('deploy')")
+    late = HEAVY - {"pydantic", "statistics"}
+    assert found & (late | {"fleet.doctor", "fleet.lab", "fleet.aihub"}) == set()
+
+
+def test_the_version_needs_no_command() -> None:
+    found = imported(
+        "import sys",
+        "import fleet.cli.main as main",
+        "sys.argv = ['fleet', '--version']",
+        "try: main.main()",
+        "except SystemExit as end: assert not end.code",
+    )
+    assert {one for one in found if one.startswith(("fleet.engine", "fleet.config"))} == set()
+
+
+def test_a_plain_inventory_needs_no_pydantic(tmp_path: object) -> None:
+    path = f"{tmp_path}/lab.yaml"
+    text = "all:\n  hosts:\n    evk: {port: 2222, connect_timeout: 5s, labels: {lan: a}}\n"
+    found = imported(
+        f"open({path!r}, 'w').write({text!r})",
+        "from pathlib import Path",
+        "from fleet.config.inventory import load_inventory",
+        f"assert load_inventory(Path({path!r})).hosts[0].port == 2222",
+    )
+    assert "pydantic" not in found
