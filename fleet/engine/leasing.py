@@ -13,18 +13,19 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from fleet.engine.claims import Claim, forget, has_ended
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline, Stall
-from fleet.model.errors import FleetError, LeaseHeldError, LeaseLostError
+from fleet.model.errors import DeviceError, FleetError, LeaseHeldError, LeaseLostError
 from fleet.model.events import Warned
 from fleet.model.files import Chunk
 from fleet.model.lease import RESERVE, WRITE, Holder, Ticket
 from fleet.ops.lease import (
+    TAG,
     dead_word,
     free_command,
     guard,
@@ -147,11 +148,14 @@ class Lease:
             hint=f"fleet who {host} shows who holds it now; deploy again when it is free",
         )
 
-    def take(self) -> None:
-        """Take the lease now, before the first step that writes, so that a look holds."""
+    def take(self, then: Command | None = None, stdin: Sequence[Chunk] = ()) -> Result | None:
+        """Take the lease now, before the first step that writes, so that a look holds.
+
+        `then`, a look, runs in the same round trip and reads `stdin`: its result with the
+        answer of the lease before it. None where the lease was taken before.
+        """
         self.check()
-        if self._ticket is None:
-            self._take()
+        return self._take(then, stdin) if self._ticket is None else None
 
     def follows(self, generation: int | None) -> bool:
         """True when nobody wrote between a look that saw `generation` and this lease."""
@@ -213,7 +217,7 @@ class Lease:
         if self._ticket is not None and not self.gone:
             self._renew(self._ticket, revive=True)
 
-    def _take(self) -> None:
+    def _take(self, then: Command | None = None, stdin: Sequence[Chunk] = ()) -> Result:
         session, host = self._session, self._session.host.name
         claim = self._claim = self._claim or Claim()
         dead, races = "-", RACES
@@ -228,8 +232,10 @@ class Lease:
                 token=claim.token,
                 ttl=self._ttl,
                 dead=dead,
+                then=then,
             )
-            answer = parse_lease(session.ask(command, "lease").text, host)
+            result = session.run(command, "lease", stdin=stdin)
+            answer = parse_lease(_words_of(result, host), host)
             generation = answer.got
             holder = answer.held[0] if answer.held else None
             if holder is not None and holder.token == claim.token:
@@ -253,6 +259,7 @@ class Lease:
         self._good = began
         self._ticket = Ticket(answer.place, generation, claim.token, self._ttl)
         self._thread.start()
+        return result
 
     def _keep(self) -> None:
         """Renew every third of the ttl; after a failure sooner. Ends when the lease is lost."""
@@ -279,6 +286,16 @@ class Lease:
             self._lost = why
         elif result.ok:
             self._good = max(self._good, began)
+
+
+def _words_of(result: Result, host: str) -> str:
+    """What a script of leases said. Raises DeviceError where it failed before it could."""
+    if not result.ok and TAG not in result.text:
+        words = result.error_text or result.text.strip() or "no message"
+        raise DeviceError(
+            f"lease failed with status {result.status}: {words[-400:]}", device=host, step="lease"
+        )
+    return result.text
 
 
 class LeasedStall(Stall):

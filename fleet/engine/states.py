@@ -9,15 +9,17 @@ from fleet.engine.transfer.deltas import with_known
 from fleet.facts.gather import gather
 from fleet.facts.identity import check_identity
 from fleet.model.deadline import Deadline
-from fleet.model.errors import InputError
+from fleet.model.errors import DeviceError, InputError
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, SendBlobs
+from fleet.ops.hand import hand
 from fleet.ops.lease import Holders, holders_in, who_command
 from fleet.ops.release import (
     ReleaseState,
     actions_for,
     parse_state,
+    seal_command,
     state_command,
     state_input,
 )
@@ -50,6 +52,11 @@ def look_at(
             holders = holders_in(session.ask(who_command(), "state").text, host)
         return Look(state, actions_for(manifest, state, keep), holders)
     text = _state_text(session, facts, manifest, verify=verify)
+    return _looked(session, facts, manifest, keep, text)
+
+
+def _looked(session: Session, facts: Facts, manifest: Manifest, keep: int, text: str) -> Look:
+    host = session.host.name
     state = parse_state(text, host, manifest)
     if session.depot.neighbours is not None:
         from fleet.engine.transfer.relaying import tell_of  # noqa: PLC0415 - only with --relay
@@ -76,6 +83,28 @@ def take_and_look(
     if facts.store is False or lease.follows(seen.holders.generation):
         return seen
     return look_at(session, facts, manifest, keep, verify=verify)
+
+
+def sealed_look(session: Session, facts: Facts, manifest: Manifest) -> Look | None:
+    """Nothing but whether all is as at the switch; None where it is not. For `has_hand`."""
+    host, command = session.host.name, who_command(seal_command(facts, manifest))
+    text = session.ask(command, "state", stdin=[hand()]).text
+    state = parse_state(text, host, manifest)
+    return Look(state, (), holders_in(text, host)) if state.sealed else None
+
+
+def leased_look(session: Session, facts: Facts, manifest: Manifest, keep: int) -> Look:
+    """Take the lease, then look: one round trip. Not on Windows."""
+    host, lease = session.host.name, session.lease
+    if lease is None or facts.store is False:
+        return look_at(session, facts, manifest, keep)
+    done = lease.take(state_command(facts, manifest, verify=False), [*state_input(facts, manifest)])
+    if done is None:
+        return look_at(session, facts, manifest, keep)
+    if not done.ok:
+        words = done.error_text or done.text.strip()
+        raise DeviceError(f"state failed with status {done.status}: {words[-400:]}", device=host)
+    return _looked(session, facts, manifest, keep, done.text)
 
 
 def facts_of(session: Session) -> Facts:

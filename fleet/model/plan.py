@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,13 +86,15 @@ class Blob:
     """One blob to send from `offset` on (bytes that the device already has).
 
     `base` is the sha256 of what the live release has under the same name, "" where it has
-    nothing; with `delta` only what differs from it is sent.
+    nothing; with `delta` only what differs from it is sent. `late` waits for the hash of a file
+    that is still being hashed; the sha256 of `file` is then a name for this state of it.
     """
 
     file: FileRef
     offset: int = 0
     base: str = ""
     delta: Delta | None = None
+    late: Callable[[], str] | None = field(default=None, compare=False)
 
     @property
     def left(self) -> int:

@@ -111,6 +111,9 @@ def frames(
             break
         end = blob.file.size if left is None else min(blob.file.size, blob.offset + left)
         yield from _gathered(_one(blob, end, style), count)
+        if blob.late is not None and end == blob.file.size:
+            yield from count.rest()
+            yield f"is {blob.late()}\n".encode()
         left = left if left is None else left - blob.wire
     yield from count.rest()
     yield from tail
@@ -155,7 +158,10 @@ def _gathered(parts: Iterable[Part], count: _Count) -> Iterator[Chunk]:
 def _head(blob: Blob, offset: int, length: int, coding: str, end: int) -> Part:
     item = blob.file
     blocks, rest = divmod(length, BLOCK)
-    words = (item.sha256, item.size, offset, mode_of(blob), blocks, rest, coding, end)
+    words: list[object] = [item.sha256, item.size, offset, mode_of(blob)]
+    words += [blocks, rest, coding, end]
+    if blob.late is not None:  # its part has the name, and its hash comes behind the bytes
+        words = ["?", *words[1:], item.sha256]
     return (" ".join(map(str, words)) + "\n").encode(), 0, 0
 
 

@@ -59,10 +59,13 @@ def take_command(
     token: str,
     ttl: int,
     dead: str = "-",
+    then: Command | None = None,
 ) -> Command:
-    """Takes a lease for `ttl` seconds; `dead`: see `dead_word`."""
+    """Takes a lease for `ttl` seconds; `dead`: see `dead_word`. Once it is there `then` runs, a
+    reading command, in the same round trip; not on Windows.
+    """
     words = (word(owner), word(reason), word(run_id), token, str(ttl), dead)
-    return _lease_script("lease_take", kind, *words)
+    return _lease_script("lease_take", kind, *words, *(then.argv if then else ()))
 
 
 def dead_word(holder: Holder) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet.bundles import trees
-from fleet.engine.pushing import files_of
+from fleet.bundles.sources import files_of
 from fleet.model.errors import InputError
 
 

@@ -4,7 +4,9 @@ The same as state.sh, stage.sh, switch.sh and prune.sh, with the same answers, i
 2,000 files took those 0.7 s on a lab board. argv: `receive <base>`: the stream of
 fleet_hand.py; in it also `stage <name> <id> <run> <bytes of the list> <of env.sh> <of the
 manifest>` with those, `switch <base> <name> <id> <run>` and `prune <name> <keep>`.
-`state <base> <name> <id> <size|hash|seal>`: `seal` reads no list. `sign <file> <bytes>`.
+`state <base> <name> <id> <size|hash|seal>`: `seal` reads no list. `ahead <base> <name>`: of each
+line `<key> <size> <name>` (tabs) that may be sent before its hash is known, how much is there.
+`sign <file> <bytes>`.
 """
 
 import os
@@ -131,6 +133,24 @@ class Releases:
                 right = found.st_mode & 0o170000 == 0o100000
                 if right and (how == "hash" or young) and whole(blob) != sha:
                     lines.append(f"bad {sha}")
+
+    def ahead(self, stream: Input) -> None:
+        """A file whose size a blob has, or whose name the live release, may need no sending."""
+        sizes = set()
+        with suppress(OSError):
+            for one in os.scandir(f"{self.base}/store"):
+                if not one.name.endswith(".part"):
+                    sizes.add(one.stat(follow_symlinks=False).st_size)
+        lines = ["fleet-ahead 1"]
+        while True:
+            key, _, rest = stream.line().partition("\t")
+            if not key:
+                break
+            size, _, name = rest.partition("\t")
+            part = f"{self.base}/store/{key}.part"
+            if int(size) not in sizes and not os.path.lexists(f"{self.live}/{name}"):
+                lines.append(f"{key} {os.path.getsize(part) if os.path.isfile(part) else 0}")
+        say(*lines, "end")
 
     def blob(self, blob: str, sha: str, size: int, now: str, name: str) -> "list[str]":
         """What is there of one blob."""
@@ -305,6 +325,8 @@ def main(what: str, *args: str) -> int:
             return receive(args[0])
         if what == "state":
             Releases(args[0], args[1]).state(args[2], args[3], Input())
+        elif what == "ahead":
+            Releases(args[0], args[1]).ahead(Input())
         else:
             sign(args[0], args[1])
     except OSError as error:

@@ -1,6 +1,8 @@
 # Takes a lease. $1 write|reserve, $2 owner, $3 reason, $4 run, $5 token, $6 ttl in seconds,
-# $7 `generation:token` of a holder whose process is known to have ended, or -.
+# $7 `generation:token` of a holder whose process is known to have ended, or -; then the argv of a
+# command to go on with once the lease is there.
 kind=$1 me=$2 because=$3 job=$4 mine=$5 ttl=$6 dead=$7
+shift 7
 echo "fleet-lease 1"
 clock
 place make
@@ -53,3 +55,4 @@ for one in "$dir"/.new.*; do
   if digits "$n" && { [ "$n" -gt "$now" ] || [ $((now - n)) -gt 60 ]; }; then rm -rf "$one" 2>/dev/null; fi
 done
 echo "end"
+if [ $# -gt 0 ]; then exec "$@"; fi

@@ -1,0 +1,189 @@
+"""Files and folders that are to go to devices: found at once, hashed meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+
+from fleet.bundles.hashes import HashCache, Hashing
+from fleet.bundles.trees import TreeHashes
+from fleet.model.errors import InputError
+from fleet.model.files import FileRef
+
+LATE_BYTES = 16 << 20  # from here on hashing takes longer than asking what the device has
+
+
+@dataclass
+class _Found:
+    name: str
+    path: Path
+    stat: os.stat_result
+    inside: str = ""  # its name in `tree`
+    tree: TreeHashes | None = None
+    hashing: Hashing | None = None
+
+
+@dataclass(frozen=True)
+class Late:
+    """A large file that is still being hashed. `key` names this state of it, in 37 letters."""
+
+    file: FileRef
+    key: str
+    hashing: Hashing = field(compare=False)
+
+
+class Sources:
+    """All files of some files and folders. Hashing begins with `start`, in threads.
+
+    A file has its own name; of one folder its content, of several each under its name.
+    """
+
+    def __init__(self, sources: Sequence[Path]) -> None:
+        """Raises InputError for what is not there, cannot be read, or cannot be sent."""
+        self._cache = HashCache()
+        self._trees: list[TreeHashes] = []
+        self._result: Future[tuple[FileRef, ...]] = Future()
+        try:
+            self._found = [
+                one for source in sources for one in self._files(source, alone=len(sources) == 1)
+            ]
+        except OSError as error:
+            raise _unreadable(error) from error
+        if not self._found:
+            raise InputError(f"there are no files in {', '.join(map(str, sources))}")
+
+    def start(self) -> Sources:
+        """Begin to hash; large files two at a time, small ones behind each other."""
+        for one in self._found:
+            if one.stat.st_size >= LATE_BYTES:
+                one.hashing = Hashing(one.path, self._cache).start()
+        Thread(target=self._work, daemon=True, name="fleet-sources").start()
+        return self
+
+    def files(self) -> tuple[FileRef, ...]:
+        """All of them with their hashes; waits for that. Raises InputError."""
+        return self._result.result()
+
+    def late(self) -> list[Late]:
+        """The large ones whose hash is not there yet."""
+        return [
+            _late(one, one.hashing) for one in self._found if one.hashing and not one.hashing.done
+        ]
+
+    def _work(self) -> None:
+        try:
+            self._result.set_result(self._hashed())
+        except OSError as error:
+            self._result.set_exception(_unreadable(error))
+        except BaseException as error:  # noqa: BLE001 - raised where the files are asked for
+            self._result.set_exception(error)
+
+    def _hashed(self) -> tuple[FileRef, ...]:
+        found: dict[str, FileRef] = {}
+        for one in self._found:
+            item = _ref(one, self._hash(one))
+            if found.setdefault(item.name, item).sha256 != item.sha256:
+                raise InputError(
+                    f"two files for {item.name}: {found[item.name].source} and {item.source}",
+                    hint="push them under different names, or as folders",
+                )
+        self._cache.save()
+        for tree in self._trees:
+            tree.save()
+        return tuple(found.values())
+
+    def _hash(self, one: _Found) -> str:
+        if one.hashing is not None:
+            return one.hashing.result()
+        if one.tree is not None:
+            return one.tree.sha256(one.inside, one.path, one.stat)
+        return self._cache.sha256(one.path)
+
+    def _files(self, source: Path, *, alone: bool) -> Iterator[_Found]:
+        if not source.exists():
+            raise InputError(f"there is no {source}")
+        if source.is_file():
+            _check(str(source))
+            yield _Found(source.name, source, source.stat())
+            return
+        if not source.is_dir():
+            raise _odd(source)
+        tree = TreeHashes(source, self._cache)
+        self._trees.append(tree)
+        prefix = "" if alone else f"{source.resolve().name}/"
+        for name, where, file in _walk(source, str(source), ""):
+            _check(where)
+            yield _Found(prefix + name, Path(where), file, name, tree)
+
+
+def files_of(sources: Sequence[Path]) -> tuple[FileRef, ...]:
+    """All files of `sources` with their hashes. Raises InputError."""
+    return Sources(sources).start().files()
+
+
+def _walk(top: Path, folder: str, prefix: str) -> Iterator[tuple[str, str, os.stat_result]]:
+    """Name, path and state of every file, by name; 2,000 in 10 ms, where pathlib takes 60."""
+    with os.scandir(folder) as entries:
+        inside = sorted(entries, key=lambda one: one.name)
+    for one in inside:
+        name = prefix + one.name
+        if one.is_symlink():
+            yield name, one.path, _led_to(top, Path(one.path))
+        elif one.is_dir():
+            yield from _walk(top, one.path, f"{name}/")
+        elif one.is_file():
+            yield name, one.path, one.stat()
+        else:
+            raise _odd(Path(one.path))
+
+
+def _led_to(top: Path, link: Path) -> os.stat_result:
+    """The state of the file that a link of the folder `top` leads to."""
+    try:
+        stays = link.resolve().is_relative_to(top.resolve())
+    except RuntimeError:  # it leads to itself
+        raise _odd(link) from None
+    if not stays:
+        raise InputError(
+            f"{link} is a link that leads out of {top}",
+            hint="copy what it leads to, or leave it out",
+        )
+    if link.is_dir():
+        raise InputError(
+            f"{link} is a link to a folder", hint="copy the folder there, or leave it out"
+        )
+    if not link.is_file():
+        raise _odd(link)
+    return link.stat()
+
+
+def _odd(path: Path) -> InputError:
+    return InputError(f"{path} is no regular file", hint="leave it out")
+
+
+def _ref(one: _Found, sha256: str) -> FileRef:
+    return FileRef(one.path, one.name, one.stat.st_size, sha256, bool(one.stat.st_mode & 0o111))
+
+
+def _late(one: _Found, hashing: Hashing) -> Late:
+    stat = one.stat
+    state = f"{one.path.absolute()}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ino}"
+    key = "late-" + hashlib.sha256(os.fsencode(state)).hexdigest()[:32]
+    return Late(_ref(one, key), key, hashing)
+
+
+def _check(path: str) -> None:
+    if not os.access(path, os.R_OK):
+        raise PermissionError(13, "Permission denied", path)
+
+
+def _unreadable(error: OSError) -> InputError:
+    return InputError(
+        f"cannot read {error.filename or 'a source'}: {error.strerror}",
+        hint="check its rights, or leave it out",
+    )

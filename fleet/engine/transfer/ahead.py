@@ -1,0 +1,111 @@
+"""Sending large new files while they are hashed: neither waits for the other.
+
+Nothing is sent twice for it: a file of which the device may have the content already (a blob of
+its size, a file of its name in the live release) waits for its hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from fleet.bundles.sources import Late
+from fleet.engine.session import Session
+from fleet.engine.transfer.upload import Upload
+from fleet.model.errors import DiskFullError, InputError
+from fleet.model.events import StepStarted, Warned
+from fleet.model.facts import Facts
+from fleet.model.files import human_bytes
+from fleet.model.manifest import Manifest
+from fleet.model.plan import Blob
+from fleet.ops.ahead import ahead_command, ahead_input, parse_ahead
+from fleet.ops.hand import has_hand
+from fleet.ops.tail import Step
+from fleet.ops.upload import Receipt
+
+MARGIN_BYTES = 16 << 20
+
+
+class Ahead(Upload):
+    """An upload of files whose hash is not known yet. What fails to match is left for later."""
+
+    def __init__(self, session: Session, facts: Facts, name: str, files: Sequence[Late]) -> None:
+        super().__init__(session, facts, Manifest(name, ()))
+        self._files = {one.key: one for one in files}
+        self._begun = False
+
+    def bring(self) -> None:
+        """Send those that may go. Raises as `send`, and InputError for an unreadable file."""
+        blobs = self._lacking()
+        if not blobs:
+            return
+        host, need = self._session.host.name, sum(one.left for one in blobs)
+        says = f"send {len(blobs)} files, {human_bytes(need)}, while they are hashed"
+        self._session.emit(StepStarted(host, "send", says, need))
+        check_room(self._facts, need, host)
+        self.send(blobs)
+
+    def _lacking(self) -> tuple[Blob, ...]:
+        """Those of which the device can have nothing under their hash, each from its part on."""
+        facts, files = self._facts, [one.file for one in self._files.values()]
+        if facts.store is False and not self._begun:
+            free = dict.fromkeys(self._files, 0)
+        else:
+            command = ahead_command(facts, self._manifest.name)
+            answer = self._session.ask(command, "state", stdin=[ahead_input(files)])
+            free = parse_ahead(answer.text, self._session.host.name)
+        self._begun = True
+        return tuple(
+            Blob(one.file, min(free[key], one.file.size), late=_result(one))
+            for key, one in self._files.items()
+            if key in free
+        )
+
+    def _judge(
+        self, blobs: Sequence[Blob], receipt: Receipt, tail: Sequence[Step], stderr: str
+    ) -> None:
+        """Under their hashes now. What is damaged or has changed is sent again, by its hash."""
+        known = []
+        for one in blobs:
+            sha = one.late() if one.late is not None else one.file.sha256
+            if receipt.bad.pop(sha, None) is None:
+                known.append(replace(one, file=replace(one.file, sha256=sha)))
+                continue
+            text = f"{one.file.name} changed or was damaged on its way; sent again"
+            self._session.emit(Warned(self._session.host.name, text))
+        super()._judge(known, receipt, tail, stderr)
+
+
+def send_ahead(session: Session, facts: Facts, name: str, files: Sequence[Late]) -> bool:
+    """Send what may go before it is hashed, where the device and the wishes allow it.
+
+    True when the device has a store now.
+    """
+    if not files or not has_hand(facts) or session.depot.neighbours is not None:
+        return False
+    Ahead(session, facts, name, files).bring()
+    return True
+
+
+def check_room(facts: Facts, need: int, host: str) -> None:
+    """Raise DiskFullError where the device's disk has less than `need` bytes and a margin."""
+    disk, have = facts.disk, facts.disk.available_bytes
+    if need and have is not None and have < need + MARGIN_BYTES:
+        raise DiskFullError(
+            f"{disk.path}: needed {human_bytes(need)}, {human_bytes(have)} are available",
+            device=host,
+            hint=f"free space on {disk.mount or disk.path}, or set base_dir in the inventory",
+        )
+
+
+def _result(one: Late) -> Callable[[], str]:
+    def result() -> str:
+        try:
+            return one.hashing.result()
+        except OSError as error:
+            raise InputError(
+                f"cannot read {one.file.source}: {error.strerror}",
+                hint="check its rights, or leave it out",
+            ) from error
+
+    return result

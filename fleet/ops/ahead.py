@@ -1,0 +1,34 @@
+"""Large files that may be sent before their hash is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fleet.model.command import Command
+from fleet.model.facts import Facts
+from fleet.model.files import FileRef
+from fleet.ops.hand import hand, hand_command
+from fleet.ops.shell import framed, odd_answer
+
+
+def ahead_command(facts: Facts, name: str) -> Command:
+    """Asks which of some files nothing on the device can be; for devices with `has_hand`."""
+    return hand_command(facts, "ahead", facts.base_dir, name)
+
+
+def ahead_input(files: Iterable[FileRef]) -> bytes:
+    """Its standard input. The sha256 of these files is a name for their state."""
+    return hand() + b"".join(f"{one.sha256}\t{one.size}\t{one.name}\n".encode() for one in files)
+
+
+def parse_ahead(text: str, host: str) -> dict[str, int]:
+    """Name of the state → bytes that are there already, of files that may be sent now.
+
+    The others may be there under their hash, or go as what differs. Raises DeviceError.
+    """
+    found = {}
+    for words in framed(text, "fleet-ahead 1", host):
+        if len(words) != 2 or not words[1].isdigit():
+            raise odd_answer(" ".join(words), host)
+        found[words[0]] = int(words[1])
+    return found
