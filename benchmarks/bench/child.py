@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from .ending import end_marked
 from .stats import Figures
 
 RUN = "FLEET_BENCH_RUN"
@@ -73,11 +73,13 @@ def run(argv: Sequence[str], *, limit: float, env: Mapping[str, str], cwd: Path)
         ended = threading.Event()
         watch = threading.Timer(limit, _end, (child.pid, ended))
         watch.start()
-        _, status, usage = os.wait4(child.pid, 0)
-        seconds = time.perf_counter() - began
-        watch.cancel()
-        child.returncode = os.waitstatus_to_exitcode(status)
-        _end_marked(mark.encode())
+        try:
+            _, status, usage = os.wait4(child.pid, 0)
+            seconds = time.perf_counter() - began
+            child.returncode = os.waitstatus_to_exitcode(status)
+        finally:  # a benchmark that is cut leaves it no more than one that goes on
+            watch.cancel()
+            end_marked(mark.encode())
         texts = [_text(out), _text(err)]
     return Ran(
         seconds,
@@ -88,15 +90,6 @@ def run(argv: Sequence[str], *, limit: float, env: Mapping[str, str], cwd: Path)
         texts[1],
         not ended.is_set(),
     )
-
-
-def _end_marked(mark: bytes) -> None:
-    """End the processes whose environment has this mark: only what this run started has it."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(entry.name), signal.SIGKILL)
 
 
 def _text(stream: IO[bytes]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .child import Ran, run
 from .ground import settle
-from .stats import Figures, Row, turns
+from .stats import Figures, Result, Row, turns
 from .tools import Command, Tool
 
 
@@ -22,7 +22,10 @@ def say(text: str) -> None:
 
 @dataclass
 class Bench:
-    """How to measure. `folder` holds everything; `limit` in seconds is for one run of a tool."""
+    """How to measure. `folder` holds everything; `limit` in seconds is for one run of a tool.
+
+    `keep` is told what there is of a scenario that takes long, after each of its rounds.
+    """
 
     folder: Path
     rounds: int = 5
@@ -35,6 +38,7 @@ class Bench:
     memory: tuple[int, ...] = (10, 50, 200)
     rtts: tuple[float, ...] = (50.0, 100.0)  # ms, there and back
     mbit: float = 100.0
+    keep: Callable[[Sequence[Result]], object] = lambda _: None
 
     def bytes(self, full: int, least: int = 65536) -> int:
         """A size of the full benchmark, scaled."""
@@ -84,7 +88,15 @@ def available(
     return ready, {name: how for name, how in lacking.items() if how}
 
 
-def compare(bench: Bench, tools: Sequence[Tool], case: Case) -> tuple[list[Row], dict[str, str]]:
+Compared = tuple[list[Row], dict[str, str]]
+
+
+def compare(
+    bench: Bench,
+    tools: Sequence[Tool],
+    case: Case,
+    after_round: Callable[[Compared], object] = lambda _: None,
+) -> Compared:
     """Rows of all tools, and those that are missing. A wrong result or a failed fleet ends it."""
     ready, missing = available(bench, tools, case.has)
     for name, how in missing.items():
@@ -97,7 +109,10 @@ def compare(bench: Bench, tools: Sequence[Tool], case: Case) -> tuple[list[Row],
             figures = None if row.note else _one(bench, known[name], case, row)
             row.samples.append(figures)
             if figures is not None:
-                say(f"  round {number + 1} {name}: {figures['seconds']:.2f} s")
+                parts = ", ".join(f"{one} {figures[one]:.2f}" for one in case.times)
+                word = f" ({parts})" if parts else ""
+                say(f"  round {number + 1} {name}: {figures['seconds']:.2f} s{word}")
+        after_round((list(rows.values()), missing))
     return list(rows.values()), missing
 
 

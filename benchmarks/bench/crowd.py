@@ -1,15 +1,16 @@
-"""f: many boards, a tiny deploy and the same again; and how much memory that takes."""
+"""f: many boards, a tiny deploy and the same again; m: how much memory that takes."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fleet.lab import Lab
 
 from . import fleetrows, peers, sources
-from .compare import Bench, Case, compare, say
+from .compare import Bench, Case, Compared, compare, say
 from .fleetrows import CLI, NAMES
 from .ground import BoardGround
 from .stats import Bar, Figures, Result, Row
@@ -64,42 +65,58 @@ def _fleet(push: Push) -> Command:
     return Command(argv, fleetrows.environment(push.home))
 
 
-def many_boards(bench: Bench) -> list[Result]:
-    """Two results: times, and memory by the number of boards."""
-    most = max(bench.boards, *bench.memory)
-    source = tiny(bench.fresh("source") / "tiny")
-    fleets = Tool(CLI, _fleet, "fleet")
-    say(f"  {most} boards boot")
-    with Lab.up(bench.folder / "crowd", count=most, kind=bench.kind, base_port=0) as lab:
-        ground = BoardGround(lab, bench.folder / "crowd-wiring")
+FLEET = Tool(CLI, _fleet, "fleet")
+
+
+def many_boards(bench: Bench) -> Result:
+    """f: times. What there is after each round is kept: the slowest peer takes minutes."""
+    with _crowd(bench, bench.boards) as (ground, source):
         crowd = Crowd(bench, ground, bench.boards, source)
         case = Case(crowd.command, crowd.before, crowd.check, times=(FIRST, AGAIN), has=ground.has)
-        others = [peers.PEERS[name] for name in (PYINFRA, ANSIBLE)]
-        rows, missing = compare(bench, [fleets, *others], case)
-        sized = [_sized(bench, ground, source, fleets, count) for count in bench.memory]
-    times = Result(
+        tools = [FLEET, *(peers.PEERS[name] for name in (PYINFRA, ANSIBLE))]
+        return _times(
+            bench, compare(bench, tools, case, lambda so_far: bench.keep([_times(bench, so_far)]))
+        )
+
+
+def memory(bench: Bench) -> Result:
+    """m: the peak of fleet's process, by the number of boards."""
+    rows: list[Row] = []
+    with _crowd(bench, max(bench.memory)) as (ground, source):
+        for count in bench.memory:
+            crowd = Crowd(bench, ground, count, source)
+            case = Case(crowd.command, crowd.before, crowd.check)
+            (row,), _ = compare(bench, [FLEET], case)
+            rows.append(Row(_boards(count), "fleet", row.samples))
+            bench.keep([_memory(bench, rows)])
+    return _memory(bench, rows)
+
+
+@contextlib.contextmanager
+def _crowd(bench: Bench, count: int) -> Iterator[tuple[BoardGround, Path]]:
+    """That many boards, and the folder for them."""
+    source = tiny(bench.fresh("source") / "tiny")
+    say(f"  {count} boards boot")
+    with Lab.up(bench.fresh("crowd"), count=count, kind=bench.kind, base_port=0) as lab:
+        yield BoardGround(lab, bench.folder / "crowd-wiring"), source
+
+
+def _times(bench: Bench, found: Compared) -> Result:
+    rows, missing = found
+    return Result(
         "f",
         f"{bench.boards} boards: a tiny deploy, then the same again",
         CLI,
         rows,
-        bench.rounds,
+        max((len(row.samples) for row in rows), default=0),
         bars=(
-            Bar("at most 1/5 of pyinfra's time", CLI, (PYINFRA,), most=1 / 5),
-            Bar("at most 1/20 of Ansible's time", CLI, (ANSIBLE,), most=1 / 20),
+            Bar("both deploys: at most 1/5 of pyinfra's time", CLI, (PYINFRA,), most=1 / 5),
+            Bar("both deploys: at most 1/20 of Ansible's time", CLI, (ANSIBLE,), most=1 / 20),
         ),
         columns=((FIRST, "first s"), (AGAIN, "again s"), ("rss_mib", "largest process MiB")),
         missing=missing,
         notes=["seconds are those of both deploys together; 5 files, 116 KiB a board"],
     )
-    return [times, _memory(bench, sized)]
-
-
-def _sized(bench: Bench, ground: BoardGround, source: Path, tool: Tool, count: int) -> Row:
-    """Peak memory of fleet's process with `count` boards."""
-    crowd = Crowd(bench, ground, count, source)
-    case = Case(crowd.command, crowd.before, crowd.check)
-    rows, _ = compare(bench, [tool], case)
-    return Row(_boards(count), "fleet", rows[0].samples)
 
 
 def _boards(count: int) -> str:
@@ -109,7 +126,7 @@ def _boards(count: int) -> str:
 def _memory(bench: Bench, rows: Sequence[Row]) -> Result:
     few, most = _boards(min(bench.memory)), _boards(max(bench.memory))
     return Result(
-        "f-memory",
+        "m",
         "Memory of fleet's process, by the number of boards",
         few,
         list(rows),

@@ -20,7 +20,9 @@ def page(runs: Sequence[dict[str, Any]], results: Sequence[Result], svg: str) ->
 
 
 def _run(run: dict[str, Any]) -> str:
-    lines = [f"{run['date']}, {run['machine']['line']}.", "", f"`{run['command']}`"]
+    more = ", ".join(run.get("continued", ()))
+    date = f"{run['date']} (cut, continued {more})" if more else run["date"]
+    lines = [f"{date}, {run['machine']['line']}.", "", f"`{run['command']}`"]
     doubts = []
     if run["machine"]["busy"]:
         doubts.append("the machine was busy")
