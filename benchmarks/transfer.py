@@ -210,7 +210,8 @@ def main() -> None:
     try:
         runs = [json.loads(one.read_text("utf-8")) for one in given.read or ()] or [run(given)]
     except Cut as error:
-        say(f"cut; --resume {given.json} goes on" if given.json else "cut; nothing was kept")
+        kept = given.json is not None and given.json.exists()
+        say(f"cut; --resume {given.json} goes on" if kept else "cut; nothing was kept")
         raise SystemExit(error.code) from error
     except FleetError as error:
         raise SystemExit(f"{error.message}\n{error.hint}") from error
