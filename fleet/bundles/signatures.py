@@ -6,6 +6,7 @@ holds for the device's copy too: nothing has to be asked, read or hashed there.
 
 from __future__ import annotations
 
+import binascii
 import contextlib
 import hashlib
 import os
@@ -26,9 +27,21 @@ _READ = 64 * BLOCK_BYTES
 _KEPT = 500  # signatures in the folder; one of 1 GiB is 0.5 MB
 XXH3 = "xxh3-128"
 BLAKE2 = "blake2b-128"  # what a device computes (fleet_hand.py); it needs no module there
+CRC = "crc32-4"  # the same at a quarter of the time: 0.20 s for 1 GiB beside 0.88
+_QUARTER = BLOCK_BYTES // 4
+
+
+def _crc(block: memoryview) -> bytes:
+    """CRC-32 of each 16 KiB. Of blocks that differ in one of them, one in 2^32 looks equal, and
+    who wants to can make such ones: then the hash is wrong, and the file is sent whole.
+    """
+    parts = (block[at : at + _QUARTER] for at in range(0, BLOCK_BYTES, _QUARTER))
+    return b"".join(binascii.crc32(part).to_bytes(4, "big") for part in parts)
+
 
 DIGESTS: dict[str, Callable[[memoryview], bytes]] = {
     XXH3: xxhash.xxh3_128_digest,
+    CRC: _crc,
     BLAKE2: lambda block: hashlib.blake2b(block, digest_size=DIGEST).digest(),
 }
 
@@ -36,7 +49,8 @@ DIGESTS: dict[str, Callable[[memoryview], bytes]] = {
 @dataclass(frozen=True)
 class Signature:
     """Digest and first bytes of every block of 64 KiB. The digests find what is equal; that it
-    is, the SHA-256 of the whole new content shows, which the device computes.
+    is, the SHA-256 of the whole new content shows, which the device computes: a false match costs
+    a second sending, so that a digest need not withstand anybody.
     """
 
     size: int
