@@ -7,9 +7,7 @@ holds for the device's copy too: nothing has to be asked, read or hashed there.
 from __future__ import annotations
 
 import binascii
-import contextlib
 import hashlib
-import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from pathlib import Path
 
 import xxhash
 
+from fleet.bundles.caches import keep_newest, write_whole
 from fleet.model.files import BLOCK_BYTES
 from fleet.model.home import fleet_home
 
@@ -149,11 +148,5 @@ class Signatures:
     def save(self, sha256: str, signature: Signature) -> None:
         """Keep one; the oldest go."""
         head = f"{signature.kind} {signature.size} {xxhash.xxh3_64_hexdigest(signature.entries)}\n"
-        part = self._root / f".{sha256}.{os.getpid()}"
-        with contextlib.suppress(OSError):
-            self._root.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(head.encode() + signature.entries)
-            part.replace(self._root / sha256)
-            kept = sorted(self._root.iterdir(), key=lambda one: one.stat().st_mtime)
-            for old in kept[:-_KEPT]:
-                old.unlink(missing_ok=True)
+        if write_whole(self._root / sha256, head.encode() + signature.entries):
+            keep_newest(self._root, _KEPT)
