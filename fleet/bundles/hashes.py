@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -11,15 +10,14 @@ import time
 from concurrent.futures import Future
 from pathlib import Path
 
+from fleet.bundles.caches import write_whole
 from fleet.bundles.jsonfile import read_text
 from fleet.bundles.signatures import Signatures, hash_and_sign
 from fleet.model.errors import BundleError
 from fleet.model.files import FileRef, sha256_file
 from fleet.model.home import fleet_home
 
-MIN_BYTES = (
-    4 * 1024 * 1024
-)  # below, hashing (1 GB/s) costs less than the look-up is worth; see trees.py
+MIN_BYTES = 4 << 20  # below, hashing (1 GB/s) costs less than the look-up; but see trees.py
 _MAX_ENTRIES = 2000
 _SETTLED_SECONDS = 2.0  # a file changed again within one tick of the clock keeps its mtime
 _AT_ONCE = threading.BoundedSemaphore(2)  # files that are read in threads; more only seek
@@ -146,23 +144,6 @@ def settled(stat: os.stat_result) -> bool:
 def _key(path: Path, stat: os.stat_result) -> str:
     times = f"{stat.st_mtime_ns}|{stat.st_ino}|{stat.st_ctime_ns}"
     return f"{path.absolute()}|{stat.st_size}|{times}"
-
-
-def write_whole(path: Path, data: bytes) -> bool:
-    """Write a file of a cache: whole or not at all, by many threads and processes at a time.
-
-    False where it cannot be written: that costs time, nothing else.
-    """
-    part = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_ident()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(data)
-        part.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        return False
-    return True
 
 
 def read_sums(path: Path) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -10,7 +9,8 @@ from pathlib import Path
 
 import xxhash
 
-from fleet.bundles.hashes import MIN_BYTES, HashCache, settled, write_whole
+from fleet.bundles.caches import keep_newest, write_whole
+from fleet.bundles.hashes import MIN_BYTES, HashCache, settled
 from fleet.model.home import fleet_home
 
 _HEAD = b"fleet-tree-1"
@@ -52,13 +52,9 @@ class TreeHashes:
             return
         text = json.dumps(self._now).encode()
         sum_of = xxhash.xxh3_64_hexdigest(text).encode()
-        if not write_whole(self._path, b"%s %s\n%s" % (_HEAD, sum_of, text)):
-            return
-        self._known, self._now = self._now, {}
-        with contextlib.suppress(OSError):  # another process tidies too
-            kept = sorted(self._path.parent.iterdir(), key=lambda one: one.stat().st_mtime)
-            for old in kept[:-_KEPT]:
-                old.unlink(missing_ok=True)
+        if write_whole(self._path, b"%s %s\n%s" % (_HEAD, sum_of, text)):
+            self._known = self._now
+            keep_newest(self._path.parent, _KEPT)
 
     def _read(self) -> dict[str, str]:
         """What was saved; the sum says that we wrote it and that it is whole."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -97,31 +94,6 @@ def test_what_others_saved_meanwhile_stays(big: Path, tmp_path: Path) -> None:
     second.save()
     assert HashCache().known(big) == digest(b"one")
     assert HashCache().known(other) == digest(b"two")
-
-
-def test_many_who_save_at_a_time(tmp_path: Path, home: Path) -> None:
-    """The file is whole whenever somebody looks."""
-    program = """if True:
-        import sys
-        from pathlib import Path
-        from fleet.bundles.hashes import write_whole
-        for _ in range(200):
-            assert write_whole(Path(sys.argv[1]), sys.argv[2].encode() * 100_000)
-    """
-    path = home / "hashes.json"
-    argv = [sys.executable, "-c", program, str(path)]
-    with contextlib.ExitStack() as stack:
-        running = [stack.enter_context(subprocess.Popen([*argv, one])) for one in "abc"]
-        seen = set()
-        while any(one.poll() is None for one in running):
-            if path.exists():
-                data = path.read_bytes()
-                assert len(data) == 100_000
-                assert len(set(data)) == 1
-                seen.add(data[:1])
-    assert seen
-    assert [one.returncode for one in running] == [0, 0, 0]
-    assert [one.name for one in home.iterdir()] == ["hashes.json"]
 
 
 def test_hashing_beside_other_work(big: Path, monkeypatch: pytest.MonkeyPatch) -> None:

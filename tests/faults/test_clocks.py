@@ -35,7 +35,7 @@ PYTHON_ALLOWED = {
     "aihub/source.py",
     "bundles/hashes.py",
     "cli/bench.py",
-    "bundles/signatures.py",
+    "bundles/caches.py",
     "bundles/trees.py",
     "engine/cluster/blobs.py",
     "doctor/bundle.py",

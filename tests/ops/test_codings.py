@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleet.bundles.signatures import BLAKE2, XXH3, Signature, hash_and_sign
+from fleet.bundles.signatures import BLAKE2, CRC, XXH3, Signature, hash_and_sign
 from fleet.model.errors import DiskFullError
 from fleet.model.facts import Facts
 from fleet.model.files import BLOCK_BYTES, FileRef, file_ref
@@ -194,7 +194,7 @@ def rebuilt(found: Delta, old: bytes, new: bytes, start: int = 0) -> bytes:
     return bytes(out)
 
 
-@pytest.mark.parametrize("kind", [XXH3, BLAKE2])
+@pytest.mark.parametrize("kind", [XXH3, BLAKE2, CRC])
 @pytest.mark.parametrize("name", VERSIONS)
 def test_what_differs(tmp_path: Path, name: str, kind: str) -> None:
     new = VERSIONS[name]

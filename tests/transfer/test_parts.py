@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.bundles.signatures import BLAKE2, Signatures, hash_and_sign
+from fleet.bundles.signatures import BLAKE2, CRC, Signatures, hash_and_sign
 from fleet.engine.session import Session
 from fleet.engine.transfer.carriers import TRIAL_BYTES, Carriers, Choice
 from fleet.engine.transfer.deltas import with_asked
@@ -306,6 +306,24 @@ def damaged(whole: bytes) -> Iterator[bytes]:
     yield whole[:-1]
     yield whole.replace(b"xxh3", b"xxh9")
     yield whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [(BLAKE2, ""), (CRC, f"{CRC} "), (None, "md9 "), (None, "?"), (None, "0x")]
+)
+def test_a_device_says_how_it_signed(tmp_path: Path, kind: str | None, said: str) -> None:
+    """What is no signature, or of no kind that is known, is passed over."""
+    old = tmp_path / "old"
+    old.write_bytes(random.Random(6).randbytes(6 << 20))
+    sha, signature = hash_and_sign(old, kind or BLAKE2)
+    text = "" if said == "?" else f"{said}{signature.size}\n{signature.entries.hex()}"
+    blob = Blob(a_file(tmp_path, old.read_bytes() + b"more"), base=sha)
+    facts = Facts(tools=Tools(python3="/usr/bin/python3", dd_fullblock=True))
+    session = Session(Host("b"), lambda _: None, depot=Depot(signatures=Signatures(tmp_path / "n")))
+    answer = Result(0, text.encode(), b"", 0.0)
+    session.ask = lambda *_, **__: answer  # type: ignore[method-assign,assignment]
+    (found,) = with_asked(session, facts, [blob])
+    assert (found.delta.bytes if found.delta else None) == (4 if kind else None)
 
 
 def test_a_device_that_cannot_be_asked_spoils_no_other(tmp_path: Path) -> None:

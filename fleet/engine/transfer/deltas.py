@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from fleet.bundles.signatures import BLAKE2, DIGEST, Signature, Signatures, hash_and_sign
+from fleet.bundles.signatures import (
+    BLAKE2,
+    DIGEST,
+    DIGESTS,
+    XXH3,
+    Signature,
+    Signatures,
+    hash_and_sign,
+)
 from fleet.engine.session import Session
 from fleet.engine.transfer.depot import Depot
 from fleet.model.errors import DeviceError, TransportError
@@ -60,7 +68,7 @@ def _find(known: Signatures, blob: Blob, old: Signature) -> Delta | None:
 def _own(known: Signatures, blob: Blob, kind: str) -> Signature | None:
     """Of the new content; a file of a runtime was hashed without being signed."""
     own = known.load(blob.file.sha256)
-    if own is not None or kind == BLAKE2:
+    if own is not None or kind != XXH3:
         return own
     sha, own = hash_and_sign(blob.file.source)
     if sha == blob.file.sha256:
@@ -77,15 +85,16 @@ def _asked(session: Session, facts: Facts, blob: Blob) -> Signature | None:
     seconds = 60.0 + 8 * blob.file.size / SIGNING_BYTES_PER_SECOND
     try:
         answer = session.ask(command, "sign", stdin=[hand()], seconds=seconds)
-        size, *lines = answer.text.split()
-        entries = bytes.fromhex("".join(lines))
-        return _signature(int(size), entries)
+        return _signature(answer.text.split())
     except TransportError:
         raise
     except (DeviceError, ValueError):
         return None
 
 
-def _signature(size: int, entries: bytes) -> Signature | None:
-    blocks = -(-size // BLOCK_BYTES)
-    return Signature(size, entries, BLAKE2) if len(entries) == blocks * _ENTRY else None
+def _signature(words: list[str]) -> Signature | None:
+    """Of `[kind] size entries...`; BLAKE2 is meant where none is named. Raises ValueError."""
+    kind, size, *lines = [BLAKE2, *words] if words and words[0].isdigit() else words
+    entries = bytes.fromhex("".join(lines))
+    whole = len(entries) == -(-int(size) // BLOCK_BYTES) * _ENTRY
+    return Signature(int(size), entries, kind) if whole and kind in DIGESTS else None
