@@ -11,7 +11,6 @@ import typer
 
 from fleet.cli import output
 from fleet.config.inventory import Reading, load_inventory, read_inventory, select
-from fleet.config.schema import schema
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
 
@@ -196,4 +195,6 @@ def print_schema(
 
     Example: fleet schema playbook > playbook.schema.json
     """
+    from fleet.config.schema import schema  # noqa: PLC0415 - the models of all files
+
     output.emit_json(schema(kind.value))
