@@ -25,7 +25,7 @@ from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport.adbserver import AdbServer, Seen, rivals, translated
 from fleet.transport.adbstates import absent, check_state, find, is_target
-from fleet.transport.adbstream import Writer, send, shut
+from fleet.transport.adbstream import Writer, keep_warm, send, shut
 from fleet.transport.base import Carrier, Identity, Output, Stream, Traffic
 from fleet.transport.quote import render
 from fleet.transport.shellv2 import CLOSE, Decoder
@@ -180,11 +180,15 @@ class AdbTransport:
         decoder = Decoder(out.take, err.take)
         with self._named(), self._stream(command, deadline) as link:
             link.conn.settimeout(_SLICE_SECONDS)
+            if self._server.near:
+                keep_warm(link.conn)
+            writer = Writer(link.conn, deadline)
             feeder = Feeder(
                 self.traffic,
                 stdin,
-                Writer(link.conn, deadline),
+                writer,
                 lambda: send(link.conn, [CLOSE], deadline),
+                writer.move,
             )
             try:
                 self._read(link.conn, decoder, command.argv[0], deadline)

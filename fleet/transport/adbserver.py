@@ -75,6 +75,11 @@ class AdbServer:
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
+    @property
+    def near(self) -> bool:
+        """True for a server on this machine."""
+        return self.host in {"127.0.0.1", "localhost", "::1"}
+
     def connect(self, deadline: Deadline) -> AdbConnection:
         """A connection to the server, which is started if it is the default one and absent.
 
@@ -93,7 +98,7 @@ class AdbServer:
         raise AssertionError
 
     def _start(self, deadline: Deadline, why: OSError) -> None:
-        if not self._may_start or self.host not in {"127.0.0.1", "localhost", "::1"}:
+        if not self._may_start or not self.near:
             raise UnreachableError(
                 f"no adb server answers at {self} ({why.strerror or why})",
                 hint="start it, or correct `adb_server:` in the inventory",

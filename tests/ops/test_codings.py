@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import random
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,79 @@ def test_large_blobs_are_hashed_on_the_way(python: Board, tmp_path: Path) -> Non
     for one in files:
         assert stored(python, one).read_bytes() == one.source.read_bytes()
         assert stored(python, one).stat().st_mode & 0o777 == 0o444
+
+
+BROAD = 64 * MIB + 77  # from here on the hash tool of a device without Python follows
+
+
+@pytest.fixture(params=SHELLS[:4])
+def bare(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
+    return Board(tmp_path, request.param)
+
+
+def broad(tmp_path: Path, more: int = 0) -> FileRef:
+    return a_file(tmp_path, "f", (random.Random(2).randbytes(MIB + 7) * 128)[: BROAD + more])
+
+
+@pytest.mark.parametrize("offset", [0, 999_999, 7_654_321, 70 * MIB + 5])
+def test_the_hash_tool_follows_what_arrives(bare: Board, tmp_path: Path, offset: int) -> None:
+    item = broad(tmp_path, offset)
+    seen = counting_tool(bare)
+    if offset:
+        receive(bare, flat(frames([Blob(item)], lambda *_: None, limit=offset)))
+    receipt, errors = receive(bare, stream(bare, Blob(item, offset)))
+    assert receipt.ok == {item.sha256}, errors
+    assert stored(bare, item).read_bytes() == item.source.read_bytes()
+    assert seen() == 1, "hashed once"
+
+
+def test_of_a_cut_stream_no_hash_is_believed(bare: Board, tmp_path: Path) -> None:
+    item = broad(tmp_path)
+    seen = counting_tool(bare)
+    receipt, _ = receive(bare, stream(bare, Blob(item))[: 40 * MIB])
+    assert (receipt.cut, receipt.ok, receipt.bad, receipt.failed) == (True, set(), {}, "")
+    assert seen() == 1, "it did not wait for the end"
+    have = stored(bare, item).with_suffix(".part").stat().st_size
+    assert 39 * MIB < have < 41 * MIB
+    receipt, _ = receive(bare, stream(bare, Blob(item, have)))
+    assert receipt.ok == {item.sha256}
+
+
+def test_a_changed_byte_is_found_by_the_tool_that_follows(bare: Board, tmp_path: Path) -> None:
+    item = broad(tmp_path)
+    receipt, _ = receive(bare, stream(bare, Blob(item))[:-1] + b"x")
+    assert list(receipt.bad) == [item.sha256]
+    assert bare.store() == set()
+
+
+def test_a_tool_that_stumbles_on_the_way_is_asked_again(bare: Board, tmp_path: Path) -> None:
+    item = broad(tmp_path)
+    seen = counting_tool(bare, "if [ $(wc -l < '{log}') = 1 ]; then exit 1; fi\n")
+    receipt, errors = receive(bare, stream(bare, Blob(item)))
+    assert receipt.ok == {item.sha256}, errors
+    assert seen() == 2
+
+
+def test_a_full_disk_is_called_so_with_the_tool_behind(tmp_path: Path) -> None:
+    dash, item = Board(tmp_path, "dash"), broad(tmp_path)
+    command = upload.receive_command(dash.facts, single=False)
+    limited = ("sh", "-c", 'trap "" XFSZ; ulimit -f 20000; exec "$@"', "x", *command.argv)
+    receipt = upload.Receipt()
+    receipt.take(dash.argv(limited, stream(dash, Blob(item))).stdout)
+    with pytest.raises(DiskFullError):
+        receipt.check([Blob(item)], dash.facts, "board", "")
+
+
+def counting_tool(board: Board, before: str = "") -> Callable[[], int]:
+    """A sha256sum that counts its starts."""
+    real, log = shutil.which("sha256sum"), board.tools / "log"
+    board.tools.mkdir(exist_ok=True)
+    log.touch()
+    tool = board.tools / "sha256sum"
+    text = f"#!/bin/sh\necho x >> '{log}'\n{before.format(log=log)}exec {real} \"$@\"\n"
+    tool.write_text(text, "utf-8")
+    tool.chmod(0o755)
+    return lambda: len(log.read_text("utf-8").split())
 
 
 def test_a_changed_byte_is_found(python: Board, tmp_path: Path) -> None:
