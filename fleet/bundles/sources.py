@@ -18,7 +18,7 @@ from fleet.model.files import FileRef
 LATE_BYTES = 16 << 20  # from here on hashing takes longer than asking what the device has
 
 
-@dataclass
+@dataclass(slots=True)
 class _Found:
     name: str
     path: Path
@@ -54,6 +54,7 @@ class Sources:
             ]
         except OSError as error:
             raise _unreadable(error) from error
+        self._check_names()
         if not self._found:
             raise InputError(f"there are no files in {', '.join(map(str, sources))}")
 
@@ -84,18 +85,23 @@ class Sources:
             self._result.set_exception(error)
 
     def _hashed(self) -> tuple[FileRef, ...]:
-        found: dict[str, FileRef] = {}
-        for one in self._found:
-            item = _ref(one, self._hash(one))
-            if found.setdefault(item.name, item).sha256 != item.sha256:
-                raise InputError(
-                    f"two files for {item.name}: {found[item.name].source} and {item.source}",
-                    hint="push them under different names, or as folders",
-                )
+        found = {one.name: _ref(one, self._hash(one)) for one in self._found}
         self._cache.save()
         for tree in self._trees:
             tree.save()
         return tuple(found.values())
+
+    def _check_names(self) -> None:
+        """One name, one content. Raises InputError."""
+        first: dict[str, _Found] = {}
+        for one in self._found:
+            other = first.setdefault(one.name, one)
+            if other is not one and self._hash(one) != self._hash(other):
+                raise InputError(
+                    f"two files for {one.name}: {other.path} and {one.path}",
+                    hint="push them under different names, or as folders",
+                )
+        self._found = list(first.values())
 
     def _hash(self, one: _Found) -> str:
         if one.hashing is not None:
@@ -172,7 +178,8 @@ def _ref(one: _Found, sha256: str) -> FileRef:
 
 def _late(one: _Found, hashing: Hashing) -> Late:
     stat = one.stat
-    state = f"{one.path.absolute()}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ino}"
+    times = f"{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
+    state = f"{one.path.absolute()}|{stat.st_size}|{times}"
     key = "late-" + hashlib.sha256(os.fsencode(state)).hexdigest()[:32]
     return Late(_ref(one, key), key, hashing)
 

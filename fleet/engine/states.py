@@ -13,7 +13,7 @@ from fleet.model.errors import DeviceError, InputError
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, SendBlobs
-from fleet.ops.hand import hand
+from fleet.ops.hand import seal
 from fleet.ops.lease import Holders, holders_in, who_command
 from fleet.ops.release import (
     ReleaseState,
@@ -88,7 +88,7 @@ def take_and_look(
 def sealed_look(session: Session, facts: Facts, manifest: Manifest) -> Look | None:
     """Nothing but whether all is as at the switch; None where it is not. For `has_hand`."""
     host, command = session.host.name, who_command(seal_command(facts, manifest))
-    text = session.ask(command, "state", stdin=[hand()]).text
+    text = session.ask(command, "state", stdin=[seal()]).text
     state = parse_state(text, host, manifest)
     return Look(state, (), holders_in(text, host)) if state.sealed else None
 

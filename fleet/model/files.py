@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from fleet.model.errors import InputError
 
+_ODD = re.compile("[\n\t\0\ud800-\udfff]")
 BLOCK_BYTES = 1 << 16  # what two versions of a large file are compared by
 
 
@@ -54,9 +56,8 @@ Chunk = bytes | Span
 
 def check_name(name: str) -> None:
     """Refuse a release name that could leave the release folder. Raises InputError."""
-    parts = PurePosixPath(name).parts
-    odd = any(one in "\n\t\0" or "\ud800" <= one <= "\udfff" for one in name)
-    if not parts or name.startswith("/") or ".." in parts or odd:
+    parts = {part for part in name.split("/") if part not in {"", "."}}
+    if not parts or name.startswith("/") or ".." in parts or _ODD.search(name):
         raise InputError(
             f"{name!r} cannot be the name of a file in a release",
             hint="rename it: no `..`, line break or tab, and UTF-8",

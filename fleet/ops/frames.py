@@ -18,6 +18,7 @@ from fleet.ops.delta import after
 CHUNK = 1 << 18  # large enough that a read costs nothing beside a send; small in memory
 SPAN = 1 << 20  # moved at a time; progress, limits and leases are looked at in between
 SMALL = 1 << 16  # from here on the bytes cost more than the programs that a blob needs there
+SMALL_BY_HAND = 1 << 20  # there a blob alone costs a thread and a sync of its own
 GZIP_BYTES = 4 << 20  # compressed at a time; what a broken link costs again
 _LEVEL = 1  # 100 MB/s; more levels save 5 % of a library and cost four times the time
 
@@ -96,7 +97,8 @@ def frames(
     small: list[Blob] = []
     alone: list[Blob] = []
     for one in blobs:
-        can = style.batches and not one.offset and one.file.size <= SMALL
+        most = SMALL_BY_HAND if style.hand else SMALL
+        can = style.batches and not one.offset and one.file.size <= most
         (small if can else alone).append(one)
     if len(small) == 1:
         small, alone = [], list(blobs)

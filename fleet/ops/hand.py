@@ -12,7 +12,8 @@ from fleet.model.command import Command
 from fleet.model.facts import Facts
 
 OLDEST_PYTHON = (3, 7)  # os.preadv
-_MODULES = ("fleet_hand", "fleet_release")
+_SEAL = ("fleet_seal",)
+_MODULES = (*_SEAL, "fleet_hand", "fleet_release")
 _PACKAGE = "fleet.ops.device"
 # Reads `name:bytes name:bytes`, then those modules, byte by byte: what follows is theirs.
 _LOADER = """import os,sys
@@ -54,6 +55,16 @@ def hand_command(facts: Facts, *args: str) -> Command:
 @cache
 def hand() -> bytes:
     """The text of the program, and a line that says how long its modules are."""
-    texts = {name: (files(_PACKAGE) / f"{name}.py").read_bytes() for name in _MODULES}
+    return _text(_MODULES)
+
+
+@cache
+def seal() -> bytes:
+    """The same for the small program that only looks whether nothing has changed."""
+    return _text(_SEAL)
+
+
+def _text(names: tuple[str, ...]) -> bytes:
+    texts = {name: (files(_PACKAGE) / f"{name}.py").read_bytes() for name in names}
     head = " ".join(f"{_PACKAGE}.{name}:{len(text)}" for name, text in texts.items())
     return head.encode() + b"\n" + b"".join(texts.values())

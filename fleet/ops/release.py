@@ -68,9 +68,9 @@ def state_input(facts: Facts, manifest: Manifest) -> Iterator[bytes]:
 def seal_command(facts: Facts, manifest: Manifest) -> Command:
     """Asks only whether all is as it was at the switch; for devices with `has_hand`.
 
-    Its standard input is `hand()`.
+    Its standard input is `seal()`.
     """
-    return hand_command(facts, "state", facts.base_dir, manifest.name, manifest.id, "seal")
+    return hand_command(facts, facts.base_dir, manifest.name, manifest.id)
 
 
 def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:

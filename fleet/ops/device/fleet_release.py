@@ -4,36 +4,26 @@ The same as state.sh, stage.sh, switch.sh and prune.sh, with the same answers, i
 2,000 files took those 0.7 s on a lab board. argv: `receive <base>`: the stream of
 fleet_hand.py; in it also `stage <name> <id> <run> <bytes of the list> <of env.sh> <of the
 manifest>` with those, `switch <base> <name> <id> <run>` and `prune <name> <keep>`.
-`state <base> <name> <id> <size|hash|seal>`: `seal` reads no list. `ahead <base> <name>`: of each
+`state <base> <name> <id> <size|hash>`. `ahead <base> <name>`: of each
 line `<key> <size> <name>` (tabs) that may be sent before its hash is known, how much is there.
 `sign <file> <bytes>`.
 """
 
 import os
 import sys
-from contextlib import suppress
 
-from fleet.ops.device.fleet_hand import EndedError, Input, Store, flush, remove, say, sign, whole
+from fleet.ops.device.fleet_hand import EndedError, Input, Store, flush, remove, sign, whole
+from fleet.ops.device.fleet_seal import (
+    beginning,
+    link_of,
+    say,
+    seal,
+    target,
+    text_of,
+    untouched,
+)
 
 HEX = frozenset("0123456789abcdef")
-SEAL = "python 1"
-
-
-def target(link: str) -> str:
-    """The last part of where a link leads, "" when it is none."""
-    try:
-        return os.readlink(link).rsplit("/", 1)[-1]
-    except OSError:
-        return ""
-
-
-def text_of(path: str) -> str:
-    """A small file, "" when it is not there."""
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
-            return stream.read()
-    except OSError:
-        return ""
 
 
 def put(path: str, text: "str | bytes") -> None:
@@ -46,32 +36,12 @@ def put(path: str, text: "str | bytes") -> None:
 
 def link(path: str, to: str, new: str) -> None:
     """A link in place of whatever is there, in one rename."""
-    with suppress(FileNotFoundError):
+    if os.path.lexists(new):
         os.unlink(new)
     os.symlink(to, new)
     if os.path.isdir(path) and not os.path.islink(path):
         remove(path)
     os.rename(new, path)
-
-
-def seal(release: str) -> str:
-    """Name, inode, size and times of every file: who finds them so later need not look closer."""
-    lines = [SEAL]
-    folders = [release]
-    while folders:
-        folder = folders.pop()
-        for one in sorted(os.listdir(folder)):
-            path = f"{folder}/{one}"
-            if one.startswith(".seal"):
-                continue
-            found = os.stat(path)
-            if found.st_mode & 0o170000 == 0o040000:
-                folders.append(path)
-            else:
-                lines.append(
-                    f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {path}"
-                )
-    return "\n".join(lines) + "\n"
 
 
 class Releases:
@@ -85,26 +55,12 @@ class Releases:
 
     def state(self, release_id: str, how: str, stream: Input) -> None:
         """What is there of one release."""
-        rel, now = f"{self.folder}/{release_id}", target(self.live)
-        installed = os.path.isfile(f"{rel}/.installed")
-        lines = ["fleet-state 1"]
-        lines += [f"current {now}"] if now else []
-        lines += ["installed"] if installed else []
-        lines += [f"history {one}" for one in text_of(self.history).splitlines()]
-        if how != "hash" and now == release_id and installed and self.sealed(rel):
+        lines = beginning(self.base, self.name, release_id)
+        if how != "hash" and untouched(lines, self.base, self.name, release_id):
             lines.append("sealed")
-        elif how != "seal":
-            lines += self.files(rel, now, how, stream)
+        else:
+            lines += self.files(f"{self.folder}/{release_id}", target(self.live), how, stream)
         say(*lines, "end")
-
-    @staticmethod
-    def sealed(rel: str) -> bool:
-        """True when all is as it was at the switch."""
-        try:
-            said = text_of(f"{rel}/.seal")
-            return said.startswith(SEAL) and said == seal(rel)
-        except OSError:
-            return False
 
     def files(self, rel: str, now: str, how: str, stream: Input) -> "list[str]":
         """Of each file of the list what is there of it."""
@@ -127,27 +83,34 @@ class Releases:
                 continue
             seen.add(sha)
             lines += self.blob(blob, sha, int(size), now, name)
-            with suppress(OSError):
-                found = os.lstat(blob)
-                young = made and found.st_mtime_ns > made
-                right = found.st_mode & 0o170000 == 0o100000
-                if right and (how == "hash" or young) and whole(blob) != sha:
-                    lines.append(f"bad {sha}")
+            if self.doubtful(blob, made, how) and whole(blob) != sha:
+                lines.append(f"bad {sha}")
+
+    @staticmethod
+    def doubtful(blob: str, made: int, how: str) -> bool:
+        """Whether a blob is to be hashed: `made` is when the release was switched to, ns or 0."""
+        try:
+            found = os.lstat(blob)
+        except OSError:
+            return False
+        young = made != 0 and found.st_mtime_ns > made
+        return found.st_mode & 0o170000 == 0o100000 and (how == "hash" or young)
 
     def ahead(self, stream: Input) -> None:
         """A file whose size a blob has, or whose name the live release, may need no sending."""
-        sizes = set()
-        with suppress(OSError):
-            for one in os.scandir(f"{self.base}/store"):
-                if not one.name.endswith(".part"):
-                    sizes.add(one.stat(follow_symlinks=False).st_size)
+        sizes: set[int] = set()
+        store = f"{self.base}/store"
+        if os.path.isdir(store):
+            with os.scandir(store) as entries:
+                blobs = [one for one in entries if not one.name.endswith(".part")]
+                sizes.update(one.stat(follow_symlinks=False).st_size for one in blobs)
         lines = ["fleet-ahead 1"]
         while True:
             key, _, rest = stream.line().partition("\t")
             if not key:
                 break
             size, _, name = rest.partition("\t")
-            part = f"{self.base}/store/{key}.part"
+            part = f"{store}/{key}.part"
             if int(size) not in sizes and not os.path.lexists(f"{self.live}/{name}"):
                 lines.append(f"{key} {os.path.getsize(part) if os.path.isfile(part) else 0}")
         say(*lines, "end")
@@ -265,14 +228,6 @@ class Releases:
 def fail(error: OSError) -> None:
     """A folder that cannot be read: what is in use is unknown then."""
     raise error
-
-
-def link_of(path: str) -> str:
-    """Where a link leads, "" when it is none."""
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
 
 
 def receive(base: str) -> int:
