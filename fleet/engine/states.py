@@ -58,12 +58,17 @@ def look_at(
 def _looked(session: Session, facts: Facts, manifest: Manifest, keep: int, text: str) -> Look:
     host = session.host.name
     state = parse_state(text, host, manifest)
+    _tell(session, facts, state)
+    actions = _with_deltas(session, facts, actions_for(manifest, state, keep))
+    return Look(state, actions, holders_in(text, host))
+
+
+def _tell(session: Session, facts: Facts, state: ReleaseState) -> None:
+    """Neighbours may have it from there."""
     if session.depot.neighbours is not None:
         from fleet.engine.transfer.relaying import tell_of  # noqa: PLC0415 - only with --relay
 
         tell_of(session, facts, state.have)
-    actions = _with_deltas(session, facts, actions_for(manifest, state, keep))
-    return Look(state, actions, holders_in(text, host))
 
 
 def take_and_look(
@@ -90,7 +95,10 @@ def sealed_look(session: Session, facts: Facts, manifest: Manifest) -> Look | No
     host, command = session.host.name, who_command(seal_command(facts, manifest))
     text = session.ask(command, "state", stdin=[seal()]).text
     state = parse_state(text, host, manifest)
-    return Look(state, (), holders_in(text, host)) if state.sealed else None
+    if not state.sealed:
+        return None
+    _tell(session, facts, state)
+    return Look(state, (), holders_in(text, host))
 
 
 def leased_look(session: Session, facts: Facts, manifest: Manifest, keep: int) -> Look:

@@ -44,7 +44,7 @@ def test_a_folder_and_nothing_the_second_time(target: Target, tmp_path: Path) ->
     assert first.outcome == "changed", first.error
     assert same(source, target.current)
     assert os.access(target.current / "tool.sh", os.X_OK)
-    assert first.round_trips == 6  # facts, lease, send, stage, switch, lease back
+    assert first.round_trips == 4  # facts, lease, send to prune, lease back
     again = target.push(source)
     assert (again.outcome, again.bytes_sent, again.round_trips) == ("unchanged", 0, 1)
 
@@ -56,7 +56,7 @@ def test_a_changed_file_comes_and_the_old_release_stays(target: Target, tmp_path
     (source / "dir 1" / "file '1'.txt").write_text("new")
     done = target.push(source)
     assert (done.outcome, done.bytes_sent) == ("changed", 3)
-    assert done.round_trips == 7  # state, facts, lease, send, stage, switch, lease back
+    assert done.round_trips == 5  # seal, facts, lease and state, send to prune, lease back
     assert (target.current / "dir 1" / "file '1'.txt").read_text() == "new"
     assert (before / "dir 1" / "file '1'.txt").read_text() == "1"
 

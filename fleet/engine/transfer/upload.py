@@ -239,7 +239,8 @@ class Upload:
         def told(done: int, wire: int) -> None:
             self._done = begun + done
             session.payload_bytes = counted + wire
-            session.emit(Progress(host, "send", self._done, self._total))
+            if self._total:
+                session.emit(Progress(host, "send", self._done, self._total))
 
         receipt = Receipt()
         stall = self._patience(blobs)

@@ -236,7 +236,7 @@ def receive(base: str) -> int:
     try:
         store = Store(base, stream)
     except OSError as error:
-        say(f"failed - {error.strerror}")
+        say(f"failed - {error.filename}: {error.strerror}")
         return 74
     step = "-"
     while True:
