@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import itertools
 import os
 import socket
 import stat
@@ -29,12 +31,13 @@ from fleet.model.errors import (
     TransportError,
     UnreachableError,
 )
+from fleet.model.files import Span
 from fleet.model.inventory import Host
 from fleet.transport import transport_for
 from fleet.transport.adb import _SERIAL, AdbTransport
 from fleet.transport.adbserver import AdbServer, Seen, address, parse_row, rivals
 from fleet.transport.adbstates import check_state, find, is_target
-from fleet.transport.shellv2 import Decoder
+from fleet.transport.shellv2 import FRAME_BYTES, Decoder
 
 ROWS = {
     "8A1X\tdevice": Seen("8A1X", "device"),
@@ -358,6 +361,44 @@ def test_closing_ends_what_waits(lab: Lab) -> None:
     waiting.join(10)
     assert ended
     assert not waiting.is_alive()
+
+
+@contextlib.contextmanager
+def connected(lab: Lab) -> Iterator[AdbTransport]:
+    link = AdbTransport(host(lab))
+    link.open(Deadline(10))
+    try:
+        yield link
+    finally:
+        link.close()
+
+
+def spans(path: Path, *edges: int) -> Iterator[Span]:
+    for start, end in itertools.pairwise(edges):
+        yield Span(path, start, end, lambda: pytest.fail("read a second time"))
+
+
+def test_a_file_arrives_by_its_spans(lab: Lab, tmp_path: Path) -> None:
+    data = os.urandom(3 * FRAME_BYTES + 5)
+    source = tmp_path / "source"
+    source.write_bytes(data)
+    with connected(lab) as phone:
+        edges = (0, 1, FRAME_BYTES + 1, FRAME_BYTES + 1, len(data))
+        before = phone.traffic.bytes_sent
+        done = phone.run(script("sha256sum"), Stall(10), stdin=spans(source, *edges))
+    assert done.text.split()[0] == hashlib.sha256(data).hexdigest()
+    assert phone.traffic.bytes_sent - before == len(data)
+
+
+@pytest.mark.parametrize("left", [FRAME_BYTES + 7, None])
+def test_a_file_that_changes_while_it_is_sent_is_an_error(
+    lab: Lab, tmp_path: Path, left: int | None
+) -> None:
+    source = tmp_path / "source"
+    if left is not None:
+        source.write_bytes(bytes(left))
+    with connected(lab) as phone, pytest.raises(InputError, match="changed while it was sent"):
+        phone.run(script("cat > /dev/null"), Stall(10), stdin=spans(source, 0, 2 * FRAME_BYTES))
 
 
 @pytest.mark.slow
