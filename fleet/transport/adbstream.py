@@ -71,7 +71,7 @@ def _read(source: int, into: memoryview, at: int, span: Span) -> int:
 def keep_warm(link: socket.socket) -> None:
     """For a server on this machine: what waits for it then stays in the processor's cache.
 
-    The kernel would let 4 MiB wait; with a quarter the server takes 10 % less processor time.
+    The kernel would let 4 MiB wait; with a quarter the server took a little less processor time.
     """
     link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _WAITING_BYTES)
 

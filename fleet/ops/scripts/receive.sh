@@ -47,7 +47,7 @@ worth_following() {
   case $offset in ???????*) [ "${offset%??????}" -le "$blocks" ] ;; esac
 }
 # $1 blocks, $2 rest into the .part, the hash tool close behind: it prints the hash at the end.
-# What reads the .part is told how much of it is there. On cores of its own it costs no time.
+# What reads the .part is told how much of it is there. The pipe takes half of the hash's processor time again.
 along() {
   left=$1 rest=$2 piece=$(($1 / 8 + 1))
   shift 2
