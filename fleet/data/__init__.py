@@ -8,12 +8,14 @@ from typing import Any
 
 import yaml
 
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml: 5 times as fast
+
 
 @cache
 def load(name: str) -> dict[str, Any]:
     """The table `fleet/data/<name>.yaml`. It is shared: do not change what it returns."""
     text = (files(__package__) / f"{name}.yaml").read_text("utf-8")
-    table = yaml.safe_load(text)
+    table = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader
     if not isinstance(table, dict):
         raise TypeError(f"fleet/data/{name}.yaml must be a mapping")
     return table
