@@ -63,6 +63,7 @@ def listening(*, as_json: bool, show_output: bool = False) -> Iterator[Listener]
             board.live = live
             yield board.take
     else:
+        output.ready()
         yield _Lines(show_output=show_output).take
 
 

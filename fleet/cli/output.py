@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import typer
@@ -33,6 +34,16 @@ def __getattr__(name: str) -> Console:
     made = Console(stderr=people, highlight=False, soft_wrap=people)
     kept: Console = globals().setdefault(name, made)
     return kept
+
+
+def ready() -> None:
+    """Load what shows tables and colours while devices are waited for."""
+    Thread(target=_load, daemon=True, name="fleet-rich").start()
+
+
+def _load() -> None:
+    import rich.console  # noqa: PLC0415
+    import rich.table  # noqa: F401, PLC0415
 
 
 def _plain(value: object) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -41,7 +41,12 @@ class Manifest:
             "unset": list(self.unset),
             "origin": dict(self.origin),
             "files": [
-                {k: v for k, v in asdict(item).items() if k != "source"}
+                {
+                    "name": item.name,
+                    "size": item.size,
+                    "sha256": item.sha256,
+                    "executable": item.executable,
+                }
                 for item in sorted(self.files, key=lambda item: item.name)
             ],
         }

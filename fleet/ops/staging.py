@@ -8,7 +8,7 @@ import re
 import shlex
 import tarfile
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from typing import Any
 
 from fleet.model.command import Command
 from fleet.model.errors import InputError
@@ -29,7 +29,7 @@ def stage_command(facts: Facts, manifest: Manifest, run_id: str) -> Command:
 
 def stage_input(facts: Facts, manifest: Manifest) -> Iterator[bytes]:
     """Standard input of `stage_command`. Raises InputError for a file name with a tab."""
-    _check(manifest)
+    check_names(manifest)
     if facts.tools.tar:
         yield _archive(facts.base_dir, manifest)
     else:
@@ -37,8 +37,7 @@ def stage_input(facts: Facts, manifest: Manifest) -> Iterator[bytes]:
 
 
 def stage_frame(facts: Facts, manifest: Manifest, run_id: str) -> bytes:
-    """The same for fleet_release.py. Raises InputError for a file name with a tab."""
-    _check(manifest)
+    """The same for fleet_release.py; `check_names` was asked before."""
     rows = [f"d\t{folder}\n" for folder in _folders(manifest)]
     rows += [f"f\t{item.sha256}\t{item.name}\n" for item in manifest.files]
     parts = ["".join(rows).encode(), *(one.encode() for one in _texts(facts.base_dir, manifest))]
@@ -68,7 +67,8 @@ def power_lines(manifest: Manifest, release: str) -> list[str]:
     return lines
 
 
-def _check(manifest: Manifest) -> None:
+def check_names(manifest: Manifest) -> None:
+    """Raise InputError for a file name with a tab."""
     for item in manifest.files:
         if "\t" in item.name:
             raise InputError(f"a file name with a tab cannot be deployed: {item.name!r}")
@@ -77,16 +77,23 @@ def _check(manifest: Manifest) -> None:
 def _texts(base: str, manifest: Manifest) -> tuple[str, str]:
     """env.sh and manifest.json."""
     lines = env_lines(manifest, release_dir(base, manifest.name, manifest.id))
-    record = json.dumps(manifest.as_dict(), indent=1, sort_keys=True)
-    return "\n".join(lines) + "\n", record + "\n"
+    return "\n".join(lines) + "\n", _record(manifest.as_dict())
+
+
+def _record(whole: dict[str, Any]) -> str:
+    """JSON with a line for each file: with `indent` Python's own encoder takes 20 ms for 2,000."""
+    rows = ",\n".join(json.dumps(one, sort_keys=True) for one in whole["files"])
+    rest = json.dumps({**whole, "files": []}, indent=1, sort_keys=True)
+    return rest.replace('"files": []', f'"files": [\n{rows}]' if rows else '"files": []', 1) + "\n"
 
 
 def _folders(manifest: Manifest) -> list[str]:
-    found = {
-        str(parent)
-        for item in manifest.files
-        for parent in list(PurePosixPath(item.name).parents)[:-1]
-    }
+    found: set[str] = set()
+    for item in manifest.files:
+        folder = item.name.rpartition("/")[0]
+        while folder and folder not in found:
+            found.add(folder)
+            folder = folder.rpartition("/")[0]
     return sorted(found)
 
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
 from fleet.model.plan import Action, PruneReleases, StageRelease, SwitchRelease
-from fleet.ops.staging import stage_frame
+from fleet.ops.staging import check_names, stage_frame
 from fleet.ops.upload import Receipt
+
+NAMES: dict[type[Action], str] = {
+    StageRelease: "stage",
+    SwitchRelease: "switch",
+    PruneReleases: "prune",
+}
 
 
 @dataclass(frozen=True)
@@ -18,23 +25,28 @@ class Step:
 
     name: str
     says: str
-    frame: bytes
+    frame: Callable[[], bytes]
 
 
 def steps_for(actions: Sequence[Action], facts: Facts, run_id: str) -> tuple[Step, ...]:
-    """Of stage, switch and prune, in their order. Raises InputError for a name with a tab."""
+    """Of stage, switch and prune, in their order; a frame is made when its turn comes.
+
+    Raises InputError for a name with a tab.
+    """
     found = []
+    frame: Callable[[], bytes]
     for one in actions:
         match one:
             case StageRelease():
-                name, frame = "stage", stage_frame(facts, one.manifest, run_id)
+                check_names(one.manifest)
+                frame = partial(stage_frame, facts, one.manifest, run_id)
             case SwitchRelease():
-                name, frame = "switch", f"switch {one.name} {one.id} {run_id}\n".encode()
+                frame = f"switch {one.name} {one.id} {run_id}\n".encode
             case PruneReleases():
-                name, frame = "prune", f"prune {one.name} {one.keep}\n".encode()
+                frame = f"prune {one.name} {one.keep}\n".encode
             case _:
                 raise NotImplementedError(type(one).__name__)
-        found.append(Step(name, one.describe(), frame))
+        found.append(Step(NAMES[type(one)], one.describe(), frame))
     return tuple(found)
 
 

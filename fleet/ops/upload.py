@@ -106,7 +106,8 @@ class Receipt:
                 device=host,
                 hint="deploy again; if it stays, the source changes or the device's disk is bad",
             )
-        missing = [b for b in blobs if b.file.sha256 not in self.ok | self.unhashed]
+        there = self.ok | self.unhashed
+        missing = [b for b in blobs if b.file.sha256 not in there]
         if missing or self.cut:
             raise TransferError(
                 f"{len(missing)} of {len(blobs)} files did not arrive: {stderr[-300:]}",

@@ -286,7 +286,7 @@ class Upload:
     def _steps(self, tail: Sequence[Step]) -> Iterator[bytes]:
         for one in tail:
             self._session.emit(StepStarted(self._session.host.name, one.name, one.says))
-            yield one.frame
+            yield one.frame()
 
     def _send_whole(self, blobs: Sequence[Blob], receipt: Receipt) -> None:
         """What they were built on, an old blob or a part, is not what it should be."""

@@ -67,7 +67,7 @@ class Input:
         self.at += count
         return count
 
-    def take(self, size: int) -> bytes:
+    def take(self, size: int) -> memoryview:
         """So many bytes; fewer when the stream ends."""
         data = bytearray(size)
         view = memoryview(data)
@@ -77,7 +77,7 @@ class Input:
             if not count:
                 break
             have += count
-        return bytes(data[:have])
+        return view[:have]
 
 
 def feed(path: str, update: "Callable[[memoryview], object]") -> None:
@@ -292,8 +292,8 @@ class Store:
 
     def files(self, listed: int, length: int) -> None:
         """Many small blobs: first all of them on the disk, then their names."""
-        index = self.stream.take(listed).decode().splitlines()
-        data = memoryview(self.stream.take(length))
+        index = str(self.stream.take(listed), "utf-8").splitlines()
+        data = self.stream.take(length)
         if len(data) != length:
             raise EndedError(76, "short - 0")
         inside = self.path + "/.batch.part"

@@ -26,9 +26,17 @@ from fleet.ops.device.fleet_seal import (
 HEX = frozenset("0123456789abcdef")
 
 
-def put(path: str, text: "str | bytes") -> None:
+def files_in(folder: str) -> "set[str]":
+    """Names of the regular files in it, without asking for each."""
+    if not os.path.isdir(folder):
+        return set()
+    with os.scandir(folder) as entries:
+        return {one.name for one in entries if one.is_file(follow_symlinks=False)}
+
+
+def put(path: str, text: "str | memoryview") -> None:
     """A small file, whole or not at all."""
-    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
     with open(path + ".new", "wb") as stream:
         stream.write(data)
     os.replace(path + ".new", path)
@@ -147,7 +155,8 @@ class Releases:
         fresh = not os.path.isdir(rel)
         place = new if fresh else rel
         os.makedirs(place, exist_ok=True)
-        for line in listed.decode("utf-8", "surrogateescape").splitlines():
+        blobs = files_in(f"{self.base}/store")
+        for line in str(listed, "utf-8", "surrogateescape").splitlines():
             kind, one, *two = line.split("\t")
             if kind == "d":
                 folder = f"{place}/{one}"
@@ -156,7 +165,7 @@ class Releases:
                 os.makedirs(folder, exist_ok=True)
                 continue
             blob, path = f"{self.base}/store/{one}", f"{place}/{two[0]}"
-            if not os.path.isfile(blob):
+            if one not in blobs:
                 raise EndedError(78, f"failed stage blob {one} of {two[0]} is gone")
             if fresh:
                 os.symlink(blob, path)
@@ -220,7 +229,7 @@ class Releases:
         used = {one for one in used if one and set(one) <= HEX}
         for one in os.listdir(f"{self.base}/store"):
             blob = f"{self.base}/store/{one}"
-            if not one.endswith(".part") and os.path.isfile(blob) and one not in used:
+            if one not in used and not one.endswith(".part") and os.path.isfile(blob):
                 os.unlink(blob)
         say("pruned")
 
