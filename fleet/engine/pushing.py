@@ -22,7 +22,8 @@ from fleet.engine.states import (
     sealed_look,
     take_and_look,
 )
-from fleet.engine.transfer.ahead import check_room, send_ahead
+from fleet.engine.transfer.ahead import check_room, send_ahead, total
+from fleet.engine.transfer.carriers import WORTH_BYTES
 from fleet.engine.transfer.depot import Depot, Pace
 from fleet.engine.transfer.known import remember, remembered
 from fleet.model.errors import InputError
@@ -89,6 +90,8 @@ class Push:
     def _push(self, session: Session, result: DeviceResult) -> None:
         """One round trip to a device that is known and has everything."""
         late = self.sources.late()
+        if self.options.pace.carrier != "paramiko" and total(late) >= WORTH_BYTES:
+            session.expect_bulk()
         known = None if self.options.verify or late else remembered(session)
         seen = self._sealed(session, known) if known else None
         if known and seen and seen.state.sealed and not seen.actions:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Protocol
 
 from fleet.engine.leasing import Lease, awake_clock
 from fleet.engine.transfer.depot import Depot
+from fleet.engine.transfer.opening import Opening
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import (
@@ -66,6 +68,7 @@ class Session:
         self.rebooted = False  # by itself, noticed when the connection was made anew
         self._past: list[Traffic] = []
         self._beside: list[_Closes] = []
+        self._second: Opening | None = None
         self.transport: Transport = transport_for(host, accept_new=accept_new)
 
     def open(self) -> None:
@@ -125,7 +128,26 @@ class Session:
 
     def close(self) -> None:
         """Let go of the connection."""
+        self._let_go()
         self.transport.close()
+
+    def expect_bulk(self) -> None:
+        """Begin to open the second carrier, which takes a while; `second` waits for it."""
+        if self._second is None and self.transport.second:
+            deadline = Deadline(self.host.connect_timeout)
+            self._second = Opening(partial(self.transport.carrier, deadline))
+
+    def second(self) -> Carrier:
+        """The second carrier; who asks closes it. Raises a TransportError."""
+        opening, self._second = self._second, None
+        if opening is not None:
+            return opening.result()
+        return self.transport.carrier(Deadline(self.host.connect_timeout))
+
+    def _let_go(self) -> None:
+        opening, self._second = self._second, None
+        if opening is not None:
+            opening.drop()
 
     def cancel(self) -> None:
         """End what is under way, from another thread: the connection goes, no new one comes.

@@ -87,6 +87,11 @@ def send_ahead(session: Session, facts: Facts, name: str, files: Sequence[Late])
     return True
 
 
+def total(files: Sequence[Late]) -> int:
+    """Their bytes."""
+    return sum(one.file.size for one in files)
+
+
 def check_room(facts: Facts, need: int, host: str) -> None:
     """Raise DiskFullError where the device's disk has less than `need` bytes and a margin."""
     disk, have = facts.disk, facts.disk.available_bytes

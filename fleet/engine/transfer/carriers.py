@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from fleet.engine.session import Session
 from fleet.engine.transfer.neighbours import LEAST_BYTES, lan_of
-from fleet.model.deadline import Deadline
 from fleet.model.errors import FleetError, TransportError
 from fleet.model.plan import Blob
 from fleet.transport.base import Carrier, Transport
@@ -93,11 +92,10 @@ class Carriers:
         return Choice(self._second, left, other, told)
 
     def _open(self) -> None:
-        transport = self._session.transport
         if self._second is not None:
             return
         try:
-            opened = transport.carrier(Deadline(self._session.host.connect_timeout))
+            opened = self._session.second()
             with self._lock:
                 if not self._closed:
                     self._second = opened
