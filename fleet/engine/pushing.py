@@ -97,7 +97,7 @@ class Push:
         if known and seen and seen.state.sealed and not seen.actions:
             self._done(result, self._plan(session, known, seen))
             return
-        facts = facts_of(session)
+        facts = facts_of(session, short=True)
         with Lease(session, f"push {self.name}", self.run_id):
             if send_ahead(session, facts, self.name, late):
                 facts = replace(facts, store=True)

@@ -115,9 +115,12 @@ def leased_look(session: Session, facts: Facts, manifest: Manifest, keep: int) -
     return _looked(session, facts, manifest, keep, done.text)
 
 
-def facts_of(session: Session) -> Facts:
-    """The facts of the device that is meant, with a base folder that can be used."""
-    facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+def facts_of(session: Session, *, short: bool = False) -> Facts:
+    """The facts of the device that is meant, with a base folder that can be used.
+
+    `short`: what bringing files needs, no more.
+    """
+    facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS), short=short)
     if facts.windows is None:
         check_base(facts.base_dir, session.host.name)
     check_identity(session.host, facts)

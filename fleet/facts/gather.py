@@ -18,6 +18,9 @@ FLEET_BOARD_HOME=${FLEET_BOARD_HOME:-/data/local/tmp}; fi
 """
 
 
+_ALL, _END_OF_ALL = "\n# all: ", "# end of all\n"
+
+
 @cache
 def source(*, android: bool = False) -> str:
     """The probe without its comments: dropbear takes no command of 9000 bytes or more.
@@ -32,20 +35,41 @@ def source(*, android: bool = False) -> str:
 
 
 @cache
+def short_source() -> str:
+    """The part of the probe that bringing files needs: 15 ms of a board's time instead of 45."""
+    whole = (files("fleet.facts") / "probe.sh").read_text("utf-8")
+    kept, rest = "", whole
+    while _ALL in rest:
+        before, _, rest = rest.partition(_ALL)
+        kept += before + "\n"
+        rest = rest.partition(_END_OF_ALL)[2]
+    return _plain(kept + rest).removesuffix("put end\n") + _code("python.sh") + "put end\n"
+
+
+@cache
 def power_source() -> str:
     """The probe for Windows; it goes by standard input, where nothing is too long."""
     return (files("fleet.facts") / "probe.ps1").read_text("utf-8")
 
 
 def _code(name: str) -> str:
-    lines = (files("fleet.facts") / name).read_text("utf-8").splitlines()
+    return _plain((files("fleet.facts") / name).read_text("utf-8"))
+
+
+def _plain(text: str) -> str:
+    lines = text.splitlines()
     return "\n".join(line for line in lines if not line.lstrip().startswith("# ")) + "\n"
 
 
-def gather(transport: Transport, host: Host, deadline: Deadline) -> Facts:
-    """All facts of `host`. Raises a TransportError, or DeviceError for an answer that was cut."""
+def gather(transport: Transport, host: Host, deadline: Deadline, *, short: bool = False) -> Facts:
+    """All facts of `host`. Raises a TransportError, or DeviceError for an answer that was cut.
+
+    `short`: of a device behind ssh only what bringing files needs; the rest is unknown.
+    """
     if transport.system == "windows":
         command = power_script(power_source(), host.base_dir)
+    elif short and host.transport != "adb":
+        command = script(short_source(), host.base_dir)
     else:
         command = script(source(android=host.transport == "adb"), host.base_dir)
     result = transport.run(command, deadline)

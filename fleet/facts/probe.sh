@@ -1,5 +1,6 @@
 # All facts of a device in one go. $1 base folder ("" for the default).
-# POSIX sh only; every tool may be missing. Output: `key<TAB>value`, newlines as \037, NUL as \036.
+# POSIX sh only; every tool may be missing. What begins with `all:` is left out where
+# only files are to be brought (fleet/facts/gather.py). Output: `key<TAB>value`, newlines as \037, NUL as \036.
 # FLEET_SYSROOT: prefix of /sys, /dev and /etc on lab boards of an ordinary user.
 # FLEET_BOARD_HOME: parent of the default base folder on lab boards.
 LC_ALL=C; export LC_ALL
@@ -34,6 +35,7 @@ if [ -r "$osrel" ]; then
     case $key in ID) say os_id "$value" ;; VERSION_ID) say os_version "$value" ;; PRETTY_NAME) say os_name "$value" ;; esac
   done < "$osrel"
 fi
+# all: the C library
 libc=$(getconf GNU_LIBC_VERSION 2>/dev/null)
 [ -e "$R/system/bin/linker64" ] && libc=bionic
 case $libc in glibc* | bionic) ;; *) libc='' ;; esac
@@ -49,6 +51,7 @@ for loader in /lib/ld-linux-*.so.* /lib64/ld-linux-*.so.* /lib/ld-musl-*; do
   esac
 done
 say libc "$libc"
+# end of all
 one boot_id /proc/sys/kernel/random/boot_id
 line "$R/etc/machine-id" || line /etc/machine-id
 say machine_id "$REPLY"
@@ -62,11 +65,13 @@ soc=$R/sys/devices/soc0
 if [ -r "$soc/soc_id" ]; then one soc_id "$soc/soc_id"
 else soc=$R/sys/devices/system/soc/soc0; one soc_id "$soc/id"; fi
 one serial_number "$soc/serial_number"; one soc_machine "$soc/machine"; one soc_family "$soc/family"; one soc_revision "$soc/revision"
+# all: the device tree
 tree=$R/sys/firmware/devicetree/base
 [ -r "$tree/compatible" ] || tree=$R/proc/device-tree
 for name in compatible model; do
   [ -r "$tree/$name" ] && say "dt_$name" "$(tr '\000\n' '\036\037' < "$tree/$name" 2>/dev/null)"
 done
+# end of all
 # `id` says what this login has, `id NAME` asks the database.
 text=$(id 2>/dev/null)
 user=${text%% gid=*}
@@ -84,10 +89,13 @@ case $text in
       done < /etc/group
     fi ;;
 esac
+# all: groups as the database has them
 [ -z "$user" ] || say id_db "$(id "$user" 2>/dev/null)"
+# end of all
 HOME=${HOME:-}
 if [ -z "$HOME" ] && [ -n "$user" ]; then HOME=$(getent passwd "$user" 2>/dev/null); HOME=${HOME%:*}; HOME=${HOME##*:}; fi
 say home "$HOME"
+# all: nodes, Python, libraries
 nodes='' there=''
 for name in fastrpc-cdsp fastrpc-cdsp-secure fastrpc-cdsp1 fastrpc-cdsp1-secure fastrpc-adsp adsprpc-smd dma_heap/system dma_heap/qcom,system; do
   if [ -e "$R/dev/$name" ]; then there="$there $name"
@@ -158,6 +166,7 @@ done
   case $f in /lib/*) [ -L /lib ] && f=/usr$f ;; esac
   case $R,$f in ,* | *libatomic.so.1) [ -e "$f" ] && lib "$f" ;; esac
 done
+# end of all
 say dsp_library_path "${DSP_LIBRARY_PATH:-}"
 home=${FLEET_BOARD_HOME:-${HOME:-/tmp}}
 home=${home%/}
@@ -165,13 +174,17 @@ home=${home%/}
 case $base in '') base=$home/fleet ;; '~') base=$home ;; '~/'*) base=$home/${base#??} ;; /*) ;; *) base=$home/$base ;; esac
 say base_dir "$base"
 if [ -d "$base/store" ]; then say store yes; else say store no; fi
+# all: what is put in its place
 [ -e "$base/shim/libcdsprpc.so" ] && lib "$base/shim/libcdsprpc.so"
+# end of all
 parent=$base
 while [ ! -d "$parent" ] && [ -n "$parent" ]; do parent=${parent%/*}; done
 parent=${parent:-/}
 df -Pk "$parent" 2>/dev/null | { read -r _; read -r _ _ _ free _ mount; say disk_free_kb "$free"; say disk_mount "$mount"; }
+# all: inodes
 # btrfs and vfat count no inodes: a total of 0.
 df -Pi "$parent" 2>/dev/null | { read -r _; read -r _ total _ free _; [ "${total:-0}" = 0 ] || say disk_inodes "$free"; }
+# end of all
 # A write is the proof: -w is true for root on a read-only mount in some shells.
 probe=$parent/.fleet-probe-$$
 if (set -C; : > "$probe") 2>/dev/null; then
@@ -181,6 +194,7 @@ if (set -C; : > "$probe") 2>/dev/null; then
 else
   say disk_writable no
 fi
+# all: sensors and processors
 for zone in "$R"/sys/class/thermal/thermal_zone*; do
   [ -d "$zone" ] || continue
   line "$zone/type"; text=$REPLY
@@ -191,6 +205,7 @@ for path in "$R"/sys/class/remoteproc/*; do
   line "$path/name"; text=$REPLY
   line "$path/state"; say remoteproc "$text$tab$REPLY"
 done
+# end of all
 if has sha256sum; then say sha256 sha256sum
 elif has busybox && busybox sha256sum </dev/null >/dev/null 2>&1; then say sha256 'busybox sha256sum'
 elif has toybox && toybox sha256sum </dev/null >/dev/null 2>&1; then say sha256 'toybox sha256sum'

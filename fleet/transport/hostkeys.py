@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+from functools import lru_cache
 from pathlib import Path
 
 import paramiko
@@ -36,10 +37,20 @@ def entry_name(hostname: str, port: int) -> str:
 
 
 def _load(path: Path) -> paramiko.HostKeys:
-    """The plain lines of a known_hosts file; markers and lines of unknown kinds are left out."""
-    keys = paramiko.HostKeys()
+    """The plain lines of a known_hosts file; read once for many boards, and when it changed."""
     if not path.is_file():
-        return keys
+        return paramiko.HostKeys()
+    try:
+        now = path.stat()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    return _loaded(path, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+
+
+@lru_cache(maxsize=8)
+def _loaded(path: Path, *_state: int) -> paramiko.HostKeys:
+    """Markers and lines of unknown kinds are left out."""
+    keys = paramiko.HostKeys()
     for line in _lines(path):
         if not line.strip() or line.startswith(("#", "@")):
             continue

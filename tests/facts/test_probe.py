@@ -6,11 +6,12 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from fleet.facts.gather import gather
+from fleet.facts.gather import gather, short_source, source
 from fleet.facts.parse import parse
 from fleet.facts.view import summary
 from fleet.lab.profiles import profile
@@ -18,6 +19,7 @@ from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
+from fleet.ops.hand import has_hand
 from fleet.transport import transport_for
 
 PROBE = Path(__file__).parents[2] / "fleet" / "facts" / "probe.sh"
@@ -32,13 +34,18 @@ def argv_of(shell: str) -> list[str]:
 
 
 def probe(
-    shell: str, root: Path | None = None, base: str = "", prefix: tuple[str, ...] = (), **env: str
+    shell: str,
+    root: Path | None = None,
+    base: str = "",
+    prefix: tuple[str, ...] = (),
+    text: str = "",
+    **env: str,
 ) -> Facts:
     full = {**os.environ, **env}
     if root is not None:
         full["FLEET_SYSROOT"] = str(root)
     done = subprocess.run(
-        [*prefix, *argv_of(shell), "-c", PROBE.read_text(), "fleet", base],
+        [*prefix, *argv_of(shell), "-c", text or PROBE.read_text(), "fleet", base],
         capture_output=True,
         text=True,
         env=full,
@@ -79,6 +86,41 @@ def test_an_iq9075(shell: str, tree: Path) -> None:
     assert facts.libcdsprpc_unversioned is False
     assert facts.emulated == (os.uname().machine == "x86_64")
     assert not facts.lab
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_short_probe_says_the_same_of_what_bringing_files_needs(
+    shell: str, tree: Path, tmp_path: Path
+) -> None:
+    base = str(tmp_path / "not there" / "fleet")
+    whole = probe(shell, tree, base, HOME="/root")
+    short = probe(shell, tree, base, text=short_source(), HOME="/root")
+    for name in ("base_dir", "store", "machine", "machine_id", "serial_number", "boot_id", "lab"):
+        assert getattr(short, name) == getattr(whole, name), name
+    assert short.disk.path == whole.disk.path
+    assert short.disk.mount == whole.disk.mount
+    assert short.disk.writable
+    assert short.disk.available_bytes
+    for name in ("sha256", "dd_fullblock", "sync_file", "tar", "gzip"):
+        assert getattr(short.tools, name) == getattr(whole.tools, name), name
+    assert has_hand(short) == has_hand(whole)
+    assert (short.libc, short.nodes, short.thermal) == (None, (), ())
+    assert len(short_source()) < len(source()) * 2 / 3
+
+
+@pytest.mark.parametrize("names", [[], ["python3.11"], ["python3.6"], ["python3.6", "python3.12"]])
+def test_python_is_told_by_its_name_where_that_is_plain(tmp_path: Path, names: list[str]) -> None:
+    for name in ["python3", *names]:
+        (tmp_path / name).write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    tools = probe("dash", text=short_source(), PATH=path).tools
+    if len(names) == 1:
+        assert (tools.python3, tools.python3_version) == (f"{tmp_path}/python3", names[0][6:])
+        assert has_hand(probe("dash", text=short_source(), PATH=path)) == (names[0] != "python3.6")
+    else:
+        told = ".".join(map(str, sys.version_info[:3]))
+        assert (tools.python3, tools.python3_version) == (sys.executable, told)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
