@@ -177,11 +177,25 @@ def _ref(one: _Found, sha256: str) -> FileRef:
 
 
 def _late(one: _Found, hashing: Hashing) -> Late:
-    stat = one.stat
-    times = f"{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
-    state = f"{one.path.absolute()}|{stat.st_size}|{times}"
-    key = "late-" + hashlib.sha256(os.fsencode(state)).hexdigest()[:32]
+    key = late_key(one.path, one.stat)
     return Late(_ref(one, key), key, hashing)
+
+
+def late_key(path: Path, stat: os.stat_result) -> str:
+    """A name for this state of a file, under which a device keeps what came before its hash."""
+    times = f"{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
+    state = f"{path.absolute()}|{stat.st_size}|{times}"
+    return "late-" + hashlib.sha256(os.fsencode(state)).hexdigest()[:32]
+
+
+def key_of(item: FileRef) -> str:
+    """The same of a file whose hash is known; "" where it is small, or gone."""
+    if item.size < LATE_BYTES:
+        return ""
+    try:
+        return late_key(item.source, item.source.stat())
+    except OSError:
+        return ""
 
 
 def _check(path: str) -> None:

@@ -86,7 +86,8 @@ class Blob:
     """One blob to send from `offset` on (bytes that the device already has).
 
     `base` is the sha256 of what the live release has under the same name, "" where it has
-    nothing; with `delta` only what differs from it is sent. `late` waits for the hash of a file
+    nothing; with `delta` only what differs from it is sent. `part` is the name under which the
+    device has the first bytes, where that is not the hash. `late` waits for the hash of a file
     that is still being hashed; the sha256 of `file` is then a name for this state of it.
     """
 
@@ -94,6 +95,7 @@ class Blob:
     offset: int = 0
     base: str = ""
     delta: Delta | None = None
+    part: str = ""
     late: Callable[[], str] | None = field(default=None, compare=False)
 
     @property

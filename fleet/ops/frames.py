@@ -164,6 +164,8 @@ def _head(blob: Blob, offset: int, length: int, coding: str, end: int) -> Part:
     words += [blocks, rest, coding, end]
     if blob.late is not None:  # its part has the name, and its hash comes behind the bytes
         words = ["?", *words[1:], item.sha256]
+    elif blob.part:
+        words.append(blob.part)
     return (" ".join(map(str, words)) + "\n").encode(), 0, 0
 
 
@@ -221,7 +223,8 @@ def _delta(blob: Blob, style: Style) -> Iterator[Part]:
     pieces = after(blob.delta, blob.offset).pieces
     item = blob.file
     words = (item.sha256, item.size, blob.offset, mode_of(blob), len(pieces), 0)
-    head = " ".join(map(str, (*words, f"delta:{blob.delta.base}", item.size)))
+    more = (f"delta:{blob.delta.base}", item.size, *([blob.part] if blob.part else []))
+    head = " ".join(map(str, (*words, *more)))
     yield f"{head}\n".encode(), 0, 0
     for one in pieces:
         if one.count:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from fleet.bundles.sources import key_of
 from fleet.model.command import Command, script
 from fleet.model.facts import Facts
 from fleet.model.files import FileRef
@@ -25,7 +26,8 @@ from fleet.ops.shell import device_script, framed, odd_answer
 @dataclass(frozen=True)
 class ReleaseState:
     """What a device has of one release. `parts` maps sha256 → bytes of an unfinished upload,
-    `bases` that of a large file it lacks → that of what the live release has under its name.
+    `keys` its name where that is not the hash, `bases` the sha256 of a large file it lacks →
+    that of what the live release has under its name.
     """
 
     current: str | None
@@ -37,6 +39,7 @@ class ReleaseState:
     unlinked: frozenset[str]
     bases: Mapping[str, str] = field(default_factory=dict)
     sealed: bool = False
+    keys: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def previous(self) -> str | None:
@@ -61,8 +64,15 @@ def state_command(facts: Facts, manifest: Manifest, *, verify: bool) -> Command:
 
 def state_input(facts: Facts, manifest: Manifest) -> Iterator[bytes]:
     """Standard input of `state_command`."""
-    rows = [f"{item.sha256}\t{item.size}\t{item.name}\n" for item in manifest.files]
-    yield hand_for(facts) + "".join(rows).encode()
+    program = hand_for(facts)
+    if program:
+        rows = [
+            f"{item.sha256}\t{item.size}\t{key_of(item) or '-'}\t{item.name}\n"
+            for item in manifest.files
+        ]
+    else:
+        rows = [f"{item.sha256}\t{item.size}\t{item.name}\n" for item in manifest.files]
+    yield program + "".join(rows).encode()
 
 
 def seal_command(facts: Facts, manifest: Manifest) -> Command:
@@ -81,6 +91,7 @@ def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
     current: str | None = None
     flags = {"installed": False, "sealed": False}
     parts: dict[str, int] = {}
+    keys: dict[str, str] = {}
     bases: dict[str, str] = {}
     for kind, *rest in framed(text, "fleet-state 1", host):
         try:
@@ -90,6 +101,7 @@ def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
                 flags[kind] = True
             elif kind == "part":
                 parts[rest[0]] = int(rest[1])
+                keys.update({rest[0]: rest[2]} if rest[2:] else {})
             elif kind == "base":
                 bases[rest[0]] = rest[1]
             elif kind in found:
@@ -106,6 +118,7 @@ def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
         bad=frozenset(found["bad"]),
         unlinked=frozenset(found["unlinked"]),
         bases=bases,
+        keys=keys,
         sealed=flags["sealed"],
     )
 
@@ -133,7 +146,9 @@ def resumed(item: FileRef, state: ReleaseState) -> Blob:
     """A blob that the device lacks, from where its `.part` ends."""
     part = state.parts.get(item.sha256, 0)
     base = state.bases.get(item.sha256, "")
-    return Blob(item, part if part <= item.size else 0, base)
+    if part > item.size:
+        return Blob(item, 0, base)
+    return Blob(item, part, base, part=state.keys.get(item.sha256, ""))
 
 
 def switch_command(base: str, name: str, release_id: str, run_id: str) -> Command:

@@ -83,14 +83,14 @@ class Releases:
             sha, _, rest = stream.line().partition("\t")
             if not sha:
                 return lines
-            size, _, name = rest.partition("\t")
+            size, key, name = rest.split("\t", 2)
             blob, path = f"{self.base}/store/{sha}", f"{rel}/{name}"
             if staged and not (os.path.exists(path) and link_of(path) == blob):
                 lines.append(f"unlinked {sha}")
             if sha in seen:
                 continue
             seen.add(sha)
-            lines += self.blob(blob, sha, int(size), now, name)
+            lines += self.blob((sha, int(size), key, name), now)
             if self.doubtful(blob, made, how) and whole(blob) != sha:
                 lines.append(f"bad {sha}")
 
@@ -123,21 +123,26 @@ class Releases:
                 lines.append(f"{key} {os.path.getsize(part) if os.path.isfile(part) else 0}")
         say(*lines, "end")
 
-    def blob(self, blob: str, sha: str, size: int, now: str, name: str) -> "list[str]":
-        """What is there of one blob."""
+    def blob(self, entry: "tuple[str, int, str, str]", now: str) -> "list[str]":
+        """What is there of one blob: its hash, size, name of an early part, and file name."""
+        sha, size = entry[:2]
         try:
-            found = os.lstat(blob)
+            found = os.lstat(f"{self.base}/store/{sha}")
         except OSError:
-            return self.lacking(blob, sha, size, now, name)
+            return self.lacking(entry, now)
         if found.st_mode & 0o170000 == 0o100000:
             return [f"have {sha}" if found.st_size == size else f"bad {sha}"]
         return []
 
-    def lacking(self, blob: str, sha: str, size: int, now: str, name: str) -> "list[str]":
+    def lacking(self, entry: "tuple[str, int, str, str]", now: str) -> "list[str]":
         """How far it came, and what the live release has under its name."""
+        sha, size, key, name = entry
         lines = []
-        if os.path.isfile(blob + ".part"):
-            lines.append(f"part {sha} {os.path.getsize(blob + '.part')}")
+        part, early = f"{self.base}/store/{sha}.part", f"{self.base}/store/{key}.part"
+        if os.path.isfile(part):
+            lines.append(f"part {sha} {os.path.getsize(part)}")
+        elif os.path.isfile(early):
+            lines.append(f"part {sha} {os.path.getsize(early)} {key}")
         if now and size >= 1_000_000:
             old = link_of(f"{self.live}/{name}")
             if old.startswith(f"{self.base}/store/"):
@@ -229,7 +234,8 @@ class Releases:
         used = {one for one in used if one and set(one) <= HEX}
         for one in os.listdir(f"{self.base}/store"):
             blob = f"{self.base}/store/{one}"
-            if one not in used and not one.endswith(".part") and os.path.isfile(blob):
+            kept = one.endswith(".part") and not one.startswith("late-")
+            if one not in used and not kept and os.path.isfile(blob):
                 os.unlink(blob)
         say("pruned")
 
