@@ -21,11 +21,16 @@ LATE_BYTES = 16 << 20  # from here on hashing takes longer than asking what the 
 @dataclass(slots=True)
 class _Found:
     name: str
-    path: Path
+    where: str
     stat: os.stat_result
     inside: str = ""  # its name in `tree`
     tree: TreeHashes | None = None
     hashing: Hashing | None = None
+
+    @property
+    def path(self) -> Path:
+        """Made when it is needed: 2,000 take 6 ms."""
+        return Path(self.where)
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ class Sources:
         if one.hashing is not None:
             return one.hashing.result()
         if one.tree is not None:
-            return one.tree.sha256(one.inside, one.path, one.stat)
+            return one.tree.sha256(one.inside, one.where, one.stat)
         return self._cache.sha256(one.path)
 
     def _files(self, source: Path, *, alone: bool) -> Iterator[_Found]:
@@ -115,7 +120,7 @@ class Sources:
             raise InputError(f"there is no {source}")
         if source.is_file():
             _check(str(source))
-            yield _Found(source.name, source, source.stat())
+            yield _Found(source.name, str(source), source.stat())
             return
         if not source.is_dir():
             raise _odd(source)
@@ -123,8 +128,9 @@ class Sources:
         self._trees.append(tree)
         prefix = "" if alone else f"{source.resolve().name}/"
         for name, where, file in _walk(source, str(source), ""):
-            _check(where)
-            yield _Found(prefix + name, Path(where), file, name, tree)
+            if not tree.knows(name, file):
+                _check(where)
+            yield _Found(prefix + name, where, file, name, tree)
 
 
 def files_of(sources: Sequence[Path]) -> tuple[FileRef, ...]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 
 from fleet.bundles.sources import Sources
 from fleet.engine.leasing import Lease
@@ -78,6 +80,7 @@ class Push:
 
     def push(self) -> list[DeviceResult]:
         """Bring them; a device that has them all is left alone."""
+        Thread(target=self._name, daemon=True, name="fleet-name").start()
         return on_every_device(
             self.hosts,
             self._push,
@@ -86,6 +89,11 @@ class Push:
             accept_new=self.options.accept_new,
             depot=self.depot,
         )
+
+    def _name(self) -> None:
+        """The id of a release of thousands of files is computed while devices are connected."""
+        with suppress(InputError):
+            _ = self.manifest.id
 
     def _push(self, session: Session, result: DeviceResult) -> None:
         """One round trip to a device that is known and has everything."""

@@ -91,14 +91,16 @@ def take_and_look(
 
 
 def sealed_look(session: Session, facts: Facts, manifest: Manifest) -> Look | None:
-    """Nothing but whether all is as at the switch; None where it is not. For `has_hand`."""
-    host, command = session.host.name, who_command(seal_command(facts, manifest))
-    text = session.ask(command, "state", stdin=[seal()]).text
-    state = parse_state(text, host, manifest)
+    """Nothing but whether all is as at the switch; None where it is not. For `has_hand`.
+
+    Who holds the device is not asked: nothing is to be done there.
+    """
+    text = session.ask(seal_command(facts, manifest), "state", stdin=[seal()]).text
+    state = parse_state(text, session.host.name, manifest)
     if not state.sealed:
         return None
     _tell(session, facts, state)
-    return Look(state, (), holders_in(text, host))
+    return Look(state, (), Holders())
 
 
 def leased_look(session: Session, facts: Facts, manifest: Manifest, keep: int) -> Look:

@@ -44,17 +44,17 @@ def seal(release: str) -> str:
     folders = [release]
     while folders:
         folder = folders.pop()
-        for one in sorted(os.listdir(folder)):
-            path = f"{folder}/{one}"
+        place = os.open(folder, os.O_RDONLY)
+        for one in sorted(os.listdir(place)):
             if one.startswith(".seal"):
                 continue
-            found = os.stat(path)
+            found = os.stat(one, dir_fd=place)
             if found.st_mode & 0o170000 == 0o040000:
-                folders.append(path)
+                folders.append(f"{folder}/{one}")
             else:
-                lines.append(
-                    f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {path}"
-                )
+                times = f"{found.st_mtime_ns} {found.st_ctime_ns}"
+                lines.append(f"{found.st_ino} {found.st_size} {times} {folder}/{one}")
+        os.close(place)
     return "\n".join(lines) + "\n"
 
 
