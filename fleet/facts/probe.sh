@@ -121,6 +121,10 @@ try:
     print("python3_ctypes\tyes")
 except ImportError:
     print("python3_ctypes\tno")
+try:
+    import hashlib, threading
+except ImportError:
+    print("python3_whole\tno")
 for node in sys.argv[2:]:
     try:
         os.close(os.open(sys.argv[1] + node, os.O_RDONLY | os.O_NONBLOCK))

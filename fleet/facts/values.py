@@ -159,6 +159,7 @@ def tools(found: Values) -> Tools:
     return Tools(
         python3=path or None,
         python3_version=version or None,
+        python3_whole=one(found, "python3_whole") != "no",
         python3_ctypes=one(found, "python3_ctypes") == "yes" if path else None,
         sha256=tuple((one(found, "sha256") or "").split()),
         timeout="timeout" in found,

@@ -80,10 +80,13 @@ class ThermalZone:
 
 @dataclass(frozen=True)
 class Tools:
-    """Programs found on the device. `sha256` is the argv of a hash tool, () when none."""
+    """Programs found on the device. `sha256` is the argv of a hash tool, () when none.
+    `python3_whole` is False where Python lacks hashlib or threading, as in Yocto's core of it.
+    """
 
     python3: str | None = None
     python3_version: str | None = None
+    python3_whole: bool = True
     python3_ctypes: bool | None = None
     sha256: tuple[str, ...] = ()
     timeout: bool = False

@@ -39,7 +39,7 @@ def has_hand(facts: Facts) -> bool:
     """Whether the device can run it. On a Windows PC another program of ours receives."""
     tools, version = facts.tools, facts.tools.python3_version
     young = version is None or tuple(map(int, version.split(".")[:2])) >= OLDEST_PYTHON
-    return bool(tools.python3) and young and facts.windows is None
+    return bool(tools.python3) and tools.python3_whole and young and facts.windows is None
 
 
 def hand_for(facts: Facts) -> bytes:

@@ -108,6 +108,28 @@ def test_the_short_probe_says_the_same_of_what_bringing_files_needs(
     assert len(short_source()) < len(source()) * 2 / 3
 
 
+@pytest.mark.parametrize("lacks", ["", "hashlib", "threading"])
+def test_a_python_without_its_library_takes_no_blobs(tmp_path: Path, lacks: str) -> None:
+    """Yocto's python3-core; the full probe asks Python, the short one looks for the files."""
+    library = tmp_path / "lib" / "python3.11"
+    library.mkdir(parents=True)
+    for name in {"hashlib", "threading"} - {lacks}:
+        (library / f"{name}.py").touch()
+    (tmp_path / "bin").mkdir()
+    hide = f"import sys; sys.modules['{lacks}'] = None\n" if lacks else ""
+    for name in ("python3", "python3.11"):
+        (tmp_path / "bin" / name).write_text(
+            f"#!/bin/sh\nshift 2; code=$1; shift\n"
+            f'exec {sys.executable} -ISu -c "{hide}$code" "$@"\n'
+        )
+        (tmp_path / "bin" / name).chmod(0o755)
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    short, whole = probe("dash", text=short_source(), PATH=path), probe("dash", PATH=path)
+    assert short.tools.python3 == f"{tmp_path}/bin/python3"
+    assert whole.tools.python3 == sys.executable
+    assert (has_hand(short), has_hand(whole)) == (lacks == "", lacks == "")
+
+
 @pytest.mark.parametrize("names", [[], ["python3.11"], ["python3.6"], ["python3.6", "python3.12"]])
 def test_python_is_told_by_its_name_where_that_is_plain(tmp_path: Path, names: list[str]) -> None:
     for name in ["python3", *names]:

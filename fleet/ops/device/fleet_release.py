@@ -264,6 +264,9 @@ def receive(base: str) -> int:
         except EndedError as end:
             say(end.line)
             return end.status
+        except ImportError as error:
+            say(f"failed - {error}")
+            return 74
         except OSError as error:
             told = f"{error.filename or base}: {error.strerror}"
             say(f"unpruned {told}" if step == "prune" else f"failed {step} {told}")
