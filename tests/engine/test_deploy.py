@@ -253,9 +253,11 @@ def test_a_device_without_a_hash_tool_is_read_back(
 
     real = states.gather
 
-    def without(*args: object) -> object:
-        facts = real(*args)  # type: ignore[arg-type]
-        return replace(facts, tools=replace(facts.tools, sha256=(), dd_fullblock=False))
+    def without(*args: object, short: bool) -> object:
+        facts = real(*args, short=short)  # type: ignore[arg-type]
+        return replace(
+            facts, tools=replace(facts.tools, python3=None, sha256=(), dd_fullblock=False)
+        )
 
     monkeypatch.setattr(states, "gather", without)
     (done,) = bench.operation(run="never").deploy()
