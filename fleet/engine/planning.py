@@ -19,6 +19,7 @@ from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, DevicePlan, SendBlobs
 from fleet.model.system import SystemSpec
+from fleet.ops.hand import has_hand
 from fleet.ops.release import ReleaseState
 
 if TYPE_CHECKING:  # a push needs no runtimes
@@ -119,7 +120,7 @@ def _notes(facts: Facts, bench: Workbench, parts: Parts, state: ReleaseState) ->
     notes = [f"bundle {bundle.name}: {compiled}; runtime {parts.runtime.build_id}, {parts.target}"]
     if facts.emulated:
         notes.append("emulated: no Hexagon NPU here; numbers are those of the HTP emulator")
-    if not facts.tools.sha256:
+    if not facts.tools.sha256 and not has_hand(facts):
         notes.append("no hash tool on the device: what arrives is read back and hashed here")
     if state.bad:
         notes.append(f"{len(state.bad)} damaged files in the store are sent again")

@@ -256,7 +256,7 @@ def test_a_device_without_a_hash_tool_is_read_back(
     def without(*args: object, short: bool) -> object:
         facts = real(*args, short=short)  # type: ignore[arg-type]
         return replace(
-            facts, tools=replace(facts.tools, python3=None, sha256=(), dd_fullblock=False)
+            facts, tools=replace(facts.tools, python3_whole=False, sha256=(), dd_fullblock=False)
         )
 
     monkeypatch.setattr(states, "gather", without)
