@@ -77,7 +77,7 @@ def adb_devices(where: str | None = None) -> list[tuple[str, str, str]]:
     The server is asked, never started. A phone without a serial of its own in this list is
     named by its USB path.
     """
-    from fleet.transport.adbserver import AdbServer  # noqa: PLC0415 - 0.2 s for adbutils
+    from fleet.transport.adbserver import AdbServer  # noqa: PLC0415 - only for phones
 
     try:
         rows = AdbServer(where, may_start=False).devices(Deadline(ADB_SECONDS))

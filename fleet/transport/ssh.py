@@ -1,4 +1,4 @@
-"""SSH: fabric makes the connection (ssh config, jump hosts), paramiko runs the commands."""
+"""SSH: paramiko runs the commands; fabric connects where ssh config or jump hosts have a say."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import paramiko
-from fabric import Config, Connection
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
@@ -23,6 +22,7 @@ from fleet.model.errors import (
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport.base import Carrier, Identity, Output, Stream, Traffic
+from fleet.transport.direct import AnyConnection, Direct, credentials, hops_of, is_direct
 from fleet.transport.hostkeys import Policy, entry_name, fingerprint, known_keys
 from fleet.transport.promptness import prompt
 from fleet.transport.quote import render
@@ -71,7 +71,7 @@ class SshTransport:
         self.traffic = Traffic()
         self._host = host
         self._accept_new = accept_new
-        self._connection: Connection | None = None
+        self._connection: AnyConnection | None = None
         self._key = ""
 
     @property
@@ -96,55 +96,29 @@ class SshTransport:
                 self.close()
                 raise
 
-    def connection(self, limit: float) -> Connection:
-        """A fabric connection with our keys and policies, not open; close() ends it."""
+    def connection(self, limit: float) -> AnyConnection:
+        """A connection with our keys and policies, not open; close() ends it."""
         host = self._host
-        path = str(host.ssh_config) if host.ssh_config else None
-        config = Config(lazy=True, runtime_ssh_path=path)
-        config.load_ssh_config()
-        kwargs: dict[str, Any] = {
+        options: dict[str, Any] = {
             "transport_factory": _transport,
             "banner_timeout": limit,
             "auth_timeout": limit,
             "channel_timeout": limit,
             "look_for_keys": not host.identity_files,
         }
-        own = dict(kwargs)
-        if host.identity_files:
-            own["key_filename"] = [str(path) for path in host.identity_files]
-        if host.key_passphrase is not None:
-            own["passphrase"] = host.key_passphrase.get().reveal()
-        gateway = None
-        for hop in host.proxy_jump.split(",") if host.proxy_jump else ():
-            gateway = Connection(
-                hop.strip(),
-                config=config,
-                gateway=gateway,
-                connect_timeout=limit,
-                connect_kwargs=dict(own),
-            )
-        if host.password is not None:
-            own["password"] = host.password.get().reveal()
-        connection = Connection(
-            host.address or host.name,
-            user=host.user,
-            port=host.port,
-            config=config,
-            gateway=gateway,
-            connect_timeout=limit,
-            connect_kwargs=own,
-        )
-        hop = connection
-        while isinstance(hop, Connection):
+        connection: AnyConnection
+        if is_direct(host):
+            connection = Direct(host, limit, {**options, **credentials(host)})
+        else:
+            from fleet.transport.configured import configured  # noqa: PLC0415
+
+            connection = configured(host, limit, options)
+        for hop in hops_of(connection):
             self._guard(hop, pinned=hop is connection)
-            if hop is not connection:
-                hop.connect_kwargs = {**kwargs, **hop.connect_kwargs}
-                hop.connect_timeout = limit
-            hop = hop.gateway
         self._connection = connection
         return connection
 
-    def _guard(self, hop: Connection, *, pinned: bool) -> None:
+    def _guard(self, hop: AnyConnection, *, pinned: bool) -> None:
         """Give a hop its trusted keys; fabric alone would accept any key."""
         host = self._host if pinned else _unpinned(self._host)
         name = entry_name(hop.host, hop.port)
@@ -156,10 +130,9 @@ class SshTransport:
     def close(self) -> None:
         """Close the connection and its jump hosts."""
         connection, self._connection = self._connection, None
-        while isinstance(connection, Connection):
+        for hop in hops_of(connection):
             with contextlib.suppress(Exception):
-                connection.client.close()
-            connection = connection.gateway
+                hop.client.close()
 
     @property
     def second(self) -> str:
@@ -191,10 +164,7 @@ class SshTransport:
     def hops(self) -> tuple[Hop, ...]:
         """The way of the open connection, the board last."""
         self._live()
-        hops, hop = [], self._connection
-        while isinstance(hop, Connection):
-            hops.append(_hop(hop))
-            hop = hop.gateway
+        hops = [_hop(one) for one in hops_of(self._connection)]
         return tuple(reversed(hops))
 
     @property
@@ -302,7 +272,7 @@ class SshTransport:
 
 
 class _Writer:
-    """Writes whole chunks to a channel; a full window is waited for until the deadline."""
+    """Writes whole chunks to a channel, and no further once the deadline is over."""
 
     def __init__(self, channel: paramiko.Channel, deadline: Deadline) -> None:
         self._channel = channel
@@ -311,12 +281,11 @@ class _Writer:
     def __call__(self, chunk: bytes) -> None:
         view = memoryview(chunk)
         while view:
-            try:
+            if self._deadline.expired:  # a lease that was lost ends it too
+                raise TimeoutError
+            with contextlib.suppress(TimeoutError):
                 view = view[self._channel.send(bytes(view[:_PACKET])) :]
                 self._deadline.touch()
-            except TimeoutError:
-                if self._deadline.expired:
-                    raise
 
 
 def _drain(receive: Callable[[int], bytes], collector: Collector, deadline: Deadline) -> None:
@@ -343,7 +312,7 @@ def _tune(transport: paramiko.Transport) -> None:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKED_MS)
 
 
-def _hop(connection: Connection) -> Hop:
+def _hop(connection: AnyConnection) -> Hop:
     """An open connection as the ssh client is told of it."""
     key = connection.transport.get_remote_server_key()
     kept = connection.connect_kwargs.get("key_filename") or ()

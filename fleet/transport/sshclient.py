@@ -1,7 +1,7 @@
 """Bulk data over the system's ssh client: a third of paramiko's time on the processor.
 
 It obeys the rules of the control connection: the address, user, port, keys and jump hosts that
-fabric resolved, and as host key only the very one that the open connection showed. Passwords
+were found for it, and as host key only the very one that the open connection showed. Passwords
 and passphrases are never given to it: then there is no such carrier.
 """
 
@@ -164,6 +164,8 @@ _OPTIONS = (
     ("ServerAliveInterval", "10"),
     ("ServerAliveCountMax", "3"),
     ("LogLevel", "ERROR"),
+    # As the control connection has it. The default of OpenSSH 9, sntrup761, takes 0.13 s more here.
+    ("KexAlgorithms", "^curve25519-sha256,curve25519-sha256@libssh.org"),
     ("Ciphers", f"{CIPHERS},aes256-gcm@openssh.com,aes128-ctr,aes256-ctr"),
 )
 

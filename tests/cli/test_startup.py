@@ -10,7 +10,7 @@ import pytest
 
 # Third parties that take their time, each with what only it is needed for.
 HEAVY = {
-    "adbutils",  # phones
+    "adbutils",  # the adb program, where the PATH has none
     "asyncio",
     "cryptography",
     "distributed",
@@ -68,6 +68,12 @@ def test_a_deploy_imports_no_client_of_the_web() -> None:
     assert found & (late | {"fleet.doctor", "fleet.lab", "fleet.aihub"}) == set()
 
 
+def test_a_phone_costs_no_third_party() -> None:
+    """adbutils takes 0.15 s, for requests and PIL."""
+    found = imported("import fleet.transport.adb, fleet.transport.adbserver")
+    assert found & {"adbutils", "requests", "PIL"} == set()
+
+
 def test_the_version_needs_no_command() -> None:
     found = imported(
         "import sys",
@@ -89,3 +95,21 @@ def test_a_plain_inventory_needs_no_pydantic(tmp_path: object) -> None:
         f"assert load_inventory(Path({path!r})).hosts[0].port == 2222",
     )
     assert "pydantic" not in found
+
+
+def test_words_for_people_are_loaded_while_devices_are_waited_for() -> None:
+    found = imported(
+        "import fleet.cli.live as live",
+        "with live.listening(as_json=False, ready=False) as listener: pass",
+    )
+    assert "rich.console" not in found
+
+
+def test_an_ssh_host_needs_neither_fabric_nor_invoke() -> None:
+    found = imported(
+        "from fleet.model.inventory import Host",
+        "from fleet.transport import transport_for",
+        "transport_for(Host('b', address='127.0.0.1'))",
+    )
+    assert "paramiko" in found
+    assert found & {"asyncio", "fabric", "invoke", "unittest"} == set()
