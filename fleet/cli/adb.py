@@ -36,7 +36,7 @@ def list_phones(server: ServerOption = None, as_json: JsonOption = False) -> Non
 
     Example: fleet adb list
     """
-    from fleet.transport.adbserver import AdbServer  # noqa: PLC0415 - 0.2 s for adbutils
+    from fleet.transport.adbserver import AdbServer  # noqa: PLC0415 - only for phones
     from fleet.transport.adbstates import check_state  # noqa: PLC0415
 
     where = AdbServer(server)

@@ -35,15 +35,22 @@ def source(*, android: bool = False) -> str:
 
 
 @cache
-def short_source() -> str:
+def short_source(*, android: bool = False) -> str:
     """The part of the probe that bringing files needs: 15 ms of a board's time instead of 45."""
-    whole = (files("fleet.facts") / "probe.sh").read_text("utf-8")
-    kept, rest = "", whole
+    text = _short("probe.sh").removesuffix("put end\n") + _code("python.sh") + "put end\n"
+    if not android:
+        return text
+    return _ANDROID_HOME + text.removesuffix("put end\n") + _short("android.sh") + "put end\n"
+
+
+def _short(name: str) -> str:
+    """Without what stands between the marks."""
+    kept, rest = "", (files("fleet.facts") / name).read_text("utf-8")
     while _ALL in rest:
         before, _, rest = rest.partition(_ALL)
         kept += before + "\n"
         rest = rest.partition(_END_OF_ALL)[2]
-    return _plain(kept + rest).removesuffix("put end\n") + _code("python.sh") + "put end\n"
+    return _plain(kept + rest)
 
 
 @cache
@@ -64,13 +71,13 @@ def _plain(text: str) -> str:
 def gather(transport: Transport, host: Host, deadline: Deadline, *, short: bool = False) -> Facts:
     """All facts of `host`. Raises a TransportError, or DeviceError for an answer that was cut.
 
-    `short`: of a device behind ssh only what bringing files needs; the rest is unknown.
+    `short`: only what bringing files needs, where the device is no Windows PC; the rest is unknown.
     """
+    android = host.transport == "adb"
     if transport.system == "windows":
         command = power_script(power_source(), host.base_dir)
-    elif short and host.transport != "adb":
-        command = script(short_source(), host.base_dir)
     else:
-        command = script(source(android=host.transport == "adb"), host.base_dir)
+        text = short_source(android=android) if short else source(android=android)
+        command = script(text, host.base_dir)
     result = transport.run(command, deadline)
     return parse(result.text, host=host.name, soc=host.soc, complaint=result.error_text)

@@ -9,9 +9,10 @@ base=$1
 nl='
 '
 tab='	'
-us=$(printf '\037')
 # mksh has no printf of its own: print saves a process per line.
-if [ -n "${KSH_VERSION:-}" ]; then put() { print -r -- "$1"; }; else put() { printf '%s\n' "$1"; }; fi
+# shellcheck disable=SC3003 # only where it is known
+if [ -n "${KSH_VERSION:-}" ]; then us=$'\037'; put() { print -r -- "$1"; }
+else us=$(printf '\037'); put() { printf '%s\n' "$1"; }; fi
 say() {
   said=$2
   while :; do case $said in *"$nl"*) said=${said%%"$nl"*}$us${said#*"$nl"} ;; *) break ;; esac; done
@@ -215,7 +216,8 @@ elif has busybox && busybox sha256sum </dev/null >/dev/null 2>&1; then say sha25
 elif has toybox && toybox sha256sum </dev/null >/dev/null 2>&1; then say sha256 'toybox sha256sum'
 elif has shasum; then say sha256 'shasum -a 256'
 elif has openssl; then say sha256 'openssl dgst -sha256'; fi
-[ "$(printf abc | dd bs=3 count=1 iflag=fullblock 2>/dev/null)" = abc ] && say dd_fullblock yes
+[ "$(echo abc | dd bs=4 count=1 iflag=fullblock 2>/dev/null)" = abc ] && say dd_fullblock yes
+[ "$(find / -prune -printf x 2>/dev/null)" = x ] && say find_printf yes
 has tar && say tar yes
 has gzip && say gzip yes
 [ -e "$R/etc/fleet-lab-board" ] && say lab yes

@@ -164,6 +164,7 @@ def tools(found: Values) -> Tools:
         sha256=tuple((one(found, "sha256") or "").split()),
         timeout="timeout" in found,
         dd_fullblock="dd_fullblock" in found,
+        find_printf="find_printf" in found,
         sync_file="sync_file" in found,
         tar="tar" in found,
         gzip="gzip" in found,

@@ -82,6 +82,7 @@ class ThermalZone:
 class Tools:
     """Programs found on the device. `sha256` is the argv of a hash tool, () when none.
     `python3_whole` is False where Python lacks hashlib or threading, as in Yocto's core of it.
+    `find_printf` is True for GNU's find.
     """
 
     python3: str | None = None
@@ -91,6 +92,7 @@ class Tools:
     sha256: tuple[str, ...] = ()
     timeout: bool = False
     dd_fullblock: bool = False
+    find_printf: bool = False
     sync_file: bool = False
     tar: bool = False
     gzip: bool = False

@@ -48,10 +48,15 @@ class Span:
 
     def changed(self) -> InputError:
         """The error for a file that has become shorter meanwhile."""
-        return InputError(f"{self.path} changed while it was sent", hint="deploy again")
+        return changed(self.path)
 
 
 Chunk = bytes | Span
+
+
+def changed(path: Path) -> InputError:
+    """The error for a source that is another file now."""
+    return InputError(f"{path} changed while it was sent", hint="deploy again")
 
 
 def check_name(name: str) -> None:

@@ -7,18 +7,28 @@ from collections.abc import Iterable
 from fleet.model.command import Command
 from fleet.model.facts import Facts
 from fleet.model.files import FileRef
-from fleet.ops.hand import hand, hand_command
-from fleet.ops.shell import framed, odd_answer
+from fleet.ops.hand import hand_command, hand_for, has_hand
+from fleet.ops.shell import device_script, framed, odd_answer
+
+
+def takes_late(facts: Facts) -> bool:
+    """Whether the device takes a blob whose hash follows it: it hashes by itself."""
+    tools = facts.tools
+    return has_hand(facts) or bool(tools.sha256 and tools.dd_fullblock and facts.windows is None)
 
 
 def ahead_command(facts: Facts, name: str) -> Command:
-    """Asks which of some files nothing on the device can be; for devices with `has_hand`."""
-    return hand_command(facts, "ahead", facts.base_dir, name)
+    """Asks which of some files nothing on the device can be."""
+    if has_hand(facts):
+        return hand_command(facts, "ahead", facts.base_dir, name)
+    return device_script("ahead", facts.base_dir, name)
 
 
-def ahead_input(files: Iterable[FileRef]) -> bytes:
+def ahead_input(facts: Facts, files: Iterable[FileRef]) -> bytes:
     """Its standard input. The sha256 of these files is a name for their state."""
-    return hand() + b"".join(f"{one.sha256}\t{one.size}\t{one.name}\n".encode() for one in files)
+    return hand_for(facts) + b"".join(
+        f"{one.sha256}\t{one.size}\t{one.name}\n".encode() for one in files
+    )
 
 
 def parse_ahead(text: str, host: str) -> dict[str, int]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Iterator, Sequence
 
-from fleet.model.errors import InputError
-from fleet.model.files import Chunk
+from fleet.model.files import Chunk, changed
 from fleet.model.plan import Blob
 
 BLOCK = 1 << 20  # what receive.sh asks dd for at a time
@@ -41,11 +40,6 @@ def together(blobs: Sequence[Blob], *, archive: bool) -> Iterator[Part]:
     yield from _archive(blobs) if archive else _listed(blobs)
 
 
-def changed(blob: Blob) -> InputError:
-    """The error for a source that is another file now."""
-    return InputError(f"{blob.file.source} changed while it was sent", hint="deploy again")
-
-
 def _listed(blobs: Sequence[Blob]) -> Iterator[Part]:
     rows = [f"{one.file.sha256} {one.file.size} {mode_of(one)}\n" for one in blobs]
     listed = "".join(rows).encode()
@@ -74,7 +68,7 @@ def _content(blob: Blob) -> bytes:
     with open(blob.file.source, "rb", buffering=0) as stream:  # noqa: PTH123 - thousands of them
         data = stream.read()
     if len(data) != blob.file.size:
-        raise changed(blob)
+        raise changed(blob.file.source)
     return data
 
 

@@ -121,7 +121,8 @@ def _archive(base: str, manifest: Manifest) -> bytes:
             link = _entry(item.name, tarfile.SYMTYPE)
             link.linkname = f"{base}/store/{item.sha256}"
             archive.addfile(link)
-        for name, text in ((".files", listed), ("env.sh", env), ("manifest.json", record)):
+        texts = {".files": listed, "env.sh": env, "manifest.json": record, ".end": ""}
+        for name, text in texts.items():
             data = text.encode()
             entry = _entry(name, tarfile.REGTYPE)
             entry.size = len(data)

@@ -1,4 +1,6 @@
-"""What the device's own program does in the same stream once the blobs are there."""
+"""What follows the blobs: in the same stream where a program of the device's takes it, else in one
+command of its shell.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from fleet.model.command import Command, script
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
+from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, PruneReleases, StageRelease, SwitchRelease
+from fleet.ops.shell import device_script
 from fleet.ops.staging import check_names, stage_frame
 from fleet.ops.upload import Receipt
 
@@ -48,6 +53,22 @@ def steps_for(actions: Sequence[Action], facts: Facts, run_id: str) -> tuple[Ste
                 raise NotImplementedError(type(one).__name__)
         found.append(Step(NAMES[type(one)], one.describe(), frame))
     return tuple(found)
+
+
+def goes_at_once(actions: Sequence[Action], facts: Facts) -> bool:
+    """Whether these can be done by `at_once`. An archive that was cut is known by its end."""
+    return [type(one) for one in actions] == list(NAMES) and facts.tools.tar and not facts.windows
+
+
+def at_once(facts: Facts, manifest: Manifest, run_id: str, keep: int) -> Command:
+    """Stage, switch and prune, each begun when the one before has succeeded.
+
+    Its standard input is that of `stage_command`, its answers are those of fleet_release.py; what
+    fails after the line `switched` is the pruning.
+    """
+    stage, switch, prune = (device_script(one).argv[2] for one in ("stage_tar", "switch", "prune"))
+    text = f'(\n{stage}) || exit\n(\n{switch}) || exit\nset -- "$1" "$2" "$5"\n{prune}'
+    return script(text, facts.base_dir, manifest.name, manifest.id, run_id, str(keep))
 
 
 def check_steps(receipt: Receipt, steps: Collection[Step], host: str, stderr: str) -> None:

@@ -8,8 +8,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 
-from adbutils import AdbConnection
-
 from fleet.model.command import Command, Result, script
 from fleet.model.deadline import Deadline
 from fleet.model.errors import (
@@ -23,9 +21,10 @@ from fleet.model.errors import (
 )
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
+from fleet.transport.adblink import Link
 from fleet.transport.adbserver import AdbServer, Seen, rivals, translated
 from fleet.transport.adbstates import absent, check_state, find, is_target
-from fleet.transport.adbstream import Writer, keep_warm, send, shut
+from fleet.transport.adbstream import Writer, keep_warm, send
 from fleet.transport.base import Carrier, Identity, Output, Stream, Traffic
 from fleet.transport.quote import render
 from fleet.transport.shellv2 import CLOSE, Decoder
@@ -35,6 +34,7 @@ _CHUNK = 1 << 18
 _SLICE_SECONDS = 0.5  # how often a waiting stream looks at the deadline
 _COMMAND_BYTES = 0xFFFF  # the server's length field has four hexadecimal digits
 RETRY_SECONDS = 3.0  # an adbd that was killed is back after 0.2 s, a phone on Wi-Fi after 2 s
+ACCEPT_SECONDS = 0.5  # until a phone has taken the key the server calls it unauthorized
 ALIVE_SECONDS = 5.0  # an answer takes 20 ms; a dead link never gives one
 # A board with adbd has no properties; its machine id tells it from the next one.
 _SERIAL = "getprop ro.serialno 2>/dev/null || cat /etc/machine-id 2>/dev/null; echo fleet-alive"
@@ -58,7 +58,7 @@ class AdbTransport:
         self._seen: Seen | None = None
         self._serialno = ""
         self._tried = False
-        self._links: set[AdbConnection] = set()
+        self._links: set[Link] = set()
         self._lock = threading.Lock()
 
     @property
@@ -96,10 +96,13 @@ class AdbTransport:
     def _find(self, deadline: Deadline) -> None:
         seen = self._server.devices(deadline)
         one = find(seen, self._wanted, self._host.name)
-        if one is None and is_target(self._wanted):
+        if one is not None and one.state == "unauthorized" and is_target(self._wanted):
+            one = self._settled(deadline)
+        elif one is None and is_target(self._wanted):
             said = self._server.dial(self._wanted, deadline)
             good = said.startswith(("connected", "already connected"))
-            one = self._settled(deadline if good else Deadline(ALIVE_SECONDS))
+            asks = said.startswith("failed to authenticate")
+            one = self._settled(deadline if good or asks else Deadline(ALIVE_SECONDS))
             if one is not None and one.state == "offline" and not good:
                 one = None
             if one is None:
@@ -118,10 +121,13 @@ class AdbTransport:
 
     def _settled(self, deadline: Deadline) -> Seen | None:
         """The row after `connect`: the state comes a moment later than the answer."""
-        pause = threading.Event()
+        pause, accepting = threading.Event(), Deadline(ACCEPT_SECONDS)
         while True:
             one = find(self._server.devices(deadline), self._wanted, self._host.name)
-            passing = one is not None and one.state in {"connecting", "offline", "authorizing"}
+            passing = one is not None and (
+                one.state in {"connecting", "offline", "authorizing"}
+                or (one.state == "unauthorized" and not accepting.expired)
+            )
             if not passing or deadline.remaining < ALIVE_SECONDS:
                 return one
             pause.wait(0.05)
@@ -148,7 +154,7 @@ class AdbTransport:
         with self._lock:
             links, self._links = self._links, set()
         for link in links:
-            shut(link)
+            link.close()
 
     def identity(self, deadline: Deadline) -> Identity:
         """Serial number of the phone itself, and the USB path where it hangs."""
@@ -218,9 +224,9 @@ class AdbTransport:
                 raise DeadlineError(f"'{what}' did not end within {deadline.seconds:g} s")
 
     @contextlib.contextmanager
-    def _stream(self, command: Command, deadline: Deadline) -> Iterator[AdbConnection]:
+    def _stream(self, command: Command, deadline: Deadline) -> Iterator[Link]:
         """A stream to a shell of the phone, which runs the command."""
-        line = f"shell,v2,raw:{render(command)}"
+        line = f"shell,v2,raw:{render(command, bare=True)}"
         if len(line.encode()) > _COMMAND_BYTES:
             raise InputError(
                 f"a command of {len(line.encode())} bytes is too long for adb "
@@ -232,7 +238,7 @@ class AdbTransport:
         finally:
             self._drop(link)
 
-    def _service(self, line: str, deadline: Deadline) -> AdbConnection:
+    def _service(self, line: str, deadline: Deadline) -> Link:
         """A stream to a service of the phone, by its name. `_drop` ends it."""
         seen, link = self._live(), self._server.connect(deadline)
         with self._lock:
@@ -240,7 +246,7 @@ class AdbTransport:
         try:
             with translated(self._server, deadline, self._wanted):
                 by_id = f"host:transport-id:{seen.transport}"
-                link.send_command(by_id if seen.transport else f"host:transport:{seen.serial}")
+                link.ask(by_id if seen.transport else f"host:transport:{seen.serial}")
                 self._okay(link, deadline)
                 send(link.conn, [b"%04x" % len(line.encode()), line.encode()], deadline)
                 self._okay(link, deadline)
@@ -249,10 +255,10 @@ class AdbTransport:
             raise
         return link
 
-    def _drop(self, link: AdbConnection) -> None:
+    def _drop(self, link: Link) -> None:
         with self._lock:
             self._links.discard(link)
-        shut(link)
+        link.close()
 
     def dial(self, port: int, deadline: Deadline) -> Stream:
         """See Transport.dial: the service `tcp:PORT`, which is what `adb forward` uses."""
@@ -266,10 +272,9 @@ class AdbTransport:
         with self._lock:
             self._links.discard(link)
         link.conn.settimeout(None)
-        made: socket.socket = link.conn
-        return made
+        return link.conn
 
-    def _okay(self, link: AdbConnection, deadline: Deadline) -> None:
+    def _okay(self, link: Link, deadline: Deadline) -> None:
         """OKAY, or the reason that the server gives."""
         link.conn.settimeout(max(deadline.remaining, 0.01))
         answer = link.read(4)
@@ -277,7 +282,7 @@ class AdbTransport:
             return
         if answer != b"FAIL":
             raise self._lost("the adb server closed the connection")
-        why = " ".join(link.read_string_block().split())
+        why = " ".join(link.block().split())
         if why == "closed" and self._lacks_shell():
             raise _no_shell(why)
         if "not found" in why or "offline" in why or why == "closed":

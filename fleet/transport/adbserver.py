@@ -10,15 +10,13 @@ import contextlib
 import os
 import re
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from adbutils import AdbClient, AdbConnection, AdbError, AdbTimeout, adb_path
-
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeadlineError, FleetError, InputError, UnreachableError
+from fleet.transport.adblink import Link, RefusedError
 
 DEFAULT = ("127.0.0.1", 5037)
 START_SECONDS = 20.0  # a first start makes a key and looks for USB devices
@@ -62,7 +60,12 @@ def address(text: str | None = None) -> tuple[str, int]:
 
 def program() -> str:
     """The adb program: the user's own, so that versions match, else the one of adbutils."""
-    return shutil.which("adb") or adb_path()
+    own = shutil.which("adb")
+    if own:
+        return own
+    from adbutils import adb_path  # noqa: PLC0415 - 0.15 s
+
+    return str(adb_path())
 
 
 class AdbServer:
@@ -80,21 +83,18 @@ class AdbServer:
         """True for a server on this machine."""
         return self.host in {"127.0.0.1", "localhost", "::1"}
 
-    def connect(self, deadline: Deadline) -> AdbConnection:
+    def connect(self, deadline: Deadline) -> Link:
         """A connection to the server, which is started if it is the default one and absent.
 
         Raises UnreachableError or DeadlineError.
         """
         deadline.check("connecting to the adb server")
         try:
-            # adbutils itself would start a server on another port than the one that is meant.
-            socket.create_connection((self.host, self.port), deadline.remaining).close()
+            return Link(self.host, self.port, deadline.remaining)
         except OSError as error:
             self._start(deadline, error)
         with translated(self, deadline):
-            link = AdbClient(self.host, self.port).make_connection()
-            link.conn.settimeout(max(deadline.remaining, 0.01))
-            return link
+            return Link(self.host, self.port, max(deadline.remaining, 0.01))
         raise AssertionError
 
     def _start(self, deadline: Deadline, why: OSError) -> None:
@@ -125,10 +125,10 @@ class AdbServer:
 
     def ask(self, service: str, deadline: Deadline) -> str:
         """The answer of a host service such as `host:version`. Raises a TransportError."""
-        with translated(self, deadline), self.connect(deadline) as link:
-            link.send_command(service)
-            link.check_okay()
-            return str(link.read_string_block())
+        with translated(self, deadline), contextlib.closing(self.connect(deadline)) as link:
+            link.ask(service)
+            link.check()
+            return link.block()
         raise AssertionError
 
     def version(self, deadline: Deadline) -> int:
@@ -203,15 +203,15 @@ def rivals() -> list[str]:
 
 @contextlib.contextmanager
 def translated(server: AdbServer, deadline: Deadline, phone: str = "") -> Iterator[None]:
-    """Errors of adbutils and of the socket to the server as ours; `phone` is who is silent."""
+    """Errors of the connection to the server as ours; `phone` is who is silent."""
     try:
         yield
-    except (AdbTimeout, TimeoutError) as error:
+    except TimeoutError as error:
         who = f"the phone {phone}" if phone else f"the adb server at {server}"
         cure = "check its cable or Wi-Fi: adb devices -l" if phone else "does it run? adb devices"
         raise DeadlineError(
             f"{who} did not answer within {deadline.seconds:g} s", hint=cure
         ) from error
-    except (AdbError, OSError, EOFError, ValueError) as error:
+    except (RefusedError, OSError, EOFError, ValueError) as error:
         text = " ".join(str(error).split()) or type(error).__name__
         raise UnreachableError(f"the adb server at {server} says: {text}") from error

@@ -7,8 +7,6 @@ import os
 import socket
 from collections.abc import Iterator
 
-from adbutils import AdbConnection
-
 from fleet.model.deadline import Deadline
 from fleet.model.files import Span
 from fleet.transport.shellv2 import FRAME_BYTES, HEAD, Id
@@ -91,11 +89,3 @@ def send(link: socket.socket, parts: list[bytes | memoryview], deadline: Deadlin
             sent -= len(views.pop(0))
         if sent:
             views[0] = views[0][sent:]
-
-
-def shut(link: AdbConnection) -> None:
-    """Close at once; adbutils would sleep before it."""
-    with contextlib.suppress(Exception):
-        link.conn.shutdown(socket.SHUT_RDWR)
-    with contextlib.suppress(Exception):
-        link.conn.close()

@@ -11,12 +11,15 @@ from fleet.model.command import Command
 _WRAPPER = 'cd -- "$1" || exit 126; shift; %s"$@"; exit "$?"'
 
 
-def render(command: Command) -> str:
+def render(command: Command, *, bare: bool = False) -> str:
     """One line that any login shell (sh, bash, zsh, fish, mksh) runs as exactly `command`.
 
     The line is a simple command of quoted words. An exit status of 126 with a message of
-    `cd` says that the folder does not exist.
+    `cd` says that the folder does not exist. `bare`: for a link that tells a signal by itself;
+    what needs no folder and no variables then needs no shell around it.
     """
+    if bare and not (command.cwd or command.env or command.unset):
+        return " ".join(_quote(word) for word in command.argv)
     unset = "".join(f"unset {name}; " for name in command.unset)
     wrapper = _WRAPPER % unset
     env = ["env", *(f"{name}={value}" for name, value in command.env.items())]

@@ -188,7 +188,15 @@ def test_every_recorded_phone_in_one_round_trip(lab: Lab) -> None:
         link.open(Deadline(10))
         facts = gather(link, hosts[phone.name], Deadline(20))
         assert link.traffic.round_trips == 1
+        short = gather(link, hosts[phone.name], Deadline(20), short=True)
         link.close()
+        assert short.android is not None, "its serial number is compared before a push"
+        assert short.android.serialno == phone.name.upper()
+        for name in ("base_dir", "store", "machine", "lab", "boot_id", "emulated"):
+            assert getattr(short, name) == getattr(facts, name), name
+        for name in ("sha256", "dd_fullblock", "sync_file", "tar", "gzip"):
+            assert getattr(short.tools, name) == getattr(facts.tools, name), name
+        assert (short.nodes, short.thermal, short.android.battery.percent) == ((), (), None)
         assert facts.soc.hexagon_arch == CHIPS[phone.profile], phone.profile
         assert facts.emulated
         assert facts.machine == "aarch64"

@@ -101,7 +101,7 @@ def test_the_short_probe_says_the_same_of_what_bringing_files_needs(
     assert short.disk.mount == whole.disk.mount
     assert short.disk.writable
     assert short.disk.available_bytes
-    for name in ("sha256", "dd_fullblock", "sync_file", "tar", "gzip"):
+    for name in ("sha256", "dd_fullblock", "find_printf", "sync_file", "tar", "gzip"):
         assert getattr(short.tools, name) == getattr(whole.tools, name), name
     assert has_hand(short) == has_hand(whole)
     assert (short.libc, short.nodes, short.thermal) == (None, (), ())

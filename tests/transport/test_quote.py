@@ -42,6 +42,20 @@ def test_words_arrive_as_they_are(shell: str) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+def test_a_link_that_tells_signals_needs_no_shell_around(shell: str) -> None:
+    line = render(Command(("printf", "%s\\0", *NASTY)), bare=True)
+    done = subprocess.run([*argv_of(shell), "-c", line], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\0")[:-1] == NASTY
+    assert not line.startswith("sh ")
+    for one in (
+        Command(("true",), cwd="/"),
+        Command(("true",), env={"A": "1"}),
+        Command(("true",), unset=("A",)),
+    ):
+        assert render(one, bare=True) == render(one)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 @settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
