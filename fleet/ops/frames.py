@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from fleet.model.files import Chunk, FileRef, Span
+from fleet.model.files import Chunk, FileRef, Span, changed
 from fleet.model.plan import Blob
-from fleet.ops.batches import BLOCK, Part, batches, changed, mode_of, together
+from fleet.ops.batches import BLOCK, Part, batches, mode_of, together
 from fleet.ops.delta import after
 
 CHUNK = 1 << 18  # large enough that a read costs nothing beside a send; small in memory
@@ -64,6 +64,15 @@ class Style:
 PLAIN = Style()
 
 
+@dataclass(frozen=True)
+class Trial:
+    """`count` bytes of the blob at `place` go before all else; then `goes_on` is asked."""
+
+    place: int
+    count: int
+    goes_on: Callable[[], bool]
+
+
 def read_file(path: Path, start: int, end: int) -> bytes:
     """The bytes of a file from start to end; fewer where it is shorter."""
     with path.open("rb", buffering=0) as stream:
@@ -83,17 +92,23 @@ def frames(
     *,
     limit: int | None = None,
     tail: Iterable[bytes] = (),
+    trial: Trial | None = None,
 ) -> Iterator[Chunk]:
     """The stream in chunks. `told` gets the payload so far, and how much of it went on the wire.
 
     With batches, small blobs that are not begun yet go together: a device without Python
     starts seven programs for a blob, and for a batch. With `limit` the stream ends after that
-    many bytes of payload, the last blob unfinished. `tail` is what else the program does, once
-    the blobs are there. Raises InputError when a source changed while it was sent.
+    many bytes of payload, the last blob unfinished; with `trial` after those bytes, if it does
+    not go on. `tail` is what else the program does, once the blobs are there. Raises InputError
+    when a source changed while it was sent.
     """
     count = _Count(told)
     if style.hand:
         yield from _gathered([(style.hand, 0, 0)], count)
+    if trial is not None:
+        blobs, on = yield from _tried(trial, blobs, style, count)
+        if not on:
+            return
     small: list[Blob] = []
     alone: list[Blob] = []
     for one in blobs:
@@ -119,6 +134,18 @@ def frames(
         left = left if left is None else left - blob.wire
     yield from count.rest()
     yield from tail
+
+
+def _tried(
+    trial: Trial, blobs: Sequence[Blob], style: Style, count: _Count
+) -> Generator[Chunk, None, tuple[list[Blob], bool]]:
+    """The bytes of a trial; what is left then, and whether it goes on."""
+    one, left = blobs[trial.place], list(blobs)
+    edge = one.offset + trial.count
+    yield from _gathered(_one(one, edge, style), count)
+    yield from count.rest()
+    left[trial.place] = replace(one, offset=edge)
+    return left, trial.goes_on()
 
 
 class _Count:
@@ -196,7 +223,7 @@ def _content(blob: Blob, start: int, end: int, style: Style) -> Iterator[Part]:
 def _load(blob: Blob, start: int, end: int, style: Style) -> bytes:
     data = style.source.read(blob.file, start, end)
     if len(data) != end - start:
-        raise changed(blob)
+        raise changed(blob.file.source)
     return data
 
 

@@ -19,7 +19,7 @@ from fleet.model.plan import (
     StageRelease,
     SwitchRelease,
 )
-from fleet.ops.hand import hand_command, hand_for, has_hand
+from fleet.ops.hand import hand_command, hand_for, has_hand, seal
 from fleet.ops.shell import device_script, framed, odd_answer
 
 
@@ -64,23 +64,22 @@ def state_command(facts: Facts, manifest: Manifest, *, verify: bool) -> Command:
 
 def state_input(facts: Facts, manifest: Manifest) -> Iterator[bytes]:
     """Standard input of `state_command`."""
-    program = hand_for(facts)
-    if program:
-        rows = [
-            f"{item.sha256}\t{item.size}\t{key_of(item) or '-'}\t{item.name}\n"
-            for item in manifest.files
-        ]
-    else:
-        rows = [f"{item.sha256}\t{item.size}\t{item.name}\n" for item in manifest.files]
-    yield program + "".join(rows).encode()
+    rows = []
+    for item in manifest.files:
+        key = f"{key_of(item) or '-'}\t" if facts.windows is None else ""
+        rows.append(f"{item.sha256}\t{item.size}\t{key}{item.name}\n")
+    yield hand_for(facts) + "".join(rows).encode()
 
 
-def seal_command(facts: Facts, manifest: Manifest) -> Command:
+def seal_command(facts: Facts, manifest: Manifest) -> tuple[Command, bytes]:
     """Asks only whether all is as it was at the switch; for devices with `has_hand`.
 
-    Its standard input is `seal()`.
+    With its standard input.
     """
-    return hand_command(facts, facts.base_dir, manifest.name, manifest.id)
+    args = (facts.base_dir, manifest.name, manifest.id)
+    if facts.tools.find_printf:
+        return device_script("seal", *args), b""
+    return hand_command(facts, *args), seal()
 
 
 def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:

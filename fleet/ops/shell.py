@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 
-from fleet.model.command import Command, script
+from fleet.model.command import Command, Result, script
 from fleet.model.errors import DeviceError
 
 
@@ -20,6 +20,19 @@ def _source(name: str) -> str:
 def device_script(name: str, *args: str) -> Command:
     """The script `scripts/<name>.sh` with its arguments, as one command."""
     return script(_source(name), *args, name=name)
+
+
+def last_words(result: Result) -> str:
+    """The end of what a command said, its complaints first."""
+    return (result.error_text or result.text.strip() or "no message")[-400:]
+
+
+def failed(result: Result, step: str, host: str) -> DeviceError:
+    """The error of a control script that ended with a status, with its last words."""
+    words = last_words(result)
+    return DeviceError(
+        f"{step} failed with status {result.status}: {words}", device=host, step=step
+    )
 
 
 MARK = b"fleet-file\n"

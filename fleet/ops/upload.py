@@ -34,6 +34,11 @@ def sync_mode(facts: Facts) -> str:
     return "file" if facts.tools.sync_file else "all"
 
 
+def takes_frames(facts: Facts) -> bool:
+    """Many blobs in one stream: Python, or a dd that counts the bytes of a pipe."""
+    return has_hand(facts) or facts.tools.dd_fullblock
+
+
 def takes_batches(facts: Facts) -> bool:
     """Many small blobs at once: Python, or tar and a hash tool that prints `<hash>  <name>`."""
     if has_hand(facts):

@@ -19,7 +19,7 @@ from fleet.model.files import BLOCK_BYTES, FileRef, file_ref
 from fleet.model.plan import Blob, Delta
 from fleet.ops import upload
 from fleet.ops.delta import after, delta
-from fleet.ops.frames import GZIP_BYTES, Files, Style, frames
+from fleet.ops.frames import GZIP_BYTES, Files, Style, Trial, frames
 from fleet.ops.hand import hand, hand_command, hand_for
 
 from .board import SHELLS, Board, flat
@@ -190,6 +190,33 @@ def test_a_stream_may_end_within_a_blob(python: Board, tmp_path: Path) -> None:
     assert receipt.ok == {item.sha256}
 
 
+@pytest.mark.parametrize("on", [True, False])
+def test_a_stream_may_ask_after_its_beginning(board: Board, tmp_path: Path, on: bool) -> None:
+    """With more behind it in the same stream, or without."""
+    small = a_file(tmp_path, "s", b"small")
+    large = a_file(tmp_path, "l", random.Random(5).randbytes(2 * LARGE))
+    sent: list[int] = []
+    asked: list[int] = []
+
+    def goes_on() -> bool:
+        asked.append(sent[-1])
+        return on
+
+    style = Style(hand=hand_for(board.facts))
+    blobs = [Blob(small), Blob(large)]
+    trial = Trial(1, LARGE, goes_on)
+    data = flat(frames(blobs, lambda done, _: sent.append(done), style, trial=trial))
+    receipt, _ = receive(board, data)
+    assert asked == [LARGE]
+    assert not receipt.cut
+    if on:
+        assert receipt.ok == {small.sha256, large.sha256}
+        assert stored(board, large).read_bytes() == large.source.read_bytes()
+    else:
+        assert board.store() == {f"{large.sha256}.part"}
+        assert stored(board, large).with_suffix(".part").stat().st_size == LARGE
+
+
 def test_no_hash_tool_is_needed(python: Board, tmp_path: Path) -> None:
     item = a_file(tmp_path, "f", b"tiny")
     receipt, _ = receive(python, stream(python, Blob(item)), python.without(sha256=()))
@@ -330,6 +357,36 @@ def test_a_damaged_old_blob_is_found_by_the_hash(board: Board, tmp_path: Path) -
     receipt, _ = receive(board, stream(board, blob))
     assert list(receipt.bad) == [item.sha256]
     assert not stored(board, item).exists()
+
+
+DAMAGES = {
+    "other bytes": b"x" + OLD[1:],
+    "shorter": OLD[: 2 * MIB + 5],
+    "longer": OLD + bytes(100_000),
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, "gone", "a link"])
+def test_an_old_blob_that_is_another_shows_by_the_hash(
+    python: Board, tmp_path: Path, damage: str
+) -> None:
+    first = a_file(tmp_path, "old", OLD)
+    assert receive(python, stream(python, Blob(first)))[0].ok
+    path = stored(python, first)
+    path.unlink()
+    if damage in DAMAGES:
+        path.write_bytes(DAMAGES[damage])
+    elif damage == "a link":
+        path.symlink_to("/dev/zero")
+    new = OLD[:MIB] + b"others" + OLD[MIB + 6 :]  # its last block is copied, and a short one
+    item = a_file(tmp_path, "new", new)
+    found = delta(item, first.sha256, hash_and_sign(first.source)[1])
+    assert found is not None
+    receipt, _ = receive(python, stream(python, Blob(item, 0, first.sha256, found)))
+    assert (receipt.cut, receipt.failed) == (False, "")
+    assert set(receipt.ok if damage == "longer" else receipt.bad) == {item.sha256}
+    assert python.store() <= {first.sha256, *receipt.ok}
 
 
 def test_the_device_signs_as_the_host_does(python: Board, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from fleet.ops.hand import hand, has_hand
 from fleet.ops.release import actions_for
 from fleet.ops.shell import device_script
 from fleet.ops.staging import stage_command, stage_frame, stage_input
+from fleet.ops.tail import at_once
 
 from .board import Board, flat, manifest
 
@@ -43,15 +44,9 @@ Step = tuple[tuple[str, ...], bytes]
 def killed_at(board: Board, step: Step, at: int, *, everything: bool) -> bool:
     """Run a step and kill it before its `at`-th command; False when it ended before."""
     argv, stdin = step
-    if argv[0] == sys.executable:
-        return killed_in_python(board, step, at, everything=everything)
-    whom = "0" if everything else "$$"
-    trap = (
-        "set -T; fleet_k=0; trap 'fleet_k=$((fleet_k+1)); "
-        f'[ "$fleet_k" -lt {at} ] || kill -KILL {whom}\' DEBUG\n'
-    )
+    by_python = argv[0] == sys.executable
     done = subprocess.run(
-        ["bash", "-c", trap + argv[2], *argv[3:]],
+        (python_trap if by_python else shell_trap)(board, argv, at, everything=everything),
         input=stdin,
         capture_output=True,
         timeout=60,
@@ -62,12 +57,21 @@ def killed_at(board: Board, step: Step, at: int, *, everything: bool) -> bool:
     return done.returncode == KILLED
 
 
+def shell_trap(_: Board, argv: tuple[str, ...], at: int, *, everything: bool) -> list[str]:
+    whom = "0" if everything else "$$"
+    trap = (
+        "set -T; fleet_k=0; trap 'fleet_k=$((fleet_k+1)); "
+        f'[ "$fleet_k" -lt {at} ] || kill -KILL {whom}\' DEBUG\n'
+    )
+    return ["bash", "-c", trap + argv[2], *argv[3:]]
+
+
 # The device's own program is killed before it opens, makes, renames or removes something below
 # its base folder, or starts another program.
 HOOK = """
 import os, sys
 def hook(event, args, seen=[0], base=sys.argv[1]):
-    if event != "os.spawn":
+    if event not in ("os.spawn", "os.posix_spawn"):
         if event not in ("open", "os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.symlink"):
             return
         path = args[1] if event == "os.symlink" else args[0]
@@ -81,19 +85,10 @@ sys.addaudithook(hook)
 """
 
 
-def killed_in_python(board: Board, step: Step, at: int, *, everything: bool) -> bool:
-    (python, option, program, *args), stdin = step
+def python_trap(board: Board, argv: tuple[str, ...], at: int, *, everything: bool) -> list[str]:
+    python, option, program, *args = argv
     hook = HOOK.format(at=at, whom="0" if everything else "os.getpid()")
-    done = subprocess.run(
-        [python, option, hook + program, str(board.base), *args],
-        input=stdin,
-        capture_output=True,
-        timeout=60,
-        check=False,
-        start_new_session=True,
-    )
-    assert done.returncode in {0, KILLED}, done
-    return done.returncode == KILLED
+    return [python, option, hook + program, str(board.base), *args]
 
 
 def python_steps(board: Board, app: Manifest) -> dict[str, Step]:
@@ -130,6 +125,10 @@ def steps(board: Board, app: Manifest) -> dict[str, Step]:
         ),
         "switch": (release.switch_command(str(board.base), "app", app.id, "r9").argv, b""),
         "prune": (device_script("prune", str(board.base), "app", "2").argv, b""),
+        "at once": (
+            at_once(board.facts, app, "r9", 2).argv,
+            b"".join(stage_input(board.facts, app)),
+        ),
     }
 
 
@@ -151,7 +150,7 @@ def whole(board: Board, apps: dict[str, Manifest]) -> str:
     return app.id
 
 
-SCRIPTS = ("receive", "receive+tar", "stage", "stage+tar", "switch", "prune")
+SCRIPTS = ("receive", "receive+tar", "stage", "stage+tar", "switch", "prune", "at once+tar")
 STRIDE = 7  # of the fast tier; beginning elsewhere for each script, so that all kinds are met
 
 
@@ -201,7 +200,7 @@ def kill_everywhere(tmp_path: Path, script: str, everything: bool, places: range
         board.deploy(app)
     todo = steps(board, new)
     names = list(todo)
-    for name in names[: names.index(script) if script != "all" else 0]:
+    for name in names[: {"all": 0, "at once": 1}.get(script, names.index(script))]:
         assert not killed_at(board, todo[name], 1 << 30, everything=True)
     assert whole(board, {one.id: one for one in (old, new)})
 
@@ -211,7 +210,7 @@ def kill_everywhere(tmp_path: Path, script: str, everything: bool, places: range
     seen = each_prefix(board, todo[script], everything, places, look)
     assert seen, "the script has more commands than that"
     assert seen == sorted(seen, key=[old.id, new.id].index), "once new, never old again"
-    if script in {"switch", "all"}:
+    if script in {"switch", "all", "at once"}:
         assert places.step > 1 or set(seen) == {old.id, new.id}
     else:
         assert set(seen) == {new.id if script == "prune" else old.id}

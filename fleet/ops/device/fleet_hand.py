@@ -11,16 +11,16 @@ word, the name of the part.
 import hashlib
 import os
 
+from fleet.ops.device.fleet_disk import PIECE, feed, flush, remove, small
 from fleet.ops.device.fleet_seal import say
 
 TYPE_CHECKING = False  # the module typing takes 10 ms
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-PIECE = 1 << 18
 DIRTY = 32 << 20  # bytes after which the disk is asked to begin writing
 BLOCK = 1 << 20
-COPY = 1 << 16  # of what differs, and of signatures
+COPY = 1 << 16  # of what differs
 
 
 class EndedError(Exception):
@@ -78,17 +78,6 @@ class Input:
                 break
             have += count
         return view[:have]
-
-
-def feed(path: str, update: "Callable[[memoryview], object]") -> None:
-    """All of a file through `update`."""
-    view = memoryview(bytearray(PIECE))
-    with open(path, "rb", buffering=0) as stream:
-        while True:
-            count = stream.readinto(view)
-            if not count:
-                return
-            update(view[:count])
 
 
 class Writer:
@@ -218,6 +207,8 @@ class Store:
                 return
             if sha == "?":
                 sha = self.stream.line()[3:]
+                if not sha:
+                    raise EndedError(76, f"short ? {out.size}")
             if got != sha:
                 say(f"bad {sha} {got}")
                 self.bad = True
@@ -248,7 +239,7 @@ class Store:
         """The bytes of a blob; "" or, of what differs, its hash."""
         coding = words[6]
         if coding.startswith("delta:"):
-            return self.patch(out, part, f"{self.path}/{coding[6:]}", int(words[4]))
+            return self.patch(out, part, words)
         length = int(words[4]) * BLOCK + int(words[5])
         inflate = None
         if coding == "gzip":
@@ -264,30 +255,39 @@ class Store:
             out.write(inflate.decompress(view[:count]) if inflate else view[:count])
         return ""
 
-    def patch(self, out: Writer, part: str, old: str, lines: int) -> str:
+    def patch(self, out: Writer, part: str, words: "Sequence[str]") -> str:
         """A new file out of an old one: `copy <first block> <blocks of 64 KiB>` of the old one,
-        or `take <MiB> <rest>` and those bytes.
+        or `take <MiB> <rest>` and those bytes. What the old one lacks shows by the hash.
         """
-        base = os.open(old, os.O_RDONLY | os.O_NOFOLLOW)
+        old, end = f"{self.path}/{words[6][6:]}", int(words[7])
+        sound = os.path.isfile(old) and not os.path.islink(old)
+        base = os.open(old if sound else os.devnull, os.O_RDONLY)
         follower = Follower(part)
         view = memoryview(bytearray(PIECE))
-        for _ in range(lines):
-            words = self.stream.line().split()
-            if len(words) != 3:
+        cut = False
+        for _ in range(int(words[4])):
+            line = self.stream.line().split()
+            if len(line) != 3:
+                cut = True
                 break
-            copying = words[0] == "copy"
-            at = int(words[1]) * COPY
-            left = int(words[2]) * COPY if copying else int(words[1]) * BLOCK + int(words[2])
+            copying = line[0] == "copy"
+            at = int(line[1]) * COPY
+            left = int(line[2]) * COPY if copying else int(line[1]) * BLOCK + int(line[2])
             while left:
-                room = view[: min(left, PIECE)]
+                room = view[: min(left, PIECE, end - out.size)]
                 count = os.preadv(base, [room], at) if copying else self.stream.into(room)
                 if not count:
+                    cut = not copying
                     break
                 out.write(room[:count])
                 follower.grow(out.size)
                 at += count
                 left -= count
         os.close(base)
+        if not cut and out.size < end:
+            os.ftruncate(out.file, end)
+            out.size = end
+            follower.grow(end)
         return follower.close()
 
     def files(self, listed: int, length: int) -> None:
@@ -320,72 +320,3 @@ class Store:
             raise EndedError(74, f"failed - {error.strerror}") from error
         self.bad = self.bad or bool(said)
         say(*said, *[f"ok {sha}" for sha in right])
-
-
-def small(name: str, data: memoryview, mode: int, place: int) -> None:
-    """A small new file in an open folder."""
-    file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=place)
-    try:
-        while data:
-            data = data[os.write(file, data) :]
-    finally:
-        os.close(file)
-
-
-def flush(path: str) -> None:
-    """The file system of a path is on the disk then. Another program can say which; Python not."""
-    words = ["sync", "-f", path]
-    try:
-        if hasattr(os, "posix_spawnp"):  # without a copy of this process
-            status = os.waitpid(os.posix_spawnp("sync", words, os.environ), 0)[1]
-        else:
-            status = os.spawnvp(os.P_WAIT, "sync", words)
-    except OSError:
-        status = 1
-    if status:
-        os.sync()
-
-
-def remove(path: str) -> None:
-    """Whatever stands there, with all in it; nothing is followed."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        for top, folders, files in os.walk(path, topdown=False):
-            for name in files:
-                os.unlink(f"{top}/{name}")
-            for name in folders:
-                one = f"{top}/{name}"
-                if os.path.islink(one):
-                    os.unlink(one)
-                else:
-                    os.rmdir(one)
-        os.rmdir(path)
-    elif os.path.lexists(path):
-        os.unlink(path)
-
-
-def whole(path: str) -> str:
-    """SHA-256 of a file."""
-    digest = hashlib.sha256()
-    feed(path, digest.update)
-    return digest.hexdigest()
-
-
-def sign(path: str, size: str) -> None:
-    """The kind, the size, and for each block of 64 KiB CRC-32 of its quarters and its first bytes.
-
-    It only finds what may be equal; the hash of the whole decides.
-    """
-    import zlib
-
-    lines = []
-    seen, quarter = 0, int(size) // 4
-    with open(path, "rb") as stream:
-        while True:
-            block = memoryview(stream.read(int(size)))
-            if not block:
-                break
-            seen += len(block)
-            parts = [zlib.crc32(block[at : at + quarter]) for at in range(0, int(size), quarter)]
-            digest = b"".join(one.to_bytes(4, "big") for one in parts)
-            lines.append((digest + bytes(block[:16]).ljust(16, b"\0")).hex())
-    say("crc32-4", str(seen), *lines)

@@ -3,7 +3,7 @@
 The same as state.sh, stage.sh, switch.sh and prune.sh, with the same answers, in one process:
 2,000 files took those 0.7 s on a lab board. argv: `receive <base>`: the stream of
 fleet_hand.py; in it also `stage <name> <id> <run> <bytes of the list> <of env.sh> <of the
-manifest>` with those, `switch <base> <name> <id> <run>` and `prune <name> <keep>`.
+manifest>` with those, `switch <name> <id> <run>` and `prune <name> <keep>`.
 `state <base> <name> <id> <size|hash>`. `ahead <base> <name>`: of each
 line `<key> <size> <name>` (tabs) that may be sent before its hash is known, how much is there.
 `sign <file> <bytes>`.
@@ -12,7 +12,8 @@ line `<key> <size> <name>` (tabs) that may be sent before its hash is known, how
 import os
 import sys
 
-from fleet.ops.device.fleet_hand import EndedError, Input, Store, flush, remove, sign, whole
+from fleet.ops.device.fleet_disk import flush, remove, sign, whole
+from fleet.ops.device.fleet_hand import EndedError, Input, Store
 from fleet.ops.device.fleet_seal import (
     beginning,
     link_of,
@@ -144,10 +145,17 @@ class Releases:
         elif os.path.isfile(early):
             lines.append(f"part {sha} {os.path.getsize(early)} {key}")
         if now and size >= 1_000_000:
-            old = link_of(f"{self.live}/{name}")
-            if old.startswith(f"{self.base}/store/"):
-                lines.append(f"base {sha} {old.rsplit('/', 1)[1]}")
+            old = self.blob_of(f"{self.live}/{name}")
+            if old:
+                lines.append(f"base {sha} {old}")
         return lines
+
+    def blob_of(self, path: str) -> str:
+        """The blob that a link of a release leads to, "" where it is gone."""
+        top, _, sha = link_of(path).rpartition("/")
+        blob = f"{top}/{sha}"
+        there = top == f"{self.base}/store" and os.path.isfile(blob) and not os.path.islink(blob)
+        return sha if there and set(sha) <= HEX else ""
 
     def stage(self, words: "list[str]", stream: Input) -> None:
         """A release folder of links into the store, beside the live one."""

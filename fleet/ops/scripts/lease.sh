@@ -1,6 +1,6 @@
 # What all commands on leases share; docs/leases.md says how it works and why.
 # A lease is the folder <kind>.<N>; only the highest N counts. In it: `owner` (one line of
-# words: format owner reason run token boot since), `keep` (boot, uptime of its end, ttl),
+# harmless words: format owner reason run token boot since), `keep` (boot, uptime of its end, ttl),
 # `step` (boot, uptime of its end, run|idle, pid), `released`. Times are whole seconds.
 set -u
 umask 022
@@ -75,10 +75,10 @@ tell() { echo "$1 $2 $top $owner $reason $run $token $left $age $busy"; }
 create() {
   new=$dir/.new.$now.$mine
   why=$({
-    rm -rf "$new"
+    if [ -e "$new" ] || [ -L "$new" ]; then rm -rf "$new"; fi
     mkdir "$new" \
-      && printf '%s\n' "1 $me $because $job $mine $boot $now" > "$new/owner" \
-      && printf '%s\n' "$boot $((now + ttl + 1)) $ttl" > "$new/keep" \
+      && echo "1 $me $because $job $mine $boot $now" > "$new/owner" \
+      && echo "$boot $((now + ttl + 1)) $ttl" > "$new/keep" \
       && { [ "$3" = held ] || : > "$new/released"; } \
       && { [ ! -e "$dir/$1.$2" ] && [ ! -L "$dir/$1.$2" ]; } \
       && mv -f -T "$new" "$dir/$1.$2"

@@ -12,7 +12,8 @@ while read -r id; do
   [ -d "$base/releases/$name/$id" ] && newest="$id $newest"
 done < "$base/history/$name"
 stay=" $now "; count=1
-served=$(readlink "$base/serve/$name/release" 2>/dev/null); served=${served##*/}
+served=''
+if [ -L "$base/serve/$name/release" ]; then served=$(readlink "$base/serve/$name/release"); served=${served##*/}; fi
 [ "$keep" -lt 2 ] && keep=2
 for id in $newest; do
   case $stay in *" $id "*) continue ;; esac
@@ -24,7 +25,7 @@ for rel in "$base/releases/$name"/* "$base/releases/$name"/.stage-*; do
   [ -d "$rel" ] || continue
   case $stay in *" ${rel##*/} "*) ;; *) rm -rf "$rel"; echo "release ${rel##*/}" ;; esac
 done
-rm -rf "$base/store/.batch.part"
+if [ -e "$base/store/.batch.part" ] || [ -L "$base/store/.batch.part" ]; then rm -rf "$base/store/.batch.part"; fi
 # A tool that is missing or fails gives an empty list: then nothing is in use, and all would go.
 cannot() { echo "cannot tell which files are in use ($1); none was removed" >&2; exit 74; }
 nl='
@@ -51,7 +52,8 @@ set +f
 for blob in "$base/store"/*; do
   [ -f "$blob" ] || continue
   sha=${blob##*/}
-  case $sha in *.part) continue ;; '' | *[!0-9a-f]*) rm -f "$blob"; echo "blob $sha"; continue ;; esac
+  case $sha in late-*) ;; *.part) continue ;; esac
+  case $sha in '' | *[!0-9a-f]*) rm -f "$blob"; echo "blob $sha"; continue ;; esac
   eval "[ -n \"\${used_$sha-}\" ]" || { rm -f "$blob"; echo "blob $sha"; }
 done
 echo "pruned"

@@ -5,7 +5,7 @@
 set -u
 umask 022
 base=$1 name=$2 id=$3 run=$4
-tab=$(printf '\t')
+tab='	'
 rel=$base/releases/$name/$id
 if [ -d "$rel" ]; then new=$rel; else new=$base/releases/$name/.stage-$run; rm -rf "$new"; fi
 mkdir -p "$new" "$base/current" "$base/history" || exit 74

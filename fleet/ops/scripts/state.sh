@@ -1,13 +1,14 @@
 # What a device has of one release. $1 base, $2 name, $3 id, $4 "hash" to re-hash all blobs (else
 # only those that are younger than the release), then the argv of the hash tool. `sealed`: every
-# file has the inode, size and times that it had when the release was switched to. stdin: `<sha256><TAB><size><TAB><name>` per file of the release.
+# file has the inode, size and times that it had when the release was switched to. stdin:
+# `<sha256><TAB><size><TAB><key><TAB><name>` per file of the release; a part may be named by the key.
 # Whole groups are asked of readlink and stat at once; file by file only where one differs.
 set -u
 LC_ALL=C; export LC_ALL
 base=$1 name=$2 id=$3 verify=$4
 shift 4
 rel=$base/releases/$name/$id
-tab=$(printf '\t')
+tab='	'
 nl='
 '
 echo "fleet-state 1"
@@ -28,23 +29,23 @@ if [ "$verify" != hash ] && [ "${now##*/}" = "$id" ] && [ -f "$rel/.installed" ]
       fi ;;
   esac
 fi
-# The arguments of these are triples: sha256, size, name.
+# The arguments of these are fours: sha256, size, key, name.
 links_right() {
   [ -d "$rel" ] || return 0
-  want='' n=$(($# / 3))
+  want='' n=$(($# / 4))
   while [ "$n" -gt 0 ]; do
-    [ -e "$rel/$3" ] || return 1
+    [ -e "$rel/$4" ] || return 1
     want=$want$nl$base/store/$1
-    set -- "$@" "$rel/$3"; shift 3; n=$((n - 1))
+    set -- "$@" "$rel/$4"; shift 4; n=$((n - 1))
   done
   [ "$nl$(readlink -- "$@" 2>/dev/null)" = "$want" ]
 }
 sizes_right() {
-  want='' n=$(($# / 3))
+  want='' n=$(($# / 4))
   while [ "$n" -gt 0 ]; do
     if [ ! -f "$base/store/$1" ] || [ -L "$base/store/$1" ]; then return 1; fi
     want=$want$nl$2
-    set -- "$@" "$base/store/$1"; shift 3; n=$((n - 1))
+    set -- "$@" "$base/store/$1"; shift 4; n=$((n - 1))
   done
   [ "$nl$(stat -c %s -- "$@" 2>/dev/null)" = "$want" ]
 }
@@ -53,7 +54,7 @@ group() {
   sizes_right "$@"; sized=$?
   while [ $# -gt 0 ]; do
     # A file that stands in the place of its link is none of ours.
-    if [ $linked != 0 ] && { [ ! -e "$rel/$3" ] || [ "$(readlink "$rel/$3")" != "$base/store/$1" ]; }; then
+    if [ $linked != 0 ] && { [ ! -e "$rel/$4" ] || [ "$(readlink "$rel/$4")" != "$base/store/$1" ]; }; then
       echo "unlinked $1"
     fi
     blob=$base/store/$1
@@ -65,14 +66,15 @@ group() {
       have=$(wc -c < "$blob")
       if [ "${have##* }" = "$2" ]; then echo "have $1"; else echo "bad $1"; fi
     else
-      if [ -f "$blob.part" ]; then have=$(wc -c < "$blob.part"); echo "part $1 ${have##* }"; fi
+      if [ -f "$blob.part" ]; then have=$(wc -c < "$blob.part"); echo "part $1 ${have##* }"
+      elif [ -f "$base/store/$3.part" ]; then have=$(wc -c < "$base/store/$3.part"); echo "part $1 ${have##* } $3"; fi
       # What the live release has under this name; small files are not worth the question.
       if [ -n "$now" ] && [ ${#2} -ge 7 ]; then
-        old=$(readlink "$base/current/$name/$3" 2>/dev/null)
+        old=$(readlink "$base/current/$name/$4" 2>/dev/null)
         case $old in "$base/store/"*) echo "base $1 ${old##*/}" ;; esac
       fi
     fi
-    shift 3
+    shift 4
   done
 }
 # Blobs of the right size whose content is another one; host and device call them bad.
@@ -92,9 +94,9 @@ listed() {
   set --
   for line in $(cat); do
     rest=${line#*"$tab"} sha=${line%%"$tab"*}
-    size=${rest%%"$tab"*} file=${rest#*"$tab"}
-    set -- "$@" "$sha" "$size" "$file"
-    if [ $# -ge 300 ]; then group "$@"; set --; fi
+    size=${rest%%"$tab"*} rest=${rest#*"$tab"}
+    set -- "$@" "$sha" "$size" "${rest%%"$tab"*}" "${rest#*"$tab"}"
+    if [ $# -ge 400 ]; then group "$@"; set --; fi
     if [ "$verify" = hash ]; then echo "$sha" >&3; fi
   done
   if [ $# -gt 0 ]; then group "$@"; fi

@@ -6,7 +6,7 @@ rel=$base/releases/$name/$id
 past=$base/history/$name new=$base/history/.$name.new
 # Whole or not at all: a line that a full disk cut would hide the next one.
 note() {
-  { [ ! -f "$past" ] || cat "$past"; printf '%s\n' "$1"; } > "$new" && mv -f "$new" "$past" || exit 74
+  { [ ! -f "$past" ] || cat "$past"; echo "$1"; } > "$new" && mv -f "$new" "$past" || exit 74
 }
 if [ ! -f "$rel/manifest.json" ]; then echo "release $id is not there" >&2; exit 78; fi
 # A switch that was killed before its line: what is live would be unknown to prune and rollback.
@@ -14,12 +14,12 @@ now=$(readlink "$base/current/$name" 2>/dev/null); now=${now##*/}
 last=''
 if [ -f "$past" ]; then while read -r one; do last=$one; done < "$past"; fi
 if [ -n "$now" ] && [ "$now" != "$last" ]; then note "$now"; fi
-printf '%s\n' "$id" > "$rel/.installed.new" && mv -f "$rel/.installed.new" "$rel/.installed" || exit 74
+echo "$id" > "$rel/.installed.new" && mv -f "$rel/.installed.new" "$rel/.installed" || exit 74
 # Name, inode, size and times of every file: who finds them so later need not look closer.
 find -L "$rel" -type f ! -name '.seal*' -exec stat -L -c '%i %s %Y %Z %n' -- {} + \
   > "$rel/.seal.new" 2>/dev/null && mv -f "$rel/.seal.new" "$rel/.seal" || rm -f "$rel/.seal" "$rel/.seal.new"
 link=$base/current/.$name.$run
-rm -f "$link"
+if [ -L "$link" ] || [ -e "$link" ]; then rm -f "$link"; fi
 ln -s "../releases/$name/$id" "$link" || exit 74
 sync -f "$rel/manifest.json" 2>/dev/null
 mv -T -f "$link" "$base/current/$name" || { rm -f "$link"; exit 74; }
