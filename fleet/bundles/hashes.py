@@ -141,9 +141,13 @@ def settled(stat: os.stat_result) -> bool:
     return abs(time.time() - stat.st_mtime) > _SETTLED_SECONDS
 
 
+def state_of(stat: os.stat_result) -> str:
+    """What is another one whenever the content may be: size, mtime, inode and ctime."""
+    return f"{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ino}|{stat.st_ctime_ns}"
+
+
 def _key(path: Path, stat: os.stat_result) -> str:
-    times = f"{stat.st_mtime_ns}|{stat.st_ino}|{stat.st_ctime_ns}"
-    return f"{path.absolute()}|{stat.st_size}|{times}"
+    return f"{path.absolute()}|{state_of(stat)}"
 
 
 def read_sums(path: Path) -> dict[str, str]:

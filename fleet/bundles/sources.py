@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
-from fleet.bundles.hashes import HashCache, Hashing
+from fleet.bundles.hashes import HashCache, Hashing, state_of
 from fleet.bundles.trees import TreeHashes
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef
@@ -58,7 +58,7 @@ class Sources:
                 one for source in sources for one in self._files(source, alone=len(sources) == 1)
             ]
         except OSError as error:
-            raise _unreadable(error) from error
+            raise unreadable(error) from error
         self._check_names()
         if not self._found:
             raise InputError(f"there are no files in {', '.join(map(str, sources))}")
@@ -85,7 +85,7 @@ class Sources:
         try:
             self._result.set_result(self._hashed())
         except OSError as error:
-            self._result.set_exception(_unreadable(error))
+            self._result.set_exception(unreadable(error))
         except BaseException as error:  # noqa: BLE001 - raised where the files are asked for
             self._result.set_exception(error)
 
@@ -189,8 +189,7 @@ def _late(one: _Found, hashing: Hashing) -> Late:
 
 def late_key(path: Path, stat: os.stat_result) -> str:
     """A name for this state of a file, under which a device keeps what came before its hash."""
-    times = f"{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
-    state = f"{path.absolute()}|{stat.st_size}|{times}"
+    state = f"{path.absolute()}|{state_of(stat)}"
     return "late-" + hashlib.sha256(os.fsencode(state)).hexdigest()[:32]
 
 
@@ -209,8 +208,9 @@ def _check(path: str) -> None:
         raise PermissionError(13, "Permission denied", path)
 
 
-def _unreadable(error: OSError) -> InputError:
+def unreadable(error: OSError, path: Path | str = "a source") -> InputError:
+    """The error for a file that cannot be read; `path` where the system does not name it."""
     return InputError(
-        f"cannot read {error.filename or 'a source'}: {error.strerror}",
+        f"cannot read {error.filename or path}: {error.strerror}",
         hint="check its rights, or leave it out",
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import xxhash
 
 from fleet.bundles.caches import keep_newest, write_whole
-from fleet.bundles.hashes import MIN_BYTES, HashCache, settled
+from fleet.bundles.hashes import MIN_BYTES, HashCache, settled, state_of
 from fleet.model.home import fleet_home
 
 _HEAD = b"fleet-tree-1"
@@ -73,7 +73,7 @@ class TreeHashes:
 
 
 def _key(stat: os.stat_result) -> str:
-    return f"{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ino}|{stat.st_ctime_ns}|"
+    return f"{state_of(stat)}|"
 
 
 def _hash(path: str | Path) -> str:

@@ -45,8 +45,12 @@ _COLOURS = {
 
 
 @contextmanager
-def listening(*, as_json: bool, show_output: bool = False) -> Iterator[Listener]:
-    """The listener that suits where the output goes."""
+def listening(
+    *, as_json: bool, show_output: bool = False, ready: bool = True
+) -> Iterator[Listener]:
+    """The listener that suits where the output goes. Without `ready` the caller sees to it that
+    what shows the results is loaded in time.
+    """
     if as_json:
         lock = threading.Lock()
 
@@ -55,7 +59,7 @@ def listening(*, as_json: bool, show_output: bool = False) -> Iterator[Listener]
                 output.emit_line(event.as_dict())
 
         yield say
-    elif output.errors.is_terminal and not show_output:
+    elif not show_output and output.on_terminal():
         from rich.live import Live  # noqa: PLC0415 - on a terminal only
 
         board = _Board()
@@ -63,7 +67,8 @@ def listening(*, as_json: bool, show_output: bool = False) -> Iterator[Listener]
             board.live = live
             yield board.take
     else:
-        output.ready()
+        if ready:
+            output.ready()
         yield _Lines(show_output=show_output).take
 
 

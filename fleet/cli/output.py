@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -36,12 +37,19 @@ def __getattr__(name: str) -> Console:
     return kept
 
 
+def on_terminal() -> bool:
+    """Whether words for people go to a terminal; rich is asked only where that may be."""
+    forced = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE")
+    return bool(forced or sys.stderr.isatty()) and _screens.errors.is_terminal
+
+
 def ready() -> None:
     """Load what shows tables and colours while devices are waited for."""
-    Thread(target=_load, daemon=True, name="fleet-rich").start()
+    Thread(target=load, daemon=True, name="fleet-rich").start()
 
 
-def _load() -> None:
+def load() -> None:
+    """What shows tables and colours."""
     import rich.console  # noqa: PLC0415
     import rich.table  # noqa: F401, PLC0415
 

@@ -69,9 +69,9 @@ def push(
         keep=keep,
         pace=pace_of(carrier, bandwidth, per_hub, whole, compress, relay),
     )
-    with listening(as_json=as_json) as listener:
+    with listening(as_json=as_json, ready=False) as listener:
         work = Push(wanted, sources, hosts_of(inventory, limit), listener, options)
-        results = work.push()
+        results = work.push(meanwhile=None if as_json else output.load)
     if not as_json:
         show_devices(f"push {wanted}", results)
         if any(one.outcome == "changed" for one in results):

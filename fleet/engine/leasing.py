@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 from fleet.engine.claims import Claim, forget, has_ended
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline, Stall
-from fleet.model.errors import DeviceError, FleetError, LeaseHeldError, LeaseLostError
+from fleet.model.errors import FleetError, LeaseHeldError, LeaseLostError
 from fleet.model.events import Warned
 from fleet.model.files import Chunk
 from fleet.model.lease import RESERVE, WRITE, Holder, Ticket
@@ -34,6 +34,7 @@ from fleet.ops.lease import (
     parse_lease,
     take_command,
 )
+from fleet.ops.shell import failed
 
 if TYPE_CHECKING:
     from fleet.engine.session import Session
@@ -152,7 +153,7 @@ class Lease:
         """Take the lease now, before the first step that writes, so that a look holds.
 
         `then`, a look, runs in the same round trip and reads `stdin`: its result with the
-        answer of the lease before it. None where the lease was taken before.
+        answer of the lease before it. None where the lease was taken before, and nothing ran.
         """
         self.check()
         return self._take(then, stdin) if self._ticket is None else None
@@ -217,7 +218,7 @@ class Lease:
         if self._ticket is not None and not self.gone:
             self._renew(self._ticket, revive=True)
 
-    def _take(self, then: Command | None = None, stdin: Sequence[Chunk] = ()) -> Result:
+    def _take(self, then: Command | None = None, stdin: Sequence[Chunk] = ()) -> Result | None:
         session, host = self._session, self._session.host.name
         claim = self._claim = self._claim or Claim()
         dead, races = "-", RACES
@@ -235,7 +236,9 @@ class Lease:
                 then=then,
             )
             result = session.run(command, "lease", stdin=stdin)
-            answer = parse_lease(_words_of(result, host), host)
+            if not result.ok and TAG not in result.text:
+                raise failed(result, "lease", host)
+            answer = parse_lease(result.text, host)
             generation = answer.got
             holder = answer.held[0] if answer.held else None
             if holder is not None and holder.token == claim.token:
@@ -259,7 +262,7 @@ class Lease:
         self._good = began
         self._ticket = Ticket(answer.place, generation, claim.token, self._ttl)
         self._thread.start()
-        return result
+        return result if answer.got is not None else None
 
     def _keep(self) -> None:
         """Renew every third of the ttl; after a failure sooner. Ends when the lease is lost."""
@@ -286,16 +289,6 @@ class Lease:
             self._lost = why
         elif result.ok:
             self._good = max(self._good, began)
-
-
-def _words_of(result: Result, host: str) -> str:
-    """What a script of leases said. Raises DeviceError where it failed before it could."""
-    if not result.ok and TAG not in result.text:
-        words = result.error_text or result.text.strip() or "no message"
-        raise DeviceError(
-            f"lease failed with status {result.status}: {words[-400:]}", device=host, step="lease"
-        )
-    return result.text
 
 
 class LeasedStall(Stall):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -94,21 +94,20 @@ def on_every_device(
     admit: Callable[[Host], bool] | None = None,
     done: Callable[[DeviceResult], None] | None = None,
     depot: Depot | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> list[DeviceResult]:
     """Run `work` for each host; results come in the order of `hosts`.
 
-    One broken device ends only its own work. `executor` takes the place of the threads:
-    any concurrent.futures.Executor of this process, or a Remote, which has its own measure
-    of `parallel` and pins no host keys. `depot` is what the uploads share. `admit` is asked for
-    each host in turn just before it is begun; one that it refuses is not attempted. `done`
-    hears each result before the next host is admitted. Both are called by the calling thread.
+    One broken device ends only its own work. `executor` takes the place of the threads: any
+    Executor of this process, or a Remote, with its own `parallel` and without pinning. Uploads
+    share `depot`. The calling thread asks `admit` just before a host is begun (who is refused is
+    not attempted), tells `done` each result before that, and calls `meanwhile` once, at the start.
     """
     if isinstance(executor, Remote):
         _refuse_pinning(accept_new=accept_new)
         return executor.everywhere(hosts, work, listener, admit=admit, done=done)
-    room = max(1, min(parallel, len(hosts)))
+    room, shared = max(1, min(parallel, len(hosts))), depot or Depot()
     pool = executor or ThreadPoolExecutor(max_workers=room)
-    shared = depot or Depot()
     waiting, results = deque(hosts), {}
     pending: dict[Future[DeviceResult], Session] = {}
     try:
@@ -120,19 +119,26 @@ def on_every_device(
                     continue
                 session = Session(host, listener, accept_new=accept_new, depot=shared)
                 pending[pool.submit(guarded, session, work)] = session
+            if meanwhile is not None:
+                meanwhile()
+                meanwhile = None
             for future in wait(pending, return_when=FIRST_COMPLETED).done:
                 host = pending.pop(future).host
                 results[host.name] = future.result()
                 if done is not None:
                     done(results[host.name])
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for session in pending.values():
-            session.cancel()
+        _abandon(pool, pending.values())
         raise
     if executor is None:
         pool.shutdown()
     return [results[host.name] for host in hosts]
+
+
+def _abandon(pool: Executor, sessions: Iterable[Session]) -> None:
+    pool.shutdown(wait=False, cancel_futures=True)
+    for session in sessions:
+        session.cancel()
 
 
 def _refuse_pinning(*, accept_new: bool) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Thread
@@ -78,8 +78,8 @@ class Push:
         """What is to be there; waits until all is hashed. Raises InputError."""
         return Manifest(self.name, self.sources.files(), origin={"kind": "files"})
 
-    def push(self) -> list[DeviceResult]:
-        """Bring them; a device that has them all is left alone."""
+    def push(self, meanwhile: Callable[[], object] | None = None) -> list[DeviceResult]:
+        """Bring them; a device that has them all is left alone. `meanwhile`: see the pool."""
         Thread(target=self._name, daemon=True, name="fleet-name").start()
         return on_every_device(
             self.hosts,
@@ -88,6 +88,7 @@ class Push:
             parallel=self.options.parallel,
             accept_new=self.options.accept_new,
             depot=self.depot,
+            meanwhile=meanwhile,
         )
 
     def _name(self) -> None:
@@ -107,11 +108,13 @@ class Push:
             return
         facts = facts_of(session, short=True)
         with Lease(session, f"push {self.name}", self.run_id):
-            if send_ahead(session, facts, self.name, late):
-                facts = replace(facts, store=True)
+            facts, there = send_ahead(session, facts, self.name, late)
             if known is None or known.base_dir != facts.base_dir:
                 seen = None
-            seen = self._look(session, facts, seen, expected=known is not None or bool(late))
+            if there:
+                seen = look_at(session, facts, self.manifest, self.options.keep, there=there)
+            else:
+                seen = self._look(session, facts, seen, expected=known is not None or bool(late))
             plan = result.plan = self._plan(session, facts, seen)
             sending = [one for one in plan.actions if isinstance(one, SendBlobs)]
             check_room(facts, sum(one.room for one in sending), session.host.name)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from fleet.engine.session import Session
+from fleet.engine.session import CONTROL_SECONDS, Session
 from fleet.engine.transfer.upload import Upload
-from fleet.model.errors import DeviceError, FleetError
+from fleet.model.command import Result
+from fleet.model.errors import FleetError
 from fleet.model.events import StepStarted, Warned
+from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import (
     Action,
@@ -21,15 +23,15 @@ from fleet.model.plan import (
 )
 from fleet.ops.hand import has_hand
 from fleet.ops.release import switch_and_prune, switch_command
+from fleet.ops.shell import failed, last_words
 from fleet.ops.staging import stage_command, stage_input
-from fleet.ops.tail import steps_for
+from fleet.ops.tail import NAMES, at_once, check_steps, goes_at_once, steps_for
+from fleet.ops.upload import Receipt
 
 STEPS: dict[type[Action], str] = {
     SendBlobs: "send",
-    StageRelease: "stage",
     ProbeHealth: "health",
-    SwitchRelease: "switch",
-    PruneReleases: "prune",
+    **NAMES,
 }
 
 
@@ -38,31 +40,35 @@ def apply_plan(session: Session, plan: DevicePlan, run_id: str) -> None:
     never between.
     """
     by_hand = has_hand(plan.facts)
-    done: list[Action] = []
-    for action in plan.release_steps:
-        if action in done:
-            continue
-        step = STEPS[type(action)]
-        behind: list[Action] = []
-        if by_hand and not isinstance(action, ProbeHealth):
-            behind = _together(plan.release_steps, action)
-            done += behind
+    for actions in _turns(plan.release_steps, plan.facts):
+        first = actions[0]
+        step = STEPS[type(first)]
         try:
-            if behind:
-                _in_one_stream(session, plan, behind, run_id)
+            if by_hand and not isinstance(first, ProbeHealth):
+                _in_one_stream(session, plan, actions, run_id)
+            elif len(actions) > 1:
+                _in_one_command(session, plan, actions, run_id)
             else:
-                session.emit(StepStarted(session.host.name, step, action.describe(), action.bytes))
-                _do(session, plan, action, run_id)
+                session.emit(StepStarted(session.host.name, step, first.describe(), first.bytes))
+                _do(session, plan, first, run_id)
         except FleetError as error:
             error.step = error.step or step
             error.device = error.device or session.host.name
             raise
 
 
-def _together(steps: Sequence[Action], first: Action) -> list[Action]:
-    """This step and those behind it, up to a probe of the health."""
-    rest = steps[steps.index(first) :]
-    return list(itertools.takewhile(lambda one: not isinstance(one, ProbeHealth), rest))
+def _turns(steps: Sequence[Action], facts: Facts) -> Iterator[Sequence[Action]]:
+    """Each step alone, where a shell does them, or all behind the sending; where Python does them
+    together those before and those behind the probe of the health.
+    """
+    if not has_hand(facts):
+        last = steps[-3:] if goes_at_once(steps[-3:], facts) else ()
+        yield from ([one] for one in steps[: len(steps) - len(last)])
+        if last:
+            yield last
+        return
+    for _, turn in itertools.groupby(steps, lambda one: isinstance(one, ProbeHealth)):
+        yield list(turn)
 
 
 def _in_one_stream(
@@ -75,6 +81,39 @@ def _in_one_stream(
         if isinstance(one, SendBlobs):
             session.emit(StepStarted(session.host.name, "send", one.describe(), one.bytes))
     Upload(session, plan.facts, plan.manifest).send(blobs, steps_for(rest, plan.facts, run_id))
+
+
+def _in_one_command(
+    session: Session, plan: DevicePlan, actions: Sequence[Action], run_id: str
+) -> None:
+    """In one round trip, by the device's shell; what is done is told when it says so."""
+    host, receipt, steps = session.host.name, Receipt(), steps_for(actions, plan.facts, run_id)
+    waiting = list(steps)
+
+    def hear(chunk: bytes) -> None:
+        receipt.take(chunk)
+        while waiting and len(steps) - len(waiting) <= len(receipt.done):
+            one = waiting.pop(0)
+            session.emit(StepStarted(host, one.name, one.says))
+
+    hear(b"")
+    keep = next(one.keep for one in actions if isinstance(one, PruneReleases))
+    done = session.run(
+        at_once(plan.facts, plan.manifest, run_id, keep),
+        "stage",
+        stdin=stage_input(plan.facts, plan.manifest),
+        seconds=2 * CONTROL_SECONDS,
+        mutates=True,
+        on_stdout=hear,
+    )
+    check_steps(receipt, steps, host, done.error_text)
+    if not done.ok:
+        _unpruned(session, done)
+
+
+def _unpruned(session: Session, done: Result) -> None:
+    text = f"old releases were not removed: {last_words(done)}"
+    session.emit(Warned(session.host.name, text))
 
 
 def _prune_of(plan: DevicePlan, switch: SwitchRelease) -> PruneReleases | None:
@@ -115,11 +154,10 @@ def _switch(session: Session, plan: DevicePlan, action: SwitchRelease, run_id: s
         return
     command = switch_and_prune(base, action.name, action.id, run_id, prune.keep)
     done = session.run(command, "switch", mutates=True)
-    words = (done.error_text or done.text.strip() or "no message")[-400:]
     if "switched" not in done.text.splitlines():
-        raise DeviceError(f"switch failed with status {done.status}: {words}")
+        raise failed(done, "switch", session.host.name)
     if not done.ok:
-        session.emit(Warned(session.host.name, f"old releases were not removed: {words}"))
+        _unpruned(session, done)
 
 
 def check_health(session: Session, manifest: Manifest, base: str, run_id: str) -> None:

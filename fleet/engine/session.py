@@ -15,7 +15,6 @@ from fleet.model.deadline import Deadline
 from fleet.model.errors import (
     CancelledError,
     ConnectionLostError,
-    DeviceError,
     FleetError,
     IdentityError,
     TransportError,
@@ -23,6 +22,7 @@ from fleet.model.errors import (
 from fleet.model.events import Chosen, Event, Listener, Warned
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
+from fleet.ops.shell import failed
 from fleet.transport import Identity, Traffic, Transport, transport_for
 from fleet.transport.base import Carrier, Output
 
@@ -249,12 +249,7 @@ class Session:
         """Run a control script; DeviceError with its last words when it fails."""
         result = self.run(command, step, stdin=stdin, seconds=seconds, mutates=mutates)
         if not result.ok:
-            words = result.error_text or result.text.strip() or "no message"
-            raise DeviceError(
-                f"{step} failed with status {result.status}: {words[-400:]}",
-                device=self.host.name,
-                step=step,
-            )
+            raise failed(result, step, self.host.name)
         return result
 
     @contextlib.contextmanager

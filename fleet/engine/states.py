@@ -9,11 +9,10 @@ from fleet.engine.transfer.deltas import with_known
 from fleet.facts.gather import gather
 from fleet.facts.identity import check_identity
 from fleet.model.deadline import Deadline
-from fleet.model.errors import DeviceError, InputError
+from fleet.model.errors import InputError
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, SendBlobs
-from fleet.ops.hand import seal
 from fleet.ops.lease import Holders, holders_in, who_command
 from fleet.ops.release import (
     ReleaseState,
@@ -23,6 +22,7 @@ from fleet.ops.release import (
     state_command,
     state_input,
 )
+from fleet.ops.shell import failed
 
 FACTS_SECONDS = 30.0
 HASHING_BYTES_PER_SECOND = 20e6  # sha256sum on a small core without SHA instructions
@@ -38,15 +38,22 @@ class Look:
 
 
 def look_at(
-    session: Session, facts: Facts, manifest: Manifest, keep: int, *, verify: bool = False
+    session: Session,
+    facts: Facts,
+    manifest: Manifest,
+    keep: int,
+    *,
+    verify: bool = False,
+    there: frozenset[str] = frozenset(),
 ) -> Look:
-    """Ask for the state of `manifest`; of a device that has no store of ours it is known.
+    """Ask for the state of `manifest`; of a device that had no store of ours it is known, as is
+    what was sent `there` since.
 
     Who holds such a device is asked for a plan only: a deploy takes the lease next.
     """
     host = session.host.name
     if facts.store is False:
-        state = ReleaseState(None, False, (), frozenset(), {}, frozenset(), frozenset())
+        state = ReleaseState(None, False, (), there, {}, frozenset(), frozenset())
         holders = Holders()
         if session.lease is None:
             holders = holders_in(session.ask(who_command(), "state").text, host)
@@ -95,7 +102,8 @@ def sealed_look(session: Session, facts: Facts, manifest: Manifest) -> Look | No
 
     Who holds the device is not asked: nothing is to be done there.
     """
-    text = session.ask(seal_command(facts, manifest), "state", stdin=[seal()]).text
+    command, stdin = seal_command(facts, manifest)
+    text = session.ask(command, "state", stdin=[stdin] if stdin else ()).text
     state = parse_state(text, session.host.name, manifest)
     if not state.sealed:
         return None
@@ -105,15 +113,14 @@ def sealed_look(session: Session, facts: Facts, manifest: Manifest) -> Look | No
 
 def leased_look(session: Session, facts: Facts, manifest: Manifest, keep: int) -> Look:
     """Take the lease, then look: one round trip. Not on Windows."""
-    host, lease = session.host.name, session.lease
+    lease = session.lease
     if lease is None or facts.store is False:
         return look_at(session, facts, manifest, keep)
     done = lease.take(state_command(facts, manifest, verify=False), [*state_input(facts, manifest)])
     if done is None:
         return look_at(session, facts, manifest, keep)
     if not done.ok:
-        words = done.error_text or done.text.strip()
-        raise DeviceError(f"state failed with status {done.status}: {words[-400:]}", device=host)
+        raise failed(done, "state", session.host.name)
     return _looked(session, facts, manifest, keep, done.text)
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from fleet.engine import pushing
 from fleet.engine.pool import DeviceResult
 from fleet.engine.pushing import Push, PushOptions
+from fleet.engine.session import Session
+from fleet.engine.states import facts_of
 from fleet.engine.transfer.depot import Pace
 from fleet.model.events import Event
+from fleet.model.facts import Facts
 from fleet.model.inventory import Host
 from tests.transport.sshd import Sshd, running
 
@@ -48,3 +52,13 @@ def target(board_server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("FLEET_HOME", str(tmp_path / "home"))
     base = tmp_path / "base"
     return Target(board_server.host(base_dir=str(base)), base, board_server)
+
+
+def without_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device's Python is not seen: its shell does all."""
+
+    def facts(session: Session, *, short: bool = False) -> Facts:
+        found = facts_of(session, short=short)
+        return replace(found, tools=replace(found.tools, python3=None))
+
+    monkeypatch.setattr(pushing, "facts_of", facts)

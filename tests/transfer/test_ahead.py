@@ -17,12 +17,22 @@ from fleet.engine.transfer.depot import Pace
 from fleet.model.events import StepStarted, Warned
 from tests.chaos import Chaos, Fault
 
-from .conftest import Target
+from .conftest import Target, without_python
 
 MIB = 1 << 20
 DATA = random.Random(9).randbytes(48 * MIB)
 PLAIN = Pace(carrier="paramiko", compress="never")
 SECONDS = 20.0
+
+
+@pytest.fixture(params=["python", "sh"])
+def target(
+    request: pytest.FixtureRequest, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> Target:
+    """Taken by Python, and by the scripts."""
+    if request.param == "sh":
+        without_python(monkeypatch)
+    return target
 
 
 @pytest.fixture
@@ -72,6 +82,27 @@ def test_all_of_it_is_there_before_its_hash_is_known(
     ]
     says = [one.text for one in target.events if isinstance(one, StepStarted)]
     assert any("while they are hashed" in one for one in says)
+
+
+def test_what_went_to_an_empty_device_is_not_asked_for(
+    target: Target, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hash_when(monkeypatch, lambda: sizes(target) == [len(DATA)])
+    done = target.push(model, pace=PLAIN)
+    assert (done.outcome, done.bytes_sent) == ("changed", len(DATA)), done.error
+    assert done.round_trips == 5, "facts, lease, the file, the release, the lease back"
+
+
+def test_of_two_files_the_small_one_follows(
+    target: Target, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hash_when(monkeypatch, lambda: sizes(target) == [len(DATA)])
+    small = tmp_path / "tool.sh"
+    small.write_text("1")
+    done = target.push(model, small)
+    assert (done.outcome, done.bytes_sent) == ("changed", len(DATA) + 1), done.error
+    assert (target.current / "tool.sh").read_text() == "1"
+    assert (target.current / "model.bin").read_bytes() == DATA
 
 
 def test_what_the_device_may_have_waits_for_its_hash(

@@ -219,7 +219,9 @@ class Link:
         return self.other
 
 
-def choice_of(link: Link, wanted: str, left: int) -> tuple[Choice, list[tuple[str, int, int]]]:
+def choice_of(
+    link: Link, wanted: str, left: int, *, apart: bool = True
+) -> tuple[Choice, list[tuple[str, int, int]]]:
     sent: list[tuple[str, int, int]] = []
 
     def attempt(blob: Blob, count: int, carrier: object) -> float:
@@ -235,7 +237,7 @@ def choice_of(link: Link, wanted: str, left: int) -> tuple[Choice, list[tuple[st
     blob = Blob(FileRef(Path("x"), "x", left, "0" * 64))
     carriers = Carriers(session, wanted)
     try:
-        return carriers.choose([blob], attempt), sent
+        return carriers.choose([blob], attempt, apart=apart), sent
     finally:
         carriers.close()
 
@@ -262,6 +264,22 @@ def test_a_slow_client_is_let_go_at_once() -> None:
     choice, _ = choice_of(link, "auto", GIB)
     assert choice.carrier is link  # type: ignore[comparison-overlap]
     assert choice.rate == 200e6
+
+
+def test_the_client_proves_itself_in_the_stream_where_nothing_else_needs_the_rate() -> None:
+    link = Link(200e6, Way("ssh", 1e9))
+    choice, sent = choice_of(link, "auto", GIB, apart=False)
+    assert {name for name, _, _ in sent} == {"paramiko"}
+    assert choice.carrier is link.other
+    assert choice.turn is not None
+    assert choice.turn.count == 60_000_000
+    choice.turn.judge(159e6)
+    assert (choice.turn.lost, choice.turn.why) == (True, "measured 159 MB/s, paramiko 200")
+    back = choice.back()
+    assert back.carrier is link  # type: ignore[comparison-overlap]
+    assert back.blobs[0].offset == choice.blobs[0].offset + choice.turn.count
+    choice.turn.judge(161e6)
+    assert not choice.turn.lost
 
 
 def test_a_client_that_cannot_connect_costs_nothing() -> None:

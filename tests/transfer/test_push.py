@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.engine.transfer import carriers
 from fleet.engine.transfer.depot import Pace
 from fleet.model.errors import InputError
 from fleet.model.events import Chosen, Warned
@@ -85,6 +86,27 @@ def test_every_carrier_brings_it_whole(target: Target, tmp_path: Path, carrier: 
     assert done.bytes_sent == len(LARGE)
     chosen = [one.carrier for one in target.events if isinstance(one, Chosen)]
     assert chosen == [carrier] if carrier != "auto" else len(chosen) == 1
+
+
+@pytest.mark.parametrize("compress", ["never", "auto"])
+def test_a_client_that_proves_slower_is_left_in_the_middle(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: str
+) -> None:
+    """Nothing is sent twice for it, small files beside it neither."""
+    if not client():
+        pytest.skip("no ssh client with AES-GCM here")
+    monkeypatch.setattr(carriers, "SLOWER", 1e9)
+    source = a_folder(tmp_path)
+    content = LARGE if compress == "never" else RNG.randbytes(MIB) + bytes(47 * MIB)
+    (source / "model.bin").write_bytes(content)
+    done = target.push(source, pace=Pace(compress=compress))
+    assert done.outcome == "changed", done.error
+    assert same(source, target.current)
+    size = sum(one.stat().st_size for one in source.rglob("*") if one.is_file())
+    assert done.bytes_sent == size if compress == "never" else done.bytes_sent < size
+    (chosen,) = (one for one in target.events if isinstance(one, Chosen))
+    assert chosen.carrier == "paramiko"
+    assert chosen.why.startswith("measured")
 
 
 def test_the_ssh_client_believes_no_other_key(target: Target, tmp_path: Path) -> None:

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from fleet.bundles.sources import Late
+from fleet.bundles.sources import Late, unreadable
 from fleet.engine.session import Session
 from fleet.engine.transfer.upload import Upload
-from fleet.model.errors import DiskFullError, InputError
+from fleet.model.errors import DiskFullError
 from fleet.model.events import StepStarted, Warned
 from fleet.model.facts import Facts
 from fleet.model.files import human_bytes
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
-from fleet.ops.ahead import ahead_command, ahead_input, parse_ahead
-from fleet.ops.hand import has_hand
+from fleet.ops.ahead import ahead_command, ahead_input, parse_ahead, takes_late
 from fleet.ops.tail import Step
 from fleet.ops.upload import Receipt
 
@@ -32,29 +31,34 @@ class Ahead(Upload):
     def __init__(self, session: Session, facts: Facts, name: str, files: Sequence[Late]) -> None:
         super().__init__(session, facts, Manifest(name, ()))
         self._files = {one.key: one for one in files}
-        self._begun = False
+        self._asked = 0
+        self._there: set[str] = set()
 
-    def bring(self) -> None:
-        """Send those that may go. Raises as `send`, and InputError for an unreadable file."""
+    def bring(self) -> frozenset[str] | None:
+        """Send those that may go. All that the store has then; None: that has to be asked.
+
+        Raises as `send`, and InputError for an unreadable file.
+        """
         blobs = self._lacking()
         if not blobs:
-            return
+            return None
         host, need = self._session.host.name, sum(one.left for one in blobs)
         says = f"send {len(blobs)} files, {human_bytes(need)}, while they are hashed"
         self._session.emit(StepStarted(host, "send", says, need))
         check_room(self._facts, need, host)
         self.send(blobs)
+        return frozenset(self._there) if self._facts.store is False and self._asked == 1 else None
 
     def _lacking(self) -> tuple[Blob, ...]:
         """Those of which the device can have nothing under their hash, each from its part on."""
         facts, files = self._facts, [one.file for one in self._files.values()]
-        if facts.store is False and not self._begun:
+        self._asked += 1
+        if facts.store is False and self._asked == 1:
             free = dict.fromkeys(self._files, 0)
         else:
             command = ahead_command(facts, self._manifest.name)
-            answer = self._session.ask(command, "state", stdin=[ahead_input(files)])
+            answer = self._session.ask(command, "state", stdin=[ahead_input(facts, files)])
             free = parse_ahead(answer.text, self._session.host.name)
-        self._begun = True
         return tuple(
             Blob(one.file, min(free[key], one.file.size), late=_result(one))
             for key, one in self._files.items()
@@ -74,17 +78,20 @@ class Ahead(Upload):
             text = f"{one.file.name} changed or was damaged on its way; sent again"
             self._session.emit(Warned(self._session.host.name, text))
         super()._judge(known, receipt, tail, stderr)
+        self._there |= receipt.ok
 
 
-def send_ahead(session: Session, facts: Facts, name: str, files: Sequence[Late]) -> bool:
+def send_ahead(
+    session: Session, facts: Facts, name: str, files: Sequence[Late]
+) -> tuple[Facts, frozenset[str]]:
     """Send what may go before it is hashed, where the device and the wishes allow it.
 
-    True when the device has a store now.
+    The facts as they are then; and of a device without a store before, what that has now.
     """
-    if not files or not has_hand(facts) or session.depot.neighbours is not None:
-        return False
-    Ahead(session, facts, name, files).bring()
-    return True
+    if not files or not takes_late(facts) or session.depot.neighbours is not None:
+        return facts, frozenset()
+    there = Ahead(session, facts, name, files).bring()
+    return (facts, there) if there is not None else (replace(facts, store=True), frozenset())
 
 
 def total(files: Sequence[Late]) -> int:
@@ -108,9 +115,6 @@ def _result(one: Late) -> Callable[[], str]:
         try:
             return one.hashing.result()
         except OSError as error:
-            raise InputError(
-                f"cannot read {one.file.source}: {error.strerror}",
-                hint="check its rights, or leave it out",
-            ) from error
+            raise unreadable(error, one.file.source) from error
 
     return result

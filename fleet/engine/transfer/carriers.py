@@ -8,6 +8,7 @@ is clearly slower.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,14 +28,53 @@ SLOWER = 0.8  # of the open connection's rate: then the client is let go
 Try = Callable[[Blob, int, Carrier], float]
 
 
+class Turn:
+    """The first bytes over a carrier that has to prove itself while it sends."""
+
+    def __init__(self, place: int, count: int, first: Carrier, rate: float) -> None:
+        """`count` bytes of the blob at `place`; the carrier `first` has sent at `rate`, bytes/s."""
+        self.place = place
+        self.count = count
+        self.first = first
+        self.why = ""
+        self.lost = False
+        self.before = rate
+        self._began = 0.0
+
+    def begin(self) -> None:
+        """From here on it is timed."""
+        self._began = time.monotonic()
+
+    def end(self) -> None:
+        """The bytes have gone."""
+        self.judge(self.count / (time.monotonic() - self._began))
+
+    def judge(self, rate: float) -> None:
+        """Is it slower?"""
+        self.why = f"measured {rate / 1e6:.0f} MB/s, {self.first.name} {self.before / 1e6:.0f}"
+        self.lost = rate < self.before * SLOWER
+
+
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, what is left to send, and the rate in bytes a second (None: unknown)."""
+    """What was chosen, what is left to send, and the rate in bytes a second (None: unknown).
+
+    With a `turn` the first bytes decide whether the carrier stays.
+    """
 
     carrier: Carrier
     blobs: list[Blob]
     rate: float | None
     why: str
+    turn: Turn | None = None
+
+    def back(self) -> Choice:
+        """What is left when the turn was lost, for the first carrier."""
+        if self.turn is None:
+            return self
+        left, place = list(self.blobs), self.turn.place
+        left[place] = _further(left[place], self.turn.count)
+        return Choice(self.turn.first, left, None, self.turn.why)
 
 
 class Carriers:
@@ -55,8 +95,12 @@ class Carriers:
         if second is not None:
             second.close()
 
-    def choose(self, blobs: Sequence[Blob], attempt: Try) -> Choice:
-        """The way for these blobs; the first megabytes have gone over then."""
+    def choose(self, blobs: Sequence[Blob], attempt: Try, *, apart: bool = True) -> Choice:
+        """The way for these blobs; the first megabytes have gone over then.
+
+        `apart`: the rate is asked for before the rest is sent. Else a second carrier is judged
+        by the beginning of its stream: a stream of its own takes 0.1 s more.
+        """
         first, left = self._session.transport, list(blobs)
         name = first.second
         if self._wanted == name and name:
@@ -81,15 +125,19 @@ class Carriers:
         if self._second is None or not _long(left[place]):
             why = self._failed.message if self._failed else "the client came too late"
             return Choice(first, left, rate, why)
-        most = min(MOST_TRIAL_BYTES, left[place].left // 2)
-        count = max(TRIAL_BYTES, min(most, int(rate * TRIAL_SECONDS)))
-        other = attempt(left[place], count, self._second)
-        left[place] = _further(left[place], count)
-        told = f"measured {other / 1e6:.0f} MB/s, {first.name} {rate / 1e6:.0f}"
-        if other < rate * SLOWER:
+        turn = Turn(place, _enough(left[place], rate), first, rate)
+        choice = Choice(self._second, left, None, "", turn)
+        return self._judged(choice, turn, attempt) if apart else choice
+
+    def _judged(self, choice: Choice, turn: Turn, attempt: Try) -> Choice:
+        """After a stream of its own for the second carrier's turn."""
+        other = attempt(choice.blobs[turn.place], turn.count, choice.carrier)
+        turn.judge(other)
+        back = choice.back()
+        if turn.lost:
             self.close()
-            return Choice(first, left, rate, told)
-        return Choice(self._second, left, other, told)
+            return replace(back, rate=turn.before)
+        return replace(back, carrier=choice.carrier, rate=other)
 
     def _open(self) -> None:
         if self._second is not None:
@@ -105,6 +153,12 @@ class Carriers:
             self._failed = error
         except (OSError, ValueError) as error:
             self._failed = TransportError(f"the ssh client cannot be started: {error}")
+
+
+def _enough(blob: Blob, rate: float) -> int:
+    """Bytes for a turn of the second carrier, where the first has this rate."""
+    most = min(MOST_TRIAL_BYTES, blob.left // 2)
+    return max(TRIAL_BYTES, min(most, int(rate * TRIAL_SECONDS)))
 
 
 def _long(blob: Blob) -> bool:

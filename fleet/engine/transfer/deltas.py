@@ -23,6 +23,7 @@ from fleet.model.files import BLOCK_BYTES
 from fleet.model.plan import Blob, Delta
 from fleet.ops.delta import SMALLEST, delta
 from fleet.ops.hand import hand, hand_command, has_hand
+from fleet.ops.upload import takes_frames
 
 SIGNING_BYTES_PER_SECOND = 20e6  # Python on a small core, reading slow flash
 _ENTRY = 2 * DIGEST
@@ -40,12 +41,7 @@ def with_asked(session: Session, facts: Facts, blobs: Iterable[Blob]) -> tuple[B
 
 def _with(depot: Depot, facts: Facts, blob: Blob, session: Session | None) -> Blob:
     large = blob.file.size >= SMALLEST and blob.base != ""
-    if (
-        depot.pace.whole
-        or blob.delta
-        or not large
-        or not (has_hand(facts) or facts.tools.dd_fullblock)
-    ):
+    if depot.pace.whole or blob.delta or not large or not takes_frames(facts):
         return blob
     old = depot.signatures.load(blob.base) or depot.asked.get(blob.base)
     if old is None and session is not None:

@@ -16,7 +16,16 @@ from fleet.engine.session import Session
 from fleet.model.facts import Facts, Tools
 from fleet.model.home import fleet_home
 
-_FIELDS = ("python3", "python3_whole", "sha256", "dd_fullblock", "sync_file", "tar", "gzip")
+_FIELDS = (
+    "python3",
+    "python3_whole",
+    "sha256",
+    "dd_fullblock",
+    "find_printf",
+    "sync_file",
+    "tar",
+    "gzip",
+)
 
 
 def remembered(session: Session) -> Facts | None:

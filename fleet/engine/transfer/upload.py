@@ -6,12 +6,13 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fleet.engine.leasing import LeasedStall
 from fleet.engine.session import Session
 from fleet.engine.states import HASHING_BYTES_PER_SECOND, ask_state
-from fleet.engine.transfer.carriers import WORTH_BYTES, Carriers, Choice
+from fleet.engine.transfer.carriers import WORTH_BYTES, Carriers, Choice, Turn
 from fleet.engine.transfer.deltas import with_asked
 from fleet.model.command import Command
 from fleet.model.deadline import Stall
@@ -28,12 +29,12 @@ from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
 from fleet.ops.batches import mode_of
-from fleet.ops.frames import CHUNK, Style, frames
+from fleet.ops.frames import CHUNK, Style, Trial, frames
 from fleet.ops.hand import hand_for
 from fleet.ops.release import resumed
 from fleet.ops.shell import AfterMark, device_script
 from fleet.ops.tail import Step, check_steps
-from fleet.ops.upload import Receipt, receive_command, sync_mode, takes_batches
+from fleet.ops.upload import Receipt, receive_command, sync_mode, takes_batches, takes_frames
 from fleet.transport.base import Carrier
 
 if TYPE_CHECKING:
@@ -171,18 +172,22 @@ class Upload:
         if not blobs:
             self._stream((), self._session.transport, self._style, tail=tail)
             return
-        if not self._style.hand and not self._facts.tools.dd_fullblock:
+        if not takes_frames(self._facts):
             for blob in blobs:
                 self._stream([blob], self._session.transport, self._style, single=True)
             return
         carriers = Carriers(self._session, self._depot.pace.carrier)
         try:
-            choice = carriers.choose(blobs, self._try)
-            if choice.why != "little to send":
+            choice = carriers.choose(blobs, self._try, apart=self._shrinking(blobs))
+            if choice.turn is None and choice.why != "little to send":
                 self._session.chose(choice.carrier.name, choice.why)
             choice = self._measured(choice)
             style = replace(self._style, gzip=self._squeezed(choice))
-            self._stream(choice.blobs, choice.carrier, style, tail=tail)
+            self._stream(choice.blobs, choice.carrier, style, tail=tail, turn=choice.turn)
+            if choice.turn is not None and choice.turn.lost:
+                carriers.close()
+                choice = choice.back()
+                self._stream(choice.blobs, choice.carrier, style, tail=tail)
         finally:
             carriers.close()
 
@@ -194,13 +199,9 @@ class Upload:
 
     def _measured(self, choice: Choice) -> Choice:
         """The rate, where it is not known and decides whether to compress."""
+        if choice.rate is not None or not self._shrinking(choice.blobs):
+            return choice
         large = [n for n, one in enumerate(choice.blobs) if one.delta is None]
-        if choice.rate is not None or not self._may_squeeze or not large:
-            return choice
-        sampler = self._depot.sampler
-        shrink = [n for n in large if sampler.pays(choice.blobs[n].file, 0.0)]
-        if sum(choice.blobs[n].wire for n in shrink) < WORTH_BYTES:
-            return choice
         place = max(large, key=lambda n: choice.blobs[n].left)
         one = choice.blobs[place]
         count = one.left // 8
@@ -209,9 +210,13 @@ class Upload:
         blobs[place] = replace(one, offset=one.offset + count)
         return replace(choice, rate=rate, blobs=blobs)
 
-    @property
-    def _may_squeeze(self) -> bool:
-        return self._facts.tools.gzip and self._depot.pace.compress == "auto"
+    def _shrinking(self, blobs: Sequence[Blob]) -> bool:
+        """Whether compressing may pay, so that the rate of the link is to be known."""
+        if not self._facts.tools.gzip or self._depot.pace.compress != "auto":
+            return False
+        pays = self._depot.sampler.pays
+        shrink = [one for one in blobs if one.delta is None and pays(one.file, 0.0)]
+        return sum(one.wire for one in shrink) >= WORTH_BYTES
 
     def _squeezed(self, choice: Choice) -> frozenset[str]:
         wish, sampler = self._depot.pace.compress, self._depot.sampler
@@ -230,6 +235,7 @@ class Upload:
         limit: int | None = None,
         single: bool = False,
         tail: Sequence[Step] = (),
+        turn: Turn | None = None,
     ) -> None:
         if not blobs and not tail:
             return
@@ -245,7 +251,12 @@ class Upload:
         receipt = Receipt()
         stall = self._patience(blobs)
         lease = session.lease
-        stream = frames(blobs, told, style, limit=limit, tail=self._steps(tail))
+        trial = (
+            Trial(turn.place, turn.count, partial(self._goes_on, turn, carrier)) if turn else None
+        )
+        stream = frames(blobs, told, style, limit=limit, tail=self._steps(tail), trial=trial)
+        if turn is not None:
+            turn.begin()
         throttle = self._depot.throttle
         result = session.run(
             receive_command(self._facts, single=single),
@@ -256,7 +267,13 @@ class Upload:
             on_stdout=receipt.take,
             via=carrier,
         )
-        self._judge(blobs if limit is None else (), receipt, tail, result.error_text)
+        cut = limit is not None or (turn is not None and turn.lost)
+        self._judge(() if cut else blobs, receipt, () if cut else tail, result.error_text)
+
+    def _goes_on(self, turn: Turn, carrier: Carrier) -> bool:
+        turn.end()
+        self._session.chose((turn.first if turn.lost else carrier).name, turn.why)
+        return not turn.lost
 
     def _judge(
         self, blobs: Sequence[Blob], receipt: Receipt, tail: Sequence[Step], stderr: str
