@@ -72,8 +72,9 @@ def run(argv: Sequence[str], *, limit: float, env: Mapping[str, str], cwd: Path)
         )
         ended = threading.Event()
         watch = threading.Timer(limit, _end, (child.pid, ended))
-        watch.start()
+        watch.daemon = True  # a signal may arrive before it can be cancelled
         try:
+            watch.start()
             _, status, usage = os.wait4(child.pid, 0)
             seconds = time.perf_counter() - began
             child.returncode = os.waitstatus_to_exitcode(status)
