@@ -5,6 +5,8 @@ SHELL := /bin/sh
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Where an image sets it, each of a thousand processes would compile its modules again.
+export PYTHONDONTWRITEBYTECODE :=
 STAMP := $(VENV)/.installed
 
 .PHONY: demo test test-slow check bench clean
@@ -20,7 +22,7 @@ test: $(STAMP)-dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/pytest -q -n 2 -m "not slow"
+	@$(BIN)/pytest -q -n 3 -m "not slow"
 
 test-slow: $(STAMP)-dev
 	@sh tests/setup.sh slow

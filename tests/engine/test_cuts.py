@@ -124,7 +124,9 @@ def test_every_prefix_of_a_deploy(place: tuple[Host, Path], tmp_path: Path, afte
     assert seen == sorted(seen, reverse=True), "once new, never old again"
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(one, marks=pytest.mark.slow) for one in range(3, 8))]
+)
 def test_a_cut_at_any_byte(place: tuple[Host, Path], tmp_path: Path, seed: int) -> None:
     host, base = place
     dice = random.Random(seed)

@@ -22,13 +22,19 @@ ODD = {
     "language": "export LANG=de_DE.UTF-8 LC_ALL=de_DE.UTF-8 LANGUAGE=de; ",
     "noclobber": "set -C; set -f; export IFS=:; ",
 }
+ALL = "tight umask", "language", "noclobber", "noise"
+NAMES = ["with space", "it's", 'a"b', "$HOME", "ünï", "glob*[x]", "back\\slash"]
 
 
-@pytest.fixture(params=ODD, scope="module")
+@pytest.fixture(
+    params=[ALL, *(pytest.param((one,), marks=pytest.mark.slow, id=one) for one in ODD)],
+    scope="module",
+)
 def odd_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Sshd]:
-    force = f'ForceCommand={ODD[request.param]}eval "$SSH_ORIGINAL_COMMAND"'
+    odd = "".join(ODD[one] for one in request.param)
+    force = f'ForceCommand={odd}eval "$SSH_ORIGINAL_COMMAND"'
     with running(tmp_path_factory.mktemp("odd"), force) as server:
         yield server
 
@@ -49,7 +55,8 @@ def test_the_whole_job_in_an_odd_login(bench: Bench, odd_server: Sshd) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["with space", "it's", 'a"b', "$HOME", "-rf", "ünï", "glob*[x]", "back\\slash"]
+    "name",
+    ["-rf", "".join(NAMES), *(pytest.param(one, marks=pytest.mark.slow) for one in NAMES)],
 )
 def test_a_base_folder_with_any_name(bench: Bench, name: str) -> None:
     bench.host = replace(bench.host, base_dir=f"{bench.base.parent}/{name}")

@@ -340,7 +340,12 @@ def test_actions_describe_themselves(tmp_path: Path) -> None:
     assert actions[0].bytes == sum(item.size for item in app.blobs.values())
 
 
-@pytest.mark.parametrize("line", ["*", "..", "/", "", "../../x", "$(id)", "zz", "abc\r", "-rf"])
+GARBAGE = ["*", "..", "/", "", "../../x", "$(id)", "zz", "abc\r", "-rf"]
+
+
+@pytest.mark.parametrize(
+    "line", ["\n".join(GARBAGE), *(pytest.param(one, marks=pytest.mark.slow) for one in GARBAGE)]
+)
 def test_garbage_in_the_history_removes_nothing_that_stays(
     board: Board, tmp_path: Path, line: str
 ) -> None:

@@ -25,7 +25,6 @@ SHELLS = {
     "bash": ["bash"],
     "busybox": ["busybox", "sh"],
     "mksh": ["mksh"],
-    "sh": ["sh"],
 }
 NASTY = ["a b", "'", '"', ";touch x", "$(touch x)", "`touch x`", "-rf", "a\nb", "\\"]
 NASTY += ["*", "~", "$HOME", "&& touch x", "é", "!", "#", "a\tb", "\r"]

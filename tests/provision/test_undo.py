@@ -54,7 +54,13 @@ SPECS = {
 }
 
 
-@pytest.mark.parametrize("name", SPECS)
+FAST = ("everything of a bare board", "removal", "membership", "replaced rule", "replaced file")
+FAST += ("replaced link", "loader path", "unit")
+
+
+@pytest.mark.parametrize(
+    "name", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in SPECS]
+)
 def test_undo_restores_the_board(bare: Make, name: str) -> None:
     prepare, spec = SPECS[name]
     board = bare("bare-evk-nopasswd")
