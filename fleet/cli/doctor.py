@@ -9,18 +9,12 @@ from typing import Annotated
 
 import typer
 
-from fleet.cli import doctor_fix, output
-from fleet.cli.common import DEFAULT_PARALLEL, hosts_of
-from fleet.cli.doctor_view import counting, show, show_explained
+from fleet.cli import output
+from fleet.cli.doctor_view import report, show_explained
 from fleet.cli.options import AcceptNewOption, JsonOption, LimitOption, ParallelOption
-from fleet.doctor.bundle import pack
-from fleet.doctor.checks import LOOKS
-from fleet.doctor.examine import Round, examine
 from fleet.model.diagnosis import ADVICE, HEALTHY, PROBLEM, UNCHECKED, Diagnosis
 from fleet.model.errors import InputError
-from fleet.model.inventory import Host
 from fleet.triage.explain import explain
-from fleet.triage.knowledge import knowledge
 from fleet.triage.text import MAX_BYTES, decode, harmless
 from fleet.triage.triage import triage
 
@@ -96,38 +90,25 @@ def doctor(
     Example: fleet doctor --explain 14001
     """
     _one_of(inventory, log, explain_code, listed)
-    if listed:
-        _list(as_json=as_json)
-        return
     if explain_code is not None:
-        _explain(explain_code, as_json=as_json)
-        return
+        return _explain(explain_code, as_json=as_json)
     if log:
-        _end(_logs(log, platform, as_json=as_json, bundle=bundle), strict=strict)
-        return
-    how = Round(
-        _known(only or []),
+        return _end(_logs(log, platform, as_json=as_json, bundle=bundle), strict=strict)
+    from fleet.cli import doctor_devices  # noqa: PLC0415 - probes and cures: most of a deploy
+
+    if listed:
+        return doctor_devices.show_known(as_json=as_json)
+    how = doctor_devices.Round(
+        doctor_devices.known(only or []),
         tuple(folder or ()),
         verify,
         session,
         accept_new,
-        parallel or DEFAULT_PARALLEL,
+        parallel or doctor_devices.DEFAULT_PARALLEL,
     )
-    asked = doctor_fix.Asked(playbook, dry_run, yes, as_json) if fix else None
-    _end(_devices(hosts_of(inventory or Path(), limit), how, asked, bundle, as_json), strict=strict)
-
-
-def _devices(
-    hosts: Sequence[Host],
-    how: Round,
-    asked: doctor_fix.Asked | None,
-    bundle: Path | None,
-    as_json: bool,
-) -> list[Diagnosis]:
-    with counting(len(hosts)) as listener:
-        found = examine(hosts, listener, how)
-    _report(found, as_json=as_json, shown=not (as_json and asked), bundle=bundle)
-    return doctor_fix.cure(hosts, found, how, asked) if asked else found
+    asked = doctor_devices.Asked(playbook, dry_run, yes, as_json) if fix else None
+    hosts = doctor_devices.hosts_of(inventory or Path(), limit)
+    return _end(doctor_devices.look(hosts, how, asked, bundle, as_json=as_json), strict=strict)
 
 
 def _one_of(inventory: Path | None, log: list[str] | None, code: str | None, listed: bool) -> None:
@@ -140,21 +121,13 @@ def _one_of(inventory: Path | None, log: list[str] | None, code: str | None, lis
         )
 
 
-def _known(only: Sequence[str]) -> tuple[str, ...]:
-    names = {one.id for one in LOOKS} | {one.layer for one in LOOKS} | {"host", "link", "session"}
-    for name in only:
-        if name not in names:
-            raise InputError(f"there is no check '{name}'", hint="fleet doctor --list")
-    return tuple(only)
-
-
 def _logs(
     names: Sequence[str], platform: str, *, as_json: bool, bundle: Path | None
 ) -> list[Diagnosis]:
     if platform and platform not in _PLATFORMS:
         raise InputError(f"'{platform}' is no platform", hint=f"one of {', '.join(_PLATFORMS)}")
     found = [triage(_text(name), name, platform=platform) for name in names]
-    _report(found, as_json=as_json, bundle=bundle, log=True)
+    report(found, as_json=as_json, bundle=bundle, log=True)
     return found
 
 
@@ -168,39 +141,6 @@ def _text(name: str) -> str:
         raise InputError(
             f"{name}: {error.strerror or error}", hint="give the path of a log, or - for stdin"
         ) from error
-
-
-def _report(
-    found: Sequence[Diagnosis],
-    *,
-    as_json: bool,
-    bundle: Path | None,
-    log: bool = False,
-    shown: bool = True,
-) -> None:
-    if as_json and shown:
-        output.emit_json({"schema": 1, "targets": [one.as_dict() for one in found]})
-    elif shown:
-        show(found, log=log)
-    if bundle is not None:
-        pack(found, bundle)
-        output.note(f"packed {bundle}; read it before you send it")
-
-
-def _list(*, as_json: bool) -> None:
-    causes = list(knowledge().causes.values())
-    if as_json:
-        output.emit_json(
-            {
-                "checks": [{"id": one.id, "layer": one.layer, "about": one.about} for one in LOOKS],
-                "causes": [
-                    {"id": one.id, "layer": one.layer, "title": one.title} for one in causes
-                ],
-            }
-        )
-        return
-    output.table("checks", ("check", "layer", ""), [(o.id, o.layer, o.about) for o in LOOKS])
-    output.table("causes", ("cause", "layer", ""), [(o.id, o.layer, o.title) for o in causes])
 
 
 def _explain(code: str, *, as_json: bool) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fleet.cli import output
+from fleet.doctor.bundle import pack
 from fleet.model.cause import LAYERS, Fix
 from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check, Diagnosis, Ranked
 from fleet.model.events import DeviceDone, Event, Listener
@@ -165,3 +167,21 @@ def show_explained(found: Explained) -> None:
             [(one.id, one.layer, one.title) for one in found.causes],
         )
         output.say("paste the whole log for the one that it is: fleet doctor --log FILE")
+
+
+def report(
+    found: Sequence[Diagnosis],
+    *,
+    as_json: bool,
+    bundle: Path | None,
+    log: bool = False,
+    shown: bool = True,
+) -> None:
+    """Show or print them; `bundle` is written, too."""
+    if as_json and shown:
+        output.emit_json({"schema": 1, "targets": [one.as_dict() for one in found]})
+    elif shown:
+        show(found, log=log)
+    if bundle is not None:
+        pack(found, bundle)
+        output.note(f"packed {bundle}; read it before you send it")

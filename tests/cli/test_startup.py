@@ -68,6 +68,12 @@ def test_a_deploy_imports_no_client_of_the_web() -> None:
     assert found & (late | {"fleet.doctor", "fleet.lab", "fleet.aihub"}) == set()
 
 
+def test_explaining_a_code_loads_nothing_for_devices() -> None:
+    found = imported("from fleet.cli.main import build", "build('doctor')")
+    assert not {one for one in found if one.startswith(("fleet.engine", "fleet.transport"))}
+    assert "fleet.doctor.examine" not in found
+
+
 def test_a_phone_costs_no_third_party() -> None:
     """adbutils takes 0.15 s, for requests and PIL."""
     found = imported("import fleet.transport.adb, fleet.transport.adbserver")

@@ -1,0 +1,60 @@
+"""What `fleet doctor` does with devices; apart, as it loads most of a deploy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fleet.cli import output
+from fleet.cli.common import DEFAULT_PARALLEL, hosts_of
+from fleet.cli.doctor_fix import Asked, cure
+from fleet.cli.doctor_view import counting, report
+from fleet.doctor.checks import LOOKS
+from fleet.doctor.examine import Round, examine
+from fleet.model.diagnosis import Diagnosis
+from fleet.model.errors import InputError
+from fleet.model.inventory import Host
+from fleet.triage.knowledge import knowledge
+
+__all__ = ["DEFAULT_PARALLEL", "Asked", "Round", "hosts_of", "known", "look", "show_known"]
+
+
+def look(
+    hosts: Sequence[Host],
+    how: Round,
+    asked: Asked | None,
+    bundle: Path | None,
+    *,
+    as_json: bool,
+) -> list[Diagnosis]:
+    """Examine, report and, where it is asked for, cure; the diagnoses as they are after it."""
+    with counting(len(hosts)) as listener:
+        found = examine(hosts, listener, how)
+    report(found, as_json=as_json, shown=not (as_json and asked), bundle=bundle)
+    return cure(hosts, found, how, asked) if asked else found
+
+
+def known(only: Sequence[str]) -> tuple[str, ...]:
+    """The same names. Raises InputError for one that is neither a check nor a layer."""
+    names = {one.id for one in LOOKS} | {one.layer for one in LOOKS} | {"host", "link", "session"}
+    for name in only:
+        if name not in names:
+            raise InputError(f"there is no check '{name}'", hint="fleet doctor --list")
+    return tuple(only)
+
+
+def show_known(*, as_json: bool) -> None:
+    """All checks and causes."""
+    causes = list(knowledge().causes.values())
+    if as_json:
+        output.emit_json(
+            {
+                "checks": [{"id": one.id, "layer": one.layer, "about": one.about} for one in LOOKS],
+                "causes": [
+                    {"id": one.id, "layer": one.layer, "title": one.title} for one in causes
+                ],
+            }
+        )
+        return
+    output.table("checks", ("check", "layer", ""), [(o.id, o.layer, o.about) for o in LOOKS])
+    output.table("causes", ("cause", "layer", ""), [(o.id, o.layer, o.title) for o in causes])
