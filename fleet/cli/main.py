@@ -101,3 +101,5 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        gc.freeze()  # looking for garbage in what ends anyway would take 15 ms
