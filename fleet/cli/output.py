@@ -1,14 +1,16 @@
-"""How results and errors look: a table for people, JSON for programs, one error at the end."""
+"""How results and errors look: tables on a terminal, plain lines in pipes and files, JSON for
+programs, one error at the end.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
@@ -39,8 +41,13 @@ def __getattr__(name: str) -> Console:
 
 def on_terminal() -> bool:
     """Whether words for people go to a terminal; rich is asked only where that may be."""
+    return not _plain(sys.stderr) and _screens.errors.is_terminal
+
+
+def _plain(stream: TextIO) -> bool:
+    """Whether this is surely no terminal: then nothing is drawn, and rich is not needed."""
     forced = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE")
-    return bool(forced or sys.stderr.isatty()) and _screens.errors.is_terminal
+    return not forced and not stream.isatty()
 
 
 def ready() -> None:
@@ -49,12 +56,14 @@ def ready() -> None:
 
 
 def load() -> None:
-    """What shows tables and colours."""
+    """What shows tables and colours, where they will be shown."""
+    if _plain(sys.stdout):
+        return
     import rich.console  # noqa: PLC0415
     import rich.table  # noqa: F401, PLC0415
 
 
-def _plain(value: object) -> object:
+def _as_json(value: object) -> object:
     if isinstance(value, Path | Secret):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
@@ -62,28 +71,38 @@ def _plain(value: object) -> object:
 
 def emit_json(value: object) -> None:
     """One JSON document on standard output."""
-    typer.echo(json.dumps(value, indent=2, default=_plain, ensure_ascii=False))
+    typer.echo(json.dumps(value, indent=2, default=_as_json, ensure_ascii=False))
 
 
 def emit_line(value: object) -> None:
     """One JSON document on one line, for streams of events."""
-    typer.echo(json.dumps(value, default=_plain, ensure_ascii=False))
+    typer.echo(json.dumps(value, default=_as_json, ensure_ascii=False))
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table; None is shown as `unknown`. Without a terminal it is as wide as its content."""
-    from rich.console import Console  # noqa: PLC0415 - see above
+    """A table; None is shown as `unknown`. Without a terminal: columns with `|` between them."""
+    texts = [["unknown" if cell is None else harmless(str(cell)) for cell in row] for row in rows]
+    if _plain(sys.stdout):
+        literal("\n".join((title, *_lines([list(columns), *texts]))))
+        return
+    from rich.markup import escape  # noqa: PLC0415 - see above
     from rich.table import Table  # noqa: PLC0415
 
     view = Table(title=title, title_justify="left", title_style="bold")
     for column in columns:
         view.add_column(column, overflow="fold")
-    for row in rows:
-        view.add_row(*("unknown" if cell is None else shown(cell) for cell in row))
-    if _screens.console.is_terminal:
-        _screens.console.print(view)
-    else:
-        Console(highlight=False, width=200).print(view)
+    for row in texts:
+        view.add_row(*map(escape, row))
+    _screens.console.print(view)
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    rows = [[cell.replace("\n", " ") for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for number, row in enumerate(rows):
+        yield " | ".join(map(str.ljust, row, widths)).rstrip()
+        if number == 0:
+            yield "-+-".join("-" * width for width in widths)
 
 
 def shown(value: object) -> str:
@@ -95,6 +114,9 @@ def shown(value: object) -> str:
 
 def say(text: str) -> None:
     """A line of the result, never wrapped, never read as markup, without escape sequences."""
+    if _plain(sys.stdout):
+        literal(harmless(text))
+        return
     _screens.console.print(harmless(text), markup=False, soft_wrap=True)
 
 
@@ -105,11 +127,18 @@ def literal(text: str) -> None:
 
 def note(text: str) -> None:
     """A remark for people, on standard error so that pipes stay clean."""
-    _screens.errors.print(shown(text))
+    _remark("", "", text)
 
 
 def show_error(error: FleetError) -> None:
     """`error:` with position and cause, `try:` with the cure."""
-    _screens.errors.print(f"[bold red]error:[/] {shown(error)}")
+    _remark("error:", "bold red", str(error))
     if error.hint:
-        _screens.errors.print(f"  [bold]try:[/] {shown(error.hint)}")
+        _remark("  try:", "bold", error.hint)
+
+
+def _remark(word: str, style: str, text: str) -> None:
+    if _plain(sys.stderr):
+        typer.echo(f"{word} {harmless(text)}" if word else harmless(text), err=True)
+        return
+    _screens.errors.print(f"[{style}]{word}[/] {shown(text)}" if word else shown(text))

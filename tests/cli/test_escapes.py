@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
 import pytest
 from rich.console import Console
@@ -22,29 +23,38 @@ STORY: list[Event] = [
 ]
 
 
-@pytest.fixture
-def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+@pytest.fixture(params=["terminal", "pipe"])
+def said(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[[], str]:
+    if request.param == "pipe":
+        return lambda: "".join(capsys.readouterr())
     buffer = io.StringIO()
+    monkeypatch.setenv("FORCE_COLOR", "1")
     for name in ("errors", "console"):
-        monkeypatch.setattr(output, name, Console(file=buffer, width=200, soft_wrap=True))
-    return buffer
+        console = Console(file=buffer, width=200, soft_wrap=True, force_terminal=False)
+        monkeypatch.setattr(output, name, console)
+    return buffer.getvalue
 
 
 def harmless(text: str) -> bool:
     return not any(one != "\n" and (ord(one) < 32 or 127 <= ord(one) < 160) for one in text)
 
 
-def test_events(screen: io.StringIO) -> None:
+def test_events(said: Callable[[], str]) -> None:
     with live.listening(as_json=False, show_output=True) as listener:
         for event in STORY:
             listener(event)
-    text = screen.getvalue()
+    text = said()
     assert "[bold]x[/]" in text, "it is shown"
     assert harmless(text)
     assert "\u202e" not in text
 
 
-def test_the_live_table(screen: io.StringIO) -> None:
+def test_the_live_table() -> None:
+    screen = io.StringIO()
     board = live._Board()
     for event in STORY:
         board.take(event)
@@ -52,12 +62,12 @@ def test_the_live_table(screen: io.StringIO) -> None:
     assert harmless(screen.getvalue())
 
 
-def test_results_errors_and_tables(screen: io.StringIO) -> None:
+def test_results_errors_and_tables(said: Callable[[], str]) -> None:
     output.say(ATTACK)
     output.note(ATTACK)
     output.show_error(DeviceError(ATTACK, device="evk", hint=ATTACK))
     output.table("runs", ("what",), [(ATTACK,), (None,)])
-    text = screen.getvalue()
+    text = said()
     assert text.count("[bold]x[/]") >= 4
     assert harmless(text)
 
@@ -68,9 +78,20 @@ def test_what_a_person_copies_is_left_as_it_is(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == "printf 'a\tb' [x]\n"
 
 
-def test_a_line_without_an_end_is_shown_in_pieces(screen: io.StringIO) -> None:
+def test_a_line_without_an_end_is_shown_in_pieces(said: Callable[[], str]) -> None:
     lines = live._Lines(show_output=True)
     for _ in range(30):
         lines.take(Output("evk", "stdout", "x" * 1000))
         assert len(lines._begun["evk", "stdout"]) <= live.LONGEST_LINE
-    assert screen.getvalue().count("x") >= 26_000
+    assert said().count("x") >= 26_000
+
+
+def test_a_table_in_a_pipe_is_lines_with_bars(capsys: pytest.CaptureFixture[str]) -> None:
+    output.table("runs", ("device", "", "time"), [("evk-1", "a\nb", None), ("é", "[x]", 12)])
+    assert capsys.readouterr().out.splitlines() == [
+        "runs",
+        "device |     | time",
+        "-------+-----+--------",
+        "evk-1  | a b | unknown",
+        "é      | [x] | 12",
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 
 import pytest
 from rich.console import Console
@@ -43,7 +44,7 @@ def lines(
     monkeypatch: pytest.MonkeyPatch, *, show_output: bool, story: list[Event] = STORY
 ) -> list[str]:
     buffer = io.StringIO()
-    monkeypatch.setattr(output, "errors", Console(file=buffer, width=200, soft_wrap=True))
+    monkeypatch.setattr(sys, "stderr", buffer)
     with live.listening(as_json=False, show_output=show_output) as listener:
         for event in story:
             listener(event)
@@ -108,7 +109,9 @@ def test_the_board_never_needs_more_than_the_screen(monkeypatch: pytest.MonkeyPa
 
 def test_hostile_text_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = io.StringIO()
-    monkeypatch.setattr(output, "errors", Console(file=buffer, width=200, soft_wrap=True))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    console = Console(file=buffer, width=200, soft_wrap=True, force_terminal=False)
+    monkeypatch.setattr(output, "errors", console)
     output.note("[bold red]not red[/] [/nothing]")
     board = live._Board()
     board.take(Warned("evk", "[/x] [bold"))

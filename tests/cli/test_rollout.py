@@ -36,7 +36,7 @@ def test_plan_shows_who_is_in_which_wave(two: Yard) -> None:
     args = ("plan", "-i", str(two.inventory), str(two.playbook))
     code, said = two.fleet(*args)
     assert code == 0, said
-    rows = [re.split(r"\s*│\s*", line)[1:-1] for line in said.splitlines() if "│" in line]
+    _, *rows = [re.split(r"\s*\|\s*", line) for line in said.splitlines() if " | " in line]
     assert rows == [["canary", "1", "1/2", "0", "0", "b2"], ["1", "1", "2/2", "0", "0", "b1"]]
     assert "soak 90 s after each wave" in said
     code, said = two.fleet(*two.deploy_args("--dry-run", "--json", "--canary", "0"))
@@ -136,7 +136,7 @@ def test_ctrl_c_says_how_to_go_on(two: Yard, times: int) -> None:
 
     code, said = two.fleet("resume", "last")
     assert code == 0, said
-    rows = [re.split(r"\s*│\s*", line)[1:4] for line in said.splitlines() if "│" in line]
+    _, *rows = [re.split(r"\s*\|\s*", line)[:3] for line in said.splitlines() if " | " in line]
     assert rows == [["b1", "canary", "changed"], ["b2", "1", "changed"]]
     code, said = two.fleet("resume", run_id)
     assert (code, f"run {run_id} is finished" in said) == (0, True), said
@@ -152,7 +152,7 @@ def test_a_stopped_rollout_says_so_and_its_exit_code_is_not_0(two: Yard) -> None
     assert code == 1, said
     assert "rollout: stopped after the canary: none of 1 came through (1 failed)" in said
     assert f"next: fleet resume {run_id}" in said
-    assert re.search(r"b2\s+│ 1\s+│ not attempted", said), said
+    assert re.search(r"b2\s+\| 1\s+\| not attempted", said), said
     code, said = two.fleet("resume", run_id, "--json")
     events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert (code, events[-1]["event"], events[-1]["ending"]) == (1, "RolloutDone", "stopped")
