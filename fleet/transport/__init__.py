@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fleet.model.errors import InputError
 from fleet.transport.base import Identity, Traffic, Transport
-from fleet.transport.lean import without_invoke
+from fleet.transport.lean import lightly
 
 if TYPE_CHECKING:
     from fleet.model.inventory import Host
@@ -25,7 +25,7 @@ def transport_for(host: Host, *, accept_new: bool = False) -> Transport:
     """
     # Each brings its own third parties: paramiko takes 0.1 s.
     if host.transport == "ssh":
-        with without_invoke():
+        with lightly():
             from fleet.transport.ssh import SshTransport  # noqa: PLC0415
 
         return SshTransport(host, accept_new=accept_new)

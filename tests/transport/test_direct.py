@@ -97,6 +97,23 @@ def test_both_ways_lead_to_the_same(config: Path, tmp_path: Path) -> None:
     assert direct_way == fabrics_way
 
 
+def test_paramiko_is_light_and_knows_its_version() -> None:
+    lines = (
+        "import sys",
+        "from fleet.model.inventory import Host",
+        "from fleet.transport import transport_for",
+        "transport_for(Host('b', address='evk'))",
+        "import paramiko",
+        "assert not {'invoke', 'asyncio', 'importlib.metadata', 'email'} & set(sys.modules)",
+        "from importlib.metadata import version",
+        "assert paramiko.__version__ == version('paramiko'), paramiko.__version__",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_match_exec_works_though_paramiko_came_without_invoke(tmp_path: Path) -> None:
     """In a process of its own: this one may have imported invoke."""
     config = tmp_path / "config"
