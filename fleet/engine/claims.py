@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 import stat
 import tempfile
 from pathlib import Path
@@ -32,7 +31,7 @@ class Claim:
     """A random token, and a file of that name which is locked as long as this process lives."""
 
     def __init__(self) -> None:
-        self.token = secrets.token_hex(16)
+        self.token = os.urandom(16).hex()
         self._path: Path | None = None
         self._file: int | None = None
         folder = _folder()
