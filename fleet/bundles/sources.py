@@ -16,6 +16,7 @@ from fleet.model.errors import InputError
 from fleet.model.files import FileRef
 
 LATE_BYTES = 16 << 20  # from here on hashing takes longer than asking what the device has
+HELD_BYTES = 32 << 20  # small files that were just hashed stay in memory until they are sent
 
 
 @dataclass(slots=True)
@@ -90,7 +91,12 @@ class Sources:
             self._result.set_exception(error)
 
     def _hashed(self) -> tuple[FileRef, ...]:
-        found = {one.name: _ref(one, self._hash(one)) for one in self._found}
+        found, room = {}, HELD_BYTES
+        for one in self._found:
+            sha256, data = self._hash(one)
+            held = data if data is not None and len(data) <= room else None
+            room -= len(held or b"")
+            found[one.name] = _ref(one, sha256, held)
         self._cache.save()
         for tree in self._trees:
             tree.save()
@@ -101,19 +107,19 @@ class Sources:
         first: dict[str, _Found] = {}
         for one in self._found:
             other = first.setdefault(one.name, one)
-            if other is not one and self._hash(one) != self._hash(other):
+            if other is not one and self._hash(one)[0] != self._hash(other)[0]:
                 raise InputError(
                     f"two files for {one.name}: {other.path} and {one.path}",
                     hint="push them under different names, or as folders",
                 )
         self._found = list(first.values())
 
-    def _hash(self, one: _Found) -> str:
+    def _hash(self, one: _Found) -> tuple[str, bytes | None]:
         if one.hashing is not None:
-            return one.hashing.result()
+            return one.hashing.result(), None
         if one.tree is not None:
             return one.tree.sha256(one.inside, one.where, one.stat)
-        return self._cache.sha256(one.path)
+        return self._cache.sha256(one.path), None
 
     def _files(self, source: Path, *, alone: bool) -> Iterator[_Found]:
         if not source.exists():
@@ -178,8 +184,9 @@ def _odd(path: Path) -> InputError:
     return InputError(f"{path} is no regular file", hint="leave it out")
 
 
-def _ref(one: _Found, sha256: str) -> FileRef:
-    return FileRef(one.path, one.name, one.stat.st_size, sha256, bool(one.stat.st_mode & 0o111))
+def _ref(one: _Found, sha256: str, held: bytes | None = None) -> FileRef:
+    executable = bool(one.stat.st_mode & 0o111)
+    return FileRef(one.path, one.name, one.stat.st_size, sha256, executable, held)
 
 
 def _late(one: _Found, hashing: Hashing) -> Late:

@@ -11,6 +11,7 @@ import xxhash
 
 from fleet.bundles.caches import keep_newest, write_whole
 from fleet.bundles.hashes import MIN_BYTES, HashCache, settled, state_of
+from fleet.model.files import contents
 from fleet.model.home import fleet_home
 
 _HEAD = b"fleet-tree-1"
@@ -36,19 +37,22 @@ class TreeHashes:
         """Whether the hash of that small file is here."""
         return self._known.get(name, "").startswith(_key(stat))
 
-    def sha256(self, name: str, path: str | Path, stat: os.stat_result) -> str:
-        """The hash of the file `name` of the folder; `stat` is from before. Raises OSError."""
+    def sha256(self, name: str, path: str | Path, stat: os.stat_result) -> tuple[str, bytes | None]:
+        """The hash of the file `name` of the folder, and its content where that was read for it
+        in one piece; `stat` is from before. Raises OSError.
+        """
         if stat.st_size >= MIN_BYTES:
-            return self._large.sha256(Path(path))
+            return self._large.sha256(Path(path)), None
         key = _key(stat)
         known = self._known.get(name, "")
         if known.startswith(key):
             self._now[name] = known
-            return known[len(key) :]
-        digest = _hash(path)
+            return known[len(key) :], None
+        data = contents(path)
+        digest = hashlib.sha256(data).hexdigest()
         if settled(stat):
             self._now[name] = key + digest
-        return digest
+        return digest, data
 
     def save(self) -> None:
         """Keep what is there now; the folders that changed longest ago fall out."""
@@ -74,9 +78,3 @@ class TreeHashes:
 
 def _key(stat: os.stat_result) -> str:
     return f"{state_of(stat)}|"
-
-
-def _hash(path: str | Path) -> str:
-    """In one read: for 4 KiB a third of what `sha256_file` takes."""
-    with open(path, "rb", buffering=0) as stream:  # noqa: PTH123
-        return hashlib.sha256(stream.read()).hexdigest()

