@@ -53,7 +53,7 @@ def test_all_files_of_a_folder_in_order(source: Path) -> None:
 
 def test_the_second_time_nothing_is_read(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = files_of([source])
-    monkeypatch.delattr(trees, "_hash")
+    monkeypatch.delattr(trees, "contents")
     assert files_of([source]) == first
     monkeypatch.undo()
     (source / "d.txt").chmod(0o755)
