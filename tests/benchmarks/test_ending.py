@@ -27,6 +27,15 @@ with tidy(top) as folder:
     run(words, limit=600, env={}, cwd=folder)
 """
 
+EARLY = """
+import threading
+begin = threading.Timer.start
+def start(self):
+    begin(self)
+    raise SystemExit(7)
+threading.Timer.start = start
+"""
+
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_after_a_signal(number: signal.Signals, tmp_path: Path) -> None:
@@ -45,6 +54,17 @@ def test_nothing_is_left_after_a_signal(number: signal.Signals, tmp_path: Path) 
         script.send_signal(number)
         assert script.wait(60) == 128 + number
     assert not any(map(_runs, pids))
+    assert not list(tmp_path.glob("fleet-bench-*"))
+
+
+def test_a_signal_as_soon_as_the_tool_runs_does_not_wait_for_its_limit(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY + CODE, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 7
     assert not list(tmp_path.glob("fleet-bench-*"))
 
 

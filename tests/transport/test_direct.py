@@ -97,6 +97,14 @@ def test_both_ways_lead_to_the_same(config: Path, tmp_path: Path) -> None:
     assert direct_way == fabrics_way
 
 
+def in_a_new_python(*lines: str) -> None:
+    """This one may have imported what is asked about."""
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_paramiko_is_light_and_knows_its_version() -> None:
     lines = (
         "import sys",
@@ -108,14 +116,10 @@ def test_paramiko_is_light_and_knows_its_version() -> None:
         "from importlib.metadata import version",
         "assert paramiko.__version__ == version('paramiko'), paramiko.__version__",
     )
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    in_a_new_python(*lines)
 
 
 def test_match_exec_works_though_paramiko_came_without_invoke(tmp_path: Path) -> None:
-    """In a process of its own: this one may have imported invoke."""
     config = tmp_path / "config"
     config.write_text('Match exec "true"\n  HostName 127.0.0.1\n  Port 1\n  User me\n')
     lines = (
@@ -128,7 +132,4 @@ def test_match_exec_works_though_paramiko_came_without_invoke(tmp_path: Path) ->
         "found = link.connection(5.0)",
         "assert (found.host, found.port, found.user) == ('127.0.0.1', 1, 'me'), found",
     )
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    in_a_new_python(*lines)
