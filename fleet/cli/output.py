@@ -44,10 +44,12 @@ def on_terminal() -> bool:
     return not _plain(sys.stderr) and _screens.errors.is_terminal
 
 
-def _plain(stream: TextIO) -> bool:
-    """Whether this is surely no terminal: then nothing is drawn, and rich is not needed."""
+def _plain(stream: TextIO | None) -> bool:
+    """Whether this is surely no terminal: then nothing is drawn, and rich is not needed. None
+    for a stream that was closed before we began.
+    """
     forced = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE")
-    return not forced and not stream.isatty()
+    return stream is None or (not forced and not stream.isatty())
 
 
 def ready() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -95,3 +96,14 @@ def test_a_table_in_a_pipe_is_lines_with_bars(capsys: pytest.CaptureFixture[str]
         "evk-1  | a b | unknown",
         "é      | [x] | 12",
     ]
+
+
+def test_a_stream_that_was_closed_before_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fleet status >&-`: Python has None there."""
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    output.say("a")
+    output.note("b")
+    output.table("c", ("d",), [("e",)])
+    output.show_error(DeviceError("f", device="evk", hint="g"))
+    assert not output.on_terminal()
