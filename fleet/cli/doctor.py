@@ -94,7 +94,7 @@ def doctor(
         return _explain(explain_code, as_json=as_json)
     if log:
         return _end(_logs(log, platform, as_json=as_json, bundle=bundle), strict=strict)
-    from fleet.cli import doctor_devices  # noqa: PLC0415 - probes and cures: most of a deploy
+    from fleet.cli import common, doctor_devices  # noqa: PLC0415 - probes and cures: most of a deploy
 
     if listed:
         return doctor_devices.show_known(as_json=as_json)
@@ -104,10 +104,10 @@ def doctor(
         verify,
         session,
         accept_new,
-        parallel or doctor_devices.DEFAULT_PARALLEL,
+        parallel or common.DEFAULT_PARALLEL,
     )
     asked = doctor_devices.Asked(playbook, dry_run, yes, as_json) if fix else None
-    hosts = doctor_devices.hosts_of(inventory or Path(), limit)
+    hosts = common.hosts_of(inventory or Path(), limit)
     return _end(doctor_devices.look(hosts, how, asked, bundle, as_json=as_json), strict=strict)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleet.cli import output
-from fleet.cli.common import DEFAULT_PARALLEL, hosts_of
 from fleet.cli.doctor_fix import Asked, cure
 from fleet.cli.doctor_view import counting, report
 from fleet.doctor.checks import LOOKS
@@ -16,7 +15,7 @@ from fleet.model.errors import InputError
 from fleet.model.inventory import Host
 from fleet.triage.knowledge import knowledge
 
-__all__ = ["DEFAULT_PARALLEL", "Asked", "Round", "hosts_of", "known", "look", "show_known"]
+__all__ = ["Asked", "Round", "known", "look", "show_known"]
 
 
 def look(

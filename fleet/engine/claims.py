@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import stat
 import tempfile
 from pathlib import Path
@@ -31,7 +32,7 @@ class Claim:
     """A random token, and a file of that name which is locked as long as this process lives."""
 
     def __init__(self) -> None:
-        self.token = os.urandom(16).hex()
+        self.token = secrets.token_hex(16)
         self._path: Path | None = None
         self._file: int | None = None
         folder = _folder()
