@@ -75,6 +75,10 @@ class Signature:
         part = slice(index * _ENTRY, (index + count) * _ENTRY)
         return inside and self.entries[part] == other.entries[part]
 
+    def same_block(self, other: Signature, index: int) -> bool:
+        """Whether both have the block, with one digest."""
+        return index < min(self.blocks, other.blocks) and self.digest(index) == other.digest(index)
+
 
 class Signing:
     """Takes the bytes of a file in order, in pieces of whole blocks."""

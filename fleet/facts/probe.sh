@@ -186,6 +186,10 @@ parent=$base
 while [ ! -d "$parent" ] && [ -n "$parent" ]; do parent=${parent%/*}; done
 parent=${parent:-/}
 df -Pk "$parent" 2>/dev/null | { read -r _; read -r _ _ _ free _ mount; say disk_free_kb "$free"; say disk_mount "$mount"; }
+# Files of earlier releases that give way to what is sent.
+for spare in "$base"/store/*.spare; do
+  [ -f "$spare" ] && du -k "$spare" 2>/dev/null | { read -r size _; say disk_spare_kb "$size"; }
+done
 # all: inodes
 # btrfs and vfat count no inodes: a total of 0.
 df -Pi "$parent" 2>/dev/null | { read -r _; read -r _ total _ free _; [ "${total:-0}" = 0 ] || say disk_inodes "$free"; }

@@ -60,7 +60,9 @@ class DeviceNode:
 
 @dataclass(frozen=True)
 class Disk:
-    """Room where releases go. `available_bytes` and `inodes` are those of the deploy user."""
+    """Room where releases go. `available_bytes` and `inodes` are those of the deploy user; spares
+    (fleet_spare.py), which give way, count as available.
+    """
 
     path: str
     mount: str | None = None

@@ -59,26 +59,41 @@ class Action:
 @dataclass(frozen=True)
 class Piece:
     """A piece of new content: `count` blocks of 64 KiB of the old blob from block `first` on, or
-    (`count` 0) the bytes `start` to `end` of the new content itself.
+    (`count` 0) the bytes `start` to `end` of the new content itself. `stays`: the spare that is
+    made over has those bytes at that place.
     """
 
     start: int
     end: int
     first: int = 0
     count: int = 0
-
-
-@dataclass(frozen=True)
-class Delta:
-    """How the content of a blob comes out of one that the device has; pieces in order."""
-
-    base: str
-    pieces: tuple[Piece, ...]
+    stays: bool = False
 
     @property
     def bytes(self) -> int:
         """Bytes that have to be sent."""
-        return sum(one.end - one.start for one in self.pieces if not one.count)
+        return 0 if self.count or self.stays else self.end - self.start
+
+
+@dataclass(frozen=True)
+class Delta:
+    """How the content of a blob comes out of one that the device has; pieces in order. `spare`:
+    the sha256 of a file no release needs any more, which becomes the new one; "" for a new file.
+    """
+
+    base: str
+    pieces: tuple[Piece, ...]
+    spare: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that have to be sent."""
+        return sum(one.bytes for one in self.pieces)
+
+    @property
+    def staying(self) -> int:
+        """Bytes that the spare has at their place."""
+        return sum(one.end - one.start for one in self.pieces if one.stays)
 
 
 @dataclass(frozen=True)
@@ -86,7 +101,8 @@ class Blob:
     """One blob to send from `offset` on (bytes that the device already has).
 
     `base` is the sha256 of what the live release has under the same name, "" where it has
-    nothing; with `delta` only what differs from it is sent. `part` is the name under which the
+    nothing; with `delta` only what differs from it is sent. `spares` are contents that the device
+    has and needs no more. `part` is the name under which the
     device has the first bytes, where that is not the hash. `late` waits for the hash of a file
     that is still being hashed; the sha256 of `file` is then a name for this state of it.
     """
@@ -96,6 +112,7 @@ class Blob:
     base: str = ""
     delta: Delta | None = None
     part: str = ""
+    spares: tuple[str, ...] = ()
     late: Callable[[], str] | None = field(default=None, compare=False)
 
     @property
@@ -124,7 +141,7 @@ class SendBlobs(Action):
     @property
     def room(self) -> int:
         """Bytes of the device's disk that they take."""
-        return sum(blob.left for blob in self.blobs)
+        return sum(blob.left - (blob.delta.staying if blob.delta else 0) for blob in self.blobs)
 
     def describe(self) -> str:
         """`send 12 files, 108.1 MB (1 resumed, 1 as what differs: 1.1 MB of 1.1 GB)`."""

@@ -7,7 +7,9 @@ Nothing is believed: the device hashes the whole new content before it gets its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import BinaryIO
 
@@ -36,7 +38,7 @@ def delta(item: FileRef, base: str, old: Signature, new: Signature | None = None
         return None
     known = new if new is not None and new.kind == old.kind and new.size == item.size else None
     with item.source.open("rb") as stream:
-        pieces = _joined(_Search(stream, item.size, old).pieces(known))
+        pieces = joined(_Search(stream, item.size, old).pieces(known))
     found = Delta(base, tuple(pieces))
     worth = found.bytes <= item.size * WORTH and len(pieces) <= MOST_PIECES
     return found if worth and found.pieces[-1].end == item.size else None
@@ -44,29 +46,59 @@ def delta(item: FileRef, base: str, old: Signature, new: Signature | None = None
 
 def after(found: Delta, offset: int) -> Delta:
     """What is left of a delta when the device has `offset` bytes of the new content."""
-    left = []
-    for one in found.pieces:
-        if one.end <= offset:
-            continue
-        if one.start >= offset:
-            left.append(one)
-            continue
-        skip = -(-(offset - one.start) // BLOCK_BYTES) if one.count else 0
-        edge = min(one.start + skip * BLOCK_BYTES, one.end) if one.count else one.end
-        left.append(Piece(offset, edge))
-        if one.count > skip:
-            left.append(Piece(edge, one.end, one.first + skip, one.count - skip))
-    return Delta(found.base, tuple(_joined(iter(left))))
+    return replace(found, pieces=tuple(joined(_between(found.pieces, offset, sys.maxsize))))
 
 
-def _joined(pieces: Iterator[Piece]) -> list[Piece]:
+def made_over(found: Delta, spare: str, old: Signature, new: Signature) -> Delta:
+    """The same content out of the file `spare`, in its place: what is equal there stays."""
+    pieces: list[Piece] = []
+    at = 0
+    for start, end in _equal(old, new):
+        pieces += _between(found.pieces, at, start)
+        pieces.append(Piece(start, end, stays=True))
+        at = end
+    pieces += _between(found.pieces, at, new.size)
+    return Delta(found.base, tuple(joined(iter(pieces))), spare)
+
+
+def _equal(old: Signature, new: Signature) -> Iterator[tuple[int, int]]:
+    """Start and end of what both have at the same place, block by block or many at once."""
+    index = 0
+    while index < new.blocks:
+        many = old.same(new, index, _STRIDE)
+        start, index = index * BLOCK_BYTES, index + (_STRIDE if many else 1)
+        end = min(index * BLOCK_BYTES, new.size)
+        full = end - start >= BLOCK_BYTES and end <= old.size
+        if many or ((full or old.size == new.size) and old.same_block(new, index - 1)):
+            yield start, end
+
+
+def _between(pieces: Iterable[Piece], start: int, end: int) -> Iterator[Piece]:
+    """What pieces say of the bytes `start` to `end`; of cut blocks the bytes are sent."""
+    for one in pieces:
+        low, high = max(one.start, start), min(one.end, end)
+        if low >= high:
+            continue
+        first = -(-(low - one.start) // BLOCK_BYTES)
+        last = one.count if high == one.end else (high - one.start) // BLOCK_BYTES
+        if not one.count or first >= last:
+            yield Piece(low, high, stays=one.stays)
+            continue
+        begin = one.start + first * BLOCK_BYTES
+        stop = high if last == one.count else one.start + last * BLOCK_BYTES
+        yield from (Piece(low, begin), Piece(begin, stop, one.first + first, last - first))
+        yield Piece(stop, high)
+
+
+def joined(pieces: Iterator[Piece]) -> list[Piece]:
+    """Without empty ones; neighbours of one kind as one."""
     out: list[Piece] = []
     for one in pieces:
         last = out[-1] if out else None
         if last and last.count and one.count and last.first + last.count == one.first:
             out[-1] = Piece(last.start, one.end, last.first, last.count + one.count)
-        elif last and not last.count and not one.count:
-            out[-1] = Piece(last.start, one.end)
+        elif last and not last.count and not one.count and last.stays == one.stays:
+            out[-1] = Piece(last.start, one.end, stays=one.stays)
         elif one.end > one.start:
             out.append(one)
     return out

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fleet.model.files import Chunk, FileRef, Span, changed
-from fleet.model.plan import Blob
+from fleet.model.plan import Blob, Piece
 from fleet.ops.batches import BLOCK, Part, batches, mode_of, together
 from fleet.ops.delta import after
 
@@ -247,16 +247,26 @@ def _gzip(blob: Blob, start: int, end: int, style: Style) -> bytes:
 def _delta(blob: Blob, style: Style) -> Iterator[Part]:
     if blob.delta is None:
         return
-    pieces = after(blob.delta, blob.offset).pieces
-    item = blob.file
-    words = (item.sha256, item.size, blob.offset, mode_of(blob), len(pieces), 0)
-    more = (f"delta:{blob.delta.base}", item.size, *([blob.part] if blob.part else []))
-    head = " ".join(map(str, (*words, *more)))
+    found = after(blob.delta, blob.offset) if blob.offset else blob.delta
+    item, count = blob.file, len(found.pieces)
+    coding = f"delta:{found.base}"
+    if style.hand:
+        coding, count = f"patch:{found.base or '-'}:{found.spare or '-'}", 0
+    words = (item.sha256, item.size, blob.offset, mode_of(blob), count, 0, coding, item.size)
+    head = " ".join(map(str, (*words, *([blob.part] if blob.part else []))))
     yield f"{head}\n".encode(), 0, 0
-    for one in pieces:
-        if one.count:
-            yield f"copy {one.first} {one.count}\n".encode(), 0, 0
-        else:
-            blocks, rest = divmod(one.end - one.start, BLOCK)
-            yield f"take {blocks} {rest}\n".encode(), 0, 0
-            yield from _content(blob, one.start, one.end, style)
+    for one in found.pieces:
+        yield from _piece(blob, one, style)
+    if style.hand:
+        yield b"done\n", 0, 0
+
+
+def _piece(blob: Blob, one: Piece, style: Style) -> Iterator[Part]:
+    if one.count:
+        yield f"copy {one.first} {one.count}\n".encode(), 0, 0
+        return
+    blocks, rest = divmod(one.end - one.start, BLOCK)
+    word = "same" if one.stays else "take"
+    yield f"{word} {blocks} {rest}\n".encode(), 0, 0
+    if not one.stays:
+        yield from _content(blob, one.start, one.end, style)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -22,12 +23,14 @@ from fleet.model.plan import (
 from fleet.ops.hand import hand_command, hand_for, has_hand, seal
 from fleet.ops.shell import device_script, framed, odd_answer
 
+_SHA = re.compile(r"[0-9a-f]{64}")
+
 
 @dataclass(frozen=True)
 class ReleaseState:
     """What a device has of one release. `parts` maps sha256 → bytes of an unfinished upload,
     `keys` its name where that is not the hash, `bases` the sha256 of a large file it lacks →
-    that of what the live release has under its name.
+    that of what the live release has under its name, `spares` those that no release needs.
     """
 
     current: str | None
@@ -40,6 +43,7 @@ class ReleaseState:
     bases: Mapping[str, str] = field(default_factory=dict)
     sealed: bool = False
     keys: Mapping[str, str] = field(default_factory=dict)
+    spares: tuple[str, ...] = ()
 
     @property
     def previous(self) -> str | None:
@@ -86,7 +90,9 @@ def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
     """The answer of `state_command`. Raises DeviceError when it was cut or makes
     no sense.
     """
-    found: dict[str, list[str]] = {"history": [], "have": [], "bad": [], "unlinked": []}
+    found: dict[str, list[str]] = {
+        one: [] for one in ("history", "have", "bad", "unlinked", "spare")
+    }
     current: str | None = None
     flags = {"installed": False, "sealed": False}
     parts: dict[str, int] = {}
@@ -116,8 +122,9 @@ def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
         parts=parts,
         bad=frozenset(found["bad"]),
         unlinked=frozenset(found["unlinked"]),
-        bases=bases,
+        bases={sha: old for sha, old in bases.items() if _SHA.fullmatch(old)},
         keys=keys,
+        spares=tuple(one for one in found["spare"] if _SHA.fullmatch(one)),
         sealed=flags["sealed"],
     )
 
@@ -146,8 +153,9 @@ def resumed(item: FileRef, state: ReleaseState) -> Blob:
     part = state.parts.get(item.sha256, 0)
     base = state.bases.get(item.sha256, "")
     if part > item.size:
-        return Blob(item, 0, base)
-    return Blob(item, part, base, part=state.keys.get(item.sha256, ""))
+        return Blob(item, 0, base, spares=state.spares)
+    spares = () if part else state.spares
+    return Blob(item, part, base, part=state.keys.get(item.sha256, ""), spares=spares)
 
 
 def switch_command(base: str, name: str, release_id: str, run_id: str) -> Command:

@@ -303,3 +303,20 @@ def test_a_group_that_this_login_does_not_have_yet_is_said() -> None:
 )  # fmt: skip
 def test_odd_values_are_unknown(line: str) -> None:
     parse(f"fleet-facts 1\n{line}\nend\n")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_spares_are_room(tmp_path: Path, shell: str) -> None:
+    base = tmp_path / "a base"
+    (base / "store").mkdir(parents=True)
+    for name, size in (("1.spare", 9 << 20), ("2 2.spare", 5 << 20), ("3", 1 << 20)):
+        (base / "store" / name).write_bytes(os.urandom(size))
+    argv = [*argv_of(shell), "-c", PROBE.read_text(), "fleet", str(base)]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+    values = [line.split("\t") for line in said.splitlines()]
+    free, spare = (
+        sum(int(one[1]) for one in values if one[0] == key) * 1024
+        for key in ("disk_free_kb", "disk_spare_kb")
+    )
+    assert 14 << 20 <= spare < 15 << 20
+    assert parse(said).disk.available_bytes == free + spare

@@ -169,6 +169,45 @@ def test_a_damaged_old_version_is_no_ground_to_build_on(target: Target, tmp_path
     assert any("sent whole" in one.text for one in target.events if isinstance(one, Warned))
 
 
+def versions(source: Path, target: Target, places: tuple[int, ...]) -> list[int]:
+    """One push for each place where a few bytes are written anew; the bytes that were sent."""
+    sent, content = [], bytearray(LARGE)
+    for place in places:
+        content[place : place + 5] = b"patch"
+        source.write_bytes(content)
+        done = target.push(source)
+        assert done.outcome == "changed", done.error
+        sent.append(done.bytes_sent)
+    return sent
+
+
+def test_the_third_version_is_written_over_the_first(target: Target, tmp_path: Path) -> None:
+    """Three are pushed before one is no longer needed; it becomes the fourth, and so on."""
+    source = tmp_path / "model.bin"
+    inodes = []
+    for place in (0, 9 * MIB, 20 * MIB, 30 * MIB, 7):
+        sent = versions(source, target, (place,))
+        inodes.append((target.current / "model.bin").resolve().stat().st_ino)
+        assert (target.current / "model.bin").read_bytes() == source.read_bytes()
+        assert sent[0] < 200_000 or len(inodes) == 1
+    assert inodes[3:] == inodes[:2]
+    store = [one.suffix for one in (target.base / "store").iterdir()]
+    assert sorted(store) == ["", "", ".spare"]
+
+
+def test_a_damaged_spare_costs_a_second_sending(target: Target, tmp_path: Path) -> None:
+    source = tmp_path / "model.bin"
+    versions(source, target, (0, 9 * MIB, 20 * MIB))
+    (spare,) = (target.base / "store").glob("*.spare")
+    with spare.open("r+b") as stream:
+        stream.seek(5 * MIB)
+        stream.write(b"damage")
+    (sent,) = versions(source, target, (30 * MIB,))
+    assert sent >= len(LARGE)
+    assert (target.current / "model.bin").read_bytes() == source.read_bytes()
+    assert any("sent whole" in one.text for one in target.events if isinstance(one, Warned))
+
+
 def test_whole_is_whole(target: Target, tmp_path: Path) -> None:
     source = tmp_path / "model.bin"
     source.write_bytes(LARGE)

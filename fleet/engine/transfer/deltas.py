@@ -20,38 +20,71 @@ from fleet.engine.transfer.depot import Depot
 from fleet.model.errors import DeviceError, TransportError
 from fleet.model.facts import Facts
 from fleet.model.files import BLOCK_BYTES
-from fleet.model.plan import Blob, Delta
-from fleet.ops.delta import SMALLEST, delta
+from fleet.model.plan import Blob, Delta, Piece
+from fleet.ops.delta import MOST_PIECES, SMALLEST, delta, made_over
 from fleet.ops.hand import hand, hand_command, has_hand
 from fleet.ops.upload import takes_frames
 
 SIGNING_BYTES_PER_SECOND = 20e6  # Python on a small core, reading slow flash
+STAYING = 0.5  # of the bytes; what stays of a spare need not be written
 _ENTRY = 2 * DIGEST
 
 
 def with_known(depot: Depot, facts: Facts, blobs: Iterable[Blob]) -> tuple[Blob, ...]:
     """The same blobs, each with its delta where the old content was hashed on this workstation."""
-    return tuple(_with(depot, facts, blob, None) for blob in blobs)
+    return _all(depot, facts, blobs, None)
 
 
 def with_asked(session: Session, facts: Facts, blobs: Iterable[Blob]) -> tuple[Blob, ...]:
     """As `with_known`; what is not known here is signed on the device, one round trip a blob."""
-    return tuple(_with(session.depot, facts, blob, session) for blob in blobs)
+    return _all(session.depot, facts, blobs, session)
 
 
-def _with(depot: Depot, facts: Facts, blob: Blob, session: Session | None) -> Blob:
-    large = blob.file.size >= SMALLEST and blob.base != ""
-    if depot.pace.whole or blob.delta or not large or not takes_frames(facts):
-        return blob
+def _all(
+    depot: Depot, facts: Facts, blobs: Iterable[Blob], session: Session | None
+) -> tuple[Blob, ...]:
+    done: list[Blob] = []
+    taken: set[str] = set()
+    for blob in blobs:
+        large = blob.file.size >= SMALLEST and blob.base != ""
+        if not (depot.pace.whole or blob.delta or not large or not takes_frames(facts)):
+            blob = _with(depot, facts, blob, session, taken)  # noqa: PLW2901
+        taken.update([blob.delta.spare] if blob.delta else ())
+        done.append(blob)
+    return tuple(done)
+
+
+def _with(depot: Depot, facts: Facts, blob: Blob, session: Session | None, taken: set[str]) -> Blob:
     old = depot.signatures.load(blob.base) or depot.asked.get(blob.base)
     if old is None and session is not None:
         old = _asked(session, facts, blob)
         if old is not None:
             depot.asked[blob.base] = old
-    if old is None:
-        return blob
-    found = depot.delta(blob, old.kind, partial(_find, depot.signatures, blob, old))
-    return replace(blob, delta=found) if found else blob
+    found = None
+    if old is not None:
+        found = depot.delta(blob, old.kind, partial(_find, depot.signatures, blob, old))
+    over = [
+        made
+        for spare in blob.spares
+        if spare not in taken and not blob.offset and (made := _over(depot, blob, found, spare))
+    ]
+    best = max(over, key=lambda one: one.staying, default=found)
+    return replace(blob, delta=best) if best else blob
+
+
+def _over(depot: Depot, blob: Blob, found: Delta | None, spare: str) -> Delta | None:
+    """The content out of a spare, where most of that stays."""
+    plain = found or Delta(blob.base, (Piece(0, blob.file.size),))
+
+    def make() -> Delta | None:
+        old, new = (depot.signatures.load(one) for one in (spare, blob.file.sha256))
+        if old is None or new is None or old.kind != new.kind or new.size != blob.file.size:
+            return None
+        made = made_over(plain, spare, old, new)
+        few = len(made.pieces) <= MOST_PIECES
+        return made if few and made.staying >= blob.file.size * STAYING else None
+
+    return depot.delta(blob, f"over {spare} {plain.pieces[0].count}", make)
 
 
 def _find(known: Signatures, blob: Blob, old: Signature) -> Delta | None:

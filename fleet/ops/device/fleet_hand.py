@@ -2,7 +2,8 @@
 
 One process where a shell needs three for each file, and two copies of every byte less: 1 GiB with
 its SHA-256 took 1.1 times as long as a bare `cat`, beside 1.8 for `tee` into the same hash (lab
-board). The stream is that of receive.sh (fleet/ops/frames.py), and so are the answers; besides
+board). The stream is that of receive.sh (fleet/ops/frames.py), and so are the answers; but it is
+`patch:<old blob>:<spare>`, `-` for none, where that has `delta:`. Besides there is
 `files <count> <bytes of the list> <bytes>`: small blobs, a list of `<sha256> <size> <mode>` and
 then their contents; a blob named `?`, whose hash follows its bytes: `is <sha256>`; and a ninth
 word, the name of the part.
@@ -12,7 +13,9 @@ import hashlib
 import os
 
 from fleet.ops.device.fleet_disk import PIECE, feed, flush, remove, small
+from fleet.ops.device.fleet_patch import Patch
 from fleet.ops.device.fleet_seal import say
+from fleet.ops.device.fleet_spare import give_way, take
 
 TYPE_CHECKING = False  # the module typing takes 10 ms
 if TYPE_CHECKING:
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
 
 DIRTY = 32 << 20  # bytes after which the disk is asked to begin writing
 BLOCK = 1 << 20
-COPY = 1 << 16  # of what differs
 
 
 class EndedError(Exception):
@@ -81,14 +83,15 @@ class Input:
 
 
 class Writer:
-    """Appends to a file; a thread has the disk write while more is received."""
+    """Writes a file from its end on; a thread has the disk write while more is received."""
 
-    def __init__(self, path: str, hashing: bool) -> None:
+    def __init__(self, path: str, hashing: bool, over: bool = False) -> None:
+        """`over`: from the beginning of what is there."""
         import threading
 
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (0 if over else os.O_APPEND)
         self.file = os.open(path, flags, 0o644)
-        self.size = os.fstat(self.file).st_size
+        self.size = 0 if over else os.fstat(self.file).st_size
         self.hash = hashlib.sha256() if hashing else None
         if self.hash and self.size:
             feed(path, self.hash.update)
@@ -115,7 +118,7 @@ class Writer:
         """All of it."""
         view = memoryview(view)
         while view:
-            done = os.write(self.file, view)
+            done = os.pwrite(self.file, view, self.size)
             if self.hash:
                 self.hash.update(view[:done])
             view = view[done:]
@@ -132,54 +135,6 @@ class Writer:
         self.thread.join()
 
 
-class Follower:
-    """Hashes a file while it grows."""
-
-    def __init__(self, path: str) -> None:
-        import threading
-
-        self.file = os.open(path, os.O_RDONLY)
-        self.hash = hashlib.sha256()
-        self.limit = os.fstat(self.file).st_size
-        self.ended = False
-        self.grown = threading.Condition()
-        self.thread = threading.Thread(target=self.work)
-        self.thread.daemon = True
-        self.thread.start()
-
-    def work(self) -> None:
-        """The thread."""
-        view = memoryview(bytearray(PIECE))
-        at = 0
-        while True:
-            with self.grown:
-                while at == self.limit and not self.ended:
-                    self.grown.wait()
-                limit = self.limit
-            if at == limit:
-                return
-            while at < limit:
-                count = os.preadv(self.file, [view[: min(PIECE, limit - at)]], at)
-                if not count:
-                    return
-                self.hash.update(view[:count])
-                at += count
-
-    def grow(self, limit: int, ended: bool = False) -> None:
-        """So long is the file now."""
-        with self.grown:
-            self.limit = limit
-            self.ended = ended
-            self.grown.notify()
-
-    def close(self) -> str:
-        """The SHA-256 of all of it."""
-        self.grow(self.limit, True)
-        self.thread.join()
-        os.close(self.file)
-        return self.hash.hexdigest()
-
-
 class Store:
     """Where blobs are by their SHA-256."""
 
@@ -194,13 +149,25 @@ class Store:
         sha, coding = words[0], words[6]
         size, offset, end = int(words[1]), int(words[2]), int(words[7])
         part = f"{self.path}/{words[8] if len(words) > 8 else sha}.part"
+        patching = coding.startswith("patch:")
+        base, spare = coding[6:].split(":") if patching else ("-", "-")
+        if spare == "-":
+            give_way(self.path, size - offset)
+        else:
+            part = part[: -len(".part")] + ".over"  # no bytes of it are known to be right
         self.ready(part, sha, offset)
         try:
-            out = Writer(part, end == size and not coding.startswith("delta:"))
-            got = self.body(out, part, words)
-            got = out.hash.hexdigest() if out.hash else got
+            own = take(self.path, spare, part) if spare != "-" else -1
+            out = Writer(part, end == size and not patching, over=own is None)
+            if patching:
+                got = Patch(self.stream, out, part, end).apply(f"{self.path}/{base}", own)
+            else:
+                self.body(out, words)
+                got = out.hash.hexdigest() if out.hash else ""
             out.end()
             if out.size != end:
+                if spare != "-":
+                    os.unlink(part)
                 raise EndedError(76, f"short {sha} {out.size}")
             if end != size:
                 say(f"kept {sha}")
@@ -235,11 +202,9 @@ class Store:
                 raise EndedError(75, f"moved {sha} {have}")
             os.unlink(part)
 
-    def body(self, out: Writer, part: str, words: "Sequence[str]") -> str:
-        """The bytes of a blob; "" or, of what differs, its hash."""
+    def body(self, out: Writer, words: "Sequence[str]") -> None:
+        """The bytes of a blob, as they are or compressed."""
         coding = words[6]
-        if coding.startswith("delta:"):
-            return self.patch(out, part, words)
         length = int(words[4]) * BLOCK + int(words[5])
         inflate = None
         if coding == "gzip":
@@ -253,46 +218,11 @@ class Store:
                 break
             length -= count
             out.write(inflate.decompress(view[:count]) if inflate else view[:count])
-        return ""
-
-    def patch(self, out: Writer, part: str, words: "Sequence[str]") -> str:
-        """A new file out of an old one: `copy <first block> <blocks of 64 KiB>` of the old one,
-        or `take <MiB> <rest>` and those bytes. What the old one lacks shows by the hash.
-        """
-        old, end = f"{self.path}/{words[6][6:]}", int(words[7])
-        sound = os.path.isfile(old) and not os.path.islink(old)
-        base = os.open(old if sound else os.devnull, os.O_RDONLY)
-        follower = Follower(part)
-        view = memoryview(bytearray(PIECE))
-        cut = False
-        for _ in range(int(words[4])):
-            line = self.stream.line().split()
-            if len(line) != 3:
-                cut = True
-                break
-            copying = line[0] == "copy"
-            at = int(line[1]) * COPY
-            left = int(line[2]) * COPY if copying else int(line[1]) * BLOCK + int(line[2])
-            while left:
-                room = view[: min(left, PIECE, end - out.size)]
-                count = os.preadv(base, [room], at) if copying else self.stream.into(room)
-                if not count:
-                    cut = not copying
-                    break
-                out.write(room[:count])
-                follower.grow(out.size)
-                at += count
-                left -= count
-        os.close(base)
-        if not cut and out.size < end:
-            os.ftruncate(out.file, end)
-            out.size = end
-            follower.grow(end)
-        return follower.close()
 
     def files(self, listed: int, length: int) -> None:
         """Many small blobs: first all of them on the disk, then their names."""
         index = str(self.stream.take(listed), "utf-8").splitlines()
+        give_way(self.path, length)
         data = self.stream.take(length)
         if len(data) != length:
             raise EndedError(76, "short - 0")

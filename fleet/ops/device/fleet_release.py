@@ -23,6 +23,8 @@ from fleet.ops.device.fleet_seal import (
     text_of,
     untouched,
 )
+from fleet.ops.device.fleet_spare import keep as keep_spares
+from fleet.ops.device.fleet_spare import names
 
 HEX = frozenset("0123456789abcdef")
 
@@ -83,7 +85,9 @@ class Releases:
         while True:
             sha, _, rest = stream.line().partition("\t")
             if not sha:
-                return lines
+                asked = any(one.startswith("base ") for one in lines)
+                spares = names(f"{self.base}/store") if asked else ()
+                return [*lines, *(f"spare {one}" for one in spares)]
             size, key, name = rest.split("\t", 2)
             blob, path = f"{self.base}/store/{sha}", f"{rel}/{name}"
             if staged and not (os.path.exists(path) and link_of(path) == blob):
@@ -111,7 +115,7 @@ class Releases:
         store = f"{self.base}/store"
         if os.path.isdir(store):
             with os.scandir(store) as entries:
-                blobs = [one for one in entries if not one.name.endswith(".part")]
+                blobs = [one for one in entries if not one.name.endswith((".part", ".spare"))]
                 sizes.update(one.stat(follow_symlinks=False).st_size for one in blobs)
         lines = ["fleet-ahead 1"]
         while True:
@@ -240,11 +244,12 @@ class Releases:
         for top, folders, files in os.walk(f"{self.base}/releases", onerror=fail):
             used.update(target(f"{top}/{one}") for one in (*folders, *files))
         used = {one for one in used if one and set(one) <= HEX}
-        for one in os.listdir(f"{self.base}/store"):
-            blob = f"{self.base}/store/{one}"
+        store, loose = f"{self.base}/store", []
+        for one in os.listdir(store):
             kept = one.endswith(".part") and not one.startswith("late-")
-            if one not in used and not kept and os.path.isfile(blob):
-                os.unlink(blob)
+            if one not in used and not kept and os.path.isfile(f"{store}/{one}"):
+                loose.append(one)
+        keep_spares(store, loose)
         say("pruned")
 
 

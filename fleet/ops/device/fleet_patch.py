@@ -1,0 +1,136 @@
+"""A new blob out of what the device has of older ones; Python 3.7 or newer.
+
+Lines of the stream, in the order of the new content, to a line `done`: `copy <first> <count>`
+blocks of 64 KiB of the old blob, `take <MiB> <rest>` and those bytes, `same <MiB> <rest>` of what
+the spare has at that place. What the old ones lack shows by the hash.
+"""
+
+import hashlib
+import os
+
+from fleet.ops.device.fleet_disk import PIECE
+
+TYPE_CHECKING = False  # the module typing takes 10 ms
+if TYPE_CHECKING:
+    from fleet.ops.device.fleet_hand import Input, Writer
+
+BLOCK = 1 << 20
+COPY = 1 << 16
+
+
+class Follower:
+    """Hashes a file while it grows."""
+
+    def __init__(self, path: str, limit: int) -> None:
+        import threading
+
+        self.file = os.open(path, os.O_RDONLY)
+        self.hash = hashlib.sha256()
+        self.limit = limit
+        self.ended = False
+        self.grown = threading.Condition()
+        self.thread = threading.Thread(target=self.work)
+        self.thread.daemon = True
+        self.thread.start()
+
+    def work(self) -> None:
+        """The thread."""
+        view = memoryview(bytearray(PIECE))
+        at = 0
+        while True:
+            with self.grown:
+                while at == self.limit and not self.ended:
+                    self.grown.wait()
+                limit = self.limit
+            if at == limit:
+                return
+            while at < limit:
+                count = os.preadv(self.file, [view[: min(PIECE, limit - at)]], at)
+                if not count:
+                    return
+                self.hash.update(view[:count])
+                at += count
+
+    def grow(self, limit: int, ended: bool = False) -> None:
+        """So long is the file now."""
+        with self.grown:
+            self.limit = limit
+            self.ended = ended
+            self.grown.notify()
+
+    def close(self) -> str:
+        """The SHA-256 of all of it."""
+        self.grow(self.limit, True)
+        self.thread.join()
+        os.close(self.file)
+        return self.hash.hexdigest()
+
+
+class Patch:
+    """The new content, as far as it is there."""
+
+    def __init__(self, stream: "Input", out: "Writer", part: str, end: int) -> None:
+        self.stream, self.out, self.end = stream, out, end
+        self.follower = Follower(part, out.size)
+        self.view = memoryview(bytearray(PIECE))
+
+    def apply(self, old: str, own: "int | None") -> str:
+        """Its hash. `own`: where `same` bytes are read; None where they stand already."""
+        sound = os.path.isfile(old) and not os.path.islink(old)
+        base = os.open(old if sound else os.devnull, os.O_RDONLY)
+        out = self.out
+        if own is None:
+            os.ftruncate(out.file, self.end)
+        whole = False
+        while not whole:
+            line = self.stream.line().split()
+            whole = line == ["done"]
+            if len(line) != 3:
+                break
+            first, second = int(line[1]), int(line[2])
+            if line[0] == "copy":
+                self.read(base, first * COPY, second * COPY)
+                continue
+            size = min(first * BLOCK + second, self.end - out.size)
+            if line[0] == "take":
+                if not self.take(size):
+                    break
+            elif own is None:
+                self.grown(out.size + size)
+            else:
+                self.read(own, out.size, size)
+        os.close(base)
+        if own is not None and own >= 0:
+            os.close(own)
+        if whole and out.size < self.end:
+            os.ftruncate(out.file, self.end)
+            self.grown(self.end)
+        return self.follower.close()
+
+    def grown(self, size: int) -> None:
+        """So much of it is there, and may be hashed."""
+        self.out.size = size
+        self.follower.grow(size)
+
+    def read(self, file: int, at: int, left: int) -> None:
+        """Bytes of an old file; fewer where it is shorter."""
+        left = min(left, self.end - self.out.size)
+        while left:
+            count = os.preadv(file, [self.view[: min(left, PIECE)]], at)
+            if not count:
+                return
+            self.out.write(self.view[:count])
+            self.follower.grow(self.out.size)
+            at += count
+            left -= count
+
+    def take(self, left: int) -> bool:
+        """Bytes of the stream. False where that ended."""
+        while left:
+            count = self.stream.into(self.view[: min(left, PIECE)])
+            if not count:
+                return False
+            self.out.write(self.view[:count])
+            self.follower.grow(self.out.size)
+            left -= count
+        return True
