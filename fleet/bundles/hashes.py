@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fleet.bundles.caches import write_whole
 from fleet.bundles.jsonfile import read_text
-from fleet.bundles.signatures import Signatures, hash_and_sign
+from fleet.bundles.signatures import Signatures, Signing, hash_and_sign
 from fleet.model.errors import BundleError
 from fleet.model.files import FileRef, sha256_file
 from fleet.model.home import fleet_home
@@ -43,8 +43,8 @@ class HashCache:
         stat = path.stat()
         return None if stat.st_size < MIN_BYTES else self._find(_key(path, stat))
 
-    def sha256(self, path: Path) -> str:
-        """The hash of a file. Raises OSError."""
+    def sha256(self, path: Path, signing: Signing | None = None) -> str:
+        """The hash of a file. Raises OSError. Others may look on at the `signing`."""
         stat = path.stat()
         if stat.st_size < MIN_BYTES:
             return sha256_file(path)
@@ -52,7 +52,7 @@ class HashCache:
         found = self._find(key)
         if found is not None:
             return found
-        digest, signature = hash_and_sign(path)
+        digest, signature = hash_and_sign(path, signing=signing)
         Signatures().save(digest, signature)
         if settled(stat):  # a change meanwhile has another ctime
             with self._lock:
@@ -94,6 +94,7 @@ class Hashing:
 
     def __init__(self, path: Path, cache: HashCache | None = None) -> None:
         self.path = path
+        self.signing = Signing()
         self._cache = cache or HashCache()
         self._future: Future[str] = Future()
         self._lock = threading.Lock()
@@ -128,12 +129,14 @@ class Hashing:
     def _work(self) -> None:
         try:
             with _AT_ONCE:
-                digest = self._cache.sha256(self.path)
+                digest = self._cache.sha256(self.path, self.signing)
             self._cache.save()
         except BaseException as error:  # noqa: BLE001 - raised where `result` is asked
             self._future.set_exception(error)
         else:
             self._future.set_result(digest)
+        finally:
+            self.signing.end()
 
 
 def settled(stat: os.stat_result) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from fleet.model.command import Command
 from fleet.model.facts import Facts
@@ -96,6 +96,24 @@ class Delta:
         return sum(one.end - one.start for one in self.pieces if one.stays)
 
 
+class Growing(Protocol):
+    """What differs of a file that is still being hashed: from the blob `base`, or from the spare.
+
+    `whole` when all pieces to the end were told; else the file waits for its hash.
+    """
+
+    @property
+    def base(self) -> str: ...  # noqa: D102
+    @property
+    def spare(self) -> str: ...  # noqa: D102
+    @property
+    def whole(self) -> bool: ...  # noqa: D102
+
+    def pieces(self, offset: int) -> Iterator[Piece]:
+        """From `offset` on, as soon as they are known; none where nothing is to be sent."""
+        ...
+
+
 @dataclass(frozen=True)
 class Blob:
     """One blob to send from `offset` on (bytes that the device already has).
@@ -114,6 +132,12 @@ class Blob:
     part: str = ""
     spares: tuple[str, ...] = ()
     late: Callable[[], str] | None = field(default=None, compare=False)
+    growing: Growing | None = field(default=None, compare=False)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the content itself is sent."""
+        return self.delta is None and self.growing is None
 
     @property
     def left(self) -> int:
@@ -122,7 +146,9 @@ class Blob:
 
     @property
     def wire(self) -> int:
-        """Bytes to send for them, before compression."""
+        """Bytes to send for them, before compression; 0 where that is not known yet."""
+        if self.growing:
+            return 0
         return min(self.left, self.delta.bytes) if self.delta else self.left
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from fleet.model.command import Command
 from fleet.model.facts import Facts
 from fleet.model.files import FileRef
 from fleet.ops.hand import hand_command, hand_for, has_hand
 from fleet.ops.shell import device_script, framed, odd_answer
+
+_OLD = re.compile(r"old (\S+) ([0-9a-f]{64}) ([0-9]{1,18})")
+_SPARE = re.compile(r"spare ([0-9a-f]{64})")
 
 
 def takes_late(facts: Facts) -> bool:
@@ -31,14 +36,28 @@ def ahead_input(facts: Facts, files: Iterable[FileRef]) -> bytes:
     )
 
 
-def parse_ahead(text: str, host: str) -> dict[str, int]:
-    """Name of the state → bytes that are there already, of files that may be sent now.
-
-    The others may be there under their hash, or go as what differs. Raises DeviceError.
+@dataclass(frozen=True)
+class Answer:
+    """What may go now. `free` maps the name of a state → bytes that are there already. `olds`: of
+    a file that may go as what differs, the sha256 of what the live release has, and those bytes.
+    `spares`: sha256 of files that no release needs. Other files may be there under their hash.
     """
-    found = {}
+
+    free: dict[str, int] = field(default_factory=dict)
+    olds: dict[str, tuple[str, int]] = field(default_factory=dict)
+    spares: tuple[str, ...] = ()
+
+
+def parse_ahead(text: str, host: str) -> Answer:
+    """The answer of `ahead_command`. Raises DeviceError."""
+    free, olds, spares = {}, {}, []
     for words in framed(text, "fleet-ahead 1", host):
-        if len(words) != 2 or not words[1].isdigit():
+        if match := _OLD.fullmatch(" ".join(words)):
+            olds[match[1]] = (match[2], int(match[3]))
+        elif match := _SPARE.fullmatch(" ".join(words)):
+            spares.append(match[1])
+        elif len(words) == 2 and words[1].isdigit():
+            free[words[0]] = int(words[1])
+        else:
             raise odd_answer(" ".join(words), host)
-        found[words[0]] = int(words[1])
-    return found
+    return Answer(free, olds, tuple(spares))

@@ -67,10 +67,8 @@ def _equal(old: Signature, new: Signature) -> Iterator[tuple[int, int]]:
     while index < new.blocks:
         many = old.same(new, index, _STRIDE)
         start, index = index * BLOCK_BYTES, index + (_STRIDE if many else 1)
-        end = min(index * BLOCK_BYTES, new.size)
-        full = end - start >= BLOCK_BYTES and end <= old.size
-        if many or ((full or old.size == new.size) and old.same_block(new, index - 1)):
-            yield start, end
+        if many or old.same_block(new, index - 1):
+            yield start, min(index * BLOCK_BYTES, new.size)
 
 
 def _between(pieces: Iterable[Piece], start: int, end: int) -> Iterator[Piece]:

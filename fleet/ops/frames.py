@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
 from fleet.model.files import Chunk, FileRef, Span, changed
-from fleet.model.plan import Blob, Piece
+from fleet.model.plan import Blob, Delta, Growing, Piece
 from fleet.ops.batches import BLOCK, Part, batches, mode_of, together
 from fleet.ops.delta import after
 
@@ -127,7 +128,9 @@ def frames(
         if left is not None and left <= 0:
             break
         end = blob.file.size if left is None else min(blob.file.size, blob.offset + left)
-        yield from _gathered(_one(blob, end, style), count)
+        yield from _gathered(_one(blob, end, style), count, at_once=blob.growing is not None)
+        if blob.growing is not None and not blob.growing.whole:
+            continue
         if blob.late is not None and end == blob.file.size:
             yield from count.rest()
             yield f"is {blob.late()}\n".encode()
@@ -179,9 +182,11 @@ class _Count:
             self._told(self.done, self.wire)
 
 
-def _gathered(parts: Iterable[Part], count: _Count) -> Iterator[Chunk]:
+def _gathered(parts: Iterable[Part], count: _Count, *, at_once: bool = False) -> Iterator[Chunk]:
     for part in parts:
         yield from count.add(*part)
+        if at_once:
+            yield from count.rest()
 
 
 def _head(blob: Blob, offset: int, length: int, coding: str, end: int) -> Part:
@@ -197,7 +202,9 @@ def _head(blob: Blob, offset: int, length: int, coding: str, end: int) -> Part:
 
 
 def _one(blob: Blob, end: int, style: Style) -> Iterator[Part]:
-    if blob.delta:
+    if blob.growing:
+        yield from _growing(blob, blob.growing, style)
+    elif blob.delta:
         yield from _delta(blob, style)
     elif blob.file.sha256 in style.gzip:
         yield from _compressed(blob, end, style)
@@ -248,17 +255,30 @@ def _delta(blob: Blob, style: Style) -> Iterator[Part]:
     if blob.delta is None:
         return
     found = after(blob.delta, blob.offset) if blob.offset else blob.delta
-    item, count = blob.file, len(found.pieces)
-    coding = f"delta:{found.base}"
+    count, coding = len(found.pieces), f"delta:{found.base}"
     if style.hand:
-        coding, count = f"patch:{found.base or '-'}:{found.spare or '-'}", 0
-    words = (item.sha256, item.size, blob.offset, mode_of(blob), count, 0, coding, item.size)
-    head = " ".join(map(str, (*words, *([blob.part] if blob.part else []))))
-    yield f"{head}\n".encode(), 0, 0
+        count, coding = 0, _patch(found)
+    yield _head(blob, blob.offset, count * BLOCK, coding, blob.file.size)
     for one in found.pieces:
         yield from _piece(blob, one, style)
     if style.hand:
         yield b"done\n", 0, 0
+
+
+def _patch(found: Delta | Growing) -> str:
+    return f"patch:{found.base or '-'}:{found.spare or '-'}"
+
+
+def _growing(blob: Blob, found: Growing, style: Style) -> Iterator[Part]:
+    """Nothing where nothing is told; the device keeps what it can when it stops."""
+    pieces = found.pieces(blob.offset)
+    first = next(pieces, None)
+    if first is None:
+        return
+    yield _head(blob, blob.offset, 0, _patch(found), blob.file.size)
+    for one in chain([first], pieces):
+        yield from _piece(blob, one, style)
+    yield b"done\n" if found.whole else b"stop\n", 0, 0
 
 
 def _piece(blob: Blob, one: Piece, style: Style) -> Iterator[Part]:

@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_a_hash_is_remembered(big: Path, home: Path, monkeypatch: pytest.MonkeyP
     cache = HashCache()
     assert cache.sha256(big) == digest(b"one")
     cache.save()
-    monkeypatch.setattr(hashes, "hash_and_sign", lambda path: pytest.fail("hashed again"))
+    monkeypatch.setattr(hashes, "hash_and_sign", lambda *_, **__: pytest.fail("hashed again"))
     assert HashCache().sha256(big) == digest(b"one")
     assert len(json.loads((home / "hashes.json").read_text())) == 1
 
@@ -101,9 +102,9 @@ def test_hashing_beside_other_work(big: Path, monkeypatch: pytest.MonkeyPatch) -
     go = threading.Event()
     real = hashes.hash_and_sign
 
-    def waiting(path: Path) -> tuple[str, Signature]:
+    def waiting(path: Path, **more: Any) -> tuple[str, Signature]:
         assert go.wait(20)
-        return real(path)
+        return real(path, **more)
 
     monkeypatch.setattr(hashes, "hash_and_sign", waiting)
     hashing = Hashing(big).start()
@@ -113,7 +114,7 @@ def test_hashing_beside_other_work(big: Path, monkeypatch: pytest.MonkeyPatch) -
     assert hashing.done
     assert HashCache().known(big) == digest(b"one")
     assert Signatures().load(digest(b"one")) is not None
-    monkeypatch.setattr(hashes, "hash_and_sign", lambda path: pytest.fail("hashed again"))
+    monkeypatch.setattr(hashes, "hash_and_sign", lambda *_, **__: pytest.fail("hashed again"))
     assert Hashing(big).start().done
     assert Hashing(big).result() == digest(b"one")
 
@@ -124,7 +125,7 @@ def test_hashing_what_cannot_be_read(big: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(FileNotFoundError):
         missing.result()
 
-    def broken(path: Path) -> tuple[str, Signature]:
+    def broken(*_: object, **__: object) -> tuple[str, Signature]:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(hashes, "hash_and_sign", broken)

@@ -141,7 +141,7 @@ def test_without_stat_nothing_goes_ahead(tmp_path: Path) -> None:
 def answer(board: Board, files: list[FileRef]) -> dict[str, int]:
     command = ahead.ahead_command(board.facts, "app")
     done = board.argv(command.argv, ahead.ahead_input(board.facts, files))
-    return ahead.parse_ahead(done.stdout.decode(), "board")
+    return ahead.parse_ahead(done.stdout.decode(), "board").free
 
 
 def test_a_given_up_part_is_pruned(board: Board, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,9 +55,9 @@ def hash_when(monkeypatch: pytest.MonkeyPatch, ready: Callable[[], object]) -> N
     """The hash of a large file is known only once that is true."""
     true_one = hashes.hash_and_sign
 
-    def late(path: Path) -> object:
+    def late(path: Path, *args: Any, **more: Any) -> object:
         until(ready)
-        return true_one(path)
+        return true_one(path, *args, **more)
 
     monkeypatch.setattr(hashes, "hash_and_sign", late)
 
@@ -183,7 +184,7 @@ def test_a_file_that_changes_meanwhile_is_sent_by_its_hash(
 def test_a_file_that_is_gone_meanwhile_is_one_clear_error(
     target: Target, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(path: Path) -> object:
+    def gone(path: Path, **_: object) -> object:
         until(lambda: parts(target))
         path.unlink()
         raise FileNotFoundError(2, "No such file or directory", str(path))

@@ -1,12 +1,12 @@
 """Sending large new files while they are hashed: neither waits for the other.
 
 Nothing is sent twice for it: a file of which the device may have the content already (a blob of
-its size, a file of its name in the live release) waits for its hash.
+its size) waits for its hash, and of one whose name the live release has goes what differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from fleet.bundles.sources import Late, unreadable
@@ -18,7 +18,8 @@ from fleet.model.facts import Facts
 from fleet.model.files import human_bytes
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
-from fleet.ops.ahead import ahead_command, ahead_input, parse_ahead, takes_late
+from fleet.ops.ahead import Answer, ahead_command, ahead_input, parse_ahead, takes_late
+from fleet.ops.growing import Growing, likest
 from fleet.ops.tail import Step
 from fleet.ops.upload import Receipt
 
@@ -42,8 +43,12 @@ class Ahead(Upload):
         blobs = self._lacking()
         if not blobs:
             return None
-        host, need = self._session.host.name, sum(one.left for one in blobs)
+        host, need = self._session.host.name, sum(one.left for one in blobs if one.plain)
         says = f"send {len(blobs)} files, {human_bytes(need)}, while they are hashed"
+        if grow := [one for one in blobs if one.growing]:
+            whole = human_bytes(sum(one.left for one in grow))
+            says = f"{says} ({len(grow)} of {whole} as what differs)"
+        need += sum(one.left for one in grow if one.growing and not one.growing.spare)
         self._session.emit(StepStarted(host, "send", says, need))
         check_room(self._facts, need, host)
         self.send(blobs)
@@ -54,16 +59,30 @@ class Ahead(Upload):
         facts, files = self._facts, [one.file for one in self._files.values()]
         self._asked += 1
         if facts.store is False and self._asked == 1:
-            free = dict.fromkeys(self._files, 0)
+            answer = Answer(dict.fromkeys(self._files, 0))
         else:
             command = ahead_command(facts, self._manifest.name)
-            answer = self._session.ask(command, "state", stdin=[ahead_input(facts, files)])
-            free = parse_ahead(answer.text, self._session.host.name)
-        return tuple(
-            Blob(one.file, min(free[key], one.file.size), late=_result(one))
+            said = self._session.ask(command, "state", stdin=[ahead_input(facts, files)])
+            answer = parse_ahead(said.text, self._session.host.name)
+        blobs = [
+            Blob(one.file, min(answer.free[key], one.file.size), late=_result(one))
             for key, one in self._files.items()
-            if key in free
-        )
+            if key in answer.free
+        ]
+        return (*blobs, *self._growing(answer))
+
+    def _growing(self, answer: Answer) -> Iterator[Blob]:
+        """Those of which the device has an older version, as what differs."""
+        depot, spares = self._session.depot, list(answer.spares)
+        for key, (base, have) in answer.olds.items():
+            one = self._files.get(key)
+            old = depot.signatures.load(base)
+            if one is None or old is None or have > one.file.size or depot.pace.whole:
+                continue
+            found = Growing(one.file.size, one.hashing.signing, base, old)
+            if not have:
+                likest(found, spares, depot.signatures)
+            yield Blob(one.file, have, late=_result(one), growing=found)
 
     def _judge(
         self, blobs: Sequence[Blob], receipt: Receipt, tail: Sequence[Step], stderr: str
@@ -71,6 +90,8 @@ class Ahead(Upload):
         """Under their hashes now. What is damaged or has changed is sent again, by its hash."""
         known = []
         for one in blobs:
+            if one.growing is not None and not one.growing.whole:
+                continue
             sha = one.late() if one.late is not None else one.file.sha256
             if receipt.bad.pop(sha, None) is None:
                 known.append(replace(one, file=replace(one.file, sha256=sha)))

@@ -162,7 +162,7 @@ def _enough(blob: Blob, rate: float) -> int:
 
 
 def _long(blob: Blob) -> bool:
-    return blob.delta is None and blob.left > 2 * TRIAL_BYTES
+    return blob.plain and blob.left > 2 * TRIAL_BYTES
 
 
 def _further(blob: Blob, count: int) -> Blob:

@@ -47,7 +47,7 @@ def _all(
     taken: set[str] = set()
     for blob in blobs:
         large = blob.file.size >= SMALLEST and blob.base != ""
-        if not (depot.pace.whole or blob.delta or not large or not takes_frames(facts)):
+        if blob.plain and large and takes_frames(facts) and not depot.pace.whole:
             blob = _with(depot, facts, blob, session, taken)  # noqa: PLW2901
         taken.update([blob.delta.spare] if blob.delta else ())
         done.append(blob)

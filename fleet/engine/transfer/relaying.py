@@ -68,7 +68,7 @@ class Relaying:
     @staticmethod
     def suits(blob: Blob) -> bool:
         """True for a blob that is worth a neighbour's time."""
-        return blob.delta is None and blob.left >= LEAST_BYTES
+        return blob.plain and blob.left >= LEAST_BYTES
 
     def fetch(self, blobs: Sequence[Blob], direct: Direct) -> bool:
         """Get each from a neighbour or directly, whichever can be first.

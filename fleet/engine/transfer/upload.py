@@ -201,7 +201,7 @@ class Upload:
         """The rate, where it is not known and decides whether to compress."""
         if choice.rate is not None or not self._shrinking(choice.blobs):
             return choice
-        large = [n for n, one in enumerate(choice.blobs) if one.delta is None]
+        large = [n for n, one in enumerate(choice.blobs) if one.plain]
         place = max(large, key=lambda n: choice.blobs[n].left)
         one = choice.blobs[place]
         count = one.left // 8
@@ -215,7 +215,7 @@ class Upload:
         if not self._facts.tools.gzip or self._depot.pace.compress != "auto":
             return False
         pays = self._depot.sampler.pays
-        shrink = [one for one in blobs if one.delta is None and pays(one.file, 0.0)]
+        shrink = [one for one in blobs if one.plain and pays(one.file, 0.0)]
         return sum(one.wire for one in shrink) >= WORTH_BYTES
 
     def _squeezed(self, choice: Choice) -> frozenset[str]:
@@ -223,7 +223,7 @@ class Upload:
         if wish == "never" or not self._facts.tools.gzip:
             return frozenset()
         rate = 0.0 if wish == "always" else choice.rate
-        files = [one.file for one in choice.blobs if one.delta is None]
+        files = [one.file for one in choice.blobs if one.plain]
         return frozenset(item.sha256 for item in files if sampler.pays(item, rate))
 
     def _stream(
@@ -284,7 +284,7 @@ class Upload:
             raise ConnectionLostError(
                 "what an earlier try left was still being written", device=host
             )
-        doubtful = [one for one in blobs if one.delta or one.offset]
+        doubtful = [one for one in blobs if not one.plain or one.offset]
         if wrong := [one for one in doubtful if one.file.sha256 in receipt.bad]:
             self._send_whole(wrong, receipt)
             if not receipt.bad and tail:

@@ -159,23 +159,30 @@ class Store:
         try:
             own = take(self.path, spare, part) if spare != "-" else -1
             out = Writer(part, end == size and not patching, over=own is None)
+            stopped = False
             if patching:
-                got = Patch(self.stream, out, part, end).apply(f"{self.path}/{base}", own)
+                patch = Patch(self.stream, out, part, end)
+                got = patch.apply(f"{self.path}/{base}", own)
+                stopped = patch.stopped
             else:
                 self.body(out, words)
                 got = out.hash.hexdigest() if out.hash else ""
             out.end()
-            if out.size != end:
-                if spare != "-":
-                    os.unlink(part)
+            if out.size != end and spare != "-":
+                os.unlink(part)
+            if out.size != end and not stopped:
                 raise EndedError(76, f"short {sha} {out.size}")
-            if end != size:
+            if out.size != size:
                 say(f"kept {sha}")
                 return
             if sha == "?":
                 sha = self.stream.line()[3:]
                 if not sha:
                     raise EndedError(76, f"short ? {out.size}")
+                if self.has(sha, size):
+                    os.unlink(part)
+                    say(f"ok {sha}")
+                    return
             if got != sha:
                 say(f"bad {sha} {got}")
                 self.bad = True
@@ -201,6 +208,15 @@ class Store:
             if offset:
                 raise EndedError(75, f"moved {sha} {have}")
             os.unlink(part)
+
+    def has(self, sha: str, size: int) -> bool:
+        """Whether the content is there by that name: its inode is what a seal knows it by."""
+        path = f"{self.path}/{sha}"
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return False
+        return found.st_mode & 0o170000 == 0o100000 and found.st_size == size
 
     def body(self, out: Writer, words: "Sequence[str]") -> None:
         """The bytes of a blob, as they are or compressed."""

@@ -1,6 +1,7 @@
 """A new blob out of what the device has of older ones; Python 3.7 or newer.
 
-Lines of the stream, in the order of the new content, to a line `done`: `copy <first> <count>`
+Lines of the stream, in the order of the new content, to a line `done`, or `stop` where it does not
+go on: `copy <first> <count>`
 blocks of 64 KiB of the old blob, `take <MiB> <rest>` and those bytes, `same <MiB> <rest>` of what
 the spare has at that place. What the old ones lack shows by the hash.
 """
@@ -73,6 +74,7 @@ class Patch:
         self.stream, self.out, self.end = stream, out, end
         self.follower = Follower(part, out.size)
         self.view = memoryview(bytearray(PIECE))
+        self.stopped = False
 
     def apply(self, old: str, own: "int | None") -> str:
         """Its hash. `own`: where `same` bytes are read; None where they stand already."""
@@ -84,7 +86,7 @@ class Patch:
         whole = False
         while not whole:
             line = self.stream.line().split()
-            whole = line == ["done"]
+            whole, self.stopped = line == ["done"], line == ["stop"]
             if len(line) != 3:
                 break
             first, second = int(line[1]), int(line[2])

@@ -5,7 +5,8 @@ The same as state.sh, stage.sh, switch.sh and prune.sh, with the same answers, i
 fleet_hand.py; in it also `stage <name> <id> <run> <bytes of the list> <of env.sh> <of the
 manifest>` with those, `switch <name> <id> <run>` and `prune <name> <keep>`.
 `state <base> <name> <id> <size|hash>`. `ahead <base> <name>`: of each
-line `<key> <size> <name>` (tabs) that may be sent before its hash is known, how much is there.
+line `<key> <size> <name>` (tabs) that may be sent before its hash is known, how much is there, and
+of the others, `old <key> <blob> <bytes>`, what the live release has under the name.
 `sign <file> <bytes>`.
 """
 
@@ -118,15 +119,21 @@ class Releases:
                 blobs = [one for one in entries if not one.name.endswith((".part", ".spare"))]
                 sizes.update(one.stat(follow_symlinks=False).st_size for one in blobs)
         lines = ["fleet-ahead 1"]
+        spares: list[str] = []
         while True:
             key, _, rest = stream.line().partition("\t")
             if not key:
                 break
             size, _, name = rest.partition("\t")
             part = f"{store}/{key}.part"
-            if int(size) not in sizes and not os.path.lexists(f"{self.live}/{name}"):
-                lines.append(f"{key} {os.path.getsize(part) if os.path.isfile(part) else 0}")
-        say(*lines, "end")
+            have = os.path.getsize(part) if os.path.isfile(part) else 0
+            old = self.blob_of(f"{self.live}/{name}")
+            if old:
+                lines.append(f"old {key} {old} {have}")
+                spares = spares or [f"spare {one}" for one in names(store)]
+            elif int(size) not in sizes and not os.path.lexists(f"{self.live}/{name}"):
+                lines.append(f"{key} {have}")
+        say(*lines, *spares, "end")
 
     def blob(self, entry: "tuple[str, int, str, str]", now: str) -> "list[str]":
         """What is there of one blob: its hash, size, name of an early part, and file name."""
