@@ -34,7 +34,7 @@ from bench.keeping import Keeper, Outputs, done_of, results_of, resumed
 from bench.link import slow
 from bench.machine import Machine, look
 from bench.phone import over_adb
-from bench.scenarios import many_files, nothing_changed, one_blob, small_change
+from bench.scenarios import further_change, many_files, nothing_changed, one_blob, small_change
 from bench.stats import Result
 from bench.table import section
 
@@ -46,6 +46,7 @@ ON_ONE: dict[str, Callable[[Bench, BoardGround], Result | list[Result]]] = {
     "b": many_files,
     "c": nothing_changed,
     "d": small_change,
+    "h": further_change,
     "g": slow,
 }
 OTHERS: dict[str, Callable[[Bench], Result | list[Result]]] = {
@@ -53,13 +54,14 @@ OTHERS: dict[str, Callable[[Bench], Result | list[Result]]] = {
     "f": many_boards,
     "m": memory,
 }
-ALL = "abcdefgm"
+ALL = "abcdhefgm"
 GIB = 1 << 30
 NEED = {
     "a": 4 * GIB,
     "b": GIB // 8,
     "c": 6 * GIB,
     "d": 6 * GIB,
+    "h": 8 * GIB,
     "e": GIB,
     "f": GIB,
     "g": GIB // 2,
@@ -74,7 +76,7 @@ def options() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--scenario", default=ALL, help="letters: a blob, b files, c no change, d small change, "
-        "e adb, f many boards, g slow link, m memory by boards")  # fmt: skip
+        "h more of them, e adb, f many boards, g slow link, m memory by boards")  # fmt: skip
     add("--rounds", type=int, default=5)
     add("--scale", type=float, default=1.0, help="0.1: a tenth of the sizes and boards")
     add("--tools", default="", help="only peers whose names hold one of these (commas)")

@@ -182,29 +182,47 @@ def nothing_changed(bench: Bench, ground: BoardGround) -> Result:
 
 def small_change(bench: Bench, ground: BoardGround) -> Result:
     """d: a new version of a large blob, of which 1 MiB in the middle is another."""
+    return _changed(bench, ground, "d", 1)
+
+
+def further_change(bench: Bench, ground: BoardGround) -> Result:
+    """h: the same where the board has had two versions before."""
+    return _changed(bench, ground, "h", 3)
+
+
+def _changed(bench: Bench, ground: BoardGround, letter: str, versions: int) -> Result:
     size = bench.bytes(GIB)
     part = bench.bytes(MIB, 4096)
     top = bench.fresh("source")
-    old = sources.blob(top / "old" / "big", size)
-    (top / "new").mkdir()
-    new = Path(shutil.copy2(old, top / "new" / "big"))
-    sources.change(new, part, size // 2, sources.SETTLED + 60)
-    board = OneBoard(bench, ground, new)
+    olds = [sources.blob(top / "0" / "big", size)]
+    for number in range(1, versions + 1):
+        (top / f"{number}").mkdir()
+        new = Path(shutil.copy2(olds[-1], top / f"{number}" / "big"))
+        place = size // 2 if number == versions else size // 4 * number
+        sources.change(new, part, place, sources.SETTLED + 60 * number)
+        olds.append(new)
+    board = OneBoard(bench, ground, olds.pop())
 
     def before(tool: Tool) -> None:
-        """Each tool brings the old version itself, untimed."""
+        """Each tool brings the old versions itself, untimed."""
         board.anew(tool)
-        once(bench, tool.build(board.push(tool, old)), tool.name)
+        for old in olds:
+            once(bench, tool.build(board.push(tool, old)), tool.name)
 
     names = (peers.INPLACE, peers.RSYNC, peers.WHOLE, peers.CAT, peers.ANSIBLE_SYNC)
     case = Case(board.command, before, board.check, has=ground.has)
     title = f"{size_word(part)} changed in {size_word(size)}"
-    result = board.measure("d", title, names, case, peers.INPLACE)
+    title += ", version after version" if versions > 1 else ""
+    result = board.measure(letter, title, names, case, peers.INPLACE)
     result.bars = (
         Bar("no slower than rsync --inplace, and atomic", CLI, (peers.INPLACE,), most=1.0),
     )
     result.notes.append(
         f"`{peers.INPLACE}` writes into the live file: whoever reads it meanwhile, or a power "
-        "cut, sees a mixture; fleet and plain rsync rename a whole new file"
+        "cut, sees a mixture; fleet and plain rsync rename a whole file"
     )
+    if versions > 1:
+        result.notes.append(
+            "fleet writes over the version that no release needs any more, never the live one"
+        )
     return result

@@ -43,13 +43,14 @@ class Ahead(Upload):
         blobs = self._lacking()
         if not blobs:
             return None
-        host, need = self._session.host.name, sum(one.left for one in blobs if one.plain)
-        says = f"send {len(blobs)} files, {human_bytes(need)}, while they are hashed"
-        if grow := [one for one in blobs if one.growing]:
-            whole = human_bytes(sum(one.left for one in grow))
-            says = f"{says} ({len(grow)} of {whole} as what differs)"
-        need += sum(one.left for one in grow if one.growing and not one.growing.spare)
-        self._session.emit(StepStarted(host, "send", says, need))
+        host, plain = self._session.host.name, [one for one in blobs if one.plain]
+        says = " and ".join(
+            f"{word}{len(some)} files, {human_bytes(sum(one.left for one in some))},"
+            for word, some in (("", plain), ("what differs of ", [*set(blobs) - set(plain)]))
+            if some
+        )
+        need = sum(one.left for one in blobs if one.growing is None or not one.growing.spare)
+        self._session.emit(StepStarted(host, "send", f"send {says} while they are hashed", need))
         check_room(self._facts, need, host)
         self.send(blobs)
         return frozenset(self._there) if self._facts.store is False and self._asked == 1 else None
