@@ -128,15 +128,23 @@ def frames(
         if left is not None and left <= 0:
             break
         end = blob.file.size if left is None else min(blob.file.size, blob.offset + left)
-        yield from _gathered(_one(blob, end, style), count, at_once=blob.growing is not None)
-        if blob.growing is not None and not blob.growing.whole:
-            continue
-        if blob.late is not None and end == blob.file.size:
-            yield from count.rest()
-            yield f"is {blob.late()}\n".encode()
+        yield from _alone(blob, end, style, count)
         left = left if left is None else left - blob.wire
     yield from count.rest()
     yield from tail
+
+
+def _alone(blob: Blob, end: int, style: Style, count: _Count) -> Iterator[Chunk]:
+    """One blob, and its hash behind it where that was not known before."""
+    growing = blob.growing
+    for part in _one(blob, end, style):
+        yield from count.add(*part)
+        if growing is not None:  # the device works on each piece while the next is looked for
+            yield from count.rest()
+    told = growing is None or growing.whole
+    if blob.late is not None and told and end == blob.file.size:
+        yield from count.rest()
+        yield f"is {blob.late()}\n".encode()
 
 
 def _tried(
@@ -182,11 +190,9 @@ class _Count:
             self._told(self.done, self.wire)
 
 
-def _gathered(parts: Iterable[Part], count: _Count, *, at_once: bool = False) -> Iterator[Chunk]:
+def _gathered(parts: Iterable[Part], count: _Count) -> Iterator[Chunk]:
     for part in parts:
         yield from count.add(*part)
-        if at_once:
-            yield from count.rest()
 
 
 def _head(blob: Blob, offset: int, length: int, coding: str, end: int) -> Part:

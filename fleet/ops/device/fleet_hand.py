@@ -149,52 +149,55 @@ class Store:
         sha, coding = words[0], words[6]
         size, offset, end = int(words[1]), int(words[2]), int(words[7])
         part = f"{self.path}/{words[8] if len(words) > 8 else sha}.part"
-        patching = coding.startswith("patch:")
-        base, spare = coding[6:].split(":") if patching else ("-", "-")
+        base, spare = coding[6:].split(":") if coding.startswith("patch:") else ("", "-")
         if spare == "-":
             give_way(self.path, size - offset)
         else:
             part = part[: -len(".part")] + ".over"  # no bytes of it are known to be right
         self.ready(part, sha, offset)
         try:
-            own = take(self.path, spare, part) if spare != "-" else -1
-            out = Writer(part, end == size and not patching, over=own is None)
-            stopped = False
-            if patching:
+            if base:
+                own = take(self.path, spare, part) if spare != "-" else -1
+                out = Writer(part, False, over=own is None)
                 patch = Patch(self.stream, out, part, end)
-                got = patch.apply(f"{self.path}/{base}", own)
-                stopped = patch.stopped
+                got, cut = patch.apply(f"{self.path}/{base}", own), not patch.stopped
             else:
+                out, cut = Writer(part, end == size), True
                 self.body(out, words)
                 got = out.hash.hexdigest() if out.hash else ""
             out.end()
             if out.size != end and spare != "-":
                 os.unlink(part)
-            if out.size != end and not stopped:
+            if out.size != end and cut:
                 raise EndedError(76, f"short {sha} {out.size}")
             if out.size != size:
                 say(f"kept {sha}")
                 return
-            if sha == "?":
-                sha = self.stream.line()[3:]
-                if not sha:
-                    raise EndedError(76, f"short ? {out.size}")
-                if self.has(sha, size):
-                    os.unlink(part)
-                    say(f"ok {sha}")
-                    return
-            if got != sha:
-                say(f"bad {sha} {got}")
-                self.bad = True
-                os.close(out.file)
-                os.unlink(part)
-                return
-            os.fchmod(out.file, int(words[3], 8))
-            os.fsync(out.file)
-            os.close(out.file)
-            os.rename(part, f"{self.path}/{sha}")
+            self.named(out, part, words, got)
         except OSError as error:
             raise EndedError(74, f"failed {sha} {error.strerror}") from error
+
+    def named(self, out: Writer, part: str, words: "Sequence[str]", got: str) -> None:
+        """All of it is there: by its name, when its hash is right."""
+        sha = words[0]
+        if sha == "?":
+            sha = self.stream.line()[3:]
+            if not sha:
+                raise EndedError(76, f"short ? {out.size}")
+            if self.has(sha, out.size):
+                os.unlink(part)
+                say(f"ok {sha}")
+                return
+        if got != sha:
+            say(f"bad {sha} {got}")
+            self.bad = True
+            os.close(out.file)
+            os.unlink(part)
+            return
+        os.fchmod(out.file, int(words[3], 8))
+        os.fsync(out.file)
+        os.close(out.file)
+        os.rename(part, f"{self.path}/{sha}")
         say(f"ok {sha}")
 
     def ready(self, part: str, sha: str, offset: int) -> None:
