@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from fleet.facts.gather import gather
+from fleet.model.deadline import Deadline
 from fleet.model.errors import DiskFullError, FleetError
 from fleet.model.events import Event, StepStarted, Warned
 from fleet.model.manifest import Manifest
+from fleet.transport import transport_for
 from tests.transport.sshd import Sshd
 
 from .app import app_of, deploy, live, small
@@ -130,3 +134,27 @@ def test_a_disk_without_rights_is_said(server: Sshd, tmp_path: Path, mounted: Mo
     with pytest.raises(FleetError) as caught:
         deploy(server.host(base_dir=str(place / "base")), app)
     assert str(place / "base") in caught.value.message
+
+
+def test_spares_give_way_where_the_disk_is_full(
+    server: Sshd, tmp_path: Path, mounted: Mount
+) -> None:
+    """They count as room, and go before a byte of what lacks it is written."""
+    place = mounted("size=150m")
+    base = place / "base"
+    host = server.host(base_dir=str(base))
+    apps = [app_of(tmp_path / f"{n}", {"f": os.urandom(16 << 20)}) for n in range(3)]
+    for app in apps:
+        deploy(host, app)
+    (spare,) = (base / "store").glob("*.spare")
+    (place / "other").write_bytes(bytes(70 << 20))
+    large = app_of(tmp_path / "large", {"f": os.urandom(30 << 20)})
+    free = os.statvfs(place)
+    with closing(transport_for(host)) as link:
+        link.open(Deadline(30))
+        room = gather(link, host, Deadline(30)).disk.available_bytes
+    assert room is not None
+    assert abs(room - (free.f_bavail * free.f_frsize + spare.stat().st_size)) < 1 << 16
+    deploy(host, large)
+    assert live(base, large) is large
+    assert not list((base / "store").glob("*.spare"))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from fleet.ops.hand import hand
 
 from .board import Board, make_files
 from .test_codings import OLD, RNG, VERSIONS, a_file, receive, stored, stream
+from .test_killed import killed_at
 
 MIB = 1 << 20
 SPARE = OLD[:MIB] + RNG.randbytes(200_000) + OLD[MIB + 200_000 : 8 * MIB] + RNG.randbytes(9000)
@@ -170,18 +172,25 @@ def test_a_spare_that_is_another_shows_by_the_hash(
     assert receipt.ok == {blob.file.sha256}
 
 
-def test_cut_anywhere_it_is_no_blob(board: Board, tmp_path: Path) -> None:
-    """And nothing takes what is left for the beginning of one."""
+def test_cut_anywhere_it_is_the_beginning_of_one(board: Board, tmp_path: Path) -> None:
+    """What came so far is gone on with, out of the old blob."""
     blob, spare = over(board, tmp_path, VERSIONS["seven bytes more"])
     whole, rng = spare.read_bytes(), random.Random(3)
-    data = stream(board, blob)
+    data, base = stream(board, blob), signed(tmp_path, "old", OLD)[1]
     first = len(hand()) + data[len(hand()) :].index(b"\n") + 1
     last = len(data) - len("take 0 12345\ndone\n") - 12_352  # then nothing is lacking
     for cut in [first, *rng.choices(range(first, last), k=25), last]:
         receipt, said = receive(board, data[:cut])
         assert not receipt.ok, said
-        assert board.store() <= {blob.base, spare.name}
+        assert receipt.cut
+        part = stored(board, blob.file).with_suffix(".part")
+        assert board.store() == {blob.base, part.name}
         assert (board.base / "store" / blob.base).read_bytes() == OLD
+        have = part.stat().st_size
+        assert part.read_bytes() == VERSIONS["seven bytes more"][:have]
+        rest = replace(blob, offset=have, delta=delta(blob.file, blob.base, base))
+        assert receive(board, stream(board, rest))[0].ok == {blob.file.sha256}
+        stored(board, blob.file).unlink()
         spare.write_bytes(whole)
         spare.chmod(0o444)
     assert receive(board, data)[0].ok == {blob.file.sha256}
@@ -209,6 +218,28 @@ def test_killed_on_the_way_it_is_no_blob(board: Board, tmp_path: Path) -> None:
     board.deploy(app)
     assert board.prune("2").returncode == 0
     assert board.store() == set(app.blobs)
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_killed_before_each_change_of_the_disk(
+    board: Board, tmp_path: Path, everything: bool
+) -> None:
+    blob, spare = over(board, tmp_path, VERSIONS["changed in the middle"])
+    step = (upload.receive_command(board.facts, single=False).argv, stream(board, blob))
+    whole, new = spare.read_bytes(), stored(board, blob.file)
+    for at in range(1, 100):
+        if not killed_at(board, step, at, everything=everything):
+            break
+        assert (board.base / "store" / blob.base).read_bytes() == OLD
+        assert not new.exists() or new.read_bytes() == VERSIONS["changed in the middle"]
+        assert not spare.exists() or spare.read_bytes() == whole
+        left = board.store() - {blob.base, spare.name, blob.file.sha256}
+        assert left <= {f"{blob.file.sha256}.over"}
+        new.unlink(missing_ok=True)
+        spare.unlink(missing_ok=True)
+        spare.write_bytes(whole)
+    assert at > 5
+    assert new.read_bytes() == VERSIONS["changed in the middle"]
 
 
 SMALL = fleet_spare.LEAST - 1
@@ -240,7 +271,6 @@ def test_what_is_large_stays_as_a_spare(board: Board, tmp_path: Path) -> None:
     assert hashlib.sha256(content).hexdigest() == spare
     lacking = Manifest("app", make_files(tmp_path, {"f": bytes(large)}))
     assert board.state(lacking).spares == (spare,)
-    assert board.state(apps[3]).spares == ()
 
 
 @pytest.mark.parametrize("kind", ["dash", "busybox"])

@@ -195,6 +195,24 @@ def test_the_third_version_is_written_over_the_first(target: Target, tmp_path: P
     assert sorted(store) == ["", "", ".spare"]
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_is_a_spare_is_not_sent_again(target: Target, tmp_path: Path, damaged: bool) -> None:
+    source = tmp_path / "model.bin"
+    for number in range(3):
+        source.write_bytes(random.Random(number).randbytes(20 * MIB))
+        assert target.push(source).outcome == "changed"
+    first = random.Random(0).randbytes(20 * MIB)
+    source.rename(tmp_path / "other.bin")
+    (tmp_path / "again.bin").write_bytes(first)
+    if damaged:
+        (spare,) = (target.base / "store").glob("*.spare")
+        with spare.open("r+b") as stream:
+            stream.write(b"damage")
+    done = target.push(tmp_path / "again.bin")
+    assert (done.outcome, done.bytes_sent) == ("changed", len(first) if damaged else 0), done.error
+    assert (target.current / "again.bin").read_bytes() == first
+
+
 def test_a_damaged_spare_costs_a_second_sending(target: Target, tmp_path: Path) -> None:
     source = tmp_path / "model.bin"
     versions(source, target, (0, 9 * MIB, 20 * MIB))

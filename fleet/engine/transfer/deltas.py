@@ -27,6 +27,7 @@ from fleet.ops.upload import takes_frames
 
 SIGNING_BYTES_PER_SECOND = 20e6  # Python on a small core, reading slow flash
 STAYING = 0.5  # of the bytes; what stays of a spare need not be written
+MOST_OVER = 64 << 20  # bytes to send into a spare: they are lost when the device loses power
 _ENTRY = 2 * DIGEST
 
 
@@ -46,8 +47,13 @@ def _all(
     done: list[Blob] = []
     taken: set[str] = set()
     for blob in blobs:
-        large = blob.file.size >= SMALLEST and blob.base != ""
-        if blob.plain and large and takes_frames(facts) and not depot.pace.whole:
+        sha, large = blob.file.sha256, blob.file.size >= SMALLEST and blob.base != ""
+        if not blob.plain or depot.pace.whole or not takes_frames(facts):
+            pass
+        elif sha in blob.spares:
+            all_of_it = Piece(0, blob.file.size, stays=True)
+            blob = replace(blob, delta=Delta(blob.base, (all_of_it,), sha))  # noqa: PLW2901
+        elif large:
             blob = _with(depot, facts, blob, session, taken)  # noqa: PLW2901
         taken.update([blob.delta.spare] if blob.delta else ())
         done.append(blob)
@@ -81,7 +87,7 @@ def _over(depot: Depot, blob: Blob, found: Delta | None, spare: str) -> Delta | 
         if old is None or new is None or old.kind != new.kind or new.size != blob.file.size:
             return None
         made = made_over(plain, spare, old, new)
-        few = len(made.pieces) <= MOST_PIECES
+        few = len(made.pieces) <= MOST_PIECES and made.bytes <= MOST_OVER
         return made if few and made.staying >= blob.file.size * STAYING else None
 
     return depot.delta(blob, f"over {spare} {plain.pieces[0].count}", make)

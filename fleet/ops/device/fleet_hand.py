@@ -148,12 +148,12 @@ class Store:
         """One blob, or a part of it: words as in receive.sh."""
         sha, coding = words[0], words[6]
         size, offset, end = int(words[1]), int(words[2]), int(words[7])
-        part = f"{self.path}/{words[8] if len(words) > 8 else sha}.part"
+        part = begun = f"{self.path}/{words[8] if len(words) > 8 else sha}.part"
         base, spare = coding[6:].split(":") if coding.startswith("patch:") else ("", "-")
         if spare == "-":
             give_way(self.path, size - offset)
         else:
-            part = part[: -len(".part")] + ".over"  # no bytes of it are known to be right
+            part = begun[: -len(".part")] + ".over"  # what is in it says nothing of its bytes
         self.ready(part, sha, offset)
         try:
             if base:
@@ -167,7 +167,8 @@ class Store:
                 got = out.hash.hexdigest() if out.hash else ""
             out.end()
             if out.size != end and spare != "-":
-                os.unlink(part)
+                os.ftruncate(out.file, out.size)
+                os.rename(part, begun)
             if out.size != end and cut:
                 raise EndedError(76, f"short {sha} {out.size}")
             if out.size != size:

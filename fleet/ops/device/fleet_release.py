@@ -86,9 +86,7 @@ class Releases:
         while True:
             sha, _, rest = stream.line().partition("\t")
             if not sha:
-                asked = any(one.startswith("base ") for one in lines)
-                spares = names(f"{self.base}/store") if asked else ()
-                return [*lines, *(f"spare {one}" for one in spares)]
+                return lines + [f"spare {one}" for one in names(f"{self.base}/store")]
             size, key, name = rest.split("\t", 2)
             blob, path = f"{self.base}/store/{sha}", f"{rel}/{name}"
             if staged and not (os.path.exists(path) and link_of(path) == blob):
@@ -116,7 +114,7 @@ class Releases:
         store = f"{self.base}/store"
         if os.path.isdir(store):
             with os.scandir(store) as entries:
-                blobs = [one for one in entries if not one.name.endswith((".part", ".spare"))]
+                blobs = [one for one in entries if not one.name.endswith(".part")]
                 sizes.update(one.stat(follow_symlinks=False).st_size for one in blobs)
         lines = ["fleet-ahead 1"]
         spares: list[str] = []
