@@ -89,12 +89,12 @@ def disk_full(case: Case) -> Iterator[Fault]:
     known = case.bytes_to_send is not None
     size = case.bytes_to_send if known else case.bundle.size + case.selection.size
     need = (size or 0) + _MARGIN_BYTES
-    if disk.available_bytes is None:
+    if disk.room_bytes is None:
         yield unknown("the free space on the device", _mb(need), "fleet facts")
-    elif size and disk.available_bytes < need:
+    elif size and disk.room_bytes < need:
         yield Fault(
             f"not enough space in {disk.path} for {_mb(size)}",
-            f"{_mb(disk.available_bytes)} available",
+            f"{_mb(disk.room_bytes)} available",
             f"{_mb(need)} with a margin",
             cure,
             REFUSE if known else WARN,

@@ -134,14 +134,14 @@ def _octal(text: str) -> str | None:
 def disk(found: Values) -> Disk:
     """Room at the nearest folder that exists."""
     writable = one(found, "disk_writable")
-    free = kilobytes(found, "disk_free_kb")
     spares = [int(size) for size in found.get("disk_spare_kb", ()) if _WHOLE.fullmatch(size)]
     return Disk(
         path=one(found, "base_dir") or "",
         mount=one(found, "disk_mount"),
-        available_bytes=None if free is None else free + sum(spares) * 1024,
+        available_bytes=kilobytes(found, "disk_free_kb"),
         inodes=whole(found, "disk_inodes"),
         writable=None if writable is None else writable == "yes",
+        spare_bytes=sum(spares) * 1024,
     )
 
 

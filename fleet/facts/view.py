@@ -109,6 +109,7 @@ def _libcdsprpc(facts: Facts) -> str:
 def _disk(facts: Facts) -> str:
     disk = facts.disk
     free = "unknown" if disk.available_bytes is None else f"{disk.available_bytes / 1e9:.1f} GB"
+    free += f" (and {disk.spare_bytes / 1e9:.1f} GB in spares)" if disk.spare_bytes else ""
     state = {True: "writable", False: "NOT writable", None: "unknown"}[disk.writable]
     return f"{free} and {_text(disk.inodes)} inodes free on {_text(disk.mount)}, {state}"
 

@@ -60,8 +60,8 @@ class DeviceNode:
 
 @dataclass(frozen=True)
 class Disk:
-    """Room where releases go. `available_bytes` and `inodes` are those of the deploy user; spares
-    (fleet_spare.py), which give way, count as available.
+    """Room where releases go. `available_bytes` and `inodes` are those of the deploy user.
+    `spare_bytes` are in spares (fleet_spare.py), which give way to what is sent.
     """
 
     path: str
@@ -69,6 +69,12 @@ class Disk:
     available_bytes: int | None = None
     inodes: int | None = None
     writable: bool | None = None
+    spare_bytes: int = 0
+
+    @property
+    def room_bytes(self) -> int | None:
+        """What can be sent there; None where that is unknown."""
+        return None if self.available_bytes is None else self.available_bytes + self.spare_bytes
 
 
 @dataclass(frozen=True)

@@ -319,4 +319,6 @@ def test_spares_are_room(tmp_path: Path, shell: str) -> None:
         for key in ("disk_free_kb", "disk_spare_kb")
     )
     assert 14 << 20 <= spare < 15 << 20
-    assert parse(said).disk.available_bytes == free + spare
+    found = parse(said).disk
+    assert (found.available_bytes, found.spare_bytes) == (free, spare)
+    assert found.room_bytes == free + spare

@@ -123,7 +123,7 @@ def total(files: Sequence[Late]) -> int:
 
 def check_room(facts: Facts, need: int, host: str) -> None:
     """Raise DiskFullError where the device's disk has less than `need` bytes and a margin."""
-    disk, have = facts.disk, facts.disk.available_bytes
+    disk, have = facts.disk, facts.disk.room_bytes
     if need and have is not None and have < need + MARGIN_BYTES:
         raise DiskFullError(
             f"{disk.path}: needed {human_bytes(need)}, {human_bytes(have)} are available",

@@ -45,22 +45,23 @@ def _all(
     depot: Depot, facts: Facts, blobs: Iterable[Blob], session: Session | None
 ) -> tuple[Blob, ...]:
     done: list[Blob] = []
-    taken: set[str] = set()
+    blobs = tuple(blobs)
+    taken = {one.delta.spare for one in blobs if one.delta}
     for blob in blobs:
-        sha, large = blob.file.sha256, blob.file.size >= SMALLEST and blob.base != ""
-        if not blob.plain or depot.pace.whole or not takes_frames(facts):
-            pass
-        elif sha in blob.spares:
-            all_of_it = Piece(0, blob.file.size, stays=True)
-            blob = replace(blob, delta=Delta(blob.base, (all_of_it,), sha))  # noqa: PLW2901
-        elif large:
-            blob = _with(depot, facts, blob, session, taken)  # noqa: PLW2901
-        taken.update([blob.delta.spare] if blob.delta else ())
-        done.append(blob)
+        one = _with(depot, facts, blob, session, taken)
+        taken |= {one.delta.spare} if one.delta else set()
+        done.append(one)
     return tuple(done)
 
 
 def _with(depot: Depot, facts: Facts, blob: Blob, session: Session | None, taken: set[str]) -> Blob:
+    if not blob.plain or depot.pace.whole or not takes_frames(facts):
+        return blob
+    sha = blob.file.sha256
+    if sha in blob.spares and sha not in taken:
+        return replace(blob, delta=Delta("", (Piece(0, blob.file.size, stays=True),), sha))
+    if blob.file.size < SMALLEST or not blob.base:
+        return blob
     old = depot.signatures.load(blob.base) or depot.asked.get(blob.base)
     if old is None and session is not None:
         old = _asked(session, facts, blob)
@@ -72,7 +73,7 @@ def _with(depot: Depot, facts: Facts, blob: Blob, session: Session | None, taken
     over = [
         made
         for spare in blob.spares
-        if spare not in taken and not blob.offset and (made := _over(depot, blob, found, spare))
+        if spare not in taken and (made := _over(depot, blob, found, spare))
     ]
     best = max(over, key=lambda one: one.staying, default=found)
     return replace(blob, delta=best) if best else blob
@@ -90,7 +91,7 @@ def _over(depot: Depot, blob: Blob, found: Delta | None, spare: str) -> Delta | 
         few = len(made.pieces) <= MOST_PIECES and made.bytes <= MOST_OVER
         return made if few and made.staying >= blob.file.size * STAYING else None
 
-    return depot.delta(blob, f"over {spare} {plain.pieces[0].count}", make)
+    return depot.delta(blob, f"over {spare} {found is None}", make)
 
 
 def _find(known: Signatures, blob: Blob, old: Signature) -> Delta | None:

@@ -69,6 +69,7 @@ def take(store: str, sha: str, path: str) -> "int | None":
         os.chmod(path, 0o644)
         return None
     os.unlink(path)
+    give_way(store, os.fstat(file).st_size)
     return file
 
 
