@@ -22,6 +22,7 @@ from fleet.model.errors import (
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport.base import Carrier, Identity, Output, Stream, Traffic
+from fleet.transport.channels import Channels
 from fleet.transport.direct import AnyConnection, Direct, credentials, hops_of, is_direct
 from fleet.transport.hostkeys import Policy, entry_name, fingerprint, known_keys
 from fleet.transport.promptness import prompt
@@ -72,6 +73,7 @@ class SshTransport:
         self._host = host
         self._accept_new = accept_new
         self._connection: AnyConnection | None = None
+        self._sessions: Channels | None = None
         self._key = ""
 
     @property
@@ -204,7 +206,7 @@ class SshTransport:
             stdin = speech.spoken(command, stdin)
         line = speech.line() if windows else render(command)
         with mapped(self._host, self.describe, deadline.seconds):
-            channel = transport.open_session(timeout=deadline.remaining)
+            channel = self._channels(transport).take(deadline.remaining)
             try:
                 channel.settimeout(min(deadline.remaining, _SLICE_SECONDS))
                 channel.exec_command(line)
@@ -234,6 +236,12 @@ class SshTransport:
         if windows:
             speech.explain(result, self._host.name)
         return result
+
+    def _channels(self, transport: paramiko.Transport) -> Channels:
+        found = self._sessions
+        if found is None or found.transport is not transport:
+            found = self._sessions = Channels(transport)
+        return found
 
     def _feeder(
         self, channel: paramiko.Channel, stdin: Iterable[Chunk], deadline: Deadline

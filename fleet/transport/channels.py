@@ -1,0 +1,59 @@
+"""Session channels of one ssh connection; over far links one is open ahead of its command."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future
+
+import paramiko
+
+FAR_SECONDS = 0.01  # opening a channel is one round trip; nearer ones are not worth a thread
+
+
+class Channels:
+    """Opens channels for commands. A command over 50 ms needs one round trip less so."""
+
+    def __init__(self, transport: paramiko.Transport) -> None:
+        self.transport = transport
+        self._lock = threading.Lock()
+        self._ahead: Future[paramiko.Channel | None] | None = None
+        self._far = False
+        self._refused = False
+
+    def take(self, seconds: float) -> paramiko.Channel:
+        """An open channel of its own for each caller. Raises what `open_session` raises."""
+        with self._lock:
+            ahead, self._ahead = self._ahead, None
+        channel = self._opened(ahead, seconds)
+        if channel is None:
+            began = time.monotonic()
+            channel = self.transport.open_session(timeout=seconds)
+            self._far = time.monotonic() - began > FAR_SECONDS
+        with self._lock:
+            if self._far and not self._refused and self._ahead is None:
+                self._ahead = Future()
+                args = (self._ahead, seconds)
+                threading.Thread(target=self._open, args=args, daemon=True).start()
+        return channel
+
+    def _opened(
+        self, ahead: Future[paramiko.Channel | None] | None, seconds: float
+    ) -> paramiko.Channel | None:
+        try:
+            channel = ahead.result(seconds) if ahead is not None else None
+        except TimeoutError as error:
+            raise paramiko.SSHException("Timeout opening channel.") from error
+        return None if channel is None or channel.closed else channel
+
+    def _open(self, ahead: Future[paramiko.Channel | None], seconds: float) -> None:
+        """Work of a thread. A server may allow few sessions, or one: then none is open ahead."""
+        channel = None
+        try:
+            channel = self.transport.open_session(timeout=seconds)
+        except paramiko.ChannelException:
+            self._refused = True
+        except (paramiko.SSHException, EOFError, OSError):
+            pass
+        finally:
+            ahead.set_result(channel)

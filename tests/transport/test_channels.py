@@ -1,0 +1,123 @@
+"""Channels that are open ahead of their commands, on links where a round trip costs time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from fleet.model.command import Command
+from fleet.model.deadline import Deadline
+from fleet.model.errors import FleetError
+from fleet.transport import channels
+from fleet.transport.ssh import SshTransport
+from tests.chaos import Chaos, Fault
+
+from .sshd import Sshd, running
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with running(tmp_path_factory.mktemp("sshd")) as one:
+        yield one
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each channel that was asked for whether a command waited for it."""
+    true_one, seen = paramiko.Transport.open_session, []
+
+    def open_session(self: paramiko.Transport, *args: object, **more: object) -> object:
+        seen.append(threading.current_thread() is threading.main_thread())
+        return true_one(self, *args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(paramiko.Transport, "open_session", open_session)
+    return seen
+
+
+def say(link: SshTransport, word: str) -> str:
+    return link.run(Command(("echo", word)), Deadline(20)).text.strip()
+
+
+def idle(opened: list[bool], count: int) -> None:
+    end = time.monotonic() + 20
+    while len(opened) < count:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_over_a_far_link_only_the_first_command_waits(
+    server: Sshd, tmp_path: Path, opened: list[bool]
+) -> None:
+    with Chaos(server.port, [Fault(latency=0.03)]) as far:
+        link = SshTransport(far.through(server.host(), tmp_path))
+        link.open(Deadline(20))
+        assert [say(link, word) for word in "abcd"] == list("abcd")
+        link.close()
+    assert opened[0]
+    assert not any(opened[1:])
+    assert len(opened) == 5
+
+
+def test_a_near_link_opens_none_ahead(
+    server: Sshd, opened: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "FAR_SECONDS", 5.0)
+    link = SshTransport(server.host())
+    link.open(Deadline(20))
+    assert [say(link, word) for word in "ab"] == ["a", "b"]
+    link.close()
+    assert opened == [True, True]
+
+
+@pytest.mark.parametrize("sessions", [1, 2])
+def test_a_server_that_allows_few_sessions_is_not_asked_again(
+    tmp_path: Path, opened: list[bool], monkeypatch: pytest.MonkeyPatch, sessions: int
+) -> None:
+    monkeypatch.setattr(channels, "FAR_SECONDS", -1.0)
+    with running(tmp_path / "strict", f"MaxSessions={sessions}") as strict:
+        link = SshTransport(strict.host())
+        link.open(Deadline(20))
+        for number in range(4):
+            assert say(link, f"{number}") == f"{number}"
+            idle(opened, 2)
+        link.close()
+    if sessions == 1:
+        assert opened.count(False) == 1, "refused once, then never asked"
+        assert opened.count(True) == 4
+    else:
+        assert opened.count(True) == 1
+
+
+def test_commands_side_by_side_have_their_own(
+    server: Sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "FAR_SECONDS", -1.0)
+    link = SshTransport(server.host())
+    link.open(Deadline(20))
+    with ThreadPoolExecutor(6) as pool:
+        said = list(pool.map(lambda n: say(link, f"{n}"), range(30)))
+    link.close()
+    assert said == [f"{n}" for n in range(30)]
+
+
+def test_one_that_was_cut_is_no_hang(
+    server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "FAR_SECONDS", -1.0)
+    with Chaos(server.port, []) as way:
+        link = SshTransport(way.through(server.host(), tmp_path))
+        link.open(Deadline(20))
+        assert say(link, "a") == "a"
+        way.cut_all()
+        with pytest.raises(FleetError):
+            say(link, "b")
+        link.close()
+        link.open(Deadline(20))
+        assert say(link, "again") == "again"
+        link.close()
