@@ -10,6 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExec
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fleet.engine.heaps import few_heaps
 from fleet.engine.session import Session
 from fleet.engine.transfer.depot import Depot
 from fleet.model.errors import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 FINE = {"changed", "unchanged", "planned", "ran", "ok"}
 NOT_ATTEMPTED = "not attempted"
+MANY = 8  # devices: from here on memory counts
 
 
 @dataclass
@@ -107,6 +109,8 @@ def on_every_device(
         _refuse_pinning(accept_new=accept_new)
         return executor.everywhere(hosts, work, listener, admit=admit, done=done)
     room, shared = max(1, min(parallel, len(hosts))), depot or Depot()
+    if len(hosts) >= MANY:
+        few_heaps()
     pool = executor or ThreadPoolExecutor(max_workers=room)
     waiting, results = deque(hosts), {}
     pending: dict[Future[DeviceResult], Session] = {}
