@@ -196,6 +196,24 @@ def test_the_spare_is_the_new_version_before_its_hash_is_known(
     assert any("what differs of 1 files" in one for one in says)
 
 
+def test_where_the_hash_is_known_the_spare_serves_as_well(target: Target, model: Path) -> None:
+    """As in a deploy, whose bundle was hashed before."""
+    three(target, model)
+    (spare,) = there(target, "spare")
+    inode, new = spare.stat().st_ino, patched(30 * MIB)
+    write(model, new)
+    cache = hashes.HashCache()
+    cache.sha256(model)
+    cache.save()
+    target.events.clear()
+    done = target.push(model, pace=PLAIN)
+    assert (done.outcome, done.bytes_sent) == ("changed", BLOCK_BYTES), done.error
+    assert (target.current / "model.bin").read_bytes() == new
+    assert (target.current / "model.bin").resolve().stat().st_ino == inode
+    says = [one.text for one in target.events if isinstance(one, StepStarted)]
+    assert not any("while they are hashed" in one for one in says)
+
+
 def test_without_a_spare_the_copy_is_there_before_the_hash(
     target: Target, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
