@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FINE = {"changed", "unchanged", "planned", "ran", "ok"}
 NOT_ATTEMPTED = "not attempted"
-MANY = 8  # devices: from here on memory counts
+MANY = 8  # devices at a time: from here on memory counts
 
 
 @dataclass
@@ -85,6 +85,12 @@ class Remote(Executor):
         """
 
 
+def _threads(count: int) -> ThreadPoolExecutor:
+    if count >= MANY:
+        few_heaps()
+    return ThreadPoolExecutor(max_workers=count)
+
+
 def on_every_device(
     hosts: Sequence[Host],
     work: Work,
@@ -109,9 +115,7 @@ def on_every_device(
         _refuse_pinning(accept_new=accept_new)
         return executor.everywhere(hosts, work, listener, admit=admit, done=done)
     room, shared = max(1, min(parallel, len(hosts))), depot or Depot()
-    if len(hosts) >= MANY:
-        few_heaps()
-    pool = executor or ThreadPoolExecutor(max_workers=room)
+    pool = executor or _threads(room)
     waiting, results = deque(hosts), {}
     pending: dict[Future[DeviceResult], Session] = {}
     try:

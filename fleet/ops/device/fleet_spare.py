@@ -20,7 +20,10 @@ def free(store: str) -> int:
 
 
 def keep(store: str, loose: "list[str]") -> None:
-    """Of files that nothing uses, the large ones stay as spares, new ones first; others go."""
+    """Of files that nothing uses, the large ones stay as spares, new ones first; others go.
+
+    Which of the old ones go where the disk lacks room is no matter of age: clocks jump.
+    """
     found = []
     for one in loose:
         seen = os.lstat(f"{store}/{one}")
@@ -28,11 +31,11 @@ def keep(store: str, loose: "list[str]") -> None:
         sha = one[: -len(END)] if old else one
         large = seen.st_mode & 0o170000 == 0o100000 and seen.st_size >= LEAST
         if large and len(sha) == 64 and set(sha) <= HEX:
-            found.append((old, -seen.st_mtime_ns, sha, one, seen.st_size))
+            found.append((old, sha, one, seen.st_size))
         else:
             os.unlink(f"{store}/{one}")
-    room = (free(store) + sum(entry[4] for entry in found if entry[0])) // SHARE
-    for _, _, sha, one, size in sorted(found):
+    room = (free(store) + sum(entry[3] for entry in found if entry[0])) // SHARE
+    for _, sha, one, size in sorted(found):
         if size > room:
             os.unlink(f"{store}/{one}")
             continue
