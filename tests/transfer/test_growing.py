@@ -7,18 +7,24 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fleet.bundles import hashes
+from fleet.bundles.hashes import Hashing
 from fleet.bundles.signatures import Signature, Signatures, Signing, hash_and_sign
+from fleet.bundles.sources import Sources
 from fleet.engine.transfer import upload
-from fleet.engine.transfer.depot import Pace
+from fleet.engine.transfer.deltas import with_known
+from fleet.engine.transfer.depot import Depot, Pace
 from fleet.model.errors import DeviceError
 from fleet.model.events import StepStarted, Warned
-from fleet.model.files import BLOCK_BYTES
+from fleet.model.facts import Facts, Tools
+from fleet.model.files import BLOCK_BYTES, file_ref
+from fleet.model.plan import Blob
 from fleet.ops.ahead import Answer, parse_ahead
 from fleet.ops.growing import Growing, likest
 from tests.chaos import Chaos, Fault
@@ -109,6 +115,46 @@ def test_a_reading_that_fails_stops_it(tmp_path: Path) -> None:
     assert (pieces[-1].end, found.whole) == (2 * MIB, False)
 
 
+def test_a_hash_that_fails_lets_nobody_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(DATA[: 4 * MIB])
+
+    def broken(*_: object, **__: object) -> object:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(hashes, "hash_and_sign", broken)
+    hashing = Hashing(path).start()
+    found = Growing(4 * MIB, hashing.signing, "0" * 64, signed(tmp_path, DATA[: 4 * MIB]))
+    told: list[object] = []
+    waiting = threading.Thread(target=lambda: told.append([*found.pieces(0)]), daemon=True)
+    waiting.start()
+    waiting.join(20)
+    assert told == [[]]
+
+
+def test_one_spare_serves_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEET_HOME", str(tmp_path / "home"))
+    depot = Depot()
+    old, spare = patched(0), patched(MIB)
+    for name, data in (("0" * 64, old), ("1" * 64, spare)):
+        depot.signatures.save(name, signed(tmp_path, data))
+    blobs = []
+    for number in (5, 6):
+        path = tmp_path / f"{number}"
+        path.write_bytes(patched(number * MIB))
+        item = file_ref(path, f"{number}")
+        depot.signatures.save(item.sha256, hash_and_sign(path)[1])
+        blobs.append(Blob(item, base="0" * 64, spares=("1" * 64,)))
+    facts = Facts(tools=Tools(python3="/usr/bin/python3", dd_fullblock=True))
+    found = with_known(depot, facts, blobs)
+    assert [one.delta.spare if one.delta else None for one in found] == ["1" * 64, ""]
+    again = with_known(depot, facts, [blobs[0], found[0]])
+    assert again[0].delta is not None
+    assert again[0].delta.spare == ""
+
+
 def test_the_likest_spare_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEET_HOME", str(tmp_path / "home"))
     known = Signatures()
@@ -140,7 +186,22 @@ def test_the_answer_is_read_strictly() -> None:
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A large file; no hash that is computed is known before a push has asked for it."""
+    asked, true_late, true_start = threading.Event(), Sources.late, Sources.start
+
+    def start(self: Sources) -> Sources:
+        asked.clear()
+        return true_start(self)
+
+    def late(self: Sources) -> object:
+        found = true_late(self)
+        asked.set()
+        return found
+
+    monkeypatch.setattr(Sources, "start", start)
+    monkeypatch.setattr(Sources, "late", late)
+    hashed_when(monkeypatch, asked.is_set)
     return tmp_path / "model.bin"
 
 
@@ -295,6 +356,13 @@ def test_a_file_that_changes_meanwhile_is_sent_by_its_hash(
     assert done.outcome == "changed", done.error
     assert (target.current / "model.bin").read_bytes() == patched(31 * MIB)
     assert any("sent again" in one.text for one in target.events if isinstance(one, Warned))
+
+
+def test_whole_is_whole(target: Target, model: Path) -> None:
+    three(target, model)
+    write(model, patched(30 * MIB))
+    done = target.push(model, pace=replace(PLAIN, whole=True))
+    assert (done.outcome, done.bytes_sent) == ("changed", len(DATA)), done.error
 
 
 @pytest.mark.parametrize("spared", [True, False])
