@@ -265,6 +265,8 @@ class _Way:
             except OSError:
                 _reset(self._wire)
                 return
+            if not data and self._wire.gone.is_set():  # the end of a reset is no FIN
+                return
             if self._towards:
                 self._wire.tally.held += len(data)
             if self._pace.idle:
