@@ -206,6 +206,7 @@ def test_what_is_a_spare_is_not_sent_again(target: Target, tmp_path: Path, damag
     (tmp_path / "again.bin").write_bytes(first)
     if damaged:
         (spare,) = (target.base / "store").glob("*.spare")
+        spare.chmod(0o644)
         with spare.open("r+b") as stream:
             stream.write(b"damage")
     done = target.push(tmp_path / "again.bin")
@@ -217,6 +218,7 @@ def test_a_damaged_spare_costs_a_second_sending(target: Target, tmp_path: Path) 
     source = tmp_path / "model.bin"
     versions(source, target, (0, 9 * MIB, 20 * MIB))
     (spare,) = (target.base / "store").glob("*.spare")
+    spare.chmod(0o644)
     with spare.open("r+b") as stream:
         stream.seek(5 * MIB)
         stream.write(b"damage")
