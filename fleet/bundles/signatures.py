@@ -90,7 +90,7 @@ class Signing:
     """Takes the bytes of a file in order, in pieces of whole blocks. Others may look meanwhile."""
 
     def __init__(self, kind: str = XXH3) -> None:
-        self.kind = kind
+        self._kind = kind
         self._digest = DIGESTS[kind]
         self._entries: list[bytes] = []
         self._size = 0
@@ -110,7 +110,7 @@ class Signing:
 
     def done(self) -> Signature:
         """The signature of what was taken."""
-        return Signature(self._size, b"".join(self._entries), self.kind)
+        return Signature(self._size, b"".join(self._entries), self._kind)
 
     def end(self) -> None:
         """Nothing more comes: nobody waits for it."""
@@ -126,7 +126,7 @@ class Signing:
         with self._grown:
             self._grown.wait_for(lambda: self._ended or len(self._entries) > first)
             size = max(0, self._size - first * BLOCK_BYTES)
-            return Signature(size, b"".join(self._entries[first:]), self.kind)
+            return Signature(size, b"".join(self._entries[first:]), self._kind)
 
 
 def hash_and_sign(

@@ -20,7 +20,7 @@ from fleet.model.plan import Delta, Piece
 SMALLEST = 4 << 20  # below, the bytes cost less than the looking
 WORTH = 0.6  # of the bytes; a delta that saves less costs the device more than the link
 MOST_PIECES = 2000  # each starts a program on the device
-_STRIDE = 64  # blocks that are compared at once where both signatures are known
+STRIDE = 64  # blocks that are compared at once where both signatures are known
 _WINDOW = 4 << 20
 _NEAR = 32  # old blocks whose beginning is looked for
 _FIRST = 3  # and the first ones: content that stands behind something else
@@ -53,7 +53,7 @@ def made_over(found: Delta, spare: str, old: Signature, new: Signature) -> Delta
     """The same content out of the file `spare`, in its place: what is equal there stays."""
     pieces: list[Piece] = []
     at = 0
-    for start, end in _equal(old, new):
+    for start, end in equal(old, new):
         pieces += _between(found.pieces, at, start)
         pieces.append(Piece(start, end, stays=True))
         at = end
@@ -61,12 +61,12 @@ def made_over(found: Delta, spare: str, old: Signature, new: Signature) -> Delta
     return Delta(found.base, tuple(joined(iter(pieces))), spare)
 
 
-def _equal(old: Signature, new: Signature) -> Iterator[tuple[int, int]]:
+def equal(old: Signature, new: Signature) -> Iterator[tuple[int, int]]:
     """Start and end of what both have at the same place, block by block or many at once."""
     index = 0
     while index < new.blocks:
-        many = old.same(new, index, _STRIDE)
-        start, index = index * BLOCK_BYTES, index + (_STRIDE if many else 1)
+        many = old.same(new, index, STRIDE)
+        start, index = index * BLOCK_BYTES, index + (STRIDE if many else 1)
         if many or old.same_block(new, index - 1):
             yield start, min(index * BLOCK_BYTES, new.size)
 
@@ -117,7 +117,7 @@ class _Search:
         """Block by block at its own place; a run of unknown ones is looked into."""
         unknown = upto = 0
         while (start := upto * BLOCK_BYTES) < self._size:
-            index, count = upto, _STRIDE if new and self._old.same(new, upto, _STRIDE) else 1
+            index, count = upto, STRIDE if new and self._old.same(new, upto, STRIDE) else 1
             upto, end = index + count, min((index + count) * BLOCK_BYTES, self._size)
             place: int | None = index
             if count == 1:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from fleet.bundles.signatures import Signature, Signatures, Signing
 from fleet.model.files import BLOCK_BYTES
 from fleet.model.plan import Piece
-from fleet.ops.delta import joined
+from fleet.ops.delta import STRIDE, equal, joined
 
 MOST_FRESH = 64 << 20  # bytes: with more, or an eighth of the file, it waits for its hash
-_MANY = 64  # blocks that are compared at once
 
 
 @dataclass
@@ -46,7 +45,7 @@ class Growing:
             held += joined(self._compared(part, first, at))
             at = min(first * BLOCK_BYTES + part.size, self.size)
             new = sum(one.bytes for one in held)
-            fresh += 0 if holding and not new else new
+            fresh += new
             if fresh > min(MOST_FRESH, self.size // 8):
                 return
             if new or not holding:
@@ -69,29 +68,27 @@ class Growing:
 
     def _equal(self, part: Signature, index: int, first: int) -> tuple[int, str]:
         """How many blocks are the same in what; 1 and "" where one is new."""
-        olds = [(self.other, "spare")] if self.other is not None else []
-        for old, name in (*olds, (self.old, "base")):
-            if old is not None and old.same(part, index, _MANY, first):
-                return _MANY, name
-        for old, name in (*olds, (self.old, "base")):
-            if old is not None and old.same_block(part, index, first):
+        olds = {"base": self.old}
+        if self.other is not None:
+            olds = {"spare": self.other, **olds}
+        for name, old in olds.items():
+            if old.same(part, index, STRIDE, first):
+                return STRIDE, name
+        for name, old in olds.items():
+            if old.same_block(part, index, first):
                 return 1, name
         return 1, ""
 
 
 def likest(found: Growing, spares: list[str], known: Signatures) -> None:
     """Let it be made over out of the spare that is most like the old blob, if half of it is."""
-    best = found.old.blocks // 2
+    best = found.old.size // 2
     for sha in spares:
         other = known.load(sha)
-        count = _shared(other, found.old) if other is not None else 0
-        if other is not None and count > best:
-            best, found.spare, found.other = count, sha, other
+        if other is None:
+            continue
+        shared = sum(end - start for start, end in equal(other, found.old))
+        if shared > best:
+            best, found.spare, found.other = shared, sha, other
     if found.spare:
         spares.remove(found.spare)
-
-
-def _shared(one: Signature, other: Signature) -> int:
-    """Blocks that both have at the same place, in stretches of many."""
-    count = min(one.blocks, other.blocks) // _MANY
-    return sum(one.same(other, n * _MANY, _MANY) for n in range(count)) * _MANY

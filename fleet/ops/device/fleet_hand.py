@@ -13,7 +13,7 @@ import hashlib
 import os
 
 from fleet.ops.device.fleet_disk import PIECE, feed, flush, remove, small
-from fleet.ops.device.fleet_patch import Patch
+from fleet.ops.device.fleet_patch import BLOCK, Patch
 from fleet.ops.device.fleet_seal import say
 from fleet.ops.device.fleet_spare import give_way, take
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DIRTY = 32 << 20  # bytes after which the disk is asked to begin writing
-BLOCK = 1 << 20
 
 
 class EndedError(Exception):

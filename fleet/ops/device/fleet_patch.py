@@ -13,6 +13,8 @@ from fleet.ops.device.fleet_disk import PIECE
 
 TYPE_CHECKING = False  # the module typing takes 10 ms
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fleet.ops.device.fleet_hand import Input, Writer
 
 BLOCK = 1 << 20
@@ -90,17 +92,16 @@ class Patch:
             if len(line) != 3:
                 break
             first, second = int(line[1]), int(line[2])
+            size = second * COPY if line[0] == "copy" else first * BLOCK + second
+            size = min(size, self.end - out.size)
             if line[0] == "copy":
-                self.read(base, first * COPY, second * COPY)
-                continue
-            size = min(first * BLOCK + second, self.end - out.size)
-            if line[0] == "take":
-                if not self.take(size):
-                    break
-            elif own is None:
+                self.fill(size, self.old(base, first * COPY))
+            elif line[0] == "same" and own is not None:
+                self.fill(size, self.old(own, out.size))
+            elif line[0] == "same":
                 self.grown(out.size + size)
-            else:
-                self.read(own, out.size, size)
+            elif not self.fill(size, self.stream.into):
+                break
         os.close(base)
         if own is not None and own >= 0:
             os.close(own)
@@ -114,22 +115,15 @@ class Patch:
         self.out.size = size
         self.follower.grow(size)
 
-    def read(self, file: int, at: int, left: int) -> None:
-        """Bytes of an old file; fewer where it is shorter."""
-        left = min(left, self.end - self.out.size)
-        while left:
-            count = os.preadv(file, [self.view[: min(left, PIECE)]], at)
-            if not count:
-                return
-            self.out.write(self.view[:count])
-            self.follower.grow(self.out.size)
-            at += count
-            left -= count
+    def old(self, file: int, at: int) -> "Callable[[memoryview], int]":
+        """Reads an old file from there on, as the new one grows."""
+        begun = self.out.size
+        return lambda room: os.preadv(file, [room], at + self.out.size - begun)
 
-    def take(self, left: int) -> bool:
-        """Bytes of the stream. False where that ended."""
+    def fill(self, left: int, read: "Callable[[memoryview], int]") -> bool:
+        """So many bytes more. False where there were fewer."""
         while left:
-            count = self.stream.into(self.view[: min(left, PIECE)])
+            count = read(self.view[: min(left, PIECE)])
             if not count:
                 return False
             self.out.write(self.view[:count])

@@ -24,10 +24,8 @@ from fleet.ops.device.fleet_seal import (
     text_of,
     untouched,
 )
+from fleet.ops.device.fleet_spare import HEX, names
 from fleet.ops.device.fleet_spare import keep as keep_spares
-from fleet.ops.device.fleet_spare import names
-
-HEX = frozenset("0123456789abcdef")
 
 
 def files_in(folder: str) -> "set[str]":

@@ -13,6 +13,11 @@ END = ".spare"
 HEX = frozenset("0123456789abcdef")
 
 
+def is_hash(name: str) -> bool:
+    """Whether a name is a SHA-256."""
+    return len(name) == 64 and set(name) <= HEX
+
+
 def free(store: str) -> int:
     """Bytes that this user can still write there."""
     disk = os.statvfs(store)
@@ -30,7 +35,7 @@ def keep(store: str, loose: "list[str]") -> None:
         old = one.endswith(END)
         sha = one[: -len(END)] if old else one
         large = seen.st_mode & 0o170000 == 0o100000 and seen.st_size >= LEAST
-        if large and len(sha) == 64 and set(sha) <= HEX:
+        if large and is_hash(sha):
             found.append((old, sha, one, seen.st_size))
         else:
             os.unlink(f"{store}/{one}")
@@ -55,7 +60,7 @@ def names(store: str) -> "list[str]":
     if not os.path.isdir(store):
         return []
     found = [one[: -len(END)] for one in os.listdir(store) if one.endswith(END)]
-    return sorted(one for one in found if len(one) == 64 and set(one) <= HEX)
+    return sorted(one for one in found if is_hash(one))
 
 
 def take(store: str, sha: str, path: str) -> "int | None":
