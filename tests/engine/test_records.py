@@ -85,7 +85,12 @@ def test_what_counts() -> None:
     assert json.loads(json.dumps(record().as_dict()))["counts"] is True
 
 
-def test_run_ids_sort_by_time_and_differ() -> None:
-    ids = {new_run_id() for _ in range(100)}
-    assert len(ids) == 100
+def test_run_ids_sort_by_time_and_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter(range(1_795_000_000_000_000_000, 1_795_000_002_000_000_000, 20_000_000))
+    monkeypatch.setattr("time.time_ns", lambda: next(times))
+    ids = [new_run_id() for _ in range(100)]
+    assert ids == sorted(ids)
+    assert len(set(ids)) == 100
+    monkeypatch.setattr("time.time_ns", lambda: 1_795_000_000_000_000_000)
+    assert len({new_run_id() for _ in range(20)}) > 1
     assert all(len(one) == len("20261120-224501-3fa9c1") for one in ids)

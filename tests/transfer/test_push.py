@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.bundles.hashes import HashCache
 from fleet.engine.transfer import carriers, sampling
 from fleet.engine.transfer.depot import Pace
 from fleet.model.errors import InputError
@@ -227,6 +228,32 @@ def test_a_damaged_spare_costs_a_second_sending(target: Target, tmp_path: Path) 
     # Again as what differs from the live one, or whole where the hash was known before.
     words = [one.text for one in target.events if isinstance(one, Warned)]
     assert any("sent again" in one or "sent whole" in one for one in words)
+
+
+def test_with_a_damaged_spare_what_differs_from_the_live_one_is_sent(
+    target: Target, tmp_path: Path
+) -> None:
+    """Where the hash was known before, as in a deploy."""
+    source = tmp_path / "model.bin"
+    versions(source, target, (0, 9 * MIB, 20 * MIB))
+    (spare,) = (target.base / "store").glob("*.spare")
+    spare.chmod(0o644)
+    with spare.open("r+b") as stream:
+        stream.seek(5 * MIB)
+        stream.write(b"damage")
+    with source.open("r+b") as stream:
+        stream.seek(30 * MIB)
+        stream.write(b"patch")
+    os.utime(source, (1, 1))  # what changed just now is not kept as known
+    cache = HashCache()
+    cache.sha256(source)
+    cache.save()
+    done = target.push(source)
+    assert done.outcome == "changed", done.error
+    assert done.bytes_sent < 200_000
+    assert (target.current / "model.bin").read_bytes() == source.read_bytes()
+    words = [one.text for one in target.events if isinstance(one, Warned)]
+    assert [one for one in words if one.endswith("sent as what differs from the live one")]
 
 
 def test_whole_is_whole(target: Target, tmp_path: Path) -> None:

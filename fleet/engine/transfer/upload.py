@@ -286,7 +286,7 @@ class Upload:
             )
         doubtful = [one for one in blobs if not one.plain or one.offset]
         if wrong := [one for one in doubtful if one.file.sha256 in receipt.bad]:
-            self._send_whole(wrong, receipt)
+            self._send_again(wrong, receipt)
             if not receipt.bad and tail:
                 self._stream((), session.transport, self._style, tail=tail)
                 tail = ()
@@ -305,18 +305,19 @@ class Upload:
             self._session.emit(StepStarted(self._session.host.name, one.name, one.says))
             yield one.frame()
 
-    def _send_whole(self, blobs: Sequence[Blob], receipt: Receipt) -> None:
-        """What they were built on, an old blob or a part, is not what it should be."""
-        self._whole |= {one.file.sha256 for one in blobs}
-        names = ", ".join(one.file.name for one in blobs)
-        self._session.emit(
-            Warned(
-                self._session.host.name,
-                f"{names}: what the device had of it is damaged; sent whole",
-            )
-        )
-        self._total += sum(one.file.size for one in blobs)
-        again = [Blob(one.file) for one in blobs]
+    def _send_again(self, blobs: Sequence[Blob], receipt: Receipt) -> None:
+        """What they were built on, a spare, an old blob or a part, is not what it should be."""
+        again: Sequence[Blob] = [
+            Blob(one.file, base=one.base if one.delta is not None and one.delta.spare else "")
+            for one in blobs
+        ]
+        self._whole |= {one.file.sha256 for one in again if not one.base}
+        again = with_asked(self._session, self._facts, again)
+        for one in again:
+            how = "whole" if one.delta is None else "as what differs from the live one"
+            text = f"{one.file.name}: what the device had of it is damaged; sent {how}"
+            self._session.emit(Warned(self._session.host.name, text))
+        self._total += sum(one.wire for one in again)
         self._stream(again, self._session.transport, self._style)
         for one in blobs:
             receipt.bad.pop(one.file.sha256)
