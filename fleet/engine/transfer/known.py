@@ -1,7 +1,7 @@
 """Where a device keeps our files, remembered: a push that finds nothing to do asks nothing else.
 
 Only the base folder and the tools are kept, for one identity (host key or serial number); what is
-on the device is asked each time.
+on the device is asked each time. A Windows PC is asked for all of its facts.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def remembered(session: Session) -> Facts | None:
         base = found["base_dir"]
         tools["sha256"] = tuple(tools["sha256"])
         known = found["identity"] == session.identity and found["wanted"] == _wanted(session)
+        known = known and found["windows"] is False
         machine, lab = found["machine"], bool(found["lab"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -46,7 +47,10 @@ def remembered(session: Session) -> Facts | None:
 
 def remember(session: Session, facts: Facts) -> None:
     """Keep them; a home that cannot be written costs a round trip, nothing else."""
+    if facts.windows is not None:
+        return
     record = {
+        "windows": False,
         "identity": session.identity,
         "wanted": _wanted(session),
         "machine": facts.machine,
