@@ -32,7 +32,7 @@ def pull(
     ] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Get what Qualcomm AI Hub compiled or linked, as a bundle folder. Needs npu-fleet[aihub].
+    """Get what Qualcomm AI Hub compiled or linked, as a bundle folder. Needs npu-fleet\\[aihub].
 
     Examples:
       fleet bundle pull aihub:jabc123 -o resnet50

@@ -39,6 +39,24 @@ MODULES = {
     "lab": ("lab",),
 }
 
+PANELS = {
+    "Prepare": (
+        "init", "inventory", "trust", "runtime", "bundle", "runners", "schema", "adb", "lab",
+    ),
+    "Look": ("facts", "plan", "lock-file", "status", "doctor"),
+    "Change devices": ("deploy", "resume", "push", "rollback", "provision", "undo"),
+    "Run and measure": ("run", "serve", "bench", "profiles"),
+    "Share devices": ("who", "lock", "unlock"),
+}  # fmt: skip
+
+
+class Tree(typer.core.TyperGroup):
+    """The commands in the order of their panels, not of the modules that bring them."""
+
+    def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002
+        """Names, as the help shows them."""
+        return [one for names in PANELS.values() for one in names if one in self.commands]
+
 
 def build(word: str = "") -> typer.Typer:
     """The command tree: what `word` needs, all of it where that is no command."""
@@ -46,6 +64,12 @@ def build(word: str = "") -> typer.Typer:
     tree = _root()
     for name in found or (() if word == "--version" else MODULES):
         importlib.import_module(f"fleet.cli.{name}").register(tree)
+    panels = {name: panel for panel, names in PANELS.items() for name in names}
+    for command in tree.registered_commands:
+        name = command.name or str(getattr(command.callback, "__name__", ""))
+        command.rich_help_panel = panels[name]
+    for group in tree.registered_groups:
+        group.rich_help_panel = panels[group.name or ""]
     return tree
 
 
@@ -62,6 +86,7 @@ def _built(word: str) -> typer.Typer:
 def _root() -> typer.Typer:
     tree = typer.Typer(
         name="fleet",
+        cls=Tree,
         help="Deploy, run and profile models on fleets of Qualcomm NPU devices.",
         no_args_is_help=True,
         rich_markup_mode="rich",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from fleet.cli.main import MODULES, build
+from fleet.cli.main import MODULES, PANELS, build
 
 
 def commands(word: str = "") -> set[str]:
@@ -20,6 +20,13 @@ def test_each_module_has_the_commands_that_it_says() -> None:
 def test_a_command_brings_its_module_only(module: str) -> None:
     for name in MODULES[module]:
         assert commands(name) == set(MODULES[module])
+
+
+def test_each_command_has_its_place_in_the_help() -> None:
+    shown = [name for names in PANELS.values() for name in names]
+    assert sorted(shown) == sorted(commands())
+    tree = typer.main.get_command(build())
+    assert list(tree.list_commands(typer.Context(tree))) == shown  # type: ignore[attr-defined]
 
 
 def test_what_is_no_command_brings_all() -> None:

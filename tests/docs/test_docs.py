@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import rich.markup
 
 from fleet.lab.faults import FAULTS
 from fleet.lab.profiles import _table
@@ -36,6 +37,14 @@ def test_every_command_and_option_is_on_the_page() -> None:
 def test_every_command_has_an_example_in_its_help(name: str) -> None:
     help_text = dict(commands())[name].help or ""
     assert "Example" in help_text, name
+
+
+@pytest.mark.parametrize("name", [name for name, _ in commands()])
+def test_no_help_is_taken_for_markup(name: str) -> None:
+    """`npu-fleet[aihub]` would be shown as `npu-fleet`; a bracket that stays is escaped."""
+    command = dict(commands())[name]
+    for text in (command.help or "", *(one for _, one in options(command))):
+        assert rich.markup.render(text).plain == text.replace("\\[", "["), name
 
 
 def test_every_error_is_on_the_page() -> None:
