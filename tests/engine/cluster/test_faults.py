@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import _thread
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -68,6 +68,7 @@ def test_of_a_lost_worker_a_deploy_is_begun_once_more_and_a_run_is_not(
         assert isinstance(lost.error, UnreachableError)
         assert "worker lost (noticed by lyon-" in lost.text
         assert fleet.runs_begun() == 1
+        (fleet.folder / "slow").unlink()
         for process in site:
             ended(process)
         until(lambda: len(executor.places()) == 2, "the end of all three")
@@ -105,14 +106,20 @@ def test_another_version_on_a_worker_is_one_clear_error(
 
 def test_ctrl_c_ends_the_tasks_and_their_sessions(fleet: Fleet, executor: ClusterExecutor) -> None:
     fleet.hosts = fleet.hosts[:1]
+    operation = fleet.operation(executor, run="never")
+    operation.deploy()
     (fleet.folder / "slow").touch()
-    operation = fleet.operation(executor)
-    operation._listener = lambda event: _thread.interrupt_main() if step(event, "run") else None
+
+    def interrupt(event: Event) -> None:
+        if step(event, "run"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    operation._listener = interrupt
     with pytest.raises(KeyboardInterrupt):
-        operation.deploy()
+        operation.run()
     addresses = [one.address for one in executor.places()]
     until(lambda: not any(working(executor, one) for one in addresses), "the end of the task")
-    (errand,) = executor._errands.values()
+    errand = list(executor._errands.values())[-1]
     until(lambda: not any(executor.call(addresses, sessions, errand.order.id).values()), "the end")
 
 
