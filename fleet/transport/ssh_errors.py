@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +25,14 @@ from fleet.model.errors import (
 )
 from fleet.model.inventory import Host
 from fleet.transport.hostkeys import changed, fingerprint
+
+_CURES = {
+    errno.ECONNREFUSED: "it is on, but no SSH server listens on that port: is sshd running, is "
+    "`port:` right? fleet inventory list shows what is used",
+    errno.EHOSTUNREACH: "nobody has that address on this network: is it on, is its cable in, did "
+    "its address change?",
+    errno.ENETUNREACH: "this machine has no way there: is a VPN or an interface down?",
+}
 
 
 @contextmanager
@@ -56,17 +66,20 @@ def mapped(host: Host, way: str, seconds: float) -> Iterator[None]:
 
 
 def _unreachable(host: Host, way: str, seconds: float, error: Exception) -> UnreachableError:
+    hint = "is it on, and is the address right? fleet inventory list shows what is used"
     if isinstance(error, TimeoutError):
         why = f"no answer within {seconds:g} s"
     elif isinstance(error, socket.gaierror):
         why = f"the name {host.address or host.name} is not known"
     else:
         why = str(error).replace("[Errno None] ", "")
-    return UnreachableError(
-        f"{way}: {why}",
-        device=host.name,
-        hint="is it on, and is the address right? fleet inventory list shows what is used",
-    )
+    if isinstance(error, NoValidConnectionsError):
+        numbers = {one.errno for one in error.errors.values() if isinstance(one, OSError)}
+        why += f" ({', '.join(sorted(os.strerror(one) for one in numbers if one))})"
+        hint = _CURES.get(numbers.pop() or 0, hint) if len(numbers) == 1 else hint
+        if all(str(one[0]).startswith(("127.", "::1")) for one in error.errors):
+            hint = "that is this machine: is a tunnel down, or a lab board? fleet lab up"
+    return UnreachableError(f"{way}: {why}", device=host.name, hint=hint)
 
 
 def _broken(host: Host, way: str, error: Exception) -> FleetError:
@@ -79,6 +92,6 @@ def _broken(host: Host, way: str, error: Exception) -> FleetError:
         )
     if isinstance(error, paramiko.ChannelException):
         return UnreachableError(f"{way}: the jump host cannot reach it ({text})", device=host.name)
-    if isinstance(error, ConnectionRefusedError):
-        return UnreachableError(f"{way}: {text}", device=host.name, hint="is sshd running there?")
+    if isinstance(error, OSError) and error.errno in _CURES:
+        return UnreachableError(f"{way}: {text}", device=host.name, hint=_CURES[error.errno])
     return ConnectionLostError(f"{way}: {text}", device=host.name)

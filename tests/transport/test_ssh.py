@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from paramiko.ssh_exception import NoValidConnectionsError
 
 from fleet.model.command import Command, script
 from fleet.model.deadline import Deadline
@@ -23,6 +25,7 @@ from fleet.model.inventory import Host
 from fleet.model.secret import Secret, SecretRef
 from fleet.transport import hostkeys, transport_for
 from fleet.transport.ssh import SshTransport
+from fleet.transport.ssh_errors import mapped
 
 from .sshd import Sshd, free_port, make_key, running
 
@@ -172,8 +175,36 @@ def test_missing_identity_file_is_named(server: Sshd) -> None:
 
 
 def test_closed_port(home: Path) -> None:
-    with pytest.raises(UnreachableError, match="board"):
+    with pytest.raises(UnreachableError, match=r"board: .*\(Connection refused\)") as caught:
         attempt(Host("board", address="127.0.0.1", port=free_port(), known_hosts=home / "k"))
+    assert "fleet lab up" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("number", "cure"),
+    [
+        (errno.ECONNREFUSED, "is sshd running"),
+        (errno.EHOSTUNREACH, "is its cable in"),
+        (errno.ENETUNREACH, "is a VPN or an interface down"),
+    ],
+)
+def test_each_way_not_to_be_reached_has_its_cure(number: int, cure: str) -> None:
+    one = OSError(number, os.strerror(number))
+    many = NoValidConnectionsError({("192.0.2.1", 22): one, ("2001:db8::1", 22, 0, 0): one})
+    for error in (one, many):
+        with pytest.raises(UnreachableError) as caught, mapped(Host("board"), "ssh board", 10.0):
+            raise error
+        assert cure in caught.value.hint
+        assert os.strerror(number) in caught.value.message
+
+
+def test_several_ways_not_to_be_reached_have_the_plain_cure() -> None:
+    errors = [OSError(one, "") for one in (errno.ECONNREFUSED, errno.EHOSTUNREACH)]
+    many = NoValidConnectionsError({("192.0.2.1", 22): errors[0], ("192.0.2.2", 22): errors[1]})
+    with pytest.raises(UnreachableError) as caught, mapped(Host("board"), "ssh board", 10.0):
+        raise many
+    assert "is the address right" in caught.value.hint
+    assert "(Connection refused, No route to host)" in caught.value.message
 
 
 def test_silent_port_ends_within_the_deadline(home: Path) -> None:
