@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from fleet.engine.leasing import LeasedStall
 from fleet.engine.session import Session
 from fleet.engine.states import HASHING_BYTES_PER_SECOND, ask_state
-from fleet.engine.transfer.carriers import WORTH_BYTES, Carriers, Choice, Turn
+from fleet.engine.transfer.carriers import Carriers, Turn
 from fleet.engine.transfer.deltas import with_asked
+from fleet.engine.transfer.squeezing import Squeezing
 from fleet.model.command import Command
 from fleet.model.deadline import Stall
 from fleet.model.errors import (
@@ -59,6 +60,7 @@ class Upload:
         self._done = 0
         self._whole: frozenset[str] = frozenset()  # those whose delta came out wrong
         self._tail: tuple[Step, ...] = ()
+        self._squeezing = Squeezing(self._depot, facts, self._try)
         self._style = Style(
             batches=takes_batches(facts),
             hand=hand_for(facts),
@@ -178,11 +180,11 @@ class Upload:
             return
         carriers = Carriers(self._session, self._depot.pace.carrier)
         try:
-            choice = carriers.choose(blobs, self._try, apart=self._shrinking(blobs))
+            choice = carriers.choose(blobs, self._try, apart=self._squeezing.may_pay(blobs))
             if choice.turn is None and choice.why != "little to send":
                 self._session.chose(choice.carrier.name, choice.why)
-            choice = self._measured(choice)
-            style = replace(self._style, gzip=self._squeezed(choice))
+            choice = self._squeezing.measured(choice)
+            style = replace(self._style, gzip=self._squeezing.files(choice))
             self._stream(choice.blobs, choice.carrier, style, tail=tail, turn=choice.turn)
             if choice.turn is not None and choice.turn.lost:
                 carriers.close()
@@ -196,35 +198,6 @@ class Upload:
         began = time.monotonic()
         self._stream([blob], carrier, self._style, limit=count)
         return count / (time.monotonic() - began)
-
-    def _measured(self, choice: Choice) -> Choice:
-        """The rate, where it is not known and decides whether to compress."""
-        if choice.rate is not None or not self._shrinking(choice.blobs):
-            return choice
-        large = [n for n, one in enumerate(choice.blobs) if one.plain]
-        place = max(large, key=lambda n: choice.blobs[n].left)
-        one = choice.blobs[place]
-        count = one.left // 8
-        rate = self._try(one, count, choice.carrier)
-        blobs = list(choice.blobs)
-        blobs[place] = replace(one, offset=one.offset + count)
-        return replace(choice, rate=rate, blobs=blobs)
-
-    def _shrinking(self, blobs: Sequence[Blob]) -> bool:
-        """Whether compressing may pay, so that the rate of the link is to be known."""
-        if not self._facts.tools.gzip or self._depot.pace.compress != "auto":
-            return False
-        pays = self._depot.sampler.pays
-        shrink = [one for one in blobs if one.plain and pays(one.file, 0.0)]
-        return sum(one.wire for one in shrink) >= WORTH_BYTES
-
-    def _squeezed(self, choice: Choice) -> frozenset[str]:
-        wish, sampler = self._depot.pace.compress, self._depot.sampler
-        if wish == "never" or not self._facts.tools.gzip:
-            return frozenset()
-        rate = 0.0 if wish == "always" else choice.rate
-        files = [one.file for one in choice.blobs if one.plain]
-        return frozenset(item.sha256 for item in files if sampler.pays(item, rate))
 
     def _stream(
         self,
