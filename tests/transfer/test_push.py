@@ -158,16 +158,20 @@ def test_a_damaged_old_version_is_no_ground_to_build_on(target: Target, tmp_path
     source.write_bytes(LARGE)
     target.push(source)
     old = (target.current / "model.bin").resolve()
-    old.chmod(0o644)
-    with old.open("r+b") as stream:
-        stream.seek(5 * MIB)
-        stream.write(b"damage")
+    damage(old)
     source.write_bytes(LARGE + b"more")
     done = target.push(source)
     assert done.outcome == "changed", done.error
     assert done.bytes_sent >= len(LARGE)
     assert (target.current / "model.bin").read_bytes() == LARGE + b"more"
     assert any("sent whole" in one.text for one in target.events if isinstance(one, Warned))
+
+
+def damage(path: Path) -> None:
+    path.chmod(0o644)
+    with path.open("r+b") as stream:
+        stream.seek(5 * MIB)
+        stream.write(b"damage")
 
 
 def versions(source: Path, target: Target, places: tuple[int, ...]) -> list[int]:
@@ -207,9 +211,7 @@ def test_what_is_a_spare_is_not_sent_again(target: Target, tmp_path: Path, damag
     (tmp_path / "again.bin").write_bytes(first)
     if damaged:
         (spare,) = (target.base / "store").glob("*.spare")
-        spare.chmod(0o644)
-        with spare.open("r+b") as stream:
-            stream.write(b"damage")
+        damage(spare)
     done = target.push(tmp_path / "again.bin")
     assert (done.outcome, done.bytes_sent) == ("changed", len(first) if damaged else 0), done.error
     assert (target.current / "again.bin").read_bytes() == first
@@ -219,10 +221,7 @@ def test_a_damaged_spare_costs_a_second_sending(target: Target, tmp_path: Path) 
     source = tmp_path / "model.bin"
     versions(source, target, (0, 9 * MIB, 20 * MIB))
     (spare,) = (target.base / "store").glob("*.spare")
-    spare.chmod(0o644)
-    with spare.open("r+b") as stream:
-        stream.seek(5 * MIB)
-        stream.write(b"damage")
+    damage(spare)
     versions(source, target, (30 * MIB,))
     assert (target.current / "model.bin").read_bytes() == source.read_bytes()
     # Again as what differs from the live one, or whole where the hash was known before.
@@ -237,10 +236,7 @@ def test_with_a_damaged_spare_what_differs_from_the_live_one_is_sent(
     source = tmp_path / "model.bin"
     versions(source, target, (0, 9 * MIB, 20 * MIB))
     (spare,) = (target.base / "store").glob("*.spare")
-    spare.chmod(0o644)
-    with spare.open("r+b") as stream:
-        stream.seek(5 * MIB)
-        stream.write(b"damage")
+    damage(spare)
     with source.open("r+b") as stream:
         stream.seek(30 * MIB)
         stream.write(b"patch")
