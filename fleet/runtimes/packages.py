@@ -24,6 +24,7 @@ from fleet.runtimes.lock import file_lock
 from fleet.runtimes.progress import Progress
 from fleet.runtimes.stage import stage_folder
 from fleet.runtimes.targets import target_facts
+from fleet.runtimes.tree import ZIP_ERRORS
 
 SITE = "site"
 _LOCK_SECONDS = 900.0  # another process downloads the same: about 100 MB
@@ -127,7 +128,7 @@ def _unpack(wheel: Path, site: Path) -> None:
                 place = site / item.filename
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(archive.read(item))
-    except (zipfile.BadZipFile, ValueError) as error:
+    except ZIP_ERRORS as error:
         raise RuntimeStoreError(f"{wheel.name} is no whole wheel: {error}") from error
 
 

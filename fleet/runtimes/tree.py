@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -22,9 +23,21 @@ from fleet.model.errors import RuntimeStoreError
 _GLOBS = ("*", "lib/*/*", "lib/hexagon-*/unsigned/*", "bin/*/*")
 _MAX_MEMBER = 2_000_000_000  # the largest QAIRT library seen has 106 MB
 _MAX_RATIO = 250  # QAIRT libraries shrink 2 to 10 times; a zip bomb 1000 times
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of SDKs, wheels and AI Hub
 _RATIO_FROM = 10_000_000  # a small file full of zeros is no bomb
 _FICLONE = 0x40049409  # ioctl of Linux: share the blocks of a file (btrfs, xfs)
 _CHUNK = 1 << 20
+# What zipfile raises for bytes that are no zip, or one that it cannot read.
+ZIP_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    IndexError,
+    OverflowError,
+    RuntimeError,  # NotImplementedError is one
+    ValueError,  # UnicodeDecodeError is one
+)
 
 
 class Tree(Protocol):
@@ -127,6 +140,8 @@ class ZipTree:
         )
         if stat.S_ISLNK(info.external_attr >> 16):
             raise _hostile(f"{name} is a link")
+        if info.compress_type not in _METHODS:
+            raise _hostile(f"{name} is compressed by method {info.compress_type}")
         if info.file_size > self._max_member or grows:
             raise _hostile(f"{name} would grow to {info.file_size} bytes")
         return info
@@ -140,7 +155,7 @@ def open_zip(path: Path, max_member: int = _MAX_MEMBER) -> Iterator[ZipTree]:
     """
     try:
         archive = zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError) as error:
+    except (*ZIP_ERRORS, OSError) as error:
         raise RuntimeStoreError(
             f"{path} is no complete zip: {error}", hint="download it again"
         ) from error
@@ -150,6 +165,8 @@ def open_zip(path: Path, max_member: int = _MAX_MEMBER) -> Iterator[ZipTree]:
 
 def _checked(info: zipfile.ZipInfo) -> bool:
     name = info.filename
+    if not name:
+        raise _hostile("a member has no name")
     drive = len(name) > 1 and name[1] == ":"
     if name.startswith("/") or drive or "\\" in name or ".." in PurePosixPath(name).parts:
         raise _hostile(f"the member {name!r} would leave its folder")
@@ -160,7 +177,7 @@ def _checked(info: zipfile.ZipInfo) -> bool:
 def _zip_errors(name: str) -> Iterator[None]:
     try:
         yield
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except ZIP_ERRORS as error:
         raise RuntimeStoreError(
             f"{name} cannot be extracted: {error}", hint="download the file again"
         ) from error

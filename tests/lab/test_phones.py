@@ -35,12 +35,17 @@ class Adb:
         return self("-s", self.lab.board(name).serial, *words)
 
     def state(self, name: str, wanted: str) -> None:
-        """Wait until `adb devices` shows that state."""
+        """Wait until `adb devices` shows that state.
+
+        A connection that `adb connect` found still open may have been on its way out.
+        """
         deadline, pause = Deadline(20), threading.Event()
         serial = self.lab.board(name).serial
         while f"{serial}\t{wanted}" not in (seen := self("devices").stdout):
             assert not deadline.expired, seen
             pause.wait(0.05)
+            if serial not in seen:
+                self.connect(name)
 
     def connect(self, name: str) -> str:
         return self("connect", self.lab.board(name).serial).stdout

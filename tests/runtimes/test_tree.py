@@ -82,6 +82,37 @@ def test_a_flipped_byte_is_found(store: RuntimeStore, tmp_path: Path) -> None:
     assert store.list() == ()
 
 
+@pytest.mark.parametrize(
+    ("bytes_at", "words"),
+    [
+        ({6: 0x40}, "zip file version 6.4"),
+        ({9: 0x08, 46: 0x80}, "can't decode byte 0x80"),
+        ({46: 0}, "a member has no name"),
+    ],
+)
+def test_what_zipfile_cannot_read_is_our_error(
+    store: RuntimeStore, tmp_path: Path, bytes_at: dict[int, int], words: str
+) -> None:
+    """Something of the central directory is another one; hypothesis found these."""
+    archive = write_zip(tmp_path / "x.whl", wheel_files())
+    data = bytearray(archive.read_bytes())
+    entry = data.index(b"PK\x01\x02")
+    for at, value in bytes_at.items():
+        data[entry + at] = value
+    archive.write_bytes(data)
+    with pytest.raises(RuntimeStoreError, match=words):
+        store.add(archive)
+    assert store.list() == ()
+
+
+def test_an_unusual_compression_is_refused(store: RuntimeStore, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.whl", "w", zipfile.ZIP_BZIP2) as archive:
+        for name, data in wheel_files().items():
+            archive.writestr(name, data)
+    with pytest.raises(RuntimeStoreError, match="is compressed by method 12"):
+        store.add(tmp_path / "x.whl")
+
+
 def test_a_half_downloaded_zip_is_refused(store: RuntimeStore, tmp_path: Path) -> None:
     archive = write_zip(tmp_path / "x.whl", wheel_files())
     archive.write_bytes(archive.read_bytes()[:-100])
