@@ -88,7 +88,7 @@ class SshTransport:
         if self._connection is not None:
             return
         limit = min(deadline.remaining, self._host.connect_timeout)
-        with mapped(self._host, self.describe, limit):
+        with mapped(self._host, self.describe, limit, opening=True):
             connection = self.connection(limit)
             try:
                 connection.open()

@@ -36,8 +36,11 @@ _CURES = {
 
 
 @contextmanager
-def mapped(host: Host, way: str, seconds: float) -> Iterator[None]:
-    """Turn every foreign error into a FleetError that names the device and the cure."""
+def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> Iterator[None]:
+    """Turn every foreign error into a FleetError that names the device and the cure.
+
+    No route while `opening` is a device out of reach; later it is a connection that broke.
+    """
     try:
         yield
     except FleetError as error:
@@ -62,7 +65,7 @@ def mapped(host: Host, way: str, seconds: float) -> Iterator[None]:
     except FileNotFoundError as error:
         raise InputError(f"no such file: {error.filename}", device=host.name) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise _broken(host, way, error) from error
+        raise _broken(host, way, error, opening=opening) from error
 
 
 def _unreachable(host: Host, way: str, seconds: float, error: Exception) -> UnreachableError:
@@ -74,15 +77,16 @@ def _unreachable(host: Host, way: str, seconds: float, error: Exception) -> Unre
     else:
         why = str(error).replace("[Errno None] ", "")
     if isinstance(error, NoValidConnectionsError):
-        numbers = {one.errno for one in error.errors.values() if isinstance(one, OSError)}
-        why += f" ({', '.join(sorted(os.strerror(one) for one in numbers if one))})"
-        hint = _CURES.get(numbers.pop() or 0, hint) if len(numbers) == 1 else hint
+        numbers = {getattr(one, "errno", None) or 0 for one in error.errors.values()} - {0}
+        why += f" ({', '.join(sorted(map(os.strerror, numbers)))})"
+        if len(numbers) == 1:
+            hint = _CURES.get(min(numbers), hint)
         if all(str(one[0]).startswith(("127.", "::1")) for one in error.errors):
             hint = "that is this machine: is a tunnel down, or a lab board? fleet lab up"
     return UnreachableError(f"{way}: {why}", device=host.name, hint=hint)
 
 
-def _broken(host: Host, way: str, error: Exception) -> FleetError:
+def _broken(host: Host, way: str, error: Exception, *, opening: bool) -> FleetError:
     text = str(error) or type(error).__name__
     if any(mark in text for mark in ("banner", "not a valid", "No existing session")):
         return UnreachableError(
@@ -92,6 +96,7 @@ def _broken(host: Host, way: str, error: Exception) -> FleetError:
         )
     if isinstance(error, paramiko.ChannelException):
         return UnreachableError(f"{way}: the jump host cannot reach it ({text})", device=host.name)
-    if isinstance(error, OSError) and error.errno in _CURES:
-        return UnreachableError(f"{way}: {text}", device=host.name, hint=_CURES[error.errno])
+    cure = _CURES.get(error.errno or 0) if isinstance(error, OSError) else None
+    if cure and (opening or isinstance(error, ConnectionRefusedError)):
+        return UnreachableError(f"{way}: {text}", device=host.name, hint=cure)
     return ConnectionLostError(f"{way}: {text}", device=host.name)

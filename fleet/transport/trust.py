@@ -53,7 +53,7 @@ def offered_key(host: Host) -> Offer:
     if host.transport != "ssh":
         raise InputError(f"{host.name} is not reached over ssh: there is no key to trust")
     link = SshTransport(host)
-    with mapped(host, link.describe, host.connect_timeout):
+    with mapped(host, link.describe, host.connect_timeout, opening=True):
         connection = link.connection(host.connect_timeout)
         connection.client.get_host_keys().clear()
         connection.client.set_missing_host_key_policy(_Look())

@@ -224,9 +224,9 @@ def test_a_damaged_spare_costs_a_second_sending(target: Target, tmp_path: Path) 
     damage(spare)
     versions(source, target, (30 * MIB,))
     assert (target.current / "model.bin").read_bytes() == source.read_bytes()
-    # Again as what differs from the live one, or whole where the hash was known before.
+    # By the hash once it is known, or as the next test where it was known before.
     words = [one.text for one in target.events if isinstance(one, Warned)]
-    assert any("sent again" in one or "sent whole" in one for one in words)
+    assert any("sent again" in one or "sent as what differs" in one for one in words)
 
 
 def test_with_a_damaged_spare_what_differs_from_the_live_one_is_sent(

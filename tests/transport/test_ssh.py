@@ -192,10 +192,18 @@ def test_each_way_not_to_be_reached_has_its_cure(number: int, cure: str) -> None
     one = OSError(number, os.strerror(number))
     many = NoValidConnectionsError({("192.0.2.1", 22): one, ("2001:db8::1", 22, 0, 0): one})
     for error in (one, many):
-        with pytest.raises(UnreachableError) as caught, mapped(Host("board"), "ssh board", 10.0):
+        opening = mapped(Host("board"), "ssh board", 10.0, opening=True)
+        with pytest.raises(UnreachableError) as caught, opening:
             raise error
         assert cure in caught.value.hint
         assert os.strerror(number) in caught.value.message
+
+
+@pytest.mark.parametrize("number", [errno.EHOSTUNREACH, errno.ENETUNREACH])
+def test_no_route_to_a_device_that_was_there_is_a_lost_connection(number: int) -> None:
+    """Linux says so of an open connection whose cable was pulled; a run is recorded as lost."""
+    with pytest.raises(ConnectionLostError), mapped(Host("board"), "ssh board", 10.0):
+        raise OSError(number, os.strerror(number))
 
 
 def test_several_ways_not_to_be_reached_have_the_plain_cure() -> None:

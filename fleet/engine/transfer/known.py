@@ -35,8 +35,8 @@ def remembered(session: Session) -> Facts | None:
         tools = {name: found["tools"][name] for name in _FIELDS}
         base = found["base_dir"]
         tools["sha256"] = tuple(tools["sha256"])
-        known = found["identity"] == session.identity and found["wanted"] == _wanted(session)
-        known = known and found["windows"] is False
+        same = (found["identity"], found["wanted"]) == (session.identity, _wanted(session))
+        known = same and found["windows"] is False
         machine, lab = found["machine"], bool(found["lab"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

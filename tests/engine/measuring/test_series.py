@@ -94,6 +94,8 @@ def test_a_sustained_run_goes_on_for_its_time_without_a_pause(rig: Rig) -> None:
     records = result.records
     assert len(records) >= 2
     assert sum(one.seconds for one in records[:-1]) < 1.5
+    ups = [one.conditions.before.uptime for one in records if one.conditions.before]
+    assert None not in ups
     assert [one.conditions.before.zones["nspss-0"] for one in records if one.conditions.before][
         :2
     ] == [40.0, 60.0]
