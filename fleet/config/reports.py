@@ -7,6 +7,7 @@ from inspect import isclass
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from fleet.config.problems import SECRET_KEYS, Problems, suggest_or_list, suggestion
@@ -62,10 +63,15 @@ def _models(annotation: object) -> Iterator[type[BaseModel]]:
 
 def _known(model: type[BaseModel], loc: Keys) -> list[str]:
     for part in loc[:-1]:
-        field = model.model_fields.get(str(part))
+        field = _keys(model).get(str(part))
         if field is not None:
             model = next(_models(field.annotation), model)
-    return list(model.model_fields)
+    return list(_keys(model))
+
+
+def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a model by the name that stands in the file."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def words(detail: ErrorDetails, key: str, text: str) -> tuple[str, str]:

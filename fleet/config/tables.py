@@ -1,0 +1,277 @@
+"""The data tables of fleet/data, checked strictly: every mistake with its file, line and cure.
+
+At run time `fleet.data.load` reads them unchecked, for they are ours and every start would pay
+for it; `tests/config/test_tables.py` checks what ships, and `python -m fleet.config.tables`
+checks what somebody is writing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, ValidationError
+
+from fleet.config.fields import Matches, Strict
+from fleet.config.problems import Problems, suggest_or_list
+from fleet.config.reports import report
+from fleet.config.yamlpos import Keys, read
+from fleet.model.errors import InputError
+
+Arch = Annotated[str, Matches(r"v[0-9]{2,3}", "Hexagon arch", "write it like v73")]
+Version = Annotated[str, Matches(r"[0-9]+(\.[0-9]+)+", "version", 'quote it: "2.51.0"')]
+FileName = Annotated[str, Field(min_length=1)]
+Names = list[FileName]
+Chips = Annotated[list[str], Field(min_length=1)]
+
+
+class _Pc(Strict):
+    inf_code: str
+    processors: list[str] = Field(default_factory=list)
+
+
+class _Soc(Strict):
+    chip: Annotated[str, Matches(r"[A-Z0-9]+", "chip", "write it as Qualcomm does: QCS9075")]
+    marketing: str
+    soc_model: Annotated[int, Field(ge=1)] | None
+    soc_model_candidates: list[int] = Field(default_factory=list)
+    arch: Arch | None
+    vtcm_mb: Annotated[int, Field(ge=1, le=64)] | None
+    kernel_soc_ids: list[Annotated[int, Field(ge=1)]]
+    compatible: list[list[str]] = Field(default_factory=list)
+    models: list[str] = Field(default_factory=list)
+    targets: list[str] = Field(default_factory=list)
+    min_qairt: Version | None = None
+    windows: _Pc | None = None
+    sources: list[str] = Field(min_length=1)
+    confidence: Literal["certain", "likely", "uncertain"]
+
+
+class _Socs(Strict):
+    schema_version: Literal[1] = Field(alias="schema")
+    sources: dict[str, str]
+    platforms: dict[str, Chips]
+    aihub: dict[str, str]
+    socs: list[_Soc] = Field(min_length=1)
+
+
+class _Packaging(Strict):
+    title: str
+    packages: list[str]
+    companions: list[str]
+    marks: list[str]
+    group: str | None
+    rules: bool | None
+    heap: bool | None
+    unit: str | None
+    source: str
+
+
+class _Fastrpc(Strict):
+    ubuntu_ppa: _Packaging = Field(alias="ubuntu-ppa")
+    debian: _Packaging
+    radxa: _Packaging
+    upstream: _Packaging
+    bsp: _Packaging
+    qnn_packages: Names
+
+
+class _Wheel(Strict):
+    machine: str
+    platforms: Names
+
+
+class _Target(Strict):
+    os: Literal["linux", "android", "windows"]
+    machine: str
+    kind: Literal["device", "emulator", "windows"]
+    stub_archs: list[Arch] | None
+    genie: bool
+    min_glibc: Version | None = None
+    refused_soc_models: list[int] = Field(default_factory=list)
+    needs_on_device: Names = Field(default_factory=list)
+    warning: str = ""
+    wheel: _Wheel | None = None
+
+
+class _Needed(Strict):
+    lib: Names = Field(default_factory=list)
+    dsp: Names = Field(default_factory=list)
+
+
+class _Files(Strict):
+    tool: str = ""
+    tool_required: bool = False
+    required: _Needed
+    optional: _Needed = Field(default_factory=_Needed)
+    sources: list[str]
+
+
+class _Runner(Strict):
+    tool: str
+    tool_required: bool
+    device: _Files
+    emulator: _Files | None = None
+    windows: _Files | None = None
+
+
+class _Keep(Strict):
+    lib: Names
+    dsp: Names
+    bin: Names
+    root: Names
+
+
+class _RuntimeFiles(Strict):
+    targets: dict[str, _Target]
+    default_targets: dict[Literal["linux", "android", "windows"], dict[str, str]]
+    wheel_pythons: list[Version]
+    keep: _Keep
+    runners: dict[str, _Runner]
+
+
+class _Release(Strict):
+    qairt: Version
+    wheel: Version
+    build_id: Version
+    core_api: Version
+    htp_backend_api: Version
+    genie_api: Version
+    context_blob: Version
+    onnxruntime: str
+
+
+class _Releases(Strict):
+    package: str
+    htp_backend_api_major: int
+    releases: list[_Release] = Field(min_length=1)
+
+
+class _Benign(Strict):
+    match: str
+    source: str
+
+
+class _BenignLines(Strict):
+    patterns: list[_Benign]
+
+
+class _PlatformWords(Strict):
+    android: list[str]
+    windows: list[str]
+    linux: list[str]
+
+
+Codes = dict[
+    Annotated[str, Matches(r"-?[0-9]+|0x[0-9a-fA-F]+", "number", "write -1, 14001 or 0x2c")],
+    Annotated[list[str], Field(min_length=1)],
+]
+
+
+class _ErrorCodes(Strict):
+    dsp_offset: int
+    qnn_ranges: list[Annotated[list[int | str], Field(min_length=3, max_length=3)]]
+    qnn: Codes
+    genie: Codes
+    fastrpc: Codes
+
+
+TABLES: dict[str, type[BaseModel]] = {
+    "socs": _Socs,
+    "fastrpc": _Fastrpc,
+    "runtime_files": _RuntimeFiles,
+    "qairt_releases": _Releases,
+    "benign": _BenignLines,
+    "platform_words": _PlatformWords,
+    "error_codes": _ErrorCodes,
+}
+
+Fault = tuple[Keys, str, str]  # where, what is wrong, the cure
+
+
+def _named(path: Keys, name: str, known: Collection[str], what: str) -> Iterator[Fault]:
+    if name not in known:
+        yield path, f"'{name}' is no {what}", suggest_or_list(name, list(known))
+
+
+def _socs(table: _Socs) -> Iterator[Fault]:
+    chips = [row.chip for row in table.socs]
+    targets = _targets()
+    ids: dict[int, str] = {}
+    for at, row in enumerate(table.socs):
+        if row.chip in chips[:at]:
+            yield ("socs", at, "chip"), f"'{row.chip}' has a row already", "one row a chip"
+        for source in row.sources:
+            yield from _named(("socs", at, "sources"), source, table.sources, "key of sources")
+        for target in row.targets:
+            yield from _named(("socs", at, "targets"), target, targets, "target")
+        for number in row.kernel_soc_ids:
+            if ids.setdefault(number, row.chip) != row.chip:
+                text = f"soc_id {number} stands for {ids[number]} already"
+                yield ("socs", at, "kernel_soc_ids"), text, "an id of the kernel is one chip"
+    for family, names in table.platforms.items():
+        for chip in names:
+            yield from _named(("platforms", family), chip, chips, "chip of this table")
+    for name, chip in table.aihub.items():
+        yield from _named(("aihub", name), chip, chips, "chip of this table")
+
+
+def _runtime_files(table: _RuntimeFiles) -> Iterator[Fault]:
+    for family, machines in table.default_targets.items():
+        for machine, target in machines.items():
+            yield from _named(("default_targets", family, machine), target, table.targets, "target")
+
+
+def _targets() -> list[str]:
+    found = read(_shipped("runtime_files"), InputError).data.get("targets")
+    return list(found) if isinstance(found, dict) else []
+
+
+def _shipped(name: str) -> Path:
+    return Path(str(files("fleet.data"))) / f"{name}.yaml"
+
+
+_CROSS: dict[str, Callable[..., Iterator[Fault]]] = {
+    "socs": _socs,
+    "runtime_files": _runtime_files,
+}
+
+
+def check(path: Path) -> None:
+    """Read a table by its file name. InputError with place, cause and cure of what is wrong."""
+    model = TABLES.get(path.stem)
+    if model is None:
+        raise InputError(f"{path}: no table has this name", hint="one of " + ", ".join(TABLES))
+    document = read(path, InputError)
+    problems = Problems(InputError)
+    try:
+        table = model.model_validate(document.data)
+    except ValidationError as error:
+        report(error, model, document, problems)
+        problems.raise_first()
+        raise InputError(f"{path}: {error}") from error
+    for where, message, hint in _CROSS.get(path.stem, _nothing)(table):
+        problems.add(message, document.value(where), hint)
+    problems.raise_first()
+
+
+def _nothing(_table: BaseModel) -> Iterator[Fault]:
+    return iter(())
+
+
+def main(paths: list[str]) -> int:
+    """Check the tables named, or all that ship; the exit status of a program."""
+    for path in [Path(text) for text in paths] or [_shipped(name) for name in TABLES]:
+        try:
+            check(path)
+        except InputError as error:
+            sys.stderr.write(f"{error}\n" + (f"  try: {error.hint}\n" if error.hint else ""))
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

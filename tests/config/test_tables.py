@@ -1,0 +1,89 @@
+"""Every wrong row of a data table is refused with its place and cure."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from fleet.config.tables import TABLES, check, main
+from fleet.model.errors import InputError
+
+DATA = Path(str(files("fleet.data")))
+
+
+def test_every_table_that_ships_has_a_model_and_passes() -> None:
+    assert {path.stem for path in DATA.glob("*.yaml")} == set(TABLES)
+    assert main([]) == 0
+
+
+def mistaken(table: str, old: str, new: str, folder: Path) -> InputError:
+    text = (DATA / f"{table}.yaml").read_text("utf-8")
+    assert old in text
+    path = folder / f"{table}.yaml"
+    path.write_text(text.replace(old, new, 1), "utf-8")
+    with pytest.raises(InputError) as caught:
+        check(path)
+    error = caught.value
+    assert error.position is not None
+    assert error.position.file == path
+    assert error.position.line == text[: text.index(old)].count("\n") + 1
+    return error
+
+
+@pytest.mark.parametrize(
+    ("table", "old", "new", "message", "hint"),
+    [
+        (
+            "socs",
+            "  soc_model: 77\n",
+            "  soc_modell: 77\n",
+            "unknown key 'soc_modell'",
+            "soc_model",
+        ),
+        ("socs", "arch: v73", "arch: 73", "'arch' must be text", 'quote it: "73"'),
+        ("socs", "arch: v73", "arch: hexagon73", "is no Hexagon arch", "v73"),
+        ("socs", "vtcm_mb: 8", "vtcm_mb: many", "'vtcm_mb' must be a whole number", ""),
+        ("socs", "sun: [SM8750", "sun: [SM8751", "'SM8751' is no chip", "SM8750"),
+        ("fastrpc", "rules: true", "rules: maybe", "'rules' must be true or false", ""),
+        ("fastrpc", "  heap: true", "  heep: true", "unknown key 'heep'", "heap"),
+        ("runtime_files", "kind: device", "kind: devise", "'devise' is no kind", "device"),
+        ("runtime_files", "tool_required", "tool_requierd", "unknown key", "tool_required"),
+        ("runtime_files", "{aarch64: aarch64-android", "{aarch64: arm-android", "no target", ""),
+        ("qairt_releases", "core_api: 2.36.0", "core_api: 2.36", "must be text", '"2.36"'),
+        ("benign", "source:", "sourse:", "unknown key 'sourse'", "source"),
+        ("platform_words", "windows:", "windoze:", "unknown key 'windoze'", "windows"),
+        ("error_codes", "  0: [QNN_SUCCESS]", "  zero: [QNN_SUCCESS]", "is no number", "14001"),
+    ],
+)
+def test_a_wrong_row_is_named_with_its_place(
+    tmp_path: Path, *, table: str, old: str, new: str, message: str, hint: str
+) -> None:
+    error = mistaken(table, old, new, tmp_path)
+    assert message in error.message
+    assert hint in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("chip: QCS9100", "chip: QCS9075", "has a row already"),
+        ("  - litert_table\n", "  - nobody\n", "is no key of sources"),
+        ("  - 676\n", "  - 667\n", "stands for QCS9075 already"),
+    ],
+)
+def test_rows_agree_with_each_other(tmp_path: Path, old: str, new: str, message: str) -> None:
+    text = (DATA / "socs.yaml").read_text("utf-8")
+    assert old in text
+    path = tmp_path / "socs.yaml"
+    path.write_text(text.replace(old, new, 1), "utf-8")
+    with pytest.raises(InputError, match=message):
+        check(path)
+
+
+def test_a_file_that_is_no_table_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path / "chips.yaml")]) == 2
+    assert "one of socs, fastrpc" in capsys.readouterr().err
