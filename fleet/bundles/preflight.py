@@ -13,7 +13,7 @@ from fleet.bundles import (
     rules_op_package,
     rules_windows,
 )
-from fleet.bundles.rule import Case, Rule
+from fleet.bundles.rule import Case, Rule, rules_of
 from fleet.model.bundle import Bundle
 from fleet.model.facts import Facts
 from fleet.model.finding import Finding
@@ -21,11 +21,11 @@ from fleet.model.runtime import Runtime
 from fleet.runtimes.select import Selection
 
 RULES: tuple[Rule, ...] = (
-    *rules_bundle.RULES,
-    *rules_chip.RULES,
-    *rules_op_package.RULES,
-    *rules_device.RULES,
-    *rules_windows.RULES,
+    *rules_of(rules_bundle),
+    *rules_of(rules_chip),
+    *rules_of(rules_op_package),
+    *rules_of(rules_device),
+    *rules_of(rules_windows),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 
 from fleet.model.bundle import Bundle, ContextBinary
 from fleet.model.facts import Facts
@@ -101,6 +102,12 @@ class Rule:
 def rule(name: str, severity: str, source: str) -> Callable[[Check], Rule]:
     """Make a `Rule` of a function."""
     return lambda check: Rule(name, severity, source, check)
+
+
+def rules_of(module: ModuleType) -> tuple[Rule, ...]:
+    """The rules that a module defines, in its order: `@rule` is all that a new one needs."""
+    own = (value for value in vars(module).values() if isinstance(value, Rule))
+    return tuple(found for found in own if found.check.__module__ == module.__name__)
 
 
 def unknown(what: str, need: str, cure: str) -> Fault:

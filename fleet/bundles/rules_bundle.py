@@ -177,16 +177,3 @@ def backend_cpu(case: Case) -> Iterator[Fault]:
                 "backend id 6 (HTP)",
                 "compile the model for the HTP backend",
             )
-
-
-RULES = (
-    files_missing,
-    context_damaged,
-    hash_mismatch,
-    shards_mixed,
-    binary_newer,
-    runtime_differs,
-    runtime_mixed,
-    runtime_incomplete,
-    backend_cpu,
-)

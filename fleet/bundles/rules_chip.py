@@ -258,16 +258,3 @@ def _soc_number(case: Case, where: str, value: object) -> Iterator[Fault]:
             f"{where} names {chips}, the device is {soc.chip}; a real target ignores it",
             str(value), right, cure, WARN,
         )  # fmt: skip
-
-
-RULES = (
-    soc_unknown,
-    soc_conflict,
-    target_wrong,
-    soc_refused,
-    soc_too_new,
-    arch_mismatch,
-    vtcm_too_large,
-    soc_model_mismatch,
-    ext_soc_model,
-)

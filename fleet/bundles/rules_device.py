@@ -230,16 +230,3 @@ def dsp_library_path(case: Case) -> Iterator[Fault]:
             "not set",
             "remove it from the profile files of the user (grep -rs DSP_LIBRARY_PATH /etc ~/.*rc)",
         )
-
-
-RULES = (
-    glibc_too_old,
-    libatomic_missing,
-    python3_missing,
-    disk_full,
-    base_not_writable,
-    memory_low,
-    fastrpc_node,
-    libcdsprpc_missing,
-    dsp_library_path,
-)

@@ -206,13 +206,3 @@ def _offer(names: tuple[str, ...]) -> str:
     if names:
         return f"write `provider: {names[0]}` in the playbook, or another one of those found"
     return 'export it from the op package (extern "C", default visibility), and name it'
-
-
-RULES = (
-    op_package_machine,
-    op_package_arch,
-    op_package_version,
-    op_package_provider,
-    op_package_entry,
-    op_package_needs,
-)

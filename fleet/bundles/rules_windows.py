@@ -120,6 +120,3 @@ def windows_filesystem(case: Case) -> Iterator[Fault]:
             "NTFS or ReFS",
             "set `base_dir:` in the inventory to a folder on NTFS, like C:/fleet",
         )
-
-
-RULES = (windows_python, windows_arm64x, skel_catalog, windows_npu_driver, windows_filesystem)
