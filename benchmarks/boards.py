@@ -22,7 +22,8 @@ from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.cluster.connecting import executor_for
 from fleet.engine.looking import look_at_facts
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.pool import DeviceResult, Remote, on_every_device
 from fleet.engine.records import RunStore
 from fleet.engine.session import Session

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fleet.model.version import VERSION
+
 if TYPE_CHECKING:
     from fleet.api import diagnose, diagnose_log, load
 
 __all__ = ["__version__", "diagnose", "diagnose_log", "load"]
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - the signature of PEP 562

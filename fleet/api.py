@@ -16,7 +16,8 @@ from pathlib import Path
 from fleet.config.inventory import load_inventory, select
 from fleet.config.playbook import load_playbook
 from fleet.doctor.examine import Round, examine
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.rollout.inputs import inputs_of
 from fleet.model.diagnosis import Diagnosis
 from fleet.model.events import Event, Listener

@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 
 import typer
 
-from fleet import __version__
 from fleet.cli import output
 from fleet.cli.options import JsonOption
 from fleet.engine.records import RunStore, new_run_id
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
 from fleet.model.record import Metrics, Record
+from fleet.model.version import VERSION
 from fleet.serving import bench as client
 
 _PROMPT = "What is an NPU?"
@@ -126,7 +126,7 @@ def _record(
         origin={"build_id": health["build"], "backend": health.get("backend", "")},
         facts={},
         identity="",
-        fleet=__version__,
+        fleet=VERSION,
     )
 
 

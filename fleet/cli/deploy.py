@@ -46,7 +46,8 @@ from fleet.cli.rollout import (
 )
 from fleet.config.lockfile import lock_path
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout.inputs import Inputs, inputs_of
 from fleet.model.errors import InputError

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from fleet import __version__
 from fleet.cli import output
 from fleet.model.errors import FleetError
+from fleet.model.version import VERSION
 
 # One module a group, with its commands; each has `register(root)`. Only the module of the
 # command that was typed is imported: the whole tree takes half a second.
@@ -105,7 +105,7 @@ def __getattr__(name: str) -> typer.Typer:
 
 def _version(value: bool) -> None:
     if value:
-        typer.echo(f"fleet {__version__}")
+        typer.echo(f"fleet {VERSION}")
         raise typer.Exit
 
 

@@ -19,7 +19,8 @@ from fleet.cli.options import (
 from fleet.cli.results import show_devices
 from fleet.config.playbook import load_playbook
 from fleet.engine import undoing
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.pool import DeviceResult
 
 

@@ -34,7 +34,8 @@ from fleet.cli.run_options import (
     prompt_of,
 )
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.records import RunStore
 from fleet.model.deadline import parse_duration
 

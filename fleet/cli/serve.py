@@ -23,7 +23,8 @@ from fleet.cli.options import (
 )
 from fleet.cli.results import show_devices, show_errors
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.pool import DeviceResult
 from fleet.engine.serving.service import Serving
 from fleet.engine.serving.tunnel import Tunnel

@@ -11,9 +11,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleet import __version__
 from fleet.model.diagnosis import Diagnosis
 from fleet.model.errors import InputError
+from fleet.model.version import VERSION
 from fleet.triage.text import harmless
 
 _GROUP = "[0-9a-f]{1,4}"  # of an IPv6 address
@@ -59,7 +59,7 @@ def pack(found: Sequence[Diagnosis], path: Path) -> None:
     members = {
         "host.json": json.dumps(
             {
-                "fleet": __version__,
+                "fleet": VERSION,
                 "python": platform.python_version(),
                 "system": platform.platform(),
                 "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from fleet.doctor.examine import Round, diagnose
 from fleet.engine.applying import apply_system
 from fleet.engine.leasing import Lease
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.planning import plan_system
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.records import RunStore, new_run_id

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
-from fleet import __version__
 from fleet.doctor.checks import every
 from fleet.doctor.link import link_check
 from fleet.doctor.seen import Seen, seen
@@ -35,6 +34,7 @@ from fleet.model.diagnosis import (
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
+from fleet.model.version import VERSION
 from fleet.triage.knowledge import knowledge
 from fleet.triage.ranking import Witness, rank
 from fleet.triage.text import harmless, lines_of
@@ -162,7 +162,7 @@ def _harmless(check: Check) -> Check:
 def _host(session: Session) -> Check:
     """The tools of this workstation; without them no device would have been reached."""
     way = f"adb server {session.host.adb_server or 'on this workstation'}"
-    tools = f"fleet {__version__}, Python {platform.python_version()}"
+    tools = f"fleet {VERSION}, Python {platform.python_version()}"
     text = f"{tools}, {way}" if session.host.transport == "adb" else tools
     return Check("host", "host", OK, text)
 

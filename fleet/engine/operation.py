@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from fleet.engine.applying import apply_system
 from fleet.engine.drift import locked_plan, require_locked
 from fleet.engine.leasing import Lease
+from fleet.engine.options import Options
 from fleet.engine.planning import Planned, plan_device, plan_system
 from fleet.engine.pool import DeviceResult, Remote, Work, on_every_device
 from fleet.engine.provisioning import still_lacking
@@ -21,36 +22,17 @@ from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.waves import Wave
 from fleet.engine.running import Job, run_device
 from fleet.engine.session import Session
-from fleet.engine.transfer.depot import Depot, Pace
+from fleet.engine.transfer.depot import Depot
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
 from fleet.engine.workbench import Workbench
 from fleet.model.errors import DeviceError, InputError, PreflightError
 from fleet.model.events import DevicePlanned, Listener, Warned
 from fleet.model.inventory import Host
-from fleet.model.lockfile import Lock, LockedRelease
+from fleet.model.lockfile import LockedRelease
 from fleet.model.plan import DevicePlan, PruneReleases
 from fleet.model.playbook import Playbook
 from fleet.runtimes.store import RuntimeStore
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to go about it. `run` is auto (when something changed), always or never.
-
-    `lock`: deploy nothing but what is locked. `frozen`: take the runtimes and files that the
-    lock names, also where the playbook would take others by now; nothing is fetched.
-    """
-
-    run: str = "auto"
-    verify: bool = False
-    offline: bool = False
-    accept_new: bool = False
-    parallel: int | None = None
-    allow_reboot: bool = False
-    lock: Lock | None = None
-    frozen: bool = False
-    pace: Pace = field(default_factory=Pace)
 
 
 class Operation:

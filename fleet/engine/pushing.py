@@ -42,7 +42,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # as of playbooks
 
 @dataclass(frozen=True)
 class PushOptions:
-    """How to go about it; as in fleet.engine.operation.Options."""
+    """How to go about it; as in fleet.engine.options.Options."""
 
     verify: bool = False
     accept_new: bool = False

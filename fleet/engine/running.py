@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fleet import __version__
 from fleet.engine.measuring.gate import cool_down
 from fleet.engine.measuring.series import Series
 from fleet.engine.measuring.validity import REBOOTED, marks_of, problems_of
@@ -25,6 +24,7 @@ from fleet.model.events import Output, RunDone, StepStarted, Warned
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Record
+from fleet.model.version import VERSION
 from fleet.ops.looks import conditions_of
 from fleet.runners.base import Ended, Kit, Outcome, Start
 
@@ -188,7 +188,7 @@ def _record(job: Job, placed: Placed, turn: _Turn, outcome: Outcome) -> Record:
         facts=job.plan.facts.as_dict(),
         identity=job.identity,
         text=outcome.text,
-        fleet=__version__,
+        fleet=VERSION,
         ops=outcome.ops,
     )
 

@@ -12,7 +12,8 @@ import pytest
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.doctor.examine import Round, examine
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.records import RunStore
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare

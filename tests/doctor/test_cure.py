@@ -11,7 +11,8 @@ import pytest
 from fleet.config.playbook import load_playbook
 from fleet.doctor.cure import Cure, apply_cures, plan_cures
 from fleet.doctor.examine import Round, examine
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.records import RunStore
 from fleet.lab import Lab
 from fleet.model.diagnosis import PROBLEM, Diagnosis

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.records import RunStore
 from fleet.engine.transfer.depot import Pace
 from fleet.model.events import Event

@@ -16,7 +16,8 @@ from onnx import TensorProto, helper
 
 from fleet.config.playbook import load_playbook
 from fleet.engine import releases
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.pushing import Push
 from fleet.engine.records import RunStore
 from fleet.engine.transfer.depot import Pace

@@ -13,7 +13,8 @@ import pytest
 
 from fleet.config.playbook import load_playbook
 from fleet.engine.applying import apply_system
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.planning import Planned
 from fleet.engine.pool import DeviceResult
 from fleet.engine.provisioning import look

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from fleet.engine.cluster import worker
 from fleet.engine.cluster.errand import Errand
@@ -18,9 +18,6 @@ from fleet.engine.pool import DeviceResult, done_event, note
 from fleet.model.errors import CancelledError, FleetError, InputError, UnreachableError
 from fleet.model.events import Listener, RunDone, Warned
 from fleet.model.inventory import Host
-
-if TYPE_CHECKING:
-    from fleet.engine.cluster.executor import ClusterExecutor
 
 WINDOW = 2  # tasks a thread: one that runs, one that waits for it to end
 LOOK_SECONDS = 2.0
@@ -45,12 +42,36 @@ class _Task:
     future: Any = None
 
 
+class Cluster(Protocol):
+    """What the fan-out asks of a cluster: `executor.ClusterExecutor`."""
+
+    client: Any
+    limit: int | None
+
+    def places(self) -> list[Place]:
+        """The workers of now."""
+
+    def prepare(self, errand: Errand, places: Sequence[Place]) -> None:
+        """Instruct processes that do not know the errand yet."""
+
+    def call(
+        self,
+        addresses: list[str],
+        function: Callable[..., Any],
+        *args: Any,  # noqa: ANN401
+    ) -> dict[str, Any]:
+        """Run a function on processes: address → result, or what it raised."""
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Clear flags on the scheduler."""
+
+
 class FanOut:
     """One call of `everywhere`. Not more tasks are out than workers have use for."""
 
     def __init__(
         self,
-        executor: ClusterExecutor,
+        executor: Cluster,
         errand: Errand,
         listener: Listener,
         admit: Callable[[Host], bool] | None = None,

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from fleet.engine.cluster.wire import VERSION
 from fleet.model.errors import InputError, UnreachableError
+from fleet.model.version import VERSION
 
 
 def check_versions(said: Mapping[str, Any]) -> dict[str, str]:

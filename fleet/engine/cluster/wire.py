@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fleet import __version__
-from fleet.engine.operation import Options
+from fleet.engine.options import Options
 from fleet.engine.pool import DeviceResult
 from fleet.engine.workbench import Parts
 from fleet.model import events
@@ -28,7 +27,6 @@ TOPIC = "fleet"  # one for all: the scheduler keeps the last 1,000 messages of e
 BEAT_SECONDS = 10.0  # a workstation that is at work says so this often
 SILENT_SECONDS = 60.0  # six beats that did not come: it is gone
 TEXT_BYTES = 1 << 20  # known_hosts and ssh_config; a file of pins for 10,000 boards has 1 MB
-VERSION = __version__
 
 _EVENTS: dict[str, type[Event]] = {
     name: kind

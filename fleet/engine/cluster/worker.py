@@ -20,7 +20,7 @@ from typing import Any
 
 from fleet.engine.cluster.bench import RemoteBench
 from fleet.engine.cluster.blobs import Blobs
-from fleet.engine.cluster.wire import SILENT_SECONDS, TOPIC, VERSION, Carried, Kind, Order, Reply
+from fleet.engine.cluster.wire import SILENT_SECONDS, TOPIC, Carried, Kind, Order, Reply
 from fleet.engine.leasing import TTL_SECONDS
 from fleet.engine.operation import Operation
 from fleet.engine.pool import DeviceResult, Work, guarded
@@ -31,6 +31,7 @@ from fleet.model.errors import CancelledError, InputError, LeaseHeldError, Trans
 from fleet.model.events import Progress, StepStarted
 from fleet.model.home import fleet_home
 from fleet.model.inventory import Host
+from fleet.model.version import VERSION
 
 INLINE_BYTES = 256 << 10  # a profile has some 50 kB; logs may have 64 MiB
 LOOK_SECONDS = 0.2

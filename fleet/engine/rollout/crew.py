@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from fleet.engine.pool import DeviceResult
 from fleet.engine.releases import switch_back
+from fleet.engine.rollout.deployment import Deployment
 from fleet.engine.rollout.driver import Done
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.looking import look_again
@@ -16,14 +16,11 @@ from fleet.engine.session import Session
 from fleet.model.errors import InputError
 from fleet.model.events import DeviceDone, DevicePlanned, Event, Listener, StepStarted
 
-if TYPE_CHECKING:
-    from fleet.engine.operation import Operation
-
 
 class BoardCrew:
     """Works on the hosts of an operation."""
 
-    def __init__(self, operation: Operation, journal: Journal, listener: Listener) -> None:
+    def __init__(self, operation: Deployment, journal: Journal, listener: Listener) -> None:
         self._operation, self._journal, self._listener = operation, journal, listener
         self._hosts = {host.name: host for host in operation.hosts}
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fleet.config.select import select
+from fleet.engine.options import Options
 from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult
 from fleet.engine.rollout.crew import BoardCrew
+from fleet.engine.rollout.deployment import Deployment
 from fleet.engine.rollout.driver import Ending, Rollout
 from fleet.engine.rollout.inputs import content_hashes, file_hashes
 from fleet.engine.rollout.journal import NAME, Journal
@@ -18,9 +20,6 @@ from fleet.model.errors import InputError, InventoryError
 from fleet.model.events import DeviceDone, Listener, RolloutDone, Warned
 from fleet.model.inventory import Host, Inventory
 from fleet.model.rollout import ALL_AT_ONCE, RolloutSpec
-
-if TYPE_CHECKING:
-    from fleet.engine.operation import Operation, Options
 
 
 def waves_of(spec: RolloutSpec | None, hosts: Sequence[Host]) -> tuple[Wave, ...]:
@@ -49,7 +48,7 @@ def waves_of(spec: RolloutSpec | None, hosts: Sequence[Host]) -> tuple[Wave, ...
     return plan_waves(names, spec, canaries)
 
 
-def begin(operation: Operation, listener: Listener) -> Journal:
+def begin(operation: Deployment, listener: Listener) -> Journal:
     """The journal of a new run; on disk only where the operation knows its inputs."""
     options, inputs = operation.options, operation.inputs
     spec = operation.playbook.rollout
@@ -78,7 +77,7 @@ def _plain_options(options: Options) -> dict[str, Any]:
 
 
 def roll_out(
-    operation: Operation, journal: Journal, listener: Listener
+    operation: Deployment, journal: Journal, listener: Listener
 ) -> tuple[list[DeviceResult], Ending]:
     """Go on with the waves of a journal; results in the order of the hosts, of every device."""
     crew = BoardCrew(operation, journal, listener)

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fleet import __version__
 from fleet.engine.rollout.state import Line, RunState
 from fleet.model.deadline import Deadline
 from fleet.model.errors import FleetError, InputError
+from fleet.model.version import VERSION
 
 SCHEMA = 1
 NAME = "journal.jsonl"
@@ -53,7 +53,7 @@ class Journal:
                 _sync_folder(path.parent)
             except OSError as error:
                 raise _unwritable(path, error) from error
-        journal.write("run", schema=SCHEMA, run=run_id, fleet=__version__, **_here(), **header)
+        journal.write("run", schema=SCHEMA, run=run_id, fleet=VERSION, **_here(), **header)
         return journal
 
     @classmethod

@@ -10,7 +10,8 @@ from typing import Any
 from fleet.config.inventory import load_inventory
 from fleet.config.lockfile import load_lock
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.records import RunStore
 from fleet.engine.rollout.inputs import Inputs, content_hashes, file_hashes, require_same
 from fleet.engine.rollout.journal import NAME, Journal, busy

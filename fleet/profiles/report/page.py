@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
 
-import fleet
+from fleet.model.version import VERSION
 from fleet.profiles.report import parts, tables
 from fleet.profiles.report.distributions import distribution
 from fleet.profiles.report.drawing import picture
@@ -174,6 +174,6 @@ def _history(report: Report) -> str:
 def _foot() -> str:
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return (
-        f"<footer>Made by fleet {escape(fleet.__version__)} on {now}. Warm-ups are left out "
+        f"<footer>Made by fleet {escape(VERSION)} on {now}. Warm-ups are left out "
         "everywhere. Whether a difference is one: <code>fleet profiles compare A B</code>.</footer>"
     )

@@ -18,7 +18,8 @@ from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.cluster.connecting import executor_for
 from fleet.engine.cluster.executor import ClusterExecutor
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.records import RunStore
 from fleet.lab import Lab
 from fleet.model.events import Event

@@ -15,7 +15,8 @@ import pytest
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.measuring import gate
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.pool import DeviceResult
 from fleet.engine.records import RunStore
 from fleet.lab import Lab

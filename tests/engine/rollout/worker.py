@@ -14,7 +14,8 @@ from typing import Any
 
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.records import RunStore
 from fleet.engine.rollout.inputs import inputs_of
 from fleet.engine.rollout.journal import Journal

@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.engine.pool import DeviceResult
 from fleet.engine.records import RunStore
 from fleet.engine.serving.service import Serving

@@ -1,0 +1,27 @@
+"""How a deploy is to be gone about, beside what the playbook says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fleet.engine.transfer.depot import Pace
+from fleet.model.lockfile import Lock
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to go about it. `run` is auto (when something changed), always or never.
+
+    `lock`: deploy nothing but what is locked. `frozen`: take the runtimes and files that the
+    lock names, also where the playbook would take others by now; nothing is fetched.
+    """
+
+    run: str = "auto"
+    verify: bool = False
+    offline: bool = False
+    accept_new: bool = False
+    parallel: int | None = None
+    allow_reboot: bool = False
+    lock: Lock | None = None
+    frozen: bool = False
+    pace: Pace = field(default_factory=Pace)

@@ -1,0 +1,50 @@
+"""What a rollout needs of the deploy that it sends out in waves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from fleet.engine.options import Options
+from fleet.engine.pool import DeviceResult, Work
+from fleet.engine.records import RunStore
+from fleet.engine.rollout.inputs import Inputs
+from fleet.engine.rollout.waves import Wave
+from fleet.engine.session import Session
+from fleet.engine.workbench import Workbench
+from fleet.model.events import Listener
+from fleet.model.inventory import Host
+from fleet.model.playbook import Playbook
+
+
+class Deployment(Protocol):
+    """A playbook on hosts; `engine.operation.Operation` is one."""
+
+    playbook: Playbook
+    hosts: tuple[Host, ...]
+    options: Options
+    run_id: str
+    inputs: Inputs | None
+    owed: frozenset[str]
+    runs: RunStore
+
+    @property
+    def bench(self) -> Workbench:
+        """What the devices share on this machine."""
+
+    def waves(self) -> tuple[Wave, ...]:
+        """Which device is reached in which wave."""
+
+    def bring(self, session: Session, result: DeviceResult) -> None:
+        """Deploy to one device; one of `owed` also gets what may be missing after its switch."""
+
+    def everywhere(
+        self,
+        work: Work,
+        hosts: Sequence[Host],
+        listener: Listener,
+        *,
+        admit: Callable[[Host], bool] | None = None,
+        done: Callable[[DeviceResult], None] | None = None,
+    ) -> list[DeviceResult]:
+        """`work` on these hosts, as the options say."""

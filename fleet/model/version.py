@@ -1,0 +1,5 @@
+"""The version of fleet, for records, journals, reports and workers to say who wrote them."""
+
+from __future__ import annotations
+
+VERSION = "0.1.0"
