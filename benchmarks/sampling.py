@@ -19,8 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from fleet.device.shell import device_script
 from fleet.ops.looks import LOOKS, conditions_of, run_command
-from fleet.ops.shell import device_script
 
 ATTRIBUTE = "/sys/class/net/lo/mtu"
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER

@@ -26,6 +26,7 @@ ROOMS = (
     "triage",
     "config",
     "data",
+    "device",
     "model",
 )
 # lab stands beside the engine, not on it: it knows boards, not deploys.
@@ -51,7 +52,7 @@ OWNERS = {
 }
 STILL = [
     ["fleet.engine.leasing", "fleet.engine.session"],
-    ["fleet.ops.device.fleet_hand", "fleet.ops.device.fleet_patch"],
+    ["fleet.device.store.fleet_hand", "fleet.device.store.fleet_patch"],
 ]
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 50
@@ -149,7 +150,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         name: {other for other, _ in imports(path) if other in NAMES} - {name}
         for name, path in NAMES.items()
     }
-    assert circles(graph) == STILL
+    assert circles(graph) == sorted(STILL)
 
 
 def test_modules_and_functions_are_small() -> None:

@@ -6,8 +6,8 @@ import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.resources import files
 
+from fleet.device.texts import text_of
 from fleet.doctor.checks import every
 from fleet.doctor.link import link_check
 from fleet.doctor.seen import Seen, seen
@@ -101,8 +101,8 @@ def look(session: Session, how: Round) -> Seen:
 
 @cache
 def _probe(android: bool) -> str:
-    """facts/probe.sh with doctor/probe.sh before its end."""
-    own = (files("fleet.doctor") / "probe.sh").read_text("utf-8")
+    """probe.sh with doctor.sh before its end."""
+    own = text_of("doctor.sh")
     head = 'folders=$2 verify=$3; set -- "$1"\n'
     return head + source(android=android).removesuffix("put end\n") + own + "put end\n"
 

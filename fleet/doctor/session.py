@@ -8,6 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from fleet.device.texts import path_of
 from fleet.doctor.seen import Seen
 from fleet.doctor.subject import BACKEND, Subject, device_machine
 from fleet.engine.records import new_run_id
@@ -38,7 +39,7 @@ class Opened:
 
 @cache
 def _program() -> bytes:
-    return (files("fleet.doctor.device") / "fleet_session.py").read_bytes()
+    return path_of("fleet_session.py").read_bytes()
 
 
 def open_session(session: Session, seen: Seen, subject: Subject) -> Opened:

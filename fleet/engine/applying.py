@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from fleet.device.shell import device_script
 from fleet.engine.become import Become
 from fleet.engine.planning import Planned
 from fleet.engine.provisioning import accounts, came, carry_out
@@ -22,7 +23,6 @@ from fleet.model.events import StepStarted
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.ops.release import resumed
-from fleet.ops.shell import device_script
 from fleet.ops.system.steps_files import PlaceFiles
 from fleet.ops.system.steps_packages import InstallPackages
 from fleet.ops.system.steps_users import Reboot, Reconnect

@@ -1,6 +1,6 @@
 """The write lease of one session: taken late, renewed in the background, checked before writes.
 
-The board decides (fleet/ops/scripts/lease_guard.sh); the host's own clock only makes sure that
+The board decides (fleet/device/sh/lease/lease_guard.sh); the host's own clock only makes sure that
 a workstation which was stopped or asleep sends nothing at all.
 """
 
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from fleet.device.shell import failed
 from fleet.engine.claims import Claim, forget, has_ended
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline, Stall
@@ -34,7 +35,6 @@ from fleet.ops.lease import (
     parse_lease,
     take_command,
 )
-from fleet.ops.shell import failed
 
 if TYPE_CHECKING:
     from fleet.engine.session import Session

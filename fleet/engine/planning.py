@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleet.bundles.preflight import preflight
+from fleet.device.hand import has_hand
 from fleet.engine.become import Become
 from fleet.engine.provisioning import cured, look
 from fleet.engine.session import Session
@@ -19,7 +20,6 @@ from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, DevicePlan, SendBlobs
 from fleet.model.system import SystemSpec
-from fleet.ops.hand import has_hand
 from fleet.ops.release import ReleaseState
 
 if TYPE_CHECKING:  # a push needs no runtimes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from fleet.device.shell import device_script, framed
 from fleet.engine.become import NONE, PASSWORD, ROOT, Become
 from fleet.engine.session import Session
 from fleet.model.command import Command
@@ -13,7 +14,6 @@ from fleet.model.facts import Facts
 from fleet.model.finding import Finding
 from fleet.model.plan import Action, DevicePlan
 from fleet.model.system import SystemSpec, SystemState
-from fleet.ops.shell import device_script, framed
 from fleet.ops.system.provision import SystemPlan, provision
 from fleet.ops.system.state import parse_system, system_command, system_input
 from fleet.ops.system.step import SystemStep

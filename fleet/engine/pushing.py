@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Thread
 
 from fleet.bundles.sources import Sources
+from fleet.device.hand import has_hand
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.records import new_run_id
@@ -34,7 +35,6 @@ from fleet.model.facts import Facts
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.plan import DevicePlan, SendBlobs
-from fleet.ops.hand import has_hand
 
 KEEP = 2
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # as of playbooks

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fleet.device.shell import MARK, device_script, framed, odd_answer
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.records import new_run_id
@@ -23,7 +24,6 @@ from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.ops.lease import Holders, holders_in, who_command
 from fleet.ops.release import release_dir, switch_command
-from fleet.ops.shell import MARK, device_script, framed, odd_answer
 
 FACTS_SECONDS = 30.0
 

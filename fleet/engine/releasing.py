@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
+from fleet.device.hand import has_hand
+from fleet.device.shell import failed, last_words
 from fleet.engine.session import CONTROL_SECONDS, Session
 from fleet.engine.transfer.upload import Upload
 from fleet.model.command import Result
@@ -21,9 +23,7 @@ from fleet.model.plan import (
     StageRelease,
     SwitchRelease,
 )
-from fleet.ops.hand import has_hand
 from fleet.ops.release import switch_and_prune, switch_command
-from fleet.ops.shell import failed, last_words
 from fleet.ops.staging import stage_command, stage_input
 from fleet.ops.tail import NAMES, at_once, check_steps, goes_at_once, steps_for
 from fleet.ops.upload import Receipt

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Protocol
 
+from fleet.device.shell import failed
 from fleet.engine.leasing import Lease, awake_clock
 from fleet.engine.transfer.depot import Depot
 from fleet.engine.transfer.opening import Opening
@@ -22,7 +23,6 @@ from fleet.model.errors import (
 from fleet.model.events import Chosen, Event, Listener, Warned
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
-from fleet.ops.shell import failed
 from fleet.transport import Identity, Traffic, Transport, transport_for
 from fleet.transport.base import Carrier, Output
 

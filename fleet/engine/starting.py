@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from fleet.device.shell import AfterMark, device_script
 from fleet.engine.session import Session
 from fleet.model.errors import DeadlineError, HealthError
 from fleet.model.manifest import RELEASE, Manifest
 from fleet.ops.collected import Collected
 from fleet.ops.looks import LOOKS, run_command
 from fleet.ops.release import release_dir
-from fleet.ops.shell import AfterMark, device_script
 from fleet.runners.base import Ended, Start
 
 WORK = "{work}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from fleet.device.shell import failed
 from fleet.engine.session import Session
 from fleet.engine.transfer.deltas import with_known
 from fleet.facts.gather import gather
@@ -22,7 +23,6 @@ from fleet.ops.release import (
     state_command,
     state_input,
 )
-from fleet.ops.shell import failed
 
 FACTS_SECONDS = 30.0
 HASHING_BYTES_PER_SECOND = 20e6  # sha256sum on a small core without SHA instructions

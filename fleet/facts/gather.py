@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 
+from fleet.device.texts import plain, text_of
 from fleet.facts.parse import parse
 from fleet.model.command import power_script, script
 from fleet.model.deadline import Deadline
@@ -45,27 +45,22 @@ def short_source(*, android: bool = False) -> str:
 
 def _short(name: str) -> str:
     """Without what stands between the marks."""
-    kept, rest = "", (files("fleet.facts") / name).read_text("utf-8")
+    kept, rest = "", text_of(name)
     while _ALL in rest:
         before, _, rest = rest.partition(_ALL)
         kept += before + "\n"
         rest = rest.partition(_END_OF_ALL)[2]
-    return _plain(kept + rest)
+    return plain(kept + rest)
 
 
 @cache
 def power_source() -> str:
     """The probe for Windows; it goes by standard input, where nothing is too long."""
-    return (files("fleet.facts") / "probe.ps1").read_text("utf-8")
+    return text_of("probe.ps1")
 
 
 def _code(name: str) -> str:
-    return _plain((files("fleet.facts") / name).read_text("utf-8"))
-
-
-def _plain(text: str) -> str:
-    lines = text.splitlines()
-    return "\n".join(line for line in lines if not line.lstrip().startswith("# ")) + "\n"
+    return plain(text_of(name))
 
 
 def gather(transport: Transport, host: Host, deadline: Deadline, *, short: bool = False) -> Facts:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from fleet.device.hand import hand_command, hand_for, has_hand
+from fleet.device.shell import device_script, framed, odd_answer
 from fleet.model.command import Command
 from fleet.model.facts import Facts
 from fleet.model.files import FileRef
-from fleet.ops.hand import hand_command, hand_for, has_hand
-from fleet.ops.shell import device_script, framed, odd_answer
 
 _OLD = re.compile(r"old (\S+) ([0-9a-f]{64}) ([0-9]{1,18})")
 _SPARE = re.compile(r"spare ([0-9a-f]{64})")

@@ -28,7 +28,7 @@ def environment(release: str, lib: str = "lib", dsp: str = "dsp") -> dict[str, s
 
     Only fleet's own folders: a QNN of the distribution must never win or mix in. `shim`
     holds libraries of the system under the unversioned name that a stub asks for
-    (ops/scripts/shim.sh); it is absent where the system has them.
+    (device/sh/system/shim.sh); it is absent where the system has them.
     """
     return {
         "LD_LIBRARY_PATH": f"{release}/{lib}".rstrip("/") + f":{BASE}/shim",

@@ -12,10 +12,10 @@ from functools import cache
 from typing import Any
 from urllib.parse import quote, unquote
 
+from fleet.device.shell import device_script, odd_answer
 from fleet.model.command import Command, script
 from fleet.model.errors import DeviceError
 from fleet.model.lease import WRITE, Holder, Ticket
-from fleet.ops.shell import device_script, odd_answer
 
 TAG = "fleet-lease 1"
 LOST_STATUS = 113  # of the guard; believed only together with its line on standard error

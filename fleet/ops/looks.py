@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
+from fleet.device.shell import device_script
 from fleet.facts.android import service_zones
 from fleet.model.command import Command, script
 from fleet.model.conditions import Conditions, Sample
-from fleet.ops.shell import device_script
 
 LOOKS = ".looks"  # in the work folder of a run
 MOST_SAMPLES = 300  # of one record; the file keeps them all

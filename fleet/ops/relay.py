@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fleet.device.shell import device_script
 from fleet.ops.batches import BLOCK, mode_of
-from fleet.ops.shell import device_script
 from fleet.ops.upload import Receipt
 from fleet.transport.quote import render
 

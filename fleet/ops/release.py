@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fleet.bundles.sources import key_of
+from fleet.device.hand import hand_command, hand_for, has_hand, seal
+from fleet.device.shell import device_script, framed, odd_answer
 from fleet.model.command import Command, script
 from fleet.model.facts import Facts
 from fleet.model.files import FileRef
@@ -20,8 +22,6 @@ from fleet.model.plan import (
     StageRelease,
     SwitchRelease,
 )
-from fleet.ops.hand import hand_command, hand_for, has_hand, seal
-from fleet.ops.shell import device_script, framed, odd_answer
 
 _SHA = re.compile(r"[0-9a-f]{64}")
 

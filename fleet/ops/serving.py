@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleet.device.shell import device_script, framed, odd_answer
 from fleet.model.command import Command
 from fleet.model.errors import InputError
-from fleet.ops.shell import device_script, framed, odd_answer
 
 USER, SYSTEM, NONE = "user", "system", "none"
 TAG = "fleet-serve 1"

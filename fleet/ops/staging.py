@@ -10,13 +10,13 @@ import tarfile
 from collections.abc import Iterator
 from typing import Any
 
+from fleet.device.shell import device_script
 from fleet.model.command import Command
 from fleet.model.errors import InputError
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.ops.environment import OWN_PATH
 from fleet.ops.release import release_dir
-from fleet.ops.shell import device_script
 
 
 def stage_command(facts: Facts, manifest: Manifest, run_id: str) -> Command:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from fleet.device.shell import device_script
 from fleet.model.command import Command, script
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, PruneReleases, StageRelease, SwitchRelease
-from fleet.ops.shell import device_script
 from fleet.ops.staging import check_names, stage_frame
 from fleet.ops.upload import Receipt
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from fleet.device.hand import hand_command, has_hand
+from fleet.device.shell import device_script
 from fleet.model.command import Command
 from fleet.model.errors import DeviceError, DiskFullError, TransferError
 from fleet.model.facts import Facts
 from fleet.model.plan import Blob
-from fleet.ops.hand import hand_command, has_hand
-from fleet.ops.shell import device_script
 
 _STEPS = {"staged": "stage", "switched": "switch", "pruned": "prune"}
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "File too large")

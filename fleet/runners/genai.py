@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from fleet.bundles.ort import providers_of
+from fleet.device.texts import path_of
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
@@ -57,7 +56,7 @@ class GenaiRunner:
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
         """Our script, and the packages for the Python of the device."""
-        source = Path(str(files("fleet.runners.device") / "fleet_genai.py"))
+        source = path_of("fleet_genai.py")
         wanted = (*requirements(kit.build_id), PACKAGE)
         site = kit.site(wanted) if kit.site is not None else ()
         return (file_ref(source, SCRIPT, executable=True), *site)

@@ -6,9 +6,8 @@ import copy
 import json
 import re
 from dataclasses import replace
-from importlib.resources import files
-from pathlib import Path
 
+from fleet.device.texts import path_of
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError, RunnerError
 from fleet.model.files import FileRef, file_ref
@@ -56,7 +55,7 @@ class GenieRunner:
         """Our runner, where the runtime lacks genie-t2t-run."""
         if kit.has_tool:
             return ()
-        source = Path(str(files("fleet.runners.device") / "fleet_genie.py"))
+        source = path_of("fleet_genie.py")
         return (file_ref(source, SCRIPT, executable=True),)
 
     def health(self, kit: Kit, timeout: float) -> Start | None:

@@ -10,13 +10,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.resources import files
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from fleet.bundles.ort import models_of
+from fleet.device.texts import path_of
 from fleet.model.errors import InputError, RunnerError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
@@ -97,7 +96,7 @@ class OrtRunner:
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
         """Our script, and the packages for the Python of the device."""
-        source = Path(str(files("fleet.runners.device") / "fleet_ort.py"))
+        source = path_of("fleet_ort.py")
         script = file_ref(source, SCRIPT, executable=True)
         site = kit.site(requirements(kit.build_id)) if kit.site is not None else ()
         return (script, *site)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.bundles.ort import GENAI, providers_of
+from fleet.device.texts import path_of
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
@@ -37,14 +38,13 @@ def packages_of(spec: ServeSpec, bundle: Bundle, site: Site | None) -> tuple[Fil
 
 def service_files() -> tuple[FileRef, ...]:
     """The server as files of a release, in folders as its own imports name them."""
-    found = [("fleet.serving.device", "fleet_server.py", "run/fleet_server.py")]
-    for package, names in (("fleet.serving.device", _SERVER), ("fleet.runners.device", _RUNNERS)):
+    found = [("fleet.device.server", "fleet_server.py", "run/fleet_server.py")]
+    for package, names in (("fleet.device.server", _SERVER), ("fleet.device.npu", _RUNNERS)):
         folder = package.replace(".", "/")
         found += [(package, f"{name}.py", f"run/{folder}/{name}.py") for name in names]
-    found += [("fleet.ops.scripts", f"{name}.sh", f"run/{name}.sh") for name in _SCRIPTS]
-    return tuple(
-        file_ref(Path(str(files(package) / name)), target) for package, name, target in found
-    )
+    refs = [file_ref(Path(str(files(package) / name)), target) for package, name, target in found]
+    refs += [file_ref(path_of(f"{name}.sh"), f"run/{name}.sh") for name in _SCRIPTS]
+    return tuple(refs)
 
 
 def backend_of(spec: ServeSpec, bundle: Bundle) -> str:

@@ -161,7 +161,7 @@ class Board:
         (self.system / FASTRPC).symlink_to(f"{FASTRPC}.1")
         self._soc_id = soc / "soc_id"
         self.chip(QCS9075)
-        program = files("fleet.doctor.device") / "fleet_session.py"
+        program = files("fleet.device.npu") / "fleet_session.py"
         (self.layer / "fleet_session.py").write_bytes(program.read_bytes())
         (self.layer / "qemu-aarch64").hardlink_to(parts.qemu())
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fleet.device.hand import has_hand
+from fleet.device.texts import path_of
 from fleet.facts.gather import gather, short_source, source
 from fleet.facts.parse import parse
 from fleet.facts.view import summary
@@ -19,10 +21,9 @@ from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
-from fleet.ops.hand import has_hand
 from fleet.transport import transport_for
 
-PROBE = Path(__file__).parents[2] / "fleet" / "facts" / "probe.sh"
+PROBE = path_of("probe.sh")
 SHELLS = ("dash", "bash", "busybox", "mksh")
 
 

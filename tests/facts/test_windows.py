@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 import tree_sitter
 import tree_sitter_powershell
 
+from fleet.device.texts import path_of
 from fleet.facts.gather import gather
 from fleet.facts.parse import parse
 from fleet.facts.view import summary
@@ -97,13 +97,10 @@ def test_one_round_trip_over_ssh(tmp_path: Path) -> None:
     assert link.traffic.round_trips == 1
 
 
-@pytest.mark.parametrize(
-    "place", ["fleet.facts/probe.ps1", "fleet.transport.windows/bootstrap.ps1"]
-)
-def test_the_scripts_are_powershell(place: str) -> None:
+@pytest.mark.parametrize("name", ["probe.ps1", "bootstrap.ps1"])
+def test_the_scripts_are_powershell(name: str) -> None:
     """No PowerShell runs here: a grammar of it says at least that they can be read."""
-    package, _, name = place.partition("/")
-    source = (files(package) / name).read_bytes()
+    source = path_of(name).read_bytes()
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_powershell.language()))
     assert not parser.parse(source).root_node.has_error
     assert parser.parse(source.replace(b"}", b"", 1)).root_node.has_error

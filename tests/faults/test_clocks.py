@@ -24,10 +24,10 @@ PYTHON = re.compile(r"time\.time\(|time_ns\(|datetime\.|gmtime|localtime|st_[amc
 # Where times of files on a device are compared: what they make doubtful is hashed, and all of
 # it with `--verify`. `%Y %Z` are compared for equality only, as inode numbers are.
 SHELL_ALLOWED = {
-    ("doctor/probe.sh", '[ "$f" -nt "$rel/.installed" ] || continue'),
-    ("ops/scripts/state.sh", '[ "$blob" -nt "$rel/.installed" ]'),
-    ("ops/scripts/state.sh", "'%i %s %Y %Z %n'"),
-    ("ops/scripts/switch.sh", "'%i %s %Y %Z %n'"),
+    ("device/sh/facts/doctor.sh", '[ "$f" -nt "$rel/.installed" ] || continue'),
+    ("device/sh/store/state.sh", '[ "$blob" -nt "$rel/.installed" ]'),
+    ("device/sh/store/state.sh", "'%i %s %Y %Z %n'"),
+    ("device/sh/store/switch.sh", "'%i %s %Y %Z %n'"),
 }
 # Where this host's clock is read: names and notes for people, and a cache that forgets too soon.
 PYTHON_ALLOWED = {
@@ -43,8 +43,8 @@ PYTHON_ALLOWED = {
     "engine/records.py",
     "engine/rollout/journal.py",
     "engine/running.py",
-    "ops/device/fleet_release.py",  # as state.sh
-    "ops/device/fleet_seal.py",  # for equality only, as state.sh
+    "device/store/fleet_release.py",  # as state.sh
+    "device/store/fleet_seal.py",  # for equality only, as state.sh
     "profiles/imports.py",
     "profiles/report/page.py",
     "profiles/report/times.py",
@@ -52,11 +52,11 @@ PYTHON_ALLOWED = {
     "profiles/store/rows.py",
     "profiles/store/taking.py",  # a file's time, for equality only
     "runtimes/stage.py",
-    "serving/device/answers.py",  # `created` of an answer in OpenAI's form
-    "serving/device/server.py",  # lines of the log
+    "device/server/answers.py",  # `created` of an answer in OpenAI's form
+    "device/server/server.py",  # lines of the log
     "transport/hostkeys.py",  # whether known_hosts is still the file that was read
     "transport/trustlog.py",
-    "transport/windows/device/store.py",  # as state.sh: what is younger than its seal is hashed
+    "device/windows/store.py",  # as state.sh: what is younger than its seal is hashed
 }
 
 
@@ -99,7 +99,7 @@ def test_no_module_decides_by_the_clock_of_this_host() -> None:
 
 
 def test_no_program_for_devices_reads_the_wall_clock() -> None:
-    programs = [*ROOT.glob("*/device/*.py")]
+    programs = [*(ROOT / "device").rglob("*.py")]
     assert len(programs) >= 4
     told = {ROOT / name for name in PYTHON_ALLOWED}
     for path in set(programs) - told:

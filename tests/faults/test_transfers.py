@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from fleet.device.hand import hand_for
 from fleet.engine.session import Session
 from fleet.engine.states import ask_state
 from fleet.engine.transfer import upload as uploading
@@ -27,7 +28,6 @@ from fleet.model.files import file_ref
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, SendBlobs
-from fleet.ops.hand import hand_for
 from fleet.ops.release import actions_for
 from tests.chaos import Chaos, Fault
 from tests.transport.sshd import Sshd, running

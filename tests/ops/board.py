@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from fleet.device.hand import hand, hand_for, has_hand
+from fleet.device.shell import device_script
 from fleet.model.facts import Disk, Facts, Tools
 from fleet.model.files import Chunk, FileRef, Span, file_ref
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
 from fleet.ops import release, upload
 from fleet.ops.frames import Style, frames
-from fleet.ops.hand import hand, hand_for, has_hand
 from fleet.ops.release import ReleaseState
-from fleet.ops.shell import device_script
 from fleet.ops.staging import stage_command, stage_frame, stage_input
 
 # With `+tar` the device has tar, that of busybox under busybox; without, links one by one.

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleet.device.shell import MARK, AfterMark
 from fleet.engine.releases import parse_status
 from fleet.engine.running import _keep
 from fleet.model.errors import FleetError
@@ -21,7 +22,6 @@ from fleet.ops import collected
 from fleet.ops.collected import Collected
 from fleet.ops.lease import parse_lease
 from fleet.ops.release import parse_state
-from fleet.ops.shell import MARK, AfterMark
 from fleet.ops.system.state import parse_system
 from fleet.ops.upload import Receipt
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from fleet.device.hand import hand_for
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
 from fleet.ops import upload
 from fleet.ops.batches import BATCH_BYTES, BATCH_FILES
 from fleet.ops.frames import CHUNK, SMALL, Style, frames
-from fleet.ops.hand import hand_for
 
 from .board import KINDS, Board, flat, make_files
 

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pytest
 
+from fleet.device.hand import hand, has_hand
+from fleet.device.shell import device_script
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, PruneReleases, SendBlobs, StageRelease, SwitchRelease
 from fleet.ops import release, upload
 from fleet.ops.frames import Style, frames
-from fleet.ops.hand import hand, has_hand
 from fleet.ops.release import actions_for
-from fleet.ops.shell import device_script
 from fleet.ops.staging import stage_command, stage_frame, stage_input
 from fleet.ops.tail import at_once
 

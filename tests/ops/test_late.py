@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from fleet.device.hand import hand_for
 from fleet.model.files import FileRef, file_ref
 from fleet.model.plan import Blob
 from fleet.ops import ahead, upload
 from fleet.ops.frames import Style, frames
-from fleet.ops.hand import hand_for
 from fleet.ops.release import state_input
 
 from .board import KINDS, Board, flat, manifest

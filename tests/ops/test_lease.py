@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from fleet.device.shell import device_script
 from fleet.model.command import Command, script
 from fleet.model.errors import DeviceError
 from fleet.model.lease import RESERVE, WRITE, Holder, Ticket, human_seconds
 from fleet.ops import lease
 from fleet.ops.lease import LeaseAnswer
-from fleet.ops.shell import device_script
 from fleet.transport.quote import render
 
 from .board import SHELLS, Board

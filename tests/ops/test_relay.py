@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from fleet.device.hand import hand, hand_for
 from fleet.model.command import Command
 from fleet.model.errors import CancelledError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.plan import Blob
 from fleet.ops.frames import Style, frames
-from fleet.ops.hand import hand, hand_for
 from fleet.ops.relay import AHEAD, PIECE_BLOCKS, Passage, opening, relay_command
 from fleet.ops.upload import receive_command
 from fleet.transport.neighbour import Peer

@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from fleet.device.shell import device_script
+from fleet.device.texts import path_of
 from fleet.model.errors import DeviceError, InputError
 from fleet.ops import serving
 from fleet.ops.serving import ServiceSeen, parse_service, unit_text
-from fleet.ops.shell import device_script
 
 from .board import SHELLS, Board, manifest
 
-ROOT = Path(__file__).parents[2]
-SCRIPTS = ROOT / "fleet" / "ops" / "scripts"
 SERVER = b"""import pathlib, signal, sys, time
 folder = pathlib.Path(sys.argv[1])
 status = folder / "end-with"
@@ -51,7 +50,7 @@ class Kept:
         content = {
             "run/fleet_server.py": SERVER,
             "bundle/x": b"x",
-            **{f"run/{n}.sh": (SCRIPTS / f"{n}.sh").read_bytes()
+            **{f"run/{n}.sh": path_of(f"{n}.sh").read_bytes()
                for n in ("serve_launch", "serve_supervise")},
         }  # fmt: skip
         self.app = manifest(root / "src", content)

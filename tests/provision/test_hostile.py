@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleet.device.shell import device_script
 from fleet.model.command import Command
 from fleet.model.files import FileRef
 from fleet.model.plan import Action
 from fleet.model.system import FileSeen, UnitSeen, WantedFile
-from fleet.ops.shell import device_script
 from fleet.ops.system.steps_files import LinkLibrary, WriteFile
 from fleet.ops.system.steps_packages import InstallPackages
 from fleet.ops.system.steps_users import AddMember, CreateGroup, SetUnit

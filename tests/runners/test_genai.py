@@ -56,7 +56,7 @@ def run(folder: Path, one: Kit, *more: str) -> Ended:
     (site / "onnxruntime_qnn.py").write_text(QNN)
     start = RUNNER.start(one)
     (folder / "config.json").write_text(start.config)
-    script = str(files("fleet.runners.device") / "fleet_genai.py")
+    script = str(files("fleet.device.npu") / "fleet_genai.py")
     filled = [word.replace("{work}", str(folder)) for word in start.argv[3:]]
     filled = [word.replace("{release}/site", str(site)) for word in filled]
     done = subprocess.run(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.device.texts import path_of
 from fleet.runtimes.select import Selection, select_files
 from fleet.runtimes.store import RuntimeStore
 from tests.support_runtime import ARM, X86
@@ -24,7 +25,7 @@ pytestmark = [
 ]
 ROOT = Path(__file__).parents[2]
 BUNDLE = ROOT / "assets" / "tiny-genie"
-RUNNER = ROOT / "fleet" / "runners" / "device" / "fleet_genie.py"
+RUNNER = path_of("fleet_genie.py")
 
 
 def release(selection: Selection, folder: Path) -> Path:

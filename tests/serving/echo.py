@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fleet.serving.device import answers, server, wire
-from fleet.serving.device.work import BackendError, Job
+from fleet.device.server import answers, server, wire
+from fleet.device.server.work import BackendError, Job
 
 
 class Echo:

@@ -55,7 +55,7 @@ def prepared(folder: Path, **changes: object) -> Path:
 
 
 def argv(folder: Path) -> list[str]:
-    return [sys.executable, str(ROOT / "fleet/serving/device/fleet_server.py"), str(folder)]
+    return [sys.executable, str(ROOT / "fleet/device/server/fleet_server.py"), str(folder)]
 
 
 @pytest.fixture

@@ -264,7 +264,7 @@ def test_a_long_log_is_moved_away(tmp_path: Path) -> None:
 
 def started(folder: Path, **changes: object) -> subprocess.CompletedProcess[str]:
     (folder / "config.json").write_text(json.dumps(config(1, **changes)))
-    program = ROOT / "fleet" / "serving" / "device" / "fleet_server.py"
+    program = ROOT / "fleet/device/server/fleet_server.py"
     return subprocess.run(
         [sys.executable, str(program), str(folder)],
         capture_output=True,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from fleet.device.shell import MARK
 from fleet.engine.applying import apply_system
 from fleet.engine.leasing import Lease
 from fleet.engine.operation import Operation
@@ -32,7 +33,6 @@ from fleet.model.system import SystemSpec, WantedFile, WantedUnit
 from fleet.ops import serving
 from fleet.ops.release import release_dir
 from fleet.ops.serving import NONE, SYSTEM, USER, ServiceSeen
-from fleet.ops.shell import MARK
 from fleet.serving.files import service_config
 
 UNITS = "/etc/systemd/system/"

@@ -15,6 +15,7 @@ from fleet.bundles.signatures import (
     Signatures,
     hash_and_sign,
 )
+from fleet.device.hand import hand, hand_command, has_hand
 from fleet.engine.session import Session
 from fleet.engine.transfer.depot import Depot
 from fleet.model.errors import DeviceError, TransportError
@@ -22,7 +23,6 @@ from fleet.model.facts import Facts
 from fleet.model.files import BLOCK_BYTES
 from fleet.model.plan import Blob, Delta, Piece
 from fleet.ops.delta import MOST_PIECES, SMALLEST, delta, made_over
-from fleet.ops.hand import hand, hand_command, has_hand
 from fleet.ops.upload import takes_frames
 
 SIGNING_BYTES_PER_SECOND = 20e6  # Python on a small core, reading slow flash

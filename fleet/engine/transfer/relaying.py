@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from fleet.device.hand import hand_for
 from fleet.engine.leasing import LeasedStall
 from fleet.engine.session import Session
 from fleet.engine.transfer.neighbours import LEAST_BYTES, Holder, Neighbours, Turn, lan_of
@@ -14,7 +15,6 @@ from fleet.model.errors import TransportError, UnreachableError
 from fleet.model.events import Relayed, Warned
 from fleet.model.facts import Facts
 from fleet.model.plan import Blob
-from fleet.ops.hand import hand_for
 from fleet.ops.lease import lost_words
 from fleet.ops.relay import Passage, relay_command
 from fleet.ops.upload import receive_command

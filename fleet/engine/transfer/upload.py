@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from fleet.device.hand import hand_for
+from fleet.device.shell import AfterMark, device_script
 from fleet.engine.leasing import LeasedStall
 from fleet.engine.session import Session
 from fleet.engine.states import HASHING_BYTES_PER_SECOND, ask_state
@@ -31,9 +33,7 @@ from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
 from fleet.ops.batches import mode_of
 from fleet.ops.frames import CHUNK, Style, Trial, frames
-from fleet.ops.hand import hand_for
 from fleet.ops.release import resumed
-from fleet.ops.shell import AfterMark, device_script
 from fleet.ops.tail import Step, check_steps
 from fleet.ops.upload import Receipt, receive_command, sync_mode, takes_batches, takes_frames
 from fleet.transport.base import Carrier

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from fleet.device.shell import device_script
 from fleet.model.command import Command
 from fleet.model.errors import DeviceError
 from fleet.model.system import FileSeen, PackageSeen, RuleSeen, SystemState, UnitSeen
-from fleet.ops.shell import device_script
 
 HEAD, TAIL = "fleet-system 1", "end"
 

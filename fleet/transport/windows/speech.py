@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 
+from fleet.device.texts import text_of
 from fleet.model.command import Command, Result
 from fleet.model.errors import DeviceError, InputError
 from fleet.model.files import Chunk
@@ -50,7 +51,7 @@ sys.exit(module.main(job['words']))
 @cache
 def line() -> str:
     """The command line: the same for all commands, whatever they are."""
-    text = (files("fleet.transport.windows") / "bootstrap.ps1").read_text("utf-8")
+    text = text_of("bootstrap.ps1")
     code = "\n".join(one for one in text.splitlines() if not one.lstrip().startswith("#"))
     return _START + base64.b64encode(code.encode("utf-16-le")).decode("ascii")
 
@@ -118,8 +119,8 @@ def _framed(*fields: str) -> bytes:
 
 @cache
 def _sources() -> tuple[tuple[str, str], ...]:
-    folder = files("fleet.transport.windows.device")
-    name = "fleet.transport.windows.device.{}"
+    folder = files("fleet.device.windows")
+    name = "fleet.device.windows.{}"
     return tuple((name.format(one), (folder / f"{one}.py").read_text("utf-8")) for one in _MODULES)
 
 

@@ -76,7 +76,7 @@ def really_runs(site: Path, bundle: Path) -> bool:
         "provider": {"backend_path": "libQnnHtp.so"},
     }  # fmt: skip
     (bundle / "spec.json").write_text(json.dumps(spec))
-    script = str(files("fleet.runners.device") / "fleet_ort.py")
+    script = str(files("fleet.device.npu") / "fleet_ort.py")
     argv = [sys.executable, "-I", script, "--site", str(site), "--spec", "spec.json"]
     done = subprocess.run(
         [*argv, "--outcome", "outcome.json", "--timeout", "60"],

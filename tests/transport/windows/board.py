@@ -10,16 +10,16 @@ import sys
 import threading
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
+from fleet.device.shell import device_script
+from fleet.device.texts import program_names
+from fleet.device.windows.board import main
 from fleet.model.command import Command
 from fleet.model.facts import Windows
-from fleet.ops.shell import device_script
 from fleet.transport.windows import speech
-from fleet.transport.windows.device.board import main
 from tests.ops.board import Board
 from tests.ops.test_lease import LeaseBoard
 
@@ -63,8 +63,7 @@ def _here(
 
 @cache
 def _names() -> dict[str, str]:
-    scripts = (one.name for one in files("fleet.ops.scripts").iterdir())
-    names = [one.removesuffix(".sh") for one in scripts if one.endswith(".sh")]
+    names = [name.removesuffix(".sh") for name in program_names() if name.endswith(".sh")]
     return {device_script(name).argv[2]: name for name in names}
 
 

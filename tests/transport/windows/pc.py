@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 
+from fleet.device.texts import path_of
 from fleet.model.inventory import Host
 from tests.transport.sshd import Sshd
 
@@ -29,8 +29,8 @@ def a_pc(folder: Path, *options: str, facts: Path = FACTS) -> Iterator[Pc]:
     server = Pc(folder)
     own = {
         "FLEET_LEASE_DIR": server.leases,
-        "STANDIN_BOOTSTRAP": files("fleet.transport.windows") / "bootstrap.ps1",
-        "STANDIN_PROBE": files("fleet.facts") / "probe.ps1",
+        "STANDIN_BOOTSTRAP": path_of("bootstrap.ps1"),
+        "STANDIN_PROBE": path_of("probe.ps1"),
         "STANDIN_FACTS": facts,
         "STANDIN_BASE": folder / "base",
     }

@@ -13,9 +13,9 @@ of the others, `old <key> <blob> <bytes>`, what the live release has under the n
 import os
 import sys
 
-from fleet.ops.device.fleet_disk import flush, remove, sign, whole
-from fleet.ops.device.fleet_hand import EndedError, Input, Store
-from fleet.ops.device.fleet_seal import (
+from fleet.device.store.fleet_disk import flush, remove, sign, whole
+from fleet.device.store.fleet_hand import EndedError, Input, Store
+from fleet.device.store.fleet_seal import (
     beginning,
     link_of,
     say,
@@ -24,8 +24,8 @@ from fleet.ops.device.fleet_seal import (
     text_of,
     untouched,
 )
-from fleet.ops.device.fleet_spare import HEX, names
-from fleet.ops.device.fleet_spare import keep as keep_spares
+from fleet.device.store.fleet_spare import HEX, names
+from fleet.device.store.fleet_spare import keep as keep_spares
 
 
 def files_in(folder: str) -> "set[str]":

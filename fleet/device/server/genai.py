@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Dict
 
-from fleet.serving.device.work import BackendError, Job
+from fleet.device.server.work import BackendError, Job
 
 
 class GenaiBackend:

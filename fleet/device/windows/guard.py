@@ -1,4 +1,4 @@
-"""The guard of a write lease on a Windows device: see ops/scripts/lease_guard.sh."""
+"""The guard of a write lease on a Windows device: see device/sh/lease/lease_guard.sh."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Callable
 
-from fleet.transport.windows.device.basics import FailedError, boot, line_of, number, put, uptime
-from fleet.transport.windows.device.lease import Leases
+from fleet.device.windows.basics import FailedError, boot, line_of, number, put, uptime
+from fleet.device.windows.lease import Leases
 
 LOST = 113
 

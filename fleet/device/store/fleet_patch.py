@@ -9,13 +9,13 @@ the spare has at that place. What the old ones lack shows by the hash.
 import hashlib
 import os
 
-from fleet.ops.device.fleet_disk import PIECE
+from fleet.device.store.fleet_disk import PIECE
 
 TYPE_CHECKING = False  # the module typing takes 10 ms
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fleet.ops.device.fleet_hand import Input, Writer
+    from fleet.device.store.fleet_hand import Input, Writer
 
 BLOCK = 1 << 20
 COPY = 1 << 16

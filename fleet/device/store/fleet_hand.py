@@ -12,10 +12,10 @@ word, the name of the part.
 import hashlib
 import os
 
-from fleet.ops.device.fleet_disk import PIECE, feed, flush, remove, small
-from fleet.ops.device.fleet_patch import BLOCK, Patch
-from fleet.ops.device.fleet_seal import say
-from fleet.ops.device.fleet_spare import give_way, take
+from fleet.device.store.fleet_disk import PIECE, feed, flush, remove, small
+from fleet.device.store.fleet_patch import BLOCK, Patch
+from fleet.device.store.fleet_seal import say
+from fleet.device.store.fleet_spare import give_way, take
 
 TYPE_CHECKING = False  # the module typing takes 10 ms
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fleet.transport.windows.device.basics import (
+from fleet.device.windows.basics import (
     FailedError,
     boot,
     line_of,
@@ -156,7 +156,7 @@ class Leases:
 
 
 def take(kind: str, me: str, why: str, job: str, mine: str, ttl: str, dead: str) -> None:
-    """`lease_take`: see ops/scripts/lease_take.sh."""
+    """`lease_take`: see device/sh/lease/lease_take.sh."""
     leases = Leases(place(True))
     say("place", leases.folder)
     other = "reserve" if kind == "write" else "write"

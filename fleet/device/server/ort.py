@@ -13,8 +13,8 @@ import math
 import time
 from typing import Any, Dict, List
 
-from fleet.runners.device.fleet_ort import TYPES, Model
-from fleet.serving.device.work import BackendError
+from fleet.device.npu.fleet_ort import TYPES, Model
+from fleet.device.server.work import BackendError
 
 
 class OrtBackend:

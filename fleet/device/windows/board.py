@@ -15,10 +15,10 @@ import sys
 import threading
 from collections.abc import Callable
 
-from fleet.transport.windows.device.basics import FailedError, boot, is_file, say
-from fleet.transport.windows.device.guard import guarded
-from fleet.transport.windows.device.lease import answer, drop, free, take, who
-from fleet.transport.windows.device.store import (
+from fleet.device.windows.basics import FailedError, boot, is_file, say
+from fleet.device.windows.guard import guarded
+from fleet.device.windows.lease import answer, drop, free, take, who
+from fleet.device.windows.store import (
     err,
     prune,
     reason,

@@ -7,9 +7,9 @@ import time
 import uuid
 from typing import Any, Dict, List, Optional, Tuple
 
-from fleet.serving.device.api import Ask, Reader, body_of
-from fleet.serving.device.wire import EventStream, Head, HttpError, send_json
-from fleet.serving.device.work import BackendError, Job
+from fleet.device.server.api import Ask, Reader, body_of
+from fleet.device.server.wire import EventStream, Head, HttpError, send_json
+from fleet.device.server.work import BackendError, Job
 
 TURN_SECONDS = 0.5  # how often a client that waits is looked at
 COMMENT_SECONDS = 5.0  # a stream in which nothing comes says that it lives

@@ -3,7 +3,7 @@
 A release is a folder of hard links into the store, so that skel and catalog lie in one folder and
 no file is there twice. `current/<name>` is a small file with the id of the live release, replaced
 in one rename (MoveFileEx): who reads it finds the old id or the new one. Releases are started by
-their id, so nothing runs through it. Answers are those of ops/scripts/*.sh. Runs on POSIX too.
+their id, so nothing runs through it. Answers are those of device/sh/store/*.sh. Runs on POSIX too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 
-from fleet.transport.windows.device.basics import is_file, patiently, put, say
+from fleet.device.windows.basics import is_file, patiently, put, say
 
 PIECE = 1 << 18
 

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from importlib.resources import files
 
+from fleet.device.texts import shell_text
 from fleet.model.command import Command, Result, script
 from fleet.model.errors import DeviceError
 
 
-@cache
-def _source(name: str) -> str:
-    text = (files("fleet.ops.scripts") / f"{name}.sh").read_text("utf-8")
-    lines = text.splitlines()
-    return "\n".join(line for line in lines if not line.lstrip().startswith("# ")) + "\n"
-
-
 def device_script(name: str, *args: str) -> Command:
-    """The script `scripts/<name>.sh` with its arguments, as one command."""
-    return script(_source(name), *args, name=name)
+    """The script `sh/*/<name>.sh` with its arguments, as one command."""
+    return script(shell_text(name), *args, name=name)
 
 
 def last_words(result: Result) -> str:

@@ -11,8 +11,8 @@ import ctypes as c
 import json
 from typing import Any, Dict, Optional
 
-from fleet.runners.device.fleet_genie import ALLOC, CONTEXT_EXCEEDED, TOKEN, Genie
-from fleet.serving.device.work import BackendError, Job
+from fleet.device.npu.fleet_genie import ALLOC, CONTEXT_EXCEEDED, TOKEN, Genie
+from fleet.device.server.work import BackendError, Job
 
 ABORT = 1
 ABORTED = 1

@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from fleet.serving.device.server import main
+from fleet.device.server.server import main
 
 if __name__ == "__main__":
     main(sys.argv[1])

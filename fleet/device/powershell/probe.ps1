@@ -1,4 +1,4 @@
-# All facts of a Windows device in one go; runs inside transport/windows/bootstrap.ps1, which brings
+# All facts of a Windows device in one go; runs inside bootstrap.ps1, which brings
 # Find-Python. $base: base folder, "" for the default. Windows PowerShell 5.1, nothing to install.
 # Output: `key<TAB>value`, newlines as \037. Not asked: wmic (gone in 24H2), Get-PnpDeviceProperty (wakes
 # the DSP for minutes), Win32_SystemDriver (hangs). Reads only, but for one empty file of its own.

@@ -3,7 +3,7 @@
 import hashlib
 import os
 
-from fleet.ops.device.fleet_seal import say
+from fleet.device.store.fleet_seal import say
 
 TYPE_CHECKING = False  # the module typing takes 10 ms
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from fleet.serving.device.wire import Head, HttpError
+from fleet.device.server.wire import Head, HttpError
 
 ROLES = ("system", "user", "assistant")
 MESSAGES = 256

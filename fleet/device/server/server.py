@@ -16,10 +16,10 @@ import threading
 import time
 from typing import Any, Dict, Optional, Tuple
 
-from fleet.serving.device.answers import Answers
-from fleet.serving.device.api import Reader
-from fleet.serving.device.openapi import document
-from fleet.serving.device.wire import (
+from fleet.device.server.answers import Answers
+from fleet.device.server.api import Reader
+from fleet.device.server.openapi import document
+from fleet.device.server.wire import (
     HEADER_BYTES,
     Head,
     HttpError,
@@ -27,7 +27,7 @@ from fleet.serving.device.wire import (
     read_head,
     send_json,
 )
-from fleet.serving.device.work import BackendError, Full, Job, Worker
+from fleet.device.server.work import BackendError, Full, Job, Worker
 
 BAD, NO_SESSION, NO_PORT, BROKEN = 10, 11, 12, 70
 CONNECTIONS = 512
@@ -269,15 +269,15 @@ def backend_for(config: "Dict[str, Any]") -> Any:
     """The backend that the configuration names. Raises BackendError where it cannot be."""
     name = config["backend"]
     if name == "genie":
-        from fleet.serving.device.genie import GenieBackend  # noqa: PLC0415
+        from fleet.device.server.genie import GenieBackend  # noqa: PLC0415
 
         return GenieBackend(config)
     if name == "genai":
-        from fleet.serving.device.genai import GenaiBackend  # noqa: PLC0415
+        from fleet.device.server.genai import GenaiBackend  # noqa: PLC0415
 
         return GenaiBackend(config)
     if name == "ort":
-        from fleet.serving.device.ort import OrtBackend  # noqa: PLC0415
+        from fleet.device.server.ort import OrtBackend  # noqa: PLC0415
 
         return OrtBackend(config)
     raise BackendError("no_backend", "there is no backend %s" % name)

@@ -1,4 +1,4 @@
-# What only the doctor asks; joined to facts/probe.sh and shares its functions. Reads only.
+# What only the doctor asks; joined to probe.sh and shares its functions. Reads only.
 # $folders: folders on the device that the user named, one a line. $verify: "hash" or "".
 all() { put "$1$tab$(tr '\n' '\037')"; }
 sha=''

@@ -1,1 +1,0 @@
-"""POSIX shell scripts that run on the device; values come as arguments or on stdin."""
