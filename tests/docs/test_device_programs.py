@@ -33,5 +33,5 @@ def test_no_program_for_a_device_lies_elsewhere() -> None:
         and not path.is_relative_to(ROOT / "fleet" / "lab")
     ]
     assert elsewhere == []
-    named = [path for path in (ROOT / "fleet").rglob("device/**/*.py")]
+    named = (ROOT / "fleet").rglob("device/**/*.py")
     assert [path for path in named if not path.is_relative_to(DEVICE)] == []
