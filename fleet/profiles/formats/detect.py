@@ -111,7 +111,7 @@ def _list(text: str) -> Profile | list[dict[str, Any]]:
 
 def _text(text: str) -> Profile:
     first = text.lstrip("\ufeff").partition("\n")[0]
-    if "Event Identifier" in first:
+    if qnn.is_csv(text):
         return qnn.read(text)
     if "n_prompt" in first and "avg_ts" in first:
         return llama_cpp.read_csv(text)
