@@ -1,4 +1,4 @@
-"""What qnn_executor_runner and qnn_llama_runner leave: real files (tests/profiles/data)."""
+"""What qnn_executor_runner and qnn_llama_runner leave: real files (tests/profiles/real)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fleet.runners.registry import OWN
 
 from .kits import kit
 
-DATA = Path(__file__).parents[1] / "profiles" / "data" / "executorch"
+DATA = Path(__file__).parents[1] / "profiles" / "real" / "executorch"
 SPEED = (DATA / "inference_speed_iteration3.txt").read_bytes()  # of --iteration 3
 LOG = (DATA / "stderr_profile0.txt").read_bytes()  # of the same run
 OBSERVED = {
@@ -37,7 +37,7 @@ def test_the_speed_file_is_the_sum_of_its_iterations() -> None:
     assert SPEED == b"5.505"
     assert metrics.others == {
         "run_mean_ms": Measure(5.505 / 3, "ms"),
-        "inferences_per_s": Measure(1000 / (5.505 / 3), "inf/s"),
+        "ips": Measure(1000 / (5.505 / 3), "inf/s"),
     }
     more = read("qnn_executor_runner", ended, iterations=1, extra=["--iteration=5"])
     assert more.others["run_mean_ms"] == Measure(5.505 / 5, "ms"), "the last one is in force"

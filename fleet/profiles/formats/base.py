@@ -15,7 +15,7 @@ from fleet.model.record import Measure, Metrics, Op
 _MICRO = ("us", "µs", "μs", "microsec")
 _MILLISECONDS = {"ms": 1.0, "s": 1000.0, "sec": 1000.0, "ns": 0.000001}
 MILLISECONDS = dict.fromkeys(_MICRO, 0.001) | _MILLISECONDS
-RATE, RATE_UNIT = "inferences_per_s", "inf/s"
+RATE, RATE_UNIT = "ips", "inf/s"  # inferences a second
 PER_SECOND = frozenset({"toks/sec", "tokens/sec", "tok/s", "tokens/s", "t/s"})
 MOST_SOURCES = 400  # numbers as written that a record keeps; the raw file has all
 _BOMS = (

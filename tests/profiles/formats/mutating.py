@@ -20,7 +20,11 @@ from fleet.profiles.formats.base import Profile
 
 DATA = Path(__file__).parents[1] / "data"
 SEEDS = tuple(
-    sorted(path for kind in ("*.json", "*.csv", "*.log", "viewer/*") for path in DATA.glob(kind))
+    sorted(
+        path
+        for kind in ("*.json", "*.csv", "*.log", "../real/viewer/*")
+        for path in DATA.glob(kind)
+    )
 )
 UNITS = ("us", "ms", "s", "ns", "toks/sec", "", "bytes", "US", "CYCLES", "COUNT", "BYTES", "MS")
 NUMBERS = ("-1", "1e999", "NaN", "12,5", "1.234,5", "0", "9" * 400, "UNKNOWN", "null", "1e5", "٣")

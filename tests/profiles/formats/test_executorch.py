@@ -1,4 +1,4 @@
-"""ExecuTorch: real etdumps and real logs of qnn_executor_runner (../data/executorch).
+"""ExecuTorch: real etdumps and real logs of qnn_executor_runner (../real/executorch).
 
 Its reader needs torch, which is too large for these tests: inspected.json is what it said of
 these files (record.py beside it), and the last test asks it again where it is installed.
@@ -20,7 +20,7 @@ from fleet.model.record import Measure, Op
 from fleet.profiles.formats import detect, executorch
 from fleet.profiles.formats.base import Profile
 
-DATA = Path(__file__).parents[1] / "data" / "executorch"
+DATA = Path(__file__).parents[1] / "real" / "executorch"
 RECORDED: dict[str, list[dict[str, Any]]] = json.loads((DATA / "inspected.json").read_text("utf-8"))
 
 
@@ -128,7 +128,7 @@ def test_the_line_of_qnn_executor_runner() -> None:
     found = executorch.inferences(text)
     assert found["run_mean_ms"] == Measure(5.505 / 3, "ms")
     assert found["inferences"] == Measure(3)
-    assert found["inferences_per_s"] == Measure(3000 / 5.505, "inf/s")
+    assert found["ips"] == Measure(3000 / 5.505, "inf/s")
     assert (
         executorch.inferences("")
         == executorch.inferences("3 inference took 5.505000 ms, avg 1.835000 ms")

@@ -1,4 +1,4 @@
-"""Files of the real qnn-profile-viewer 2.25 (../data/viewer): our own model of two operations on
+"""Files of the real qnn-profile-viewer 2.25 (../real/viewer): our own model of two operations on
 the emulator of QAIRT 2.51, with its default, HTP and JSON readers. Figures were read by hand.
 """
 
@@ -14,7 +14,7 @@ from fleet.model.record import Measure, Op
 from fleet.profiles.formats import detect, qnn, qnn_json
 from fleet.profiles.formats.base import Profile
 
-DATA = Path(__file__).parents[1] / "data" / "viewer"
+DATA = Path(__file__).parents[1] / "real" / "viewer"
 RUNTIME = "2.51.0.260929181845"
 # µs; netrun_…: what qnn-net-run saw, the rest what the backend says. Means over the inferences.
 TIMES: dict[str, dict[str, float]] = {
@@ -86,7 +86,7 @@ def test_the_csv_of_every_level(level: str, reader: str) -> None:
     assert (cycles and round(cycles.value, 2)) == GRAPH_CYCLES.get(level)
     assert ops_of(found) == OPS.get(level, {})
     rate = None if reader else Measure(RATES[level], "inf/s")
-    assert others.get("inferences_per_s") == rate, "the HTP reader leaves that row out"
+    assert others.get("ips") == rate, "the HTP reader leaves that row out"
 
 
 def test_numbers_stay_as_they_are_written() -> None:
@@ -105,7 +105,7 @@ def test_the_json_says_the_same_but_for_what_net_run_saw(level: str) -> None:
     backend = {k: v for k, v in TIMES[level].items() if not k.startswith("netrun_")}
     assert times_of(found) == backend
     assert ops_of(found) == OPS.get(level, {})
-    rate = found.metrics.others["inferences_per_s"]
+    rate = found.metrics.others["ips"]
     assert rate == Measure(pytest.approx(RATES[level], rel=1e-6), "inf/s")
 
 
