@@ -17,7 +17,7 @@ TOKENS = {
     "gen tok/s": "decode_tps",
     "tokens": "generated_tokens",
 }
-NETWORK = {"median ms": "median", "p90 ms": "p90", "inf/s": "rate"}
+NETWORK = {"latency ms": "median", "p90 ms": "p90", "inf/s": "rate"}
 _DIGITS = {"prompt_tps": 2, "decode_tps": 2, "median": 2, "p90": 2, "generated_tokens": 0}
 _SPARE = {"QAIRT": 1, "chip": 2, "tokens": 3, "init ms": 4}
 

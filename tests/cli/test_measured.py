@@ -81,13 +81,13 @@ def rows(text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("metrics", "runner", "wanted"),
     [
-        (net_run(), "qnn-net-run", {"median ms": "87.36", "p90 ms": "98.94", "inf/s": "12.4"}),
-        (net_run("client"), "qnn-net-run", {"median ms": "17.98", "inf/s": "54.8"}),
-        (executor(), "executorch", {"median ms": "1.83", "inf/s": "545.0"}),
+        (net_run(), "qnn-net-run", {"latency ms": "87.36", "p90 ms": "98.94", "inf/s": "12.4"}),
+        (net_run("client"), "qnn-net-run", {"latency ms": "17.98", "inf/s": "54.8"}),
+        (executor(), "executorch", {"latency ms": "1.83", "inf/s": "545.0"}),
         (
             ort(),
             "ort",
-            {"init ms": "244.6", "median ms": "5.50", "p90 ms": "9.00", "inf/s": "100.0"},
+            {"init ms": "244.6", "latency ms": "5.50", "p90 ms": "9.00", "inf/s": "100.0"},
         ),
     ],
 )
@@ -110,7 +110,7 @@ def test_tokens_have_their_columns(screen: io.StringIO) -> None:
     wanted = {"init ms": "4060.0", "TTFT ms": "183.5", "prompt tok/s": "158.05",
               "gen tok/s": "10.03", "tokens": "31", "emulated": "yes"}  # fmt: skip
     assert {name: said[name] for name in wanted} == wanted
-    assert "median" not in screen.getvalue()
+    assert "latency" not in screen.getvalue()
 
 
 @pytest.mark.parametrize("host", ["lab001", "evk-iq9-01", "kitchen-iq9075-07"])
@@ -125,7 +125,7 @@ def test_eighty_columns_break_no_word(
     assert max(map(len, text.splitlines())) <= 80
     cells = {cell.strip() for line in text.splitlines() for cell in re.split("[┃│]", line)}
     words = {host, "runs", "emulated", "yes"}
-    words |= {"median", "p90", "87.36", "98.94"} if kind in {"network", "both"} else set()
+    words |= {"latency", "p90", "87.36", "98.94"} if kind in {"network", "both"} else set()
     words |= {"TTFT", "prompt", "tok/s", "158.05"} if kind in {"tokens", "both"} else set()
     assert words <= {word for cell in cells for word in cell.split()}
     said = text + capsys.readouterr().err
@@ -139,7 +139,7 @@ def test_a_wide_terminal_and_a_pipe_have_all_in_one_line(
     shown(runs(net_run(), "qnn-net-run"))
     head = capsys.readouterr().out.splitlines()[1]
     assert [cell.strip() for cell in head.split("|")] == [
-        "device", "chip", "QAIRT", "runs", "median ms", "p90 ms", "inf/s", "emulated",
+        "device", "chip", "QAIRT", "runs", "latency ms", "p90 ms", "inf/s", "emulated",
     ]  # fmt: skip
 
 
