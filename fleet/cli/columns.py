@@ -24,22 +24,22 @@ def show(title: str, columns: Sequence[Column]) -> None:
     that no word is broken.
     """
     room, kept, left = output.width(), list(columns), list[Column]()
-    spare = sorted((one for one in columns if one.spare), key=lambda one: one.spare)
+    spare = sorted((column for column in columns if column.spare), key=lambda column: column.spare)
     while room is not None and spare and _width(kept, folded=True) > room:
         left.append(spare.pop(0))
         kept.remove(left[-1])
     folded = room is not None and _width(kept, folded=False) > room
-    heads = [one.head.replace(" ", "\n") if folded else one.head for one in kept]
-    output.table(title, heads, zip(*(one.cells for one in kept), strict=True))
+    heads = [column.head.replace(" ", "\n") if folded else column.head for column in kept]
+    output.table(title, heads, zip(*(column.cells for column in kept), strict=True))
     _below(columns[0].cells, left)
 
 
 def _width(columns: Sequence[Column], *, folded: bool) -> int:
     """As rich draws it: a bar before, between and after, and a blank on both sides of a cell."""
     widest = 0
-    for one in columns:
-        heads = one.head.split(" ") if folded else [one.head]
-        widest += max(map(len, (*heads, *(cell or "unknown" for cell in one.cells))))
+    for column in columns:
+        heads = column.head.split(" ") if folded else [column.head]
+        widest += max(map(len, (*heads, *(cell or "unknown" for cell in column.cells))))
     return widest + 3 * len(columns) + 1
 
 
@@ -47,7 +47,7 @@ def _below(names: Sequence[str | None], left: Sequence[Column]) -> None:
     if not left:
         return
     rows = [
-        ", ".join(f"{one.head} {one.cells[row] or 'unknown'}" for one in left)
+        ", ".join(f"{column.head} {column.cells[row] or 'unknown'}" for column in left)
         for row in range(len(names))
     ]
     if len(set(rows)) == 1:

@@ -39,9 +39,8 @@ def _kind(records: Sequence[dict[str, Any]]) -> str:
 
 
 def _median(records: Sequence[dict[str, Any]], key: str) -> str:
-    values = [
-        numbers[key] for one in records if one["counts"] and key in (numbers := _numbers(one))
-    ]
+    counted = [_numbers(record) for record in records if record["counts"]]
+    values = [numbers[key] for numbers in counted if key in numbers]
     return f"{statistics.median(values):.{_DIGITS.get(key, 1)}f}" if values else "-"
 
 

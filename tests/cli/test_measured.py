@@ -65,15 +65,15 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 
 def shown(records: list[Record]) -> None:
-    show_records("run x", [one.as_dict() for one in records])
+    show_records("run x", [made.as_dict() for made in records])
 
 
 def rows(text: str) -> dict[str, str]:
     """Heads and cells of the first table, as a terminal shows them: its lines put together."""
     lines = [line for line in text.splitlines() if line[:1] in set("┃│")]
     cells = [[cell.strip() for cell in re.split("[┃│]", line)[1:-1]] for line in lines]
-    heads = [one for one, line in zip(cells, lines, strict=True) if line.startswith("┃")]
-    first = next(one for one, line in zip(cells, lines, strict=True) if line.startswith("│"))
+    heads = [row for row, line in zip(cells, lines, strict=True) if line.startswith("┃")]
+    first = next(row for row, line in zip(cells, lines, strict=True) if line.startswith("│"))
     names = [" ".join(part for part in parts if part) for parts in zip(*heads, strict=True)]
     return dict(zip(names, first, strict=True))
 

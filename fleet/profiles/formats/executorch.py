@@ -154,12 +154,12 @@ def _inspected(inspector: Any) -> Profile:  # noqa: ANN401 - a foreign class
             if bare and "OpId_" in name:
                 nodes.append(Event("NODE", name, mean(raw) * _NS, bare["unit"], "QNN"))
             elif bare:
-                for one in raw:
-                    sources.add(name, round(one * _NS), bare["unit"])
-                    key, unit, value = _named(name, bare, round(one * _NS))
+                for took in raw:
+                    sources.add(name, round(took * _NS), bare["unit"])
+                    key, unit, value = _named(name, bare, round(took * _NS))
                     values[key, unit].append(value)
             elif name in _TIMES:
-                values[_TIMES[name], "us"] += [one * 1000 for one in raw]
+                values[_TIMES[name], "us"] += [took * 1000 for took in raw]
             elif "::" not in name:
                 backend = str(getattr(event, "delegate_backend_name", None) or "")
                 ran_on = "npu" if "qnn" in backend.lower() else ""

@@ -63,8 +63,10 @@ def merged(json_text: str | None, csv_text: str | None) -> Profile:
     if table is None:
         return made
     ours = table.metrics
-    timed = {name: one for name, one in ours.others.items() if "netrun_" in name or name == RATE}
-    written = {name: one for name, one in ours.source.items() if name.startswith("NETRUN ")}
+    timed = {
+        name: measure for name, measure in ours.others.items() if "netrun_" in name or name == RATE
+    }
+    written = {name: measure for name, measure in ours.source.items() if name.startswith("NETRUN ")}
     metrics = replace(
         made.metrics,
         others=timed | dict(made.metrics.others),

@@ -95,7 +95,7 @@ def test_operations_are_cycles_of_the_npu() -> None:
     assert others["accelerator_execute_cycles"].value == pytest.approx(158014)
     assert others["hvx_threads"] == others["yields"] == Measure(0)
     assert others["power_on_us"].value == pytest.approx((143383 + 116944 + 74330) / 3)
-    assert not any("cycles" in name for name, one in others.items() if one.unit == "us")
+    assert not any("cycles" in name for name, time in others.items() if time.unit == "us")
 
 
 @pytest.mark.usefixtures("_reader")

@@ -63,9 +63,9 @@ def profile_of(name: str) -> Profile:
 def times_of(found: Profile) -> dict[str, float]:
     others = found.metrics.others
     return {
-        name.removesuffix("_us"): round(one.value, 2)
-        for name, one in others.items()
-        if one.unit == "us"
+        name.removesuffix("_us"): round(measure.value, 2)
+        for name, measure in others.items()
+        if measure.unit == "us"
     }
 
 
@@ -122,7 +122,7 @@ def test_both_together_and_either_alone(level: str) -> None:
 
 def test_operations_come_from_the_json() -> None:
     data = json.loads(text_of("detailed.json"))
-    data["messages"] = [one for one in data["messages"] if one["method"] != "BACKEND_EXECUTE"]
+    data["messages"] = [said for said in data["messages"] if said["method"] != "BACKEND_EXECUTE"]
     assert qnn.merged(json.dumps(data), text_of("detailed.csv")).ops == ()
 
 
