@@ -65,6 +65,11 @@ def load() -> None:
     import rich.table  # noqa: F401, PLC0415
 
 
+def width() -> int | None:
+    """Columns of the terminal; None where tables go to a file or a pipe, which have no end."""
+    return None if _plain(sys.stdout) else _screens.console.width
+
+
 def _as_json(value: object) -> object:
     if isinstance(value, Path | Secret):
         return str(value)

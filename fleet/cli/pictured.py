@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from fleet.cli import output
 from fleet.model.record import Record
+from fleet.profiles.latency import MIDDLES
 from fleet.profiles.pictures.lines import Bar, bars, known, sparkline
 from fleet.triage.text import harmless
 
@@ -18,7 +19,8 @@ DEVICES = 20
 def show_pictures(records: Sequence[Record]) -> None:
     """The repeats of each device as a sparkline; several devices as bars with intervals.
 
-    Of the runs that count, in one metric: the first that they have of tok/s, TTFT, and others.
+    Of the runs that count, in one metric: the first that they have of tok/s, the latency of a
+    network, TTFT, and others.
     """
     # numpy, for this alone
     from fleet.profiles.compare.metrics import metric, present, value  # noqa: PLC0415
@@ -26,7 +28,8 @@ def show_pictures(records: Sequence[Record]) -> None:
 
     whole = [one for one in records if not one.warmup]
     names = present([one for one in whole if one.counts])
-    name = "decode_tps" if "decode_tps" in names else next(iter(names), None)
+    wanted = [one for one in ("decode_tps", *MIDDLES) if one in names] + names
+    name = next(iter(wanted), None)
     if name is None:
         return
     plain = not known(output.console.encoding)

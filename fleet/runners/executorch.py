@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from pydantic import Field
 
 from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
-from fleet.profiles.formats.executorch import observed
+from fleet.profiles.formats.base import number
+from fleet.profiles.formats.executorch import inferences, observed, speed_file
 from fleet.runners.base import FLAT, Ended, Kit, Outcome, Start
 from fleet.runners.options import Options, ending, named, needs_program, own_files, parsed, program
 
 _MAKE_FOLDER = 'mkdir -p "$1" && shift && exec "$@"'
-_FIRST_NUMBER = re.compile(rb"[0-9]+(?:\.[0-9]+)?")
+_ITERATION = re.compile(r"(?<= )--?iteration[ =]([0-9]{1,9})(?= |$)")
 SPEED = "inference_speed.txt"
 
 
@@ -87,16 +89,35 @@ class ExecutorchRunner:
         return Start((*argv, *options.extra), "", collect, timeout, kit.run.prompt.encode())
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
-        """Times of PyTorchObserver, the speed file, the etdump as it is."""
+        """Times of PyTorchObserver and of inferences, the etdump as it is.
+
+        The speed file is another thing in each program. qnn_llama_runner writes tokens a second
+        over the whole inference, the prompt's pass too (runner.cpp of pytorch/executorch,
+        cff6f4d), so it is no rate of decoding. On Android the log goes to logcat, so the file is
+        what there is of qnn_executor_runner.
+        """
         problems = ending(start, ended)
-        found = observed((ended.stdout + b"\n" + ended.stderr).decode("utf-8", "replace"))
-        speed = _FIRST_NUMBER.search(ended.files.get(SPEED, b""))
-        if speed:
-            found["inference_speed"] = Measure(float(speed[0]), "as the runner writes it")
+        said = (ended.stdout + b"\n" + ended.stderr).decode("utf-8", "replace")
+        found, written = observed(said), ended.files.get(SPEED, b"").decode("utf-8", "replace")
+        count, source = _iterations(start.argv), dict[str, Measure]()
+        speed = number(written.strip())
+        if speed is not None and _is_llama(kit):
+            found["inference_tps"] = source[SPEED] = Measure(speed, "tok/s")
+        elif speed is not None:
+            source[SPEED] = Measure(speed, f"ms of {count} iterations")
+        if not _is_llama(kit):
+            found |= inferences(said) or speed_file(written, count)
         if not problems and not found and "etdump.etdp" not in ended.files:
             problems.append("cut: neither times nor an etdump came back")
         text = ended.files.get("outputs.txt", b"").decode("utf-8", "replace").strip()
-        return Outcome(Metrics.of(found), text, None, tuple(problems), dict(ended.files))
+        metrics = replace(Metrics.of(found), source=source)
+        return Outcome(metrics, text, None, tuple(problems), dict(ended.files))
+
+
+def _iterations(argv: tuple[str, ...]) -> int:
+    """Of `--iteration`: the last one is in force, which `extra` of the playbook may give."""
+    found = _ITERATION.findall(" ".join(argv))
+    return max(int(found[-1]), 1) if found else 1
 
 
 def _is_llama(kit: Kit) -> bool:

@@ -21,6 +21,7 @@ from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.formats import qnn
+from fleet.profiles.formats.base import RATE, RATE_UNIT, percentile
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import TIMED_OUT, Options, parsed
 from fleet.runtimes.packages import SITE
@@ -226,6 +227,10 @@ def _times(said: Mapping[str, Any]) -> dict[str, Measure]:
         found["run_min_ms"] = Measure(min(times), "ms")
         found["run_max_ms"] = Measure(max(times), "ms")
         found["inferences"] = Measure(len(times))
+        if len(times) > 1:
+            found["run_p90_ms"] = Measure(percentile(times, 90), "ms")
+        if sum(times) > 0:
+            found[RATE] = Measure(1000 * len(times) / sum(times), RATE_UNIT)
     return found
 
 

@@ -10,7 +10,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ import httpx
 
 from fleet.model.errors import InputError, UnreachableError
 from fleet.model.record import Measure
+from fleet.profiles.formats.base import percentile
 
 PERCENTILES = (50, 95, 99)
 HEALTH_SECONDS = 10.0
@@ -89,12 +90,6 @@ class Report:
             for percent in PERCENTILES if values else ():
                 found[f"{name}_p{percent}_ms"] = Measure(percentile(values, percent), "ms")
         return found
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that is not below `percent` of all (nearest rank)."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]
 
 
 def look(url: str) -> dict[str, Any]:

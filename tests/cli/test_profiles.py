@@ -15,6 +15,7 @@ from fleet.model.record import Measure, Metrics
 from tests.profiles.records import put, record
 
 DATA = Path(__file__).parents[1] / "profiles" / "data"
+REAL = DATA.parent / "real"
 RUN = "20261101-100000-aaaaaa"
 
 
@@ -105,6 +106,14 @@ def test_a_damaged_record_is_named_and_the_rest_is_shown(home: Path) -> None:
     assert done.exit_code == 0
     assert f"warning: {bad}/record.json: is damaged" in done.stderr.replace("\n", "")
     assert RUN in done.stdout
+
+
+def test_the_files_of_the_real_viewer_are_known_by_content() -> None:
+    done = profiles("import", REAL / "viewer")
+    assert done.exit_code == 0, done.output
+    assert "12 new records, 0 known, 0 files are no profiles, 0 bad" in done.stdout
+    known = profiles("import", REAL / "executorch" / "stderr_profile0.txt", "--json")
+    assert json.loads(known.stdout)["new"] == 1
 
 
 def test_import_names_what_is_bad_and_takes_the_rest() -> None:

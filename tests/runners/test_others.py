@@ -187,7 +187,7 @@ def test_executorch_llama_runner() -> None:
     assert (metrics.prompt_tokens, metrics.generated_tokens) == (20, 100)
     assert (metrics.init_ms, metrics.ttft_ms) == (500, 120)
     assert (metrics.prompt_tps, metrics.decode_tps) == (200, 50)
-    assert metrics.others["inference_speed"].value == 50
+    assert metrics.others["inference_tps"] == Measure(50, "tok/s")
 
 
 def test_executorch_executor_runner_brings_its_etdump() -> None:

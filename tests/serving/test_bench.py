@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from fleet.cli.main import build
 from fleet.engine.records import RunStore
 from fleet.model.errors import InputError, UnreachableError
+from fleet.profiles.formats.base import percentile
 from fleet.serving import bench
-from fleet.serving.bench import Load, percentile
+from fleet.serving.bench import Load
 from tests.transport.sshd import free_port
 
 from .conftest import TOKEN, Echo, echo

@@ -6,6 +6,7 @@ import codecs
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fleet.model.errors import ProfileError
@@ -14,6 +15,7 @@ from fleet.model.record import Measure, Metrics, Op
 _MICRO = ("us", "µs", "μs", "microsec")
 _MILLISECONDS = {"ms": 1.0, "s": 1000.0, "sec": 1000.0, "ns": 0.000001}
 MILLISECONDS = dict.fromkeys(_MICRO, 0.001) | _MILLISECONDS
+RATE, RATE_UNIT = "ips", "inf/s"  # inferences a second
 PER_SECOND = frozenset({"toks/sec", "tokens/sec", "tok/s", "tokens/s", "t/s"})
 MOST_SOURCES = 400  # numbers as written that a record keeps; the raw file has all
 _BOMS = (
@@ -96,6 +98,28 @@ def slug(text: str) -> str:
 def mean(values: list[float]) -> float:
     """The mean of at least one value."""
     return sum(values) / len(values)
+
+
+def middle(values: Sequence[float]) -> float:
+    """The median of at least one value."""
+    ordered, last = sorted(values), len(values) - 1
+    return mean(ordered[last // 2 : len(values) // 2 + 1])
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that is not below `percent` of all (nearest rank); of one at least."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]
+
+
+def spread(name: str, took: Sequence[float]) -> dict[str, Measure]:
+    """What the mean of several inferences hides, in µs: the first, which pays for what is made
+    ready once, the median, and the 90th percentile. {} of a single one.
+    """
+    if len(took) < 2:
+        return {}
+    values = (("first", took[0]), ("median", middle(took)), ("p90", percentile(took, 90)))
+    return {f"{name}_{word}_us": Measure(value, "us") for word, value in values}
 
 
 class Sources:

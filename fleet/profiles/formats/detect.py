@@ -27,7 +27,7 @@ def read(data: bytes) -> Profile | list[dict[str, Any]]:
     """
     if not data.strip():
         raise ProfileError("the file is empty", hint="fetch it from the device again")
-    if data[4:8] == b"ED00":  # file_identifier of ExecuTorch's etdump.fbs
+    if b"ED00" in {data[4:8], data[8:12]}:  # file_identifier of etdump.fbs; its size may come first
         return executorch.read_etdump(data)
     if b"\0" in data[:4096] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         if b"QNN" in data or b"Accelerator (" in data:
@@ -111,11 +111,11 @@ def _list(text: str) -> Profile | list[dict[str, Any]]:
 
 def _text(text: str) -> Profile:
     first = text.lstrip("\ufeff").partition("\n")[0]
-    if "Event Identifier" in first:
+    if qnn.is_csv(text):
         return qnn.read(text)
     if "n_prompt" in first and "avg_ts" in first:
         return llama_cpp.read_csv(text)
-    if executorch.OBSERVER in text:
+    if executorch.OBSERVER in text or executorch.inferences(text):
         return executorch.read_log(text)
     if "eval time =" in text:
         return llama_cpp.read_log(text)

@@ -1,4 +1,5 @@
-"""ExecuTorch: the line of PyTorchObserver, and the etdump where ExecuTorch's reader is there.
+"""ExecuTorch: the line of PyTorchObserver, those of qnn_executor_runner, and the etdump where
+ExecuTorch's reader is there.
 
 The reader (executorch.devtools) is a package of its own and large, so it is never needed.
 """
@@ -9,6 +10,7 @@ import importlib
 import json
 import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +18,30 @@ from typing import Any
 
 from fleet.model.errors import ProfileError
 from fleet.model.record import Measure, Metrics, Op
-from fleet.profiles.formats.base import Profile, finite, mean
+from fleet.profiles.formats.base import (
+    RATE,
+    RATE_UNIT,
+    Profile,
+    Sources,
+    finite,
+    mean,
+    number,
+    slug,
+    spread,
+)
+from fleet.profiles.formats.qnn_events import Event, named, operations
 
 OBSERVER = "PyTorchObserver {"
 INSTALL = "pip install executorch"
+STARTED = "Start inference ("
+_TOOK = re.compile(r"(\d{1,9}) inference took (\d{1,15}(?:\.\d{1,15})?) ms, avg")
+_BARE = re.compile(r"(?P<name>.*) \((?P<unit>us|cycles|count|bytes)\)")
+_NS = 1e6  # in a ms
+_TIMES = {
+    "Method::execute": "execute_us",
+    "Method::init": "load_us",
+    "DELEGATE_CALL": "delegate_call_us",
+}
 _OBSERVED = re.compile(r"PyTorchObserver (\{.*\})")
 
 
@@ -52,17 +74,46 @@ def observed(text: str) -> dict[str, Measure]:
     return found if all(finite(one.value) is not None for one in found.values()) else {}
 
 
+def inferences(text: str) -> dict[str, Measure]:
+    """`3 inference took 5.505000 ms, avg 1.835000 ms` of qnn_executor_runner; {} without it.
+
+    One such line comes after each `Start inference (0)`, for a row of its input list; the last
+    one is their sum. The source has only the mean of each, so there is no median.
+    """
+    count, took, started = 0, 0.0, False
+    for line in text.splitlines():
+        match = _TOOK.search(line) if started else None
+        if match:
+            count, took = count + int(match[1]), took + float(match[2])
+        started = STARTED in line or (started and not match)
+    return _timed(took / count, count) if count and took > 0 else {}
+
+
+def speed_file(text: str, iterations: int) -> dict[str, Measure]:
+    """inference_speed.txt of qnn_executor_runner: ms of a row of its input list, which is the sum
+    of its `--iteration` inferences (qnn_executor_runner.cpp of pytorch/executorch, cff6f4d).
+    """
+    took = number(text.strip())
+    return _timed(took / iterations) if took and took > 0 else {}
+
+
+def _timed(milliseconds: float, count: int | None = None) -> dict[str, Measure]:
+    found = {"run_mean_ms": Measure(milliseconds, "ms")}
+    found |= {} if count is None else {"inferences": Measure(count)}
+    return found | {RATE: Measure(1000 / milliseconds, RATE_UNIT)}
+
+
 def read_log(text: str) -> Profile:
-    """A profile of that line. Raises ProfileError."""
-    found = observed(text)
+    """A profile of these lines. Raises ProfileError."""
+    found = observed(text) | inferences(text)
     if not found:
-        raise ProfileError("the line of PyTorchObserver cannot be read")
+        raise ProfileError("the times of ExecuTorch in it cannot be read")
     metrics = replace(Metrics.of(found), source=found)
     return Profile("executorch-log", metrics, runner="executorch")
 
 
 def read_etdump(data: bytes) -> Profile:
-    """Operations of an etdump in µs, by ExecuTorch's own Inspector.
+    """Times and operations of an etdump, by ExecuTorch's own Inspector.
 
     Raises ProfileError: its reader is not installed, or cannot read the file.
     """
@@ -87,26 +138,52 @@ def read_etdump(data: bytes) -> Profile:
 def _inspected(inspector: Any) -> Profile:  # noqa: ANN401 - a foreign class
     """`event_blocks[].events[].perf_data.raw`, in ms: the Inspector's target_time_scale where
     none is asked for (docs of executorch: Inspector APIs).
+
+    QNN's delegate logs bare numbers with their unit in the name, which the Inspector takes for
+    nanoseconds all the same (backends/qualcomm/runtime/backends/QnnProfiler.cpp).
     """
-    ops: list[Op] = []
-    found: dict[str, Measure] = {}
+    sources, ops = Sources(), list[Op]()
+    values = defaultdict[tuple[str, str], list[float]](list)
     for block in inspector.event_blocks:
+        nodes: list[Event] = []
         for event in block.events:
-            raw = _numbers(getattr(event.perf_data, "raw", None) or ())
+            name, raw = str(event.name), _numbers(getattr(event.perf_data, "raw", None) or ())
+            bare = _BARE.fullmatch(name) if getattr(event, "is_delegated_op", False) else None
             if not raw:
                 continue
-            name, took = str(event.name), mean(raw) * 1000
-            if name == "Method::execute":
-                found["execute_us"] = Measure(took, "us")
-            elif name == "Method::init":
-                found["load_us"] = Measure(took, "us")
+            if bare and "OpId_" in name:
+                nodes.append(Event("NODE", name, mean(raw) * _NS, bare["unit"], "QNN"))
+            elif bare:
+                for took in raw:
+                    sources.add(name, round(took * _NS), bare["unit"])
+                    key, unit, value = _named(name, bare, round(took * _NS))
+                    values[key, unit].append(value)
+            elif name in _TIMES:
+                values[_TIMES[name], "us"] += [took * 1000 for took in raw]
             elif "::" not in name:
                 backend = str(getattr(event, "delegate_backend_name", None) or "")
                 ran_on = "npu" if "qnn" in backend.lower() else ""
-                ops.append(Op(name, took, "us", ran_on=ran_on, graph=str(block.name)))
-    if not found and not ops:
+                ops.append(Op(name, mean(raw) * 1000, "us", ran_on=ran_on, graph=str(block.name)))
+        # only the HTP counts cycles
+        ops += [
+            replace(op, ran_on="npu" if op.unit == "cycles" else "", graph=str(block.name))
+            for op in operations(nodes)
+        ]
+    if not values and not ops:
         raise ProfileError("the etdump has no events")
-    return Profile("etdump", Metrics.of(found), tuple(ops), runner="executorch")
+    found = {name: Measure(mean(taken), unit) for (name, unit), taken in values.items()}
+    for name in ("execute", "qnn_execute"):
+        found |= spread(name, values.get((f"{name}_us", "us"), ()))
+    metrics = replace(Metrics.of(found), source=sources.found)
+    return Profile("etdump", metrics, tuple(ops), runner="executorch")
+
+
+def _named(name: str, bare: re.Match[str], value: float) -> tuple[str, str, float]:
+    """As in other profiles of QNN, but for the execution, which is ExecuTorch's there."""
+    said = name if bare["unit"] == "cycles" else bare["name"]
+    found = named(Event("", said, value, bare["unit"]))
+    key, unit, value = found or (slug(name), bare["unit"], value)
+    return ("qnn_execute_us" if key == "execute_us" else key), unit, value
 
 
 def _numbers(values: Iterable[object]) -> list[float]:

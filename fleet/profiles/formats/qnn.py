@@ -1,60 +1,34 @@
 """CSV of qnn-profile-viewer and of ONNX Runtime's QNN provider: the same columns.
 
 `Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,Event Identifier`
-(deployment.md 4.2; qnn_profile_serializer.cc of onnxruntime). `Performance Estimates` are
-what the compiler simulated, so their names begin with `estimated_`: they are no measurements.
-Operations (`NODE`, cycles) repeat for each inference; a CSV does not name its graphs.
+(deployment.md 4.2; qnn_profile_serializer.cc of onnxruntime). The viewer writes some lines with
+versions above them and a blank after each comma of the names; its own rows (NETRUN) name graphs.
+ONNX Runtime calls operations NODE, the viewer calls them EXECUTE, as it does all of that phase.
+Operations repeat for each inference.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fleet.model.errors import ProfileError
-from fleet.model.record import Measure, Metrics, Op
-from fleet.profiles.formats.base import Profile, Sources, mean, number, slug
+from fleet.model.record import Measure
+from fleet.profiles.formats import qnn_json
+from fleet.profiles.formats.base import RATE, Profile, number
+from fleet.profiles.formats.qnn_events import Event, profile_of
 
-COLUMNS = ("Message", "Time", "Unit of Measurement", "Event Level", "Event Identifier")
+COLUMNS = (
+    *("Msg Timestamp", "Message", "Time", "Unit of Measurement"),
+    *("Timing Source", "Event Level", "Event Identifier"),
+)
 _ROOT = "ROOT"
-_ESTIMATES = "Performance Estimates"
-_HEADINGS = ("Mode", "Bandwidth Stats", "HTP ID", "Missing Ops")  # of estimates, with no number
-_MICROSECONDS = {"US": 1.0, "MICROSEC": 1.0, "MS": 1000.0, "NS": 0.001, "S": 1e6, "SEC": 1e6}
-_NAMES = {
-    "QNN (load binary) time": "load",
-    "Accelerator (load binary) time": "accelerator_load",
-    "QNN (init) time": "init",
-    "QNN (finalize) time": "finalize",
-    "QNN (deinit) time": "deinit",
-    "QNN (execute) time": "execute",
-    "RPC (execute) time": "rpc_execute",
-    "QNN accelerator (execute) time": "qnn_accelerator_execute",
-    "Accelerator (execute) time": "accelerator_execute",
-    "Accelerator (execute excluding wait) time": "accelerator_execute_without_wait",
-    "Accelerator (execute) time (cycles)": "accelerator_execute",
-    "Number of HVX threads used": "hvx_threads",
-    "Num times yield occured": "yields",
-    "Time for initial VTCM acquire": "vtcm_acquire",
-    "Time for HVX + HMX power on and acquire": "power_on",
-}
-_OP = re.compile(r"(?P<name>.*?)[: ]?OpId_(?P<id>\d+)(?: \(cycles\))?")
-_SIMULATED = re.compile(r"Simulated \((?P<what>.*?)(?: \((?P<side>lower|upper) estimate\))?\)")
-
-
-@dataclass(frozen=True)
-class Event:
-    """One row. `value` None: the source has no number there (UNKNOWN). `parent` is the row of
-    the top level that it stands under, "" on that level.
-    """
-
-    message: str
-    identifier: str
-    value: float | None
-    unit: str
-    parent: str = ""
+_MOST_LINES_BEFORE = 20  # of the head that the viewer writes above its table: four in 2.25
+_GRAPH = re.compile(r"Graph \d+: (.*)")
+_BACKEND = re.compile(r"Backend version *, *v?([0-9][0-9.]*[0-9])")
+_VIEWED = "qnn-profile-viewer --input_log LOG --output NEW.csv"
 
 
 def parse_csv(text: str) -> Mapping[str, Measure]:
@@ -67,60 +41,105 @@ def read(text: str) -> Profile:
 
     Raises ProfileError: other columns, cut off, a decimal comma.
     """
-    return profile_of(list(_rows(text)), "qnn-csv")
+    runtime = _BACKEND.search(text[: _heading(text)[1]])
+    made = profile_of(list(_rows(text)), "qnn-csv")
+    return replace(made, runtime=runtime[1] if runtime else "")
 
 
-def profile_of(events: list[Event], kind: str) -> Profile:
-    """The profile that rows make, from whichever file they come."""
-    sources, values = Sources(), dict[tuple[str, str], list[float]]()
-    for event in events:
-        if event.value is None:
-            continue
-        if event.message != "NODE":
-            place = f"{event.parent} / " if event.parent else ""
-            sources.add(place + event.identifier, event.value, event.unit)
-        named = _named(event)
-        if named is not None:
-            values.setdefault(named[:2], []).append(named[2])
-    others = {name: Measure(mean(found), unit) for (name, unit), found in values.items()}
-    metrics = replace(Metrics(others=others), source=sources.found)
-    problems = () if others else ("cut: the profile holds no number",)
-    return Profile(kind, metrics, _ops(events), problems=problems)
+def merged(json_text: str | None, csv_text: str | None) -> Profile:
+    """One run as the JSON reader and the default reader of qnn-profile-viewer tell it.
+
+    Operations and the backend's numbers are those of the JSON; only the CSV has what qnn-net-run
+    timed itself (`netrun_init_us`, `netrun_compose_us`, `netrun_deinit_us`, ...). Either alone
+    is read as it is: None or "" for one that is not there. Raises ProfileError for both missing,
+    and for one that cannot be read.
+    """
+    table = read(csv_text) if csv_text else None
+    if not json_text:
+        if table is None:
+            raise ProfileError("qnn-profile-viewer wrote nothing", hint=_VIEWED)
+        return table
+    made = qnn_json.loaded(json_text)
+    if table is None:
+        return made
+    ours = table.metrics
+    timed = {
+        name: measure for name, measure in ours.others.items() if "netrun_" in name or name == RATE
+    }
+    written = {name: measure for name, measure in ours.source.items() if name.startswith("NETRUN ")}
+    metrics = replace(
+        made.metrics,
+        others=timed | dict(made.metrics.others),
+        source=written | dict(made.metrics.source),
+    )
+    problems = () if metrics.others else made.problems
+    return replace(made, metrics=metrics, problems=problems, runtime=made.runtime or table.runtime)
+
+
+def is_csv(text: str) -> bool:
+    """Whether the head of a table of QNN stands in the first lines."""
+    return _heading(text)[0] != ""
+
+
+def _heading(text: str) -> tuple[str, int]:
+    """The line that names the columns, and where it begins; "" and 0 where there is none."""
+    place = 0
+    for line in text[: 1 << 16].splitlines(keepends=True)[:_MOST_LINES_BEFORE]:
+        if "Event Identifier" in line:
+            return line.strip().lstrip("\ufeff"), place
+        place += len(line)
+    return "", 0
 
 
 def _rows(text: str) -> Iterator[Event]:
-    lines = text.splitlines()
-    header = lines[0].lstrip("\ufeff").split(",") if lines else []
+    heading, place = _heading(text)
+    above, lines = len(text[:place].splitlines()), text[place:].splitlines()
+    header = [name.strip() for name in heading.split(",")]
     if any(name not in header for name in COLUMNS):
-        if ";" in (lines[0] if lines else "") and "Event Identifier" in lines[0]:
+        if ";" in heading:
             raise ProfileError(
                 "the columns are parted with ';': a spreadsheet saved it in its own locale",
-                line=1,
-                hint="qnn-profile-viewer --input_log LOG --output NEW.csv",
+                line=above + 1,
+                hint=_VIEWED,
             )
         raise ProfileError("this is no CSV of qnn-profile-viewer: its columns are not there")
     if not text.endswith("\n"):
         raise ProfileError(
             "the last line has no end: the file is cut off",
-            line=len(lines),
+            line=above + len(lines),
             hint="fetch it from the device again (a whole file of an editor: add the line end)",
         )
     places = [header.index(name) for name in COLUMNS]
     rows = csv.reader(lines[1:], strict=True)
-    parent = ""
+    parent = graph = ""
+    of = ("", "")
     try:
         for row in rows:
             if not row:
                 continue
-            line = rows.line_num + 1
+            line = above + rows.line_num + 1
             if len(row) != len(header):
                 raise _ragged(len(row), len(header), line)
-            message, time, unit, level, identifier = (row[place].strip() for place in places)
+            stamp, message, time, unit, source, level, identifier = (
+                row[place].strip() for place in places
+            )
             top = level in {"", _ROOT}
             parent = identifier if top else parent
-            yield Event(message, identifier, _value(time, line), unit, "" if top else parent or "?")
+            netrun = source == "NETRUN"
+            said = _GRAPH.fullmatch(identifier) if netrun else None
+            if said or of != (stamp, message):
+                graph, of = said[1] if said else "", (stamp, message)
+            yield Event(
+                message,
+                identifier,
+                _value(time, line),
+                unit,
+                "" if top else parent or "?",
+                graph,
+                netrun,
+            )
     except csv.Error as error:
-        raise ProfileError(f"the CSV is broken: {error}", line=rows.line_num + 1) from error
+        raise ProfileError(f"the CSV is broken: {error}", line=above + rows.line_num + 1) from error
 
 
 def _ragged(have: int, wanted: int, line: int) -> ProfileError:
@@ -128,7 +147,7 @@ def _ragged(have: int, wanted: int, line: int) -> ProfileError:
         return ProfileError(
             f"{have} values for {wanted} columns: a decimal comma?",
             line=line,
-            hint="LC_ALL=C qnn-profile-viewer --input_log LOG --output NEW.csv",
+            hint=f"LC_ALL=C {_VIEWED}",
         )
     return ProfileError(
         f"{have} values for {wanted} columns: the line is cut off",
@@ -144,74 +163,6 @@ def _value(text: str, line: int) -> float | None:
         raise ProfileError(
             f"Time '{text[:40]}' is no number with a decimal point",
             line=line,
-            hint="LC_ALL=C qnn-profile-viewer --input_log LOG --output NEW.csv",
+            hint=f"LC_ALL=C {_VIEWED}",
         )
     return found if found is not None and found >= 0 else None
-
-
-def _named(event: Event) -> tuple[str, str, float] | None:
-    """(name, unit, value) of a number that goes into the metrics."""
-    value, text = event.value or 0.0, event.identifier
-    if event.parent == _ESTIMATES:
-        if text.startswith(_HEADINGS):
-            return None
-        found = _SIMULATED.fullmatch(text)
-        what = found["what"].removesuffix(" us").removesuffix(" cycles") if found else text
-        side = f"_{found['side']}" if found and found["side"] else ""
-        return _unit(f"estimated_{slug(what)}{side}", value, event.unit)
-    if event.parent or text == _ESTIMATES or not slug(text):
-        return None
-    bare = text.removesuffix(" (cycles)").removesuffix(" time")
-    return _unit(_NAMES.get(text) or slug(bare), value, event.unit)
-
-
-def _unit(name: str, value: float, unit: str) -> tuple[str, str, float]:
-    """The name says the unit. One that is not known stays as it is written."""
-    factor, word = _MICROSECONDS.get(unit.upper()), unit.upper()
-    if factor is not None:
-        return f"{name}_us", "us", value * factor
-    if word == "CYCLES":
-        return f"{name}_cycles", "cycles", value
-    if word == "BYTES":
-        return f"{name}_bytes", "bytes", value
-    if word == "COUNT":
-        return name, "", value
-    return f"{name}_{slug(unit) or 'unitless'}", unit, value
-
-
-def _ops(events: list[Event]) -> tuple[Op, ...]:
-    """Means over the inferences; graphs are told apart by their operations."""
-    graphs: dict[tuple[tuple[str, str], ...], list[list[float]]] = defaultdict(list)
-    block: list[Event] = []
-    for event in [*events, Event("", "", None, "")]:
-        if event.message == "NODE" and event.parent:
-            if event.value is not None:
-                block.append(event)
-        elif block and not event.parent:
-            names = tuple((one.identifier, one.unit) for one in block)
-            graphs[names].append([one.value or 0.0 for one in block])
-            block = []
-    found: list[Op] = []
-    for turn, (names, runs) in enumerate(graphs.items(), 1):
-        graph = f"#{turn}" if len(graphs) > 1 else ""
-        taken: dict[str, int] = {}
-        for place, (identifier, unit) in enumerate(names):
-            name = _op_name(identifier)
-            taken[name] = taken.get(name, 0) + 1
-            name = f"{name}#{taken[name]}" if taken[name] > 1 else name
-            value = mean([run[place] for run in runs])
-            normal, scale = _op_unit(unit)
-            found.append(Op(name, value * scale, normal, graph=graph))
-    return tuple(found)
-
-
-def _op_unit(unit: str) -> tuple[str, float]:
-    if unit.upper() in _MICROSECONDS:
-        return "us", _MICROSECONDS[unit.upper()]
-    return ("cycles" if unit.upper() == "CYCLES" else unit), 1.0
-
-
-def _op_name(identifier: str) -> str:
-    """`Relu5` of `Relu5:OpId_26 (cycles)`: the number is another one in every build."""
-    found = _OP.fullmatch(identifier)
-    return (found["name"] or f"OpId_{found['id']}") if found else identifier

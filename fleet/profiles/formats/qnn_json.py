@@ -1,19 +1,34 @@
 """JSON of qnn-profile-viewer's JSON reader: the events of the CSV, as a tree.
 
-`{"metadata": {"appVersion": "v2.49.0.260730134355"}, "messages": [{"method": "BACKEND_EXECUTE",
-"profilingEvents": [{"identifier", "unit": "MICROSEC", "type", "value", "sub-events": []}]}]}`
-(deployment.md 4.2).
+`{"metadata": {"backendVersion": "v2.51.0.260929181845"}, "messages": [{"method":
+"BACKEND_EXECUTE", "profilingEvents": [{"identifier", "unit": "MICROSEC", "type", "value",
+"sub-events": []}]}]}` (deployment.md 4.2; the viewer of 2.25). What qnn-net-run timed itself is
+not in it, but for the whole of all inferences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from fleet.model.errors import ProfileError
-from fleet.profiles.formats.base import Profile, finite
-from fleet.profiles.formats.qnn import Event, profile_of
+from fleet.model.record import Measure, Metrics
+from fleet.profiles.formats.base import RATE, RATE_UNIT, Profile, finite, json_fault
+from fleet.profiles.formats.qnn_events import Event, profile_of
+
+
+def loaded(text: str) -> Profile:
+    """As `read`, of the text of a file. Raises ProfileError with the place."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        fault = json_fault(text, error)
+        raise ProfileError(f"the profile {fault.said}", line=fault.line, hint=fault.hint) from error
+    if not isinstance(data, dict):
+        raise ProfileError("this is no JSON of qnn-profile-viewer: it is no object")
+    return read(data)
 
 
 def read(data: dict[str, Any]) -> Profile:
@@ -22,27 +37,42 @@ def read(data: dict[str, Any]) -> Profile:
     if not isinstance(messages, list):
         raise ProfileError("messages: no list, so this is no JSON of qnn-profile-viewer")
     events = [event for message in messages for event in _message(message)]
-    metadata = data.get("metadata")
-    version = metadata.get("appVersion") if isinstance(metadata, dict) else None
-    runtime = version.removeprefix("v") if isinstance(version, str) else ""
-    return replace(profile_of(events, "qnn-json"), runtime=runtime)
+    made = profile_of(events, "qnn-json")
+    return replace(made, runtime=_runtime(data.get("metadata")), metrics=_with_rate(made.metrics))
+
+
+def _runtime(metadata: object) -> str:
+    """`2.51.0.260929181845` of the backend, else of the program."""
+    for key in ("backendVersion", "appVersion"):
+        version = metadata.get(key) if isinstance(metadata, dict) else None
+        if isinstance(version, str):
+            return version.removeprefix("v").partition("_")[0]
+    return ""
+
+
+def _with_rate(metrics: Metrics) -> Metrics:
+    """`numInferences` and `duration` of all inferences together are one number: a rate."""
+    others = dict(metrics.others)
+    count, took = others.pop("numinferences", None), others.pop("duration_us", None)
+    if count is not None and took is not None and took.value > 0:
+        others[RATE] = Measure(count.value / took.value * 1e6, RATE_UNIT)
+    return replace(metrics, others=others)
 
 
 def _message(message: object) -> Iterator[Event]:
-    if isinstance(message, dict) and isinstance(message.get("profilingEvents"), list):
+    if isinstance(message, Mapping) and isinstance(message.get("profilingEvents"), list):
+        method = str(message.get("method", "")).partition("_")[2]  # without BACKEND, APP
         for event in message["profilingEvents"]:
-            yield from _event(event, "")
+            yield from _event(event, "", method)
 
 
-def _event(event: object, parent: str) -> Iterator[Event]:
+def _event(event: object, parent: str, method: str) -> Iterator[Event]:
     if not isinstance(event, dict):
         return
     identifier = str(event.get("identifier", ""))
-    message = str(event.get("type", ""))
     unit = str(event.get("unit", "")).upper()
-    if parent and (unit == "CYCLES" or message == "NODE") and "OpId_" in identifier:
-        message = "NODE"
-    yield Event(message, identifier, finite(event.get("value")), unit, parent)
+    kind = "NODE" if parent and event.get("type") == "NODE" else method
+    yield Event(kind, identifier, finite(event.get("value")), unit, parent)
     below = event.get("sub-events")
     for one in below if isinstance(below, list) else ():
-        yield from _event(one, parent or identifier)
+        yield from _event(one, parent or identifier, method)

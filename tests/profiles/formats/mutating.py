@@ -19,7 +19,13 @@ from fleet.profiles.formats import detect
 from fleet.profiles.formats.base import Profile
 
 DATA = Path(__file__).parents[1] / "data"
-SEEDS = tuple(sorted(DATA.glob("*.json")) + sorted(DATA.glob("*.csv")) + sorted(DATA.glob("*.log")))
+SEEDS = tuple(
+    sorted(
+        path
+        for kind in ("*.json", "*.csv", "*.log", "../real/viewer/*")
+        for path in DATA.glob(kind)
+    )
+)
 UNITS = ("us", "ms", "s", "ns", "toks/sec", "", "bytes", "US", "CYCLES", "COUNT", "BYTES", "MS")
 NUMBERS = ("-1", "1e999", "NaN", "12,5", "1.234,5", "0", "9" * 400, "UNKNOWN", "null", "1e5", "٣")
 TO_MS = {"us": 1e-3, "µs": 1e-3, "μs": 1e-3, "microsec": 1e-3, "ms": 1, "s": 1e3, "sec": 1e3}
@@ -120,15 +126,19 @@ def _fields(node: object) -> Iterator[tuple[str, float, str]]:
 def _judge_csv(text: str, found: Profile) -> None:
     units: dict[str, set[str]] = {}
     times: list[float] = []
-    head, *lines = text.lstrip("\ufeff").splitlines()
-    place = {name: number for number, name in enumerate(head.split(","))}
+    lines = text.lstrip("\ufeff").splitlines()
+    while "Event Identifier" not in lines[0]:
+        lines.pop(0)
+    place = {name.strip(): number for number, name in enumerate(lines.pop(0).split(","))}
     for row in csv.reader(lines):
         if row:
             identifier = row[place["Event Identifier"]].strip()
             unit = row[place["Unit of Measurement"]].strip()
             units.setdefault(unit.upper(), set()).add(identifier)
             with contextlib.suppress(ValueError):
-                times.append(float(row[place["Time"]]) * TO_US.get(unit.upper(), float("nan")))
+                times.append(
+                    float(row[place["Time"]].strip()) * TO_US.get(unit.upper(), float("nan"))
+                )
     times = [one for one in times if one >= 0]  # NaN is not
     for name, one in found.metrics.others.items():
         if one.unit == "us":

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from fleet.profiles.formats import genie, qnn
+from fleet.profiles.formats import genie, qnn_events
 from tests.profiles.formats.mutating import judge, mutated
 
 
@@ -33,6 +33,6 @@ def test_the_judge_sees_a_unit_that_is_assumed(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(AssertionError):
         run(3000, 1)
     monkeypatch.undo()
-    monkeypatch.setattr(qnn, "_MICROSECONDS", dict.fromkeys(("US", "MS", "COUNT"), 1.0))
+    monkeypatch.setattr(qnn_events, "_MICROSECONDS", dict.fromkeys(("US", "MS", "COUNT"), 1.0))
     with pytest.raises(AssertionError):
         run(3000, 1)

@@ -117,7 +117,7 @@ def test_an_etdump_is_read_by_executorchs_reader(monkeypatch: pytest.MonkeyPatch
     def inspector(*, etdump_path: str) -> SimpleNamespace:
         seen.append(Path(etdump_path).read_bytes())
         events = [
-            event("Method::init", 7.0), event("Method::execute", 2.0, 4.0),
+            event("Method::init", 7.0), event("Method::execute", 3.0),
             event("conv", 1.0, 2.0, backend="QnnBackend"), event("OPERATOR_CALL", 0.5),
             event("Program::load_method", 9.0), event("no numbers"),
         ]  # fmt: skip

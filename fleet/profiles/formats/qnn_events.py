@@ -1,0 +1,186 @@
+"""Events of QNN profiles, from whichever file they come: what they are called, and means of them.
+
+`Performance Estimates` are what the compiler simulated, so their names begin with `estimated_`:
+they are no measurements. What qnn-net-run timed itself begins with `netrun_`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from fleet.model.record import Measure, Metrics, Op
+from fleet.profiles.formats.base import RATE, RATE_UNIT, Profile, Sources, mean, slug, spread
+
+_ESTIMATES = "Performance Estimates"
+_HEADINGS = ("Mode", "Bandwidth Stats", "HTP ID", "Missing Ops")  # of estimates, with no number
+_MICROSECONDS = {"US": 1.0, "MICROSEC": 1.0, "MS": 1000.0, "NS": 0.001, "S": 1e6, "SEC": 1e6}
+_PHASES = {"DE-INIT": "deinit", "COMPOSE GRAPHS": "compose"}
+_NAMES = {
+    "QNN (load binary) time": "load",
+    "Accelerator (load binary) time": "accelerator_load",
+    "QNN (init) time": "init",
+    "QNN (finalize) time": "finalize",
+    "QNN (deinit) time": "deinit",
+    "QNN (execute) time": "execute",
+    "RPC (execute) time": "rpc_execute",
+    "QNN accelerator (execute) time": "qnn_accelerator_execute",
+    "Accelerator (execute) time": "accelerator_execute",
+    "Accelerator (execute excluding wait) time": "accelerator_execute_without_wait",
+    "Accelerator (execute) time (cycles)": "accelerator_execute",
+    "Number of HVX threads used": "hvx_threads",
+    "Num times yield occured": "yields",
+    "Time for initial VTCM acquire": "vtcm_acquire",
+    "Time for HVX + HMX power on and acquire": "power_on",
+}
+_OP = re.compile(r"(?P<name>.*?)[: ]?OpId_(?P<id>\d+)(?: \(cycles\))?")
+_SIMULATED = re.compile(r"Simulated \((?P<what>.*?)(?: \((?P<side>lower|upper) estimate\))?\)")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One row. `value` None: the source has no number there (UNKNOWN). `parent` is the row of
+    the top level that it stands under, "" on that level.
+
+    `message` is what the source calls the phase (EXECUTE, DE-INIT), `graph` the graph where it
+    names one. `netrun`: qnn-net-run's own time, not the backend's.
+    """
+
+    message: str
+    identifier: str
+    value: float | None
+    unit: str
+    parent: str = ""
+    graph: str = ""
+    netrun: bool = False
+
+    @property
+    def phase(self) -> str:
+        """`execute`, `deinit`."""
+        return _PHASES.get(self.message.upper()) or slug(self.message)
+
+    @property
+    def is_op(self) -> bool:
+        """NODE is what ONNX Runtime calls operations; the viewer calls them by their phase."""
+        named = self.unit.upper() == "CYCLES" and "OpId_" in self.identifier
+        return bool(self.parent) and (self.message == "NODE" or named)
+
+    @property
+    def written(self) -> str:
+        """The name of the number in the source."""
+        if self.netrun:
+            words = () if self.identifier in {"", "null"} else (self.identifier,)
+            return " / ".join((f"NETRUN {self.message}", *words))
+        return f"{self.parent} / {self.identifier}" if self.parent else self.identifier
+
+
+def profile_of(events: list[Event], kind: str) -> Profile:
+    """The profile that rows make, from whichever file they come."""
+    sources = Sources()
+    values: dict[tuple[str, str], dict[tuple[str, str], list[float]]] = {}
+    for event in events:
+        if event.value is None:
+            continue
+        if not event.is_op:
+            sources.add(event.written, event.value, event.unit)
+        found = named(event)
+        if found is not None:
+            name, unit, value = found
+            places = values.setdefault((name, unit), {})
+            places.setdefault((event.phase, event.graph), []).append(value)
+    others: dict[str, Measure] = {}
+    for (name, unit), places in values.items():
+        for place, taken in places.items():
+            shown = _apart(name, place, list(places))
+            others[shown] = Measure(mean(taken), unit)
+            if name == "execute_us":
+                others |= spread(shown.removesuffix("_us"), taken)
+    metrics = replace(Metrics(others=others), source=sources.found)
+    problems = () if others else ("cut: the profile holds no number",)
+    return Profile(kind, metrics, operations(events), problems=problems)
+
+
+def _apart(name: str, place: tuple[str, str], places: list[tuple[str, str]]) -> str:
+    """Numbers of several phases or graphs are never one mean: each has its word before the name.
+    Those of the execution have the bare one.
+    """
+    phase, graph = place
+    if phase != "execute" and any(other != phase for other, _ in places):
+        name = f"{phase or 'other'}_{name}"
+    if graph and any(other != graph for _, other in places):
+        name = f"{slug(graph)}_{name}"
+    return name
+
+
+def named(event: Event) -> tuple[str, str, float] | None:
+    """(name, unit, value) of a number that goes into the metrics."""
+    value, text = event.value or 0.0, event.identifier
+    if event.netrun:
+        return unit_of(f"netrun_{event.phase}", value, event.unit)
+    if event.parent == _ESTIMATES:
+        if text.startswith(_HEADINGS):
+            return None
+        found = _SIMULATED.fullmatch(text)
+        what = found["what"].removesuffix(" us").removesuffix(" cycles") if found else text
+        side = f"_{found['side']}" if found and found["side"] else ""
+        return unit_of(f"estimated_{slug(what)}{side}", value, event.unit)
+    if event.parent or text == _ESTIMATES or not slug(text):
+        return None
+    bare = text.removesuffix(" (cycles)").removesuffix(" time")
+    return unit_of(_NAMES.get(text) or slug(bare), value, event.unit)
+
+
+def unit_of(name: str, value: float, unit: str) -> tuple[str, str, float]:
+    """The name says the unit. One that is not known stays as it is written."""
+    factor, word = _MICROSECONDS.get(unit.upper()), unit.upper()
+    if factor is not None:
+        return f"{name}_us", "us", value * factor
+    if word == "CYCLES":
+        return f"{name}_cycles", "cycles", value
+    if word == "BYTES":
+        return f"{name}_bytes", "bytes", value
+    if word == "COUNT":
+        return name, "", value
+    if word == "INF/SEC":
+        return RATE, RATE_UNIT, value
+    return f"{name}_{slug(unit) or 'unitless'}", unit, value
+
+
+def operations(events: list[Event]) -> tuple[Op, ...]:
+    """Means over the inferences; graphs are told apart by their names, or by their operations."""
+    graphs: dict[tuple[str, tuple[tuple[str, str], ...]], list[list[float]]] = defaultdict(list)
+    block: list[Event] = []
+    for event in [*events, Event("", "", None, "")]:
+        if event.is_op:
+            if event.value is not None:
+                block.append(event)
+        elif block and not event.parent:
+            names = tuple((one.identifier, one.unit) for one in block)
+            graphs[block[0].graph, names].append([one.value or 0.0 for one in block])
+            block = []
+    known = len({graph for graph, _ in graphs}) == len(graphs)
+    found: list[Op] = []
+    for turn, ((graph, names), runs) in enumerate(graphs.items(), 1):
+        shown = "" if len(graphs) == 1 else graph if known and graph else f"#{turn}"
+        taken: dict[str, int] = {}
+        for place, (identifier, unit) in enumerate(names):
+            name = op_name(identifier)
+            taken[name] = taken.get(name, 0) + 1
+            name = f"{name}#{taken[name]}" if taken[name] > 1 else name
+            value = mean([run[place] for run in runs])
+            normal, scale = _op_unit(unit)
+            found.append(Op(name, value * scale, normal, graph=shown))
+    return tuple(found)
+
+
+def _op_unit(unit: str) -> tuple[str, float]:
+    if unit.upper() in _MICROSECONDS:
+        return "us", _MICROSECONDS[unit.upper()]
+    return ("cycles" if unit.upper() == "CYCLES" else unit), 1.0
+
+
+def op_name(identifier: str) -> str:
+    """`Relu5` of `Relu5:OpId_26 (cycles)`: the number is another one in every build."""
+    found = _OP.fullmatch(identifier)
+    return (found["name"] or f"OpId_{found['id']}") if found else identifier

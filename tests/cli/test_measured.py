@@ -1,0 +1,181 @@
+"""Tables of runs: which numbers they have, and that a terminal of 80 columns shows them whole."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from fleet.cli import output
+from fleet.cli.measured import show_records
+from fleet.cli.pictured import show_pictures
+from fleet.model.record import Measure, Metrics, Record
+from fleet.profiles.formats import executorch, qnn
+from fleet.runners import Ended
+from fleet.runners.registry import OWN
+from tests.profiles.records import record
+from tests.runners.test_ort import kit
+
+REAL = Path(__file__).parents[1] / "profiles" / "real"
+TOKENS = Metrics(
+    init_ms=4060.0, ttft_ms=183.5, prompt_tps=158.05, decode_tps=10.03, generated_tokens=31
+)
+
+
+def net_run(level: str = "detailed") -> Metrics:
+    """Of a real run of qnn-net-run: 51.6, 98.9 and 87.4 ms, 12.4 inferences a second."""
+    texts = [(REAL / "viewer" / f"{level}.{kind}").read_text("utf-8") for kind in ("json", "csv")]
+    return qnn.merged(*texts).metrics
+
+
+def executor() -> Metrics:
+    """Of a real run of qnn_executor_runner: three inferences in 5.505 ms."""
+    text = (REAL / "executorch" / "stderr_profile0.txt").read_text("utf-8")
+    return executorch.read_log(text).metrics
+
+
+def ort() -> Metrics:
+    """What fleet_ort.py leaves: a session and ten runs."""
+    runs = [2.0, 1.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 55.0]
+    said = {"session_ms": 244.6, "run_ms": 5.5, "runs_ms": runs, "outputs": {}}
+    ended = Ended(0, b"", {"outcome.json": json.dumps(said).encode()})
+    one = kit("m.onnx")
+    return OWN["ort"].read(OWN["ort"].start(one), one, ended).metrics
+
+
+def runs(metrics: Metrics, runner: str, host: str = "lab001", **changes: Any) -> list[Record]:
+    made = replace(record(host=host, metrics=metrics, runner=runner, name=runner), **changes)
+    return [replace(made, repeat=turn) for turn in range(3)]
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """A terminal of 80 columns."""
+    buffer = io.StringIO()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    screen = Console(file=buffer, width=80, force_terminal=True, color_system=None)
+    monkeypatch.setattr(output, "console", screen)
+    return buffer
+
+
+def shown(records: list[Record]) -> None:
+    show_records("run x", [made.as_dict() for made in records])
+
+
+def rows(text: str) -> dict[str, str]:
+    """Heads and cells of the first table, as a terminal shows them: its lines put together."""
+    lines = [line for line in text.splitlines() if line[:1] in set("┃│")]
+    cells = [[cell.strip() for cell in re.split("[┃│]", line)[1:-1]] for line in lines]
+    heads = [row for row, line in zip(cells, lines, strict=True) if line.startswith("┃")]
+    first = next(row for row, line in zip(cells, lines, strict=True) if line.startswith("│"))
+    names = [" ".join(part for part in parts if part) for parts in zip(*heads, strict=True)]
+    return dict(zip(names, first, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("metrics", "runner", "wanted"),
+    [
+        (net_run(), "qnn-net-run", {"latency ms": "87.36", "p90 ms": "98.94", "inf/s": "12.4"}),
+        (net_run("client"), "qnn-net-run", {"latency ms": "17.98", "inf/s": "54.8"}),
+        (executor(), "executorch", {"latency ms": "1.83", "inf/s": "545.0"}),
+        (
+            ort(),
+            "ort",
+            {"init ms": "244.6", "latency ms": "5.50", "p90 ms": "9.00", "inf/s": "100.0"},
+        ),
+    ],
+)
+def test_a_network_shows_latency_and_throughput(
+    screen: io.StringIO, metrics: Metrics, runner: str, wanted: dict[str, str]
+) -> None:
+    shown(runs(metrics, runner))
+    said = rows(screen.getvalue())
+    assert {name: said[name] for name in wanted} == wanted
+    assert said["emulated"] == "yes"
+    assert said["runs"] == "3/3"
+    assert "tok" not in screen.getvalue(), "no columns of tokens"
+    known = {"device", "chip", "QAIRT", "runs", "emulated"}
+    assert {name for name, cell in said.items() if cell != "-"} <= known | set(wanted)
+
+
+def test_tokens_have_their_columns(screen: io.StringIO) -> None:
+    shown(runs(TOKENS, "genie"))
+    said = rows(screen.getvalue())
+    wanted = {"init ms": "4060.0", "TTFT ms": "183.5", "prompt tok/s": "158.05",
+              "gen tok/s": "10.03", "tokens": "31", "emulated": "yes"}  # fmt: skip
+    assert {name: said[name] for name in wanted} == wanted
+    assert "latency" not in screen.getvalue()
+
+
+@pytest.mark.parametrize("host", ["lab001", "evk-iq9-01", "kitchen-iq9075-07"])
+@pytest.mark.parametrize("kind", ["network", "tokens", "both", "nothing"])
+def test_eighty_columns_break_no_word(
+    screen: io.StringIO, capsys: pytest.CaptureFixture[str], host: str, kind: str
+) -> None:
+    network, tokens = runs(net_run(), "qnn-net-run", host), runs(TOKENS, "genie", host)
+    failed = runs(Metrics(), "exec", host, problems=("failed: exit status 1",))
+    shown({"network": network, "tokens": tokens, "both": [*network, *tokens]}.get(kind, failed))
+    text = screen.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    cells = {cell.strip() for line in text.splitlines() for cell in re.split("[┃│]", line)}
+    words = {host, "runs", "emulated", "yes"}
+    words |= {"latency", "p90", "87.36", "98.94"} if kind in {"network", "both"} else set()
+    words |= {"TTFT", "prompt", "tok/s", "158.05"} if kind in {"tokens", "both"} else set()
+    assert words <= {word for cell in cells for word in cell.split()}
+    said = text + capsys.readouterr().err
+    for fact in ("QCS9075", "2.51.0.260929"):
+        assert fact in said, "what has no room in the table stands below it"
+
+
+def test_a_wide_terminal_and_a_pipe_have_all_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown(runs(net_run(), "qnn-net-run"))
+    head = capsys.readouterr().out.splitlines()[1]
+    assert [cell.strip() for cell in head.split("|")] == [
+        "device", "chip", "QAIRT", "runs", "latency ms", "p90 ms", "inf/s", "emulated",
+    ]  # fmt: skip
+
+
+def test_what_the_table_says_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> None:
+    shown(runs(ort(), "ort"))
+    said = capsys.readouterr()
+    also = next(line for line in said.err.splitlines() if " also: " in line)
+    assert "run_max_ms 55 ms" in also
+    assert "inferences 10" in also
+    assert not re.search(r"\b(run_ms|run_p90_ms|ips) ", also)
+
+
+def test_a_mean_is_called_one(capsys: pytest.CaptureFixture[str]) -> None:
+    shown(runs(executor(), "executorch"))
+    assert "lab001: its program gives the mean of a run, no single inferences" in (
+        capsys.readouterr().err
+    )
+
+
+def test_what_failed_has_no_empty_columns(screen: io.StringIO) -> None:
+    shown(runs(Metrics(), "ort", problems=("failed: x",)))
+    assert set(rows(screen.getvalue())) <= {"device", "chip", "QAIRT", "runs", "emulated"}
+
+
+def test_the_picture_of_a_network_is_its_latency(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show_pictures(runs(ort(), "ort"))
+    assert "lab001 run_ms ms" in capsys.readouterr().out
+    show_pictures(runs(net_run(), "qnn-net-run"))
+    assert "lab001 execute_median_us us" in capsys.readouterr().out
+
+
+def test_numbers_in_json_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = ort().others
+    assert others["run_ms"] == Measure(5.5, "ms")
+    assert (others["run_min_ms"], others["run_max_ms"]) == (Measure(1, "ms"), Measure(55, "ms"))
+    assert others["run_p90_ms"] == Measure(9, "ms")
+    assert others["ips"] == Measure(100, "inf/s")
