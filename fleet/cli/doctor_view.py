@@ -23,7 +23,9 @@ _VERDICTS = {
     "advice": "[bold yellow]works, with advice[/]",
     "problem": "[bold red]problem[/]",
     "could-not-check": "[bold red]could not check[/]",
+    "not-recognised": "[bold yellow]not recognised[/]",
 }
+_NOTHING_SEEN = "[bold green]nothing wrong seen[/]"  # a log is no device
 _OTHERS = 2  # causes that are named behind the first one
 _EVIDENCE = 4
 _LINE = 200
@@ -50,7 +52,7 @@ def counting(total: int) -> Iterator[Listener]:
 def show(every: Sequence[Diagnosis], *, log: bool = False) -> None:
     """One page a target that is not healthy; healthy ones on a line each."""
     for one in every:
-        _head(one)
+        _head(one, log=log)
         if one.verdict == "healthy" and not log:
             _layers([check for check in one.checks if check.status != OK])
         else:
@@ -65,12 +67,13 @@ def show(every: Sequence[Diagnosis], *, log: bool = False) -> None:
         output.say(f"{len(every)} targets: " + ", ".join(f"{n} {v}" for v, n in counts.items()))
 
 
-def _head(one: Diagnosis) -> None:
+def _head(one: Diagnosis, *, log: bool) -> None:
     emulated = " [dim](emulated)[/]" if one.emulated else ""
     first = f": {_sure(one.causes[0])}{escape(one.causes[0].cause.title)}" if one.causes else ""
     if one.verdict == "problem" and not one.causes:
         first = ": no cause that is known fits"
-    _line(f"[bold]{escape(one.target)}[/]  {_VERDICTS[one.verdict]}{emulated}{first}")
+    verdict = _NOTHING_SEEN if log and one.verdict == "healthy" else _VERDICTS[one.verdict]
+    _line(f"[bold]{escape(one.target)}[/]  {verdict}{emulated}{first}")
 
 
 def _sure(first: Ranked) -> str:

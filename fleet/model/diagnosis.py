@@ -7,8 +7,10 @@ from typing import Any
 
 from fleet.model.cause import Cause, Fix, Twin
 
-# In this order of severity; the worst one is the verdict of a target.
+# In this order of severity; the worst one is the verdict of a target. UNRECOGNISED is a log's:
+# nothing that is known stands in it, neither of a failure nor of a success.
 HEALTHY, ADVICE, PROBLEM, UNCHECKED = "healthy", "advice", "problem", "could-not-check"
+UNRECOGNISED = "not-recognised"
 OK, WARN, BAD, UNKNOWN = "ok", "warn", "bad", "unknown"
 
 

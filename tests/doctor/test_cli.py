@@ -68,12 +68,25 @@ def test_json_of_a_log() -> None:
 
 
 def test_standard_input_and_several_logs(tmp_path: Path) -> None:
-    good = tmp_path / "good.log"
-    good.write_text("all is well\n")
+    good = ROOT / "tests" / "triage" / "data" / "healthy" / "genie-t2t-run.log"
     done = fleet("--log", str(good), "--log", "-", "--json", stdin="Exec format error\n")
     assert [one["verdict"] for one in document(done)["targets"]] == ["healthy", "problem"]
     assert done.returncode == 1
-    assert fleet("--log", str(good)).returncode == 0
+    fine = fleet("--log", str(good))
+    assert fine.returncode == 0
+    assert "nothing wrong seen" in fine.stdout
+    assert "healthy" not in fine.stdout.replace(str(good), "")
+
+
+def test_a_log_of_which_nothing_is_known_is_not_recognised() -> None:
+    done = fleet("--log", "-", stdin="could not load model: error -42\n")
+    assert "not recognised" in done.stdout
+    assert "healthy" not in done.stdout
+    assert done.returncode == 5
+    found = document(fleet("--log", "-", "--json", stdin="could not load model: error -42\n"))
+    assert [one["verdict"] for one in found["targets"]] == ["not-recognised"]
+    known = fleet("--log", "-", "--log", str(NODEV), stdin="could not load model: error -42\n")
+    assert known.returncode == 1
 
 
 def test_the_platform_turns_a_tie() -> None:
