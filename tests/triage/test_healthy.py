@@ -114,3 +114,34 @@ def test_benign_patterns_have_a_source() -> None:
 def test_benign_lines_hide_no_cause_beside_them() -> None:
     log = TEXTS["benign"] + "<E> Skel lib id mismatch: expected (v2.51.0.1), detected (v2.47.0.1)\n"
     assert triage(log).causes[0].cause.id == "stub-skel-version-mismatch"
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "Segmentation fault\n",
+        "Segmentation fault (core dumped)\n",
+        "$ genie-t2t-run -c genie_config.json\nSegmentation fault (core dumped)\n",
+        "[INFO] QnnDsp <V> Creating default router\nProcess exited with code 139\n",
+    ],
+)
+def test_a_crash_without_a_result_is_not_after_the_work(log: str) -> None:
+    """Nothing shows that the work was done, so nobody is told to take the result as valid."""
+    found = triage(log)
+    assert "teardown-crash" not in [one.cause.id for one in found.causes]
+    assert found.verdict != "healthy"
+
+
+def test_a_crash_behind_the_answer_is_after_the_work() -> None:
+    answer = (DATA / "healthy" / "genie-t2t-run.log").read_text("utf-8")
+    found = triage(answer + "Segmentation fault (core dumped)\n")
+    assert found.causes[0].cause.id == "teardown-crash"
+
+
+@pytest.mark.parametrize(
+    "log", ["worker-07   offline\n", "NODE      STATE\ncompute-12   offline   drained for repair\n"]
+)
+def test_offline_is_a_phone_only_in_the_list_of_adb(log: str) -> None:
+    assert "adb-offline" not in [one.cause.id for one in triage(log).causes]
+    listed = triage("List of devices attached\nR5CX10ABCDE\toffline\n").causes
+    assert listed[0].cause.id == "adb-offline"
