@@ -109,7 +109,10 @@ def doctor(
     )
     asked = doctor_devices.Asked(playbook, dry_run, yes, as_json) if fix else None
     hosts = common.hosts_of(inventory or Path(), limit)
-    return _end(doctor_devices.look(hosts, how, asked, bundle, as_json=as_json), strict=strict)
+    return _end(
+        doctor_devices.look(hosts, inventory or Path(), how, asked, bundle, as_json=as_json),
+        strict=strict,
+    )
 
 
 def _one_of(inventory: Path | None, log: list[str] | None, code: str | None, listed: bool) -> None:

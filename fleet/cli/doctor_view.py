@@ -25,7 +25,8 @@ _VERDICTS = {
     "could-not-check": "[bold red]could not check[/]",
     "not-recognised": "[bold yellow]not recognised[/]",
 }
-_NOTHING_SEEN = "[bold green]nothing wrong seen[/]"  # a log is no device
+_NOTHING_SEEN = "[bold green]nothing wrong seen[/]"
+_NO_SESSION = "[bold yellow]not checked[/]: no NPU session was opened"
 _OTHERS = 2  # causes that are named behind the first one
 _EVIDENCE = 4
 _LINE = 200
@@ -52,7 +53,7 @@ def counting(total: int) -> Iterator[Listener]:
 def show(every: Sequence[Diagnosis], *, log: bool = False) -> None:
     """One page a target that is not healthy; healthy ones on a line each."""
     for one in every:
-        _head(one, log=log)
+        _head(one)
         if one.verdict == "healthy" and not log:
             _layers([check for check in one.checks if check.status != OK])
         else:
@@ -67,12 +68,17 @@ def show(every: Sequence[Diagnosis], *, log: bool = False) -> None:
         output.say(f"{len(every)} targets: " + ", ".join(f"{n} {v}" for v, n in counts.items()))
 
 
-def _head(one: Diagnosis, *, log: bool) -> None:
+def _head(one: Diagnosis) -> None:
     emulated = " [dim](emulated)[/]" if one.emulated else ""
     first = f": {_sure(one.causes[0])}{escape(one.causes[0].cause.title)}" if one.causes else ""
     if one.verdict == "problem" and not one.causes:
         first = ": no cause that is known fits"
-    verdict = _NOTHING_SEEN if log and one.verdict == "healthy" else _VERDICTS[one.verdict]
+    verdict = _VERDICTS[one.verdict]
+    # Of a log, and of a device where only other checks were asked for.
+    if one.verdict == "healthy" and not any(check.id == "session" for check in one.checks):
+        verdict = _NOTHING_SEEN
+    if one.verdict == "could-not-check" and one.error is None:
+        verdict, first = _NO_SESSION, ""
     _line(f"[bold]{escape(one.target)}[/]  {verdict}{emulated}{first}")
 
 

@@ -187,7 +187,7 @@ def test_the_journal_speaks_only_where_something_is_broken() -> None:
     """Its lines may be from before the repair, so they count less than what is seen now."""
     text = "\n".join(BOARD)
     healthy = diagnose(Fake(text), Round())  # type: ignore[arg-type]
-    assert healthy.verdict == "healthy", [one.as_dict() for one in healthy.checks]
+    assert healthy.verdict == "could-not-check", [one.as_dict() for one in healthy.checks]
     assert healthy.causes == ()
     lost = text.replace("fastrpc-cdsp\tok", "fastrpc-cdsp\tENXIO")
     sick = diagnose(Fake(lost), Round())  # type: ignore[arg-type]
@@ -198,6 +198,34 @@ def test_the_journal_speaks_only_where_something_is_broken() -> None:
     assert ids[0] == "cdsp-not-running"
     assert "fastrpc-node-permission" in ids
     assert stopped.causes[0].confidence > 0.6
+
+
+def _fixes(node: str, groups: str) -> list[str]:
+    """Commands for a node that refuses: `node` is its mode, owner and group."""
+    lines = "\n".join(BOARD).replace("cdsp\tok", "cdsp\tEACCES")
+    lines = lines.replace("660 root fastrpc fastrpc-cdsp", f"{node} fastrpc-cdsp")
+    lines = lines.replace("5(fastrpc)", groups).replace(
+        "\nend", f"\nid_db\tuid=1000 gid=1000 groups={groups}\nend"
+    )
+    found = diagnose(Fake(lines), Round()).as_dict()  # type: ignore[arg-type]
+    assert found["causes"][0]["id"] == "fastrpc-node-permission"
+    return [fix["command"] for fix in found["causes"][0]["fix"]]
+
+
+@pytest.mark.parametrize(
+    ("node", "groups", "first"),
+    [
+        ("600 root root", "5(fastrpc)", "udevadm trigger"),
+        ("600 root fastrpc", "5(fastrpc)", "udevadm trigger"),
+        ("600 root root", "27(sudo)", "usermod"),
+        ("660 root fastrpc", "27(sudo)", "usermod"),
+        ("660 root render", "5(fastrpc)", "usermod"),
+    ],
+)
+def test_nobody_is_told_to_join_a_group_that_he_is_in(node: str, groups: str, first: str) -> None:
+    commands = _fixes(node, groups)
+    assert first in commands[0]
+    assert any("usermod" in one for one in commands) is (first == "usermod")
 
 
 def test_what_a_device_says_is_not_obeyed() -> None:
