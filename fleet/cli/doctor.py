@@ -83,8 +83,7 @@ def doctor(
 ) -> None:
     """Say what is wrong: of devices (-i), of a pasted log (--log), of a code (--explain).
 
-    Exit code 0 healthy, 1 problem, 2 advice with --strict, 3 could not check, 5 a log in which
-    nothing is known.
+    Exit code 0 healthy, 1 problem, 2 advice with --strict, 3 not checked, 5 log not recognised.
 
     Example: fleet doctor -i evks.yaml --limit evk-07
     Example: genie-t2t-run ... 2>&1 | fleet doctor --log -
@@ -108,11 +107,8 @@ def doctor(
         parallel or common.DEFAULT_PARALLEL,
     )
     asked = doctor_devices.Asked(playbook, dry_run, yes, as_json) if fix else None
-    hosts = common.hosts_of(inventory or Path(), limit)
-    return _end(
-        doctor_devices.look(hosts, inventory or Path(), how, asked, bundle, as_json=as_json),
-        strict=strict,
-    )
+    found = doctor_devices.look(inventory or Path(), limit, how, asked, bundle, as_json=as_json)
+    return _end(found, strict=strict)
 
 
 def _one_of(inventory: Path | None, log: list[str] | None, code: str | None, listed: bool) -> None:

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleet.cli import output
+from fleet.cli.common import hosts_of
 from fleet.cli.doctor_fix import Asked, cure
 from fleet.cli.doctor_view import counting, report
 from fleet.doctor.checks import LOOKS
 from fleet.doctor.examine import Round, examine
 from fleet.model.diagnosis import UNCHECKED, Diagnosis
 from fleet.model.errors import InputError
-from fleet.model.inventory import Host
 from fleet.triage.knowledge import knowledge
 
 __all__ = ["Asked", "Round", "known", "look", "show_known"]
 
 
 def look(
-    hosts: Sequence[Host],
     inventory: Path,
+    limit: list[str] | None,
     how: Round,
     asked: Asked | None,
     bundle: Path | None,
@@ -29,6 +29,7 @@ def look(
     as_json: bool,
 ) -> list[Diagnosis]:
     """Examine, report and, where it is asked for, cure; the diagnoses as they are after it."""
+    hosts = hosts_of(inventory, limit)
     with counting(len(hosts)) as listener:
         found = examine(hosts, listener, how)
     for diagnosis in found:
