@@ -15,6 +15,7 @@ import pytest
 from fleet.doctor.checks import LOOKS, every
 from fleet.doctor.examine import _FEED, Round, _probe, diagnose
 from fleet.doctor.seen import Seen, seen
+from fleet.doctor.subject import subjects
 from fleet.lab.profiles import profile
 from fleet.model.command import Result
 from fleet.model.diagnosis import Check
@@ -99,6 +100,34 @@ def test_every_shell_says_the_same(shell: str, tree: Path, tmp_path: Path) -> No
     assert (folder.contexts[0].build, folder.contexts[0].arch) == ("v2.47.0.260601114230", "v73")
     assert list(folder.configs.values()) == ['{"dialog":\n {"type": "basic"}}']
     assert {check.status for check in every(found)} >= {"ok"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_was_staged_last_and_never_live_is_seen(
+    shell: str, tree: Path, tmp_path: Path
+) -> None:
+    base = tmp_path / "base folder"
+    release(base)
+    live = base / "releases" / "tiny" / "0123456789abcdef"
+    staged = base / "releases" / "tiny" / "fedcba9876543210"
+    shutil.copytree(live, staged, symlinks=True)
+    (staged / ".installed").unlink()
+    history = base / "history" / "tiny"
+
+    def labels() -> list[str]:
+        return [one.label for one in subjects(seen(answer(shell, tree, base), HOST))]
+
+    os.utime(staged / "manifest.json", (2_000_000_000, 2_000_000_000))
+    assert labels() == ["release tiny", "release tiny (staged, never live)"]
+    os.utime(history, (2_000_000_100, 2_000_000_100))
+    assert labels() == ["release tiny"], "a switch or a rollback came after it"
+    (base / "current" / "tiny").unlink()
+    history.unlink()
+    found = subjects(seen(answer(shell, tree, base), HOST))
+    assert [(one.label, one.unsealed) for one in found] == [
+        ("release tiny (staged, never live)", False)
+    ]
+    assert (found[0].missing, found[0].damaged, found[0].strange) == ((), (), ())
 
 
 def test_search_paths_of_the_login_are_read(tree: Path, tmp_path: Path) -> None:
