@@ -94,13 +94,10 @@ for link in "$base/current"/*; do
   text=no; [ -f "$base/releases/$name/$id/.installed" ] && text=yes
   release "$name" "$id" "$text"
 done
-# A release that was staged after the last switch of its name: its probe failed, or it was cut off.
-for dir in "$base/releases"/*/; do
-  f=$(ls -t "$dir"*/manifest.json 2>/dev/null | head -n 1)
-  [ -n "$f" ] && [ ! -f "${f%/*}/.installed" ] || continue
-  name=${dir%/}; name=${name##*/}; id=${f%/*}; id=${id##*/}
-  [ ! -f "$base/history/$name" ] || [ "$f" -nt "$base/history/$name" ] || continue
-  release "$name" "$id" staged
+# Of a name that has nothing live: what was staged. Its probe failed, or the deploy was cut off.
+for f in "$base/releases"/*/*/manifest.json; do
+  f=${f%/manifest.json}; id=${f##*/}; name=${f%/*}; name=${name##*/}
+  [ -L "$base/current/$name" ] || [ ! -f "$f/manifest.json" ] || [ -f "$f/.installed" ] || release "$name" "$id" staged
 done
 # Set-ups that somebody made by hand.
 while IFS= read -r dir; do

@@ -103,7 +103,7 @@ def test_every_shell_says_the_same(shell: str, tree: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_what_was_staged_last_and_never_live_is_seen(
+def test_what_was_staged_is_seen_where_nothing_is_live(
     shell: str, tree: Path, tmp_path: Path
 ) -> None:
     base = tmp_path / "base folder"
@@ -112,17 +112,14 @@ def test_what_was_staged_last_and_never_live_is_seen(
     staged = base / "releases" / "tiny" / "fedcba9876543210"
     shutil.copytree(live, staged, symlinks=True)
     (staged / ".installed").unlink()
-    history = base / "history" / "tiny"
 
     def labels() -> list[str]:
         return [one.label for one in subjects(seen(answer(shell, tree, base), HOST))]
 
-    os.utime(staged / "manifest.json", (2_000_000_000, 2_000_000_000))
-    assert labels() == ["release tiny", "release tiny (staged, never live)"]
-    os.utime(history, (2_000_000_100, 2_000_000_100))
-    assert labels() == ["release tiny"], "a switch or a rollback came after it"
+    assert labels() == ["release tiny"]
+    shutil.rmtree(live)
     (base / "current" / "tiny").unlink()
-    history.unlink()
+    (base / "history" / "tiny").unlink()
     found = subjects(seen(answer(shell, tree, base), HOST))
     assert [(one.label, one.unsealed) for one in found] == [
         ("release tiny (staged, never live)", False)
