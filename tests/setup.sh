@@ -6,7 +6,7 @@ PATH=$PATH:/usr/sbin:/sbin
 need=
 for pair in sshd:openssh-server ssh:openssh-client mmdebstrap:mmdebstrap ip:iproute2 \
             nsenter:util-linux busybox:busybox mksh:mksh zsh:zsh fish:fish \
-            gcc:gcc chromium:chromium; do
+            gcc:gcc chromium:chromium udevadm:udev; do
   command -v "${pair%%:*}" >/dev/null 2>&1 || need="$need ${pair##*:}"
 done
 ldconfig -p 2>/dev/null | grep -q libatomic.so.1 || need="$need libatomic1"

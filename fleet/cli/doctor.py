@@ -12,7 +12,7 @@ import typer
 from fleet.cli import output
 from fleet.cli.doctor_view import report, show_explained
 from fleet.cli.options import AcceptNewOption, JsonOption, LimitOption, ParallelOption
-from fleet.model.diagnosis import ADVICE, HEALTHY, PROBLEM, UNCHECKED, Diagnosis
+from fleet.model.diagnosis import ADVICE, HEALTHY, PROBLEM, UNCHECKED, UNRECOGNISED, Diagnosis
 from fleet.model.errors import InputError
 from fleet.triage.explain import explain
 from fleet.triage.text import MAX_BYTES, decode, harmless
@@ -83,7 +83,7 @@ def doctor(
 ) -> None:
     """Say what is wrong: of devices (-i), of a pasted log (--log), of a code (--explain).
 
-    Exit code 0 healthy, 1 problem, 2 advice with --strict, 3 could not check.
+    Exit code 0 healthy, 1 problem, 2 advice with --strict, 3 not checked, 5 log not recognised.
 
     Example: fleet doctor -i evks.yaml --limit evk-07
     Example: genie-t2t-run ... 2>&1 | fleet doctor --log -
@@ -107,8 +107,8 @@ def doctor(
         parallel or common.DEFAULT_PARALLEL,
     )
     asked = doctor_devices.Asked(playbook, dry_run, yes, as_json) if fix else None
-    hosts = common.hosts_of(inventory or Path(), limit)
-    return _end(doctor_devices.look(hosts, how, asked, bundle, as_json=as_json), strict=strict)
+    found = doctor_devices.look(inventory or Path(), limit, how, asked, bundle, as_json=as_json)
+    return _end(found, strict=strict)
 
 
 def _one_of(inventory: Path | None, log: list[str] | None, code: str | None, listed: bool) -> None:
@@ -154,11 +154,13 @@ def _explain(code: str, *, as_json: bool) -> None:
 
 
 def _end(found: Sequence[Diagnosis], *, strict: bool) -> None:
-    """The worst of all: a problem, then what could not be checked, then advice."""
+    """The worst of all: a problem, what could not be checked, what is not recognised, advice."""
     verdicts = {one.verdict for one in found}
     if PROBLEM in verdicts:
         raise typer.Exit(1)
     if UNCHECKED in verdicts:
         raise typer.Exit(3)
+    if UNRECOGNISED in verdicts:
+        raise typer.Exit(5)
     if verdicts - {HEALTHY} == {ADVICE} and strict:
         raise typer.Exit(2)

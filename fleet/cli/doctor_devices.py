@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from fleet.cli import output
+from fleet.cli.common import hosts_of
 from fleet.cli.doctor_fix import Asked, cure
 from fleet.cli.doctor_view import counting, report
 from fleet.doctor.checks import LOOKS
 from fleet.doctor.examine import Round, examine
-from fleet.model.diagnosis import Diagnosis
+from fleet.model.diagnosis import UNCHECKED, Diagnosis
 from fleet.model.errors import InputError
-from fleet.model.inventory import Host
 from fleet.triage.knowledge import knowledge
 
 __all__ = ["Asked", "Round", "known", "look", "show_known"]
 
 
 def look(
-    hosts: Sequence[Host],
+    inventory: Path,
+    limit: list[str] | None,
     how: Round,
     asked: Asked | None,
     bundle: Path | None,
@@ -27,10 +29,29 @@ def look(
     as_json: bool,
 ) -> list[Diagnosis]:
     """Examine, report and, where it is asked for, cure; the diagnoses as they are after it."""
+    hosts = hosts_of(inventory, limit)
     with counting(len(hosts)) as listener:
         found = examine(hosts, listener, how)
+    for diagnosis in found:
+        if diagnosis.verdict == UNCHECKED and diagnosis.error is None:
+            diagnosis.notes += (f"next: {_next(inventory, diagnosis.target, how)}",)
     report(found, as_json=as_json, shown=not (as_json and asked), bundle=bundle)
     return cure(hosts, found, how, asked) if asked else found
+
+
+def _next(inventory: Path, name: str, how: Round) -> str:
+    """What gives a device of which nothing was proven its session: a command to paste."""
+    there = f"-i {shlex.quote(str(inventory))} --limit {shlex.quote(name)}"
+    if not how.session:
+        return f"fleet doctor {there}"
+    playbook = _playbook(inventory)
+    return f"fleet deploy {shlex.quote(str(playbook)) if playbook else 'PLAYBOOK'} {there}"
+
+
+def _playbook(inventory: Path) -> Path | None:
+    """The playbook of the inventory's name, where `fleet init` puts it; None for another layout."""
+    path = inventory.parent.parent / "playbooks" / inventory.name
+    return path if path.is_file() else None
 
 
 def known(only: Sequence[str]) -> tuple[str, ...]:

@@ -23,7 +23,10 @@ _VERDICTS = {
     "advice": "[bold yellow]works, with advice[/]",
     "problem": "[bold red]problem[/]",
     "could-not-check": "[bold red]could not check[/]",
+    "not-recognised": "[bold yellow]not recognised[/]",
 }
+_NOTHING_SEEN = "[bold green]nothing wrong seen[/]"
+_NO_SESSION = "[bold yellow]not checked[/]: no NPU session was opened"
 _OTHERS = 2  # causes that are named behind the first one
 _EVIDENCE = 4
 _LINE = 200
@@ -70,7 +73,13 @@ def _head(one: Diagnosis) -> None:
     first = f": {_sure(one.causes[0])}{escape(one.causes[0].cause.title)}" if one.causes else ""
     if one.verdict == "problem" and not one.causes:
         first = ": no cause that is known fits"
-    _line(f"[bold]{escape(one.target)}[/]  {_VERDICTS[one.verdict]}{emulated}{first}")
+    verdict = _VERDICTS[one.verdict]
+    # Of a log, and of a device where only other checks were asked for.
+    if one.verdict == "healthy" and not any(check.id == "session" for check in one.checks):
+        verdict = _NOTHING_SEEN
+    if one.verdict == "could-not-check" and one.error is None:
+        verdict, first = _NO_SESSION, ""
+    _line(f"[bold]{escape(one.target)}[/]  {verdict}{emulated}{first}")
 
 
 def _sure(first: Ranked) -> str:

@@ -73,6 +73,11 @@ class _Twin(Strict):
     reading: str
 
 
+class _Unless(Strict):
+    fact: str
+    values: Words = Field(alias="is")
+
+
 class _Fix(Strict):
     platform: Literal["linux", "android", "windows", "any"]
     title: str
@@ -82,6 +87,7 @@ class _Fix(Strict):
     reversible: bool = True
     reboot: bool = False
     apply: Literal["provision", "redeploy", "rollback", ""] = ""
+    unless: _Unless | None = None
 
 
 class _Example(Strict):
@@ -166,6 +172,11 @@ def _cause(raw: _Cause) -> Cause:
         signatures=tuple(Signature(**one.model_dump()) for one in raw.signatures),
         probe=tuple(Predicate(one.fact, tuple(one.values), one.weight) for one in raw.probe),
         twins=tuple(Twin(**one.model_dump()) for one in raw.twins),
-        fix=tuple(Fix(**one.model_dump()) for one in raw.fix),
+        fix=tuple(_fix(one) for one in raw.fix),
         examples=tuple(Example(**one.model_dump()) for one in raw.examples),
     )
+
+
+def _fix(raw: _Fix) -> Fix:
+    unless = (raw.unless.fact, tuple(raw.unless.values)) if raw.unless is not None else None
+    return Fix(**raw.model_dump(exclude={"unless"}), unless=unless)

@@ -66,9 +66,10 @@ class Round:
 
 @dataclass
 class _Found:
-    """What one device gave, for its diagnosis."""
+    """What one device gave, for its diagnosis. Not `whole`: the session was not asked for."""
 
     seen: Seen
+    whole: bool = True
     checks: list[Check] = field(default_factory=list)
     witnesses: list[Witness] = field(default_factory=list)
 
@@ -110,12 +111,12 @@ def _probe(android: bool) -> str:
 def _one(session: Session, how: Round) -> _Found:
     known = knowledge()
     now = look(session, how)
-    found = _Found(now)
+    wanted = not how.only or "session" in how.only
+    found = _Found(now, wanted)
     ours = [_host(session), _link(session)]
     found.checks = [one for one in ours if not how.only or one.layer in how.only]
     found.checks += [_harmless(one) for one in every(now, how.only)]
     bad = [one for one in found.checks if one.status == BAD]
-    wanted = not how.only or "session" in how.only
     journal = lines_of("\n".join(now.block("journal")))
     if how.session and wanted:
         opened = _session(session, now, bad)
@@ -143,7 +144,7 @@ def _session(session: Session, now: Seen, bad: list[Check]) -> list[Opened]:
         return [Opened(check)]
     every_subject = subjects(now)
     if not every_subject:
-        text = "not tried: nothing is deployed there; fleet deploy, or --folder for another place"
+        text = "not tried: nothing is deployed there; --folder names another place"
         return [Opened(Check("session", "session", UNKNOWN, text, {"session": "unknown"}))]
     return [open_session(session, now, one) for one in every_subject]
 
@@ -215,10 +216,14 @@ def diagnose(session: Session, how: Round) -> Diagnosis:
 
 def _of_found(target: str, found: _Found) -> Diagnosis:
     facts = found.seen.facts
-    ranked = rank(found.witnesses, facts.os_family, known=knowledge().causes)
+    known = {key: word for check in found.checks for key, word in check.facts.items()}
+    ranked = tuple(
+        replace(cause, facts=known)
+        for cause in rank(found.witnesses, facts.os_family, known=knowledge().causes)
+    )
     return Diagnosis(
         target=target,
-        verdict=_verdict(found.checks, ranked),
+        verdict=_verdict(found, ranked),
         causes=ranked,
         checks=tuple(found.checks),
         emulated=facts.emulated,
@@ -226,9 +231,13 @@ def _of_found(target: str, found: _Found) -> Diagnosis:
     )
 
 
-def _verdict(checks: Sequence[Check], ranked: tuple[Ranked, ...]) -> str:
-    if any(one.status == BAD for one in checks):
+def _verdict(found: _Found, ranked: tuple[Ranked, ...]) -> str:
+    """What is well is known by an opened session, unless only other checks were asked for."""
+    if any(one.status == BAD for one in found.checks):
         return PROBLEM
+    opened = any(one.id == "session" and one.status == OK for one in found.checks)
+    if found.whole and not opened:
+        return UNCHECKED
     return ADVICE if ranked else HEALTHY
 
 

@@ -82,6 +82,7 @@ def _fix(fix: Fix) -> str:
     marks += ["as root"] * fix.needs_root + ["reboot"] * fix.reboot
     marks += [] if fix.reversible else ["no way back"]
     marks += [f"`fleet doctor --fix` does it ({fix.apply})"] if fix.apply else []
+    marks += [f"not where `{fix.unless[0]}` is {' or '.join(fix.unless[1])}"] if fix.unless else []
     text = f"- fix ({', '.join(marks)}): {fix.title}"
     return text + "".join(f"\n  `{line}`" for line in fix.command.splitlines() if line.strip())
 

@@ -50,7 +50,7 @@ class Context:
 
 @dataclass
 class Release:
-    """A current release: its manifest, and what stands in its folder.
+    """A release: its manifest, and what stands in its folder. `staged`: ready, and never live.
 
     `links` is name → target, `sizes` name → bytes of what it leads to. Not `listed`: the
     device has not the tools for it, and nothing is known of the files.
@@ -66,6 +66,7 @@ class Release:
     sizes: dict[str, int] = field(default_factory=dict)
     history: tuple[str, ...] = ()
     listed: bool = False
+    staged: bool = False
 
 
 @dataclass
@@ -160,7 +161,8 @@ def _releases(text: str) -> tuple[Release, ...]:
         value = raw.replace("\x1f", "\n")
         if key == "release":
             name, key_id, root, installed = [*value.split("\t"), "", "", ""][:4]
-            found.append(Release(name, key_id, root, installed == "yes"))
+            staged = installed == "staged"
+            found.append(Release(name, key_id, root, installed == "yes", staged=staged))
         elif found and key in _BLOCKS:
             _fill(found[-1], key, value)
     return tuple(found)

@@ -80,7 +80,7 @@ def _of_release(release: Release, seen: Seen) -> Subject:
     ]
     env = release.manifest.environment(release.root) if release.manifest is not None else {}
     return Subject(
-        label=f"release {release.name}",
+        label=f"release {release.name}" + " (staged, never live)" * release.staged,
         root=release.root,
         lib=env.get("LD_LIBRARY_PATH", "").partition(":")[0],
         dsp=env.get("ADSP_LIBRARY_PATH", "").partition(";")[0],
@@ -88,7 +88,7 @@ def _of_release(release: Release, seen: Seen) -> Subject:
         missing=tuple(missing),
         damaged=tuple(damaged),
         strange=tuple(strange),
-        unsealed=not release.installed or release.manifest is None,
+        unsealed=not (release.installed or release.staged) or release.manifest is None,
         target=target_facts(str(origin["target"])) if origin.get("target") else None,
         build=build,
         release=release,

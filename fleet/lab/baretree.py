@@ -55,6 +55,8 @@ def _recipe() -> str:
         digest.update((files("fleet.lab") / name).read_bytes())
     for name in ("udevadm", "systemctl"):
         digest.update(_stand_in(name))
+    for rules in sorted((files("fleet.lab") / "rules").iterdir(), key=lambda path: path.name):
+        digest.update(rules.read_bytes())
     return digest.hexdigest()[:12]
 
 

@@ -152,8 +152,8 @@ FAULTS: dict[str, Fault] = {
     "old-rule": Fault(
         "an administrator's stale rule keeps the nodes for root",
         f'echo \'KERNEL=="fastrpc-*", OWNER="root", GROUP="root", MODE="0600"\' > {OLD_RULE}; '
-        "udevadm trigger",
-        f"rm -f {OLD_RULE}; udevadm trigger",
+        "udevadm trigger --action=add",
+        f"rm -f {OLD_RULE}; udevadm trigger --action=add",
         bare=True,
     ),
     "soname-only": Fault(

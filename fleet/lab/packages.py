@@ -1,10 +1,12 @@
 """The stand-in packages of the lab's repositories, one folder a packaging.
 
-Names and rules as deployment.md 6.1 and 6.2 have them.
+Names as deployment.md 6.1 has them; the device rules are public ones, each file of
+`rules/` names its source.
 """
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
 
 from fleet.lab.debs import Deb
@@ -21,19 +23,10 @@ ExecStart=/usr/bin/sleep infinity
 [Install]
 WantedBy=multi-user.target
 """
-_UBUNTU_RULES = b"""# fleet lab stand-in, emulated
-KERNEL=="fastrpc-*-secure", GROUP="fastrpc", MODE="0640"
-KERNEL=="fastrpc-adsp|fastrpc-cdsp|fastrpc-cdsp1", GROUP="fastrpc", MODE="0664"
-SUBSYSTEM=="dma_heap", KERNEL=="system|qcom,system", GROUP="fastrpc", MODE="0660", \
-RUN+="/usr/bin/setfacl -m g:fastrpc:rw /dev/dma_heap/$kernel"
-"""
-_DEBIAN_RULES = b"""# fleet lab stand-in, emulated
-KERNEL=="fastrpc-*", OWNER="fastrpc", GROUP="fastrpc", MODE="0640"
-"""
-_RADXA_RULES = b"""# fleet lab stand-in, emulated
-KERNEL=="fastrpc-*", GROUP="render", MODE="0666"
-SUBSYSTEM=="dma_heap", KERNEL=="system", GROUP="render", MODE="0666"
-"""
+
+
+def _device_rules(name: str) -> bytes:
+    return (files("fleet.lab") / "rules" / f"{name}.rules").read_bytes()
 
 
 def _library(name: str, version: str = "1") -> dict[str, bytes | str]:
@@ -54,7 +47,7 @@ def ubuntu_ppa() -> list[Deb]:
             {
                 **_library("libcdsprpc.so"),
                 **_library("libadsprpc.so"),
-                f"{_RULES}/60-qcom-fastrpc1.rules": _UBUNTU_RULES,
+                f"{_RULES}/60-qcom-fastrpc1.rules": _device_rules("ubuntu-ppa"),
                 f"{_UNITS}/cdsprpcd.service": _UNIT,
                 "/usr/lib/sysusers.d/qcom-fastrpc1.conf": b"g fastrpc -\n",
             },
@@ -86,7 +79,7 @@ def ubuntu_ppa() -> list[Deb]:
 def debian() -> list[Deb]:
     """As the source package fastrpc of the Debian and Ubuntu archives."""
     support = {
-        f"{_RULES}/60-fastrpc-support.rules": _DEBIAN_RULES,
+        f"{_RULES}/60-fastrpc-support.rules": _device_rules("debian"),
         f"{_UNITS}/cdsprpcd.service": _UNIT,
     }
     user = (
@@ -109,13 +102,13 @@ def debian() -> list[Deb]:
 
 
 def radxa() -> list[Deb]:
-    """As Radxa names them; what their rules give was not seen, render stands in for it."""
+    """As Radxa names them; what their rules give was not seen, upstream's stand in for them."""
     return [
         Deb("libcdsprpc1", "0.1.3", _library("libcdsprpc.so"), postinst="ldconfig"),
         Deb(
             "fastrpc",
             "0.1.3",
-            {f"{_RULES}/71-fastrpc.rules": _RADXA_RULES},
+            {f"{_RULES}/71-fastrpc.rules": _device_rules("radxa")},
             depends="libcdsprpc1",
         ),
         Deb("fastrpc-test", "0.1.3", depends="fastrpc"),

@@ -62,7 +62,7 @@ class Fix:
 
     `command` is literal, "" where only a person can act; `where` is device or host.
     `apply` names the operation of fleet that does it: provision, redeploy or rollback; "" when
-    none does.
+    none does. `unless` is a fact of the device and the words with which it is no cure.
     """
 
     platform: str
@@ -73,6 +73,7 @@ class Fix:
     reversible: bool = True
     reboot: bool = False
     apply: str = ""
+    unless: tuple[str, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,12 @@ class Cause:
     sources: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
 
-    def fixes(self, platform: str) -> tuple[Fix, ...]:
-        """The cures for a platform; all of them when it is unknown ("")."""
-        if not platform:
-            return self.fix
-        return tuple(one for one in self.fix if one.platform in {platform, "any"})
+    def fixes(self, platform: str, facts: Mapping[str, str] | None = None) -> tuple[Fix, ...]:
+        """The cures for a platform ("" is any) and a device of which these facts are known."""
+        known = facts or {}
+        return tuple(
+            fix
+            for fix in self.fix
+            if (not platform or fix.platform in {platform, "any"})
+            and (fix.unless is None or known.get(fix.unless[0]) not in fix.unless[1])
+        )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fleet.model.cause import Cause, Fix, Twin
 
-# In this order of severity; the worst one is the verdict of a target.
+# In this order of severity; the worst one is the verdict of a target. UNRECOGNISED is a log's:
+# nothing that is known stands in it, neither of a failure nor of a success.
 HEALTHY, ADVICE, PROBLEM, UNCHECKED = "healthy", "advice", "problem", "could-not-check"
+UNRECOGNISED = "not-recognised"
 OK, WARN, BAD, UNKNOWN = "ok", "warn", "bad", "unknown"
 
 
@@ -52,8 +55,8 @@ class Check:
 class Ranked:
     """A cause with the confidence (0 to 1) that it is the one, and why.
 
-    `platform` chooses among the fixes; "" when the log does not show it. `summary` is true
-    where only the last line of a chain was seen.
+    `platform` and the `facts` of the device choose among the fixes; "" and none when a log does
+    not show it. `summary` is true where only the last line of a chain was seen.
     """
 
     cause: Cause
@@ -61,11 +64,12 @@ class Ranked:
     evidence: tuple[Evidence, ...] = ()
     platform: str = ""
     summary: bool = False
+    facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fixes(self) -> tuple[Fix, ...]:
-        """The cures for the platform that was seen."""
-        return self.cause.fixes(self.platform)
+        """The cures for the device that was seen."""
+        return self.cause.fixes(self.platform, self.facts)
 
     @property
     def twins(self) -> tuple[Twin, ...]:
@@ -82,11 +86,18 @@ class Ranked:
             "severity": self.cause.severity,
             "evidence": [one.as_dict() for one in self.evidence],
             "explanation": self.cause.explanation,
-            "fix": [asdict(one) for one in self.fixes],
+            "fix": [_plain(fix) for fix in self.fixes],
             "verify": self.cause.verify,
             "tell_apart": [asdict(one) for one in self.twins],
             "sources": list(self.cause.sources),
         }
+
+
+def _plain(fix: Fix) -> dict[str, Any]:
+    """As JSON shows it: the condition was looked at already."""
+    data = asdict(fix)
+    del data["unless"]
+    return data
 
 
 @dataclass

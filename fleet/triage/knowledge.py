@@ -25,6 +25,8 @@ class Known:
     owners: tuple[tuple[Cause, Signature, str], ...]
     matcher: Matcher
     benign: Matcher
+    success: Matcher
+    failure_words: Matcher
     platforms: tuple[tuple[str, Matcher], ...]
 
 
@@ -36,6 +38,7 @@ def knowledge(folder: Path | None = None) -> Known:
         if not paths:
             raise InputError(f"{folder or shipped} has no cause files")
         causes = load_causes(paths)
+    success = load("success")
     owners = tuple(
         (cause, signature, part)
         for cause in causes
@@ -51,6 +54,8 @@ def knowledge(folder: Path | None = None) -> Known:
             names=[f"cause {cause.id}" for cause, _, _ in owners],
         ),
         benign=Matcher([one["match"] for one in load("benign")["patterns"]]),
+        success=Matcher([row["match"] for row in success["patterns"]]),
+        failure_words=Matcher(success["failure_words"]),
         platforms=tuple(
             (name, Matcher(patterns)) for name, patterns in load("platform_words").items()
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fleet.model.diagnosis import HEALTHY, PROBLEM, Diagnosis, Evidence, Ranked
+from fleet.model.diagnosis import HEALTHY, PROBLEM, UNRECOGNISED, Diagnosis, Evidence, Ranked
 from fleet.triage.knowledge import Known, knowledge
 from fleet.triage.ranking import Witness, rank
 from fleet.triage.text import Line, lines_of
@@ -16,7 +16,7 @@ _PER_SIGNATURE = 3  # lines of evidence that are kept for each
 def triage(
     text: str, target: str = "log", *, platform: str = "", causes: Path | None = None
 ) -> Diagnosis:
-    """The causes that a log shows, most likely first; none for a log without a failure.
+    """The causes that a log shows, most likely first; none where nothing in it is known.
 
     `platform` (linux, android, windows) is taken from the log where it is not given. Never
     raises for what is in the log.
@@ -25,18 +25,27 @@ def triage(
     lines = lines_of(text)
     seen = platform or platform_of(lines, known)
     ranked = rank(witnesses(lines, known), seen, known=known.causes)
+    verdict = verdict_of(ranked) if ranked else _without_cause(lines, known)
     return Diagnosis(
         target=target,
-        verdict=verdict_of(ranked),
+        verdict=verdict,
         causes=ranked,
-        notes=_notes(lines, ranked),
+        notes=_notes(lines, ranked, verdict),
     )
+
+
+def _without_cause(lines: list[Line], known: Known) -> str:
+    """Healthy only where the log says that the work was done, and nothing speaks against it."""
+    done = False
+    for text in dict.fromkeys(line.text for line in lines):
+        if known.failure_words.match(text) and not known.benign.match(text):
+            return UNRECOGNISED
+        done = done or bool(known.success.match(text))
+    return HEALTHY if done else UNRECOGNISED
 
 
 def verdict_of(ranked: tuple[Ranked, ...]) -> str:
     """A problem where a cause is an error, advice where none is."""
-    if not ranked:
-        return HEALTHY
     return PROBLEM if ranked[0].cause.severity == "error" else "advice"
 
 
@@ -98,16 +107,24 @@ def platform_of(lines: list[Line], known: Known) -> str:
     return best if votes[best] > 2 * others else ""
 
 
-def _notes(lines: list[Line], ranked: tuple[Ranked, ...]) -> tuple[str, ...]:
+_LOUDER = "the log level up (genie-t2t-run --log verbose, ORT log severity 0, adb logcat)"
+
+
+def _notes(lines: list[Line], ranked: tuple[Ranked, ...], verdict: str) -> tuple[str, ...]:
     if not lines:
         return ("the log is empty",)
+    if verdict == HEALTHY:
+        return ("it says that its work was done, and no line of it is a sign of a failure",)
     if not ranked:
-        return ("no line of it is known as a sign of a failure",)
+        text = (
+            "nothing in it is known, neither of a failure nor of a success: that says nothing of "
+            f"the device. Run it again with {_LOUDER} and paste all of it"
+        )
+        return (text,)
     if ranked[0].summary:
         text = (
             "only the last line of the chain is here, which many causes share: run it again with "
-            "the log level up (genie-t2t-run --log verbose, ORT log severity 0, adb logcat) and "
-            "paste everything before it"
+            f"{_LOUDER} and paste everything before it"
         )
         return (text,)
     return ()

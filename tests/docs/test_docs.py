@@ -56,6 +56,18 @@ def test_every_error_is_on_the_page() -> None:
             assert f"| {kind.exit_code} |" in row, name
 
 
+def test_every_exit_code_is_in_the_one_table() -> None:
+    """Those of errors, and those that a command gives by itself (`typer.Exit(5)`)."""
+    text = page("errors.md")
+    shown = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    real = {kind.exit_code for kind in kinds if issubclass(kind, errors.FleetError)}
+    for path in (ROOT / "fleet" / "cli").glob("*.py"):
+        real |= {int(code) for code in re.findall(r"\bExit\((\d+)\)", path.read_text("utf-8"))}
+    assert shown == {0, *real}
+    assert "errors.md#exit-codes" in page("commands.md")
+
+
 def test_every_fault_and_profile_is_on_the_page() -> None:
     text = page("lab.md")
     for name in (*FAULTS, "new-host-key", *_table()):

@@ -68,12 +68,25 @@ def test_json_of_a_log() -> None:
 
 
 def test_standard_input_and_several_logs(tmp_path: Path) -> None:
-    good = tmp_path / "good.log"
-    good.write_text("all is well\n")
+    good = ROOT / "tests" / "triage" / "data" / "healthy" / "genie-t2t-run.log"
     done = fleet("--log", str(good), "--log", "-", "--json", stdin="Exec format error\n")
     assert [one["verdict"] for one in document(done)["targets"]] == ["healthy", "problem"]
     assert done.returncode == 1
-    assert fleet("--log", str(good)).returncode == 0
+    fine = fleet("--log", str(good))
+    assert fine.returncode == 0
+    assert "nothing wrong seen" in fine.stdout
+    assert "healthy" not in fine.stdout.replace(str(good), "")
+
+
+def test_a_log_of_which_nothing_is_known_is_not_recognised() -> None:
+    done = fleet("--log", "-", stdin="could not load model: error -42\n")
+    assert "not recognised" in done.stdout
+    assert "healthy" not in done.stdout
+    assert done.returncode == 5
+    found = document(fleet("--log", "-", "--json", stdin="could not load model: error -42\n"))
+    assert [one["verdict"] for one in found["targets"]] == ["not-recognised"]
+    known = fleet("--log", "-", "--log", str(NODEV), stdin="could not load model: error -42\n")
+    assert known.returncode == 1
 
 
 def test_the_platform_turns_a_tie() -> None:
@@ -164,9 +177,11 @@ def test_a_device_that_is_not_reached_is_exit_code_3(tmp_path: Path) -> None:
 @pytest.mark.qairt
 def test_devices_through_the_command_line(ward: Ward, tmp_path: Path) -> None:
     inventory = str(ward.lab.inventory)
-    healthy = fleet("-i", inventory, "--json")
-    assert healthy.returncode == 0, healthy.stdout
-    assert [one["verdict"] for one in document(healthy)["targets"]] == ["healthy", "healthy"]
+    both = fleet("-i", inventory, "--json")
+    assert both.returncode == 3, both.stdout
+    verdicts = [one["verdict"] for one in document(both)["targets"]]
+    assert verdicts == ["healthy", "could-not-check"], "nothing is deployed on lab002"
+    assert fleet("-i", inventory, "-l", "lab001").returncode == 0
     with ward.broken("old-skel-in-system"):
         advice = ("-i", inventory, "-l", "lab001", "--folder", "npu")
         assert fleet(*advice).returncode == 0
@@ -178,8 +193,9 @@ def test_devices_through_the_command_line(ward: Ward, tmp_path: Path) -> None:
         asked = fleet("-i", inventory, "-l", "lab001", "--fix")
     assert page.returncode == 1
     assert "✗ nodes" in page.stdout
-    assert "2 targets: 1 problem, 1 healthy" in page.stdout
-    assert "sudo usermod -aG" in page.stdout
+    assert "2 targets: 1 problem, 1 could-not-check" in page.stdout
+    assert "udevadm trigger --action=add" in page.stdout
+    assert "usermod" not in page.stdout, "the user is in the group already"
     (fix,) = document(plan)["fixes"]
     assert fix["outcome"] == "planned"
     assert asked.returncode == 2

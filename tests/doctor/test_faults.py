@@ -11,7 +11,7 @@ from fleet.config.schema import schema
 from fleet.doctor.examine import Round, diagnose
 from fleet.engine.session import Session
 from fleet.lab.packages import LIB
-from fleet.model.diagnosis import HEALTHY, PROBLEM
+from fleet.model.diagnosis import HEALTHY, PROBLEM, UNCHECKED
 
 from .conftest import Ward, ids
 
@@ -84,7 +84,7 @@ def test_a_healthy_board_has_no_finding(ward: Ward) -> None:
 
 def test_a_board_without_anything_is_told_so(ward: Ward) -> None:
     found = ward.look("lab002")
-    assert found.verdict == HEALTHY
+    assert found.verdict == UNCHECKED
     assert found.round_trips == 1
     assert any("nothing is deployed there" in one.text for one in found.checks)
 
@@ -147,5 +147,5 @@ def test_verify_hashes_what_looks_old(ward: Ward) -> None:
     finally:
         back = 'b=$(readlink -f "$(find /home/ubuntu/fleet/releases -name "*.bin" | head -n 1)"); '
         ward.lab.exec("lab001", ["sh", "-c", back + 'cp -a /run/keep "$b"; chmod a-w "$b"'])
-    assert quick.verdict == HEALTHY
+    assert quick.verdict == UNCHECKED, "no session was opened"
     assert ids(thorough)[0] == "context-binary-corrupt"

@@ -15,6 +15,7 @@ import pytest
 from fleet.doctor.checks import LOOKS, every
 from fleet.doctor.examine import _FEED, Round, _probe, diagnose
 from fleet.doctor.seen import Seen, seen
+from fleet.doctor.subject import subjects
 from fleet.lab.profiles import profile
 from fleet.model.command import Result
 from fleet.model.diagnosis import Check
@@ -99,6 +100,31 @@ def test_every_shell_says_the_same(shell: str, tree: Path, tmp_path: Path) -> No
     assert (folder.contexts[0].build, folder.contexts[0].arch) == ("v2.47.0.260601114230", "v73")
     assert list(folder.configs.values()) == ['{"dialog":\n {"type": "basic"}}']
     assert {check.status for check in every(found)} >= {"ok"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_was_staged_is_seen_where_nothing_is_live(
+    shell: str, tree: Path, tmp_path: Path
+) -> None:
+    base = tmp_path / "base folder"
+    release(base)
+    live = base / "releases" / "tiny" / "0123456789abcdef"
+    staged = base / "releases" / "tiny" / "fedcba9876543210"
+    shutil.copytree(live, staged, symlinks=True)
+    (staged / ".installed").unlink()
+
+    def labels() -> list[str]:
+        return [one.label for one in subjects(seen(answer(shell, tree, base), HOST))]
+
+    assert labels() == ["release tiny"]
+    shutil.rmtree(live)
+    (base / "current" / "tiny").unlink()
+    (base / "history" / "tiny").unlink()
+    found = subjects(seen(answer(shell, tree, base), HOST))
+    assert [(one.label, one.unsealed) for one in found] == [
+        ("release tiny (staged, never live)", False)
+    ]
+    assert (found[0].missing, found[0].damaged, found[0].strange) == ((), (), ())
 
 
 def test_search_paths_of_the_login_are_read(tree: Path, tmp_path: Path) -> None:
@@ -187,7 +213,7 @@ def test_the_journal_speaks_only_where_something_is_broken() -> None:
     """Its lines may be from before the repair, so they count less than what is seen now."""
     text = "\n".join(BOARD)
     healthy = diagnose(Fake(text), Round())  # type: ignore[arg-type]
-    assert healthy.verdict == "healthy", [one.as_dict() for one in healthy.checks]
+    assert healthy.verdict == "could-not-check", [one.as_dict() for one in healthy.checks]
     assert healthy.causes == ()
     lost = text.replace("fastrpc-cdsp\tok", "fastrpc-cdsp\tENXIO")
     sick = diagnose(Fake(lost), Round())  # type: ignore[arg-type]
@@ -198,6 +224,34 @@ def test_the_journal_speaks_only_where_something_is_broken() -> None:
     assert ids[0] == "cdsp-not-running"
     assert "fastrpc-node-permission" in ids
     assert stopped.causes[0].confidence > 0.6
+
+
+def _fixes(node: str, groups: str) -> list[str]:
+    """Commands for a node that refuses: `node` is its mode, owner and group."""
+    lines = "\n".join(BOARD).replace("cdsp\tok", "cdsp\tEACCES")
+    lines = lines.replace("660 root fastrpc fastrpc-cdsp", f"{node} fastrpc-cdsp")
+    lines = lines.replace("5(fastrpc)", groups).replace(
+        "\nend", f"\nid_db\tuid=1000 gid=1000 groups={groups}\nend"
+    )
+    found = diagnose(Fake(lines), Round()).as_dict()  # type: ignore[arg-type]
+    assert found["causes"][0]["id"] == "fastrpc-node-permission"
+    return [fix["command"] for fix in found["causes"][0]["fix"]]
+
+
+@pytest.mark.parametrize(
+    ("node", "groups", "first"),
+    [
+        ("600 root root", "5(fastrpc)", "udevadm trigger"),
+        ("600 root fastrpc", "5(fastrpc)", "udevadm trigger"),
+        ("600 root root", "27(sudo)", "usermod"),
+        ("660 root fastrpc", "27(sudo)", "usermod"),
+        ("660 root render", "5(fastrpc)", "usermod"),
+    ],
+)
+def test_nobody_is_told_to_join_a_group_that_he_is_in(node: str, groups: str, first: str) -> None:
+    commands = _fixes(node, groups)
+    assert first in commands[0]
+    assert any("usermod" in one for one in commands) is (first == "usermod")
 
 
 def test_what_a_device_says_is_not_obeyed() -> None:

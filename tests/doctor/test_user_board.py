@@ -7,7 +7,7 @@ from pathlib import Path
 from fleet.config.inventory import load_inventory
 from fleet.doctor.examine import Round, examine
 from fleet.lab import Lab
-from fleet.model.diagnosis import HEALTHY, PROBLEM, Diagnosis
+from fleet.model.diagnosis import PROBLEM, UNCHECKED, Diagnosis
 
 from .conftest import ids
 
@@ -20,10 +20,10 @@ def look(lab: Lab) -> list[Diagnosis]:
 def test_a_board_of_an_ordinary_user(tmp_path: Path) -> None:
     with Lab.up(tmp_path / "lab", count=2, kind="user", base_port=0) as lab:
         found = look(lab)
-        assert [one.verdict for one in found] == [HEALTHY] * 2, found[0].as_dict()
+        assert [one.verdict for one in found] == [UNCHECKED] * 2, found[0].as_dict()
         assert all(one.causes == () and one.emulated for one in found)
         for file in list((tmp_path / "lab" / "boards" / "lab001").rglob("libcdsprpc.so*")):
             file.unlink()
         sick, well = look(lab)
-    assert (sick.verdict, well.verdict) == (PROBLEM, HEALTHY)
+    assert (sick.verdict, well.verdict) == (PROBLEM, UNCHECKED)
     assert ids(sick)[0] == "fastrpc-userspace-missing"

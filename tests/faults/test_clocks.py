@@ -24,7 +24,7 @@ PYTHON = re.compile(r"time\.time\(|time_ns\(|datetime\.|gmtime|localtime|st_[amc
 # Where times of files on a device are compared: what they make doubtful is hashed, and all of
 # it with `--verify`. `%Y %Z` are compared for equality only, as inode numbers are.
 SHELL_ALLOWED = {
-    ("device/sh/facts/doctor.sh", '[ "$f" -nt "$rel/.installed" ] || continue'),
+    ("device/sh/facts/doctor.sh", '[ "$f" -nt "$rel/$mark" ] || continue'),
     ("device/sh/store/state.sh", '[ "$blob" -nt "$rel/.installed" ]'),
     ("device/sh/store/state.sh", "'%i %s %Y %Z %n'"),
     ("device/sh/store/switch.sh", "'%i %s %Y %Z %n'"),

@@ -140,9 +140,11 @@ def test_real_apt_makes_library_group_rule_and_unit(bare: Lab) -> None:
     nodes = "stat -c %a /dev/fastrpc-cdsp /dev/dma_heap/system"
     sudo(bare, "udevadm control --reload")
     assert root(bare, nodes).split() == ["600", "600"]
-    sudo(bare, "udevadm trigger --action=change --subsystem-match=dma_heap")
+    sudo(bare, "udevadm trigger --action=change")
+    assert root(bare, nodes).split() == ["600", "600"]
+    sudo(bare, "udevadm trigger --action=add --subsystem-match=dma_heap")
     assert root(bare, nodes).split() == ["600", "660"]
-    said = sudo(bare, "udevadm trigger --action=change --sysname-match=fastrpc-*")
+    said = sudo(bare, "udevadm trigger --action=add --sysname-match=fastrpc-*")
     assert "emulated" in said
     assert root(bare, nodes).split() == ["664", "660"]
     assert login(bare, "stat -c '%a %U:%G' /dev/fastrpc-cdsp-secure").split() == [

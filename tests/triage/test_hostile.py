@@ -61,7 +61,7 @@ def test_mutated_logs(seed: int) -> None:
 
 def check(data: bytes) -> None:
     found = triage(decode(data))
-    assert found.verdict in {"healthy", "advice", "problem"}
+    assert found.verdict in {"healthy", "advice", "problem", "not-recognised"}
     for ranked in found.causes:
         assert 0 <= ranked.confidence <= 0.99
         for evidence in ranked.evidence:

@@ -82,3 +82,36 @@ def test_x86_library_on_arm_is_at_least_named() -> None:
     first = triage(log).causes[0]
     assert first.cause.id == "host-lib-missing"
     assert "abi-mismatch" in {twin.cause for twin in first.twins}
+
+
+ORT_2 = "arm64_ort_dev_rootonly_user.log"  # onnxruntime 1.31.1 with the plugin 2.7.0
+LISTED = "ORT Available Providers: ['AzureExecutionProvider', 'CPUExecutionProvider']\n"
+
+
+def test_a_plugin_that_was_loaded_is_not_missing_from_the_list() -> None:
+    """The list names what onnxruntime was built with (microsoft/onnxruntime#27832)."""
+    assert "ep-missing" not in causes(text(ORT_2) + LISTED)
+    assert causes(LISTED) == ["ep-missing"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # Both with onnxruntime-qnn 2.7.0, the second with onnxruntime 1.20.1 and 1.22.0 beside it.
+        "ModuleNotFoundError: No module named 'onnxruntime'",
+        "module 'onnxruntime' has no attribute 'register_execution_provider_library'",
+        # https://github.com/microsoft/onnxruntime/issues/27695
+        "Failed to load execution provider library: undefined symbol: CreateEpFactories",
+        "ValueError: Unknown Provider Type: QNNExecutionProvider",
+    ],
+)
+def test_a_missing_provider_is_told_of_both_generations(line: str) -> None:
+    first = triage(line, platform="windows").causes[0]
+    assert first.cause.id == "ep-missing"
+    plugin, whole = (fix.command for fix in first.fixes[:2])
+    assert "install" in plugin
+    assert "uninstall" not in plugin, "the plugin needs onnxruntime beside it"
+    assert "onnxruntime-qnn<2" in whole
+    assert "get_ep_devices" in first.cause.verify
+    for fix in triage(line, platform="linux").causes[0].fixes:
+        assert "uninstall" not in fix.command, "version 1 has no wheel for Linux"

@@ -9,7 +9,8 @@ from fleet.doctor.seen import Seen
 from fleet.doctor.subject import device_machine, subjects
 from fleet.model.diagnosis import Check
 from fleet.model.facts import DeviceNode
-from fleet.ops.system.access import CDSP, DENIED, HEAP
+from fleet.ops.system.access import CDSP, DENIED, HEAP, readable
+from fleet.ops.system.fastrpc import DEFAULT_GROUP
 
 _GROUPS = Maker("groups", "user")
 _NODES = Maker("nodes", "nodes")
@@ -32,12 +33,21 @@ def groups(seen: Seen) -> Iterator[Check]:
     asked = sorted(waiting & closed)
     said = f"session: {' '.join(user.groups_live)}; database: {' '.join(user.groups_db)}"
     command = 'id -nG; id -nG "$(id -un)"'
+    refused = [one for one in seen.facts.nodes if one.open_error in DENIED]
+    lacking = [one for one in refused if _to_join(one) not in user.groups_db]
+    facts = {"user.member": "no" if lacking else "yes"} if refused else {}
     if asked:
         text = f"{user.name} is in {', '.join(asked)}, but this login is older than that"
-        yield _GROUPS.bad(text, {"user.groups": "pending"}, command, said)
+        yield _GROUPS.bad(text, {"user.groups": "pending", **facts}, command, said)
     else:
         text = " ".join(user.groups_live) or "unknown"
-        yield _GROUPS.ok(text, {"user.groups": "ok"}, command, said)
+        yield _GROUPS.ok(text, {"user.groups": "ok", **facts}, command, said)
+
+
+def _to_join(node: DeviceNode) -> str:
+    """The group of a node that lets its group read; else the one that the rules will give it."""
+    own = node.group if readable(node.mode, False, True) else None
+    return own if own not in {None, "root"} else DEFAULT_GROUP
 
 
 def nodes(seen: Seen) -> Iterator[Check]:

@@ -36,13 +36,14 @@ def files(seen: Seen) -> Iterator[Check]:
 
 
 def _release(one: Subject, release: Release) -> Check:
-    if not release.id or (release.installed and not release.listed):
+    if not release.id or ((release.installed or release.staged) and not release.listed):
         tools = "find, stat or readlink is missing"
         return _FILES.unknown(f"{one.label}: its files cannot be listed: {tools}")
     lists = (("missing", one.missing), ("changed", one.damaged), ("replaced", one.strange))
     said = "; ".join(f"{word}: {name}" for word, names in lists for name in names[:_SHOWN])
     if not one.unsealed and not said:
-        text = f"{one.label}: every file as installed, {one.build}"
+        how = "staged" if release.staged else "installed"
+        text = f"{one.label}: every file as {how}, {one.build}"
         return _FILES.ok(text, {"release": "installed"}, "fleet status")
     what = "is not sealed: an install did not end" if one.unsealed else "is damaged"
     before = any(known != release.id for known in release.history)

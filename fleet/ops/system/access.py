@@ -12,6 +12,9 @@ from fleet.model.system import RuleSeen
 CDSP = ("/dev/fastrpc-cdsp", "/dev/fastrpc-cdsp-secure", "/dev/adsprpc-smd")
 HEAP = ("/dev/dma_heap/system", "/dev/dma_heap/qcom,system")
 DENIED = {"EACCES", "EPERM"}
+# The event that applies rules to nodes that are there. The public rules for FastRPC match it and
+# no other (qualcomm/fastrpc debian/fastrpc-support.udev, files/60-fastrpc.rules); a boot makes it.
+ACTION = "add"
 
 _TERM = re.compile(r'\s*([A-Z_]+(?:\{[^}]*\})?)\s*(==|!=|\+=|:=|=)\s*"((?:[^"\\]|\\.)*)"\s*,?')
 
@@ -38,7 +41,8 @@ def readable(mode: str | None, owner_is_user: bool, in_group: bool) -> bool:
 def ruled(node: str, rules: Iterable[RuleSeen]) -> tuple[str | None, str | None] | None:
     """(group, mode) that the rules give a node, later files winning; None when none names it.
 
-    Only matches by KERNEL and SUBSYSTEM are read; a rule with another condition is left out.
+    Only matches by KERNEL, SUBSYSTEM and ACTION are read (`add` is what we trigger); a rule with
+    another condition is left out.
     """
     name = node.removeprefix("/dev/")
     subsystem = "dma_heap" if name.startswith("dma_heap/") else None
@@ -76,7 +80,7 @@ def _matches(terms: list[tuple[str, str, str]], kernel: str, subsystem: str | No
             hit = value in {subsystem, "misc" if subsystem is None else subsystem}
             named = named or (operator == "==" and subsystem is not None)
         elif key == "ACTION":
-            continue
+            hit = any(fnmatchcase(ACTION, word) for word in value.split("|"))
         else:
             return False
         if hit != (operator == "=="):

@@ -13,6 +13,7 @@ from fleet.model.facts import DeviceNode
 from fleet.model.files import FileRef, human_bytes
 from fleet.model.plan import Action
 from fleet.model.system import FileSeen, WantedFile
+from fleet.ops.system.access import ACTION
 from fleet.ops.system.step import SystemStep, argv
 
 NOT_THERE = FileSeen()
@@ -149,7 +150,7 @@ class ReloadUdev(SystemStep):
         match = [f"--sysname-match={name}" for name in self.names]
         return (
             argv("udevadm", "control", "--reload"),
-            argv("udevadm", "trigger", "--action=change", *match),
+            argv("udevadm", "trigger", f"--action={ACTION}", *match),
             argv("udevadm", "settle", "--timeout=30"),
         )
 

@@ -63,20 +63,20 @@ for f in "$R"/usr/lib/libQnnHtpV*Stub.so "$R"/usr/lib/*/libQnnHtpV*Stub.so "$R"/
   [ -r "$f" ] && { elf "$f"; say system "${f#"$R"}"; }
 done
 # Releases of fleet: what the links are, which blobs came after the release was sealed.
-for link in "$base/current"/*; do
-  [ -L "$link" ] || continue
-  name=${link##*/}; id=$(readlink "$link"); id=${id##*/}; rel=$base/releases/$name/$id
-  text=no; [ -f "$rel/.installed" ] && text=yes
-  say release "$name$tab$id$tab$rel$tab$text"
+# $1 name, $2 id, $3 yes or no: is it sealed; or staged: it is ready and was never live.
+release() {
+  name=$1 rel=$base/releases/$1/$2 mark=.installed
+  [ "$3" != staged ] || mark=manifest.json
+  say release "$name$tab$2$tab$rel$tab$3"
   [ -r "$base/history/$name" ] && all history < "$base/history/$name"
-  [ -r "$rel/manifest.json" ] || continue
+  [ -r "$rel/manifest.json" ] || return 0
   all manifest < "$rel/manifest.json"
   has find && has stat && has readlink && (cd "$rel" 2>/dev/null && say listed yes && find . -type l -print | all links && find . -type l -exec readlink {} + | all targets && find . ! -type d ! -name .installed ! -name '.seal*' ! -name manifest.json ! -name env.sh -exec stat -L -c '%s %n' {} + 2>/dev/null | all sizes)
   # Blobs that were written after the release was sealed are read again; all with --verify.
   total=0
   [ -z "$sha" ] || find "$rel" -type l 2>/dev/null | while IFS= read -r f; do
     if [ "$verify" != hash ]; then
-      [ "$f" -nt "$rel/.installed" ] || continue
+      [ "$f" -nt "$rel/$mark" ] || continue
       size=$(wc -c < "$f"); total=$((total + size)); [ "$total" -lt 300000000 ] || { say unhashed "$f"; continue; }
     fi
     text=$($sha "$f" 2>/dev/null); f=$(readlink "$f"); say hash "${f##*/}$tab${text%% *}"
@@ -86,6 +86,18 @@ for link in "$base/current"/*; do
     case $(readlink "$f") in "$base"/store/*) ;; *) [ -r "$f" ] && elf "$f" ;; esac
   done
   has ldd && [ -e "$rel/lib/libQnnHtp.so" ] && LD_LIBRARY_PATH="$rel/lib:$base/shim" ${guard:+$guard 5} ldd "$rel/lib/libQnnHtp.so" 2>/dev/null | grep 'not found' 2>/dev/null | while IFS= read -r text; do say lacking "$rel/lib/libQnnHtp.so$tab${text%% =>*}"; done
+  return 0
+}
+for link in "$base/current"/*; do
+  [ -L "$link" ] || continue
+  name=${link##*/}; id=$(readlink "$link"); id=${id##*/}
+  text=no; [ -f "$base/releases/$name/$id/.installed" ] && text=yes
+  release "$name" "$id" "$text"
+done
+# Of a name that has nothing live: what was staged. Its probe failed, or the deploy was cut off.
+for f in "$base/releases"/*/*/manifest.json; do
+  f=${f%/manifest.json}; id=${f##*/}; name=${f%/*}; name=${name##*/}
+  [ -L "$base/current/$name" ] || [ ! -f "$f/manifest.json" ] || [ -f "$f/.installed" ] || release "$name" "$id" staged
 done
 # Set-ups that somebody made by hand.
 while IFS= read -r dir; do
