@@ -21,8 +21,8 @@ LLAMA = """#!/bin/sh
 echo "stand-in for llama-bench" >&2
 [ -f "$2" ] && [ "$LD_LIBRARY_PATH" != "" ] || exit 1
 [ "${LD_LIBRARY_PATH%%:*}" = "$ADSP_LIBRARY_PATH" ] || exit 2
-echo "ggml-hex: Hexagon Arch version v73" >&2
-echo '[{"n_prompt": 8, "n_gen": 0, "avg_ts": 80.5}, {"n_prompt": 0, "n_gen": 4, "avg_ts": 9.5}]'
+echo '[{"devices": "HTP0", "backends": "HTP", "n_prompt": 8, "n_gen": 0, "avg_ts": 80.5},'
+echo ' {"devices": "HTP0", "backends": "HTP", "n_prompt": 0, "n_gen": 4, "avg_ts": 9.5}]'
 """
 
 
