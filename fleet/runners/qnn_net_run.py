@@ -187,6 +187,8 @@ def _view(argv: list[str], source: Path, target: Path, library: Path) -> str:
             timeout=VIEWER_SECONDS,
             env={**os.environ, "LD_LIBRARY_PATH": ":".join(paths)},
         )
+    except PermissionError:  # an older fleet stored programs of a zip so
+        return f"qnn-profile-viewer cannot be started; chmod +x {argv[0]}"
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"qnn-profile-viewer failed: {error}"
     words = done.stderr.decode("utf-8", "replace").strip().splitlines()

@@ -81,6 +81,38 @@ run: {program: llama-bench, prompt: hello, options: {stdin: prompt}}
     assert result.records[0].text == "heard hello\n"
 
 
+QNN_EXECUTOR_RUNNER = """#!/bin/sh
+while [ $# -gt 0 ]; do
+  case $1 in
+    --etdump_path) : > "$2" ;;
+    --profile_level) echo "Setting runtime profile level: $2" >&2 ;;
+  esac
+  shift
+done
+"""
+
+
+@pytest.mark.qairt
+@pytest.mark.parametrize(("options", "marks"), [("{}", ()), ("{profile_level: 2}", ("profiled",))])
+def test_a_profiled_run_is_marked_in_its_record(
+    bench: Bench, tmp_path: Path, options: str, marks: tuple[str, ...]
+) -> None:
+    text = f"""
+name: pte
+bundle: {{path: bundle, kind: executorch}}
+runtime: "2.51.0"
+run: {{program: qnn_executor_runner, options: {options}}}
+"""
+    path = written(tmp_path, text, "", model_pte="x")
+    (tmp_path / "bundle" / "input_list.txt").write_text("a.raw\n")
+    (tmp_path / "qnn_executor_runner").write_text(QNN_EXECUTOR_RUNNER)
+    bench.playbook = load_playbook(path)
+    (result,) = bench.operation(offline=True).deploy()
+    assert result.error is None, result.error
+    (record,) = result.records
+    assert (record.marks, record.problems) == (marks, ())
+
+
 BAD = [
     ("{path: bundle, kind: mllm}", "{runner: genie, prompt: a}", "kind genie, not mllm"),
     ("{path: bundle, kind: files}", "{runner: exec}", "needs `run.program`"),

@@ -206,6 +206,29 @@ def test_executorch_executor_runner_brings_its_etdump() -> None:
     assert OWN["executorch"].read(start, one, Ended(0, b"")).problems[0].startswith("cut")
 
 
+@pytest.mark.parametrize(("level", "marks"), [(None, ()), (0, ()), (1, ("profiled",))])
+def test_executorch_profiles_at_run_time_and_says_so(
+    level: int | None, marks: tuple[str, ...]
+) -> None:
+    """qnn_executor_runner takes 0 to 2; level 1 was seen to take 22 ms where it took 1.8."""
+    options = {} if level is None else {"profile_level": level}
+    run = spec(program=Path("/x/qnn_executor_runner"), options=options)
+    one = kit("executorch", ("m.pte", "input_list.txt"), run)
+    start = OWN["executorch"].start(one)
+    asked = [after(start.argv, "--profile_level")] if "--profile_level" in start.argv else []
+    assert asked == ([] if level is None else [str(level)])
+    assert start.marks == marks
+    health = OWN["executorch"].health(one, 9)
+    assert health is not None
+    assert "--profile_level" not in health.argv, "a probe is no measurement"
+    with pytest.raises(InputError, match="profile_level"):
+        OWN["executorch"].check(spec(program=Path("/x/r"), options={"profile_level": 3}))
+    OWN["executorch"].check(run)
+    if level is not None:
+        with pytest.raises(InputError, match="qnn_llama_runner has no such option"):
+            OWN["executorch"].check(replace(run, program=Path("/x/qnn_llama_runner")))
+
+
 LLAMA = Path(__file__).parent / "data" / "llama.cpp"  # what the real programs printed
 
 

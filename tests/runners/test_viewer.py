@@ -123,3 +123,9 @@ def test_a_library_that_no_sdk_brings_is_said_with_its_cure(
         'open shared object file: No such file or directory" >&2\nexit 127\n'
     )
     assert "sudo apt install libc++1 libc++abi1" in sdk.read().text
+
+
+def test_one_that_an_older_fleet_stored_has_its_cure(sdk: Sdk) -> None:
+    viewer = sdk.root / "bin" / TARGET / "qnn-profile-viewer"
+    viewer.chmod(0o644)
+    assert sdk.read().text == f"qnn-profile-viewer cannot be started; chmod +x {viewer}"
