@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -188,7 +189,7 @@ def _view(argv: list[str], source: Path, target: Path, library: Path) -> str:
             env={**os.environ, "LD_LIBRARY_PATH": ":".join(paths)},
         )
     except PermissionError:  # an older fleet stored programs of a zip so
-        return f"qnn-profile-viewer cannot be started; chmod +x {argv[0]}"
+        return f"qnn-profile-viewer cannot be started; chmod +x {shlex.quote(argv[0])}"
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"qnn-profile-viewer failed: {error}"
     words = done.stderr.decode("utf-8", "replace").strip().splitlines()

@@ -19,7 +19,7 @@ from fleet.runners.registry import OWN
 
 from .test_others import KITS
 
-DATA = Path(__file__).parents[1] / "profiles" / "data" / "viewer"
+DATA = Path(__file__).parents[1] / "profiles" / "real" / "viewer"
 TARGET = "x86_64-linux-clang"
 RUNNER = OWN["qnn-net-run"]
 KIT = KITS["qnn-net-run"]
