@@ -21,16 +21,21 @@ from fleet.runners.options import Options, ending, named, needs_program, own_fil
 
 LOG = "llama.log"
 _HEALTH_PROMPT = "hi"
+_MOST = 5
 _AGAIN = "[fleet: llama.cpp lost the end of its output; it is run again]"
 # Its log and its text are printed by a thread that is not waited for at the end, so that both can
-# be cut with status 0 (ggml-org/llama.cpp#25504; seen in a third of the runs of Debian's 0.7.0).
+# be cut with status 0 (ggml-org/llama.cpp#25504; seen in a third of the runs of Debian's 0.7.0 on
+# a busy machine). A log file is written by the same thread and is cut at the same place.
 # $1: the log, which is begun anew by each try; then the argv.
 _TRIES = f"""log=$1 tries=1; shift
+trap 'kill "$child"' TERM
 while :; do
-  "$@"
+  "$@" &
+  child=$!
+  wait "$child"
   status=$?
-  if [ $status -ne 0 ] || [ $tries -ge 3 ]; then exit $status; fi
-  if grep -q 'perf.*_print: *total time =' "$log"; then exit 0; fi
+  if [ $status -ne 0 ] || [ $tries -ge {_MOST} ]; then exit $status; fi
+  if grep -q 'perf.*_print: *total time =' "$log" 2>/dev/null; then exit 0; fi
   tries=$((tries + 1))
   echo '{_AGAIN}'
 done"""
@@ -131,7 +136,7 @@ class LlamaCppRunner:
         found = llama_cpp.timings(log)
         if not problems and not llama_cpp.whole(log):
             problems.append(
-                "cut: llama.cpp lost the end of its output, three times (ggml-org/llama.cpp#25504)"
+                f"cut: llama.cpp lost the end of its output, {_MOST} times (ggml-org/llama.cpp#25504)"
             )
         elif not problems:
             elsewhere = llama_cpp.elsewhere(log, options.device)

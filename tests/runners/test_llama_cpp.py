@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -190,9 +192,9 @@ def test_lost_output_is_asked_for_again_on_the_device(tmp_path: Path, losses: in
     assert ended.stdout.count(b"lost the end of its output") == losses
 
 
-def test_it_is_asked_three_times_and_then_said(tmp_path: Path) -> None:
+def test_it_is_asked_five_times_and_then_said(tmp_path: Path) -> None:
     one, start, ended = ran(tmp_path, losses=99)
-    assert (tmp_path / "starts").read_text() == "x\n" * 3
+    assert (tmp_path / "starts").read_text() == "x\n" * 5
     assert RUNNER.read(start, one, ended).problems[0].startswith("cut: llama.cpp lost")
 
 
@@ -200,6 +202,31 @@ def test_a_failure_is_not_asked_again(tmp_path: Path) -> None:
     _, _, ended = ran(tmp_path, losses=99, status=3)
     assert ended.status == 3
     assert (tmp_path / "starts").read_text() == "x\n"
+
+
+def test_who_ends_the_shell_ends_the_program(tmp_path: Path) -> None:
+    """Where a device has no setsid, only the shell is told that the time is over."""
+    start = RUNNER.start(of("llama-completion"))
+    program = tmp_path / "bin" / "llama-completion"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!/bin/sh\necho $$ > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pid\nexec sleep 1000\n"
+    )
+    program.chmod(0o755)
+    argv = [word.replace("{release}", str(tmp_path)) for word in start.argv]
+    with subprocess.Popen(argv, env={"PATH": os.defpath}) as shell:
+        assert seen((tmp_path / "pid").exists)
+        shell.terminate()
+        assert shell.wait(timeout=60) != 0
+    pid = int((tmp_path / "pid").read_text())
+    assert seen(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def seen(what: Callable[[], bool], seconds: float = 60.0) -> bool:
+    until = time.monotonic() + seconds
+    while not what() and time.monotonic() < until:
+        time.sleep(0.02)
+    return what()
 
 
 def test_the_chat_is_refused_with_the_program_that_measures() -> None:
