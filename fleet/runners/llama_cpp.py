@@ -136,7 +136,8 @@ class LlamaCppRunner:
         found = llama_cpp.timings(log)
         if not problems and not llama_cpp.whole(log):
             problems.append(
-                f"cut: llama.cpp lost the end of its output, {_MOST} times (ggml-org/llama.cpp#25504)"
+                f"cut: llama.cpp lost the end of its output, {_MOST} times; its log is not waited "
+                "for (ggml-org/llama.cpp#25504)"
             )
         elif not problems:
             elsewhere = llama_cpp.elsewhere(log, options.device)
