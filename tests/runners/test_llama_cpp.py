@@ -131,7 +131,9 @@ def test_completion_is_on_the_npu_where_its_weights_are() -> None:
     one, start, ended = completed(HINT + LOG_4)
     (problem,) = RUNNER.read(start, one, ended).problems
     assert problem.startswith("cpu-fallback: the log shows no weights on HTP0")
-    assert problem.endswith("the Hexagon backend was loaded and not used")
+    assert problem.endswith("they are on CPU_Mapped"), "whatever the Hexagon backend says of itself"
+    one, start, ended = completed(HINT + LOG)
+    assert "from `-lv 4` on" in RUNNER.read(start, one, ended).problems[0]
 
 
 def test_output_that_was_lost_with_status_0_is_cut_and_no_fallback() -> None:

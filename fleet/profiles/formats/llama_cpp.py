@@ -21,8 +21,7 @@ from fleet.model.errors import ProfileError
 from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats.base import Profile, Sources, finite, number
 
-_HEXAGON = re.compile(r"Hexagon Arch version v?[0-9]+")
-_WEIGHTS = re.compile(r"\bHTP[0-9]+\S*\s+model buffer size\s*=")
+_WEIGHTS = re.compile(r"(\S+)\s+model buffer size\s*=")
 _HTP = re.compile(r"HTP[0-9]+")
 _LIST = re.compile(r"^\[", re.MULTILINE)  # of JSON, not of `ggml-hex: FASTRPC_GET_DOMAINS[0]`
 _LAST = re.compile(r"perf\w*_print:\s+total time =")
@@ -101,12 +100,13 @@ def whole(text: str) -> bool:
 
 def elsewhere(text: str, device: str = "HTP0") -> str:
     """Why a run with this log was not on the NPU; "" where weights of it were."""
-    if _WEIGHTS.search(text):
+    held = sorted(set(_WEIGHTS.findall(text)))
+    if any(_HTP.match(one) for one in held):
         return ""
-    why = f"cpu-fallback: the log shows no weights on {device} (`HTP0 model buffer size`); "
-    if _HEXAGON.search(text):
-        return why + "the Hexagon backend was loaded and not used"
-    return why + "llama.cpp logs them from `-lv 4` on"
+    why = f"cpu-fallback: the log shows no weights on {device} (`HTP0 model buffer size`)"
+    if held:
+        return f"{why}; they are on {', '.join(held)}"
+    return f"{why}; llama.cpp logs where they are from `-lv 4` on"
 
 
 def read_rows(rows: object) -> Profile:
