@@ -21,10 +21,10 @@ from fleet.model.errors import ProfileError
 from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats.base import Profile, Sources, finite, number
 
-_WEIGHTS = re.compile(r"(\S+)\s+model buffer size\s*=")
+_WEIGHTS = re.compile(r"(\S{1,64})\s{1,40}model buffer size {0,4}=")
 _HTP = re.compile(r"HTP[0-9]+")
 _LIST = re.compile(r"^\[", re.MULTILINE)  # of JSON, not of `ggml-hex: FASTRPC_GET_DOMAINS[0]`
-_LAST = re.compile(r"perf\w*_print:\s+total time =")
+_LAST = re.compile(r"perf\w{0,40}_print:\s{1,40}total time =")
 _NUMBER = r"(\d{1,15}(?:\.\d{1,15})?)"
 _EVAL = re.compile(
     rf"(prompt eval|eval) time\s*=\s*{_NUMBER} ms /\s*(\d{{1,15}}) (?:tokens|runs)"
