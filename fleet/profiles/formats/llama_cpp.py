@@ -21,10 +21,10 @@ from fleet.model.errors import ProfileError
 from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats.base import Profile, Sources, finite, number
 
-_WEIGHTS = re.compile(r"(\S{1,64})\s{1,40}model buffer size {0,4}=")
+_WEIGHTS = " model buffer size ="
 _HTP = re.compile(r"HTP[0-9]+")
 _LIST = re.compile(r"^\[", re.MULTILINE)  # of JSON, not of `ggml-hex: FASTRPC_GET_DOMAINS[0]`
-_LAST = re.compile(r"perf\w{0,40}_print:\s{1,40}total time =")
+_LAST = ("perf", "_print:", " total time =")  # all in one line
 _NUMBER = r"(\d{1,15}(?:\.\d{1,15})?)"
 _EVAL = re.compile(
     rf"(prompt eval|eval) time\s*=\s*{_NUMBER} ms /\s*(\d{{1,15}}) (?:tokens|runs)"
@@ -95,12 +95,13 @@ def whole(text: str) -> bool:
     """The log goes to its end. llama.cpp can lose the last of what it prints, with status 0: its
     log is written by a thread that is not waited for (ggml-org/llama.cpp#25504).
     """
-    return _LAST.search(text) is not None
+    return any(all(word in line for word in _LAST) for line in text.splitlines())
 
 
 def elsewhere(text: str, device: str = "HTP0") -> str:
     """Why a run with this log was not on the NPU; "" where weights of it were."""
-    held = sorted(set(_WEIGHTS.findall(text)))
+    before = [line.partition(_WEIGHTS)[0] for line in text.splitlines() if _WEIGHTS in line]
+    held = sorted({words[-1] for words in map(str.split, before) if words})
     if any(_HTP.match(one) for one in held):
         return ""
     why = f"cpu-fallback: the log shows no weights on {device} (`HTP0 model buffer size`)"
