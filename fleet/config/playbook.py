@@ -38,6 +38,17 @@ DEFAULT_RUNNERS = {
     "ort": "ort",
     "files": "exec",
 }
+# All of ours, in the order in which they are listed; fleet.runners.registry has them by name.
+OWN_RUNNERS = (
+    "genie",
+    "qnn-net-run",
+    "mllm",
+    "executorch",
+    "llama.cpp",
+    "ort",
+    "genai",
+    "exec",
+)
 _NEED_PROMPT = {"genie", "mllm", "genai"}
 _BUNDLE_MARK = "genie_config.json"
 
@@ -180,7 +191,7 @@ class _Loader:
 
     def _runner(self, body: RunBody, kind: str) -> str:
         name = body.runner or DEFAULT_RUNNERS[kind]
-        known = [*DEFAULT_RUNNERS.values(), *(one.name for one in entry_points(group=RUNNERS))]
+        known = [*OWN_RUNNERS, *(one.name for one in entry_points(group=RUNNERS))]
         if name not in known:
             self._problems.add(
                 f"'{name}' is no runner",

@@ -179,7 +179,7 @@ def check_health(session: Session, manifest: Manifest, base: str, run_id: str) -
         timeout=float(health["timeout"]),
         config=health["config"],
         prompt=prompt.encode(),
-        feeds_prompt=bool(prompt),
+        feeds_prompt=bool(prompt) and health.get("feeds_prompt", True) is True,
         env=health.get("env", {}),
     )
     probe(session, place(start, manifest, base, f"{run_id}-health"))

@@ -148,7 +148,8 @@ def _once(job: Job, kit: Kit, start: Start, turn: _Turn, records: list[Record]) 
         conditions=conditions,
     )
     metric = job.run.until.metric if job.run.until else ""
-    record = replace(record, marks=(*turn.marks, *marks_of(record, records, metric)))
+    marks = (*turn.marks, *placed.start.marks, *marks_of(record, records, metric))
+    record = replace(record, marks=marks)
     job.store.save(folder, record)
     records.append(record)
     session.emit(RunDone(host, record.as_dict()))

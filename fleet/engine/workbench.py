@@ -252,14 +252,14 @@ class Workbench:
         start = self.runner.health(kit, self.playbook.health_timeout)
         if start is None:
             return {}
-        prompt = start.prompt.decode("utf-8", "replace") if start.feeds_prompt else ""
         return {
             "health": health_as_dict(
                 start.argv,
                 start.cwd,
                 config=start.config,
                 timeout=start.timeout,
-                prompt=prompt,
+                prompt=start.prompt.decode("utf-8", "replace"),
+                feeds_prompt=start.feeds_prompt,
                 env=start.env,
             )
         }

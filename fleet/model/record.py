@@ -114,8 +114,9 @@ class Record:
 
     `problems` says why a run does not count: cut (timeout, token-limit, no-query-event,
     context-full), cpu-fallback, failed, rebooted. `marks` are remarks on a run that counts:
-    throttled. `finish` is eos, token-limit, or None when unknown. `emulated` runs are never an
-    NPU's numbers; None, `seconds` and `status` too, where an imported profile does not tell.
+    throttled, profiled. `finish` is eos, token-limit, or None when unknown. `emulated` runs are
+    never an NPU's numbers; None, `seconds` and `status` too, where an imported profile does not
+    tell.
     `files` maps release names to sha256. `tags` are words of the user.
     """
 

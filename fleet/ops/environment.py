@@ -43,11 +43,15 @@ def health_as_dict(
     config: str,
     timeout: float,
     prompt: str = "",
+    feeds_prompt: bool = True,
     env: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The health probe for the manifest, so that a rollback needs no bundle on the host.
 
-    `prompt` goes to standard input; "" when nothing does.
+    `prompt` is in the file prompt.txt of the work folder, and goes to standard input where
+    `feeds_prompt`, as in the manifests of before, which say nothing of it.
     """
     base = {"argv": list(argv), "cwd": cwd, "config": config, "timeout": timeout}
-    return base | ({"prompt": prompt} if prompt else {}) | ({"env": dict(env)} if env else {})
+    if prompt:
+        base |= {"prompt": prompt} | ({} if feeds_prompt else {"feeds_prompt": False})
+    return base | ({"env": dict(env)} if env else {})

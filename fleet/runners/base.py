@@ -76,7 +76,8 @@ class Start:
     `cwd` is relative to the release; `argv` and values of `env` may hold `{release}` and
     `{work}` (the work folder of this run, which has prompt.txt and config.json). `collect` are
     files of the work folder that hold the outcome, with * for several. `feeds_prompt`: the
-    prompt goes to standard input. `timeout` in seconds.
+    prompt goes to standard input. `timeout` in seconds. `marks` are remarks on the runs that it
+    makes, for their records: profiled.
     """
 
     argv: tuple[str, ...]
@@ -87,6 +88,7 @@ class Start:
     config: str = ""
     feeds_prompt: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
+    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pydantic import Field
 
+from fleet.model.errors import InputError
 from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
@@ -21,7 +22,12 @@ SPEED = "inference_speed.txt"
 
 
 class ExecutorchOptions(Options):
-    """`input_list` is for qnn_executor_runner, `tokenizer` and the rest for qnn_llama_runner."""
+    """`input_list` and `profile_level` are for qnn_executor_runner, `tokenizer` and the rest for
+    qnn_llama_runner.
+
+    `profile_level`: 0 off, 1 basic, 2 cycles of each operation (QnnExecuTorchProfileLevel); None
+    is what the .pte was compiled with. A profiled inference takes longer.
+    """
 
     model: str | None = None
     input_list: str | None = None
@@ -32,6 +38,7 @@ class ExecutorchOptions(Options):
     seq_len: int = Field(default=128, ge=1)
     iterations: int = Field(default=1, ge=1)
     shared_buffer: bool = False
+    profile_level: int | None = Field(default=None, ge=0, le=2)
     extra: list[str] = Field(default_factory=list)
 
 
@@ -45,8 +52,14 @@ class ExecutorchRunner:
 
     def check(self, run: RunSpec) -> None:
         """Program and options."""
-        parsed(ExecutorchOptions, run.options, self.name)
+        options = parsed(ExecutorchOptions, run.options, self.name)
         needs_program(run, self.name, "../build-android/.../qnn_executor_runner")
+        llama = run.program is not None and "llama" in run.program.name
+        if llama and options.profile_level is not None:
+            raise InputError(
+                "run.options.profile_level: qnn_llama_runner has no such option",
+                hint="compile the .pte with a profile, or take qnn_executor_runner",
+            )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
         """The runner and its libraries (libqnn_executorch_backend.so)."""
@@ -60,10 +73,16 @@ class ExecutorchRunner:
         """As many iterations as asked, in one process."""
         options = parsed(ExecutorchOptions, kit.options, self.name)
         return self._start(
-            kit, kit.run.timeout, seq_len=options.seq_len, iterations=options.iterations
+            kit,
+            kit.run.timeout,
+            seq_len=options.seq_len,
+            iterations=options.iterations,
+            profile=options.profile_level,
         )
 
-    def _start(self, kit: Kit, timeout: float, *, seq_len: int, iterations: int) -> Start:
+    def _start(
+        self, kit: Kit, timeout: float, *, seq_len: int, iterations: int, profile: int | None = None
+    ) -> Start:
         options = parsed(ExecutorchOptions, kit.options, self.name)
         model = named(kit.bundle, options.model, ("*.pte",), "program", "model")
         argv = ["sh", "-c", _MAKE_FOLDER, "fleet", "{work}/outputs", program(kit.run, self.layout)]
@@ -85,8 +104,10 @@ class ExecutorchRunner:
             )
             argv += ["--input_list_path", listed, "--output_folder_path", "{work}/outputs"]
             argv += ["--etdump_path", "{work}/etdump.etdp", "--iteration", str(iterations)]
+            argv += ["--profile_level", str(profile)] if profile is not None else []
         collect = ("outputs.txt", SPEED, "etdump.etdp")
-        return Start((*argv, *options.extra), "", collect, timeout, kit.run.prompt.encode())
+        prompt, marks = kit.run.prompt.encode(), ("profiled",) if profile else ()
+        return Start((*argv, *options.extra), "", collect, timeout, prompt, marks=marks)
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """Times of PyTorchObserver and of inferences, the etdump as it is.

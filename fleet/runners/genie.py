@@ -21,6 +21,7 @@ SCRIPT = "run/fleet_genie.py"
 OUTCOME, PROFILE = "outcome.json", "profile.json"
 _TIMEOUT_STATUS = (124, 137)
 _BETWEEN = re.compile(rb"\[BEGIN\]: ?(.*?)(?:\[END\]|\[COMPLETE\]|\[ABORT\]|$)", re.DOTALL)
+_OWN_TIMES = re.compile(rb"^Token generation: [0-9]+ us", re.MULTILINE)  # it came to its end
 _STATUS = {
     10: "failed: Genie refuses the configuration",
     11: "failed: no NPU session",
@@ -114,7 +115,11 @@ class GenieRunner:
                 metrics = parse_profile(profile)
             except RunnerError as error:
                 problems.append(f"failed: {error.message}")
-        if not problems and metrics.generated_tokens is None:
+        if not problems and not profile and _OWN_TIMES.search(ended.stdout):
+            problems.append(
+                "unreadable: this genie-t2t-run wrote no profile: that of SDK 2.25 has no --profile"
+            )
+        elif not problems and metrics.generated_tokens is None:
             problems.append("cut: Genie wrote no query event")
         finish = _finish(metrics, run)
         if finish == "token-limit" and not run.token_limit_counts:

@@ -1,12 +1,13 @@
-"""Runner `llama.cpp`: llama-bench and llama-cli with the Hexagon backend. deployment.md 4.6.
+"""Runner `llama.cpp`: llama-bench and llama-completion with the Hexagon backend. deployment.md 4.6.
 
 It brings its own DSP libraries and needs no QAIRT. It falls back to the CPU in silence: a run
-counts only when the log names the Hexagon.
+counts only where llama.cpp says itself that it was on the NPU.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from pydantic import Field
 
@@ -17,6 +18,27 @@ from fleet.model.record import Metrics
 from fleet.profiles.formats import llama_cpp
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, ending, named, needs_program, own_files, parsed, program
+
+LOG = "llama.log"
+_HEALTH_PROMPT = "hi"
+_MOST = 5
+_AGAIN = "[fleet: llama.cpp lost the end of its output; it is run again]"
+# Its log and its text are printed by a thread that is not waited for at the end, so that both can
+# be cut with status 0 (ggml-org/llama.cpp#25504; seen in a third of the runs of Debian's 0.7.0 on
+# a busy machine). A log file is written by the same thread and is cut at the same place.
+# $1: the log, which is begun anew by each try; then the argv.
+_TRIES = f"""log=$1 tries=1; shift
+trap 'kill "$child"' TERM
+while :; do
+  "$@" &
+  child=$!
+  wait "$child"
+  status=$?
+  if [ $status -ne 0 ] || [ $tries -ge {_MOST} ]; then exit $status; fi
+  if grep -q 'perf.*_print: *total time =' "$log" 2>/dev/null; then exit 0; fi
+  tries=$((tries + 1))
+  echo '{_AGAIN}'
+done"""
 
 
 class LlamaOptions(Options):
@@ -40,9 +62,19 @@ class LlamaCppRunner:
     layout = Layout(lib="lib", dsp="lib")
 
     def check(self, run: RunSpec) -> None:
-        """Program and options."""
+        """Program, options, and a prompt for the program that takes one."""
         options = parsed(LlamaOptions, run.options, self.name)
         needs_program(run, self.name, "../build-snapdragon/bin/llama-bench")
+        if run.program is not None and run.program.name == "llama-cli":
+            raise InputError(
+                "llama-cli is a chat since llama.cpp b7348: it refuses -no-cnv, and its rates are "
+                "those of a server",
+                hint="program: ../build-snapdragon/bin/llama-completion, of the same build",
+            )
+        if not _is_bench(run) and not run.prompt.strip():
+            raise InputError(
+                "llama-completion has no prompt", hint="add `prompt: |` with text to `run:`"
+            )
         for name in options.env:
             if not re.fullmatch(r"GGML_HEXAGON_[A-Z0-9_]+", name):
                 raise InputError(
@@ -56,47 +88,64 @@ class LlamaCppRunner:
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
         """One token."""
-        return self._start(kit, timeout, prompt_tokens=1, tokens=1, repetitions=1)
+        kit = replace(kit, run=replace(kit.run, prompt=_HEALTH_PROMPT, timeout=timeout))
+        return self._start(kit, prompt_tokens=1, tokens=1, repetitions=1)
 
     def start(self, kit: Kit) -> Start:
-        """llama-bench: prompt and generation apart; llama-cli: the prompt of the playbook."""
+        """llama-bench: prompt and generation apart; llama-completion: the playbook's prompt."""
         options = parsed(LlamaOptions, kit.options, self.name)
         return self._start(
             kit,
-            kit.run.timeout,
             prompt_tokens=options.prompt_tokens,
             tokens=kit.run.max_tokens,
             repetitions=options.repetitions,
         )
 
-    def _start(
-        self, kit: Kit, timeout: float, *, prompt_tokens: int, tokens: int, repetitions: int
-    ) -> Start:
+    def _start(self, kit: Kit, *, prompt_tokens: int, tokens: int, repetitions: int) -> Start:
         options = parsed(LlamaOptions, kit.options, self.name)
         model = named(kit.bundle, options.model, ("*.gguf",), "model", "model")
-        argv = [program(kit.run, self.layout), "-m", model, "--device", options.device]
+        argv = [program(kit.run, self.layout), "-m", model]
         argv += ["-ngl", str(options.gpu_layers), "-n", str(tokens)]
-        if _is_bench(kit):
-            argv += ["-p", str(prompt_tokens), "-r", str(repetitions), "-o", "json"]
+        if _is_bench(kit.run):
+            argv += ["--device", options.device.replace(",", "/")]
+            argv += ["-p", str(prompt_tokens), "-r", str(repetitions), "-o", "json", *options.extra]
         else:
-            argv += ["-f", "{work}/prompt.txt", "-no-cnv"]
-        prompt = kit.run.prompt.encode()
-        return Start((*argv, *options.extra), "bundle", (), timeout, prompt, env=dict(options.env))
+            argv += ["--device", options.device, "-f", "{work}/prompt.txt", "-no-cnv"]
+            argv += ["--no-display-prompt", "-lv", "4", *options.extra]
+            log = "{work}/" + LOG
+            argv = ["sh", "-c", _TRIES, "fleet", log, *argv, "--log-file", log]
+        collect = () if _is_bench(kit.run) else (LOG,)
+        prompt, env = kit.run.prompt.encode(), dict(options.env)
+        return Start(tuple(argv), "bundle", collect, kit.run.timeout, prompt, env=env)
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
-        """Rates; without the line of the Hexagon backend it ran on the CPU."""
+        """Rates, and where they are from: what is not of the NPU is a CPU fallback."""
+        options = parsed(LlamaOptions, kit.options, self.name)
         problems = ending(start, ended)
         said = ended.stdout.decode("utf-8", "replace")
-        whole = ended.stderr.decode("utf-8", "replace") + "\n" + said
-        if not llama_cpp.names_hexagon(whole) and not problems:
-            problems.append("cpu-fallback: the log names no Hexagon (`Hexagon Arch version`)")
-        found = llama_cpp.bench(said) if _is_bench(kit) else llama_cpp.timings(whole)
-        if not found and not problems:
-            problems.append("unreadable: no times in the output")
-        text = "" if _is_bench(kit) else said.strip()
-        raw = {"bench.json": ended.stdout} if _is_bench(kit) else {}
-        return Outcome(Metrics.of(found), text, None, tuple(problems), raw)
+        if _is_bench(kit.run):
+            found = llama_cpp.bench(said)
+            elsewhere = llama_cpp.bench_elsewhere(said, options.device)
+            if not problems:
+                problems += [elsewhere] if elsewhere else []
+                problems += [] if found else ["unreadable: no times in the output"]
+            return Outcome(
+                Metrics.of(found), "", None, tuple(problems), {"bench.json": ended.stdout}
+            )
+        log = ended.files.get(LOG, ended.stderr).decode("utf-8", "replace")
+        found = llama_cpp.timings(log)
+        if not problems and not llama_cpp.whole(log):
+            problems.append(
+                f"cut: llama.cpp lost the end of its output, {_MOST} times; its log is not waited "
+                "for (ggml-org/llama.cpp#25504)"
+            )
+        elif not problems:
+            elsewhere = llama_cpp.elsewhere(log, options.device)
+            problems += [elsewhere] if elsewhere else []
+            problems += [] if found else ["unreadable: no times in the output"]
+        text = said.rpartition(_AGAIN)[2].strip()
+        return Outcome(Metrics.of(found), text, None, tuple(problems), dict(ended.files))
 
 
-def _is_bench(kit: Kit) -> bool:
-    return kit.run.program is not None and "bench" in kit.run.program.name
+def _is_bench(run: RunSpec) -> bool:
+    return run.program is not None and "bench" in run.program.name

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -16,11 +19,14 @@ from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.formats import qnn
+from fleet.profiles.formats.base import Profile
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, ending, named, parsed
 
 TOOL = "qnn-net-run"
 VIEWER = "bin/x86_64-linux-clang/qnn-profile-viewer"
+JSON_READER = "libQnnJsonProfilingReader.so"
+JSON, CSV = "profile.json", "profile.csv"
 VIEWER_SECONDS = 120.0
 _DONE = re.compile(rb"inferences_completed\s*:\s*([0-9]{1,9})")
 
@@ -119,10 +125,10 @@ class NetRunRunner:
         text, ops, source = "", tuple[Op, ...](), dict[str, Measure]()
         if log is not None:
             viewed, text = _viewed(kit.runtime_root, log)
-            if viewed is not None:
-                raw["profile.csv"] = viewed
+            raw |= viewed
+            if viewed:
                 try:
-                    seen = qnn.read(viewed.decode("utf-8", "replace"))
+                    seen = _merged(viewed)
                     found |= seen.metrics.others
                     ops, source = seen.ops, dict(seen.metrics.source)
                 except RunnerError as error:
@@ -131,23 +137,55 @@ class NetRunRunner:
         return Outcome(metrics, text, None, tuple(problems), raw, ops)
 
 
-def _viewed(root: Path | None, log: bytes) -> tuple[bytes | None, str]:
-    """The CSV of a binary profile log, or why there is none."""
+def _merged(viewed: Mapping[str, bytes]) -> Profile:
+    """The operations of the JSON, and from the table what qnn-net-run itself took."""
+    said = {name: data.decode("utf-8", "replace") for name, data in viewed.items()}
+    return qnn.merged(said.get(JSON), said.get(CSV))
+
+
+def _viewed(root: Path | None, log: bytes) -> tuple[dict[str, bytes], str]:
+    """What the viewer makes of a binary profile log, or why that is nothing.
+
+    Its JSON has the operations; only its table (CSV) has the times of qnn-net-run itself.
+    """
     viewer = root / VIEWER if root is not None else None
     if viewer is None or not viewer.is_file():
-        return None, f"the profile log is kept as it is: no {VIEWER} in the runtime on this host"
+        return {}, f"the profile log is kept as it is: no {VIEWER} in the runtime on this host"
+    library = viewer.parents[2] / "lib" / viewer.parent.name
+    reader = library / JSON_READER
+    wanted = {JSON: ["--reader", str(reader)]} if reader.is_file() else {}
+    found: dict[str, bytes] = {}
+    why = ""
     with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "profile.log"), Path(folder, "profile.csv")
+        source = Path(folder, "profile.log")
         source.write_bytes(log)
-        argv = [str(viewer), "--input_log", str(source), "--output", str(target)]
-        library = {"LD_LIBRARY_PATH": str(viewer.parents[2] / "lib" / viewer.parent.name)}
-        try:
-            done = subprocess.run(
-                argv, capture_output=True, check=False, timeout=VIEWER_SECONDS, env=library
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return None, f"qnn-profile-viewer failed: {error}"
-        if target.is_file():
-            return target.read_bytes(), ""
-        words = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return None, f"qnn-profile-viewer wrote nothing: {' | '.join(words[-2:])}"
+        for name, more in {**wanted, CSV: []}.items():
+            target = Path(folder, name)
+            said = _view([str(viewer), *more], source, target, library)
+            if target.is_file() and target.stat().st_size:
+                found[name] = target.read_bytes()
+            else:
+                why = said
+    return found, "" if found else why
+
+
+def _view(argv: list[str], source: Path, target: Path, library: Path) -> str:
+    """Start the viewer with the user's own environment: the SDK's libraries are built on libc++,
+    which no SDK brings. Returns why `target` was not written.
+    """
+    paths = [str(library), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    try:
+        done = subprocess.run(
+            [*argv, "--input_log", str(source), "--output", str(target)],
+            capture_output=True,
+            check=False,
+            timeout=VIEWER_SECONDS,
+            env={**os.environ, "LD_LIBRARY_PATH": ":".join(paths)},
+        )
+    except PermissionError:  # an older fleet stored programs of a zip so
+        return f"qnn-profile-viewer cannot be started; chmod +x {shlex.quote(argv[0])}"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"qnn-profile-viewer failed: {error}"
+    words = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    cure = "; sudo apt install libc++1 libc++abi1" if any("libc++" in one for one in words) else ""
+    return f"qnn-profile-viewer wrote nothing: {' | '.join(words[-2:])}{cure}"

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
-from fleet.config.playbook import RUNNERS
+from fleet.config.playbook import OWN_RUNNERS, RUNNERS
 from fleet.model.errors import InputError
 from fleet.runners.base import Runner
 from fleet.runners.exec import ExecRunner
@@ -19,22 +19,21 @@ from fleet.runners.ort import OrtRunner
 from fleet.runners.qnn_net_run import NetRunRunner
 
 GROUP = RUNNERS  # entry points of other packages: name = "module:object"
-OWN: dict[str, Runner] = {
-    one.name: one
-    for one in cast(
-        "list[Runner]",
-        [
-            GenieRunner(),
-            NetRunRunner(),
-            MllmRunner(),
-            ExecutorchRunner(),
-            LlamaCppRunner(),
-            OrtRunner(),
-            GenaiRunner(),
-            ExecRunner(),
-        ],
-    )
-}
+_MADE = cast(
+    "list[Runner]",
+    [
+        GenieRunner(),
+        NetRunRunner(),
+        MllmRunner(),
+        ExecutorchRunner(),
+        LlamaCppRunner(),
+        OrtRunner(),
+        GenaiRunner(),
+        ExecRunner(),
+    ],
+)
+_BY_NAME = {made.name: made for made in _MADE}
+OWN: dict[str, Runner] = {name: _BY_NAME[name] for name in OWN_RUNNERS}
 _MEMBERS = ("kinds", "runtime", "layout", "check", "files", "health", "start", "read")
 
 

@@ -27,6 +27,7 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of SDKs, wheels and AI 
 _RATIO_FROM = 10_000_000  # a small file full of zeros is no bomb
 _FICLONE = 0x40049409  # ioctl of Linux: share the blocks of a file (btrfs, xfs)
 _CHUNK = 1 << 20
+_RUNS = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 # What zipfile raises for bytes that are no zip, or one that it cannot read.
 ZIP_ERRORS = (
     zipfile.BadZipFile,
@@ -50,7 +51,9 @@ class Tree(Protocol):
         """The first bytes of a file."""
 
     def place(self, name: str, destination: Path) -> None:
-        """Put the file at `destination`, which does not exist and whose folder does."""
+        """Put the file at `destination`, which does not exist and whose folder does; a program
+        can be started there.
+        """
 
 
 class FolderTree:
@@ -81,6 +84,16 @@ class FolderTree:
                 os.link(source, destination)
             except OSError:  # another filesystem, or links are refused there
                 shutil.copyfile(source, destination)
+            else:
+                return
+        if source.stat().st_mode & _RUNS:
+            _let_run(destination)
+
+
+def _let_run(path: Path) -> None:
+    """Whoever may read it may start it."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    path.chmod(mode | (mode & 0o444) >> 2)
 
 
 def _reflink(source: Path, destination: Path) -> bool:
@@ -132,6 +145,9 @@ class ZipTree:
             shutil.copyfileobj(stream, out, _CHUNK)
             if out.tell() != info.file_size:
                 raise zipfile.BadZipFile(f"{out.tell()} bytes instead of {info.file_size}")
+        mode = info.external_attr >> 16  # 0: made where there are no modes, on Windows
+        if mode & _RUNS or (not mode and name.startswith("bin/")):
+            _let_run(destination)
 
     def _usable(self, name: str) -> zipfile.ZipInfo:
         info = self._members[name]

@@ -21,8 +21,8 @@ LLAMA = """#!/bin/sh
 echo "stand-in for llama-bench" >&2
 [ -f "$2" ] && [ "$LD_LIBRARY_PATH" != "" ] || exit 1
 [ "${LD_LIBRARY_PATH%%:*}" = "$ADSP_LIBRARY_PATH" ] || exit 2
-echo "ggml-hex: Hexagon Arch version v73" >&2
-echo '[{"n_prompt": 8, "n_gen": 0, "avg_ts": 80.5}, {"n_prompt": 0, "n_gen": 4, "avg_ts": 9.5}]'
+echo '[{"devices": "HTP0", "backends": "HTP", "n_prompt": 8, "n_gen": 0, "avg_ts": 80.5},'
+echo ' {"devices": "HTP0", "backends": "HTP", "n_prompt": 0, "n_gen": 4, "avg_ts": 9.5}]'
 """
 
 
@@ -79,6 +79,38 @@ run: {program: llama-bench, prompt: hello, options: {stdin: prompt}}
     assert "health" not in result.plan.manifest.origin
     assert not any("session" in one.describe() for one in result.plan.actions)
     assert result.records[0].text == "heard hello\n"
+
+
+QNN_EXECUTOR_RUNNER = """#!/bin/sh
+while [ $# -gt 0 ]; do
+  case $1 in
+    --etdump_path) : > "$2" ;;
+    --profile_level) echo "Setting runtime profile level: $2" >&2 ;;
+  esac
+  shift
+done
+"""
+
+
+@pytest.mark.qairt
+@pytest.mark.parametrize(("options", "marks"), [("{}", ()), ("{profile_level: 2}", ("profiled",))])
+def test_a_profiled_run_is_marked_in_its_record(
+    bench: Bench, tmp_path: Path, options: str, marks: tuple[str, ...]
+) -> None:
+    text = f"""
+name: pte
+bundle: {{path: bundle, kind: executorch}}
+runtime: "2.51.0"
+run: {{program: qnn_executor_runner, options: {options}}}
+"""
+    path = written(tmp_path, text, "", model_pte="x")
+    (tmp_path / "bundle" / "input_list.txt").write_text("a.raw\n")
+    (tmp_path / "qnn_executor_runner").write_text(QNN_EXECUTOR_RUNNER)
+    bench.playbook = load_playbook(path)
+    (result,) = bench.operation(offline=True).deploy()
+    assert result.error is None, result.error
+    (record,) = result.records
+    assert (record.marks, record.problems) == (marks, ())
 
 
 BAD = [

@@ -21,9 +21,9 @@ run:
   sample: 200ms
 """
 PROGRAM = """#!/system/bin/sh
-echo "ggml-hex: Hexagon Arch version v75" >&2
 sleep 0.7
-echo '[{"n_prompt": 8, "n_gen": 0, "avg_ts": 80.5}, {"n_prompt": 0, "n_gen": 4, "avg_ts": 9.5}]'
+echo '[{"devices": "HTP0", "backends": "HTP", "n_prompt": 8, "n_gen": 0, "avg_ts": 80.5},'
+echo ' {"devices": "HTP0", "backends": "HTP", "n_prompt": 0, "n_gen": 4, "avg_ts": 9.5}]'
 """
 HOT = "/sys/class/thermal/thermal_zone0/temp"
 

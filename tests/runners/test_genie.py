@@ -30,6 +30,7 @@ BUNDLE = Bundle(
     files=(),
     missing=(),
 )
+DATA = Path(__file__).parent / "data" / "genie-t2t-run"
 RUN = RunSpec(prompt="line 1\nline 2", max_tokens=10, timeout=30)
 GENIE = GenieRunner()
 OWN_KIT = Kit(BUNDLE, RUN)
@@ -127,6 +128,15 @@ def test_what_does_not_count(status: int, collected: bytes, problem: str) -> Non
     start = GENIE.start(OWN_KIT)
     found = GENIE.read(start, OWN_KIT, ended(status, b"out", collected))
     assert found.problems[0].startswith(problem)
+
+
+def test_a_tool_that_knows_no_profile_is_named_as_that() -> None:
+    """genie-t2t-run of SDK 2.25 ignores options that it does not know, with status 0."""
+    out = (DATA / "with--profile-ignored.stdout.txt").read_bytes()
+    found = GENIE.read(GENIE.start(TOOL_KIT), TOOL_KIT, Ended(0, out))
+    (problem,) = found.problems
+    assert problem.startswith("unreadable: this genie-t2t-run wrote no profile")
+    assert found.text.startswith("fleet puts a compiled model on the NPU")
 
 
 def test_a_cpu_backend_is_marked() -> None:

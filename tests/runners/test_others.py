@@ -206,46 +206,46 @@ def test_executorch_executor_runner_brings_its_etdump() -> None:
     assert OWN["executorch"].read(start, one, Ended(0, b"")).problems[0].startswith("cut")
 
 
-BENCH = [
-    {"build_commit": "c46583b", "n_prompt": 512, "n_gen": 0, "avg_ts": 210.5, "stddev_ts": 2.1},
-    {"build_commit": "c46583b", "n_prompt": 0, "n_gen": 128, "avg_ts": 8.4, "stddev_ts": 0.05},
-]
-HEXAGON = b"ggml-hex: Hexagon Arch version v79\n"
-TIMINGS = b"""llama_perf_context_print:        load time =    1234.56 ms
-llama_perf_context_print: prompt eval time =     100.00 ms /    20 tokens (    5.00 ms per token,   200.00 tokens per second)
-llama_perf_context_print:        eval time =    2000.00 ms /    99 runs   (   20.20 ms per token,    49.50 tokens per second)
-"""  # noqa: E501 - as llama.cpp prints it
+@pytest.mark.parametrize(("level", "marks"), [(None, ()), (0, ()), (1, ("profiled",))])
+def test_executorch_profiles_at_run_time_and_says_so(
+    level: int | None, marks: tuple[str, ...]
+) -> None:
+    """qnn_executor_runner takes 0 to 2; level 1 was seen to take 22 ms where it took 1.8."""
+    options = {} if level is None else {"profile_level": level}
+    run = spec(program=Path("/x/qnn_executor_runner"), options=options)
+    one = kit("executorch", ("m.pte", "input_list.txt"), run)
+    start = OWN["executorch"].start(one)
+    asked = [after(start.argv, "--profile_level")] if "--profile_level" in start.argv else []
+    assert asked == ([] if level is None else [str(level)])
+    assert start.marks == marks
+    health = OWN["executorch"].health(one, 9)
+    assert health is not None
+    assert "--profile_level" not in health.argv, "a probe is no measurement"
+    with pytest.raises(InputError, match="profile_level"):
+        OWN["executorch"].check(spec(program=Path("/x/r"), options={"profile_level": 3}))
+    OWN["executorch"].check(run)
+    if level is not None:
+        with pytest.raises(InputError, match="qnn_llama_runner has no such option"):
+            OWN["executorch"].check(replace(run, program=Path("/x/qnn_llama_runner")))
+
+
+LLAMA = Path(__file__).parent / "data" / "llama.cpp"  # what the real programs printed
 
 
 def llama(program: str, **options: Any) -> Kit:
     return kit("llama.cpp", ("m.gguf",), spec(program=Path(f"/x/{program}"), options=options))
 
 
-def test_llama_bench() -> None:
+def test_llama_cpp_has_one_folder_for_both_kinds_of_libraries_and_no_qairt() -> None:
     one = llama("llama-bench", prompt_tokens=512, env={"GGML_HEXAGON_NDEV": "2"})
     start = OWN["llama.cpp"].start(one)
     assert after(start.argv, "-o") == "json"
-    assert after(start.argv, "--device") == "HTP0"
+    assert after(start.argv, "-p") == "512"
     assert start.env == {"GGML_HEXAGON_NDEV": "2"}
     assert OWN["llama.cpp"].layout.lib == OWN["llama.cpp"].layout.dsp == "lib"
     assert OWN["llama.cpp"].runtime is None
-    out = json.dumps(BENCH).encode()
-    found = OWN["llama.cpp"].read(start, one, Ended(0, out, stderr=HEXAGON))
-    assert (found.metrics.prompt_tps, found.metrics.decode_tps, found.problems) == (210.5, 8.4, ())
-    silent = OWN["llama.cpp"].read(start, one, Ended(0, out))
-    assert silent.problems[0].startswith("cpu-fallback")
-
-
-def test_llama_cli() -> None:
-    one = llama("llama-cli")
-    start = OWN["llama.cpp"].start(one)
-    assert after(start.argv, "-f") == "{work}/prompt.txt"
-    found = OWN["llama.cpp"].read(start, one, Ended(0, b"text", stderr=HEXAGON + TIMINGS))
-    metrics = found.metrics
-    assert (metrics.init_ms, metrics.prompt_tps, metrics.decode_tps) == (1234.56, 200.0, 49.5)
-    assert (metrics.prompt_tokens, metrics.generated_tokens, metrics.decode_ms) == (20, 99, 2000.0)
     with pytest.raises(InputError, match="LD_PRELOAD is no variable"):
-        OWN["llama.cpp"].check(llama("llama-cli", env={"LD_PRELOAD": "x"}).run)
+        OWN["llama.cpp"].check(llama("llama-bench", env={"LD_PRELOAD": "x"}).run)
 
 
 PARSE = [
@@ -315,9 +315,8 @@ def test_no_output_makes_a_reader_raise(name: str, data: st.DataObject) -> None:
     start = OWN[name].start(one)
     bytes_ = st.binary(max_size=200) | st.sampled_from(
         [
-            json.dumps(BENCH).encode(),
-            TIMINGS,
-            HEXAGON,
+            (LLAMA / "bench_none.stdout.txt").read_bytes(),
+            (LLAMA / "completion_lv4.stderr.txt").read_bytes(),
             b'PyTorchObserver {"a": 1}',
             b"[1, 2",
             b"[{}]",

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import shutil
 import stat
 import zipfile
 from pathlib import Path
@@ -156,3 +158,77 @@ def test_a_full_disk_is_said_beforehand(
     with pytest.raises(RuntimeStoreError, match=r"MB are needed .* are free") as caught:
         store.add(write_zip(tmp_path / "x.whl", wheel_files()))
     assert "FLEET_HOME" in caught.value.hint
+
+
+TOOL = f"bin/{ARM}/qnn-net-run"
+
+
+def runs(store: RuntimeStore, name: str = TOOL) -> bool:
+    return os.access(store.list()[0].root / name, os.X_OK)
+
+
+def unzipped(folder: Path) -> Path:
+    """An SDK as its publisher's zip unpacks: programs can be started."""
+    sdk = write_tree(folder, sdk_files())
+    for path in (sdk / "bin" / ARM).iterdir():
+        path.chmod(0o755)
+    return sdk
+
+
+def test_programs_of_a_zip_can_be_started(store: RuntimeStore, tmp_path: Path) -> None:
+    shutil.make_archive(str(tmp_path / "sdk"), "zip", unzipped(tmp_path / "sdk"))
+    store.add(tmp_path / "sdk.zip")
+    assert runs(store)
+    assert not runs(store, f"lib/{ARM}/libQnnHtp.so"), "as it is in the zip"
+
+
+def test_programs_of_a_zip_that_knows_no_modes_can_be_started(
+    store: RuntimeStore, tmp_path: Path
+) -> None:
+    """Made on Windows: the members have attributes of DOS only."""
+    archive = tmp_path / "x.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for name, data in sdk_files().items():
+            info = zipfile.ZipInfo(name)
+            info.create_system = 0
+            info.external_attr = 0x20
+            file.writestr(info, data)
+    store.add(archive)
+    assert runs(store)
+
+
+@pytest.mark.parametrize("how", ["linked", "copied", "reflinked"])
+def test_programs_of_a_folder_can_be_started(
+    store: RuntimeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    def cloned(source: Path, destination: Path) -> bool:
+        with destination.open("xb") as new:
+            new.write(source.read_bytes())
+        return True
+
+    if how == "reflinked":
+        monkeypatch.setattr(tree, "_reflink", cloned)
+    if how == "copied":
+        monkeypatch.setattr(tree.os, "link", refuse)
+    store.add(unzipped(tmp_path / "sdk"))
+    assert runs(store)
+
+
+def test_a_mode_that_a_zip_claims_gives_no_other_rights(
+    store: RuntimeStore, tmp_path: Path
+) -> None:
+    """Neither set-user-ID nor writable by all."""
+    archive = tmp_path / "x.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for name, data in sdk_files().items():
+            info = zipfile.ZipInfo(name)
+            info.create_system = 3
+            info.external_attr = (stat.S_IFREG | 0o6777) << 16
+            file.writestr(info, data)
+    store.add(archive)
+    mode = stat.S_IMODE((store.list()[0].root / TOOL).stat().st_mode)
+    assert mode & 0o111 == 0o111
+    assert mode & ~0o755 == 0

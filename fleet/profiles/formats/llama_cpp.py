@@ -1,7 +1,11 @@
-"""llama.cpp: `llama-bench -o json|jsonl|csv|md`, and the times that llama-cli prints.
+"""llama.cpp: `llama-bench -o json|jsonl|csv|md`, and the times that llama-completion prints.
 
-deployment.md 4.6; fields of `test` in tools/llama-bench/llama-bench.cpp, and
-llama_perf_context_print in src/llama-context.cpp of ggml-org/llama.cpp.
+deployment.md 4.6; fields of `test` in tools/llama-bench/llama-bench.cpp, common_perf_print in
+common/ and docs/backend/snapdragon/README.md of ggml-org/llama.cpp.
+
+`Hexagon Arch version` in a log says that the Hexagon backend was loaded, which it is with
+`--device none` and `--device GPUOpenCL` too. Where a run was is in the rows of llama-bench, and in
+the log of llama-completion, from level 4 on, as the buffers that hold the weights.
 """
 
 from __future__ import annotations
@@ -17,7 +21,10 @@ from fleet.model.errors import ProfileError
 from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats.base import Profile, Sources, finite, number
 
-_HEXAGON = re.compile(r"Hexagon Arch version v?([0-9]+)")
+_WEIGHTS = " model buffer size ="
+_HTP = re.compile(r"HTP[0-9]+")
+_LIST = re.compile(r"^\[", re.MULTILINE)  # of JSON, not of `ggml-hex: FASTRPC_GET_DOMAINS[0]`
+_LAST = ("perf", "_print:", " total time =")  # all in one line
 _NUMBER = r"(\d{1,15}(?:\.\d{1,15})?)"
 _EVAL = re.compile(
     rf"(prompt eval|eval) time\s*=\s*{_NUMBER} ms /\s*(\d{{1,15}}) (?:tokens|runs)"
@@ -32,11 +39,40 @@ def bench(text: str) -> dict[str, Measure]:
 
     {} for what is no such output; a log may stand before it.
     """
-    start = text.find("[")
+    return _rates(_listed(text))
+
+
+def _listed(text: str) -> list[Any]:
+    start = _LIST.search(text)
     try:
-        return _rates(json.loads(text[start:]) if start >= 0 else [])
+        rows = json.loads(text[start.start() :]) if start else []
     except (ValueError, RecursionError):
-        return {}
+        return []
+    return rows if isinstance(rows, list) else []
+
+
+def bench_elsewhere(text: str, device: str) -> str:
+    """Why rows of `llama-bench -o json` are not of the NPU; "" where all are of `device`.
+
+    `device` as --device of llama-completion takes it: HTP0, or HTP0,HTP1.
+    """
+    wanted = set(_HTP.findall(device))
+    for row in _listed(text):
+        if not isinstance(row, dict):
+            continue
+        if "devices" not in row or "backends" not in row:
+            return (
+                "cpu-fallback: llama-bench names no devices and backends, so nothing shows that "
+                f"{device} was used; build a newer one"
+            )
+        devices, backends = str(row["devices"]), str(row["backends"])
+        used = set(_HTP.findall(devices))
+        if not wanted or not wanted <= used or "HTP" not in backends.split(","):
+            return (
+                f"cpu-fallback: llama-bench ran on devices {devices}, with backends {backends}; "
+                f"asked for: {device}"
+            )
+    return ""
 
 
 def timings(text: str) -> dict[str, Measure]:
@@ -55,9 +91,23 @@ def timings(text: str) -> dict[str, Measure]:
     return found
 
 
-def names_hexagon(text: str) -> bool:
-    """The log says that the Hexagon backend was opened; without it, the CPU did the work."""
-    return _HEXAGON.search(text) is not None
+def whole(text: str) -> bool:
+    """The log goes to its end. llama.cpp can lose the last of what it prints, with status 0: its
+    log is written by a thread that is not waited for (ggml-org/llama.cpp#25504).
+    """
+    return any(all(word in line for word in _LAST) for line in text.splitlines())
+
+
+def elsewhere(text: str, device: str = "HTP0") -> str:
+    """Why a run with this log was not on the NPU; "" where weights of it were."""
+    before = [line.partition(_WEIGHTS)[0] for line in text.splitlines() if _WEIGHTS in line]
+    held = sorted({words[-1] for words in map(str.split, before) if words})
+    if any(_HTP.match(one) for one in held):
+        return ""
+    why = f"cpu-fallback: the log shows no weights on {device} (`HTP0 model buffer size`)"
+    if held:
+        return f"{why}; they are on {', '.join(held)}"
+    return f"{why}; llama.cpp logs where they are from `-lv 4` on"
 
 
 def read_rows(rows: object) -> Profile:
@@ -94,10 +144,10 @@ def read_table(text: str) -> Profile:
 
 
 def read_log(text: str) -> Profile:
-    """A profile of the times of llama-cli."""
+    """A profile of the times of llama-completion."""
     made = _profile(timings(text), "llama.cpp-log")
-    said = "cpu-fallback: the log names no Hexagon (`Hexagon Arch version`)"
-    return made if names_hexagon(text) else replace(made, problems=(*made.problems, said))
+    said = elsewhere(text)
+    return replace(made, problems=(*made.problems, said)) if said else made
 
 
 def _profile(found: Mapping[str, Measure], kind: str) -> Profile:

@@ -34,8 +34,9 @@ PROGRAM = """#!/bin/sh
 case " $* " in *' -n 4 '*) echo run >>'{folder}/runs.log' ;; esac
 n=0
 while [ -f '{folder}/slow' ] && [ $n -lt 300 ]; do n=$((n + 1)); sleep 0.2; done
-echo "ggml-hex: Hexagon Arch version v73 (stand-in for llama-bench)" >&2
-echo '[{"n_prompt": 8, "n_gen": 0, "avg_ts": 80.5}, {"n_prompt": 0, "n_gen": 4, "avg_ts": 9.5}]'
+echo "stand-in for llama-bench" >&2
+echo '[{"devices": "HTP0", "backends": "HTP", "n_prompt": 8, "n_gen": 0, "avg_ts": 80.5},'
+echo ' {"devices": "HTP0", "backends": "HTP", "n_prompt": 0, "n_gen": 4, "avg_ts": 9.5}]'
 """
 PLAYBOOK = """
 name: llama

@@ -27,13 +27,13 @@ from fleet.runtimes.store import RuntimeStore
 
 PROGRAM = """#!/bin/sh
 echo "stand-in for llama-bench" >&2
-echo "ggml-hex: Hexagon Arch version v73" >&2
 rate=10.0
 put() { echo "$2" > "$1.new" && mv "$1.new" "$1"; }
 cd "$FLEET_SYSROOT/sys" || exit 1
 [ ! -e ../behave ] || . ../behave
-echo "[{\\"n_prompt\\": 8, \\"n_gen\\": 0, \\"avg_ts\\": 80.5},"
-echo " {\\"n_prompt\\": 0, \\"n_gen\\": 4, \\"avg_ts\\": $rate}]"
+on='"devices": "HTP0", "backends": "HTP"'
+echo "[{$on, \\"n_prompt\\": 8, \\"n_gen\\": 0, \\"avg_ts\\": 80.5},"
+echo " {$on, \\"n_prompt\\": 0, \\"n_gen\\": 4, \\"avg_ts\\": $rate}]"
 """
 TEXT = """
 name: measured

@@ -21,9 +21,9 @@ from fleet.runtimes.store import RuntimeStore
 from .conftest import TEXT
 
 PROGRAM = """#!/bin/sh
-echo "ggml-hex: Hexagon Arch version v73" >&2
 if [ -e /home/ubuntu/slow ]; then echo begun; sleep 20; fi
-echo '[{"n_prompt": 8, "n_gen": 0, "avg_ts": 80.5}, {"n_prompt": 0, "n_gen": 4, "avg_ts": 9.5}]'
+echo '[{"devices": "HTP0", "backends": "HTP", "n_prompt": 8, "n_gen": 0, "avg_ts": 80.5},'
+echo ' {"devices": "HTP0", "backends": "HTP", "n_prompt": 0, "n_gen": 4, "avg_ts": 9.5}]'
 """
 
 

@@ -31,8 +31,8 @@ PROGRAM = """#!/bin/sh
 base=${0%/releases/*}
 if [ -e "$base/../sick" ]; then echo "error: this board is sick" >&2; exit 9; fi
 while [ -e "$base/../slow" ]; do sleep 0.1; done
-echo "ggml-hex: Hexagon Arch version v73" >&2
-echo '[{"n_prompt": 8, "n_gen": 0, "avg_ts": 80.5}, {"n_prompt": 0, "n_gen": 4, "avg_ts": 9.5}]'
+echo '[{"devices": "HTP0", "backends": "HTP", "n_prompt": 8, "n_gen": 0, "avg_ts": 80.5},'
+echo ' {"devices": "HTP0", "backends": "HTP", "n_prompt": 0, "n_gen": 4, "avg_ts": 9.5}]'
 """
 PLAYBOOK = """
 name: app

@@ -15,6 +15,7 @@ from fleet.profiles.formats import detect, executorch, llama_cpp, mllm
 from fleet.profiles.formats.base import Profile
 
 DATA = Path(__file__).parents[1] / "data"
+RUNS = Path(__file__).parents[2] / "runners" / "data" / "llama.cpp"
 ROWS = [
     {"build_commit": "c46583b", "n_prompt": 512, "n_gen": 0, "avg_ts": 210.5, "stddev_ts": 2.1},
     {"build_commit": "c46583b", "n_prompt": 0, "n_gen": 128, "avg_ts": 8.4, "stddev_ts": 0.05},
@@ -29,11 +30,9 @@ TABLE = """ggml-hex: Hexagon Arch version v79
 | llama 1B Q4_0     | 729.75 MiB | HTP     |  99 |         pp512 |        210.50 ± 2.10 |
 | llama 1B Q4_0     | 729.75 MiB | HTP     |  99 |         tg128 |          8.40 ± 0.05 |
 """
-LOG = """ggml-hex: Hexagon Arch version v79
-llama_perf_context_print:        load time =    1234.56 ms
-llama_perf_context_print: prompt eval time =     100.00 ms /    20 tokens (    5.00 ms per token,   200.00 tokens per second)
-llama_perf_context_print:        eval time =    2000.00 ms /    99 runs   (   20.20 ms per token,    49.50 tokens per second)
-"""  # noqa: E501 - as llama.cpp prints it
+# Of llama-completion -lv 4 on a CPU, with a tiny model of ours; the weights as on an NPU.
+LOG_CPU = (RUNS / "completion_lv4.stderr.txt").read_text("utf-8")
+LOG = LOG_CPU.replace("  CPU_Mapped model buffer", "        HTP0 model buffer")
 OBSERVED = {
     "prompt_tokens": 20, "generated_tokens": 100, "model_load_start_ms": 1000,
     "model_load_end_ms": 1500, "inference_start_ms": 2000, "inference_end_ms": 4100,
@@ -72,15 +71,15 @@ def test_llama_bench_with_several_tests_is_more_than_one_run() -> None:
         llama_cpp.read_rows([{"n_prompt": 1}])
 
 
-def test_a_log_of_llama_cli() -> None:
+def test_a_log_of_llama_completion() -> None:
     found = profile_of(LOG)
     metrics = found.metrics
-    assert (metrics.init_ms, metrics.prompt_tps, metrics.decode_tps) == (1234.56, 200, 49.5)
-    assert (metrics.prompt_tokens, metrics.generated_tokens) == (20, 99)
-    assert (metrics.decode_ms, metrics.others["prompt_ms"]) == (2000, Measure(100, "ms"))
+    assert (metrics.init_ms, metrics.prompt_tps, metrics.decode_tps) == (3.01, 20000, 8000)
+    assert (metrics.prompt_tokens, metrics.generated_tokens) == (4, 1)
+    assert (metrics.decode_ms, metrics.others["prompt_ms"]) == (0.12, Measure(0.2, "ms"))
     assert found.problems == ()
-    silent = profile_of(LOG.partition("\n")[2])
-    assert silent.problems[0].startswith("cpu-fallback"), "no line of the Hexagon backend"
+    for text in (LOG_CPU, "ggml-hex: Hexagon Arch version v79\n" + LOG_CPU):
+        assert profile_of(text).problems[0].startswith("cpu-fallback"), "no weights on an HTP"
 
 
 def test_rates_of_an_mllm_fork() -> None:

@@ -1,0 +1,134 @@
+"""A playbook can name every runner that there is: ours, those of other packages, those that our
+own playbooks use and speak of. Real files, as a user writes them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fleet.config.playbook import DEFAULT_RUNNERS, load_playbook
+from fleet.engine.workbench import runner_of
+from fleet.model.errors import PlaybookError
+from fleet.runners import registry
+from fleet.runners.registry import OWN, names, runner
+
+ROOT = Path(__file__).parents[2]
+PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yaml"))
+NEEDS_PROGRAM = {"mllm", "executorch", "llama.cpp", "exec"}
+ADVERTISED = re.compile(r"`runner: ([a-z0-9._-]+)`")
+
+
+def written(folder: Path, data: dict[str, Any]) -> Path:
+    (folder / "bundle").mkdir(exist_ok=True)
+    (folder / "program").write_text("#!/bin/sh\n")
+    path = folder / "playbook.yaml"
+    path.write_text(yaml.safe_dump(data))
+    return path
+
+
+def naming(name: str, kind: str) -> dict[str, Any]:
+    run: dict[str, Any] = {"runner": name, "prompt": "hello"}
+    if name in NEEDS_PROGRAM:
+        run["program"] = "program"
+    if name == "qnn-net-run":
+        run["options"] = {"inputs": [["a.raw"]]}
+    return {"name": "x", "bundle": {"path": "bundle", "kind": kind}, "run": run}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name in names() for kind in runner(name).kinds]
+)
+def test_each_runner_can_be_named_for_each_kind_of_its(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    playbook = load_playbook(written(tmp_path, naming(name, kind)))
+    assert runner_of(playbook) is runner(name)
+
+
+@pytest.mark.parametrize("kind", DEFAULT_RUNNERS)
+def test_the_runner_of_a_kind_is_one_that_there_is(tmp_path: Path, kind: str) -> None:
+    data = naming(DEFAULT_RUNNERS[kind], kind)
+    del data["run"]["runner"]
+    assert kind in runner_of(load_playbook(written(tmp_path, data))).kinds
+
+
+def test_one_of_another_package_can_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    info = site / "fleet_words-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fleet-words\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[fleet.runners]\nwords = fleet_words_of_a_test:Words\n")
+    (site / "fleet_words_of_a_test.py").write_text(
+        "from fleet.runners.exec import ExecRunner\n\n\nclass Words(ExecRunner):\n"
+        '    name = "words"\n    kinds = ("files",)\n'
+    )
+    path = written(tmp_path, naming("words", "files"))
+    with pytest.raises(PlaybookError, match="'words' is no runner"):
+        load_playbook(path)
+    monkeypatch.syspath_prepend(str(site))
+    registry._others.cache_clear()
+    try:
+        data = naming("words", "files")
+        data["run"]["program"] = "program"
+        assert getattr(runner_of(load_playbook(written(tmp_path, data))), "name", "") == "words"
+    finally:
+        monkeypatch.undo()
+        registry._others.cache_clear()
+
+
+def test_a_name_that_is_none_gets_all_of_them(tmp_path: Path) -> None:
+    with pytest.raises(PlaybookError) as caught:
+        load_playbook(written(tmp_path, naming("zzzz", "files")))
+    assert [name for name in OWN if name not in caught.value.hint] == []
+
+
+def at_home(folder: Path, source: Path) -> Path:
+    """A playbook of ours beside the folders and files that its user has."""
+    path = folder / "playbooks" / source.name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(source.read_text("utf-8"), "utf-8")
+    data = yaml.safe_load(path.read_text("utf-8"))
+    bundle, run = data["bundle"], data.get("run") or {}
+    there = path.parent / (bundle if isinstance(bundle, str) else bundle["path"])
+    there.mkdir(parents=True)
+    packages = [row[key] for row in data.get("op_packages", ()) for key in ("cpu", "htp")]
+    for name in (run.get("program"), run.get("prompt_file"), *run.get("libraries", ()), *packages):
+        if name is not None:
+            file = path.parent / name.replace("*", "x")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("hello")
+    return path
+
+
+@pytest.mark.parametrize("source", PLAYBOOKS, ids=lambda path: path.stem)
+def test_our_own_playbooks_name_runners_that_there_are(tmp_path: Path, source: Path) -> None:
+    playbook = load_playbook(at_home(tmp_path, source))
+    if playbook.run is not None:
+        assert runner_of(playbook) is runner(playbook.run.runner)
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [(path, name) for path in PLAYBOOKS for name in ADVERTISED.findall(path.read_text("utf-8"))],
+    ids=lambda one: getattr(one, "stem", one),
+)
+def test_what_they_speak_of_can_be_written(tmp_path: Path, source: Path, name: str) -> None:
+    path = at_home(tmp_path, source)
+    data = yaml.safe_load(path.read_text("utf-8"))
+    data["run"] = {"runner": name, "prompt": "hello"}
+    if data["bundle"]["kind"] not in runner(name).kinds:
+        data["bundle"]["kind"] = runner(name).kinds[0]
+    path.write_text(yaml.safe_dump(data))
+    assert runner_of(load_playbook(path)) is runner(name)
+
+
+def test_the_reference_names_all_of_them() -> None:
+    page = (ROOT / "docs" / "playbook.md").read_text("utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith("| `runner` |")]
+    assert [name for name in OWN if f"`{name}`" not in row] == []
