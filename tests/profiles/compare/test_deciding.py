@@ -16,8 +16,9 @@ from fleet.profiles.compare.comparing import Comparison
 from fleet.profiles.compare.gates import Judged, Outcome
 from fleet.profiles.compare.groups import group
 from fleet.profiles.compare.matrix import matrix
-from fleet.profiles.compare.metrics import USUAL
-from fleet.profiles.compare.verdict import Row, Verdict
+from fleet.profiles.compare.metrics import KNOWN, USUAL
+from fleet.profiles.compare.verdict import Row, Verdict, judge
+from fleet.profiles.stats.difference import difference
 
 from .made import NEW, metrics, newer, record, repeats
 
@@ -182,6 +183,22 @@ def test_too_many_questions_ask_for_runs_and_show_what_was_measured() -> None:
     assert " to " in judged[0].text
     six = decided(*table(-0.2, count=6), "slower")
     assert six[2] == 1
+
+
+@pytest.mark.parametrize(
+    ("questions", "runs_a_side"), [(6, 5), (7, 6), (22, 6), (23, 7), (84, 7), (85, 8), (315, 8)]
+)
+def test_how_many_runs_so_many_questions_take(questions: int, runs_a_side: int) -> None:
+    """The figures of docs/compare.md, by the verdict itself."""
+    for count, enough in ((runs_a_side, True), (runs_a_side - 1, False)):
+        rng = np.random.default_rng(1)
+        a, b = (m * np.exp(0.01 * rng.standard_normal((count, 1))) for m in (10, 5))
+        found = judge(
+            [Row(str(n), KNOWN["decode_tps"], difference(a, b)) for n in range(questions)], 0.01
+        )
+        assert {one.verdict is Verdict.SLOWER for one in found} == {enough}
+        if not enough and count >= 5:
+            assert f"take {runs_a_side} runs a side" in found[0].why
 
 
 def test_what_could_not_trip_has_not_passed() -> None:
