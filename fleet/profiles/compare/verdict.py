@@ -71,6 +71,7 @@ class Row:
             "emulated": self.emulated,
             "p": self.p,
             "questions": self.questions,
+            "alone": self.alone,
             "p_alone": found.pop("p"),
             "difference": {k: v for k, v in found.items() if k not in {"why", "least", "bounds"}},
         }

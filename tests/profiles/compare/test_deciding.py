@@ -180,6 +180,7 @@ def test_too_many_questions_ask_for_runs_and_show_what_was_measured() -> None:
     assert "(n 5)" in cells[3]
     assert " to " in cells[5]
     assert "alone" in cells[5]
+    assert (row.as_dict()["questions"], row.as_dict()["alone"]) == (8, True)
     assert " to " in judged[0].text
     six = decided(*table(-0.2, count=6), "slower")
     assert six[2] == 1
