@@ -22,7 +22,11 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from fleet.profiles.compare.verdict import CHANCE
+from fleet.profiles.compare.comparing import MARGIN, Comparison
+from fleet.profiles.compare.gates import Outcome, judge_gates, parse
+from fleet.profiles.compare.groups import Group
+from fleet.profiles.compare.metrics import KNOWN
+from fleet.profiles.compare.verdict import CHANCE, Row, judge
 from fleet.profiles.stats.difference import difference
 from fleet.profiles.stats.interval import interval
 from fleet.profiles.stats.special import t_quantile
@@ -149,6 +153,50 @@ def verdicts(
     return shown / trials, held / max(told, 1), told / trials
 
 
+def gated(noise: float, boards: int, runs: int, loss: float, trials: int) -> str:
+    """Percent of tables of which a gate of -5 % trips, cannot judge, passes; `loss` on one board.
+
+    Every board has so many runs a side of three repeats; half of the noise is of the boot.
+    """
+    rng, gate = _rng("gated", noise, boards, runs, loss), parse("decode_tps<-5%")
+    part = noise / math.sqrt(2)
+    counts = dict.fromkeys(("tripped", "unjudged", "passed"), 0)
+    for _ in range(trials):
+        made = 100 * np.exp(
+            part * rng.standard_normal((boards, 2, runs, 1))
+            + part * rng.standard_normal((boards, 2, runs, 3))
+        )
+        made[0, 1] *= 1 - loss
+        found = judge(
+            [Row(str(n), KNOWN[gate.metric], difference(a, b)) for n, (a, b) in enumerate(made)],
+            MARGIN,
+        )
+        none = Group("", ())
+        table = Comparison(none, none, (), tuple(found), (), (), (), MARGIN)
+        said = {one.outcome for one in judge_gates([gate], table)}
+        word = "tripped" if Outcome.TRIPPED in said else "unjudged"
+        counts["passed" if said == {Outcome.PASSED} else word] += 1
+    return " / ".join(f"{100 * one / trials:.0f}" for one in counts.values())
+
+
+def gates(trials: int) -> list[str]:
+    """What a gate says of whole tables."""
+    sizes, noises = (5, 6, 8, 10, 20), (0.02, 0.05)
+    lines = []
+    for boards in (1, 4, 20):
+        for loss, what in ((0.0, "nothing changed"), (0.08, "8 % less on one")):
+            many = f"{boards} board{'s' * (boards > 1)}"
+            lines += [
+                (f"{many}, noise {noise * 100:.0f} %, {what}",
+                 [gated(noise, boards, runs, loss, trials) for runs in sizes])
+                for noise in noises
+            ]  # fmt: skip
+    head = "**A gate of -5 %**: tripped / could not be judged / passed"
+    return [
+        f"{head} (of {trials:,} tables)", "", *_table("runs a side", [*map(str, sizes)], lines)
+    ]  # fmt: skip
+
+
 def _table(head: str, columns: list[str], rows: list[tuple[str, list[str]]]) -> list[str]:
     lines = [f"| {head} | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
     return [*lines, *(f"| {name} | " + " | ".join(cells) + " |" for name, cells in rows), ""]
@@ -239,7 +287,7 @@ def tables(trials: int, jobs: int) -> list[str]:
     lines += _table("repeats in each group", heads, held)
     lines += [f"**A change of 5 % is found** (of {few:,} samples)", ""]
     lines += _table("repeats in each group", heads, rows(changed, len(PAIRS)))
-    return [*lines, *others(few)]
+    return [*lines, *gates(max(trials // 20, 20)), *others(few)]
 
 
 def main() -> None:

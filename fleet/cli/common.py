@@ -13,6 +13,7 @@ from fleet.cli import output
 from fleet.config.inventory import load_inventory, select
 from fleet.engine.cluster.connecting import executor_for
 from fleet.model.errors import FleetError, InputError
+from fleet.transport.lean import import_early
 
 if TYPE_CHECKING:
     from fleet.engine.pool import DeviceResult, Remote
@@ -22,13 +23,18 @@ DEFAULT_PARALLEL = 16
 
 
 def hosts_of(inventory: Path, limit: list[str] | None) -> tuple[Host, ...]:
-    """The hosts that are meant; InputError when there is none."""
+    """The hosts that are meant; InputError when there is none.
+
+    To be called before threads are started: it imports what ssh needs.
+    """
     loaded = load_inventory(inventory)
     for text in loaded.warnings:
         output.note(f"warning: {text}")
     hosts = select(loaded, limit or ["all"])
     if not hosts:
         raise InputError(f"{inventory} has no hosts", hint="fleet inventory list")
+    if any(host.transport == "ssh" for host in hosts):
+        import_early()
     return hosts
 
 

@@ -48,8 +48,9 @@ def compared(
 ) -> Comparison:
     """The comparison of both sides; a metric that a gate names is always in it."""
     names = list(metrics) or present(sides[0].records)
-    names += [one.metric for one in asked if one.metric]
-    return comparing.compare(*sides, list(dict.fromkeys(names)), margin=margin, vary=vary)
+    names = list(dict.fromkeys([*names, *(one.metric for one in asked if one.metric)]))
+    gated = gates.named(asked, names)
+    return comparing.compare(*sides, names, margin=margin, vary=vary, gated=gated)
 
 
 def judged(found: Comparison, asked: Sequence[Gate], *, strict: bool) -> list[Judged]:
@@ -128,7 +129,9 @@ def end(found: Comparison, judged: Sequence[Judged], *, strict: bool) -> None:
     unsure = [one for one in judged if one.outcome is Outcome.UNJUDGED]
     if unsure:
         raise NotComparableError(
-            f"could not be judged: {_texts(unsure)}", hint="measure more repeats or runs"
+            f"could not be judged: {_texts(unsure)}",
+            hint="measure more runs, of both: from five a side on a run is one value, however "
+            "many repeats it has",
         )
 
 

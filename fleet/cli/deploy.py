@@ -109,10 +109,11 @@ def plan(
         _plan(load_playbook(playbook), inventory, limit, options, as_json, executor, admin=admin)
         return
     before(lock_path(playbook, lock_file), load_playbook(playbook).name, limit)
+    hosts = hosts_of(inventory, limit)
     with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
         operation = Operation(
             load_playbook(playbook),
-            hosts_of(inventory, limit),
+            hosts,
             listener,
             options=options,
             executor=remote,
@@ -135,10 +136,11 @@ def _plan(
     *,
     admin: bool = False,
 ) -> None:
+    hosts = hosts_of(inventory, limit)
     with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
         operation = Operation(
             playbook,
-            hosts_of(inventory, limit),
+            hosts,
             listener,
             options=options,
             executor=remote,

@@ -57,10 +57,11 @@ def lock_file(
     where = lock_path(playbook, path)
     loaded = load_playbook(playbook)
     old = load_lock(where).of(loaded.name) if check else before(where, loaded.name, limit)
+    hosts = hosts_of(inventory, limit)
     with listening(as_json=False) as listener:
         operation = Operation(
             loaded,
-            hosts_of(inventory, limit),
+            hosts,
             listener,
             options=Options(offline=offline, accept_new=accept_new),
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 
 from fleet.cli import output
@@ -23,8 +22,9 @@ def show_pictures(records: Sequence[Record]) -> None:
     network, TTFT, and others.
     """
     # numpy, for this alone
+    from fleet.profiles.compare.groups import by_run  # noqa: PLC0415
     from fleet.profiles.compare.metrics import metric, present, value  # noqa: PLC0415
-    from fleet.profiles.stats.interval import interval  # noqa: PLC0415
+    from fleet.profiles.stats.difference import difference  # noqa: PLC0415
 
     whole = [one for one in records if not one.warmup]
     names = present([one for one in whole if one.counts])
@@ -48,10 +48,9 @@ def show_pictures(records: Sequence[Record]) -> None:
         if len(good) > 1:
             line = sparkline(values, room, plain=plain)
             output.say(f"  {host} {shown} {line} {good[0]:.4g} to {good[-1]:.4g}")
-        spread = interval([one for one in values if one is not None])
-        ends = (spread.low, spread.high) if spread else (None, None)
-        middle = spread.mid if spread else statistics.median(good)  # not the same under drift
-        drawn.append(Bar(host, middle, *ends))
+        alone = difference(by_run(ordered, name), [])
+        ends = (alone.a.low, alone.a.high) if alone.a else (None, None)
+        drawn.append(Bar(host, good[0] if alone.mid_a is None else alone.mid_a, *ends))
     if len(drawn) > 1:
         output.say(f"  {shown}, with 95 % intervals where there are five runs and more")
         for line in bars(drawn, width - 2, plain=plain):

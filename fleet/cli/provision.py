@@ -46,10 +46,9 @@ def provision(
     Example: fleet provision -i inventories/evks.yaml playbooks/nemotron-iq9075.yaml
     """
     options = Options(accept_new=accept_new, parallel=parallel, allow_reboot=allow_reboot)
+    loaded, hosts = load_playbook(playbook), hosts_of(inventory, limit)
     with listening(as_json=as_json) as listener:
-        operation = Operation(
-            load_playbook(playbook), hosts_of(inventory, limit), listener, options=options
-        )
+        operation = Operation(loaded, hosts, listener, options=options)
         results = operation.provision()
     _show(f"provision {operation.playbook.name}", results, as_json=as_json)
 

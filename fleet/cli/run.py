@@ -76,13 +76,14 @@ def run(
         "timeout": parse_duration(timeout) if timeout else None,
     }
     loaded = gated(changed(load_playbook(playbook), changes), cool_below, until, sustained)
+    hosts = hosts_of(inventory, limit)
     with (
         listening(as_json=as_json, show_output=stream) as listener,
         working_on(executor, parallel) as remote,
     ):
         operation = Operation(
             loaded,
-            hosts_of(inventory, limit),
+            hosts,
             listener,
             options=Options(run="always", parallel=parallel),
             runs=RunStore(output_dir) if output_dir else None,

@@ -108,9 +108,10 @@ def rollback(
 
     Example: fleet rollback tiny-genie -i inventories/lab.yaml --limit lab001
     """
+    hosts = hosts_of(inventory, limit)
     with listening(as_json=as_json) as listener:
         results = releases.rollback(
-            hosts_of(inventory, limit),
+            hosts,
             name,
             listener,
             to=to,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, PlainValidator, Tag, WithJsonSchema
+from pydantic import AfterValidator, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
 
 from fleet.config.fields import Duration, Matches, Strict, seconds_of, wrong
 from fleet.config.yamlpos import describe
@@ -54,6 +54,15 @@ def _level(value: object) -> float:
     return share
 
 
+def _at_most(value: int) -> int:
+    if value < LEAST_REPEATS:
+        raise wrong(
+            f"{value} runs have no interval, so it never gets narrow",
+            f"{LEAST_REPEATS} or more, as a comparison takes",
+        )
+    return value
+
+
 def short_or_mapping(value: object) -> str:
     """Which branch of `short form | mapping` a value is; the names cannot be keys."""
     return "(mapping)" if isinstance(value, dict) else "(short)"
@@ -79,6 +88,11 @@ Level = Annotated[
     float,
     PlainValidator(_level),
     WithJsonSchema({"type": "string", "pattern": r"^\s*[5-9][0-9](\.[0-9]{1,3})?\s*%\s*$"}),
+]
+AtMost = Annotated[
+    int,
+    AfterValidator(_at_most),
+    WithJsonSchema({"type": "integer", "minimum": LEAST_REPEATS}),
 ]
 ZoneName = Annotated[
     str, Matches(r"[^\x00-\x1f]{1,64}", "thermal zone", "a name or glob of one, or `auto`")
@@ -118,7 +132,7 @@ class UntilBody(Strict):
     metric: MetricName = Field(
         default=DEFAULT_METRIC, description="Metric whose interval it is: decode_tps, ttft_ms."
     )
-    at_most: Annotated[int, Field(ge=LEAST_REPEATS)] = Field(
+    at_most: AtMost = Field(
         default=DEFAULT_AT_MOST, description="Runs at most, whether the interval is narrow or not."
     )
     level: Level = Field(default=0.95, description="Level of the interval: 95%.")

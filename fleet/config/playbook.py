@@ -17,7 +17,7 @@ from fleet.config.system_load import system_spec
 from fleet.config.yaml_words import near_names
 from fleet.config.yamlpos import Document, Keys, read
 from fleet.model.errors import PlaybookError
-from fleet.model.gates import UntilSpec
+from fleet.model.gates import UntilSpec, fewest
 from fleet.model.playbook import (
     DEFAULT_HEALTH_SECONDS,
     DEFAULT_PARALLEL,
@@ -186,6 +186,12 @@ class _Loader:
                 f"{found.at_most} runs at most would be fewer than {body.repeats} repeats",
                 self._document.key(("run", "until")),
                 f"until: {{at_most: {body.repeats}}}, or fewer repeats",
+            )
+        elif found is not None and found.at_most < fewest(found.level):
+            self._problems.add(
+                f"{found.at_most} runs have no interval at a level of {found.level * 100:g}%",
+                self._document.key(("run", "until")),
+                f"until: {{at_most: {fewest(found.level)}}}, or a lower level",
             )
         return found
 

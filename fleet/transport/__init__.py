@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from fleet.model.errors import InputError
 from fleet.transport.base import Identity, Traffic, Transport
-from fleet.transport.lean import lightly
 
 if TYPE_CHECKING:
     from fleet.model.inventory import Host
@@ -23,10 +22,9 @@ def transport_for(host: Host, *, accept_new: bool = False) -> Transport:
 
     `accept_new` pins a host key that was never seen; a changed key is refused always.
     """
-    # Each brings its own third parties: paramiko takes 0.1 s.
+    # Each brings its own third parties: paramiko takes 0.2 s.
     if host.transport == "ssh":
-        with lightly():
-            from fleet.transport.ssh import SshTransport  # noqa: PLC0415
+        from fleet.transport.ssh import SshTransport  # noqa: PLC0415
 
         return SshTransport(host, accept_new=accept_new)
     if host.transport == "local":

@@ -1,32 +1,31 @@
-"""paramiko without what takes most of the time of its import and is not needed for it.
+"""paramiko without invoke, which takes a third of the time of its import (80 ms of 215).
 
-invoke, for `Match exec` of an ssh config, brings asyncio, unittest and a second YAML. The
-version, for its own banner, brings importlib.metadata with the parsers of mail and zip files.
+invoke, for `Match exec` of an ssh config, brings asyncio, unittest and a second YAML. paramiko
+imports it wherever it is installed, and fabric installs it.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from types import ModuleType
-
-_METADATA = "importlib.metadata"
+import threading
 
 
-@contextmanager
-def lightly() -> Iterator[None]:
-    """Inside, paramiko is imported as if invoke were not installed, and is told its version."""
-    put: dict[str, ModuleType | None] = {"invoke": None, _METADATA: _Versions(_METADATA)}
-    put = {name: module for name, module in put.items() if name not in sys.modules}
-    sys.modules |= put  # type: ignore[arg-type]
+def import_early() -> None:
+    """Import paramiko as if invoke were not installed.
+
+    For a process of ours, before it starts threads: an import that is refused for a while is
+    refused to all of them. Anywhere else it does nothing, and paramiko is imported whole where
+    it is needed.
+    """
+    alone = threading.active_count() == 1
+    main = threading.current_thread() is threading.main_thread()
+    if not (alone and main) or {"paramiko", "invoke"} & sys.modules.keys():
+        return
+    sys.modules["invoke"] = None  # type: ignore[assignment]
     try:
-        yield
+        import paramiko  # noqa: F401, PLC0415
     finally:
-        for name, module in put.items():
-            if sys.modules.get(name, module) is module:
-                del sys.modules[name]
+        del sys.modules["invoke"]
 
 
 def with_invoke() -> None:
@@ -35,14 +34,3 @@ def with_invoke() -> None:
     import paramiko.config  # noqa: PLC0415
 
     paramiko.config.invoke = invoke  # type: ignore[attr-defined]
-
-
-class _Versions(ModuleType):
-    """Of importlib.metadata what paramiko asks, for its banner: its own version."""
-
-    @staticmethod
-    def version(name: str) -> str:
-        """As the folder beside the package is called; `unknown` where there is none."""
-        beside = Path(sys.modules[name].__file__ or "").parents[1]
-        folders = [one.name for one in beside.glob(f"{name}-*.dist-info")]
-        return folders[0].removesuffix(".dist-info").partition("-")[2] if folders else "unknown"

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from fleet.cli import pictured
 from fleet.cli.main import main
 from fleet.engine.records import RunStore
+from fleet.profiles.compare.groups import by_run
+from fleet.profiles.pictures.lines import Bar
+from fleet.profiles.stats.difference import difference
 from tests.profiles.compare.made import noisy, repeats, save
 
 
@@ -89,3 +93,29 @@ def test_show_draws_the_repeats(
     assert "evk-01 gen tok/s " in said
     assert "with 95 % intervals" in said
     assert "\x1b" not in said
+
+
+def test_bars_have_the_intervals_of_compare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five runs of three repeats are five values."""
+    drawn = list[Bar]()
+    monkeypatch.setattr(pictured, "bars", lambda found, *_, **__: drawn.extend(found) or [])
+    made = [
+        one
+        for host, seed in (("evk-01", 1), ("evk-02", 2))
+        for run, middle in enumerate(noisy(10, 5, seed, 0.03))
+        for one in repeats(
+            noisy(middle, 3, run, 0.001),
+            host=host,
+            run_id=f"202611{run + 1:02}-100000-aaaaaa",
+            started=f"2026-11-{run + 1:02}T10:00:00Z",
+        )
+    ]
+    pictured.show_pictures(made)
+    assert [one.name for one in drawn] == ["evk-01", "evk-02"]
+    for bar in drawn:
+        mine = [one for one in made if one.host == bar.name]
+        theirs = difference(by_run(mine, "decode_tps"), []).a
+        assert theirs is not None
+        assert (bar.low, bar.middle, bar.high) == (theirs.low, theirs.mid, theirs.high)

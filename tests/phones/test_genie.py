@@ -75,7 +75,7 @@ def test_five_boards_and_five_phones_in_one_deploy(desk: Make, with_tool: Runtim
     assert [(one.outcome, one.error) for one in results] == [("changed", None)] * 10
     for one in results:
         counted = [record for record in one.records if record.counts]
-        assert len(counted) == 3
+        assert len(counted) == 5
         assert all(record.emulated for record in counted)
         assert all((record.metrics.decode_tps or 0) > 0 for record in counted)
         assert len({record.text for record in counted}) == 1

@@ -73,7 +73,7 @@ def test_exactly_the_list_of_the_walk_through_and_a_run(
     records = [
         json.loads(path.read_text("utf-8")) for path in sorted(phone.runs.root.rglob("record.json"))
     ]
-    assert [one["warmup"] for one in records].count(False) == 3
+    assert [one["warmup"] for one in records].count(False) == 5
     for one in records:
         assert one["problems"] == []
         assert one["emulated"] is True

@@ -83,7 +83,7 @@ run:
   {ask}
   max_tokens: 64
   warmups: 1
-  repeats: 3
+  repeats: 5
 """
 
 

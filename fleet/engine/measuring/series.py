@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from fleet.model.gates import LEAST_REPEATS, UntilSpec
+from fleet.model.gates import UntilSpec
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics, Record
+
+HOPELESS = 3  # so many runs without the number: more will not have it either
 
 
 def metric_of(metrics: Metrics, name: str) -> float | None:
@@ -69,7 +71,7 @@ class Series:
         return self._run.until is not None and self._wider(self._run.until, done)
 
     def _wider(self, until: UntilSpec, done: Sequence[Record]) -> bool:
-        if len(done) < LEAST_REPEATS:
+        if len(done) < HOPELESS:
             return len(done) < until.at_most
         good = [one for one in done if one.counts]
         if not good:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fleet.model.gates import fewest
 from fleet.model.record import Record
 from fleet.profiles.compare import metrics as known
 from fleet.profiles.compare.conditions import Finding, Weight, between, check_vary
@@ -18,7 +19,6 @@ from fleet.profiles.compare.verdict import CHANCE, Row, Verdict, direction, judg
 from fleet.profiles.stats import ranks
 from fleet.profiles.stats.difference import FEWEST_PAIRS, difference
 from fleet.profiles.stats.families import holm
-from fleet.profiles.stats.interval import fewest
 from fleet.profiles.stats.trend import Floats
 
 SCHEMA = 1
@@ -109,10 +109,13 @@ def compare(
     *,
     margin: float = MARGIN,
     vary: Sequence[str] = (),
+    gated: Collection[str] = (),
 ) -> Comparison:
     """Compare two groups. `names`: metrics, all usual ones where there are none.
 
     A board that both groups have is held against itself; other boards are left out and named.
+    Verdicts and intervals are corrected over the rows of `gated`, the metrics that gates name,
+    and over the other rows: what is looked at takes nothing from what is decided.
     Raises InputError for a word of `vary` that can be no cause.
     """
     check_vary(vary)
@@ -129,7 +132,13 @@ def compare(
         _rows(label, _side(left), _side(right), metrics, blocked[label])
         for label, left, right in pairs
     ]
-    rows = judge([row for alike in zip(*made, strict=True) for row in alike], margin)
+    rows = [row for alike in zip(*made, strict=True) for row in alike]
+    named = [row.metric.name in gated for row in rows]
+    families = {
+        family: iter(judge([r for r, n in zip(rows, named, strict=True) if n == family], margin))
+        for family in (True, False)
+    }
+    rows = [next(families[family]) for family in named]
     remarks += _remarks(rows)
     ops, lonely = _ops(pairs, blocked)
     return Comparison(

@@ -15,7 +15,6 @@ from fleet.profiles.compare.conditions import Weight, check
 from fleet.profiles.compare.groups import Group, build, by_run, chip
 from fleet.profiles.compare.verdict import MEASURED, Row, Verdict, judge
 from fleet.profiles.stats.difference import difference
-from fleet.profiles.stats.families import benjamini_hochberg
 from fleet.profiles.stats.interval import Interval
 
 
@@ -55,7 +54,7 @@ class Matrix:
             "schema": SCHEMA,
             "metric": self.metric.name,
             "unit": self.metric.unit,
-            "correction": "benjamini-hochberg",
+            "correction": "holm",
             "versions": list(self.versions),
             "notes": list(self.notes),
             "rows": [
@@ -80,7 +79,7 @@ def _plain(cell: Cell | None, version: str) -> dict[str, Any]:
 
 
 def matrix(group: Group, name: str, columns: str = "runtime", margin: float = 0.01) -> Matrix:
-    """The matrix of one metric. Verdicts are corrected together by Benjamini and Hochberg.
+    """The matrix of one metric. Verdicts are corrected together, as those of a comparison.
 
     Raises InputError where no run that counts has that metric.
     """
@@ -147,7 +146,7 @@ def _rows(
             why = why or ("units differ" if len(units) > 1 else "")
             change = difference(by_run(first, metric.name), by_run(other, metric.name))
             found[board, version] = Row(board, metric, change, why=why)
-    judged = judge(list(found.values()), margin, benjamini_hochberg)
+    judged = judge(list(found.values()), margin)
     return dict(zip(found, judged, strict=True)), notes
 
 

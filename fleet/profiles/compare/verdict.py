@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from fleet.model.gates import LEAST_REPEATS
 from fleet.profiles.compare.metrics import Metric
+from fleet.profiles.stats import ranks
 from fleet.profiles.stats.difference import Difference
-from fleet.profiles.stats.families import holm
+from fleet.profiles.stats.families import holm, questions
 
 # One false alarm in twenty, less what the choice between two ways to compare costs.
 CHANCE = 0.049
@@ -34,7 +36,12 @@ MEASURED = {Verdict.FASTER, Verdict.SLOWER, Verdict.HIGHER, Verdict.LOWER, Verdi
 
 @dataclass(frozen=True)
 class Row:
-    """One metric on one board. `p` is corrected for all rows; `why` where nothing can be said."""
+    """One metric on one board. `why` where nothing can be said.
+
+    `p` is corrected for the rows that were asked together, and so is the interval of the
+    `difference`: it belongs to the level 1 - CHANCE / `questions`. Where so few runs have none
+    of that level (`alone`) it is that of the row by itself.
+    """
 
     board: str
     metric: Metric
@@ -43,6 +50,8 @@ class Row:
     p: float = 1.0
     why: str = ""
     emulated: bool = False
+    questions: int = 1
+    alone: bool = False
 
     @property
     def shown(self) -> bool:
@@ -51,7 +60,7 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data; shares, not percent."""
-        found = asdict(self.difference)
+        found = asdict(replace(self.difference, bounds=None))
         return {
             "board": self.board,
             "metric": self.metric.name,
@@ -61,26 +70,29 @@ class Row:
             "why": self.why,
             "emulated": self.emulated,
             "p": self.p,
+            "questions": self.questions,
+            "alone": self.alone,
             "p_alone": found.pop("p"),
-            "difference": {k: v for k, v in found.items() if k not in {"why", "least"}},
+            "difference": {k: v for k, v in found.items() if k not in {"why", "least", "bounds"}},
         }
 
 
-def judge(
-    rows: Sequence[Row],
-    margin: float,
-    correct: Callable[[Sequence[float]], list[float]] = holm,
-) -> list[Row]:
+def judge(rows: Sequence[Row], margin: float) -> list[Row]:
     """The verdicts of rows that were asked together. `margin`: a share that does not matter.
 
     Rows that are not comparable take no part.
     """
     asked = [n for n, one in enumerate(rows) if one.difference.how and not one.why]
-    corrected = dict(zip(asked, correct([rows[n].difference.p for n in asked]), strict=True))
+    alone = [rows[n].difference.p for n in asked]
+    corrected = zip(holm(alone), questions(alone, CHANCE), strict=True)
+    judged = {
+        n: _judged(replace(rows[n], p=p, questions=among), margin)
+        for n, (p, among) in zip(asked, corrected, strict=True)
+    }
     found = []
     for n, row in enumerate(rows):
-        if n in corrected:
-            found.append(_judged(row, corrected[n], len(asked), margin))
+        if n in judged:
+            found.append(judged[n])
         elif row.why:
             found.append(replace(row, verdict=Verdict.INCOMPARABLE))
         else:
@@ -88,17 +100,28 @@ def judge(
     return found
 
 
-def _judged(row: Row, p: float, asked: int, margin: float) -> Row:
-    one = row.difference
-    row = replace(row, p=p)
+def _judged(row: Row, margin: float) -> Row:
+    if row.difference.least * row.questions > CHANCE:
+        why = (
+            f"{row.questions} questions at once take {_runs_for(row.questions)} runs a side, "
+            "or ask fewer with --metric"
+        )
+        return replace(row, verdict=Verdict.FEW, why=why, alone=True)
+    one = row.difference.at(1 - CHANCE / row.questions)
+    row = replace(row, difference=one)
     if one.low is not None and one.high is not None and max(-one.low, one.high) <= margin:
         return replace(row, verdict=Verdict.SAME)
-    if p <= CHANCE:
+    if row.p <= CHANCE:
         return replace(row, verdict=direction(row.metric, _sign(one)))
-    if one.p <= CHANCE and one.least * asked > CHANCE:
-        why = f"{asked} questions at once take more repeats, or ask one with --metric"
-        return replace(row, verdict=Verdict.FEW, why=why)
     return replace(row, verdict=Verdict.NONE)
+
+
+def _runs_for(questions: int) -> int:
+    """How many runs a side can answer so many questions at once."""
+    count = LEAST_REPEATS
+    while ranks.least_rank_sum(count, count) * questions > CHANCE:
+        count += 1
+    return count
 
 
 def _sign(one: Difference) -> int:

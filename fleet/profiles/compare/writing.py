@@ -10,7 +10,7 @@ from pathlib import Path
 from fleet.model.errors import InputError
 from fleet.profiles.compare.comparing import Comparison
 from fleet.profiles.compare.conditions import Finding, Weight
-from fleet.profiles.compare.gates import Judged, Outcome, percent
+from fleet.profiles.compare.gates import Judged, Outcome, interval, percent
 from fleet.profiles.compare.ops import OpDiff
 from fleet.profiles.compare.verdict import MEASURED, Row, Verdict
 from fleet.triage.text import harmless
@@ -46,14 +46,14 @@ def verdict(row: Row, margin: float) -> str:
 def cells(row: Row, margin: float) -> tuple[str, ...]:
     """One row of the table for people, as `COLUMNS`."""
     one = row.difference
-    bounds = "-" if one.low is None else f"{percent(one.low)} to {percent(one.high)}"
+    told = one.low is not None and (row.verdict in MEASURED or row.alone)
     return (
         row.board,
         row.metric.shown,
         f"{number(one.mid_a)} (n {one.count_a})",
         f"{number(one.mid_b)} (n {one.count_b})",
         "-" if one.mid is None else percent(one.mid),
-        bounds if row.verdict in MEASURED else "-",
+        interval(row) if told else "-",
         verdict(row, margin),
         "yes" if row.emulated else "no",
     )

@@ -66,7 +66,7 @@ def distribution(report: Report, metric: Metric) -> tuple[Spec, str]:
     if len(points) < whole:
         left.append(
             f"{len(points)} of {whole} runs: of each row the lowest, the highest and evenly "
-            "spaced ranks; medians and intervals are of all"
+            "spaced ranks; middles and intervals are of all"
         )
     order = list(dict.fromkeys(label for _, label in drawn))
     return _spec(report, points, spans, order), "; ".join(left)
@@ -90,10 +90,10 @@ def _span(row: Row, label: str, metric: Metric) -> Spec:
     cell = row.cells[metric.name]
     spread = cell.spread
     ends = (spread.low, spread.high) if spread else (None, None)
-    text = f"{label}: median {cell.median:.4g} {metric.unit} of {cell.count}"
+    text = f"{label}: middle {cell.middle:.4g} {metric.unit} of {cell.count}"
     if spread:
         text += f", {spread.level:.0%} interval {spread.low:.4g} to {spread.high:.4g}"
-    return {"l": label, "g": str(row.group), "m": cell.median, "a": ends[0], "b": ends[1],
+    return {"l": label, "g": str(row.group), "m": cell.middle, "a": ends[0], "b": ends[1],
             "t": text}  # fmt: skip
 
 

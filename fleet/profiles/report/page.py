@@ -102,14 +102,14 @@ def _distributions(report: Report) -> str:
     cards = []
     for metric in report.metrics:
         spec, left = distribution(report, metric)
-        text = f"{metric.shown}: every run that counts as a point, with the median of each row."
+        text = f"{metric.shown}: every run that counts as a point, with the middle of each row."
         drawn = picture(spec, metric.shown, f"{text} The table has the numbers.")
         cards.append(parts.card(metric.shown + _better(metric.better), drawn, left))
     if not cards:
         return ""
     return (
         '<h2 id="distributions">Every run</h2><p class="quiet">A point is a run that counts, '
-        "hollow where it is emulated. The line is the median, the band its 95 % interval; no band: "
+        "hollow where it is emulated. The line is the middle, the band its 95 % interval; no band: "
         f"fewer than five runs."
         f"{_drift(report)}</p>{_cards(cards)}"
     )

@@ -47,11 +47,11 @@ def tiles(report: Report) -> str:
     made = dict[str, list[str]]()
     several = len(report.groups) > 1
     for one in figures(report):
-        span = f"{number(one.low)} to {number(one.high)}, {one.rows} medians"
+        span = f"{number(one.low)} to {number(one.high)}, {one.rows} rows"
         made.setdefault(one.metric.shown, []).append(
             f'<dd class="g">{mark(one.group) if several else ""}<span class="big">'
             f'{number(one.middle)}</span> <span class="unit">{escape(one.metric.unit)}</span></dd>'
-            f'<dd class="quiet">{span if one.rows > 1 else "median"}</dd>'
+            f'<dd class="quiet">{span if one.rows > 1 else "middle"}</dd>'
         )
     shown = "".join(
         f'<div class="tile"><dt>{escape(name)}</dt>{"".join(said)}</div>'

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from fleet.model.record import Record
-from fleet.profiles.compare.groups import Group, build, chip, short_build
+from fleet.profiles.compare.groups import Group, build, by_run, chip, short_build
 from fleet.profiles.compare.metrics import Metric, metric, present, units, value
-from fleet.profiles.stats.interval import Interval, interval
+from fleet.profiles.stats.difference import difference
+from fleet.profiles.stats.interval import Interval
 from fleet.triage.text import harmless
 
 METRICS = 6  # that are drawn and have a column
@@ -21,12 +21,13 @@ LONG = 80  # characters of a name
 
 @dataclass(frozen=True)
 class Cell:
-    """One metric of a row: the median, its interval (None for fewer than five values), the count.
+    """One metric of a row: its middle and the interval of that, as a comparison has them.
 
-    `mid` of the interval is not the median where the values drift.
+    The middle is the median of runs or repeats; where they drift, their level. The interval is
+    None where so few have none. `count`: how many records have a value.
     """
 
-    median: float
+    middle: float
     spread: Interval | None
     count: int
 
@@ -166,6 +167,7 @@ def _rows(place: int, group: Group, metrics: Sequence[Metric], names: dict[str, 
 def _cell(records: Sequence[Record], name: str) -> Cell | None:
     values = [value(one, name) for one in records if one.counts]
     found = [one for one in values if math.isfinite(one)]
-    if not found:
+    alone = difference(by_run(records, name), [])
+    if alone.mid_a is None:
         return None
-    return Cell(statistics.median(found), interval(found), len(found))
+    return Cell(alone.mid_a, alone.a, len(found))

@@ -31,8 +31,8 @@ def boards(report: Report) -> str:
                    sorted(report.left_out.items())[:SHOWN])  # fmt: skip
     note = f'<p class="note">Not in the report: {left.removesuffix("; ")}.</p>' if left else ""
     return (
-        '<h2 id="boards">Boards</h2><p class="quiet">Median, and below it the 95 % interval. Click '
-        "a heading to sort.</p>"
+        '<h2 id="boards">Boards</h2><p class="quiet">The middle, and below it its 95 % interval: '
+        "the median, or the level of runs that drift. Click a heading to sort.</p>"
         f'<div class="wide" role="region" aria-label="Boards" tabindex="0"><table class="sortable">'
         f"<caption>Boards</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         f"</div>{note}"
@@ -79,8 +79,8 @@ def _cell(cell: Cell | None, metric: Metric) -> str:
         if spread.drift:
             under += f"<br>drifts {spread.drift:+.0%}"
     return (
-        f'<td class="n" data-v="{cell.median!r}" title="{escape(metric.shown)}, {cell.count} runs">'
-        f'{words.number(cell.median)}<span class="range">{under}</span></td>'
+        f'<td class="n" data-v="{cell.middle!r}" title="{escape(metric.shown)}, {cell.count} runs">'
+        f'{words.number(cell.middle)}<span class="range">{under}</span></td>'
     )
 
 

@@ -36,11 +36,11 @@ def number(value: float) -> str:
 
 
 def figures(report: Report) -> list[Figure]:
-    """The first four metrics of each group: the middle of the rows' medians, and their ends."""
+    """The first four metrics of each group: the middle of the rows' middles, and their ends."""
     found = []
     for metric in report.metrics[:4]:
         for place in range(len(report.groups)):
-            mids = [cell.median for cell in _cells(report, place, metric)]
+            mids = [cell.middle for cell in _cells(report, place, metric)]
             if mids:
                 middle = statistics.median(mids)
                 found.append(Figure(place, metric, middle, min(mids), max(mids), len(mids)))
@@ -96,9 +96,9 @@ def _widest(report: Report, metric: Metric) -> str:
     several_models = len({row.model for row in rows}) > 1
     if len({row.board for row in rows}) < 2 or len(report.groups) > 1 or several_models:
         return ""
-    low = min(rows, key=lambda row: row.cells[metric.name].median)
-    high = max(rows, key=lambda row: row.cells[metric.name].median)
-    ends = [one.cells[metric.name].median for one in (low, high)]
+    low = min(rows, key=lambda row: row.cells[metric.name].middle)
+    high = max(rows, key=lambda row: row.cells[metric.name].middle)
+    ends = [one.cells[metric.name].middle for one in (low, high)]
     if ends[0] <= 0:
         return ""
     several = f" with {latest}" if len({row.runtime for row in report.rows}) > 1 else ""

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
+from fleet.model.gates import fewest
 from fleet.profiles.stats import ranks
-from fleet.profiles.stats.interval import Interval, fewest, interval
+from fleet.profiles.stats.interval import Interval, interval
 from fleet.profiles.stats.special import f_tail
 from fleet.profiles.stats.trend import Floats, leans, trend
 
 # Values of the repeats of one run in their order; nan where a repeat does not count.
 Run = Sequence[float] | Floats
+Bounds = tuple[float, float, float]
 UNLIKE = 0.05  # runs of one group that differ so surely are not one sample
 FEWEST_PAIRS = 6
+SEEN = 0.001  # less is nothing that a reader of percents could wonder about
+UNLIKE_MIDDLES = (
+    "A and B do not give this change: they are the middle of each side, it is that of all pairs"
+)
 
 
 @dataclass(frozen=True)
 class Difference:
     """B against A. `low`, `mid`, `high`: the change as a share of A (-0.05: B has 5 % less).
 
-    `low` and `high` are None where nothing can be said; `mid` is then that of the medians.
+    `low` and `high` are None where nothing can be said; `mid` is then that of `mid_a`, `mid_b`.
+    `count_a`, `count_b`: of how many values this is made, runs or repeats (`how`); `mid_a`,
+    `mid_b` are the middles of the same values.
 
     `p`: how often chance alone does that; `least` the smallest p that so few values can give.
     `above`: how often a run of B lies above one of A (0.5: no effect; Vargha and Delaney's A).
@@ -46,6 +55,12 @@ class Difference:
     how: str = ""
     why: str = ""
     remarks: tuple[str, ...] = ()
+    bounds: Callable[[float], Bounds | None] | None = field(default=None, compare=False, repr=False)
+
+    def at(self, level: float) -> Difference:
+        """The same with the interval of that level; None for its ends where there is none."""
+        found = self.bounds(level) if self.bounds else None
+        return replace(self, low=found and found[0], high=found and found[2])
 
 
 def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Difference:
@@ -59,14 +74,12 @@ def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Diffe
     """
     left, right = _table(a), _table(b)
     both = [one[np.isfinite(one)] for one in (left, right)]
+    spread_a, spread_b = _whole(left, level), _whole(right, level)
+    units_a, units_b = _units(left, level), _units(right, level)
+    mid_a = spread_a.mid if spread_a else _median(units_a)
+    mid_b = spread_b.mid if spread_b else _median(units_b)
     base = Difference(
-        _whole(left, level),
-        _whole(right, level),
-        len(both[0]),
-        len(both[1]),
-        _median(both[0]),
-        _median(both[1]),
-        mid=_share(_median(both[0]), _median(both[1])),
+        spread_a, spread_b, len(units_a), len(units_b), mid_a, mid_b, mid=_share(mid_a, mid_b)
     )
     if not len(both[0]) or not len(both[1]):
         empty = [n for n, one in zip("AB", both, strict=True) if not len(one)]
@@ -91,13 +104,14 @@ def _of_repeats(base: Difference, a: Floats, b: Floats, level: float, *, ratio: 
     moved = _which(sides, lambda one: trend(_found(_by_repeat(one))) is not None)
     if moved:
         found = _of_pairs(base, sides["A"], sides["B"], level, ratio=ratio)
-        return replace(found, remarks=(f"{moved} drift over the repeats",))
+        return replace(found, remarks=(f"{moved} drift over the repeats", *found.remarks))
     wander = _which(sides, lambda one: leans(_found(_by_repeat(one))))
     if wander:
         return replace(base, why=f"the repeats of {wander} wander: {tell}")
     first, second = (one[:, :upto][np.isfinite(one[:, :upto])] for one in (a, b))
     found = _of_values(base, first, second, level, ratio=ratio, how="values")
-    return replace(found, remarks=(f"the first {upto} repeats of each",) if cut else ())
+    said = (f"the first {upto} repeats of each",) if cut else ()
+    return replace(found, remarks=(*said, *found.remarks))
 
 
 def _which(groups: Mapping[str, Floats], test: Callable[[Floats], bool]) -> str:
@@ -108,14 +122,16 @@ def _of_values(
     base: Difference, a: Floats, b: Floats, level: float, *, ratio: bool, how: str
 ) -> Difference:
     """By rank sum: nothing in the order of the values matters."""
-    bounds = ranks.shift(_log(a, ratio), _log(b, ratio), level)
+    base = replace(base, count_a=len(a), count_b=len(b), mid_a=_median(a), mid_b=_median(b))
+    base = replace(base, mid=_share(base.mid_a, base.mid_b))
+    left, right = _log(a, ratio), _log(b, ratio)
     least = ranks.least_rank_sum(*sorted((len(a), len(b))))
-    if bounds is None or min(len(a), len(b)) < fewest(level):
+    if least > 1 - level or min(len(a), len(b)) < fewest(level):
         fewer = min(len(a), len(b))
         return replace(base, why=f"{fewer} of {fewest(level)} runs that it takes")
     order = np.searchsorted(np.sort(a), b, "left") + np.searchsorted(np.sort(a), b, "right")
     return replace(
-        _changed(base, bounds, ratio=ratio),
+        _changed(base, partial(ranks.shift, left, right), level, ratio=ratio),
         p=max(ranks.rank_sum(a, b), ranks.unequal(a, b)),
         least=least,
         above=float(order.mean()) / 2 / len(a),
@@ -125,15 +141,18 @@ def _of_values(
 
 def _of_pairs(base: Difference, a: Floats, b: Floats, level: float, *, ratio: bool) -> Difference:
     """By signed ranks of repeat against repeat: what both do over time falls out."""
-    gaps = _found(_by_repeat(b) - _by_repeat(a))
-    bounds = ranks.centre(gaps, level)
+    first, second = _by_repeat(a), _by_repeat(b)
+    paired = np.isfinite(first) & np.isfinite(second)
+    gaps = second[paired] - first[paired]
     if leans(gaps):
         return replace(base, why=f"repeats wander: {fewest(level)} runs a side would tell")
-    if bounds is None:
+    if ranks.least_signed_rank(len(gaps)) > 1 - level:
         why = f"{len(gaps)} of {FEWEST_PAIRS} pairs of repeats that it takes where they drift"
         return replace(base, why=why)
+    mids = [_level(one[paired], ratio) for one in (first, second)]
+    base = replace(base, count_a=len(gaps), count_b=len(gaps), mid_a=mids[0], mid_b=mids[1])
     return replace(
-        _changed(base, bounds, ratio=ratio),
+        _changed(base, partial(ranks.centre, gaps), level, ratio=ratio),
         p=ranks.signed_rank(gaps),
         least=ranks.least_signed_rank(len(gaps)),
         above=float(np.mean(np.sign(gaps)) / 2 + 0.5),
@@ -141,14 +160,29 @@ def _of_pairs(base: Difference, a: Floats, b: Floats, level: float, *, ratio: bo
     )
 
 
-def _changed(base: Difference, bounds: tuple[float, float, float], *, ratio: bool) -> Difference:
-    low, mid, high = bounds
-    if ratio:
-        return replace(base, low=math.expm1(low), mid=math.expm1(mid), high=math.expm1(high))
-    if not base.mid_a:
+def _changed(
+    base: Difference, shifts: Callable[[float], Bounds | None], level: float, *, ratio: bool
+) -> Difference:
+    """With the change and its interval, as shares of A. `shifts`: low, middle, high at a level."""
+    unit = 1.0 if ratio else abs(base.mid_a or 0)
+
+    def bounds(level: float) -> Bounds | None:
+        found = shifts(level)
+        if found is None or not unit:
+            return None
+        low, mid, high = (math.expm1(one) if ratio else one / unit for one in found)
+        return low, mid, high
+
+    found = bounds(level)
+    if found is None:
         return base
-    unit = abs(base.mid_a)
-    return replace(base, low=low / unit, mid=mid / unit, high=high / unit)
+    low, mid, high = found
+    changed = replace(base, low=low, mid=mid, high=high, bounds=bounds)
+    apart = _share(base.mid_a, base.mid_b)
+    alike = apart is not None and (apart * mid >= 0 or abs(apart - mid) < SEEN)
+    if apart is None or (low <= apart <= high and alike):
+        return changed
+    return replace(changed, remarks=(*base.remarks, UNLIKE_MIDDLES))
 
 
 def _table(runs: Sequence[Run]) -> Floats:
@@ -174,6 +208,17 @@ def _found(values: Floats) -> Floats:
 
 def _log(values: Floats, ratio: bool) -> Floats:
     return np.asarray(np.log(values) if ratio else values, dtype=float)
+
+
+def _units(rows: Floats, level: float) -> Floats:
+    """What counts as a value: the median of each run where there are enough, else each repeat."""
+    return _middles(rows) if len(rows) >= fewest(level) else rows[np.isfinite(rows)]
+
+
+def _level(values: Floats, ratio: bool) -> float:
+    """The middle of values that drift: the geometric mean of ratios, of which logs are given."""
+    mean = float(values.mean())
+    return math.exp(mean) if ratio else mean
 
 
 def _median(values: Floats) -> float | None:

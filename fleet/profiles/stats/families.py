@@ -18,14 +18,15 @@ def holm(found: Sequence[float]) -> list[float]:
     return corrected
 
 
-def benjamini_hochberg(found: Sequence[float]) -> list[float]:
-    """p of each, so corrected that of all that are *shown* only so few are false.
+def questions(found: Sequence[float], chance: float) -> list[int]:
+    """Among how many questions Holm judges each: it is shown where p is `chance` over that.
 
-    For what is looked through: a matrix. Finds more than Holm where much differs.
+    An interval of the level 1 - chance / questions says the same as the corrected p.
     """
-    order = sorted(range(len(found)), key=lambda n: found[n], reverse=True)
-    corrected, best = [1.0] * len(found), 1.0
-    for place, n in enumerate(order):
-        best = min(best, found[n] * len(found) / (len(found) - place))
-        corrected[n] = best
-    return corrected
+    order = sorted(range(len(found)), key=lambda n: found[n])
+    among, left = [0] * len(found), len(found)
+    for n in order:
+        among[n] = left
+        if found[n] * left <= chance:
+            left -= 1
+    return among

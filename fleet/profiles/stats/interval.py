@@ -9,11 +9,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from fleet.model.gates import fewest
 from fleet.profiles.stats.special import t_quantile
 from fleet.profiles.stats.trend import Floats, trend
 
-# An interval may miss its level by so much: five values reach 93.75 %, docs/compare.md.
-SHORT = 0.0125
 GAP = 0.4  # of the whole range
 
 
@@ -36,11 +35,6 @@ class Interval:
     def width(self) -> float:
         """Width as a share of the middle: 0.02 is two percent."""
         return (self.high - self.low) / abs(self.mid) if self.mid else float("inf")
-
-
-def fewest(level: float = 0.95) -> int:
-    """How many values an interval needs: their whole range holds the median 1 - 2^(1-n) often."""
-    return math.ceil(1 - math.log2(1 - level + SHORT))
 
 
 def interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interval | None:

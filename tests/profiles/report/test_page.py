@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from fleet.model.record import Metrics
-from fleet.profiles.compare.groups import group
-from fleet.profiles.report import distributions, words
+from fleet.model.record import Metrics, Record
+from fleet.profiles.compare.groups import by_run, group
+from fleet.profiles.report import distributions, tables, words
 from fleet.profiles.report.operations import operations
 from fleet.profiles.report.page import page
 from fleet.profiles.report.points import thinned
 from fleet.profiles.report.summary import Report, gather
 from fleet.profiles.report.times import curves, history
+from fleet.profiles.stats.difference import difference
 from tests.profiles.compare.made import noisy, other, record, repeats
 from tests.profiles.report.made import fleet
 
@@ -67,7 +69,7 @@ def test_medians_and_intervals_are_of_the_runs_that_count() -> None:
     warm = record(6, metrics=Metrics(decode_tps=1.0), warmup=True)
     (row,) = of(*good, bad, warm).rows
     cell = row.cells["decode_tps"]
-    assert (cell.median, cell.count) == (12.0, 5)
+    assert (cell.middle, cell.count) == (12.0, 5)
     assert cell.spread is not None
     assert (cell.spread.low, cell.spread.high) == (10.0, 14.0)
     assert row.problems == {"token-limit": 1}
@@ -160,3 +162,48 @@ def test_several_models_are_said_not_to_compare() -> None:
     said = " ".join(words.headline(found))
     assert "Several models, llm, m2: their numbers do not compare." in said
     assert "Between boards" not in said
+
+
+def runs(values: object) -> list[Record]:
+    """A row of values is a run, with a boot of its own."""
+    return [
+        one
+        for n, row in enumerate(np.asarray(values))
+        for one in repeats(
+            row.tolist(),
+            run_id=f"202611{n + 1:02}-100000-aaaaaa",
+            started=f"2026-11-{n + 1:02}T10:00:00Z",
+        )
+    ]
+
+
+def test_an_estimate_stands_beside_its_own_interval() -> None:
+    """Falling by a quarter, the median is not the level, and may lie outside of its interval."""
+    bent = (1 - np.exp(-3 * np.linspace(0, 1, 12))) / (1 - np.exp(-3))
+    found = of(*repeats((10 * np.exp(np.log(0.75) * bent) * (1 + 0.001 * bent**2)).tolist()))
+    cell = found.rows[0].cells["decode_tps"]
+    assert cell.spread is not None
+    assert cell.spread.drift < -0.2
+    assert cell.middle == cell.spread.mid
+    assert cell.spread.low <= cell.middle <= cell.spread.high
+    text = tables.boards(found)
+    assert f'{words.number(cell.middle)}<span class="range">' in text
+    span = distributions.distribution(found, found.metrics[0])[0]["layer"][2]["data"]["values"][0]
+    assert span["a"] <= span["m"] <= span["b"]
+
+
+def test_intervals_are_those_of_compare() -> None:
+    """Five runs of three repeats are five values, there and here; boots differ by 1.5 %."""
+    held = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        boots = np.exp(0.015 * rng.standard_normal((5, 1)))
+        values = 10 * boots * np.exp(0.01 * rng.standard_normal((5, 3)))
+        made = runs(values)
+        cell = of(*made).rows[0].cells["decode_tps"]
+        theirs = difference(by_run(made, "decode_tps"), [])
+        assert (cell.middle, cell.spread) == (theirs.mid_a, theirs.a)
+        assert cell.count == 15
+        assert cell.spread is not None
+        held += cell.spread.low <= 10 <= cell.spread.high
+    assert held >= 88

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from fleet.profiles.stats.families import benjamini_hochberg, holm
+from fleet.profiles.stats.families import holm, questions
 
 
 def test_holm() -> None:
@@ -13,7 +15,13 @@ def test_holm() -> None:
     assert holm([]) == []
 
 
-def test_benjamini_hochberg() -> None:
-    found = benjamini_hochberg([0.01, 0.04, 0.03, 0.005])
-    assert found == pytest.approx([0.02, 0.04, 0.04, 0.02])
-    assert benjamini_hochberg([]) == []
+def test_the_level_of_an_interval_says_what_the_corrected_p_says() -> None:
+    found = [0.01, 0.04, 0.03, 0.005]
+    assert questions(found, 0.05) == [3, 2, 2, 4]
+    assert questions([0.6, 0.5], 0.05) == [2, 2]
+    assert questions([], 0.05) == []
+    rng = random.Random(1)
+    for _ in range(200):
+        found = [rng.random() ** 3 for _ in range(rng.randint(1, 9))]
+        shown = [p * among <= 0.05 for p, among in zip(found, questions(found, 0.05), strict=True)]
+        assert shown == [p <= 0.05 for p in holm(found)]
