@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.model.errors import InputError
 from fleet.model.home import fleet_home
+from fleet.model.masking import masked_data
 
 if TYPE_CHECKING:
     from fleet.model.record import Record
@@ -49,7 +50,9 @@ class RunStore:
         The time of the run's folder is set anew: so the store of profiles sees that there is more.
         """
         part = folder / "record.json.part"
-        part.write_text(json.dumps(record.as_dict(), indent=1, ensure_ascii=False), "utf-8")
+        part.write_text(
+            json.dumps(masked_data(record.as_dict()), indent=1, ensure_ascii=False), "utf-8"
+        )
         part.replace(folder / "record.json")
         os.utime(folder.parents[1])
 

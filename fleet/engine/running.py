@@ -22,6 +22,7 @@ from fleet.engine.starting import Looking, Placed, execute, place
 from fleet.engine.workbench import Workbench
 from fleet.model.errors import ConnectionLostError
 from fleet.model.events import Output, RunDone, StepStarted, Warned
+from fleet.model.masking import Stream, masked
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Record
@@ -40,6 +41,7 @@ class _Tee:
         self._file = path.open("wb")
         self._session = session
         self._stream = stream
+        self._masked = Stream()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def __enter__(self) -> Self:
@@ -51,10 +53,14 @@ class _Tee:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._pass(self._masked.end())
         self._file.close()
 
     def take(self, chunk: bytes) -> None:
         """One chunk. The file ends at LOG_BYTES: a runner in a loop must not fill the disk."""
+        self._pass(self._masked.take(chunk))
+
+    def _pass(self, chunk: bytes) -> None:
         self._file.write(chunk[: max(0, LOG_BYTES - self._file.tell())])
         text = self._decoder.decode(chunk)
         if text:
@@ -135,7 +141,7 @@ def _once(job: Job, kit: Kit, start: Start, turn: _Turn, records: list[Record]) 
     else:
         outcome = Outcome(problems=(_why_lost(session, lost, boot),))
     if looking and looking.said:
-        (folder / LOOKS_FILE).write_text(looking.said, "utf-8")
+        (folder / LOOKS_FILE).write_text(masked(looking.said), "utf-8")
     unkept = _keep(folder, outcome.raw)
     conditions = conditions_of(looking.said if looking else "", job.run.sample)
     record = replace(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fleet.model.command import Command
 from fleet.model.errors import DeviceError, DiskFullError, TransferError
 from fleet.model.facts import Facts
+from fleet.model.masking import masked
 from fleet.model.plan import Blob
 from fleet.ops.hand import hand_command, has_hand
 from fleet.ops.shell import device_script
@@ -115,7 +116,7 @@ class Receipt:
         missing = [b for b in blobs if b.file.sha256 not in there]
         if missing or self.cut:
             raise TransferError(
-                f"{len(missing)} of {len(blobs)} files did not arrive: {stderr[-300:]}",
+                f"{len(missing)} of {len(blobs)} files did not arrive: {masked(stderr)[-300:]}",
                 device=host,
                 hint="deploy again; it goes on where it stopped",
             )

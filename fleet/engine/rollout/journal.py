@@ -21,6 +21,7 @@ from fleet import __version__
 from fleet.engine.rollout.state import Line, RunState
 from fleet.model.deadline import Deadline
 from fleet.model.errors import FleetError, InputError
+from fleet.model.masking import masked
 
 SCHEMA = 1
 NAME = "journal.jsonl"
@@ -88,6 +89,8 @@ class Journal:
 
     def write(self, kind: str, **values: Any) -> None:  # noqa: ANN401 - a line of JSON
         """Append one line; on disk when this returns. FleetError when the disk will not."""
+        if "text" in values:
+            values["text"] = masked(str(values["text"]))  # maybe a device's own words
         line: Line = {"line": kind, "at": _now(), **values}
         data = json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
         with self._lock:
