@@ -21,6 +21,7 @@ from fleet import __version__
 from fleet.engine.rollout.state import Line, RunState
 from fleet.model.deadline import Deadline
 from fleet.model.errors import FleetError, InputError
+from fleet.model.home import private_folder
 from fleet.model.masking import masked
 
 SCHEMA = 1
@@ -48,7 +49,7 @@ class Journal:
         journal = cls(path)
         if path is not None:
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                private_folder(path.parent)
                 journal._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
                 _lock(journal._file, path)
                 _sync_folder(path.parent)
