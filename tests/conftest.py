@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from fleet.model import masking
 from fleet.runtimes.store import RuntimeStore
 from tests.support_runtime import ARM, NEW, X86, cached_runtime, cached_store
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_revealed() -> None:
+    """A password of one test would be masked in the texts of the next one."""
+    masking.forget()
 
 
 @pytest.fixture(scope="session")

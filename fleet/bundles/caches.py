@@ -7,13 +7,15 @@ import os
 import threading
 from pathlib import Path
 
+from fleet.model.home import private_folder, write_private
+
 
 def write_whole(path: Path, data: bytes) -> bool:
     """Put `data` there in one rename. False where that cannot be: a home may be read-only."""
     part = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_ident()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(data)
+        private_folder(path.parent)
+        write_private(part, data)
         part.replace(path)
     except OSError:
         with contextlib.suppress(OSError):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from fleet.model.errors import FleetError
+from fleet.model.masking import masked_data, revealed
 from fleet.model.secret import Secret
 from fleet.triage.text import harmless
 
@@ -76,14 +77,21 @@ def _as_json(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def emit_json(value: object) -> None:
-    """One JSON document on standard output."""
-    typer.echo(json.dumps(value, indent=2, default=_as_json, ensure_ascii=False))
+def emit_json(value: object, *, shows_secret: bool = False) -> None:
+    """One JSON document on standard output; `shows_secret` where to show one is its purpose."""
+    _echo(value, indent=2, plain=shows_secret)
 
 
 def emit_line(value: object) -> None:
     """One JSON document on one line, for streams of events."""
-    typer.echo(json.dumps(value, default=_as_json, ensure_ascii=False))
+    _echo(value)
+
+
+def _echo(value: object, indent: int | None = None, *, plain: bool = False) -> None:
+    text = json.dumps(value, indent=indent, default=_as_json, ensure_ascii=False)
+    if revealed() and not plain:
+        text = json.dumps(masked_data(json.loads(text)), indent=indent, ensure_ascii=False)
+    typer.echo(text)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -259,7 +259,8 @@ def token(
             _keep(save, value)
             output.note(f"curl -H @{save} ...; fleet bench --token-file {save} ...")
     elif as_json:
-        output.emit_json([{"host": name, "token": value} for name, value in found.items()])
+        shown = [{"host": name, "token": value} for name, value in found.items()]
+        output.emit_json(shown, shows_secret=True)
     else:
         for name, value in found.items():
             output.literal(value if len(results) == 1 else f"{name} {value}")

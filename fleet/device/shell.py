@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fleet.device.texts import shell_text
 from fleet.model.command import Command, Result, script
 from fleet.model.errors import DeviceError
+from fleet.model.masking import masked
 
 
 def device_script(name: str, *args: str) -> Command:
@@ -16,7 +17,7 @@ def device_script(name: str, *args: str) -> Command:
 
 def last_words(result: Result) -> str:
     """The end of what a command said, its complaints first."""
-    return (result.error_text or result.text.strip() or "no message")[-400:]
+    return masked(result.error_text or result.text.strip() or "no message")[-400:]
 
 
 def failed(result: Result, step: str, host: str) -> DeviceError:
@@ -53,7 +54,7 @@ class AfterMark:
 def odd_answer(line: str, host: str) -> DeviceError:
     """The error for a line that no script of ours prints."""
     return DeviceError(
-        f"the answer of the device cannot be understood: {line[:200]!r}",
+        f"the answer of the device cannot be understood: {masked(line)[:200]!r}",
         device=host,
         hint="a tool on the device gives other output than its name says: fleet doctor",
     )
@@ -67,7 +68,7 @@ def framed(text: str, tag: str, host: str) -> list[list[str]]:
     lines = text.splitlines()
     if tag not in lines or lines[-1:] != ["end"]:
         raise DeviceError(
-            f"the answer of the device was cut: {text[-200:]!r}",
+            f"the answer of the device was cut: {masked(text)[-200:]!r}",
             device=host,
             hint="is the login shell of this user printing or ending something?",
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fleet.engine.session import Session
 from fleet.model.command import Command, Result
 from fleet.model.errors import BecomeError, DeviceError
+from fleet.model.masking import masked
 from fleet.model.secret import Secret
 
 CHECK_SECONDS = 30.0  # a wrong password costs some seconds of PAM's delay
@@ -95,7 +96,7 @@ class Become:
 
 def _words(result: Result) -> str:
     """The last words without sudo's prompt."""
-    said = (result.error_text or result.text).splitlines()
+    said = masked(result.error_text or result.text).splitlines()
     lines = [line.partition("[sudo] password for ")[0] or _after_prompt(line) for line in said]
     return " | ".join([line.strip() for line in lines if line.strip()][-4:]) or "no message"
 

@@ -16,8 +16,11 @@ from fleet.engine.provisioning import cured, look
 from fleet.engine.session import Session
 from fleet.engine.states import facts_of, look_at
 from fleet.engine.transfer.carriers import way
+from fleet.model import own_names
 from fleet.model.facts import Facts
+from fleet.model.finding import Finding
 from fleet.model.manifest import Manifest
+from fleet.model.own_names import CURE, taken
 from fleet.model.plan import Action, DevicePlan, SendBlobs
 from fleet.model.system import SystemSpec
 from fleet.ops.release import ReleaseState
@@ -56,7 +59,11 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
         bytes_to_send=sum(one.room for one in actions if isinstance(one, SendBlobs)),
         files_to_send=_files(actions),
     )
-    findings = (*cured(findings, system.plan), *system.plan.findings)
+    findings = (
+        *_own_names(manifest, facts),
+        *cured(findings, system.plan),
+        *system.plan.findings,
+    )
     plan = DevicePlan(
         host=session.host,
         facts=facts,
@@ -99,6 +106,15 @@ def plan_system(session: Session, spec: SystemSpec) -> Planned:
 
 def _files(actions: tuple[Action, ...]) -> int:
     return sum(len(action.blobs) for action in actions if isinstance(action, SendBlobs))
+
+
+def _own_names(manifest: Manifest, facts: Facts) -> tuple[Finding, ...]:
+    """Refusals of files that would stand in the place of fleet's own in the release."""
+    found = taken((item.name for item in manifest.files), windows=facts.windows is not None)
+    return tuple(
+        Finding("own-name", "refuse", why, name, "another name", CURE, own_names.__name__)
+        for name, why in found
+    )
 
 
 def _then(bench: Workbench) -> tuple[str, ...]:

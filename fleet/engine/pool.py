@@ -21,6 +21,7 @@ from fleet.model.errors import (
     TransportError,
 )
 from fleet.model.events import DeviceDone, Listener
+from fleet.model.masking import masked
 
 if TYPE_CHECKING:
     from fleet.model.inventory import Host
@@ -172,6 +173,7 @@ def guarded(session: Session, work: Work) -> DeviceResult:
         note(result, FleetError(f"{type(error).__name__}: {error}", device=session.host.name))
     finally:
         session.close()
+    result.text = masked(result.text)
     result.round_trips = session.traffic.round_trips
     result.bytes_sent = session.payload_bytes
     result.bytes_relayed = session.relayed_bytes

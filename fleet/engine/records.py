@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleet.model.errors import InputError
-from fleet.model.home import fleet_home
+from fleet.model.home import fleet_home, private_folder, write_private
+from fleet.model.masking import masked_data
 
 if TYPE_CHECKING:
     from fleet.model.record import Record
@@ -40,7 +41,9 @@ class RunStore:
         if (parent / name).exists():
             name = f"{name}-{len(list(parent.glob(f'{name}-*'))) + 2}"
         folder = parent / name
-        folder.mkdir(parents=True)
+        private_folder(parent)
+        folder.mkdir()
+        private_folder(folder)
         return folder
 
     def save(self, folder: Path, record: Record) -> None:
@@ -49,7 +52,8 @@ class RunStore:
         The time of the run's folder is set anew: so the store of profiles sees that there is more.
         """
         part = folder / "record.json.part"
-        part.write_text(json.dumps(record.as_dict(), indent=1, ensure_ascii=False), "utf-8")
+        data = masked_data(record.as_dict())
+        write_private(part, json.dumps(data, indent=1, ensure_ascii=False))
         part.replace(folder / "record.json")
         os.utime(folder.parents[1])
 

@@ -21,6 +21,8 @@ from fleet.engine.starting import Looking, Placed, execute, place
 from fleet.engine.workbench import Workbench
 from fleet.model.errors import ConnectionLostError
 from fleet.model.events import Output, RunDone, StepStarted, Warned
+from fleet.model.home import open_private, private_folder, write_private
+from fleet.model.masking import Stream, masked
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Record
@@ -37,9 +39,10 @@ class _Tee:
     """Output of a run: whole to a file, and as text to the listener."""
 
     def __init__(self, path: Path, session: Session, stream: str) -> None:
-        self._file = path.open("wb")
+        self._file = open_private(path)
         self._session = session
         self._stream = stream
+        self._masked = Stream()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def __enter__(self) -> Self:
@@ -51,10 +54,14 @@ class _Tee:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._pass(self._masked.end())
         self._file.close()
 
     def take(self, chunk: bytes) -> None:
         """One chunk. The file ends at LOG_BYTES: a runner in a loop must not fill the disk."""
+        self._pass(self._masked.take(chunk))
+
+    def _pass(self, chunk: bytes) -> None:
         self._file.write(chunk[: max(0, LOG_BYTES - self._file.tell())])
         text = self._decoder.decode(chunk)
         if text:
@@ -135,7 +142,7 @@ def _once(job: Job, kit: Kit, start: Start, turn: _Turn, records: list[Record]) 
     else:
         outcome = Outcome(problems=(_why_lost(session, lost, boot),))
     if looking and looking.said:
-        (folder / LOOKS_FILE).write_text(looking.said, "utf-8")
+        write_private(folder / LOOKS_FILE, masked(looking.said))
     unkept = _keep(folder, outcome.raw)
     conditions = conditions_of(looking.said if looking else "", job.run.sample)
     record = replace(
@@ -205,8 +212,8 @@ def _keep(folder: Path, raw: Mapping[str, bytes]) -> tuple[str, ...]:
         try:
             if target.parts[len(folder.parts)].startswith("record.json"):
                 raise FileExistsError(errno.EEXIST, "the name of our own record")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("xb") as stream:
+            private_folder(target.parent)
+            with open_private(target, "xb") as stream:
                 stream.write(content)
         except OSError as error:
             lost.append(f"{name[:80]} was not kept: {error.strerror}")

@@ -21,6 +21,7 @@ from fleet.engine.session import Session
 from fleet.model.command import Command
 from fleet.model.errors import InputError
 from fleet.model.events import StepStarted
+from fleet.model.home import open_private, private_folder
 from fleet.model.plan import Action
 from fleet.ops.system.step import SystemStep
 
@@ -71,9 +72,9 @@ class UndoLog:
         self._append({"end": True, **known})
 
     def _append(self, line: dict[str, Any]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line) + "\n")
+        private_folder(self.path.parent)
+        with open_private(self.path, "ab") as stream:
+            stream.write(json.dumps(line).encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
 

@@ -38,6 +38,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleet.model.masking import masked
+
 
 @dataclass(frozen=True)
 class Position:
@@ -56,7 +58,8 @@ class FleetError(Exception):
     """Root of all errors that fleet reports.
 
     `message` says what is wrong and why, `hint` what to do next (a command where there is
-    one), `device` and `step` where it happened. None of them may hold a secret.
+    one), `device` and `step` where it happened. None of them may hold a secret: what a device
+    said of one is masked.
     """
 
     exit_code = 1
@@ -71,9 +74,10 @@ class FleetError(Exception):
         step: str = "",
         position: Position | None = None,
     ) -> None:
+        message = masked(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = masked(hint)
         self.device = device
         self.step = step
         self.position = position
@@ -221,7 +225,7 @@ class ProfileError(RunnerError):
         said = f"{message} (line {line})" if line else message
         super().__init__(said, hint=hint, device=device, step=step, position=position)
         self.line = line
-        self.said = message
+        self.said = masked(message)
 
 
 class UnknownProfileError(ProfileError):

@@ -1,4 +1,7 @@
-"""What the engine says while it works; renderers subscribe. All of it is plain data."""
+"""What the engine says while it works; renderers subscribe. All of it is plain data.
+
+What may be a device's own words has no revealed secret in it, whoever listens.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,20 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fleet.model.masking import masked_data
+
+_HEARD = {"text", "hint", "why", "record"}  # fields that may hold what a device said
+
 
 @dataclass(frozen=True)
 class Event:
     """Root of all events. `host` is the inventory name, "" for the whole run."""
 
     host: str
+
+    def __post_init__(self) -> None:
+        for name in _HEARD & vars(self).keys():
+            object.__setattr__(self, name, masked_data(getattr(self, name)))
 
     def as_dict(self) -> dict[str, Any]:
         """`{"event": "StepStarted", "host": ..., ...}` for JSON lines."""

@@ -1,9 +1,17 @@
-"""Where fleet keeps its own things on the workstation."""
+"""Where fleet keeps its own things on the workstation: for its user alone.
+
+Journals, records, logs and caches hold what devices said. Folders below `fleet_home()` are 0700
+and files 0600, whatever the umask; elsewhere, where a user wants them, the umask decides.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
+from io import BufferedWriter
 from pathlib import Path
+from typing import Literal
 
 
 def fleet_home() -> Path:
@@ -13,3 +21,47 @@ def fleet_home() -> Path:
         return Path(own).expanduser()
     data = os.environ.get("XDG_DATA_HOME")
     return (Path(data) if data else Path("~/.local/share").expanduser()) / "fleet"
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder with those above it; below the home those that are wide are tightened.
+
+    Raises OSError as `mkdir` does. One that another user owns stays as it is.
+    """
+    home = fleet_home()
+    inside = path.is_relative_to(home)
+    try:
+        path.mkdir(0o700 if inside else 0o777)
+    except FileNotFoundError:
+        private_folder(path.parent)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(0o700 if inside else 0o777)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+    while inside and path != home.parent:
+        _tighten(path)
+        path = path.parent
+
+
+def _tighten(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        about = folder.lstat()
+        if stat.S_ISDIR(about.st_mode) and about.st_mode & 0o077:
+            folder.chmod(about.st_mode & 0o700)
+
+
+def open_private(path: str | Path, mode: Literal["wb", "xb", "ab"] = "wb") -> BufferedWriter:
+    """`open` for a file of fleet's own."""
+    return open(path, mode, opener=_opener)
+
+
+def _opener(path: str, flags: int) -> int:
+    inside = str(path).startswith(f"{fleet_home()}/")
+    return os.open(path, flags, 0o600 if inside else 0o666)
+
+
+def write_private(path: Path, data: str | bytes) -> None:
+    """`write_bytes`, or `write_text` in UTF-8, for a file of fleet's own."""
+    with open_private(path) as stream:
+        stream.write(data.encode() if isinstance(data, str) else data)

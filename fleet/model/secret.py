@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from fleet.model import masking
 from fleet.model.errors import InputError
 
 _CMD_SECONDS = 30.0  # a password manager may ask for a touch; longer means it hangs
@@ -26,7 +27,8 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The value itself."""
+        """The value itself. What a device says of it is masked from now on."""
+        masking.reveal(self._value)
         return self._value
 
     def __repr__(self) -> str:

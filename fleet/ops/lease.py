@@ -16,6 +16,7 @@ from fleet.device.shell import device_script, odd_answer
 from fleet.model.command import Command, script
 from fleet.model.errors import DeviceError
 from fleet.model.lease import WRITE, Holder, Ticket
+from fleet.model.masking import masked
 
 TAG = "fleet-lease 1"
 LOST_STATUS = 113  # of the guard; believed only together with its line on standard error
@@ -147,7 +148,7 @@ def parse_lease(text: str, host: str) -> LeaseAnswer:
     start = lines.index(TAG) + 1 if TAG in lines else len(lines)
     if "end" not in lines[start:]:
         raise DeviceError(
-            f"the answer of the device was cut: {text[-200:]!r}",
+            f"the answer of the device was cut: {masked(text)[-200:]!r}",
             device=host,
             step="lease",
             hint="is the login shell of this user printing or ending something?",

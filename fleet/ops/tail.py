@@ -13,6 +13,7 @@ from fleet.model.command import Command, script
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
+from fleet.model.masking import masked
 from fleet.model.plan import Action, PruneReleases, StageRelease, SwitchRelease
 from fleet.ops.staging import check_names, stage_frame
 from fleet.ops.upload import Receipt
@@ -77,5 +78,5 @@ def check_steps(receipt: Receipt, steps: Collection[Step], host: str, stderr: st
         if one.name in receipt.done or one.name == "prune":
             continue
         name, why = receipt.wrong
-        words = why if name == one.name else stderr[-300:] or "no answer"
+        words = why if name == one.name else masked(stderr)[-300:] or "no answer"
         raise DeviceError(f"{one.name} failed: {words}", device=host, step=one.name)

@@ -10,6 +10,7 @@ from fleet.device.shell import device_script
 from fleet.model.command import Command
 from fleet.model.errors import DeviceError, DiskFullError, TransferError
 from fleet.model.facts import Facts
+from fleet.model.masking import masked
 from fleet.model.plan import Blob
 
 _STEPS = {"staged": "stage", "switched": "switch", "pruned": "prune"}
@@ -115,7 +116,7 @@ class Receipt:
         missing = [b for b in blobs if b.file.sha256 not in there]
         if missing or self.cut:
             raise TransferError(
-                f"{len(missing)} of {len(blobs)} files did not arrive: {stderr[-300:]}",
+                f"{len(missing)} of {len(blobs)} files did not arrive: {masked(stderr)[-300:]}",
                 device=host,
                 hint="deploy again; it goes on where it stopped",
             )

@@ -12,6 +12,7 @@ import httpx
 
 from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.files import sha256_file
+from fleet.model.home import private_folder
 from fleet.runtimes.lock import file_lock
 from fleet.runtimes.progress import Progress
 
@@ -49,7 +50,7 @@ def download(url: str, digest: str, folder: Path, progress: Progress) -> Path:
     Raises RuntimeStoreError when the server refuses, stays silent, or sends another file
     (which is then removed).
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     part = folder / f"{digest}.part"
     tries = 0
     timeout = httpx.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS)

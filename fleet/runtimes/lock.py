@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fleet.model.deadline import Deadline
 from fleet.model.errors import RuntimeStoreError
+from fleet.model.home import private_folder
 
 _POLL_SECONDS = 0.05
 
@@ -20,7 +21,7 @@ def file_lock(path: Path, seconds: float) -> Iterator[None]:
 
     Raises RuntimeStoreError when another process holds it for `seconds`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(path.parent)
     deadline = Deadline(seconds)
     with path.open("a") as stream:
         while not _try(stream.fileno()):

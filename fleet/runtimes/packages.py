@@ -18,7 +18,7 @@ from typing import Any
 
 from fleet.model.errors import RuntimeStoreError
 from fleet.model.files import FileRef, sha256_file
-from fleet.model.home import fleet_home
+from fleet.model.home import fleet_home, private_folder
 from fleet.runtimes import pip
 from fleet.runtimes.lock import file_lock
 from fleet.runtimes.progress import Progress
@@ -79,7 +79,7 @@ def packages_for(
     home = root or fleet_home() / "packages"
     folder = home / key
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        private_folder(home)
         with file_lock(home / f".{key}.lock", _LOCK_SECONDS):
             if not (folder / "packages.json").is_file():
                 if offline:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fleet.model.errors import RuntimeStoreError
+from fleet.model.home import private_folder
 from fleet.model.runtime import Library
 from fleet.runtimes.layout import Layout, group_of
 from fleet.runtimes.progress import Progress
@@ -24,7 +25,7 @@ _SPARE_BYTES = 50_000_000
 @contextmanager
 def stage_folder(root: Path) -> Iterator[Path]:
     """A folder beside the runtimes, so that renaming works; removed at the end if still there."""
-    root.mkdir(parents=True, exist_ok=True)
+    private_folder(root)
     _sweep(root)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
     try:

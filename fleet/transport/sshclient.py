@@ -22,6 +22,7 @@ from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import ConnectionLostError, DeadlineError, UnreachableError
 from fleet.model.files import Chunk
+from fleet.model.masking import masked
 from fleet.transport.base import Output, Traffic
 from fleet.transport.process import Processes, end
 from fleet.transport.quote import render
@@ -141,8 +142,9 @@ class SshClient:
             error.device = self._device
             raise
         if done.status == _LOST or done.status < 0:
+            said = masked(done.error_text)[-200:]
             raise ConnectionLostError(
-                f"the ssh client ended while '{command.argv[0]}' ran: {done.error_text[-200:]}",
+                f"the ssh client ended while '{command.argv[0]}' ran: {said}",
                 device=self._device,
             )
         return done

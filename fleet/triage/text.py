@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from fleet.model.masking import masked
+
 MAX_BYTES = 64 << 20  # what is beyond is cut off, and said
 MAX_LINE = 4000  # longer lines are binary noise or one JSON document
 
@@ -26,8 +28,10 @@ class Line:
 
 
 def harmless(text: str) -> str:
-    """Text that a terminal only shows: no escape sequences, no controls, no turned direction."""
-    return _CONTROLS.sub("", _ESCAPES.sub("", text))
+    """Text that can be shown: no escape sequences, no controls, no turned direction, no revealed
+    secret.
+    """
+    return masked(_CONTROLS.sub("", _ESCAPES.sub("", text)))
 
 
 def decode(data: bytes) -> str:

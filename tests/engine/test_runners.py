@@ -147,6 +147,42 @@ run: {program: llama-bench, libraries: [config.json], prompt: a}
         table.manifest(table.parts("aarch64-oe-linux-gcc11.2", "v73"))
 
 
+FLAT = {  # target and files
+    "mllm": (
+        "aarch64-oe-linux-gcc11.2",
+        {"tokenizer_json": "t", "config_json": "c", "model_mllm": "m"},
+    ),
+    "executorch": ("x86_64-linux-clang", {"model_pte": "p", "tokenizer_json": "t"}),
+}
+
+
+@pytest.mark.qairt
+@pytest.mark.parametrize("kind", FLAT)
+def test_a_file_of_a_flat_bundle_named_like_one_of_fleets_own_is_refused(
+    bench: Bench, tmp_path: Path, kind: str
+) -> None:
+    """Program, libraries and bundle are at the root of the release, where fleet's own are."""
+    target, files = FLAT[kind]
+    text = f"""
+name: x
+bundle: {{path: bundle, kind: {kind}}}
+runtime: {{version: "2.51.0", target: {target}}}
+run: {{runner: {kind}, program: llama-bench, prompt: a}}
+"""
+    path = written(tmp_path, text, "#!/bin/sh\n", **files, manifest_json="{}")
+    bench.playbook = load_playbook(path)
+    (planned,) = bench.operation(offline=True).plan()
+    assert planned.plan is not None, planned.error
+    (finding,) = [one for one in planned.plan.findings if one.rule == "own-name"]
+    assert (planned.outcome, finding.have) == ("refused", "manifest.json")
+    assert "fleet keeps a file of its own" in finding.message
+    (result,) = bench.operation(offline=True).deploy()
+    assert (result.outcome, result.bytes_sent) == ("refused", 0)
+    assert result.error is not None
+    assert "rename it" in result.error.hint
+    assert bench.tree() == {}
+
+
 def test_a_bundle_of_the_wrong_kind_says_what_it_lacks(bench: Bench, tmp_path: Path) -> None:
     text = "name: x\nbundle: {path: bundle, kind: executorch}\nrun: {program: llama-bench}\n"
     playbook = load_playbook(written(tmp_path, text, "", model_bin="x"))

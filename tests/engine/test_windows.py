@@ -153,6 +153,18 @@ def test_files_of_any_kind_are_pushed_once(bench: Bench, tmp_path: Path) -> None
     assert there.read_bytes() == bytes(range(256)) * 100
 
 
+@pytest.mark.parametrize("name", ["Manifest.JSON", "ENV.ps1", ".Installed. ", ".SEAL", "a/.Seal"])
+def test_windows_reads_a_name_of_fleets_own_in_any_case(
+    bench: Bench, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "data" / "a").mkdir(parents=True)
+    (tmp_path / "data" / name).write_text("mine")
+    (done,) = Push("data", [tmp_path / "data"], [bench.host], bench.events.append).push()
+    assert (done.outcome, done.bytes_sent) == ("refused", 0), done.text
+    assert name in done.text
+    assert not bench.base.exists() or not list(bench.base.rglob("*"))
+
+
 def test_the_plan_says_what_it_does_not_do(bench: Bench) -> None:
     (done,) = bench.operation().plan()
     assert done.plan is not None

@@ -218,7 +218,9 @@ def main() -> None:
         sys.stderr.write("%s\n" % error)
         said["error"], status = str(error), BAD
     part = arguments.outcome + ".part"
-    with open(part, "w", encoding="utf-8") as stream:
+    if os.path.lexists(part):
+        os.unlink(part)
+    with open(part, "x", encoding="utf-8") as stream:
         json.dump(said, stream)
     os.replace(part, arguments.outcome)
     sys.stdout.flush()

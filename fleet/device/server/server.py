@@ -258,7 +258,9 @@ def _trim_log() -> None:
         if os.fstat(2).st_size < LOG_BYTES:
             return
         path = os.readlink("/proc/self/fd/2")
-        with open(path, "rb") as old, open(path + ".1", "wb") as new:
+        if os.path.lexists(path + ".1"):
+            os.unlink(path + ".1")
+        with open(path, "rb") as old, open(path + ".1", "xb") as new:
             new.write(old.read())
         os.ftruncate(2, 0)
     except OSError:

@@ -36,12 +36,16 @@ def files_in(folder: str) -> "set[str]":
         return {one.name for one in entries if one.is_file(follow_symlinks=False)}
 
 
-def put(path: str, text: "str | memoryview") -> None:
-    """A small file, whole or not at all."""
+def put(path: str, text: "str | memoryview", new: str = "") -> None:
+    """A small file, whole or not at all. `new`: its name until then, else `<path>.new`."""
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-    with open(path + ".new", "wb") as stream:
+    new = new or path + ".new"
+    if os.path.lexists(new):
+        os.unlink(new)
+    file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    with open(file, "wb") as stream:
         stream.write(data)
-    os.replace(path + ".new", path)
+    os.replace(new, path)
 
 
 def link(path: str, to: str, new: str) -> None:
@@ -199,7 +203,8 @@ class Releases:
 
     def note(self, release_id: str) -> None:
         """A line of the history; whole or not at all."""
-        put(self.history, text_of(self.history) + release_id + "\n")
+        new = f"{self.base}/history/.{self.name}.new"  # <name>.new may be another release's
+        put(self.history, text_of(self.history) + release_id + "\n", new)
 
     def switch(self, release_id: str, run: str) -> None:
         """Make a staged release the current one, in one rename."""

@@ -82,10 +82,15 @@ def number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
 
 
-def put(path: str, text: str) -> None:
-    """A small file, whole or not at all."""
-    part = f"{path}.{os.getpid()}"
-    with open(part, "w", encoding="utf-8", newline="\n") as stream:
+def put(path: str, text: str, part: str = "") -> None:
+    """A small file, whole or not at all. `part`: its name until then, else `<path>.<pid>`.
+
+    A file that stands there is taken away, never written to: it may be a link, also a hard one.
+    """
+    part = part or f"{path}.{os.getpid()}"
+    with contextlib.suppress(FileNotFoundError):
+        patiently(os.unlink, part)
+    with open(part, "x", encoding="utf-8", newline="\n") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())

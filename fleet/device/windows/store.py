@@ -219,12 +219,18 @@ def stage(base: str, name: str, release: str, run: str) -> int:
             env.append(rest)
         elif kind == "m":
             record = sys.stdin.buffer.read().decode("utf-8")
-            put(new + "/env.ps1", "".join(one + "\n" for one in env))
-            put(new + "/manifest.json", record)
+            keep(new + "/env.ps1", "".join(one + "\n" for one in env))
+            keep(new + "/manifest.json", record)
     if new != rel:
         patiently(os.rename, new, rel)
     say("staged")
     return 0
+
+
+def keep(path: str, text: str, hidden: str = "") -> None:
+    """A file of ours. Where releases have names of their own, what is not whole yet is hidden."""
+    folder, _, name = path.rpartition("/")
+    put(path, text, f"{folder}/{hidden}{name}.new")
 
 
 def link(blob: str, there: str) -> int:
@@ -252,11 +258,11 @@ def switch(base: str, name: str, release: str, _: str) -> int:
     history = text_of(past).split()
     if now and history[-1:] != [now]:
         history.append(now)
-        put(past, "\n".join(history) + "\n")
-    put(rel + "/.installed", release + "\n")
-    put(f"{base}/current/{name}", release + "\n")
+        keep(past, "\n".join(history) + "\n", ".")
+    keep(rel + "/.installed", release + "\n")
+    keep(f"{base}/current/{name}", release + "\n", ".")
     if release != now:
-        put(past, "\n".join([*history, release]) + "\n")
+        keep(past, "\n".join([*history, release]) + "\n", ".")
     say("switched")
     return 0
 
@@ -305,6 +311,8 @@ def status(base: str) -> int:
     say("fleet-status 1")
     names = sorted(os.listdir(base + "/current")) if os.path.isdir(base + "/current") else []
     for name in names:
+        if name.startswith("."):
+            continue
         release = current(base, name)
         rel = f"{base}/releases/{name}/{release}"
         record = text_of(rel + "/manifest.json")

@@ -12,7 +12,7 @@ from pathlib import Path
 from fleet.bundles.hashes import HashCache
 from fleet.model.errors import TransferError
 from fleet.model.files import sha256_file
-from fleet.model.home import fleet_home
+from fleet.model.home import fleet_home, private_folder
 
 KEEP_SECONDS = 30 * 86400.0  # not used for a month
 DEAD_PART_SECONDS = 86400.0  # no transfer is silent for a day
@@ -23,7 +23,7 @@ class Part:
 
     def __init__(self, final: Path, size: int) -> None:
         self._final, self._size = final, size
-        final.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(final.parent)
         self._path = final.with_name(f"{final.name}.{secrets.token_hex(4)}.part")
         self._file = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         self.written = 0
@@ -91,7 +91,7 @@ class Blobs:
         except OSError:
             return False
         if same:
-            self.root.mkdir(parents=True, exist_ok=True)
+            private_folder(self.root)
             link = self.root / f"{sha}.{secrets.token_hex(4)}.part"
             link.symlink_to(original.resolve())
             link.replace(self.path(sha))

@@ -13,6 +13,7 @@ from fleet.engine.records import RunStore
 from fleet.engine.undoing import undo_root
 from fleet.model.errors import FleetError, TransferError
 from fleet.model.files import check_name
+from fleet.model.home import open_private, private_folder
 from fleet.model.record import Record
 
 
@@ -30,9 +31,9 @@ class Homecoming:
         """
         for one in reply.files:
             target = self._place(one.name)
-            target.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(target.parent)
             part = target.with_name(f"{target.name}.part")
-            with part.open("wb") as stream:
+            with open_private(part) as stream:
                 for data in self._pieces(one, address):
                     stream.write(data)
             part.replace(target)

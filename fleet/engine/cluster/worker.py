@@ -29,7 +29,7 @@ from fleet.engine.session import Session
 from fleet.engine.transfer.depot import Depot
 from fleet.model.errors import CancelledError, InputError, LeaseHeldError, TransferError
 from fleet.model.events import Progress, StepStarted
-from fleet.model.home import fleet_home
+from fleet.model.home import fleet_home, private_folder, write_private
 from fleet.model.inventory import Host
 from fleet.model.version import VERSION
 
@@ -110,9 +110,9 @@ class Run:
         places = {path: here / str(n) for n, path in enumerate(sorted(self.order.texts))}
         for path, place in places.items():
             if not place.exists():
-                here.mkdir(parents=True, exist_ok=True)
+                private_folder(here)
                 part = place.with_name(f"{place.name}.{threading.get_ident()}.part")
-                part.write_bytes(self.order.texts[path])
+                write_private(part, self.order.texts[path])
                 part.replace(place)
         known = places.get(host.known_hosts, host.known_hosts)
         config = places.get(host.ssh_config, host.ssh_config) if host.ssh_config else None
@@ -181,7 +181,7 @@ class Run:
 def who(dask_worker: Any = None) -> dict[str, str]:  # noqa: ANN401 - a distributed.Worker
     """Versions and machine of this process; plain data, so that other versions can read it."""
     root = fleet_home()
-    root.mkdir(parents=True, exist_ok=True)
+    private_folder(root)
     about = root.stat()
     boot = Path("/proc/sys/kernel/random/boot_id")
     kernel = boot.read_text("ascii")[:8] if boot.exists() else ""

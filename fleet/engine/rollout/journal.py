@@ -20,6 +20,8 @@ from typing import Any
 from fleet.engine.rollout.state import Line, RunState
 from fleet.model.deadline import Deadline
 from fleet.model.errors import FleetError, InputError
+from fleet.model.home import private_folder
+from fleet.model.masking import masked
 from fleet.model.version import VERSION
 
 SCHEMA = 1
@@ -47,7 +49,7 @@ class Journal:
         journal = cls(path)
         if path is not None:
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                private_folder(path.parent)
                 journal._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
                 _lock(journal._file, path)
                 _sync_folder(path.parent)
@@ -88,6 +90,8 @@ class Journal:
 
     def write(self, kind: str, **values: Any) -> None:  # noqa: ANN401 - a line of JSON
         """Append one line; on disk when this returns. FleetError when the disk will not."""
+        if "text" in values:
+            values["text"] = masked(str(values["text"]))  # maybe a device's own words
         line: Line = {"line": kind, "at": _now(), **values}
         data = json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
         with self._lock:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fleet.engine.session import Session
 from fleet.model.facts import Facts, Tools
-from fleet.model.home import fleet_home
+from fleet.model.home import fleet_home, private_folder, write_private
 
 _FIELDS = (
     "python3",
@@ -61,8 +61,8 @@ def remember(session: Session, facts: Facts) -> None:
     path = _path(session)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(record), "utf-8")
+        private_folder(path.parent)
+        write_private(part, json.dumps(record))
         part.replace(path)
 
 

@@ -14,6 +14,7 @@ from fleet.model.deadline import Deadline, Stall
 from fleet.model.errors import TransportError, UnreachableError
 from fleet.model.events import Relayed, Warned
 from fleet.model.facts import Facts
+from fleet.model.masking import masked
 from fleet.model.plan import Blob
 from fleet.ops.lease import lost_words
 from fleet.ops.relay import Passage, relay_command
@@ -173,7 +174,7 @@ class Relaying:
             return passage.refused
         if receipt.failed:  # the same will be said of what is sent directly
             return receipt.failed
-        said = " | ".join(result.error_text.splitlines())[-200:] or "no word from it"
+        said = masked(" | ".join(result.error_text.splitlines()))[-200:] or "no word from it"
         if passage.inside:
             self._neighbours.broke(self._lan, turn)
         else:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from fleet.device.shell import device_script
 from fleet.model.command import Command
 from fleet.model.errors import DeviceError
+from fleet.model.masking import masked
 from fleet.model.system import FileSeen, PackageSeen, RuleSeen, SystemState, UnitSeen
 
 HEAD, TAIL = "fleet-system 1", "end"
@@ -32,7 +33,7 @@ def parse_system(text: str, host: str) -> SystemState:
     lines = text.split("\n")
     if HEAD not in lines or TAIL not in lines[lines.index(HEAD) :]:
         raise DeviceError(
-            f"the answer of the device was cut: {text[-200:]!r}",
+            f"the answer of the device was cut: {masked(text)[-200:]!r}",
             device=host,
             step="system",
             hint=f"fleet facts --limit {host}",

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fleet.model.errors import InputError, ProfileStoreError
+from fleet.model.home import open_private, private_folder
 
 VERSION = 1
 MARK = 0x464C5052  # application_id: FLPR
@@ -57,7 +58,8 @@ def connect(path: Path) -> sqlite3.Connection:
     Raises ProfileStoreError: no database, one of a newer fleet, of another program, not writable.
     """
     with told(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
+        open_private(path, "ab").close()  # with its rights; SQLite gives its other files the same
         link = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
         with told(path):

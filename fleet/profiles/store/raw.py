@@ -8,6 +8,7 @@ import secrets
 from pathlib import Path
 
 from fleet.model.errors import ProfileStoreError
+from fleet.model.home import open_private, private_folder
 
 MOST_WAITING = 64 << 20
 
@@ -57,10 +58,10 @@ class RawFiles:
             if _size(target) == len(data):
                 return False
             if folder not in self._made:
-                Path(folder).mkdir(parents=True, exist_ok=True)
+                private_folder(Path(folder))
                 self._made.add(folder)
             part = f"{target}.{self._own}.part"
-            with open(part, "wb", buffering=0) as stream:  # noqa: PTH123 - many small files
+            with open_private(part) as stream:
                 stream.write(data)
             os.replace(part, target)  # noqa: PTH105
         except OSError as error:

@@ -75,6 +75,7 @@ tell() { echo "$1 $2 $top $owner $reason $run $token $left $age $busy"; }
 create() {
   new=$dir/.new.$now.$mine
   why=$({
+    set -C
     if [ -e "$new" ] || [ -L "$new" ]; then rm -rf "$new"; fi
     mkdir "$new" \
       && echo "1 $me $because $job $mine $boot $now" > "$new/owner" \

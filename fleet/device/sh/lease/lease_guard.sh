@@ -6,7 +6,10 @@ shift 5
 fl_me=$fl_dir/write.$fl_n
 fl_digits() { case ${1:-x} in *[!0-9]* | 0?* | ??????????*) return 1 ;; esac; }
 fl_put() {
-  (umask 022; echo "$2" > "$fl_me/.$1.$$" && mv -f "$fl_me/.$1.$$" "$fl_me/$1") && return
+  # No file is opened that is there, nor what a link leads to.
+  (umask 022; set -C; fl_new=$fl_me/.$1.$$
+    { echo "$2" > "$fl_new" || { rm -f "$fl_new"; echo "$2" > "$fl_new"; }; } 2>/dev/null \
+      && mv -f "$fl_new" "$fl_me/$1") && return
   echo "the lease cannot be renewed in $fl_me" >&2
   exit 74
 }

@@ -3,9 +3,12 @@
 # stdin: one line with a token, then config.json.
 set -u
 umask 077
+# No file is opened that is there, nor what a link leads to.
+set -C
 base=$1 name=$2 id=$3 fresh=$4
 dir=$base/serve/$name
 mkdir -p "$dir" && chmod 700 "$base/serve" "$dir" || exit 74
+rm -f "$dir/token.new" "$dir/config.new"
 IFS= read -r token || exit 65
 if [ "$fresh" = new ] || [ ! -s "$dir/token" ]; then
   printf '%s\n' "$token" > "$dir/token.new" && mv -f "$dir/token.new" "$dir/token" || exit 74

@@ -6,6 +6,8 @@ umask 077
 trap '' HUP
 dir=$1
 cd "$dir" || exit 74
+# Nothing that is there is written to, nor what a link leads to.
+put() { (rm -f "$1.new"; set -C; echo "$2" > "$1.new" && mv -f "$1.new" "$1"); }
 who() {
   w_line='' w_boot=''
   read -r w_line 2>/dev/null < "/proc/$1/stat"
@@ -13,7 +15,7 @@ who() {
   w_pid=$1 w_file=$2
   # shellcheck disable=SC2086 # fields behind the name, which may hold blanks
   set -- ${w_line##*) }
-  echo "$w_pid ${20:-gone} $w_boot" > "$w_file.new" && mv -f "$w_file.new" "$w_file"
+  put "$w_file" "$w_pid ${20:-gone} $w_boot"
 }
 up() { read -r u_now _ < /proc/uptime; echo "${u_now%%.*}"; }
 who $$ keeper
@@ -29,7 +31,7 @@ while [ ! -e stop ]; do
   if [ -e stop ]; then break; fi
   if [ "$status" = 10 ]; then echo "it cannot start; not tried again" >&2; : > failed; break; fi
   count=$((count + 1))
-  echo "$count $status" > restarts.new && mv -f restarts.new restarts
+  put restarts "$count $status"
   echo "the server ended with status $status; again in $pause s" >&2
   if [ $(($(up) - began)) -ge 60 ]; then pause=1; fi
   n=0

@@ -9,6 +9,9 @@ folder=${XDG_CONFIG_HOME:-$HOME/.config}/systemd/user
 case $do in
   start)
     mkdir -p "$folder" || exit 74
+    rm -f "$folder/.$unit.new"
+    # No file is opened that is there, nor what a link leads to.
+    set -C
     cat > "$folder/.$unit.new" && mv -f "$folder/.$unit.new" "$folder/$unit" || exit 74
     systemctl --user daemon-reload && systemctl --user enable -- "$unit" \
       && systemctl --user restart -- "$unit" || exit 75 ;;

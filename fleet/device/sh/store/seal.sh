@@ -5,7 +5,7 @@ LC_ALL=C; export LC_ALL
 rel=$1/releases/$2/$3
 echo "fleet-state 1"
 if [ "$1/current/$2" -ef "$rel" ] && [ -f "$rel/.installed" ] && [ -f "$rel/.seal" ] \
-  && find -L "$rel" ! -type d ! -name '.seal*' -printf '%i %s %T@ %C@ %p\n' 2>/dev/null | sort | cmp -s - "$rel/.seal"; then
+  && find -L "$rel" ! -type d ! -name .seal ! -name .seal.new -printf '%i %s %T@ %C@ %p\n' 2>/dev/null | sort | cmp -s - "$rel/.seal"; then
   echo "current $3"; echo "installed"
   if [ -f "$1/history/$2" ]; then
     while read -r past; do echo "history $past"; done < "$1/history/$2"

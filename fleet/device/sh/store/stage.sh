@@ -4,12 +4,16 @@
 # manifest.json as it is.
 set -u
 umask 022
+# No file is opened that is there, nor what a link leads to.
+set -C
 base=$1 name=$2 id=$3 run=$4
 tab='	'
+nl='
+'
 rel=$base/releases/$name/$id
 if [ -d "$rel" ]; then new=$rel; else new=$base/releases/$name/.stage-$run; rm -rf "$new"; fi
 mkdir -p "$new" "$base/current" "$base/history" || exit 74
-rm -f "$new/env.sh.new" "$new/manifest.json.new"
+env=''
 while IFS=$tab read -r kind one two; do
   case $kind in
     d) mkdir -p "$new/$one" || exit 74 ;;
@@ -20,8 +24,10 @@ while IFS=$tab read -r kind one two; do
         rm -f "$new/$two"
       fi
       ln -s "$base/store/$one" "$new/$two" || exit 74 ;;
-    e) printf '%s\n' "$one" >> "$new/env.sh.new" || exit 74 ;;
-    m) cat > "$new/manifest.json.new" || exit 74 ;;
+    e) env=$env$one$nl ;;
+    m)
+      rm -f "$new/env.sh.new" "$new/manifest.json.new"
+      printf '%s' "$env" > "$new/env.sh.new" && cat > "$new/manifest.json.new" || exit 74 ;;
   esac
 done
 mv -f "$new/env.sh.new" "$new/env.sh" && mv -f "$new/manifest.json.new" "$new/manifest.json" || exit 74

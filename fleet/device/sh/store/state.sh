@@ -24,7 +24,7 @@ if [ "$verify" != hash ] && [ "${now##*/}" = "$id" ] && [ -f "$rel/.installed" ]
   seal=$(cat "$rel/.seal")
   case $seal in
     *"$rel/manifest.json"*)
-      if [ "$(find -L "$rel" -type f ! -name '.seal*' -exec stat -L -c '%i %s %Y %Z %n' -- {} + 2>/dev/null)" = "$seal" ]; then
+      if [ "$(find -L "$rel" -type f ! -name .seal ! -name .seal.new -exec stat -L -c '%i %s %Y %Z %n' -- {} + 2>/dev/null)" = "$seal" ]; then
         echo "sealed"; echo "end"; exit 0
       fi ;;
   esac

@@ -1,6 +1,8 @@
 # Makes a staged release the current one, in one rename. $1 base, $2 name, $3 id, $4 run id.
 set -u
 umask 022
+# No file is opened that is there, nor what a link leads to.
+set -C
 base=$1 name=$2 id=$3 run=$4
 rel=$base/releases/$name/$id
 past=$base/history/$name new=$base/history/.$name.new
@@ -8,6 +10,7 @@ past=$base/history/$name new=$base/history/.$name.new
 note() {
   { [ ! -f "$past" ] || cat "$past"; echo "$1"; } > "$new" && mv -f "$new" "$past" || exit 74
 }
+rm -f "$new" "$rel/.installed.new" "$rel/.seal.new"
 if [ ! -f "$rel/manifest.json" ]; then echo "release $id is not there" >&2; exit 78; fi
 # A switch that was killed before its line: what is live would be unknown to prune and rollback.
 now=$(readlink "$base/current/$name" 2>/dev/null); now=${now##*/}
@@ -16,7 +19,7 @@ if [ -f "$past" ]; then while read -r one; do last=$one; done < "$past"; fi
 if [ -n "$now" ] && [ "$now" != "$last" ]; then note "$now"; fi
 echo "$id" > "$rel/.installed.new" && mv -f "$rel/.installed.new" "$rel/.installed" || exit 74
 # Name, inode, size and times of every file: who finds them so later need not look closer.
-find -L "$rel" -type f ! -name '.seal*' -exec stat -L -c '%i %s %Y %Z %n' -- {} + \
+find -L "$rel" -type f ! -name .seal ! -name .seal.new -exec stat -L -c '%i %s %Y %Z %n' -- {} + \
   > "$rel/.seal.new" 2>/dev/null && mv -f "$rel/.seal.new" "$rel/.seal" || rm -f "$rel/.seal" "$rel/.seal.new"
 link=$base/current/.$name.$run
 if [ -L "$link" ] || [ -e "$link" ]; then rm -f "$link"; fi

@@ -1,0 +1,110 @@
+"""Revealed secrets are masked where text leaves fleet, and only where they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fleet.cli import output
+from fleet.engine.rollout.journal import Journal
+from fleet.model import masking
+from fleet.model.errors import DeviceError
+from fleet.model.events import Output, RunDone, StepStarted
+from fleet.model.masking import Stream, masked, masked_data
+from fleet.model.secret import Secret, resolve
+from fleet.ops.shell import framed, odd_answer
+from fleet.triage.text import harmless
+
+CANARY = "canary-7f3a"
+
+
+def revealed(value: str) -> None:
+    assert Secret(value).reveal() == value
+
+
+@pytest.mark.parametrize("value", [CANARY, "a(b|*", "pass word", "naïve-ß", "1234"])
+def test_a_revealed_value_is_masked(value: str) -> None:
+    text = f"pam_debug: password [{value}] rejected; {value}{value}"
+    assert masked(text) == text, "nobody has seen it yet"
+    revealed(value)
+    assert masked(text) == "pam_debug: password [***] rejected; ******"
+
+
+def test_one_that_is_a_part_of_another_leaves_no_rest() -> None:
+    revealed("secret-word")
+    revealed("secret-word-and-more")
+    assert masked("x secret-word-and-more y secret-word") == "x *** y ***"
+
+
+def test_the_end_of_a_line_of_windows_does_not_hide_it(tmp_path: Path) -> None:
+    (tmp_path / "pw").write_bytes(f"{CANARY}\r\n".encode())
+    resolve("file:pw", tmp_path).reveal()
+    assert masked(f"[{CANARY}]") == "[***]"
+
+
+def test_a_short_one_is_masked_where_it_stands_alone() -> None:
+    revealed("no")
+    assert masked("password [no] for noah: no.") == "password [***] for noah: ***."
+    revealed("")
+    assert masked("an empty one is none") == "an empty one is none"
+
+
+def test_errors_events_lines_and_json(capsys: pytest.CaptureFixture[str]) -> None:
+    revealed(CANARY)
+    error = DeviceError(f"sudo: {CANARY}", hint=f"not {CANARY}", device="b")
+    heard = Output("b", "stderr", f"it was {CANARY}")
+    run = RunDone("b", {"text": CANARY, "facts": {"kernel": [CANARY]}, "host": "b"})
+    output.say(f"said {CANARY[:5]}\x1b[1m{CANARY[5:]}")
+    output.note(CANARY)
+    output.table("t", ["c"], [[CANARY]])
+    output.show_error(error)
+    output.emit_json({"deep": [{"text": CANARY}], "path": Path(CANARY)})
+    output.emit_line(heard.as_dict())
+    shown = capsys.readouterr()
+    texts = [str(error), repr(error), json.dumps(error.as_dict()), str(heard), str(run)]
+    for text in (*texts, shown.out, shown.err, harmless(CANARY)):
+        assert CANARY not in text
+        assert masking.MASK in text
+
+
+def test_names_and_hashes_of_ours_are_what_they_are() -> None:
+    """A password that is also a name would make a journal or a record useless."""
+    revealed("ubuntu")
+    data = {"host": "ubuntu-1", "files": {"ubuntu.bin": "ab"}, "text": "of ubuntu-1", "n": 1}
+    nested = {"devices": [{"host": "ubuntu-1", "text": "ubuntu"}], "commands": [["x", "ubuntu"]]}
+    assert masked_data(nested) == {**nested, "devices": [{"host": "ubuntu-1", "text": "***"}]}
+    assert masked_data(data) == {**data, "text": "of ***-1"}
+    assert StepStarted("ubuntu-1", "send", "to ubuntu-1").host == "ubuntu-1"
+
+
+def test_the_journal_has_none(tmp_path: Path) -> None:
+    revealed("ubuntu")
+    path = tmp_path / "runs" / "r" / "journal.jsonl"
+    journal = Journal.begin(path, "r", {"playbook": "/home/ubuntu/p", "waves": [], "rollout": None})
+    journal.write("rolling", text="sudo: [ubuntu] rejected")
+    journal.close()
+    first, last = map(json.loads, path.read_text().splitlines())
+    assert first["playbook"] == "/home/ubuntu/p"
+    assert last["text"] == "sudo: [***] rejected"
+
+
+def test_a_text_that_is_cut_shows_no_half() -> None:
+    revealed(CANARY)
+    with pytest.raises(DeviceError) as caught:
+        framed(f"{CANARY}{'x' * 195}", "fleet-state 1", "b")
+    assert "7f3a" not in caught.value.message
+    assert "canary" not in odd_answer("x" * 190 + CANARY, "b").message
+
+
+@pytest.mark.parametrize("size", range(1, 30))
+def test_a_stream_in_pieces_of_any_size(size: int) -> None:
+    revealed(CANARY)
+    data = f"cana {CANARY} can{CANARY}{CANARY[:-1]} end canary-".encode()
+    stream, found = Stream(), b""
+    for at in range(0, len(data), size):
+        found += stream.take(data[at : at + size])
+    found += stream.end()
+    assert found == masked(data.decode()).encode()
+    assert CANARY.encode() not in found
