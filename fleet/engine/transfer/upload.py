@@ -41,7 +41,7 @@ from fleet.transport.base import Carrier
 if TYPE_CHECKING:
     from fleet.engine.transfer.relaying import Relaying
 
-STALL_SECONDS = 60.0  # a link on which no byte moves for this long is dead
+HASHING_SECONDS = 60.0  # of a device that answers and takes no byte; a dead link: LeasedStall
 TRIES = 6  # of which each must bring bytes over, or the waiting grows
 SETTLE_TRIES = 10
 WAIT_SECONDS = 0.5  # before the second try; doubled for each further one
@@ -149,7 +149,8 @@ class Upload:
         return told
 
     def _again_or_raise(self, error: FleetError, attempt: int) -> None:
-        if attempt + 1 == TRIES:
+        lease = self._session.lease
+        if attempt + 1 == TRIES or (lease is not None and lease.gone):
             error.hint = error.hint or "deploy again; it goes on where it stopped"
             raise error
         wait = WAIT_SECONDS * 2**attempt
@@ -299,7 +300,7 @@ class Upload:
     def _patience(self, blobs: Sequence[Blob]) -> float:
         """Seconds without a byte: the device hashes and copies, others have their turn."""
         largest = max((blob.file.size for blob in blobs), default=0)
-        seconds = STALL_SECONDS + 2 * largest / HASHING_BYTES_PER_SECOND
+        seconds = HASHING_SECONDS + 2 * largest / HASHING_BYTES_PER_SECOND
         bandwidth = self._depot.pace.bandwidth
         return seconds + (256 * CHUNK / bandwidth if bandwidth else 0)
 
@@ -310,7 +311,7 @@ class Upload:
         path = f"{self._facts.base_dir}/store/{sha}.part"
         forward: Callable[[bytes], object] = digest.update
         self._session.transport.run(
-            device_script("show", path), Stall(STALL_SECONDS), on_stdout=AfterMark(forward)
+            device_script("show", path), Stall(HASHING_SECONDS), on_stdout=AfterMark(forward)
         )
         if digest.hexdigest() != sha:
             self._session.ask(Command(("rm", "-f", path)), "discard", mutates=True)
