@@ -23,7 +23,7 @@ from fleet.engine.leasing import Lease, LeasedStall
 from fleet.engine.session import Session
 from fleet.model.command import script
 from fleet.model.deadline import Deadline
-from fleet.model.errors import DeviceError, LeaseHeldError, LeaseLostError
+from fleet.model.errors import DeviceError, LeaseHeldError, LeaseLostError, TransportError
 from fleet.model.events import Event, Warned
 from fleet.model.inventory import Host
 from fleet.model.lease import Holder
@@ -235,6 +235,41 @@ def test_a_lost_answer_takes_no_second_lease(place: Place) -> None:
         with contextlib.suppress(RuntimeError):  # its thread runs already
             lease._take()
         assert lease.ticket == first
+
+
+def test_a_lost_answer_to_take_locks_nobody_out(place: Place) -> None:
+    """The link is cut at each of many bytes of the answer; the next session goes on at once."""
+
+    @contextlib.contextmanager
+    def behind(cable: Chaos) -> Iterator[Session]:
+        session = Session(cable.through(place.host, place.folder), place.events.append)
+        session.open()
+        try:
+            yield session
+        finally:
+            session.close()
+
+    def taken(session: Session) -> int:
+        with Lease(session, "push") as lease:
+            lease.take()
+            assert lease.ticket is not None
+            return lease.ticket.generation
+
+    with Chaos(place.server.port) as cable, behind(cable) as session:
+        before = cable.received
+        taken(session)
+        answer = cable.received - before
+    held = 0
+    for at in range(1, answer, max(1, answer // 12)):
+        with Chaos(place.server.port) as cable, behind(cable) as session:
+            cable.cut_back_after(at)
+            with contextlib.suppress(TransportError):
+                taken(session)
+        held += bool(place.holders())
+        with place.session() as session:
+            taken(session)
+    assert held, "no cut came after the board had made the lease"
+    assert not any("waiting" in one.text for one in place.events if isinstance(one, Warned))
 
 
 @pytest.mark.slow
