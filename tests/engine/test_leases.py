@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -338,6 +339,34 @@ def test_a_killed_process_gives_its_board_to_the_next(place: Place) -> None:
         end(worker)
     assert any("ended process" in one.text for one in place.events if isinstance(one, Warned))
     assert place.lines() == ["one", "next"]
+
+
+def test_the_step_of_an_ended_process_is_waited_for_and_that_is_said(place: Place) -> None:
+    """The step ends when the waiting was said, and only then."""
+    flag = place.folder / "flag"
+    flag.touch()
+    said: list[str] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Warned):
+            said.append(event.text)
+            flag.unlink(missing_ok=True)
+
+    step = script('while [ -e "$1" ]; do sleep 0.05; done', str(flag))
+    with place.session() as first, Lease(first, "push a") as ended:
+        run = threading.Thread(target=first.run, args=(step, "send"), kwargs={"mutates": True})
+        run.start()
+        until(lambda: any(one.busy for one in place.holders()))
+        assert ended._claim is not None
+        ended._claim.close(given_back=False)  # as the kernel does it for a process that ends
+        second = Session(place.host, hear)
+        second.open()
+        with Lease(second, "push b"):
+            place.add(second, "next")
+        second.close()
+        run.join(60)
+    assert place.lines() == ["next"]
+    assert re.search(r"written to by .*push a; .*waiting until it has, \d+ s at most", said[0])
 
 
 def test_elsewhere_a_killed_process_is_not_judged(

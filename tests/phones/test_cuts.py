@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from fleet.engine.leasing import Lease
 from fleet.engine.session import Session
 from fleet.engine.transfer import upload as uploading
 from fleet.engine.transfer.upload import Upload
 from fleet.facts.gather import gather
 from fleet.model.deadline import Deadline
-from fleet.model.events import Event
+from fleet.model.errors import ConnectionLostError
+from fleet.model.events import Event, Warned
 from fleet.model.files import file_ref
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
@@ -77,3 +79,30 @@ def test_never_a_third_state_and_never_much_twice(phone: Desk, tmp_path: Path, c
         assert wire <= SIZE + TALK + made * (CHUNK + TALK)
         total += made
     assert total >= count * 0.8, "the cuts did not happen"
+
+
+def test_after_an_unplug_the_next_push_goes_on(
+    phone: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """adbd ends the shell of a command whose link is gone; the lease must not stay busy for it."""
+    monkeypatch.setattr(uploading, "TRIES", 1)
+    source = tmp_path / "blob"
+    source.write_bytes(random.Random(1).randbytes(SIZE))
+    item = file_ref(source, "data/blob")
+    seen: list[Event] = []
+    with Chaos(phone.lab.phones[0].port, [SIZE // 2]) as cable:
+        host = replace(phone.hosts[0], serial=f"127.0.0.1:{cable.port}", connect_timeout=20.0)
+        session = Session(host, seen.append)
+        session.open()
+        facts = gather(session.transport, host, Deadline(20))
+        with pytest.raises(ConnectionLostError), Lease(session, "push"):
+            Upload(session, facts, Manifest("cut", (item,))).send([Blob(item)])
+        session.close()
+        after = Session(host, seen.append)
+        after.open()
+        with Lease(after, "push") as lease:
+            lease.take()
+            assert lease.ticket is not None
+            assert lease.ticket.generation == 2
+        after.close()
+    assert any("ended process" in one.text for one in seen if isinstance(one, Warned))
