@@ -13,6 +13,7 @@ from fleet.engine.leasing import LeasedStall
 from fleet.engine.session import Session
 from fleet.engine.states import HASHING_BYTES_PER_SECOND, ask_state
 from fleet.engine.transfer.carriers import Carriers, Turn
+from fleet.engine.transfer.counting import Counting
 from fleet.engine.transfer.deltas import with_asked
 from fleet.engine.transfer.squeezing import Squeezing
 from fleet.model.command import Command
@@ -60,6 +61,7 @@ class Upload:
         self._done = 0
         self._whole: frozenset[str] = frozenset()  # those whose delta came out wrong
         self._tail: tuple[Step, ...] = ()
+        self._broken: Counting | None = None
         self._squeezing = Squeezing(self._depot, facts, self._try)
         self._style = Style(
             batches=takes_batches(facts),
@@ -81,6 +83,9 @@ class Upload:
                     if attempt:
                         self._session.reopen()
                         blobs = self._lacking()
+                        if self._broken is not None:
+                            self._broken.settle(blobs)
+                            self._broken = None
                     self._deliver(blobs)
                 except _BROKEN as error:
                     self._again_or_raise(error, attempt)
@@ -214,15 +219,15 @@ class Upload:
         if not blobs and not tail:
             return
         session, host = self._session, self._session.host.name
-        begun, counted = self._done, session.payload_bytes
+        begun, receipt = self._done, Receipt()
+        counting = Counting(session, blobs, receipt, style.gzip)
 
         def told(done: int, wire: int) -> None:
             self._done = begun + done
-            session.payload_bytes = counted + wire
+            counting.told(wire)
             if self._total:
                 session.emit(Progress(host, "send", self._done, self._total))
 
-        receipt = Receipt()
         stall = self._patience(blobs)
         lease = session.lease
         trial = (
@@ -232,15 +237,20 @@ class Upload:
         if turn is not None:
             turn.begin()
         throttle = self._depot.throttle
-        result = session.run(
-            receive_command(self._facts, single=single),
-            "send",
-            stdin=throttle.feed(stream) if throttle else stream,
-            mutates=True,
-            deadline=Stall(stall) if lease is None else LeasedStall(stall, lease),
-            on_stdout=receipt.take,
-            via=carrier,
-        )
+        try:
+            result = session.run(
+                receive_command(self._facts, single=single),
+                "send",
+                stdin=throttle.feed(stream) if throttle else stream,
+                mutates=True,
+                deadline=Stall(stall) if lease is None else LeasedStall(stall, lease),
+                on_stdout=receipt.take,
+                via=carrier,
+            )
+        except _BROKEN:
+            counting.broke(carrier.name)
+            self._broken = counting
+            raise
         cut = limit is not None or (turn is not None and turn.lost)
         self._judge(() if cut else blobs, receipt, () if cut else tail, result.error_text)
 
