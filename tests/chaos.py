@@ -98,6 +98,7 @@ class _Wire:
     far: socket.socket
     fault: Fault
     tally: Tally
+    back: _Way | None = None
     gone: threading.Event = field(default_factory=threading.Event)
     hole: threading.Event = field(default_factory=threading.Event)
 
@@ -181,6 +182,12 @@ class Chaos:
         for wire in self._living():
             _reset(wire)
 
+    def cut_back_after(self, count: int) -> None:
+        """Cut what is connected after so many more bytes from the device."""
+        for wire in self._living():
+            if wire.back is not None:
+                wire.back.left = count
+
     def swallow(self) -> None:
         """From now on a black hole, for what is connected and for what comes."""
         self._then = Fault(cut=0, cut_back=0, how="hole")
@@ -232,8 +239,9 @@ class Chaos:
             wire.near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RCVBUF)
         if fault.rate_back:
             wire.far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RCVBUF)
+        wire.back = _Way(wire, Pace(fault.rate_back, fault.latency), fault.cut_back, towards=False)
         _thread(_Way(wire, Pace(fault.rate, fault.latency), fault.cut, towards=True).run)
-        _thread(_Way(wire, Pace(fault.rate_back, fault.latency), fault.cut_back, towards=False).run)
+        _thread(wire.back.run)
 
 
 class _Way:
@@ -242,7 +250,7 @@ class _Way:
     def __init__(self, wire: _Wire, pace: Pace, left: int | None, *, towards: bool) -> None:
         self._wire = wire
         self._pace = pace
-        self._left = left
+        self.left = left
         self._towards = towards
         self._source, self._sink = wire.near, wire.far
         if not towards:
@@ -255,7 +263,7 @@ class _Way:
         """Until an end, a fault, or the close of the proxy."""
         if not self._pace.idle:
             _thread(self._deliver)
-        if self._left == 0:
+        if self.left == 0:
             self._befall()
         while not self._wire.gone.is_set():
             try:
@@ -309,7 +317,7 @@ class _Way:
             if not data:
                 self._sink.shutdown(socket.SHUT_WR)
                 return
-            data = data if self._left is None else data[: self._left]
+            data = data if self.left is None else data[: self.left]
             self._send(data)
         except OSError:
             _reset(self._wire)
@@ -320,9 +328,9 @@ class _Way:
             tally.held -= len(data)
         else:
             tally.received += len(data)
-        if self._left is not None:
-            self._left -= len(data)
-            if self._left == 0:
+        if self.left is not None:
+            self.left -= len(data)
+            if self.left == 0:
                 self._befall()
 
     def _send(self, data: bytes) -> None:

@@ -21,7 +21,13 @@ from fleet.device.shell import failed
 from fleet.engine.claims import Claim, forget, has_ended
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline, Stall
-from fleet.model.errors import FleetError, LeaseHeldError, LeaseLostError
+from fleet.model.errors import (
+    ConnectionLostError,
+    FleetError,
+    LeaseHeldError,
+    LeaseLostError,
+    TransportError,
+)
 from fleet.model.events import Warned
 from fleet.model.files import Chunk
 from fleet.model.lease import RESERVE, WRITE, Holder, Ticket
@@ -42,9 +48,12 @@ if TYPE_CHECKING:
 # The kernel drops a connection that acknowledges nothing for 30 s (transport/ssh.py); what is
 # on its way then cannot arrive after the lease has ended.
 TTL_SECONDS = 60
+_THIRD = 3  # of the time to live is a renewal due, and is a link that is silent dead
+RENEW_SECONDS = TTL_SECONDS / _THIRD
+STALL_SECONDS = TTL_SECONDS / _THIRD  # what is left is for a new connection
 FREE_SECONDS = 10.0
 RACES = 5  # tries when several want the board in the same instant
-ENDED_SECONDS = 30.0  # how long a step that a killed process left running is waited for
+ENDED_SECONDS = TTL_SECONDS + 5.0  # a transfer that a killed process left holds no longer
 LOOK_SECONDS = 0.5
 
 
@@ -95,8 +104,12 @@ class Lease:
         self._ticket: Ticket | None = None
         self._good = 0.0
         self._lost = ""
+        self._refused = False  # by the board, which knows; our own clock does not
+        self._unsure = False  # asked for, and no answer said whether it is ours
+        self._deaf = 0.0  # when a renewal failed for want of a link
         self._paused = False
-        self._done = threading.Event()
+        self._done = False
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
 
     def __enter__(self) -> Self:
@@ -110,10 +123,11 @@ class Lease:
         trace: TracebackType | None,
     ) -> None:
         self._session.lease = None
-        self._done.set()
+        self._done = True
+        self._wake.set()
         if self._thread.is_alive():
             self._thread.join(FREE_SECONDS)
-        given_back = bool(self._lost) or self._ticket is None
+        given_back = self._refused or (self._ticket is None and not self._unsure)
         if self._ticket is not None and not self._lost and not self.late:
             with contextlib.suppress(FleetError):
                 command = free_command(self._ticket)
@@ -137,12 +151,33 @@ class Lease:
         """True when nothing may be sent any more."""
         return bool(self._lost) or self.late
 
+    def heard(self, moved: float) -> float:
+        """Seconds until a link on which bytes moved at `moved` is to be looked at again; 0: dead.
+
+        A device that is silent for half of that time, because it hashes or writes, is asked.
+        """
+        stall = self._ttl / _THIRD
+        quiet = awake_clock() - max(self._good, moved)
+        if quiet < stall / 2:
+            return stall / 2 - quiet
+        self._wake.set()
+        return max(0.0, stall - quiet)
+
     def check(self) -> None:
-        """Raise LeaseLostError when nothing may be sent any more. Sends nothing itself."""
+        """Raise when nothing may be sent any more: LeaseLostError, or ConnectionLostError where
+        the lease has ended because the link was dead. Sends nothing itself.
+        """
         if not self.gone:
             return
-        self._lost = self._lost or f"it was not renewed within {self._ttl} s"
         host = self._session.host.name
+        # Tried late and in vain: this workstation was awake, and it was the link.
+        if not self._lost and self._deaf > self._good + self._ttl / 2:
+            raise ConnectionLostError(
+                f"nothing was heard of the device for {self._ttl} s, so the lease on it has ended",
+                device=host,
+                hint="see that it is on and its link works; what arrived is gone on with",
+            )
+        self._lost = self._lost or f"it was not renewed within {self._ttl} s"
         raise LeaseLostError(
             f"the lease on the board is lost: {self._lost}",
             device=host,
@@ -178,7 +213,7 @@ class Lease:
             return
         why = lost_words(self._ticket, result.status, stderr)
         if why:
-            self._lost = why
+            self._lost, self._refused = why, True
             self.check()
         self._good = max(self._good, began)
 
@@ -222,9 +257,9 @@ class Lease:
         session, host = self._session, self._session.host.name
         claim = self._claim = self._claim or Claim()
         dead, races = "-", RACES
-        patience = Deadline(ENDED_SECONDS)
+        patience: Deadline | None = None
         while True:
-            began = awake_clock()
+            began, self._unsure = awake_clock(), True
             command = take_command(
                 WRITE,
                 owner(),
@@ -245,14 +280,18 @@ class Lease:
                 generation = holder.generation  # taken before, and the answer was lost
             if generation is not None:
                 break
+            self._unsure = False
             if holder is None:
                 races -= 1
                 if not races:
                     raise LeaseHeldError("others take this board at the same time", device=host)
                 time.sleep(LOOK_SECONDS * (1 - races / RACES))
-            elif holder.kind == RESERVE or not has_ended(holder.token) or patience.expired:
+            elif holder.kind == RESERVE or not has_ended(holder.token):
                 raise held_error(host, holder)
             elif holder.busy:
+                patience = patience or self._wait_for(holder)
+                if patience.expired:
+                    raise held_error(host, holder)
                 time.sleep(LOOK_SECONDS)
             else:
                 dead = dead_word(holder)
@@ -264,43 +303,74 @@ class Lease:
         self._thread.start()
         return result if answer.got is not None else None
 
+    def _wait_for(self, holder: Holder) -> Deadline:
+        """Say what is waited for; how long that is worth it."""
+        seconds = min(float(holder.left), ENDED_SECONDS)
+        text = (
+            f"the board is {holder.describe()}; that process has ended here, its last step on the "
+            f"board has not: waiting until it has, {seconds:.0f} s at most"
+        )
+        self._session.emit(Warned(self._session.host.name, text))
+        return Deadline(seconds + 2 * LOOK_SECONDS)
+
     def _keep(self) -> None:
-        """Renew every third of the ttl; after a failure sooner. Ends when the lease is lost."""
-        wait = self._ttl / 3
-        while not self._done.wait(wait):
+        """Renew every third of the ttl; after a failure, or when the link is silent, sooner.
+
+        Ends when the lease is lost.
+        """
+        wait = self._ttl / _THIRD
+        while True:
+            self._wake.wait(wait)
+            self._wake.clear()
+            if self._done:
+                return
             if self._paused or self._ticket is None:
                 continue
             if self.gone:
                 return
             try:
                 self._renew(self._ticket)
-                wait = self._ttl / 3
-            except FleetError:  # the link is down; who writes next sees that
+                wait = self._ttl / _THIRD
+            except FleetError as error:  # the link is down; who writes next sees that
                 wait = self._ttl / 12
+                if isinstance(error, TransportError) and not self.late:
+                    self._deaf = awake_clock()
 
     def _renew(self, ticket: Ticket, *, revive: bool = False) -> None:
         began = awake_clock()
         command = keep_command(ticket, revive=revive)
-        result = self._session.transport.run(command, Deadline(max(1.0, self._ttl / 3)))
+        result = self._session.transport.run(command, Deadline(max(1.0, self._ttl / _THIRD)))
         if self._paused and not revive:
             return
         why = lost_words(ticket, result.status, result.error_text)
         if why:
-            self._lost = why
+            self._lost, self._refused = why, True
         elif result.ok:
             self._good = max(self._good, began)
 
 
 class LeasedStall(Stall):
-    """A stall deadline that has also ended when the lease has: a blocked send goes no further."""
+    """A stall deadline that has also ended when the lease has, or when the link is dead.
 
-    __slots__ = ("_lease",)
+    A device that answers has `seconds` without a byte, because it may be hashing; one that does
+    not even answer a renewal has STALL_SECONDS, and the lease is good for longer than that.
+    """
+
+    __slots__ = ("_lease", "_moved")
 
     def __init__(self, seconds: float, lease: Lease) -> None:
         super().__init__(seconds)
         self._lease = lease
+        self._moved = awake_clock()
+
+    def touch(self) -> None:
+        """Bytes moved."""
+        super().touch()
+        self._moved = awake_clock()
 
     @property
-    def expired(self) -> bool:
-        """True once no time is left, or no lease."""
-        return self._lease.gone or super().expired
+    def remaining(self) -> float:
+        """Seconds until it has to be looked at again; 0 once no time is left, or no lease."""
+        if self._lease.gone:
+            return 0.0
+        return min(super().remaining, self._lease.heard(self._moved))

@@ -96,7 +96,9 @@ class Session:
         with self.lease.reconnecting() if self.lease is not None else contextlib.nullcontext():
             self.close()
             self._past.append(self.transport.traffic)
-            self.transport = transport_for(self.host, accept_new=self._accept_new)
+            self.transport = transport_for(
+                self.host, accept_new=self._accept_new, again=self._who is not None
+            )
             self.open()
             self._notice_reboot()
 

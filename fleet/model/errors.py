@@ -178,7 +178,7 @@ class LeaseHeldError(DeviceError):
 
 
 class LeaseLostError(DeviceError):
-    """The lease ended or was broken while we held it; nothing was sent after that."""
+    """The lease was broken, or ended while this workstation slept; nothing was sent after that."""
 
 
 class CancelledError(FleetError):

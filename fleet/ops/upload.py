@@ -52,12 +52,14 @@ def takes_batches(facts: Facts) -> bool:
 class Receipt:
     """What arrived. Fed with the lines of receive.sh or fleet_hand.py as they come.
 
+    `took`: how many bytes of a large blob it has taken so far.
     `done`: which of stage, switch and prune fleet_release.py has done; `wrong`: the one that
     failed, and why; `unpruned`: why old files stay.
     """
 
     ok: set[str] = field(default_factory=set)
     unhashed: set[str] = field(default_factory=set)
+    took: dict[str, int] = field(default_factory=dict)
     bad: dict[str, str] = field(default_factory=dict)
     failed: str = ""
     cut: bool = False
@@ -79,6 +81,8 @@ class Receipt:
             self.ok.add(sha)
         elif kind == "unhashed":
             self.unhashed.add(sha)
+        elif kind == "took" and more.isascii() and more.isdigit():
+            self.took[sha] = int(more[:9]) << 20
         elif kind == "bad":
             self.bad[sha] = more
         elif kind == "failed" and sha in _STEPS.values():

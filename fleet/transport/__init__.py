@@ -17,10 +17,11 @@ __all__ = ["Identity", "Traffic", "Transport", "transport_for"]
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
-def transport_for(host: Host, *, accept_new: bool = False) -> Transport:
+def transport_for(host: Host, *, accept_new: bool = False, again: bool = False) -> Transport:
     """The transport that the inventory names for a host, not yet open.
 
-    `accept_new` pins a host key that was never seen; a changed key is refused always.
+    `accept_new` pins a host key that was never seen; a changed key is refused always. `again`:
+    the device was there a moment ago, which is another cause than one that never was.
     """
     # Each brings its own third parties: paramiko takes 0.2 s.
     if host.transport == "ssh":
@@ -34,7 +35,7 @@ def transport_for(host: Host, *, accept_new: bool = False) -> Transport:
     if host.transport == "adb":
         from fleet.transport.adb import AdbTransport  # noqa: PLC0415
 
-        return AdbTransport(host)
+        return AdbTransport(host, again=again)
     raise InputError(
         f"{host.name}: transport '{host.transport}' is not supported yet",
         hint="use ssh, adb or local",

@@ -23,7 +23,7 @@ from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport.adblink import Link
 from fleet.transport.adbserver import AdbServer, Seen, rivals, translated
-from fleet.transport.adbstates import absent, check_state, find, is_target
+from fleet.transport.adbstates import absent, check_state, find, is_target, unanswered
 from fleet.transport.adbstream import Writer, keep_warm, send
 from fleet.transport.base import Carrier, Identity, Output, Stream, Traffic
 from fleet.transport.quote import render
@@ -50,7 +50,8 @@ class AdbTransport:
     second = ""
     system = "posix"
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, *, again: bool = False) -> None:
+        """`again`: it was there a moment ago."""
         self.traffic = Traffic()
         self._host = host
         self._wanted = host.serial or host.address or host.name
@@ -58,6 +59,7 @@ class AdbTransport:
         self._seen: Seen | None = None
         self._serialno = ""
         self._tried = False
+        self._again = again
         self._links: set[Link] = set()
         self._lock = threading.Lock()
 
@@ -106,11 +108,9 @@ class AdbTransport:
             if one is not None and one.state == "offline" and not good:
                 one = None
             if one is None:
-                raise UnreachableError(
-                    f"adb connect: {said}", hint="is adbd listening there? adb tcpip 5555"
-                )
+                raise unanswered(self._wanted, said, self._host.name, again=self._again)
         if one is None:
-            raise absent(seen, self._wanted, self._host.name)
+            raise absent(seen, self._wanted, self._host.name, again=self._again)
         check_state(one, self._host.name)
         self._seen = one
         try:

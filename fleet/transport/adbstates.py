@@ -69,11 +69,29 @@ def find(seen: Sequence[Seen], wanted: str, device: str) -> Seen | None:
     return found[0] if found else None
 
 
-def absent(seen: Sequence[Seen], wanted: str, device: str) -> UnreachableError:
-    """The error for a phone that the server does not see."""
+_GONE = "is it on, and its cable or Wi-Fi in place? It is back when adb devices -l shows it"
+
+
+def unanswered(wanted: str, said: str, device: str, *, again: bool = False) -> UnreachableError:
+    """The error for HOST:PORT that cannot be connected; `again`: it was there a moment ago."""
+    if again:
+        text = f"the phone {wanted} was there and went; adb connect: {said}"
+        return UnreachableError(text, device=device, hint=_GONE)
+    return UnreachableError(
+        f"adb connect: {said}", device=device, hint="is adbd listening there? adb tcpip 5555"
+    )
+
+
+def absent(
+    seen: Sequence[Seen], wanted: str, device: str, *, again: bool = False
+) -> UnreachableError:
+    """The error for a phone that the server does not see; `again`: it did a moment ago."""
     have = ", ".join(f"{one.serial} ({one.state})" for one in seen) or "none"
     unknown = [one for one in seen if one.state == "no permissions"]
     cure = _STATES["no permissions"][2] if unknown else "plug it in, enable USB debugging"
+    if again and not unknown:
+        text = f"the phone {wanted} was there and went; adb sees: {have}"
+        return UnreachableError(text, device=device, hint=_GONE)
     return UnreachableError(
         f"adb sees no device {wanted}; it sees: {have}",
         device=device,

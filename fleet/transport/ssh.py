@@ -6,6 +6,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -209,7 +210,7 @@ class SshTransport:
             channel = self._channels(transport).take(deadline.remaining)
             try:
                 channel.settimeout(min(deadline.remaining, _SLICE_SECONDS))
-                channel.exec_command(line)
+                self._begin(channel, line, what, deadline)
                 out = Collector(self.traffic, on_stdout)
                 err = Collector(self.traffic, on_stderr)
                 feeder = self._feeder(channel, stdin, deadline)
@@ -236,6 +237,19 @@ class SshTransport:
         if windows:
             speech.explain(result, self._host.name)
         return result
+
+    def _begin(self, channel: paramiko.Channel, line: str, what: str, deadline: Deadline) -> None:
+        """exec_command, which by itself waits for its answer without end (paramiko 3 and 4)."""
+        answered: Future[None] = Future()
+        start(_ask, answered, channel, line)
+        while True:
+            try:
+                return answered.result(min(deadline.remaining, _SLICE_SECONDS))
+            except TimeoutError:
+                if answered.done():
+                    raise
+                if deadline.expired:
+                    raise _late(what, deadline, self._host) from None
 
     def _channels(self, transport: paramiko.Transport) -> Channels:
         found = self._sessions
@@ -274,9 +288,20 @@ class SshTransport:
             if channel.closed:
                 return
             if deadline.expired:
-                raise DeadlineError(
-                    f"'{what}' did not end within {deadline.seconds:g} s", device=self._host.name
-                )
+                raise _late(what, deadline, self._host)
+
+
+def _late(what: str, deadline: Deadline, host: Host) -> DeadlineError:
+    return DeadlineError(f"'{what}' did not end within {deadline.seconds:g} s", device=host.name)
+
+
+def _ask(answered: Future[None], channel: paramiko.Channel, line: str) -> None:
+    try:
+        channel.exec_command(line)
+    except Exception as error:  # noqa: BLE001 - raised in the thread that waits
+        answered.set_exception(error)
+    else:
+        answered.set_result(None)
 
 
 class _Writer:

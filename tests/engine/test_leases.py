@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from fleet.engine.leasing import Lease, LeasedStall
 from fleet.engine.session import Session
 from fleet.model.command import script
 from fleet.model.deadline import Deadline
-from fleet.model.errors import DeviceError, LeaseHeldError, LeaseLostError
+from fleet.model.errors import DeviceError, LeaseHeldError, LeaseLostError, TransportError
 from fleet.model.events import Event, Warned
 from fleet.model.inventory import Host
 from fleet.model.lease import Holder
@@ -237,6 +238,41 @@ def test_a_lost_answer_takes_no_second_lease(place: Place) -> None:
         assert lease.ticket == first
 
 
+def test_a_lost_answer_to_take_locks_nobody_out(place: Place) -> None:
+    """The link is cut at each of many bytes of the answer; the next session goes on at once."""
+
+    @contextlib.contextmanager
+    def behind(cable: Chaos) -> Iterator[Session]:
+        session = Session(cable.through(place.host, place.folder), place.events.append)
+        session.open()
+        try:
+            yield session
+        finally:
+            session.close()
+
+    def taken(session: Session) -> int:
+        with Lease(session, "push") as lease:
+            lease.take()
+            assert lease.ticket is not None
+            return lease.ticket.generation
+
+    with Chaos(place.server.port) as cable, behind(cable) as session:
+        before = cable.received
+        taken(session)
+        answer = cable.received - before
+    held = 0
+    for at in range(1, answer, max(1, answer // 12)):
+        with Chaos(place.server.port) as cable, behind(cable) as session:
+            cable.cut_back_after(at)
+            with contextlib.suppress(TransportError):
+                taken(session)
+        held += bool(place.holders())
+        with place.session() as session:
+            taken(session)
+    assert held, "no cut came after the board had made the lease"
+    assert not any("waiting" in one.text for one in place.events if isinstance(one, Warned))
+
+
 @pytest.mark.slow
 def test_long_steps_are_held_by_renewal(place: Place) -> None:
     """A stream of unknown length: only the renewing thread keeps it, over many ttls."""
@@ -303,6 +339,34 @@ def test_a_killed_process_gives_its_board_to_the_next(place: Place) -> None:
         end(worker)
     assert any("ended process" in one.text for one in place.events if isinstance(one, Warned))
     assert place.lines() == ["one", "next"]
+
+
+def test_the_step_of_an_ended_process_is_waited_for_and_that_is_said(place: Place) -> None:
+    """The step ends when the waiting was said, and only then."""
+    flag = place.folder / "flag"
+    flag.touch()
+    said: list[str] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Warned):
+            said.append(event.text)
+            flag.unlink(missing_ok=True)
+
+    step = script('while [ -e "$1" ]; do sleep 0.05; done', str(flag))
+    with place.session() as first, Lease(first, "push a") as ended:
+        run = threading.Thread(target=first.run, args=(step, "send"), kwargs={"mutates": True})
+        run.start()
+        until(lambda: any(one.busy for one in place.holders()))
+        assert ended._claim is not None
+        ended._claim.close(given_back=False)  # as the kernel does it for a process that ends
+        second = Session(place.host, hear)
+        second.open()
+        with Lease(second, "push b"):
+            place.add(second, "next")
+        second.close()
+        run.join(60)
+    assert place.lines() == ["next"]
+    assert re.search(r"written to by .*push a; .*waiting until it has, \d+ s at most", said[0])
 
 
 def test_elsewhere_a_killed_process_is_not_judged(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -275,6 +277,32 @@ def test_a_dead_holder_is_taken_over_when_its_step_has_ended(board: LeaseBoard) 
     assert board.take("bob@desk", dead=lease.dead_word(dead)).got is None
     board.put("write.1/step", f"{boot()} {uptime() + 30} idle 0\n")
     assert board.take("bob@desk", dead=lease.dead_word(dead)).got == 2
+
+
+def test_a_hangup_ends_a_step_no_sooner_and_is_no_reason_to_stay_busy(
+    board: LeaseBoard, tmp_path: Path
+) -> None:
+    """adbd sends it to the guard alone; the step reads to its end of file and goes on."""
+    ticket = board.ticket(board.take())
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    step = script(': > "$1"; while read -r _; do :; done; : > "$2"', str(begun), str(ended))
+    guarded = subprocess.Popen(
+        [*board.shell, *lease.guard(step, ticket).argv[1:]], stdin=subprocess.PIPE
+    )
+    end = time.monotonic() + 60
+    while not begun.exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    guarded.send_signal(signal.SIGHUP)
+    (holder,) = board.who()
+    assert holder.busy, "the step still runs"
+    assert not ended.exists()
+    assert guarded.stdin is not None
+    guarded.stdin.close()
+    guarded.wait(60)
+    assert ended.exists()
+    (holder,) = board.who()
+    assert not holder.busy
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -9,17 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from fleet.engine.leasing import Lease
 from fleet.engine.session import Session
 from fleet.engine.transfer import upload as uploading
+from fleet.engine.transfer.depot import Depot, Pace
 from fleet.engine.transfer.upload import Upload
 from fleet.facts.gather import gather
 from fleet.model.deadline import Deadline
-from fleet.model.events import Event
+from fleet.model.errors import ConnectionLostError, TransportError, UnreachableError
+from fleet.model.events import Event, Warned
 from fleet.model.files import file_ref
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
 from fleet.runtimes.store import RuntimeStore
-from tests.chaos import Chaos
+from tests.chaos import Chaos, Fault
 
 from .conftest import Desk, Make
 
@@ -77,3 +80,78 @@ def test_never_a_third_state_and_never_much_twice(phone: Desk, tmp_path: Path, c
         assert wire <= SIZE + TALK + made * (CHUNK + TALK)
         total += made
     assert total >= count * 0.8, "the cuts did not happen"
+
+
+def test_after_an_unplug_the_next_push_goes_on(
+    phone: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """adbd ends the shell of a command whose link is gone; the lease must not stay busy for it."""
+    monkeypatch.setattr(uploading, "TRIES", 1)
+    source = tmp_path / "blob"
+    source.write_bytes(random.Random(1).randbytes(SIZE))
+    item = file_ref(source, "data/blob")
+    seen: list[Event] = []
+    with Chaos(phone.lab.phones[0].port, [SIZE // 2]) as cable:
+        host = replace(phone.hosts[0], serial=f"127.0.0.1:{cable.port}", connect_timeout=20.0)
+        session = Session(host, seen.append)
+        session.open()
+        facts = gather(session.transport, host, Deadline(20))
+        with pytest.raises(ConnectionLostError), Lease(session, "push"):
+            Upload(session, facts, Manifest("cut", (item,))).send([Blob(item)])
+        session.close()
+        after = Session(host, seen.append)
+        after.open()
+        with Lease(after, "push") as lease:
+            lease.take()
+            assert lease.ticket is not None
+            assert lease.ticket.generation == 2
+        after.close()
+    assert any("ended process" in one.text for one in seen if isinstance(one, Warned))
+
+
+AHEAD = 96 << 20  # larger than what an adb server takes while the link is at its beginning
+RATE = 10e6
+CUT = 20_000_000
+
+
+def slow_push(phone: Desk, folder: Path, then: Fault) -> tuple[Session, Chaos, Exception | None]:
+    """A push over a slow cable that is cut; `then` is what becomes of the next connection."""
+    source = folder / "blob"
+    source.write_bytes(bytes(range(256)) * (AHEAD // 256))
+    item = file_ref(source, "data/blob")
+    depot = Depot(Pace(compress="never"))
+    with Chaos(phone.lab.phones[0].port, [Fault(cut=CUT, rate=RATE)], then=then) as cable:
+        host = replace(phone.hosts[0], serial=f"127.0.0.1:{cable.port}", connect_timeout=20.0)
+        session, failure = Session(host, lambda _: None, depot=depot), None
+        session.open()
+        facts = gather(session.transport, host, Deadline(20))
+        try:
+            Upload(session, facts, Manifest("cut", (item,))).send([Blob(item)])
+        except TransportError as error:
+            failure = error
+        finally:
+            session.close()
+    return session, cable, failure
+
+
+def test_what_is_said_to_be_sent_is_what_the_link_took(phone: Desk, tmp_path: Path) -> None:
+    """The adb server takes tens of megabytes more; after a cut they are sent again."""
+    session, cable, failure = slow_push(phone, tmp_path, Fault())
+    assert failure is None
+    assert cable.cuts == 1
+    assert AHEAD <= session.payload_bytes <= cable.sent
+    assert cable.sent - session.payload_bytes < CHUNK + TALK + (1 << 20)
+
+
+def test_what_is_said_to_be_sent_to_a_phone_that_went_for_good(
+    phone: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The phone has said how far it came: eight times a file."""
+    monkeypatch.setattr(uploading, "TRIES", 2)
+    session, cable, failure = slow_push(phone, tmp_path, Fault(refuse=True))
+    assert isinstance(failure, UnreachableError)
+    assert "was there" in failure.message
+    assert "tcpip" not in failure.hint
+    assert "adb devices" in failure.hint
+    assert session.payload_bytes <= cable.sent
+    assert cable.sent - session.payload_bytes < AHEAD // 8 + (4 << 20)

@@ -13,7 +13,7 @@ import pytest
 
 from fleet.model.command import Command
 from fleet.model.deadline import Deadline
-from fleet.model.errors import FleetError
+from fleet.model.errors import DeadlineError, FleetError
 from fleet.transport import channels
 from fleet.transport.ssh import SshTransport
 from tests.chaos import Chaos, Fault
@@ -121,3 +121,23 @@ def test_one_that_was_cut_is_no_hang(
         link.open(Deadline(20))
         assert say(link, "again") == "again"
         link.close()
+
+
+def test_one_over_which_nothing_comes_any_more_ends_by_its_deadline(
+    server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command is sent and never answered: paramiko itself would wait for ever."""
+    monkeypatch.setattr(channels, "FAR_SECONDS", -1.0)
+    with Chaos(server.port, []) as way:
+        link = SshTransport(way.through(server.host(), tmp_path))
+        link.open(Deadline(20))
+        assert say(link, "a") == "a"
+        assert link._sessions is not None
+        assert link._sessions._ahead is not None
+        assert link._sessions._ahead.result(20) is not None
+        way.swallow()
+        asked = ThreadPoolExecutor(1).submit(link.run, Command(("true",)), Deadline(0.5))
+        try:
+            assert isinstance(asked.exception(30), DeadlineError)
+        finally:
+            link.close()

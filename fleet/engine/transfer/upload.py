@@ -15,6 +15,7 @@ from fleet.engine.leasing import LeasedStall
 from fleet.engine.session import Session
 from fleet.engine.states import HASHING_BYTES_PER_SECOND, ask_state
 from fleet.engine.transfer.carriers import Carriers, Turn
+from fleet.engine.transfer.counting import Counting
 from fleet.engine.transfer.deltas import with_asked
 from fleet.engine.transfer.squeezing import Squeezing
 from fleet.model.command import Command
@@ -41,7 +42,7 @@ from fleet.transport.base import Carrier
 if TYPE_CHECKING:
     from fleet.engine.transfer.relaying import Relaying
 
-STALL_SECONDS = 60.0  # a link on which no byte moves for this long is dead
+HASHING_SECONDS = 60.0  # of a device that answers and takes no byte; a dead link: LeasedStall
 TRIES = 6  # of which each must bring bytes over, or the waiting grows
 SETTLE_TRIES = 10
 WAIT_SECONDS = 0.5  # before the second try; doubled for each further one
@@ -60,6 +61,7 @@ class Upload:
         self._done = 0
         self._whole: frozenset[str] = frozenset()  # those whose delta came out wrong
         self._tail: tuple[Step, ...] = ()
+        self._broken: Counting | None = None
         self._squeezing = Squeezing(self._depot, facts, self._try)
         self._style = Style(
             batches=takes_batches(facts),
@@ -81,6 +83,9 @@ class Upload:
                     if attempt:
                         self._session.reopen()
                         blobs = self._lacking()
+                        if self._broken is not None:
+                            self._broken.settle(blobs)
+                            self._broken = None
                     self._deliver(blobs)
                 except _BROKEN as error:
                     self._again_or_raise(error, attempt)
@@ -149,7 +154,8 @@ class Upload:
         return told
 
     def _again_or_raise(self, error: FleetError, attempt: int) -> None:
-        if attempt + 1 == TRIES:
+        lease = self._session.lease
+        if attempt + 1 == TRIES or (lease is not None and lease.gone):
             error.hint = error.hint or "deploy again; it goes on where it stopped"
             raise error
         wait = WAIT_SECONDS * 2**attempt
@@ -213,15 +219,15 @@ class Upload:
         if not blobs and not tail:
             return
         session, host = self._session, self._session.host.name
-        begun, counted = self._done, session.payload_bytes
+        begun, receipt = self._done, Receipt()
+        counting = Counting(session, blobs, receipt, style.gzip)
 
         def told(done: int, wire: int) -> None:
             self._done = begun + done
-            session.payload_bytes = counted + wire
+            counting.told(wire)
             if self._total:
                 session.emit(Progress(host, "send", self._done, self._total))
 
-        receipt = Receipt()
         stall = self._patience(blobs)
         lease = session.lease
         trial = (
@@ -231,15 +237,20 @@ class Upload:
         if turn is not None:
             turn.begin()
         throttle = self._depot.throttle
-        result = session.run(
-            receive_command(self._facts, single=single),
-            "send",
-            stdin=throttle.feed(stream) if throttle else stream,
-            mutates=True,
-            deadline=Stall(stall) if lease is None else LeasedStall(stall, lease),
-            on_stdout=receipt.take,
-            via=carrier,
-        )
+        try:
+            result = session.run(
+                receive_command(self._facts, single=single),
+                "send",
+                stdin=throttle.feed(stream) if throttle else stream,
+                mutates=True,
+                deadline=Stall(stall) if lease is None else LeasedStall(stall, lease),
+                on_stdout=receipt.take,
+                via=carrier,
+            )
+        except _BROKEN:
+            counting.broke(carrier.name)
+            self._broken = counting
+            raise
         cut = limit is not None or (turn is not None and turn.lost)
         self._judge(() if cut else blobs, receipt, () if cut else tail, result.error_text)
 
@@ -299,7 +310,7 @@ class Upload:
     def _patience(self, blobs: Sequence[Blob]) -> float:
         """Seconds without a byte: the device hashes and copies, others have their turn."""
         largest = max((blob.file.size for blob in blobs), default=0)
-        seconds = STALL_SECONDS + 2 * largest / HASHING_BYTES_PER_SECOND
+        seconds = HASHING_SECONDS + 2 * largest / HASHING_BYTES_PER_SECOND
         bandwidth = self._depot.pace.bandwidth
         return seconds + (256 * CHUNK / bandwidth if bandwidth else 0)
 
@@ -310,7 +321,7 @@ class Upload:
         path = f"{self._facts.base_dir}/store/{sha}.part"
         forward: Callable[[bytes], object] = digest.update
         self._session.transport.run(
-            device_script("show", path), Stall(STALL_SECONDS), on_stdout=AfterMark(forward)
+            device_script("show", path), Stall(HASHING_SECONDS), on_stdout=AfterMark(forward)
         )
         if digest.hexdigest() != sha:
             self._session.ask(Command(("rm", "-f", path)), "discard", mutates=True)

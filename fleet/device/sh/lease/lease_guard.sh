@@ -54,6 +54,8 @@ esac
 fl_highest
 if [ "$fl_top" != "$fl_n" ]; then fl_lost taken; fi
 if [ $# = 0 ]; then exit 0; fi
+# adbd sends SIGHUP when its link is gone; this shell stays to say when the step has ended.
+trap : HUP
 "$@"
 fl_status=$?
 # A later step may run already, when the host gave this one up; and what is lost stays lost.

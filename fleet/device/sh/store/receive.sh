@@ -50,7 +50,7 @@ worth_following() {
 # $1 blocks, $2 rest into the .part, the hash tool close behind: it prints the hash at the end.
 # What reads the .part is told how much of it is there. The pipe takes half of the hash's processor time again.
 along() {
-  left=$1 rest=$2 piece=$(($1 / 8 + 1))
+  left=$1 rest=$2 piece=$(($1 / 8 + 1)) all=$1
   shift 2
   {
     case $offset in ???????*) echo "1000000 ${offset%??????}" ;; esac
@@ -59,6 +59,7 @@ along() {
       take "$piece" 0 >> "$part" || exit
       echo "1048576 $piece"
       left=$((left - piece))
+      echo "took ${key:-$sha} $((all - left))" >&3
     done
     take 0 "$rest" >> "$part"
     if [ "$(size_of "$part")" = "$end" ]; then echo all; fi
