@@ -9,17 +9,21 @@ from importlib.resources import files
 from fleet.model.command import Command, Result, script
 from fleet.model.errors import DeviceError
 
+_REPLACING = frozenset({"lease", "shim", "switch"})
+
 
 @cache
-def _source(name: str) -> str:
+def source(name: str) -> str:
+    """The text of a script, with the functions that it uses, without comments."""
     text = (files("fleet.ops.scripts") / f"{name}.sh").read_text("utf-8")
     lines = text.splitlines()
-    return "\n".join(line for line in lines if not line.lstrip().startswith("# ")) + "\n"
+    bare = "\n".join(line for line in lines if not line.lstrip().startswith("# ")) + "\n"
+    return source("replace") + bare if name in _REPLACING else bare
 
 
 def device_script(name: str, *args: str) -> Command:
     """The script `scripts/<name>.sh` with its arguments, as one command."""
-    return script(_source(name), *args, name=name)
+    return script(source(name), *args, name=name)
 
 
 def last_words(result: Result) -> str:

@@ -254,7 +254,13 @@ def switch(base: str, name: str, release: str, _: str) -> int:
         history.append(now)
         put(past, "\n".join(history) + "\n")
     put(rel + "/.installed", release + "\n")
+    for one in os.listdir(base + "/current"):  # what a kill left of `put`
+        ours = one.startswith(name + ".") and one[len(name) + 1 :].isdigit()
+        if ours and not os.path.isdir(f"{base}/releases/{one}"):
+            patiently(os.unlink, f"{base}/current/{one}")
     put(f"{base}/current/{name}", release + "\n")
+    if current(base, name) != release:
+        return err(f"current/{name} does not say {release}", 74)
     if release != now:
         put(past, "\n".join([*history, release]) + "\n")
     say("switched")

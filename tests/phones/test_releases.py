@@ -1,0 +1,141 @@
+"""The life of releases, the same on every kind of device: one after another live, and back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from fleet.engine import releases
+from fleet.engine.pool import DeviceResult
+from fleet.engine.pushing import Push, PushOptions
+from fleet.model.events import Event, Warned
+from fleet.model.inventory import Host
+from fleet.runtimes.store import RuntimeStore
+from tests.toolsets import TOYBOXES, program, toolset
+from tests.transport.sshd import Sshd
+from tests.transport.windows.pc import a_pc
+
+from .conftest import Desk
+
+PHONE_BASE = Path("/data/local/tmp/fleet")
+
+
+@dataclass
+class Device:
+    """One device, and its base folder as it is seen from this machine."""
+
+    host: Host
+    base: Path
+    source: Path
+    events: list[Event] = field(default_factory=list)
+
+    def push(self, text: str) -> DeviceResult:
+        self.source.mkdir(exist_ok=True)
+        (self.source / "model.txt").write_text(text)
+        (self.source / "same.txt").write_text("in every release")
+        options = PushOptions(keep=2)
+        (done,) = Push("tiny", [self.source], [self.host], self.events.append, options).push()
+        assert done.error is None, done.error
+        assert not [one for one in self.events if isinstance(one, Warned)]
+        return done
+
+    def roll_back(self) -> DeviceResult:
+        (done,) = releases.rollback([self.host], "tiny", self.events.append)
+        assert done.error is None, done.error
+        return done
+
+    @property
+    def current(self) -> str:
+        pointer = self.base / "current" / "tiny"
+        return pointer.readlink().name if pointer.is_symlink() else pointer.read_text().strip()
+
+    @property
+    def live(self) -> str:
+        """What a program finds through the live release."""
+        folder = self.base / "releases" / "tiny" / self.current
+        path = folder / "model.txt"
+        if path.is_symlink():  # as the phone sees it: absolute
+            return (self.base / "store" / path.readlink().name).read_text()
+        return path.read_text()
+
+    def staged(self) -> set[str]:
+        return {one.name for one in (self.base / "releases" / "tiny").iterdir()}
+
+    def names(self, folder: str) -> list[str]:
+        return sorted(one.name for one in (self.base / folder).iterdir())
+
+
+@pytest.fixture
+def device(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Device]:
+    """`phone:TOYBOX`, `windows`, `python`, or tools of an ssh board without Python."""
+    monkeypatch.setenv("FLEET_HOME", str(tmp_path / "home"))
+    kind, _, tools = str(request.param).partition(":")
+    source = tmp_path / "source"
+    with ExitStack() as stack:
+        if kind == "phone":
+            desk = request.getfixturevalue("desk")(RuntimeStore(tmp_path / "store"))
+            root = with_toybox(desk, tools)
+            yield Device(desk.hosts[0], root / PHONE_BASE.relative_to("/"), source)
+        elif kind == "windows":
+            pc = stack.enter_context(a_pc(tmp_path / "pc"))
+            base = tmp_path / "base"
+            yield Device(pc.host(base_dir=str(base)), base, source)
+        else:
+            yield board(stack, tmp_path, kind, source)
+
+
+def with_toybox(desk: Desk, tools: str) -> Path:
+    """The phone's root as this machine sees it, with that toybox in it."""
+    root = Path(f"/proc/{desk.lab.phones[0].pid}/root")
+    new = root / "system/bin/toybox.new"
+    shutil.copy(program(tools), new)
+    new.chmod(0o755)
+    new.rename(new.with_name("toybox"))
+    return root
+
+
+def board(stack: ExitStack, folder: Path, kind: str, source: Path) -> Device:
+    """A real sshd; `python` sees this machine's own PATH, the others only their tools."""
+    (folder / "board").mkdir()
+    server = Sshd(folder / "board")
+    pairs = [f"FLEET_LEASE_DIR={server.leases}"]
+    if kind != "python":
+        shell = "busybox" if kind == "busybox" else "dash"
+        pairs.append(f"PATH={toolset(kind, folder / 'tools', shell)}")
+    server.start("SetEnv=" + " ".join(f'"{one}"' for one in pairs))
+    stack.callback(server.stop)
+    base = folder / "base"
+    return Device(server.host(base_dir=str(base)), base, source)
+
+
+KINDS = ("coreutils", "busybox", "python", "windows", *(f"phone:{one}" for one in TOYBOXES))
+
+
+@pytest.mark.parametrize("device", KINDS, indirect=True)
+def test_the_life_of_releases(device: Device) -> None:
+    ids = []
+    for text in ("one", "two", "three"):
+        done = device.push(text)
+        assert done.outcome == "changed"
+        assert device.live == text
+        ids.append(device.current)
+    assert len(set(ids)) == 3
+    assert device.staged() == set(ids[1:]), "the oldest release is pruned"
+    assert len(device.names("store")) == 3, "and what only it had"
+    again = device.push("three")
+    assert (again.outcome, again.bytes_sent) == ("unchanged", 0)
+    assert device.roll_back().outcome == "changed"
+    assert (device.current, device.live) == (ids[1], "two")
+    (seen,) = releases.status([device.host], device.events.append, parallel=1)
+    (deployed,) = seen.details["deployed"]
+    assert (deployed["id"], deployed["state"]) == (ids[1], "installed")
+    device.push("four")
+    assert device.live == "four"
+    assert device.names("current") == ["tiny"], "nothing is left beside it"
