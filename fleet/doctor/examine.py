@@ -35,6 +35,7 @@ from fleet.model.diagnosis import (
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
+from fleet.ops.shell import source as script_source
 from fleet.triage.knowledge import knowledge
 from fleet.triage.ranking import Witness, rank
 from fleet.triage.text import harmless, lines_of
@@ -101,8 +102,8 @@ def look(session: Session, how: Round) -> Seen:
 
 @cache
 def _probe(android: bool) -> str:
-    """facts/probe.sh with doctor/probe.sh before its end."""
-    own = (files("fleet.doctor") / "probe.sh").read_text("utf-8")
+    """facts/probe.sh with ops/scripts/replace.sh and doctor/probe.sh before its end."""
+    own = script_source("replace") + (files("fleet.doctor") / "probe.sh").read_text("utf-8")
     head = 'folders=$2 verify=$3; set -- "$1"\n'
     return head + source(android=android).removesuffix("put end\n") + own + "put end\n"
 

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from fleet.doctor.examine import Round, examine
 from fleet.engine import releases
 from fleet.engine.pool import DeviceResult
 from fleet.engine.pushing import Push, PushOptions
+from fleet.model.diagnosis import OK, PROBLEM, Diagnosis
 from fleet.model.events import Event, Warned
 from fleet.model.inventory import Host
 from fleet.runtimes.store import RuntimeStore
@@ -34,12 +36,15 @@ class Device:
     source: Path
     events: list[Event] = field(default_factory=list)
 
-    def push(self, text: str) -> DeviceResult:
+    def try_to_push(self, text: str) -> DeviceResult:
         self.source.mkdir(exist_ok=True)
         (self.source / "model.txt").write_text(text)
         (self.source / "same.txt").write_text("in every release")
         options = PushOptions(keep=2)
-        (done,) = Push("tiny", [self.source], [self.host], self.events.append, options).push()
+        return Push("tiny", [self.source], [self.host], self.events.append, options).push()[0]
+
+    def push(self, text: str) -> DeviceResult:
+        done = self.try_to_push(text)
         assert done.error is None, done.error
         assert not [one for one in self.events if isinstance(one, Warned)]
         return done
@@ -139,3 +144,79 @@ def test_the_life_of_releases(device: Device) -> None:
     device.push("four")
     assert device.live == "four"
     assert device.names("current") == ["tiny"], "nothing is left beside it"
+
+
+KILLER = """#!/system/bin/sh
+case $* in *{word}*) {before} ;; esac
+/system/bin/toybox {tool} "$@"; rc=$?
+case $* in *{word}*) {after} ;; esac
+exit $rc
+"""
+KILL = "kill -KILL $PPID"
+
+
+@pytest.mark.parametrize("device", [f"phone:{one}" for one in TOYBOXES], indirect=True)
+@pytest.mark.parametrize(
+    ("killer", "live"),
+    [
+        ({"tool": "ln", "word": "/current/.tiny", "before": KILL, "after": "true"}, "one"),
+        ({"tool": "ln", "word": "/current/.tiny", "before": "true", "after": KILL}, "one"),
+        ({"tool": "sync", "word": "/current", "before": KILL, "after": "true"}, "two"),
+    ],
+    ids=["before-the-link", "before-the-rename", "before-the-history"],
+)
+def test_the_shell_is_killed_in_the_switch(
+    device: Device, killer: dict[str, str], live: str
+) -> None:
+    device.push("one")
+    first = device.current
+    there = device.base.parents[3] / "system/bin" / killer["tool"]
+    there.unlink()
+    there.write_text(KILLER.format(**killer))
+    there.chmod(0o755)
+    done = device.try_to_push("two")
+    assert done.error is not None
+    assert device.live == live
+    there.unlink()
+    there.symlink_to("toybox")
+    device.push("two")
+    assert device.live == "two"
+    assert device.names("current") == ["tiny"]
+    device.roll_back()
+    assert (device.current, device.live) == (first, "one")
+
+
+@pytest.mark.parametrize("device", [f"phone:{one}" for one in TOYBOXES], indirect=True)
+def test_the_doctor_tries_the_rename(device: Device) -> None:
+    checks = {one.id: one for one in diagnosis(device).checks}
+    assert (checks["rename"].status, checks["rename"].facts) == (OK, {"disk.rename": "yes"})
+    assert not list(device.base.parent.glob(".fleet-*")), "what was tried is gone"
+
+
+@pytest.mark.parametrize("device", ["phone:toybox-trixie"], indirect=True)
+def test_a_device_that_cannot_is_named_before_a_byte_is_sent(device: Device) -> None:
+    """Its shell, mv and ln are those of busybox 1.30."""
+    device.push("one")
+    first = device.current
+    system = device.base.parents[3] / "system/bin"
+    for tool in ("sh", "mv", "ln"):
+        (system / tool).unlink()
+        shutil.copy(program("busybox-bullseye"), system / tool)
+    done = device.try_to_push("two")
+    assert done.error is not None
+    assert "mv: invalid option -- 'T'" in done.error.message
+    assert "fleet doctor" in done.error.hint
+    assert (device.current, device.live, done.bytes_sent) == (first, "one", 0)
+    found = diagnosis(device)
+    assert found.verdict == PROBLEM
+    assert found.causes[0].cause.id == "no-atomic-rename"
+    assert found.causes[0].confidence > 0.7, [(o.cause.id, o.confidence) for o in found.causes]
+    (check,) = (one for one in found.checks if one.id == "rename")
+    assert "no tool here puts a link in the place of another" in check.output
+    assert device.current == first
+    assert not list(device.base.parent.glob(".fleet-*"))
+
+
+def diagnosis(device: Device) -> Diagnosis:
+    (found,) = examine([device.host], device.events.append, Round(session=False))
+    return found
