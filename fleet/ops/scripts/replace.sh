@@ -3,10 +3,9 @@
 # $1 gets the name $2, also where that is a link to a folder. The mv of toybox follows such a link,
 # before 0.8.3 it has no -T; the shell of phones, mksh, has rename(2) as a builtin.
 replace() {
-  rp_said=''
-  if [ -n "${KSH_VERSION-}" ] && rp_said=$(builtin rename "$1" "$2" 2>&1); then return 0; fi
-  mv -f -T "$1" "$2" && return 0
-  [ -z "$rp_said" ] || echo "$rp_said" >&2
+  if rp_said=$(mv -f -T "$1" "$2" 2>&1); then return 0; fi
+  if [ -n "${KSH_VERSION-}" ] && builtin rename "$1" "$2"; then return 0; fi
+  echo "$rp_said" >&2
   return 1
 }
 # Points the link $1 to $2, by way of the new name $3. An ln is taken only if it keeps a link that
