@@ -9,10 +9,18 @@ from fleet.model.command import Command, Result, script
 from fleet.model.errors import DeviceError
 from fleet.model.masking import masked
 
+_REPLACING = frozenset({"lease", "shim", "switch"})
+
+
+def source(name: str) -> str:
+    """The text of a script, with the functions that it uses, without comments."""
+    bare = shell_text(name)
+    return shell_text("replace") + bare if name in _REPLACING else bare
+
 
 def device_script(name: str, *args: str) -> Command:
     """The script `sh/*/<name>.sh` with its arguments, as one command."""
-    return script(shell_text(name), *args, name=name)
+    return script(source(name), *args, name=name)
 
 
 def last_words(result: Result) -> str:

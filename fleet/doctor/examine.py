@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from fleet.device.texts import text_of
+from fleet.device.texts import shell_text, text_of
 from fleet.doctor.checks import every
 from fleet.doctor.link import link_check
 from fleet.doctor.seen import Seen, seen
@@ -102,8 +102,8 @@ def look(session: Session, how: Round) -> Seen:
 
 @cache
 def _probe(android: bool) -> str:
-    """probe.sh with doctor.sh before its end."""
-    own = text_of("doctor.sh")
+    """probe.sh with replace.sh and doctor.sh before its end."""
+    own = shell_text("replace") + text_of("doctor.sh")
     head = 'folders=$2 verify=$3; set -- "$1"\n'
     return head + source(android=android).removesuffix("put end\n") + own + "put end\n"
 

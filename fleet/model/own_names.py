@@ -1,8 +1,8 @@
 """Names of fleet's own files in a release folder: no file that is deployed can have them.
 
-The programs that write them: fleet/ops/scripts/{stage,stage_tar,switch}.sh, those of
-fleet/ops/device, and fleet/transport/windows/device/store.py. tests/ops/test_own_names.py reads
-them, and fails for a name that is not here.
+The programs that write them: fleet/device/sh/store/{stage,stage_tar,switch}.sh, those of
+fleet/device/store, and fleet/device/windows/store.py. tests/ops/test_own_names.py reads them, and
+fails for a name that is not here.
 """
 
 from __future__ import annotations

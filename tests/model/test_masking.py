@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from fleet.cli import output
+from fleet.device.shell import framed, odd_answer
 from fleet.engine.rollout.journal import Journal
 from fleet.model import masking
 from fleet.model.errors import DeviceError
 from fleet.model.events import Output, RunDone, StepStarted
 from fleet.model.masking import Stream, masked, masked_data
 from fleet.model.secret import Secret, resolve
-from fleet.ops.shell import framed, odd_answer
 from fleet.triage.text import harmless
 
 CANARY = "canary-7f3a"

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from fleet.device.windows import basics
 from fleet.model.own_names import PASSING, own_name
 from fleet.model.plan import Blob
-from fleet.transport.windows.device import basics
 
 from .board import KINDS, Board, manifest
 
 PUBLIC = b"a library that many releases have\n" * 100
 PROGRAMS = {
-    "fleet.ops.scripts": ("stage.sh", "stage_tar.sh", "switch.sh", "state.sh", "seal.sh"),
-    "fleet.ops.device": ("fleet_release.py", "fleet_seal.py"),
-    "fleet.transport.windows.device": ("store.py",),
+    "fleet.device.sh.store": ("stage.sh", "stage_tar.sh", "switch.sh", "state.sh", "seal.sh"),
+    "fleet.device.store": ("fleet_release.py", "fleet_seal.py"),
+    "fleet.device.windows": ("store.py",),
 }
 ROOTS = r"(?:\$rel|\$new|\{rel\}|\{place\}|\{release\}|(?:rel|new) \+ \"|-C \"\$new\")"
 

@@ -206,6 +206,16 @@ class Releases:
         new = f"{self.base}/history/.{self.name}.new"  # <name>.new may be another release's
         put(self.history, text_of(self.history) + release_id + "\n", new)
 
+    def sweep(self) -> None:
+        """What a kill left of switches of this name; see switch.sh."""
+        folder = f"{self.base}/current"
+        for one in os.listdir(folder):
+            path, by_ln = f"{folder}/{one}", one[:-6] == f"{self.name}_"
+            ours = link_of(path).startswith(f"../releases/{self.name}/")
+            empty = not os.path.islink(path) and os.path.isfile(path) and not os.path.getsize(path)
+            if (by_ln and (ours or empty)) or (one.startswith(f".{self.name}.") and ours):
+                os.unlink(path)
+
     def switch(self, release_id: str, run: str) -> None:
         """Make a staged release the current one, in one rename."""
         rel = f"{self.folder}/{release_id}"
@@ -222,11 +232,14 @@ class Releases:
         except OSError:
             remove(f"{rel}/.seal")
         flush(rel)
+        self.sweep()
         link(
             self.live,
             f"../releases/{self.name}/{release_id}",
             f"{self.base}/current/.{self.name}.{run}",
         )
+        if target(self.live) != release_id:
+            raise EndedError(74, f"failed switch {self.live} does not lead to {release_id}")
         flush(f"{self.base}/current")
         if release_id != now:
             self.note(release_id)

@@ -261,6 +261,8 @@ def switch(base: str, name: str, release: str, _: str) -> int:
         keep(past, "\n".join(history) + "\n", ".")
     keep(rel + "/.installed", release + "\n")
     keep(f"{base}/current/{name}", release + "\n", ".")
+    if current(base, name) != release:
+        return err(f"current/{name} does not say {release}", 74)
     if release != now:
         keep(past, "\n".join([*history, release]) + "\n", ".")
     say("switched")

@@ -30,6 +30,7 @@ LOOKS = (
     Look("container", "os", system.container),
     Look("disk", "os", system.disk),
     Look("exec", "os", system.execute),
+    Look("rename", "os", system.rename),
     Look("soc", "os", board.soc),
     Look("groups", "user", fastrpc.groups),
     Look("nodes", "nodes", fastrpc.nodes),

@@ -21,6 +21,7 @@ _LIBC = Maker("libc", "os")
 _CONTAINER = Maker("container", "os")
 _DISK = Maker("disk", "os")
 _EXEC = Maker("exec", "os")
+_RENAME = Maker("rename", "os")
 
 
 def libc(seen: Seen) -> Iterator[Check]:
@@ -104,3 +105,16 @@ def execute(seen: Seen) -> Iterator[Check]:
         yield _EXEC.bad(f"{mount} is {kind} with noexec", facts, command, options)
     else:
         yield _EXEC.ok(f"{mount} ({kind})", facts, command, options)
+
+
+def rename(seen: Seen) -> Iterator[Check]:
+    """A link can be replaced in one rename, as each switch to a release and each lease does."""
+    rows = seen.pairs("rename")
+    command = "ln -s a x; ln -s b y; mv -f -T y x; readlink x"
+    if not rows:
+        yield _RENAME.unknown("not tried: no folder could be made where releases go")
+    elif rows[0][0] == "yes":
+        yield _RENAME.ok("a release can go live in one rename", {"disk.rename": "yes"}, command)
+    else:
+        text = "no tool here replaces a link in one rename: no release can go live"
+        yield _RENAME.bad(text, {"disk.rename": "no"}, command, "\n".join(rows[0][1:]))

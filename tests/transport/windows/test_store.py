@@ -139,6 +139,18 @@ def test_current_is_old_or_new_at_every_instant(board: PcBoard, tmp_path: Path) 
     assert seen == {app.id for app in apps}
 
 
+def test_what_a_killed_switch_left_is_swept_and_no_other(board: PcBoard, tmp_path: Path) -> None:
+    first, second = (manifest(tmp_path / text, {"f": text.encode()}) for text in ("1", "2"))
+    board.deploy(first)
+    current = board.base / "current"
+    (current / "app.4711").write_text(first.id + "\n")  # `put` before its rename
+    (current / "app.5").write_text("0" * 16 + "\n")  # a release that is called so
+    (board.base / "releases" / "app.5").mkdir()
+    board.deploy(second)
+    assert board.current == second.id
+    assert sorted(one.name for one in current.iterdir()) == ["app", "app.5"]
+
+
 @pytest.mark.parametrize("line", ["*", "..", "/", "../../x", "$(id)", "zz", "-rf"])
 def test_garbage_in_the_history_removes_nothing_that_stays(
     board: PcBoard, tmp_path: Path, line: str

@@ -1,4 +1,4 @@
-# What only the doctor asks; joined to probe.sh and shares its functions. Reads only.
+# What only the doctor asks; joined to probe.sh and shares its functions. Changes nothing.
 # $folders: folders on the device that the user named, one a line. $verify: "hash" or "".
 all() { put "$1$tab$(tr '\n' '\037')"; }
 sha=''
@@ -11,6 +11,14 @@ while read -r _ dir kind text _; do
   case $parent/ in "${dir%/}"/*) [ ${#dir} -ge ${#best} ] && best=$dir opts="$kind $text" ;; esac
 done < /proc/mounts
 say mount "$best$tab$opts"
+# What a switch and a lease do, tried in a place of its own: the names of replace.sh.
+for f in "$parent"/.fleet-try-*; do [ ! -d "$f" ] || [ -d "/proc/${f##*-}" ] || rm -rf "$f"; done
+f=$parent/.fleet-try-$$
+if mkdir "$f" 2>/dev/null; then
+  text=$( { mkdir "$f/one" "$f/two" && ln -s one "$f/live" && point "$f/live" two "$f/.live" && replace "$f/one" "$f/three"; } 2>&1 ) && text=yes || text="no$tab$text"
+  say rename "$text"
+  rm -rf "$f"
+fi
 # One ELF file: size, its first 64 bytes, the QAIRT build id that stands in it.
 elf() {
   set -- "$1" "${1#"$R"}"

@@ -82,7 +82,7 @@ create() {
       && echo "$boot $((now + ttl + 1)) $ttl" > "$new/keep" \
       && { [ "$3" = held ] || : > "$new/released"; } \
       && { [ ! -e "$dir/$1.$2" ] && [ ! -L "$dir/$1.$2" ]; } \
-      && mv -f -T "$new" "$dir/$1.$2"
+      && replace "$new" "$dir/$1.$2"
   } 2>&1) && return 0
   rm -rf "$new"
   if [ -e "$dir/$1.$2" ] || [ -L "$dir/$1.$2" ]; then return 1; fi

@@ -10,7 +10,7 @@ echo "place $dir"
 foreign() { [ "$state" = held ] && [ "$owner" != "$me" ]; }
 # Out of sight in one rename, then away. Says who holds, else that several were at it.
 withdraw() {
-  mv -f -T "$dir/$kind.$next" "$new" 2>/dev/null && rm -rf "$new"
+  replace "$dir/$kind.$next" "$new" 2>/dev/null && rm -rf "$new"
   refuse
 }
 refuse() {
@@ -40,7 +40,7 @@ if [ "$top $seen" != "$before" ]; then withdraw; fi
 if [ "$kind" = write ]; then
   look reserve
   if foreign; then
-    mv -f -T "$dir/$kind.$next" "$new" 2>/dev/null && rm -rf "$new"
+    replace "$dir/$kind.$next" "$new" 2>/dev/null && rm -rf "$new"
     tell held reserve; echo "end"; exit 0
   fi
 fi

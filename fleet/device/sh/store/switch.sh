@@ -21,11 +21,13 @@ echo "$id" > "$rel/.installed.new" && mv -f "$rel/.installed.new" "$rel/.install
 # Name, inode, size and times of every file: who finds them so later need not look closer.
 find -L "$rel" -type f ! -name .seal ! -name .seal.new -exec stat -L -c '%i %s %Y %Z %n' -- {} + \
   > "$rel/.seal.new" 2>/dev/null && mv -f "$rel/.seal.new" "$rel/.seal" || rm -f "$rel/.seal" "$rel/.seal.new"
-link=$base/current/.$name.$run
-if [ -L "$link" ] || [ -e "$link" ]; then rm -f "$link"; fi
-ln -s "../releases/$name/$id" "$link" || exit 74
+# What a kill left of switches of this name: our link; the link, or empty file, of toybox's ln.
+for one in "$base/current/.$name".* "$base/current/$name"_??????; do
+  if [ -L "$one" ]; then case $(readlink "$one") in "../releases/$name/"*) rm -f "$one" ;; esac
+  elif [ -f "$one" ] && [ ! -s "$one" ]; then rm -f "$one"; fi
+done
 sync -f "$rel/manifest.json" 2>/dev/null
-mv -T -f "$link" "$base/current/$name" || { rm -f "$link"; exit 74; }
+point "$base/current/$name" "../releases/$name/$id" "$base/current/.$name.$run" || exit 74
 sync -f "$base/current" 2>/dev/null
 if [ "$id" != "$now" ]; then note "$id"; fi
 echo "switched"

@@ -13,6 +13,5 @@ if [ -z "$target" ]; then
   target=$(ldconfig -p 2>/dev/null | while read -r one rest; do case $one in "$name" | "$name".[0-9]*) echo "${rest##* => }"; break ;; esac; done)
 fi
 if [ ! -e "${target:-/nonexistent}" ]; then echo "no $name, with or without a version, is on the device" >&2; exit 78; fi
-mkdir -p "$base/shim" && rm -f "$base/shim/.$name.new" && ln -s "$target" "$base/shim/.$name.new" || exit 74
-mv -f -T "$base/shim/.$name.new" "$base/shim/$name" || exit 74
+mkdir -p "$base/shim" && point "$base/shim/$name" "$target" "$base/shim/.$name.new" || exit 74
 echo "linked"
