@@ -76,6 +76,6 @@ def _read(folder: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(folder.glob("*/*/record.json")):
         try:
             record = json.loads(path.read_text("utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path} is damaged: {error}") from error
         yield record

@@ -83,7 +83,7 @@ class UndoLog:
         for number, line in enumerate(_lines(self.path), 1):
             try:
                 found = _take(found, json.loads(line))
-            except (ValueError, KeyError, TypeError, IndexError) as error:
+            except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
                 raise InputError(f"{self.path}:{number} is damaged: {error}") from error
         return found
 

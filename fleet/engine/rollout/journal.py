@@ -134,7 +134,10 @@ class Journal:
         return end
 
     def _take(self, raw: bytes) -> None:
-        line = json.loads(raw)
+        try:
+            line = json.loads(raw)
+        except RecursionError as error:
+            raise ValueError("too deep") from error
         if line["line"] == "run" and line["schema"] != SCHEMA:
             raise InputError(f"schema {line['schema']} is of another fleet ({line['fleet']})")
         if (line["line"] == "run") == bool(self.state.header):
