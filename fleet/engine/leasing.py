@@ -23,7 +23,7 @@ from fleet.model.deadline import Deadline, Stall
 from fleet.model.errors import FleetError, LeaseHeldError, LeaseLostError
 from fleet.model.events import Warned
 from fleet.model.files import Chunk
-from fleet.model.lease import RESERVE, WRITE, Holder, Ticket
+from fleet.model.lease import RESERVE, WRITE, Holder, Spent, Ticket
 from fleet.ops.lease import (
     TAG,
     dead_word,
@@ -74,6 +74,12 @@ def held_error(host: str, holder: Holder, step: str = "lease") -> LeaseHeldError
         hint=f"wait, or ask {holder.owner}; fleet who {host} shows it, "
         f"fleet unlock {host} --force breaks it",
     )
+
+
+def spent_error(host: str, spent: Spent, step: str = "lease") -> LeaseHeldError:
+    """The error that says whose folder is in the way of every lease."""
+    words = f"the board is {spent.describe()}"
+    return LeaseHeldError(words, device=host, step=step, hint=spent.cure())
 
 
 class Lease:
@@ -239,6 +245,8 @@ class Lease:
             if not result.ok and TAG not in result.text:
                 raise failed(result, "lease", host)
             answer = parse_lease(result.text, host)
+            if answer.spent:
+                raise spent_error(host, answer.spent[0])
             generation = answer.got
             holder = answer.held[0] if answer.held else None
             if holder is not None and holder.token == claim.token:
