@@ -21,6 +21,7 @@ from fleet.model.errors import (
     TransportError,
 )
 from fleet.model.events import DeviceDone, Listener
+from fleet.model.home import disk_full
 
 if TYPE_CHECKING:
     from fleet.model.inventory import Host
@@ -169,7 +170,7 @@ def guarded(session: Session, work: Work) -> DeviceResult:
             session.tell_apart(error)
         note(result, error)
     except Exception as error:  # noqa: BLE001 - the border between devices
-        note(result, FleetError(f"{type(error).__name__}: {error}", device=session.host.name))
+        note(result, disk_full(error) or FleetError(f"{type(error).__name__}: {error}"))
     finally:
         session.close()
     result.round_trips = session.traffic.round_trips

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleet.model.errors import InputError
-from fleet.model.home import fleet_home
+from fleet.model.home import fleet_home, kept
 
 if TYPE_CHECKING:
     from fleet.model.record import Record
@@ -40,7 +40,8 @@ class RunStore:
         if (parent / name).exists():
             name = f"{name}-{len(list(parent.glob(f'{name}-*'))) + 2}"
         folder = parent / name
-        folder.mkdir(parents=True)
+        with kept(folder):
+            folder.mkdir(parents=True)
         return folder
 
     def save(self, folder: Path, record: Record) -> None:
@@ -48,10 +49,11 @@ class RunStore:
 
         The time of the run's folder is set anew: so the store of profiles sees that there is more.
         """
-        part = folder / "record.json.part"
-        part.write_text(json.dumps(record.as_dict(), indent=1, ensure_ascii=False), "utf-8")
-        part.replace(folder / "record.json")
-        os.utime(folder.parents[1])
+        path, part = folder / "record.json", folder / "record.json.part"
+        with kept(path):
+            part.write_text(json.dumps(record.as_dict(), indent=1, ensure_ascii=False), "utf-8")
+            part.replace(path)
+            os.utime(folder.parents[1])
 
     def runs(self) -> list[str]:
         """Ids of runs that measured something, newest first."""

@@ -22,6 +22,7 @@ from fleet.engine.starting import Looking, Placed, execute, place
 from fleet.engine.workbench import Workbench
 from fleet.model.errors import ConnectionLostError
 from fleet.model.events import Output, RunDone, StepStarted, Warned
+from fleet.model.home import kept
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Record
@@ -37,7 +38,9 @@ class _Tee:
     """Output of a run: whole to a file, and as text to the listener."""
 
     def __init__(self, path: Path, session: Session, stream: str) -> None:
-        self._file = path.open("wb")
+        self._path = path
+        with kept(path):
+            self._file = path.open("wb")
         self._session = session
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -51,11 +54,13 @@ class _Tee:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._file.close()
+        with kept(self._path):
+            self._file.close()
 
     def take(self, chunk: bytes) -> None:
         """One chunk. The file ends at LOG_BYTES: a runner in a loop must not fill the disk."""
-        self._file.write(chunk[: max(0, LOG_BYTES - self._file.tell())])
+        with kept(self._path):
+            self._file.write(chunk[: max(0, LOG_BYTES - self._file.tell())])
         text = self._decoder.decode(chunk)
         if text:
             self._session.emit(Output(self._session.host.name, self._stream, text))
@@ -135,7 +140,8 @@ def _once(job: Job, kit: Kit, start: Start, turn: _Turn, records: list[Record]) 
     else:
         outcome = Outcome(problems=(_why_lost(session, lost, boot),))
     if looking and looking.said:
-        (folder / LOOKS_FILE).write_text(looking.said, "utf-8")
+        with kept(folder / LOOKS_FILE):
+            (folder / LOOKS_FILE).write_text(looking.said, "utf-8")
     unkept = _keep(folder, outcome.raw)
     conditions = conditions_of(looking.said if looking else "", job.run.sample)
     record = replace(

@@ -21,6 +21,7 @@ from fleet.engine.session import Session
 from fleet.model.command import Command
 from fleet.model.errors import InputError
 from fleet.model.events import StepStarted
+from fleet.model.home import kept
 from fleet.model.plan import Action
 from fleet.ops.system.step import SystemStep
 
@@ -71,11 +72,12 @@ class UndoLog:
         self._append({"end": True, **known})
 
     def _append(self, line: dict[str, Any]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line) + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        with kept(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(line) + "\n")
+                stream.flush()
+                os.fsync(stream.fileno())
 
     def read(self) -> list[Done]:
         """The steps in the order in which they were begun. InputError for a damaged file."""

@@ -23,6 +23,7 @@ from fleet.model.errors import (
     InputError,
     UnreachableError,
 )
+from fleet.model.home import disk_full
 from fleet.model.inventory import Host
 from fleet.transport.hostkeys import changed, fingerprint
 
@@ -65,7 +66,7 @@ def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> It
     except FileNotFoundError as error:
         raise InputError(f"no such file: {error.filename}", device=host.name) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise _broken(host, way, error, opening=opening) from error
+        raise disk_full(error) or _broken(host, way, error, opening=opening) from error
 
 
 def _unreachable(host: Host, way: str, seconds: float, error: Exception) -> UnreachableError:

@@ -20,7 +20,7 @@ from typing import Any
 from fleet import __version__
 from fleet.engine.rollout.state import Line, RunState
 from fleet.model.deadline import Deadline
-from fleet.model.errors import FleetError, InputError
+from fleet.model.errors import InputError, WorkstationError
 
 SCHEMA = 1
 NAME = "journal.jsonl"
@@ -43,7 +43,7 @@ class Journal:
 
     @classmethod
     def begin(cls, path: Path | None, run_id: str, header: dict[str, Any]) -> Journal:
-        """A new run. Raises FleetError when its journal cannot be written."""
+        """A new run. Raises WorkstationError when its journal cannot be written."""
         journal = cls(path)
         if path is not None:
             try:
@@ -87,7 +87,7 @@ class Journal:
         return journal.state
 
     def write(self, kind: str, **values: Any) -> None:  # noqa: ANN401 - a line of JSON
-        """Append one line; on disk when this returns. FleetError when the disk will not."""
+        """Append one line; on disk when this returns. WorkstationError when the disk will not."""
         line: Line = {"line": kind, "at": _now(), **values}
         data = json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
         with self._lock:
@@ -95,7 +95,10 @@ class Journal:
             if self._file is not None:
                 self._append(data)
         if self._file is not None:
-            os.fsync(self._file)  # outside of the lock: the kernel joins those that come together
+            try:  # outside of the lock: the kernel joins those that come together
+                os.fsync(self._file)
+            except OSError as error:
+                raise _unwritable(self.path, error) from error
 
     def _append(self, data: bytes) -> None:
         file, at = self._file, self._size
@@ -198,8 +201,8 @@ def _whole_lines(data: bytes) -> Iterator[bytes]:
         yield one + b"\n"
 
 
-def _unwritable(path: Path | None, error: OSError) -> FleetError:
-    return FleetError(
+def _unwritable(path: Path | None, error: OSError) -> WorkstationError:
+    return WorkstationError(
         f"cannot write the journal {path}: {error.strerror}",
         hint="nothing is begun that is not written down; free the disk, or set FLEET_HOME",
     )
