@@ -25,7 +25,8 @@ def who(hosts: Sequence[Host], *, parallel: int, accept_new: bool = False) -> li
     def work(session: Session, result: DeviceResult) -> None:
         answer = _asked(session, who_command())
         result.outcome = "ok"
-        said = [item.describe() for item in (*answer.held, *answer.spent)]
+        said = [holder.describe() for holder in answer.held]
+        said += [spent.describe() for spent in answer.spent]
         result.text = "; ".join(said) or "free"
         result.details = {
             "holders": [holder.as_dict() for holder in answer.held],

@@ -10,6 +10,7 @@ import pytest
 
 from fleet.cli.main import main
 from fleet.engine.records import RunStore
+from fleet.model.extras import install_extra
 from tests.profiles.compare.made import noisy, repeats, save
 
 
@@ -67,7 +68,7 @@ def test_without_the_library_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     target = tmp_path / "r.html"
     assert fleet(monkeypatch, "report", files[0], "-o", str(target)) == 2
-    assert 'pip install "npu-fleet[report]"' in capsys.readouterr().err
+    assert f"try: {install_extra('report')}\n" in capsys.readouterr().err
     assert not target.exists()
 
 
