@@ -39,14 +39,14 @@ def source(extra: str, distribution: Distribution | None = None) -> list[str]:
     about: dict[str, Any] = json.loads(found.read_text("direct_url.json") or "{}")
     url = urlsplit(about.get("url", ""))
     path = Path(url2pathname(url.path)) if url.scheme == "file" else None
-    if not about or (path is not None and not path.exists()):
-        return _needed(found, extra)
-    if path is not None and "vcs_info" not in about:
+    folder = about.get("subdirectory", "")
+    if path is not None and (path / folder / "pyproject.toml").is_file():
         editable = about.get("dir_info", {}).get("editable", False)
-        return [*(["-e"] if editable else []), f"{path}[{extra}]"]
+        return [*(["-e"] if editable else []), f"{path / folder}[{extra}]"]
+    if not about or (path is not None and not path.is_file()):
+        return _needed(found, extra)
     vcs = about.get("vcs_info")
     where = f"{vcs['vcs']}+{about['url']}@{vcs['commit_id']}" if vcs else about["url"]
-    folder = about.get("subdirectory")
     return [f"{NAME}[{extra}] @ {where}" + (f"#subdirectory={folder}" if folder else "")]
 
 

@@ -46,11 +46,13 @@ def test_this_installation_from_where_it_came() -> None:
     subprocess.run([python, *words[:3], "--help"], check=True, capture_output=True)
 
 
-def test_a_folder(installed: Installed, tmp_path: Path) -> None:
+@pytest.mark.parametrize("info", [DirInfo(), VcsInfo("git", COMMIT)], ids=["folder", "git+file"])
+def test_a_folder(installed: Installed, tmp_path: Path, info: DirInfo | VcsInfo) -> None:
+    """pip takes no name before `git+file:`."""
     place = tmp_path / "my clone"
     place.mkdir()
     (place / "pyproject.toml").touch()
-    (word,) = source("onnx", installed(DirectUrl(place.as_uri(), DirInfo())))
+    (word,) = source("onnx", installed(DirectUrl(place.as_uri(), info)))
     asked = install_req_from_line(word)
     assert (asked.extras, asked.link and asked.link.file_path) == ({"onnx"}, str(place))
 
@@ -76,10 +78,10 @@ def test_without_a_source_what_the_extra_needs(
     [
         (DirectUrl("https://h.example/fleet.git", VcsInfo("git", COMMIT, "main")), "git+https"),
         (DirectUrl("ssh://git@h.example/fleet.git", VcsInfo("git", COMMIT)), "git+ssh"),
-        (DirectUrl(ROOT.as_uri(), VcsInfo("git", COMMIT), "sub/dir"), "git+file"),
+        (DirectUrl("https://h.example/all", VcsInfo("git", COMMIT), "sub/dir"), "git+https"),
         (DirectUrl("https://h.example/npu_fleet-0.1.0-py3-none-any.whl", ArchiveInfo()), "https"),
     ],
-    ids=["git", "git-ssh", "git-folder", "wheel"],
+    ids=["git", "git-ssh", "git-folder-in-it", "wheel"],
 )
 def test_a_url(installed: Installed, origin: DirectUrl, url: str) -> None:
     (word,) = source("dask", installed(origin))
