@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urljoin
 
 from fleet.model.errors import AiHubError, FleetError, InputError
+from fleet.model.extras import install_extra
 
 Message = Any  # of qai_hub.public_api_pb2, which may not be installed
 _MAX_WORDS = 300
@@ -40,7 +41,7 @@ class Hub:
         except ImportError as error:
             raise AiHubError(
                 f"the client of AI Hub is not installed: {error.msg}",
-                hint='pip install "npu-fleet[aihub]"',
+                hint=install_extra("aihub"),
             ) from None
         self._client = qai_hub
         self._api = public_rest_api

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fleet.cli import output
+from fleet.cli.hints import completed
 from fleet.doctor.bundle import pack
 from fleet.model.cause import LAYERS, Fix
 from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check, Diagnosis, Ranked
@@ -124,11 +125,11 @@ def _first(ranked: Ranked, one: Diagnosis) -> None:
         _line(f"  [bold]or[/]     {escape(twin)}")
     for fix in ranked.fixes:
         _fix(fix)
-    _line(f"  [bold]check[/]  {escape(cause.verify)}")
+    _line(f"  [bold]check[/]  {escape(completed(cause.verify))}")
     if any(fix.apply for fix in ranked.fixes) and not one.target.startswith("-") and one.checks:
         _line(
-            "  [bold]or let fleet do it:[/] fleet doctor --fix --dry-run -i INVENTORY "
-            f"--limit {escape(one.target)}"
+            "  [bold]or let fleet do it:[/] "
+            + escape(completed(f"fleet doctor --fix --dry-run --limit {one.target}"))
         )
     _line("")
 
@@ -148,7 +149,7 @@ def _fix(fix: Fix) -> None:
     marks += ["needs root"] * fix.needs_root + ["reboot"] * fix.reboot
     marks += [] if fix.reversible else ["no way back"]
     _line(f"  [bold]fix[/]    {escape(fix.title)} [dim]({', '.join(marks)})[/]")
-    for text in fix.command.splitlines():
+    for text in completed(fix.command).splitlines():
         _line(f"         {escape(text)}")
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import typer
 
+from fleet.cli.hints import completed, completed_all
 from fleet.model.errors import FleetError
 from fleet.model.masking import masked_data, revealed
 from fleet.model.secret import Secret
@@ -88,6 +89,7 @@ def emit_line(value: object) -> None:
 
 
 def _echo(value: object, indent: int | None = None, *, plain: bool = False) -> None:
+    value = completed_all(value)
     text = json.dumps(value, indent=indent, default=_as_json, ensure_ascii=False)
     if revealed() and not plain:
         text = json.dumps(masked_data(json.loads(text)), indent=indent, ensure_ascii=False)
@@ -145,11 +147,16 @@ def note(text: str) -> None:
     _remark("", "", text)
 
 
+def advise(text: str) -> None:
+    """A remark that names commands to type: with the options that were given."""
+    note(completed(text))
+
+
 def show_error(error: FleetError) -> None:
     """`error:` with position and cause, `try:` with the cure."""
     _remark("error:", "bold red", str(error))
     if error.hint:
-        _remark("  try:", "bold", error.hint)
+        _remark("  try:", "bold", completed(error.hint))
 
 
 def _remark(word: str, style: str, text: str) -> None:

@@ -159,6 +159,10 @@ class _BenignLines(Strict):
     patterns: list[_Benign]
 
 
+class _Success(_BenignLines):
+    failure_words: list[str]
+
+
 class _PlatformWords(Strict):
     android: list[str]
     windows: list[str]
@@ -185,6 +189,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "runtime_files": _RuntimeFiles,
     "qairt_releases": _Releases,
     "benign": _BenignLines,
+    "success": _Success,
     "platform_words": _PlatformWords,
     "error_codes": _ErrorCodes,
 }

@@ -30,7 +30,7 @@ from fleet.model.errors import (
 )
 from fleet.model.events import Warned
 from fleet.model.files import Chunk
-from fleet.model.lease import RESERVE, WRITE, Holder, Ticket
+from fleet.model.lease import RESERVE, WRITE, Holder, Spent, Ticket
 from fleet.ops.lease import (
     TAG,
     dead_word,
@@ -80,9 +80,15 @@ def held_error(host: str, holder: Holder, step: str = "lease") -> LeaseHeldError
         f"the board is {holder.describe()}",
         device=host,
         step=step,
-        hint=f"wait, or ask {holder.owner}; fleet who {host} shows it, "
-        f"fleet unlock {host} --force breaks it",
+        hint=f"wait, or ask {holder.owner}; fleet who {host} (shows it), "
+        f"fleet unlock {host} --force (breaks it)",
     )
+
+
+def spent_error(host: str, spent: Spent, step: str = "lease") -> LeaseHeldError:
+    """The error that says whose folder is in the way of every lease."""
+    words = f"the board is {spent.describe()}"
+    return LeaseHeldError(words, device=host, step=step, hint=spent.cure())
 
 
 class Lease:
@@ -181,7 +187,7 @@ class Lease:
         raise LeaseLostError(
             f"the lease on the board is lost: {self._lost}",
             device=host,
-            hint=f"fleet who {host} shows who holds it now; deploy again when it is free",
+            hint=f"fleet who {host} (who holds it now); deploy again when it is free",
         )
 
     def take(self, then: Command | None = None, stdin: Sequence[Chunk] = ()) -> Result | None:
@@ -274,6 +280,8 @@ class Lease:
             if not result.ok and TAG not in result.text:
                 raise failed(result, "lease", host)
             answer = parse_lease(result.text, host)
+            if answer.spent:
+                raise spent_error(host, answer.spent[0])
             generation = answer.got
             holder = answer.held[0] if answer.held else None
             if holder is not None and holder.token == claim.token:

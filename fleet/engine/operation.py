@@ -26,7 +26,7 @@ from fleet.engine.transfer.depot import Depot
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
 from fleet.engine.workbench import Workbench
-from fleet.model.errors import DeviceError, InputError, PreflightError
+from fleet.model.errors import DeviceError, InputError, PreflightError, WorkstationError
 from fleet.model.events import DevicePlanned, Listener, Warned
 from fleet.model.inventory import Host
 from fleet.model.lockfile import LockedRelease
@@ -212,7 +212,11 @@ class Operation:
         result.text = f"release {plan.manifest.id}"
         wanted = {"always": True, "never": False}.get(self.options.run, not plan.unchanged)
         if wanted and self.playbook.run is not None:
-            self._measure(session, result, plan)
+            try:
+                self._measure(session, result, plan)
+            except WorkstationError as error:
+                error.message += f"; release {plan.manifest.id} is live there, its run is not kept"
+                raise
 
     def _provision_alone(self, session: Session, result: DeviceResult) -> None:
         spec = self.playbook.system

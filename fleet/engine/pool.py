@@ -21,6 +21,7 @@ from fleet.model.errors import (
     TransportError,
 )
 from fleet.model.events import DeviceDone, Listener
+from fleet.model.home import disk_full
 from fleet.model.masking import masked
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def _refuse_pinning(*, accept_new: bool) -> None:
     if accept_new:
         raise InputError(
             "--accept-new pins host keys on this workstation, and workers look at the boards",
-            hint="fleet trust --accept-new first, or `host_key:` in the inventory",
+            hint="first: fleet trust all; or `host_key:` in the inventory",
         )
 
 
@@ -170,7 +171,7 @@ def guarded(session: Session, work: Work) -> DeviceResult:
             session.tell_apart(error)
         note(result, error)
     except Exception as error:  # noqa: BLE001 - the border between devices
-        note(result, FleetError(f"{type(error).__name__}: {error}", device=session.host.name))
+        note(result, disk_full(error) or FleetError(f"{type(error).__name__}: {error}"))
     finally:
         session.close()
     result.text = masked(result.text)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleet.model.errors import InputError
-from fleet.model.home import fleet_home, private_folder, write_private
+from fleet.model.home import fleet_home, kept, private_folder, write_private
 from fleet.model.masking import masked_data
 
 if TYPE_CHECKING:
@@ -41,9 +41,10 @@ class RunStore:
         if (parent / name).exists():
             name = f"{name}-{len(list(parent.glob(f'{name}-*'))) + 2}"
         folder = parent / name
-        private_folder(parent)
-        folder.mkdir()
-        private_folder(folder)
+        with kept(folder):
+            private_folder(parent)
+            folder.mkdir()
+            private_folder(folder)
         return folder
 
     def save(self, folder: Path, record: Record) -> None:
@@ -51,11 +52,12 @@ class RunStore:
 
         The time of the run's folder is set anew: so the store of profiles sees that there is more.
         """
-        part = folder / "record.json.part"
+        path, part = folder / "record.json", folder / "record.json.part"
         data = masked_data(record.as_dict())
-        write_private(part, json.dumps(data, indent=1, ensure_ascii=False))
-        part.replace(folder / "record.json")
-        os.utime(folder.parents[1])
+        with kept(path):
+            write_private(part, json.dumps(data, indent=1, ensure_ascii=False))
+            part.replace(path)
+            os.utime(folder.parents[1])
 
     def runs(self) -> list[str]:
         """Ids of runs that measured something, newest first."""
@@ -80,6 +82,6 @@ def _read(folder: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(folder.glob("*/*/record.json")):
         try:
             record = json.loads(path.read_text("utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path} is damaged: {error}") from error
         yield record

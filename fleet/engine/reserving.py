@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
-from fleet.engine.leasing import RACES, held_error, owner
+from fleet.engine.leasing import RACES, held_error, owner, spent_error
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.session import Session
 from fleet.model.command import Command
@@ -19,13 +20,18 @@ LONGEST_SECONDS = 30 * 86400  # a month; a board that is longer away has left th
 
 
 def who(hosts: Sequence[Host], *, parallel: int, accept_new: bool = False) -> list[DeviceResult]:
-    """Who holds each board; `details["holders"]` has it. Reads only."""
+    """Who holds each board, `details["holders"]`, or blocks it, `["blocked"]`. Reads only."""
 
     def work(session: Session, result: DeviceResult) -> None:
         answer = _asked(session, who_command())
         result.outcome = "ok"
-        result.text = "; ".join(one.describe() for one in answer.held) or "free"
-        result.details = {"holders": [one.as_dict() for one in answer.held]}
+        said = [holder.describe() for holder in answer.held]
+        said += [spent.describe() for spent in answer.spent]
+        result.text = "; ".join(said) or "free"
+        result.details = {
+            "holders": [holder.as_dict() for holder in answer.held],
+            "blocked": [asdict(spent) for spent in answer.spent],
+        }
 
     return on_every_device(hosts, work, lambda _: None, parallel=parallel, accept_new=accept_new)
 
@@ -50,6 +56,8 @@ def reserve(
 
     def work(session: Session, result: DeviceResult) -> None:
         answer = _settled(session, command)
+        if answer.spent:
+            raise spent_error(session.host.name, answer.spent[0], "lock")
         if answer.held:
             raise held_error(session.host.name, answer.held[0], "lock")
         result.outcome = "changed"
@@ -73,6 +81,8 @@ def release(hosts: Sequence[Host], *, force: bool, parallel: int) -> list[Device
         foreign = [one for one in answer.held if one.kind == RESERVE]
         if foreign:
             raise held_error(session.host.name, foreign[0], "unlock")
+        if answer.spent and (force or not answer.dropped):
+            raise spent_error(session.host.name, answer.spent[0], "unlock")
         ended = [f"was {one.describe()}" for one in answer.dropped]
         writing = [f"still {one.describe()}" for one in answer.held if one.kind == WRITE]
         result.outcome = "changed" if ended else "unchanged"

@@ -21,7 +21,7 @@ from fleet.engine.starting import Looking, Placed, execute, place
 from fleet.engine.workbench import Workbench
 from fleet.model.errors import ConnectionLostError
 from fleet.model.events import Output, RunDone, StepStarted, Warned
-from fleet.model.home import open_private, private_folder, write_private
+from fleet.model.home import kept, open_private, private_folder, write_private
 from fleet.model.masking import Stream, masked
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import RunSpec
@@ -39,7 +39,9 @@ class _Tee:
     """Output of a run: whole to a file, and as text to the listener."""
 
     def __init__(self, path: Path, session: Session, stream: str) -> None:
-        self._file = open_private(path)
+        self._path = path
+        with kept(path):
+            self._file = open_private(path)
         self._session = session
         self._stream = stream
         self._masked = Stream()
@@ -54,15 +56,17 @@ class _Tee:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._pass(self._masked.end())
-        self._file.close()
+        with kept(self._path):
+            self._pass(self._masked.end())
+            self._file.close()
 
     def take(self, chunk: bytes) -> None:
         """One chunk. The file ends at LOG_BYTES: a runner in a loop must not fill the disk."""
         self._pass(self._masked.take(chunk))
 
     def _pass(self, chunk: bytes) -> None:
-        self._file.write(chunk[: max(0, LOG_BYTES - self._file.tell())])
+        with kept(self._path):
+            self._file.write(chunk[: max(0, LOG_BYTES - self._file.tell())])
         text = self._decoder.decode(chunk)
         if text:
             self._session.emit(Output(self._session.host.name, self._stream, text))
@@ -142,7 +146,8 @@ def _once(job: Job, kit: Kit, start: Start, turn: _Turn, records: list[Record]) 
     else:
         outcome = Outcome(problems=(_why_lost(session, lost, boot),))
     if looking and looking.said:
-        write_private(folder / LOOKS_FILE, masked(looking.said))
+        with kept(folder / LOOKS_FILE):
+            write_private(folder / LOOKS_FILE, masked(looking.said))
     unkept = _keep(folder, outcome.raw)
     conditions = conditions_of(looking.said if looking else "", job.run.sample)
     record = replace(

@@ -21,7 +21,7 @@ from fleet.engine.session import Session
 from fleet.model.command import Command
 from fleet.model.errors import InputError
 from fleet.model.events import StepStarted
-from fleet.model.home import open_private, private_folder
+from fleet.model.home import kept, open_private, private_folder
 from fleet.model.plan import Action
 from fleet.ops.system.step import SystemStep
 
@@ -72,11 +72,12 @@ class UndoLog:
         self._append({"end": True, **known})
 
     def _append(self, line: dict[str, Any]) -> None:
-        private_folder(self.path.parent)
-        with open_private(self.path, "ab") as stream:
-            stream.write(json.dumps(line).encode() + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        with kept(self.path):
+            private_folder(self.path.parent)
+            with open_private(self.path, "ab") as stream:
+                stream.write(json.dumps(line).encode() + b"\n")
+                stream.flush()
+                os.fsync(stream.fileno())
 
     def read(self) -> list[Done]:
         """The steps in the order in which they were begun. InputError for a damaged file."""
@@ -84,7 +85,7 @@ class UndoLog:
         for number, line in enumerate(_lines(self.path), 1):
             try:
                 found = _take(found, json.loads(line))
-            except (ValueError, KeyError, TypeError, IndexError) as error:
+            except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
                 raise InputError(f"{self.path}:{number} is damaged: {error}") from error
         return found
 

@@ -28,6 +28,7 @@ FleetError                     anything fleet reports; carries the cure
 │   └── ProfileError           a profile cannot be read: garbage, cut off, another locale
 │       └── UnknownProfileError  it is no profile of a known kind
 ├── ProfileStoreError          the file of records cannot be opened, read or written
+├── WorkstationError           a file of fleet cannot be written here: disk full, no rights
 ├── GateError                  a comparison found what --fail-if names (exit 1)
 ├── NotComparableError         a comparison cannot say what it was asked (exit 4)
 └── LabError                   a lab board cannot be made
@@ -234,6 +235,10 @@ class UnknownProfileError(ProfileError):
 
 class ProfileStoreError(FleetError):
     """The file of records cannot be opened, read or written."""
+
+
+class WorkstationError(FleetError):
+    """This workstation cannot write a file of fleet's own; the device is not to blame."""
 
 
 class GateError(FleetError):

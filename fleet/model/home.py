@@ -7,11 +7,18 @@ and files 0600, whatever the umask; elsewhere, where a user wants them, the umas
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shlex
 import stat
+from collections.abc import Iterator
 from io import BufferedWriter
 from pathlib import Path
 from typing import Literal
+
+from fleet.model.errors import WorkstationError
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})  # of a disk; no link says these
 
 
 def fleet_home() -> Path:
@@ -65,3 +72,29 @@ def write_private(path: Path, data: str | bytes) -> None:
     """`write_bytes`, or `write_text` in UTF-8, for a file of fleet's own."""
     with open_private(path) as stream:
         stream.write(data.encode() if isinstance(data, str) else data)
+
+
+@contextlib.contextmanager
+def kept(path: Path) -> Iterator[None]:
+    """Around the writing of a file of ours: every OSError is a WorkstationError with its path."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> WorkstationError:
+    """Path, cause and cure; `path` need not be there."""
+    there = next(folder for folder in (path.parent, *path.parents) if folder.exists())
+    look = "free space: df -h" if error.errno in _FULL else "look who may write: ls -ld"
+    return WorkstationError(
+        f"this workstation cannot write {path}: {error.strerror or error}",
+        hint=f"{look} {shlex.quote(str(there))}; or set FLEET_HOME to a folder on another disk",
+    )
+
+
+def disk_full(error: Exception) -> WorkstationError | None:
+    """That error, where the words of the system are those of a disk of ours that is full."""
+    if not isinstance(error, OSError) or error.errno not in _FULL:
+        return None
+    return unwritable(Path(os.fsdecode(error.filename)) if error.filename else fleet_home(), error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -49,6 +50,28 @@ class Holder:
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; the token stays out of it."""
         return {key: value for key, value in asdict(self).items() if key != "token"}
+
+
+@dataclass(frozen=True)
+class Spent:
+    """A generation after which there is none: no lease of its kind can be taken or broken.
+
+    Fleet does not get there; `maker` is the user of the board who made the folder, `-` unknown.
+    """
+
+    kind: str
+    path: str
+    maker: str
+
+    def describe(self) -> str:
+        """Who is in the way, and with what."""
+        who = "an unknown user" if self.maker == "-" else self.maker
+        return f"blocked by {who}: {self.path} leaves no number for a lease"
+
+    def cure(self) -> str:
+        """What ends it. Nobody else may: the folder of leases is sticky."""
+        who = "root" if self.maker in {"-", "root"} else f"{self.maker} or root"
+        return f"on the board, as {who}: rm -r {shlex.quote(self.path)}"
 
 
 def human_seconds(seconds: int) -> str:

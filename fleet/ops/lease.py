@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 from fleet.device.shell import device_script, odd_answer
 from fleet.model.command import Command, script
 from fleet.model.errors import DeviceError
-from fleet.model.lease import WRITE, Holder, Ticket
+from fleet.model.lease import WRITE, Holder, Spent, Ticket
 from fleet.model.masking import masked
 
 TAG = "fleet-lease 1"
@@ -28,7 +28,7 @@ _WORDS = 10  # of a `held` or `dropped` line
 @dataclass
 class LeaseAnswer:
     """What the board says. `got` is the generation, `raced`: several were at it at once; `top`
-    is the highest generation of each kind, held or not.
+    is the highest generation of each kind, held or not; `spent`: kinds that have none left.
     """
 
     place: str = ""
@@ -38,6 +38,7 @@ class LeaseAnswer:
     raced: bool = False
     freed: bool = False
     top: dict[str, int] = field(default_factory=dict)
+    spent: list[Spent] = field(default_factory=list)
 
 
 def word(text: str) -> str:
@@ -171,6 +172,8 @@ def parse_lease(text: str, host: str) -> LeaseAnswer:
             answer.got = _number(words[-1], line, host)
         elif kind == "top" and len(words) == 2:
             answer.top[words[0]] = _number(words[1], line, host)
+        elif kind == "spent" and len(words) > 2:
+            answer.spent.append(Spent(words[0], " ".join(words[2:]), words[1]))
         elif kind in {"held", "dropped"} and len(words) == _WORDS - 1:
             numbers = _number(words[1], line, host), _number(words[6], line, host)
             holder = _holder(words, *numbers)

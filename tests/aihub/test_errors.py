@@ -15,6 +15,7 @@ from qai_hub import public_api_pb2 as pb
 from fleet.aihub import hub as border
 from fleet.aihub.pull import pull
 from fleet.model.errors import AiHubError, FleetError, InputError
+from fleet.model.extras import install_extra
 from tests.standins.aihub import SECRETS, SIGNATURE, TOKEN, AiHub
 
 from .conftest import configure
@@ -133,7 +134,7 @@ def test_the_client_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "qai_hub", None)
     error = refused(tmp_path)
     assert "not installed" in error.message
-    assert error.hint == 'pip install "npu-fleet[aihub]"'
+    assert error.hint == install_extra("aihub")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from fleet.bundles.inspect import inspect_bundle
 from fleet.bundles.kinds import guessed
 from fleet.model.bundle import Bundle
 from fleet.model.errors import BundleError
+from fleet.model.extras import install_extra
 
 from .conftest import BUILD, DATA, V73
 
@@ -172,4 +173,4 @@ def test_without_onnx_it_says_what_to_install(
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
     with pytest.raises(BundleError) as caught:
         look(folder)
-    assert caught.value.hint == 'pip install "npu-fleet[onnx]"'
+    assert caught.value.hint == install_extra("onnx")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import subprocess
@@ -92,6 +93,27 @@ def test_force_breaks_what_others_hold(desk: Desk) -> None:
     broken = desk.json("bob@desk", "unlock", "all", "--force")
     assert [one["outcome"] for one in broken] == ["changed", "changed"]
     assert [one["holders"] for one in desk.json("bob@desk", "who")] == [[], []]
+
+
+def test_a_number_that_leaves_none_is_named_by_all_of_them(desk: Desk, tmp_path: Path) -> None:
+    last = tmp_path / "one" / "leases" / "fleet-lease" / "write.999999998"
+    last.mkdir(parents=True)
+    maker = getpass.getuser()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("x")
+    push = ("push", str(tmp_path / "folder"))
+    for done in (
+        desk.fleet("ann@desk", *push, "--limit", "evk-1"),
+        desk.fleet("ann@desk", "unlock", "evk-1", "--force"),
+    ):
+        assert done.returncode == 1
+        assert f"blocked by {maker}" in done.stderr
+        assert f"rm -r {last}" in done.stderr
+    who = desk.fleet("ann@desk", "who")
+    assert f"blocked by {maker}: {last}" in who.stdout
+    blocked, free = desk.json("ann@desk", "who")
+    assert blocked["blocked"] == [{"kind": "write", "path": str(last), "maker": maker}]
+    assert (free["blocked"], free["text"]) == ([], "free")
 
 
 @pytest.mark.parametrize(

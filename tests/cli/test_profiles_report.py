@@ -11,6 +11,7 @@ import pytest
 from fleet.cli import pictured
 from fleet.cli.main import main
 from fleet.engine.records import RunStore
+from fleet.model.extras import install_extra
 from fleet.profiles.compare.groups import by_run
 from fleet.profiles.pictures.lines import Bar
 from fleet.profiles.stats.difference import difference
@@ -71,7 +72,7 @@ def test_without_the_library_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     target = tmp_path / "r.html"
     assert fleet(monkeypatch, "report", files[0], "-o", str(target)) == 2
-    assert 'pip install "npu-fleet[report]"' in capsys.readouterr().err
+    assert f"try: {install_extra('report')}\n" in capsys.readouterr().err
     assert not target.exists()
 
 

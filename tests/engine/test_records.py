@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fleet.engine.records import RunStore, new_run_id
-from fleet.model.errors import InputError
+from fleet.engine.undo import UndoLog
+from fleet.model.errors import InputError, WorkstationError
 from fleet.model.record import Metrics, Record
 
 
@@ -70,12 +71,37 @@ def test_a_run_that_is_not_there(name: str, tmp_path: Path) -> None:
     assert "profiles list" in caught.value.hint
 
 
-def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["{", "[" * 200_000], ids=["cut", "deep"])
+def test_a_damaged_record_is_named(text: str, tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     folder = store.folder("r", "h", 0, warmup=False)
-    (folder / "record.json").write_text("{")
+    (folder / "record.json").write_text(text)
     with pytest.raises(InputError, match=r"record\.json is damaged"):
         store.load("r")
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 200_000], ids=["cut", "deep"])
+def test_a_damaged_log_of_steps_is_named(text: str, tmp_path: Path) -> None:
+    log = UndoLog(tmp_path, "r", "h")
+    log.path.parent.mkdir()
+    log.path.write_text(text + "\n")
+    with pytest.raises(InputError, match=r"h\.jsonl:1 is damaged"):
+        log.read()
+
+
+def test_a_full_disk_is_the_workstations(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    folder = store.folder("r", "h", 0, warmup=False)
+    (folder / "record.json.part").symlink_to("/dev/full")
+    with pytest.raises(WorkstationError) as caught:
+        store.save(folder, record())
+    said = f"this workstation cannot write {folder}/record.json: No space left on device"
+    assert caught.value.message == said
+    assert caught.value.hint.startswith(f"free space: df -h {folder}")
+    log = UndoLog(tmp_path, "r", "h")
+    log.path.symlink_to("/dev/full")
+    with pytest.raises(WorkstationError, match=r"cannot write .*h\.jsonl: No space left"):
+        log.end()
 
 
 def test_what_counts() -> None:

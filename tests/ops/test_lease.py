@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import signal
@@ -341,6 +342,49 @@ def test_damaged_files_break_nothing(board: LeaseBoard, text: str) -> None:
     assert board.who() == []
     assert board.take("bob@desk").got == 2
     assert not list(board.leases.rglob("pwned"))
+
+
+@pytest.mark.parametrize("kind", [WRITE, RESERVE])
+def test_a_number_that_leaves_none_is_named_with_its_maker(board: LeaseBoard, kind: str) -> None:
+    """Made by any user of the board, with or without the words of a holder."""
+    board.take()
+    board.drop("ann@desk", force=True)
+    last = board.folder / f"{kind}.999999998"
+    last.mkdir()
+    maker = getpass.getuser()
+    for words in ("", f"1 =eve =x =y {'e' * 32} {boot()} 1\n"):
+        (last / "owner").write_text(words)
+        (last / "keep").write_text(f"{boot()} 999999990 60\n")
+        for answer in (
+            board.ask(lease.who_command()),
+            board.take("bob@desk", kind),
+            board.drop("bob@desk", force=True),
+        ):
+            (spent,) = answer.spent
+            assert (spent.kind, spent.path, spent.maker) == (kind, str(last), maker)
+            assert (answer.got, answer.raced, answer.dropped) == (None, False, [])
+            assert maker in spent.describe()
+            assert str(last) in spent.describe()
+    assert [one for one in board.generations() if "99999" in one] == [last.name]
+    shutil.rmtree(last)
+    assert board.ask(lease.who_command()).spent == []
+    assert board.take("bob@desk", kind).got
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="two users need root")
+def test_the_maker_of_the_last_number_is_another_user() -> None:
+    root = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    root.chmod(0o755)
+    try:
+        board = LeaseBoard(root, "dash")
+        board.user = 1234
+        board.take()
+        last = board.folder / "write.999999998"
+        last.mkdir()
+        os.chown(last, 4321, 4321)
+        assert board.take().spent[0].maker == "4321"
+    finally:
+        shutil.rmtree(root)
 
 
 def test_places_that_cannot_be_used(board: LeaseBoard, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from fleet.model.conditions import Conditions, Sample
 from fleet.model.errors import InputError, ProfileStoreError
+from fleet.model.extras import install_extra
 from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.exports import export
 from fleet.profiles.exports.trace import CYCLES, LAID
@@ -90,7 +91,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match="needs pyarrow") as caught:
         export(store, parse(""), tmp_path / "x.parquet")
-    assert "npu-fleet[parquet]" in caught.value.hint
+    assert caught.value.hint == f"{install_extra('parquet')}; or --format csv"
     assert not list(tmp_path.glob("x.parquet*"))
 
 

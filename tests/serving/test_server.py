@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
 import signal
 import socket
@@ -10,12 +11,14 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
+from fleet.device.server import wire
 from fleet.serving import device
 from fleet.serving.files import service_files
 
@@ -200,6 +203,76 @@ def test_a_slow_request_has_an_end(tmp_path: Path) -> None:
                 link.sendall(begun)
                 assert b" 408 " in link.recv(4096)
                 assert link.recv(4096) == b""
+
+
+class Jumping(asyncio.SelectorEventLoop):
+    """A loop whose clock jumps to what is due next: the limits that ship, and no waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        really = self._selector.select
+
+        def select(timeout: float | None = None) -> object:
+            found = really(0)
+            if not found and timeout:
+                self.now += timeout
+            return found
+
+        self._selector.select = select
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_how_long_the_first_byte_is_waited_for(asked_before: bool) -> None:
+    loop = Jumping()
+
+    async def waited() -> float:
+        reader = asyncio.StreamReader()
+        if asked_before:
+            reader.feed_data(b"GET /health HTTP/1.1\r\n\r\n")
+            assert await wire.read_head(reader, first=True) is not None
+        began = loop.time()
+        with pytest.raises(wire.HttpError, match="did not come in time"):
+            await wire.read_head(reader, first=not asked_before)
+        return loop.time() - began
+
+    try:
+        seconds = loop.run_until_complete(waited())
+    finally:
+        loop.close()
+    assert seconds == pytest.approx(75.0 if asked_before else 10.0)
+
+
+def silent(port: int, count: int, stack: ExitStack) -> None:
+    for _ in range(count):
+        stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+
+
+def test_connections_without_a_token_do_not_keep_its_holder_out(tmp_path: Path) -> None:
+    crowd = 600
+    with echo(tmp_path) as one, one.client() as client, ExitStack() as stack:
+        assert client.get("/v1/models").status_code == 200
+        silent(one.port, crowd, stack)
+        new = one.post({"prompt": "a new connection"})
+        assert (new.status_code, new.text.count("a new connection")) == (200, 1), new.text
+        assert client.get("/v1/models").status_code == 200, "one that is open stays so"
+        assert len(list(Path(f"/proc/{one.process.pid}/fd").iterdir())) < crowd
+
+
+def test_holders_of_the_token_have_a_limit_of_their_own(tmp_path: Path) -> None:
+    with echo(tmp_path, 0.0, "CONNECTIONS=2", "STRANGERS=3") as one, ExitStack() as stack:
+        clients = [stack.enter_context(one.client()) for _ in range(3)]
+        codes = [client.get("/v1/models").status_code for client in clients]
+        assert codes == [200, 200, 503]
+        assert one.health().status_code == 200, "whoever only asks for that needs no room"
+        clients[0].close()
+        end = time.monotonic() + 30
+        while one.post({"prompt": "a"}).status_code != 200:
+            assert time.monotonic() < end, "room that is left is not given to the next"
+            time.sleep(0.01)
 
 
 def test_a_request_past_its_time_is_ended(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from fleet.model.errors import BundleError
+from fleet.model.extras import install_extra
 
 
 def onnx_package(why: str) -> ModuleType:
@@ -14,6 +15,6 @@ def onnx_package(why: str) -> ModuleType:
         import onnx.helper  # noqa: PLC0415
     except ImportError as error:
         raise BundleError(
-            f"{why} needs the package onnx: {error}", hint='pip install "npu-fleet[onnx]"'
+            f"{why} needs the package onnx: {error}", hint=install_extra("onnx")
         ) from error
     return onnx

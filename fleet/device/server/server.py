@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Set, Tuple
 
 from fleet.device.server.answers import Answers
 from fleet.device.server.api import Reader
@@ -30,7 +30,8 @@ from fleet.device.server.wire import (
 from fleet.device.server.work import BackendError, Full, Job, Worker
 
 BAD, NO_SESSION, NO_PORT, BROKEN = 10, 11, 12, 70
-CONNECTIONS = 512
+CONNECTIONS = 512  # that have shown the token
+STRANGERS = 128  # beside them: that have not; the oldest goes when one more comes
 ABORT_SECONDS = 20.0  # from a signal to abort until the session counts as hung
 LOG_BYTES = 4 << 20
 _TOKEN_CHARS = 16
@@ -46,7 +47,8 @@ class Server:
         self.began = time.monotonic()
         self.stopping = False
         self.status = 0
-        self._open = 0
+        self._known: "Set[asyncio.StreamWriter]" = set()
+        self._strangers: "Dict[asyncio.StreamWriter, None]" = {}
         self._token: "Tuple[Any, bytes]" = (None, b"")
         self._over = asyncio.Event()
         self._document = document(config, backend.kind)
@@ -106,23 +108,36 @@ class Server:
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """All requests of one connection."""
-        self._open += 1
+        self._strangers[writer] = None
+        if len(self._strangers) > STRANGERS:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.transport.abort()
+        first = True
         try:
-            while await self._request(reader, writer):
-                pass
+            while await self._request(reader, writer, first=first):
+                first = False
         except (ConnectionError, asyncio.CancelledError, OSError):
             pass
         finally:
-            self._open -= 1
+            self._strangers.pop(writer, None)
+            self._known.discard(writer)
             writer.close()
 
-    async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    def _known_now(self, writer: asyncio.StreamWriter) -> None:
+        """This connection has shown the token. Raises HttpError 503 when too many have."""
+        if writer not in self._known and len(self._known) >= CONNECTIONS:
+            raise HttpError(503, "too_many_connections", "too many connections")
+        self._strangers.pop(writer, None)
+        self._known.add(writer)
+
+    async def _request(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, first: bool
+    ) -> bool:
         """One request; True when the connection may bring another one."""
         bare = False
         try:
-            if self._open > CONNECTIONS:
-                raise HttpError(503, "too_many_connections", "too many connections")
-            head = await read_head(reader)
+            head = await read_head(reader, first=first)
             if head is None:
                 return False
             bare = head.method == "HEAD"
@@ -134,6 +149,7 @@ class Server:
             most = self.answers.admit(head)
             if head.path not in OPEN_PATHS:
                 self._check_token(head)
+                self._known_now(writer)
             raw = await read_body(reader, writer, head, most)
             entered = True
             return await self._answer(reader, writer, head, raw)

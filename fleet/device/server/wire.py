@@ -19,6 +19,7 @@ _LENGTH = re.compile(r"[0-9]{1,18}")
 TARGET_BYTES = 2048
 HEADER_BYTES = 16 << 10
 HEADERS = 64
+FIRST_SECONDS = 10.0  # to the first byte of a new connection
 HEADER_SECONDS = 10.0
 BODY_SECONDS = 60.0
 IDLE_SECONDS = 75.0  # between two requests of a kept connection
@@ -65,14 +66,14 @@ class Head(NamedTuple):
     keep: bool
 
 
-async def read_head(reader: asyncio.StreamReader) -> "Optional[Head]":
-    """The next request up to its body; None when the client ended the connection.
+async def read_head(reader: asyncio.StreamReader, *, first: bool) -> "Optional[Head]":
+    """The next request up to its body, `first`: of this connection; None when the client ended it.
 
     Raises HttpError; the connection must be closed after it.
     """
     try:
-        first = await asyncio.wait_for(reader.read(1), IDLE_SECONDS)
-        if not first:
+        begin = await asyncio.wait_for(reader.read(1), FIRST_SECONDS if first else IDLE_SECONDS)
+        if not begin:
             return None
         rest = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEADER_SECONDS)
     except asyncio.TimeoutError:
@@ -81,7 +82,7 @@ async def read_head(reader: asyncio.StreamReader) -> "Optional[Head]":
         return None
     except asyncio.LimitOverrunError:
         raise HttpError(431, "headers_too_large", "at most 16 KiB of headers") from None
-    return _parsed((first + rest).decode("latin-1"))
+    return _parsed((begin + rest).decode("latin-1"))
 
 
 def _parsed(text: str) -> Head:

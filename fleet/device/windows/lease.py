@@ -116,6 +116,14 @@ class Leases:
         held = (one.owner, one.reason, one.run, one.token, one.left, one.age, one.busy)
         say(word, kind, one.top, *held)
 
+    def spent(self, kind: str, one: Seen) -> bool:
+        """Whether no number comes after that one; says who made it. Fleet never gets there."""
+        if one.top < MOST - 1:
+            return False
+        at = f"{self.folder}/{kind}.{one.top}"
+        say("spent", kind, maker_of(at), at)
+        return True
+
     def fresh(self, token: str) -> str:
         """Where a new generation is put together."""
         return f"{self.folder}/.new.{self.now}.{token}"
@@ -155,6 +163,19 @@ class Leases:
                 shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
 
 
+def maker_of(path: str) -> str:
+    """Login name or number of whose it is; `-` where the system does not tell it."""
+    if os.name == "nt":
+        return "-"
+    import pwd
+
+    number_of_user = os.stat(path).st_uid
+    try:
+        return pwd.getpwuid(number_of_user).pw_name
+    except KeyError:
+        return str(number_of_user)
+
+
 def take(kind: str, me: str, why: str, job: str, mine: str, ttl: str, dead: str) -> None:
     """`lease_take`: see device/sh/lease/lease_take.sh."""
     leases = Leases(place(True))
@@ -165,6 +186,8 @@ def take(kind: str, me: str, why: str, job: str, mine: str, ttl: str, dead: str)
         leases.tell("held", other, held)
         return
     now = leases.look(kind)
+    if leases.spent(kind, now):
+        return
     if now.state == "held":
         again = kind == "reserve" and now.owner == me
         ended = dead == f"{now.top}:{now.token}" and now.busy == "idle"
@@ -208,7 +231,7 @@ def drop(me: str, why: str, mine: str, force: str) -> None:
     for kind in ("reserve", "write"):
         for turn in range(5):
             one = leases.look(kind)
-            if one.state != "held":
+            if leases.spent(kind, one) or one.state != "held":
                 break
             if force != "force" and (kind == "write" or one.owner != me):
                 leases.tell("held", kind, one)
@@ -238,7 +261,7 @@ def who() -> None:
     for kind in ("write", "reserve"):
         one = leases.look(kind)
         say("top", kind, one.top)
-        if one.state == "held":
+        if not leases.spent(kind, one) and one.state == "held":
             leases.tell("held", kind, one)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fleet.engine.pool import Remote
 from fleet.model.errors import InputError, UnreachableError
+from fleet.model.extras import install_extra
 
 if TYPE_CHECKING:
     from fleet.engine.cluster.executor import ClusterExecutor
@@ -33,7 +34,7 @@ def executor_for(text: str, *, limit: int | None = None) -> Remote:
     except ModuleNotFoundError as error:
         raise InputError(
             f"--executor needs dask.distributed ({error.name} is not installed)",
-            hint="pip install 'npu-fleet[dask]'",
+            hint=install_extra("dask"),
         ) from error
     where = f"{'tls' if match['tls'] else 'tcp'}://{match['where']}"
     try:

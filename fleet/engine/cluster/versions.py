@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from fleet.model.errors import InputError, UnreachableError
+from fleet.model.extras import source
 from fleet.model.version import VERSION
 
 
@@ -34,7 +36,7 @@ def check_versions(said: Mapping[str, Any]) -> dict[str, str]:
         raise InputError(
             f"workers do not match fleet {VERSION} on Python {python} here: "
             f"{'; '.join(wrong[:3])}{more}",
-            hint=f"on the workers: pip install 'npu-fleet[dask]=={VERSION}' with Python {python}, "
-            "then start them again",
+            hint=f"on the workers, with Python {python}: pip install {shlex.join(source('dask'))} "
+            "(or a copy of that), then start them again",
         )
     return machines

@@ -19,7 +19,7 @@ from typing import Any
 
 from fleet.engine.rollout.state import Line, RunState
 from fleet.model.deadline import Deadline
-from fleet.model.errors import FleetError, InputError
+from fleet.model.errors import InputError, WorkstationError
 from fleet.model.home import private_folder
 from fleet.model.masking import masked
 from fleet.model.version import VERSION
@@ -45,7 +45,7 @@ class Journal:
 
     @classmethod
     def begin(cls, path: Path | None, run_id: str, header: dict[str, Any]) -> Journal:
-        """A new run. Raises FleetError when its journal cannot be written."""
+        """A new run. Raises WorkstationError when its journal cannot be written."""
         journal = cls(path)
         if path is not None:
             try:
@@ -89,7 +89,7 @@ class Journal:
         return journal.state
 
     def write(self, kind: str, **values: Any) -> None:  # noqa: ANN401 - a line of JSON
-        """Append one line; on disk when this returns. FleetError when the disk will not."""
+        """Append one line; on disk when this returns. WorkstationError when the disk will not."""
         if "text" in values:
             values["text"] = masked(str(values["text"]))  # maybe a device's own words
         line: Line = {"line": kind, "at": _now(), **values}
@@ -99,7 +99,10 @@ class Journal:
             if self._file is not None:
                 self._append(data)
         if self._file is not None:
-            os.fsync(self._file)  # outside of the lock: the kernel joins those that come together
+            try:  # outside of the lock: the kernel joins those that come together
+                os.fsync(self._file)
+            except OSError as error:
+                raise _unwritable(self.path, error) from error
 
     def _append(self, data: bytes) -> None:
         file, at = self._file, self._size
@@ -127,7 +130,7 @@ class Journal:
                 why = str(error) if isinstance(error, InputError) else "it is no line of a journal"
                 raise InputError(
                     f"{self.path}:{number} is damaged: {why}",
-                    hint="fleet deploy makes a new run; what is on the devices is reused",
+                    hint="fleet deploy (a new run); what is on the devices is reused",
                 ) from error
             end += len(raw)
         if not self.state.header:
@@ -138,7 +141,10 @@ class Journal:
         return end
 
     def _take(self, raw: bytes) -> None:
-        line = json.loads(raw)
+        try:
+            line = json.loads(raw)
+        except RecursionError as error:
+            raise ValueError("too deep") from error
         if line["line"] == "run" and line["schema"] != SCHEMA:
             raise InputError(f"schema {line['schema']} is of another fleet ({line['fleet']})")
         if (line["line"] == "run") == bool(self.state.header):
@@ -186,7 +192,7 @@ def _lock(file: int, path: Path) -> None:
             if deadline.expired:
                 raise InputError(
                     f"run {path.parent.name} is being worked on by another fleet",
-                    hint="wait for it, or end it; fleet resume --list shows how far it is",
+                    hint="wait for it, or end it; fleet resume --list (how far it is)",
                 ) from error
             time.sleep(LOCK_SECONDS / 10)
         else:
@@ -199,8 +205,8 @@ def _whole_lines(data: bytes) -> Iterator[bytes]:
         yield one + b"\n"
 
 
-def _unwritable(path: Path | None, error: OSError) -> FleetError:
-    return FleetError(
+def _unwritable(path: Path | None, error: OSError) -> WorkstationError:
+    return WorkstationError(
         f"cannot write the journal {path}: {error.strerror}",
         hint="nothing is begun that is not written down; free the disk, or set FLEET_HOME",
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.model.errors import InputError
+from fleet.model.extras import install_extra
 from fleet.profiles.exports import flat
 from fleet.profiles.store import ProfileStore, Query
 
@@ -38,5 +39,5 @@ def _library(name: str) -> Any:  # noqa: ANN401 - a module without types
     except ImportError as error:
         raise InputError(
             "Parquet needs pyarrow, which is not installed",
-            hint="pip install 'npu-fleet[parquet]', or --format csv",
+            hint=f"{install_extra('parquet')}; or --format csv",
         ) from error

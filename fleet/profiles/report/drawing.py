@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 from fleet.model.errors import InputError
+from fleet.model.extras import install_extra
 
 Spec = dict[str, Any]
 
@@ -83,5 +84,5 @@ def library() -> Any:  # noqa: ANN401 - loaded where it is needed
     except ImportError as error:
         raise InputError(
             "a report needs vl-convert-python, which is not installed",
-            hint='pip install "npu-fleet[report]"',
+            hint=install_extra("report"),
         ) from error

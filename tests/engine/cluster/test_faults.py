@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from fleet.engine.pool import on_every_device
 from fleet.lab import Lab
 from fleet.model.errors import InputError, UnreachableError
 from fleet.model.events import Event, StepStarted, Warned
+from fleet.model.extras import install_extra, source
 from fleet.model.secret import Secret, SecretRef
 
 from .conftest import CANARY, Cluster, Fleet, connected, ended, until
@@ -99,7 +101,7 @@ def test_another_version_on_a_worker_is_one_clear_error(
     with connected(cluster, 3) as executor:
         with pytest.raises(InputError, match=r"old-1 has fleet 0\.0\.9 on Python 3") as caught:
             fleet.operation(executor).plan()
-        assert "pip install 'npu-fleet[dask]==" in caught.value.hint
+        assert shlex.join(source("dask")) in caught.value.hint
         ended(old)
         until(lambda: len(executor.places()) == 2, "the end of the old worker")
 
@@ -180,7 +182,7 @@ def test_no_scheduler_and_no_distributed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InputError, match="not installed") as missing:
         executor_for("dask://127.0.0.1:9")
-    assert missing.value.hint == "pip install 'npu-fleet[dask]'"
+    assert missing.value.hint == install_extra("dask")
 
 
 def test_accept_new_is_not_for_workers(fleet: Fleet, executor: ClusterExecutor) -> None:

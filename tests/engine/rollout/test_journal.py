@@ -68,6 +68,8 @@ def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
         (1, b'{"line": "begin", "host"\n', "jsonl:2 is damaged"),
         (1, b'{"line": "begin", "host": "d999", "wave": "1"}\n', "jsonl:2 is damaged"),
         (1, b"[]\n", "jsonl:2 is damaged"),
+        (1, b"[" * 200_000 + b"\n", "jsonl:2 is damaged: it is no line of a journal"),
+        (0, b'{"run":' * 200_000 + b"\n", "jsonl:1 is damaged: it is no line of a journal"),
         (1, b'{"line": "run", "schema": 1}\n', "jsonl:2 is damaged: the line that begins"),
         (0, b'{"line": "run", "schema": 2, "fleet": "9.9"}\n', "schema 2 is of another fleet"),
         (0, b'{"line": "begin"}\n', "jsonl:1 is damaged: the line that begins"),
@@ -80,8 +82,9 @@ def test_damage_before_the_end_is_one_error(path: Path, at: int, text: bytes, wo
     lines = path.read_bytes().splitlines(keepends=True)
     lines.insert(at, text)
     path.write_bytes(b"".join(lines))
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=words) as caught:
         Journal.reopen(path)
+    assert caught.value.hint
     assert not busy(path), "a refused journal is not held"
 
 

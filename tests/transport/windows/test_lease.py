@@ -16,6 +16,7 @@ from tests.ops.test_lease import (
     HOSTILE,
     boot,
     test_a_dead_holder_is_taken_over_when_its_step_has_ended,
+    test_a_number_that_leaves_none_is_named_with_its_maker,
     test_a_reservation_keeps_others_out,
     test_a_reservation_lives_on_after_a_boot,
     test_another_boot_ends_a_write_lease_unless_revived,
@@ -30,6 +31,7 @@ from .board import PcLeaseBoard
 
 __all__ = [
     "test_a_dead_holder_is_taken_over_when_its_step_has_ended",
+    "test_a_number_that_leaves_none_is_named_with_its_maker",
     "test_a_reservation_keeps_others_out",
     "test_a_reservation_lives_on_after_a_boot",
     "test_another_boot_ends_a_write_lease_unless_revived",

@@ -69,6 +69,11 @@ look() {
   if [ "$born" = "$boot" ] && digits "$since"; then age=$((now - since)); fi
   if [ "$left" -gt 0 ]; then state=held; fi
 }
+# Nothing comes after that number. Fleet never gets there: a user of the board made it.
+spent() {
+  if [ "$top" -lt 999999998 ]; then return 1; fi
+  echo "spent $1 $(ls -ld "$at" | { read -r _ _ maker _; echo "$maker"; }) $at"
+}
 tell() { echo "$1 $2 $top $owner $reason $run $token $left $age $busy"; }
 # Puts generation $2 of kind $1 there in one rename: held, or released at once ($3). Sets why.
 # 1: another one was first.

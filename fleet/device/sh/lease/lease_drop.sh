@@ -8,6 +8,7 @@ if place look; then
   for kind in reserve write; do
     for round in 1 2 3 4 5; do
       look "$kind"
+      if spent "$kind"; then break; fi
       if [ "$state" != held ]; then break; fi
       if [ "$force" != force ] && { [ "$kind" = write ] || [ "$owner" != "$me" ]; }; then
         tell held "$kind"; break

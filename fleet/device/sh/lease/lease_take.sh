@@ -24,6 +24,7 @@ if [ "$kind" = write ]; then other=reserve; fi
 look "$other"
 if foreign; then tell held "$other"; echo "end"; exit 0; fi
 look "$kind"
+if spent "$kind"; then echo "end"; exit 0; fi
 if [ "$state" = held ]; then
   if [ "$kind" = reserve ] && ! foreign; then :
   elif [ "$dead" = "$top:$token" ] && [ "$busy" = idle ]; then :

@@ -6,6 +6,7 @@
     for kind in write reserve; do
       look "$kind"
       echo "top $kind ${top:-0}"
+      if spent "$kind"; then continue; fi
       if [ "$state" = held ]; then tell held "$kind"; fi
     done
   else

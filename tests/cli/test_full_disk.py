@@ -1,0 +1,52 @@
+"""A full disk of the workstation is said of it, with what became of the board."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.rollout.boards import Yard, yard
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small tmpfs")
+
+
+def mount(place: Path, options: str) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], check=True)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Yard]:
+    """A board, and a workstation whose FLEET_HOME is a file system of 4 kB."""
+    with yard(tmp_path, 1) as boards:
+        boards.home.mkdir()
+        mount(boards.home, "size=4k")
+        try:
+            yield boards
+        finally:
+            subprocess.run(["umount", "-l", str(boards.home)], check=True)
+
+
+# Room for the journal only; for what the runner printed, too; for all but half of the record.
+@pytest.mark.parametrize(("kilobytes", "file"), [(4, "std"), (12, "fleet-looks"), (24, "record")])
+def test_it_is_said_of_the_workstation(small: Yard, kilobytes: int, file: str) -> None:
+    mount(small.home, f"remount,size={kilobytes}k")
+    code, said = small.fleet(*small.deploy_args("--run"))
+    assert code == 1
+    live = small.current("b1")
+    assert live, said
+    (error,) = [line for line in said.splitlines() if line.startswith("error:")]
+    assert error.startswith(f"error: b1: this workstation cannot write {small.home}/runs/"), said
+    assert f"/b1/0/{file}" in error
+    assert "No space left on device" in error
+    assert f"release {live} is live there" in error
+    assert f"try: free space: df -h {small.home}/runs/" in said
+
+    mount(small.home, "remount,size=1m")
+    code, said = small.fleet("resume", "last")
+    assert code == 0, said
+    assert "app: run " in said
+    assert small.current("b1") == live

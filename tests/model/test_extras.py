@@ -1,0 +1,100 @@
+"""The command that installs an extra, by real metadata: of this installation, and by pip."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import Distribution, PathDistribution, distribution
+from pathlib import Path
+
+import pytest
+from pip._internal.models.direct_url import ArchiveInfo, DirectUrl, DirInfo, VcsInfo
+from pip._internal.req.constructors import install_req_from_editable, install_req_from_line
+
+from fleet.model import extras
+from fleet.model.extras import install_extra, source
+
+ROOT = Path(__file__).parents[2]
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+Installed = Callable[[DirectUrl | None], Distribution]
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Installed:
+    """This fleet's metadata, with an origin as pip writes it; None: it came from an index."""
+
+    def make(origin: DirectUrl | None) -> Distribution:
+        folder = tmp_path / "npu_fleet-0.1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(distribution("npu-fleet").read_text("METADATA") or "")
+        if origin is not None:
+            (folder / "direct_url.json").write_text(origin.to_json())
+        return PathDistribution(folder)
+
+    return make
+
+
+def test_this_installation_from_where_it_came() -> None:
+    """Tests run in an editable installation (Makefile)."""
+    python, *words = shlex.split(install_extra("report"))
+    assert python == sys.executable
+    assert words[:4] == ["-m", "pip", "install", "-e"]
+    asked = install_req_from_editable(words[4])
+    assert (asked.extras, asked.link and asked.link.file_path) == ({"report"}, str(ROOT))
+    subprocess.run([python, *words[:3], "--help"], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("info", [DirInfo(), VcsInfo("git", COMMIT)], ids=["folder", "git+file"])
+def test_a_folder(installed: Installed, tmp_path: Path, info: DirInfo | VcsInfo) -> None:
+    """pip takes no name before `git+file:`."""
+    place = tmp_path / "my clone"
+    place.mkdir()
+    (place / "pyproject.toml").touch()
+    (word,) = source("onnx", installed(DirectUrl(place.as_uri(), info)))
+    asked = install_req_from_line(word)
+    assert (asked.extras, asked.link and asked.link.file_path) == ({"onnx"}, str(place))
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        None,
+        DirectUrl("file:///nowhere/fleet", DirInfo()),
+        DirectUrl("file:///nowhere/x.whl", ArchiveInfo()),
+    ],
+    ids=["index", "folder that is gone", "wheel that is gone"],
+)
+def test_without_a_source_what_the_extra_needs(
+    installed: Installed, origin: DirectUrl | None
+) -> None:
+    words = source("report", installed(origin))
+    assert [install_req_from_line(word).name for word in words] == ["vl-convert-python"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "url"),
+    [
+        (DirectUrl("https://h.example/fleet.git", VcsInfo("git", COMMIT, "main")), "git+https"),
+        (DirectUrl("ssh://git@h.example/fleet.git", VcsInfo("git", COMMIT)), "git+ssh"),
+        (DirectUrl("https://h.example/all", VcsInfo("git", COMMIT), "sub/dir"), "git+https"),
+        (DirectUrl("https://h.example/npu_fleet-0.1.0-py3-none-any.whl", ArchiveInfo()), "https"),
+    ],
+    ids=["git", "git-ssh", "git-folder-in-it", "wheel"],
+)
+def test_a_url(installed: Installed, origin: DirectUrl, url: str) -> None:
+    (word,) = source("dask", installed(origin))
+    asked = install_req_from_line(word)
+    assert (asked.name, asked.extras) == ("npu-fleet", {"dask"})
+    assert asked.link is not None
+    assert asked.link.scheme == url
+    assert asked.link.subdirectory_fragment == origin.subdirectory
+    if isinstance(origin.info, VcsInfo):
+        assert asked.link.url_without_fragment == f"git+{origin.url}@{COMMIT}"
+
+
+def test_where_there_is_no_pip_uv_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras.importlib.util, "find_spec", lambda _: None)
+    words = shlex.split(install_extra("report"))
+    assert words[:5] == ["uv", "pip", "install", "--python", sys.executable]
