@@ -27,16 +27,22 @@ _AGAIN = "[fleet: llama.cpp lost the end of its output; it is run again]"
 # be cut with status 0 (ggml-org/llama.cpp#25504; seen in a third of the runs of Debian's 0.7.0 on
 # a busy machine). A log file is written by the same thread and is cut at the same place.
 # $1: the log, which is begun anew by each try; then the argv.
-_TRIES = f"""log=$1 tries=1; shift
-trap 'kill "$child"' TERM
+_TRIES = f"""log=$1 tries=1 over=; shift
+end() {{
+  over=yes
+  if [ -n "$child" ]; then kill "$child"; fi
+}}
+child=
+trap end TERM
 while :; do
   "$@" &
   child=$!
+  if [ -n "$over" ]; then kill "$child"; fi
   wait "$child"
   status=$?
-  if [ $status -ne 0 ] || [ $tries -ge {_MOST} ]; then exit $status; fi
-  if grep -q 'perf.*_print: *total time =' "$log" 2>/dev/null; then exit 0; fi
-  tries=$((tries + 1))
+  if [ $status -ne 0 ] || [ $tries -ge {_MOST} ] || [ -n "$over" ]; then exit $status; fi
+  if grep -q '_print: *total time =' "$log" 2>/dev/null; then exit 0; fi
+  tries=$((tries + 1)) child=
   echo '{_AGAIN}'
 done"""
 

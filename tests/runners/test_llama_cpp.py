@@ -216,10 +216,14 @@ def test_who_ends_the_shell_ends_the_program(tmp_path: Path) -> None:
     )
     program.chmod(0o755)
     argv = [word.replace("{release}", str(tmp_path)) for word in start.argv]
-    with subprocess.Popen(argv, env={"PATH": os.defpath}) as shell:
+    shell = subprocess.Popen(argv, env={"PATH": os.defpath})
+    try:
         assert seen((tmp_path / "pid").exists)
         shell.terminate()
         assert shell.wait(timeout=60) != 0
+    finally:
+        shell.kill()
+        shell.wait()
     status = Path("/proc", (tmp_path / "pid").read_text().strip(), "status")
     assert seen(lambda: over(status))
 

@@ -24,7 +24,7 @@ from fleet.profiles.formats.base import Profile, Sources, finite, number
 _WEIGHTS = " model buffer size ="
 _HTP = re.compile(r"HTP[0-9]+")
 _LIST = re.compile(r"^\[", re.MULTILINE)  # of JSON, not of `ggml-hex: FASTRPC_GET_DOMAINS[0]`
-_LAST = ("perf", "_print:", " total time =")  # all in one line
+_LAST = " total time ="
 _NUMBER = r"(\d{1,15}(?:\.\d{1,15})?)"
 _EVAL = re.compile(
     rf"(prompt eval|eval) time\s*=\s*{_NUMBER} ms /\s*(\d{{1,15}}) (?:tokens|runs)"
@@ -95,7 +95,7 @@ def whole(text: str) -> bool:
     """The log goes to its end. llama.cpp can lose the last of what it prints, with status 0: its
     log is written by a thread that is not waited for (ggml-org/llama.cpp#25504).
     """
-    return any(all(word in line for word in _LAST) for line in text.splitlines())
+    return any(_LAST in line and "_print:" in line for line in text.splitlines())
 
 
 def elsewhere(text: str, device: str = "HTP0") -> str:
