@@ -39,5 +39,5 @@ def test_deploy_to_user_boards(tmp_path: Path, qairt_store: object) -> None:
     assert {end["outcome"] for end in ends} == {"changed"}
     assert all(end["emulated"] for end in ends)
     records = [event["record"] for event in events if event["event"] == "RunDone"]
-    assert len(records) == 8
+    assert len(records) == 12
     assert all(record["counts"] or record["warmup"] for record in records)

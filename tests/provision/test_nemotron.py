@@ -87,7 +87,7 @@ def test_it_goes_from_the_bare_board_to_a_measured_run(bare: Make, playbook: Pat
     assert result.error is None, result.error
     assert "fastrpc" in board.root("id -Gn ubuntu")
     assert board.root("ls /usr/lib/x86_64-linux-gnu/libcdsprpc.so").strip()
-    assert len(result.records) == 4
+    assert len(result.records) == 6
     assert all(one.emulated and one.counts and one.metrics.ttft_ms for one in result.records[1:])
     again = board.deploy(book)
     assert (again.outcome, again.bytes_sent) == ("unchanged", 0)
