@@ -35,7 +35,7 @@ def bench(
     ] = None,
     requests: Annotated[int | None, typer.Option(min=1, help="How many requests.")] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File of `fleet serve token --save`.")
+        Path | None, typer.Option(help="File of --save of `fleet serve token`.")
     ] = None,
     stream: Annotated[bool, typer.Option("--stream/--whole", help="Token by token.")] = True,
     prompt: Annotated[

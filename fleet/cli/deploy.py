@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -48,6 +49,7 @@ from fleet.config.lockfile import lock_path
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation, Options
 from fleet.engine.pool import DeviceResult
+from fleet.engine.records import RunStore
 from fleet.engine.rollout.inputs import Inputs, inputs_of
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
@@ -231,7 +233,7 @@ def with_way_back(
     try:
         return work()
     except KeyboardInterrupt:
-        output.note(f"interrupted; go on with: fleet resume {operation.run_id}")
+        output.advise(f"interrupted; go on with: fleet resume {operation.run_id}")
         raise
 
 
@@ -242,7 +244,7 @@ def end_deploy(operation: Operation, results: list[DeviceResult], *, as_json: bo
         if operation.playbook.rollout is not None and operation.ending.text:
             output.note(f"rollout: {operation.ending.text}")
         if operation.ending.word not in {"finished", "rolled back"}:
-            output.note(f"next: fleet resume {operation.run_id}")
+            output.advise(f"next: fleet resume {operation.run_id}")
         show_measured(operation, results)
     end_devices(results)
 
@@ -253,6 +255,8 @@ def show_measured(operation: Operation, results: list[DeviceResult]) -> None:
     if records:
         show_records(f"{operation.playbook.name}: run {operation.run_id}", records)
         output.note(f"records: {operation.runs.root / operation.run_id}")
-        output.note(f"next: fleet profiles show {operation.run_id}")
+        other = operation.runs.root != RunStore().root
+        store = f" --store {shlex.quote(str(operation.runs.root))}" if other else ""
+        output.advise(f"next: fleet profiles show {operation.run_id}{store}")
     elif any(one.outcome == "unchanged" for one in results) and operation.playbook.run:
-        output.note("nothing changed, so nothing was run; measure again with: fleet run")
+        output.advise("nothing changed, so nothing was run; measure again with: fleet run")

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fleet.cli import output
+from fleet.cli.hints import completed
 from fleet.doctor.bundle import pack
 from fleet.model.cause import LAYERS, Fix
 from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check, Diagnosis, Ranked
@@ -118,8 +119,8 @@ def _first(ranked: Ranked, one: Diagnosis) -> None:
     _line(f"  [bold]check[/]  {escape(cause.verify)}")
     if any(fix.apply for fix in ranked.fixes) and not one.target.startswith("-") and one.checks:
         _line(
-            "  [bold]or let fleet do it:[/] fleet doctor --fix --dry-run -i INVENTORY "
-            f"--limit {escape(one.target)}"
+            "  [bold]or let fleet do it:[/] "
+            + escape(completed(f"fleet doctor --fix --dry-run --limit {one.target}"))
         )
     _line("")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from dataclasses import asdict
 from pathlib import Path
@@ -106,11 +107,17 @@ def _tell(lab: Lab) -> None:
         )
     if lab.phones:
         output.note(f"their adb server: adb -P {lab.adb_server.rpartition(':')[2]} devices")
-        output.note(f"next: fleet facts -i {lab.inventory}")
     if any(one.upper == "memory" for one in (*lab.boards, *lab.phones)):
         output.note("this folder's file system cannot be a layer: boards forget at a power cycle")
-    if lab.boards:
-        output.note("next: fleet deploy -i inventories/lab.yaml playbooks/tiny-genie.yaml")
+    output.note(f"next: {_next(lab)}")
+
+
+def _next(lab: Lab) -> str:
+    """With what is there: the playbook only in a clone."""
+    inventory, playbook = shlex.quote(str(lab.inventory)), "playbooks/tiny-genie.yaml"
+    if lab.boards and Path(playbook).is_file():
+        return f"fleet deploy -i {inventory} {playbook}"
+    return f"fleet facts -i {inventory}"
 
 
 def down(folder: DirOption = DEFAULT_DIR) -> None:
@@ -190,7 +197,7 @@ def stock(
     files |= {f"bundle/{one.name}": one for one in bundle.iterdir() if one.is_file()}
     place = lab.stock(name, files)
     output.note(f"{len(files)} files of QAIRT {qairt} ({target}) and {bundle.name} in {place}")
-    output.note(f"next: fleet doctor -i inventories/lab.yaml -l {name} --folder npu")
+    output.note(f"next: fleet doctor -i {shlex.quote(str(lab.inventory))} -l {name} --folder npu")
 
 
 def exec_on(

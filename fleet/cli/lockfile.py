@@ -162,4 +162,4 @@ def _show_written(
 ) -> None:
     kinds = ", ".join(one.kind for one in releases)
     say(f"{where} {'written' if changed else 'is as it was'}: {kinds}")
-    output.note("next: commit it; fleet deploy --locked")
+    output.advise("next: commit it; fleet deploy --locked")

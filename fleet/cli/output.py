@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import typer
 
+from fleet.cli.hints import completed, completed_all
 from fleet.model.errors import FleetError
 from fleet.model.secret import Secret
 from fleet.triage.text import harmless
@@ -73,12 +74,12 @@ def _as_json(value: object) -> object:
 
 def emit_json(value: object) -> None:
     """One JSON document on standard output."""
-    typer.echo(json.dumps(value, indent=2, default=_as_json, ensure_ascii=False))
+    typer.echo(json.dumps(completed_all(value), indent=2, default=_as_json, ensure_ascii=False))
 
 
 def emit_line(value: object) -> None:
     """One JSON document on one line, for streams of events."""
-    typer.echo(json.dumps(value, default=_as_json, ensure_ascii=False))
+    typer.echo(json.dumps(completed_all(value), default=_as_json, ensure_ascii=False))
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -132,11 +133,16 @@ def note(text: str) -> None:
     _remark("", "", text)
 
 
+def advise(text: str) -> None:
+    """A remark that names commands to type: with the options that were given."""
+    note(completed(text))
+
+
 def show_error(error: FleetError) -> None:
     """`error:` with position and cause, `try:` with the cure."""
     _remark("error:", "bold red", str(error))
     if error.hint:
-        _remark("  try:", "bold", error.hint)
+        _remark("  try:", "bold", completed(error.hint))
 
 
 def _remark(word: str, style: str, text: str) -> None:

@@ -25,7 +25,7 @@ SelectionArgument = Annotated[
 ]
 StoreOption = Annotated[
     Path | None,
-    typer.Option("--store", help="Folder of records (`fleet run --output`), or a .db file."),
+    typer.Option("--store", help="Folder of records (--output of `fleet run`), or a .db file."),
 ]
 MOST = 50
 _RUNS = {one: one for one in ("run", "name", "devices", "records", "counted", "emulated")}
@@ -84,7 +84,7 @@ def list_runs(
     else:
         _table("runs", _RUNS, rows)
     if not rows:
-        output.note("no records; fleet run makes some, fleet profiles import takes some in")
+        output.note("no records; `fleet run` makes some, `fleet profiles import` takes some in")
     if whole > len(rows):
         output.note(f"the newest {len(rows)}; all: --limit 0")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleet.cli import output
+from fleet.cli.hints import completed
 from fleet.cli.options import JsonOption
 from fleet.model.errors import InputError, ProfileStoreError
 
@@ -67,7 +68,7 @@ def report(
         f"{many(len(found.records), 'run')}, {counted:,} count"
     )
     if len(selections) == 2:
-        output.say(f"next: fleet profiles compare {' '.join(map(shlex.quote, selections))}")
+        output.say(completed(f"next: fleet profiles compare {shlex.join(selections)}"))
     else:
         output.say(f"next: open {shlex.quote(str(target))} in a browser")
 

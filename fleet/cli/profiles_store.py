@@ -23,7 +23,7 @@ SelectionArgument = Annotated[
 ]
 StoreOption = Annotated[
     Path | None,
-    typer.Option("--store", help="Folder of records (`fleet run --output`), or a .db file."),
+    typer.Option("--store", help="Folder of records (--output of `fleet run`), or a .db file."),
 ]
 MOST_BAD = 50
 

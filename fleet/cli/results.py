@@ -92,7 +92,7 @@ def show_admin(results: Sequence[DeviceResult]) -> None:
         if not steps:
             output.say(f"# {one.host.name}: nothing needs root")
             continue
-        output.say(f"# {one.host.name}: as root on the device, then fleet deploy again")
+        output.say(f"# {one.host.name}: as root on the device, then `fleet deploy`")
         output.say("set -e")
         for step in steps:
             output.say(f"# {step.describe()}")

@@ -8,6 +8,7 @@ import typer
 
 from fleet.cli import output
 from fleet.cli.deploy import end_deploy, with_way_back
+from fleet.cli.hints import know
 from fleet.cli.live import listening
 from fleet.cli.options import JsonOption, ParallelOption
 from fleet.engine.records import RunStore
@@ -46,6 +47,9 @@ def resume(
     if run_id is None:
         raise InputError("which run?", hint="fleet resume last, or fleet resume --list")
     journal = Journal.reopen(journal_path(run_id, runs))
+    inputs = journal.state.header.get("inputs")
+    if isinstance(inputs, dict):
+        know(**{key: inputs.get(key) for key in ("inventory", "playbook")})
     if journal.state.complete:
         _show_complete(journal, as_json=as_json)
         return

@@ -94,7 +94,7 @@ def list_(as_json: _Json = False) -> None:
         ]
         output.table(f"Runtimes in {store.root}", ("id", "targets", "Hexagon", "size"), rows)
     else:
-        output.note(f"no runtimes in {store.root}; get one with: fleet runtime fetch --target T")
+        output.note(f"no runtimes in {store.root}; get one: fleet runtime fetch --target <TARGET>")
     for problem in store.problems():
         output.note(f"damaged: {problem}")
 

@@ -256,7 +256,7 @@ def token(
             raise InputError("a file holds the token of one device", hint="--limit HOST")
         for value in found.values():
             _keep(save, value)
-            output.note(f"curl -H @{save} ...; fleet bench --token-file {save} ...")
+            output.advise(f"next: fleet serve tunnel (prints what to type with {save})")
     elif as_json:
         output.emit_json([{"host": name, "token": value} for name, value in found.items()])
     else:

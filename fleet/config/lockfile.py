@@ -71,9 +71,7 @@ def playbook_hash(playbook: Path) -> str:
 def load_lock(path: Path) -> Lock:
     """The lock in a file. Raises LockFileError with file, line, cause and cure."""
     if not path.is_file():
-        raise LockFileError(
-            f"there is no {path}", hint="fleet lock-file PLAYBOOK -i INVENTORY writes it"
-        )
+        raise LockFileError(f"there is no {path}", hint="fleet lock-file (writes it)")
     for number, line in enumerate(_text(path).splitlines(), 1):
         if line.startswith("<<<<<<<"):
             raise LockFileError(
@@ -93,13 +91,13 @@ def load_lock(path: Path) -> Lock:
         if release.count != len(release.files):
             at = document.value(("releases", number, "count"))
             said = f"{release.count} files are announced, {len(release.files)} are there"
-            problems.add(said, at, "the file was cut or edited; fleet lock-file writes it anew")
+            problems.add(said, at, "the file was cut or edited; fleet lock-file (writes it anew)")
         for index, one in enumerate(release.files):
             try:
                 check_name(one.name)
             except InputError as error:
                 at = document.value(("releases", number, "files", index))
-                problems.add(error.message, at, "fleet lock-file writes it anew")
+                problems.add(error.message, at, "fleet lock-file (writes it anew)")
     problems.raise_first()
     return Lock(body.name, body.playbook, tuple(_release(one) for one in body.releases))
 

@@ -44,7 +44,7 @@ RunnerName = Annotated[
     Matches(
         r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
         "name of a runner",
-        "fleet runners lists them",
+        "fleet runners (lists them)",
     ),
 ]
 PositiveInt = Annotated[int, Field(ge=1)]

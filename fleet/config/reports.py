@@ -122,6 +122,6 @@ def _shape(kind: str, key: str, value: object, context: Mapping[str, Any]) -> tu
         "finite_number": "a finite number",
     }.get(kind)
     if wanted is None:
-        return f"'{key}' is not valid ({kind})", "see `fleet schema`"
+        return f"'{key}' is not valid ({kind})", "see `fleet schema -h`"
     hint = "remove the quotes" if isinstance(value, str) and wanted != "a mapping" else ""
     return f"'{key}' must be {wanted}, not {got}", hint

@@ -71,8 +71,8 @@ def held_error(host: str, holder: Holder, step: str = "lease") -> LeaseHeldError
         f"the board is {holder.describe()}",
         device=host,
         step=step,
-        hint=f"wait, or ask {holder.owner}; fleet who {host} shows it, "
-        f"fleet unlock {host} --force breaks it",
+        hint=f"wait, or ask {holder.owner}; fleet who {host} (shows it), "
+        f"fleet unlock {host} --force (breaks it)",
     )
 
 
@@ -152,7 +152,7 @@ class Lease:
         raise LeaseLostError(
             f"the lease on the board is lost: {self._lost}",
             device=host,
-            hint=f"fleet who {host} shows who holds it now; deploy again when it is free",
+            hint=f"fleet who {host} (who holds it now); deploy again when it is free",
         )
 
     def take(self, then: Command | None = None, stdin: Sequence[Chunk] = ()) -> Result | None:

@@ -154,7 +154,7 @@ def _refuse_pinning(*, accept_new: bool) -> None:
     if accept_new:
         raise InputError(
             "--accept-new pins host keys on this workstation, and workers look at the boards",
-            hint="fleet trust --accept-new first, or `host_key:` in the inventory",
+            hint="first: fleet trust all; or `host_key:` in the inventory",
         )
 
 

@@ -214,5 +214,5 @@ def still_lacking(plan: DevicePlan) -> None:
             + "; ".join(step.describe() for step in plan.system_steps[:4]),
             device=host,
             step="system",
-            hint=f"fleet plan --limit {host} shows the rest, fleet facts --limit {host} the device",
+            hint=f"fleet plan --limit {host} (the rest), fleet facts --limit {host} (the device)",
         )

@@ -76,7 +76,7 @@ def _until_up(session: Session, before: str) -> str:
         + (f": {last.message}" if last is not None else ""),
         device=session.host.name,
         step="reboot",
-        hint="look at its console; fleet deploy goes on when it is back",
+        hint="look at its console; when it is back: fleet deploy",
     )
 
 

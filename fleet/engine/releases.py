@@ -149,7 +149,7 @@ def switch_back(
         raise DeviceError(
             f"there is no release {to or 'before ' + known[name].id} of {name}",
             device=host,
-            hint="fleet status --json shows the history",
+            hint="fleet status --json (shows the history)",
         )
     if target == known[name].id:
         result.outcome, result.text = "unchanged", f"release {target}"

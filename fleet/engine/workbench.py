@@ -149,7 +149,7 @@ class Workbench:
             raise RuntimeStoreError(
                 f"no QAIRT {version or 'runtime'} for {target} is in the store",
                 hint=f"fleet runtime add <QAIRT SDK folder, zip or URL that has {target}>; "
-                "fleet runtime list shows what is there",
+                "fleet runtime list (what is there)",
             )
         self._say(StepStarted("", "fetch", f"QAIRT {version} for {target}"))
         runtime = self._store.fetch(

@@ -65,7 +65,7 @@ def _build(target: Path, scripts: dict[str, bytes]) -> None:
         words = said.decode("utf-8", "replace").strip().splitlines()
         raise LabError(
             f"building the phone's root failed: {' | '.join(words[-3:]) or error}",
-            hint="are Debian's packages reachable? fleet lab up --phone-kind emulator needs none",
+            hint="without Debian's packages: fleet lab up --phone-kind phone-emulator",
         ) from error
     finally:
         shutil.rmtree(debian, ignore_errors=True)

@@ -251,7 +251,7 @@ class Lab:
         if not heal and known.needs and on_board(known.needs).returncode:
             raise LabError(
                 f"{name} cannot have {fault}: {known.lacks}",
-                hint="fleet lab up --profile " + ("bare-evk" if known.bare else "iq9075"),
+                hint=f"fleet lab up --profile {'bare-evk' if known.bare else 'iq9075'}",
             )
         done = on_board(known.heal if heal else known.make)
         if done.returncode:

@@ -15,6 +15,6 @@ def claimed(port: int, option: str) -> int:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise LabError(
-                f"port {port} is in use", hint=f"fleet lab up {option} <another>"
+                f"port {port} is in use", hint=f"`fleet lab up` with another {option}"
             ) from error
         return int(probe.getsockname()[1])

@@ -110,7 +110,7 @@ def _build(target: Path) -> None:
         words = error.stderr.decode("utf-8", "replace").strip().splitlines()
         raise LabError(
             f"building the board's userland failed: {' | '.join(words[-3:])}",
-            hint="are Debian's packages reachable? fleet lab up --kind user needs none",
+            hint="are Debian's packages reachable? fleet lab up --kind user (needs none)",
         ) from error
     except (OSError, subprocess.TimeoutExpired) as error:
         shutil.rmtree(part, ignore_errors=True)

@@ -17,7 +17,7 @@ NAME = "fleet.lock"
 HEADER = "# Written by fleet; commit it. `fleet lock-file --check` compares, docs/lock-file.md."
 FOLDERS = ("lib", "dsp", "bin", "run", "bundle")  # of a release; beside them only fleet's own files
 _SHOWN = 5
-CURE = "fleet lock-file PLAYBOOK -i INVENTORY writes it anew; look at what changed before"
+CURE = "fleet lock-file (writes it anew); look at what changed before"
 
 
 @dataclass(frozen=True)

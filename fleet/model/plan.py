@@ -214,7 +214,7 @@ class ProbeHealth(Action):
 class SwitchRelease(Action):
     """Point `current` to a release, in one rename."""
 
-    no_undo = "fleet rollback is the way back"
+    no_undo = "`fleet rollback` is the way back"
     name: str
     id: str
     previous: str | None = None

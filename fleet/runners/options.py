@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -103,7 +104,7 @@ def named(bundle: Bundle, name: str | None, patterns: tuple[str, ...], what: str
     if name not in {item.name for item in bundle.files}:
         raise InputError(
             f"run.options.{key}: the bundle has no {name}",
-            hint=f"fleet bundle inspect {bundle.root} lists what it has",
+            hint=f"fleet bundle inspect {shlex.quote(str(bundle.root))} (lists what it has)",
         )
     return name
 

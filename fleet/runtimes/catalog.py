@@ -58,7 +58,7 @@ class Catalog:
         have = ", ".join(item.id for item in self.list()) or "none"
         raise InputError(
             f"no runtime '{name}' in {self.root}",
-            hint=f"the store has: {have}; add one with: fleet runtime add or fetch",
+            hint=f"the store has: {have}; add one with: fleet runtime fetch, or fleet runtime add",
         )
 
     def find(self, version: str | None, target: str) -> Runtime | None:

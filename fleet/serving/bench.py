@@ -107,7 +107,8 @@ def look(url: str) -> dict[str, Any]:
         raise InputError(f"{url} is no address: {error}") from error
     except httpx.HTTPError as error:
         raise UnreachableError(
-            f"{url}: {type(error).__name__}: {error}", hint="fleet serve tunnel prints the address"
+            f"{url}: {type(error).__name__}: {error}",
+            hint="fleet serve tunnel (prints the address)",
         ) from error
     except (ValueError, TypeError):
         whole = False

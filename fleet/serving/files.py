@@ -115,7 +115,7 @@ def _context(bundle: Bundle, manifest: Manifest) -> int | None:
         raise InputError(
             f"{bundle.name} is a folder of onnxruntime-genai, and the release has no package of "
             "that name",
-            hint="fleet deploy with this playbook; or `backend: ort` for single models",
+            hint="fleet deploy; or `backend: ort` for single models",
         )
     model = (bundle.config.get("genai") or {}).get("model", {})
     length = model.get("context_length")

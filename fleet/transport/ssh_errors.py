@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from fleet.transport.hostkeys import changed, fingerprint
 
 _CURES = {
     errno.ECONNREFUSED: "it is on, but no SSH server listens on that port: is sshd running, is "
-    "`port:` right? fleet inventory list shows what is used",
+    "`port:` right? fleet inventory list (what is used)",
     errno.EHOSTUNREACH: "nobody has that address on this network: is it on, is its cable in, did "
     "its address change?",
     errno.ENETUNREACH: "this machine has no way there: is a VPN or an interface down?",
@@ -59,7 +60,7 @@ def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> It
         raise AuthError(
             f"{way} refuses the login: {error}",
             device=host.name,
-            hint=f"try: ssh {host.address or host.name}; check user, identity_file and password",
+            hint=f"{by_hand(host)}; check user, identity_file and password",
         ) from error
     except (TimeoutError, socket.gaierror, NoValidConnectionsError, ProxyCommandFailure) as error:
         raise _unreachable(host, way, seconds, error) from error
@@ -69,8 +70,19 @@ def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> It
         raise disk_full(error) or _broken(host, way, error, opening=opening) from error
 
 
+def by_hand(host: Host) -> str:
+    """The same login with the ssh client: only what the inventory says, as it is typed."""
+    words = ["ssh"]
+    words += ["-F", str(host.ssh_config)] if host.ssh_config else []
+    words += ["-p", str(host.port)] if host.port else []
+    words += ["-J", host.proxy_jump] if host.proxy_jump else []
+    words += [word for key in host.identity_files for word in ("-i", str(key))]
+    there = host.address or host.name
+    return shlex.join([*words, f"{host.user}@{there}" if host.user else there])
+
+
 def _unreachable(host: Host, way: str, seconds: float, error: Exception) -> UnreachableError:
-    hint = "is it on, and is the address right? fleet inventory list shows what is used"
+    hint = "is it on, and is the address right? fleet inventory list (what is used)"
     if isinstance(error, TimeoutError):
         why = f"no answer within {seconds:g} s"
     elif isinstance(error, socket.gaierror):

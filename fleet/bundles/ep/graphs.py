@@ -96,7 +96,7 @@ def read_graphs(path: Path, library: Path) -> GraphFile:
     if "binary" not in answer or not answer.get("graphs"):
         raise BundleError(
             f"{path}: {answer.get('problem') or 'libQnnSystem finds no graph in it'}",
-            hint="give a context binary that is whole: fleet bundle inspect names what is wrong",
+            hint="give a context binary that is whole; `fleet bundle inspect` names what is wrong",
         )
     info = answer["binary"]
     return GraphFile(

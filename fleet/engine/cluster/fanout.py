@@ -33,7 +33,7 @@ STARTS = 3  # processes that were started anew under the address of one that die
 REPEATABLE = {"_plan", "_deploy", "bring"}
 
 
-_AGAIN = "fleet deploy again; it goes on where it stopped"
+_AGAIN = "fleet deploy; it goes on where it stopped"
 
 
 @dataclass
@@ -224,7 +224,7 @@ class FanOut:
         hint = _AGAIN
         if not safe:
             hint = (
-                f"look at the board first: fleet doctor {task.host.name}; records of a lost "
+                f"look at it first: fleet doctor --limit {task.host.name}; records of a lost "
                 "worker are below cluster/ in its FLEET_HOME"
             )
         said = f" (noticed by {elsewhere})" if elsewhere else ""

@@ -126,7 +126,7 @@ class Journal:
                 why = str(error) if isinstance(error, InputError) else "it is no line of a journal"
                 raise InputError(
                     f"{self.path}:{number} is damaged: {why}",
-                    hint="fleet deploy makes a new run; what is on the devices is reused",
+                    hint="fleet deploy (a new run); what is on the devices is reused",
                 ) from error
             end += len(raw)
         if not self.state.header:
@@ -188,7 +188,7 @@ def _lock(file: int, path: Path) -> None:
             if deadline.expired:
                 raise InputError(
                     f"run {path.parent.name} is being worked on by another fleet",
-                    hint="wait for it, or end it; fleet resume --list shows how far it is",
+                    hint="wait for it, or end it; fleet resume --list (how far it is)",
                 ) from error
             time.sleep(LOCK_SECONDS / 10)
         else:

@@ -133,6 +133,6 @@ def _hosts(state: RunState, inputs: Inputs) -> list[Host]:
     if gone:
         raise InputError(
             f"{inputs.inventory} has no longer: {', '.join(sorted(gone))}",
-            hint="put it back, or fleet deploy for a new run",
+            hint="put it back, or fleet deploy (a new run)",
         )
     return hosts

@@ -32,7 +32,7 @@ def read(text: str) -> Profile:
     if not found:
         raise ProfileError(
             "mllm printed no rates there: the upstream runner does not",
-            hint="fleet run measures the time of the whole run",
+            hint="`fleet run` measures the time of the whole run",
         )
     metrics = replace(Metrics.of(found), source=found)
     said = text.partition(MARKER)[2].strip()

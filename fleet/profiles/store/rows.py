@@ -173,7 +173,7 @@ def unpacked(data: bytes) -> dict[str, Any]:
     except (zlib.error, ValueError) as error:
         raise ProfileStoreError(
             f"a record in the store is damaged: {error}",
-            hint="move profiles.db away; fleet profiles list takes the runs in anew",
+            hint="move profiles.db away; fleet profiles list (takes the runs in anew)",
         ) from error
 
 

@@ -1,0 +1,116 @@
+"""Commands that hints name, with the options that this command line was given.
+
+A hint is made where the error is, which knows no inventory file: `fleet trust evk-07`. Here it
+becomes what works when it is pasted. A command in a text ends with the text, at `;`, `(`, a
+backtick, and at a comma, colon or full stop before a blank.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+_WORD = r"""(?:'[^']*'|"[^"]*"|(?<=\s)<[^>]*>|[^\s`;()'"<>,:.]|[,:](?=\S)|\.(?=\S)|(?<=\s)\.)+"""
+_COMMAND = re.compile(rf"(?<![\w./-])fleet((?: {_WORD})+)")
+_PLACE = re.compile(r"<[^>]*>")
+# Whoever gave these means them for the next command, too; beside what that one cannot do without.
+_CARRIED = frozenset({"inventory", "limit", "store", "lock_file", "folder"})
+_ONE_MEANING = frozenset({"inventory", "playbook"})  # an option here, an argument there
+_known: dict[str, str] = {}
+
+
+def know(**values: object) -> None:
+    """What this command line means and does not say: `resume` has its files from the journal."""
+    _known.update({name: str(value) for name, value in values.items() if value})
+
+
+def completed(text: str) -> str:
+    """The text, each command of fleet in it with what it lacks. Options stay as they are."""
+    return _COMMAND.sub(_whole, text) if "fleet " in text else text
+
+
+def commands_in(text: str) -> list[str]:
+    """Every command of fleet in a text, as it is to be typed."""
+    return [found[0] for found in _COMMAND.finditer(text) if _leaf(_split(found[1])) is not None]
+
+
+def completed_all(value: object) -> object:
+    """JSON with every `hint` in it completed."""
+    if isinstance(value, dict):
+        return {
+            key: completed(item) if key == "hint" and isinstance(item, str) else completed_all(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [completed_all(item) for item in value]
+    return value
+
+
+def _whole(found: re.Match[str]) -> str:
+    typed = _split(found[1])
+    leaf = _leaf(typed)
+    if leaf is None or not {"-h", "--help"}.isdisjoint(typed):
+        return found[0]
+    command, rest = leaf
+    has = {param.name for param, _ in _typed(command, rest)}
+    given = list(_given())
+    added: list[str] = []
+    for param in command.params:
+        if param.name in has or not (param.required or param.name in _CARRIED):
+            continue
+        if param.name == "limit" and "host" in has:
+            continue
+        values = next((values for other, values in given if _same(param, other)), [])
+        values = values or ([_known[param.name]] if param.name in _known else [])
+        if not values and param.required:
+            values = [param.name.upper()]
+        flag = [min(param.opts, key=len)] if param.opts[0].startswith("-") else []
+        added += [word for value in values for word in (*flag, shlex.quote(value))]
+    return " ".join([found[0], *added])
+
+
+def _same(param: Any, other: Any) -> bool:  # noqa: ANN401 - typer brings its own click
+    return param.name == other.name and (param.opts == other.opts or param.name in _ONE_MEANING)
+
+
+def _given() -> Iterator[tuple[Any, list[str]]]:
+    leaf = _leaf(sys.argv[1:])
+    if leaf is not None:
+        yield from _typed(*leaf)
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(_PLACE.sub("PLACE", text))
+    except ValueError:
+        return []
+
+
+def _leaf(words: list[str]) -> tuple[Any, list[str]] | None:
+    """The command that the words begin with, and the others; None where it is none of ours."""
+    from typer.main import get_command  # noqa: PLC0415 - only where something is hinted at
+
+    from fleet.cli.main import MODULES, build  # noqa: PLC0415 - it shows errors by us
+
+    if not words or not any(words[0] in names for names in MODULES.values()):
+        return None
+    command: Any = get_command(build(words[0]))
+    while (children := getattr(command, "commands", None)) is not None:
+        if not words or words[0] not in children:
+            return None
+        command, words = children[words[0]], words[1:]
+    return command, words
+
+
+def _typed(command: Any, words: list[str]) -> Iterator[tuple[Any, list[str]]]:  # noqa: ANN401
+    """The parameters that the words say, with their values."""
+    context = command.make_context(command.name, list(words), resilient_parsing=True)
+    for param in command.params:
+        source = context.get_parameter_source(param.name)
+        if source is not None and source.name == "COMMANDLINE":
+            value = context.params.get(param.name)
+            every = value if isinstance(value, list | tuple) else [value]
+            yield param, [str(item) for item in every if item is not None]

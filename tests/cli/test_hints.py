@@ -1,0 +1,219 @@
+"""Commands in hints: each is one that the command line takes, with what was given."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet.cli.hints import commands_in, completed
+from fleet.lab.folder import make_key
+from fleet.lab.namespace import can_unshare
+from tests.docs.tree import commands
+from tests.engine.rollout.boards import yard
+from tests.transport.sshd import Sshd, running
+
+ROOT = Path(__file__).parents[2]
+LEAVES = dict(commands())
+NAMES = {"last", "all"}  # arguments that look like prose
+OPTIONS = {"kind", "phone_kind", "folder", "save", "profile"}
+
+
+def parsed(command: str) -> dict[str, object]:
+    """The parameters, as the real parser takes them. Raises where it refuses."""
+    words = shlex.split(re.sub(r"<[^>]*>", "PLACE", command))[1:]
+    name = next(" ".join(words[:n]) for n in (3, 2, 1) if " ".join(words[:n]) in LEAVES)
+    words = words[len(name.split()) :]
+    if words == ["-h"]:
+        return {}
+    context = LEAVES[name].make_context(name, words)
+    return {
+        param.name: context.params[param.name]
+        for param in LEAVES[name].params
+        if context.get_parameter_source(param.name).name == "COMMANDLINE"
+    }
+
+
+def words_of(params: dict[str, object]) -> Iterator[str]:
+    """What could be prose that the parser took for an argument."""
+    for name, value in params.items():
+        if name in OPTIONS:
+            continue
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(item, str | Path) and str(item).isalpha() and str(item).islower():
+                yield str(item)
+
+
+def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every string of a module but its docstrings; `7` for what is put in."""
+    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
+             for part in ast.walk(node) if part is not node}  # fmt: skip
+    inner |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if id(node) in inner:
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield (
+                node.lineno,
+                "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "7"
+                    for part in node.values
+                ),
+            )
+
+
+def test_every_command_that_is_written_down_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Help texts, too; so what cannot be parsed is prose that looks like a command."""
+    monkeypatch.setattr(sys, "argv", ["fleet"])
+    wrong, count = [], 0
+    for path in sorted((ROOT / "fleet").rglob("*.py")):
+        for line, text in texts(ast.parse(path.read_text("utf-8"))):
+            for command in commands_in(completed(text)):
+                count += 1
+                try:
+                    prose = set(words_of(parsed(command))) - NAMES
+                    if prose:
+                        wrong.append(f"{path.relative_to(ROOT)}:{line}: {command}: {prose}")
+                except Exception as error:  # noqa: BLE001 - of the parser, of many kinds
+                    wrong.append(f"{path.relative_to(ROOT)}:{line}: {command}: {error}")
+    assert count > 100
+    assert not wrong, "\n".join(wrong)
+
+
+class Shell:
+    """A person who types, and pastes what is printed."""
+
+    def __init__(self, folder: Path, **env: str) -> None:
+        self.folder = folder
+        self.env = {**os.environ, "NO_COLOR": "1", "FLEET_HOME": str(folder / "home"), **env}
+        (folder / "fleet").write_text(f'#!/bin/sh\nexec {sys.executable} -m fleet "$@"\n')
+        (folder / "fleet").chmod(0o755)
+        self.env["PATH"] = f"{folder}:{self.env['PATH']}"
+        self.env["PYTHONPATH"] = str(ROOT)
+
+    def __call__(self, line: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", "-c", line], cwd=self.folder, env={**self.env, **env}, capture_output=True,
+            stdin=subprocess.DEVNULL, text=True, check=False, timeout=120,
+        )  # fmt: skip
+
+
+def hinted(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The commands of every `try:`, `next:` and the like."""
+    lines = [*done.stderr.splitlines(), *done.stdout.splitlines()]
+    marks = ("try:", "next:", "then:", "measure again with:", "go on with:")
+    found = [c for line in lines if any(mark in line for mark in marks) for c in commands_in(line)]
+    for command in found:
+        parsed(command)
+    return found
+
+
+def inventory(path: Path, server: Sshd, **changes: str) -> None:
+    host = server.host()
+    keys = {
+        "host": "127.0.0.1", "port": host.port, "user": host.user, "soc": "QCS9075",
+        "identity_file": host.identity_files[0], "known_hosts": host.known_hosts,
+        "base_dir": path.parent / "base", **changes,
+    }  # fmt: skip
+    lines = [
+        "all:",
+        "  hosts:",
+        "    evk-1:",
+        *(f"      {key}: {value}" for key, value in keys.items()),
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with running(tmp_path_factory.mktemp("board")) as one:
+        yield one
+
+
+def test_an_unknown_host_key_hint_by_hint(server: Sshd, tmp_path: Path) -> None:
+    fleet = Shell(tmp_path)
+    inventory(tmp_path / "my boards.yaml", server, known_hosts=str(tmp_path / "pins"))
+    seen = fleet("fleet who -i 'my boards.yaml'")
+    (trust,) = hinted(seen)
+    assert trust == "fleet trust evk-1 -i 'my boards.yaml'"
+    (yes,) = hinted(fleet(trust))
+    assert yes == "fleet trust evk-1 --yes -i 'my boards.yaml'"
+    assert fleet(yes).returncode == 0
+    assert fleet("fleet who -i 'my boards.yaml'").returncode == 0
+
+
+def test_a_board_that_another_holds(server: Sshd, tmp_path: Path) -> None:
+    fleet = Shell(tmp_path)
+    inventory(tmp_path / "i.yaml", server)
+    assert fleet("fleet lock evk-1 -i i.yaml", FLEET_OWNER="ann@desk").returncode == 0
+    refused = fleet("fleet lock all -i i.yaml --for 5m")
+    who, unlock = hinted(refused)
+    as_json = json.loads(fleet("fleet lock all -i i.yaml --json").stdout)
+    assert commands_in(as_json[0]["error"]["hint"]) == [who, unlock]
+    assert "ann@desk" in fleet(who).stdout
+    assert fleet(unlock).returncode == 0
+    assert fleet("fleet lock all -i i.yaml --for 5m").returncode == 0
+    assert fleet("fleet unlock all -i i.yaml").returncode == 0
+
+
+def test_a_wrong_key_names_the_login_by_hand(server: Sshd, tmp_path: Path) -> None:
+    fleet = Shell(tmp_path)
+    make_key(tmp_path / "other key")
+    inventory(tmp_path / "i.yaml", server, identity_file=f"'{tmp_path}/other key'")
+    said = fleet("fleet who -i i.yaml").stderr
+    (line,) = [line for line in said.splitlines() if "try:" in line]
+    command = line.partition("try: ")[2].partition(";")[0]
+    assert command.startswith("ssh "), said
+    taken = fleet(command.replace("ssh ", "ssh -G ", 1)).stdout.splitlines()
+    host = server.host()
+    wanted = {f"port {host.port}", f"user {host.user}", "hostname 127.0.0.1"}
+    assert wanted | {f"identityfile {tmp_path}/other key"} <= set(taken)
+    by_hand = fleet(command.replace("ssh ", "ssh -oBatchMode=yes -oStrictHostKeyChecking=no ", 1))
+    assert "Permission denied" in by_hand.stderr
+
+
+def test_what_a_deploy_says_to_do_next(tmp_path: Path) -> None:
+    with yard(tmp_path, 1) as boards:
+        fleet = Shell(tmp_path)
+        boards.make_sick("b1")
+        deploy = shlex.join(["fleet", *boards.deploy_args("-l", "b1")])
+        (resume,) = (c for c in hinted(fleet(deploy)) if "resume" in c)
+        given = f"-i {boards.inventory}"
+        lock = fleet(f"fleet lock b1 {given}", FLEET_OWNER="ann@desk")
+        assert lock.returncode == 0, lock.stderr
+        who, unlock, *_ = hinted(fleet(resume))
+        assert (who, unlock) == (f"fleet who b1 {given}", f"fleet unlock b1 --force {given}")
+        assert fleet(unlock).returncode == 0
+        boards.make_sick("b1", sick=False)
+        assert fleet(resume).returncode == 0
+        (measure,) = hinted(fleet(deploy))
+        assert measure == f"fleet run {boards.playbook} {given} -l b1"
+        measured = fleet(measure)
+        assert measured.returncode == 0, measured.stderr
+        (show,) = hinted(measured)
+        assert fleet(show).returncode == 0
+        (show,) = hinted(fleet(f"{measure} --output kept"))
+        assert fleet(show).returncode == 0, show
+
+
+def test_a_lab_names_files_that_are_there(tmp_path: Path) -> None:
+    """Outside of a clone."""
+    if why := can_unshare():
+        pytest.skip(f"no namespace boards here: {why}")
+    fleet = Shell(tmp_path)
+    up = fleet("fleet lab up --count 1 --port 0")
+    try:
+        (facts,) = hinted(up)
+        assert fleet(facts).returncode == 0, up.stderr
+    finally:
+        fleet("fleet lab down")
