@@ -116,7 +116,7 @@ def _first(ranked: Ranked, one: Diagnosis) -> None:
         _line(f"  [bold]or[/]     {escape(twin)}")
     for fix in ranked.fixes:
         _fix(fix)
-    _line(f"  [bold]check[/]  {escape(cause.verify)}")
+    _line(f"  [bold]check[/]  {escape(completed(cause.verify))}")
     if any(fix.apply for fix in ranked.fixes) and not one.target.startswith("-") and one.checks:
         _line(
             "  [bold]or let fleet do it:[/] "
@@ -140,7 +140,7 @@ def _fix(fix: Fix) -> None:
     marks += ["needs root"] * fix.needs_root + ["reboot"] * fix.reboot
     marks += [] if fix.reversible else ["no way back"]
     _line(f"  [bold]fix[/]    {escape(fix.title)} [dim]({', '.join(marks)})[/]")
-    for text in fix.command.splitlines():
+    for text in completed(fix.command).splitlines():
         _line(f"         {escape(text)}")
 
 

@@ -19,6 +19,7 @@ _PLACE = re.compile(r"<[^>]*>")
 # Whoever gave these means them for the next command, too; beside what that one cannot do without.
 _CARRIED = frozenset({"inventory", "limit", "store", "lock_file", "folder"})
 _ONE_MEANING = frozenset({"inventory", "playbook"})  # an option here, an argument there
+_PLACEHOLDER = " -i INVENTORY"  # as it stands in the texts of causes
 _known: dict[str, str] = {}
 
 
@@ -50,7 +51,7 @@ def completed_all(value: object) -> object:
 
 
 def _whole(found: re.Match[str]) -> str:
-    typed = _split(found[1])
+    typed = _split(found[1].replace(_PLACEHOLDER, ""))
     leaf = _leaf(typed)
     if leaf is None or not {"-h", "--help"}.isdisjoint(typed):
         return found[0]
@@ -69,7 +70,7 @@ def _whole(found: re.Match[str]) -> str:
             values = [param.name.upper()]
         flag = [min(param.opts, key=len)] if param.opts[0].startswith("-") else []
         added += [word for value in values for word in (*flag, shlex.quote(value))]
-    return " ".join([found[0], *added])
+    return " ".join([found[0].replace(_PLACEHOLDER, ""), *added])
 
 
 def _same(param: Any, other: Any) -> bool:  # noqa: ANN401 - typer brings its own click

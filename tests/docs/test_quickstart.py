@@ -1,0 +1,129 @@
+"""README's first lines "With real boards", typed as they stand, on lab boards of those names.
+
+Two things are put in around them, nothing in them: an ~/.ssh/config in which the names of the
+block are the addresses of lab boards, as they would be those of real ones, and a person at a
+terminal who says yes to the host keys.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet.lab import Lab
+from fleet.lab.namespace import can_unshare
+from fleet.runtimes.store import RuntimeStore
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 900
+MARK = "@@ line "
+
+
+def lines() -> list[str]:
+    """The block, line by line."""
+    text = (ROOT / "README.md").read_text("utf-8").partition("## With real boards\n")[2]
+    return text.partition("```sh\n")[2].partition("```")[0].splitlines()
+
+
+def names() -> list[str]:
+    (init,) = [line for line in lines() if line.startswith("fleet init ")]
+    return re.findall(r"\bevk-[a-z0-9-]+", init)
+
+
+@pytest.fixture
+def home(tmp_path: Path, qairt_store: RuntimeStore) -> Iterator[Path]:
+    """A home folder with a lab behind the names of the block."""
+    if why := can_unshare():
+        pytest.skip(f"no namespace boards here: {why}")
+    folder = tmp_path / "home"
+    (folder / ".ssh").mkdir(parents=True)
+    (folder / ".fleet").mkdir()
+    (folder / ".fleet" / "runtimes").symlink_to(qairt_store.root)
+    with Lab.up(tmp_path / "lab", count=len(names()), base_port=0) as lab:
+        config = []
+        for name, board in zip(names(), lab.boards, strict=True):
+            config += [
+                f"Host {name}", "  HostName 127.0.0.1", f"  Port {board.port}",
+                f"  User {board.user}", f"  IdentityFile {lab.folder.identity_file}",
+            ]  # fmt: skip
+        (folder / ".ssh" / "config").write_text("\n".join(config) + "\n")
+        yield folder
+
+
+def clone(folder: Path) -> Path:
+    """What git has, where a newcomer would have it."""
+    listed = ["git", "ls-files", "-z", "-c", "-o", "--exclude-standard"]
+    found = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout
+    for name in filter(None, found.decode().split("\0")):
+        if (ROOT / name).is_file():
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target)
+    return folder
+
+
+def typed(script: list[str], where: Path, home: Path, path: str) -> tuple[int, str]:
+    """One shell, as a person has it; the exit code of the first line that fails, and all output."""
+    text = "\n".join(f"echo '{MARK}{n}' && {line}" for n, line in enumerate(script, 1))
+    person, terminal = os.openpty()
+    try:
+        os.write(person, b"y\n" * len(names()))
+        done = subprocess.run(
+            ["bash", "-e", "-c", text], cwd=where, stdin=terminal, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, check=False, timeout=SECONDS,
+            env={
+                "HOME": str(home), "FLEET_HOME": str(home / ".fleet"), "PATH": path,
+                "NO_COLOR": "1", "COLUMNS": "160", "LANG": "C.UTF-8",
+                **{key: value for key, value in os.environ.items() if "PROXY" in key.upper()
+                   or key.startswith(("PIP_", "SSL_", "UV_"))},
+            },
+        )  # fmt: skip
+    finally:
+        os.close(person)
+        os.close(terminal)
+    return done.returncode, done.stdout
+
+
+def check(code: int, said: str, where: Path, count: int) -> None:
+    assert code == 0, f"{lines()[said.count(MARK) - 1]}\n{said[-3000:]}"
+    assert said.count(MARK) == count
+    for name in names():
+        assert re.search(rf"{name} .*\bchanged\b", said), said
+        assert re.search(rf"{name} .*\binstalled\b", said), said
+    assert "is finished" in said
+    assert list(where.rglob("fleet.lock"))
+
+
+@pytest.mark.qairt
+def test_the_lines_after_the_installation(home: Path, tmp_path: Path) -> None:
+    install, *others = lines()
+    assert "pip install ." in install
+    where = tmp_path / "clone"
+    where.mkdir()
+    (where / "assets").symlink_to(ROOT / "assets")
+    code, said = typed(others, where, home, f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    check(code, said, where, len(others))
+
+
+@pytest.mark.slow
+@pytest.mark.qairt
+def test_every_line_and_an_extra_by_its_hint(home: Path, tmp_path: Path) -> None:
+    where = clone(tmp_path / "clone")
+    report = "fleet profiles report last -o r.html"
+    path = os.pathsep.join(
+        one for one in os.environ["PATH"].split(os.pathsep) if ".venv" not in Path(one).parts
+    )
+    code, said = typed([*lines(), f"! {report} 2>hint"], where, home, path)
+    check(code, said, where, len(lines()) + 1)
+    hint = (where / "my-boards" / "hint").read_text().partition("try:")[2].strip()
+    assert hint.startswith(f"{where}/.venv/bin/python"), hint
+    again = ["cd my-boards", ". ../.venv/bin/activate", hint, report]
+    code, said = typed(again, where, home, path)
+    assert code == 0, said[-3000:]
