@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 _WORD = r"""(?:'[^']*'|"[^"]*"|(?<=\s)<[^>]*>|[^\s`;()'"<>,:.]|[,:](?=\S)|\.(?=\S)|(?<=\s)\.)+"""
@@ -21,6 +21,12 @@ _CARRIED = frozenset({"inventory", "limit", "store", "lock_file", "folder"})
 _ONE_MEANING = frozenset({"inventory", "playbook"})  # an option here, an argument there
 _PLACEHOLDER = " -i INVENTORY"  # as it stands in the texts of causes
 _known: dict[str, str] = {}
+_parsers: dict[str, Callable[[], Any]] = {}
+
+
+def parse_with(parsers: Mapping[str, Callable[[], Any]]) -> None:
+    """The commands that there are, by their first word, and what builds the parser of each."""
+    _parsers.update(parsers)
 
 
 def know(**values: object) -> None:
@@ -92,13 +98,9 @@ def _split(text: str) -> list[str]:
 
 def _leaf(words: list[str]) -> tuple[Any, list[str]] | None:
     """The command that the words begin with, and the others; None where it is none of ours."""
-    from typer.main import get_command  # noqa: PLC0415 - only where something is hinted at
-
-    from fleet.cli.main import MODULES, build  # noqa: PLC0415 - it shows errors by us
-
-    if not words or not any(words[0] in names for names in MODULES.values()):
+    if not words or words[0] not in _parsers:
         return None
-    command: Any = get_command(build(words[0]))
+    command: Any = _parsers[words[0]]()
     while (children := getattr(command, "commands", None)) is not None:
         if not words or words[0] not in children:
             return None

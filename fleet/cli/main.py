@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
-from fleet.cli import output
+from fleet.cli import hints, output
 from fleet.model.errors import FleetError
 from fleet.model.version import VERSION
 
@@ -81,6 +82,13 @@ def _built(word: str) -> typer.Typer:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _parser(word: str) -> Any:  # noqa: ANN401 - typer brings its own click
+    return typer.main.get_command(build(word))
+
+
+hints.parse_with({word: partial(_parser, word) for words in MODULES.values() for word in words})
 
 
 def _root() -> typer.Typer:

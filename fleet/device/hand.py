@@ -13,7 +13,15 @@ from fleet.model.facts import Facts
 
 OLDEST_PYTHON = (3, 7)  # os.preadv
 _SEAL = ("fleet_seal",)
-_MODULES = (*_SEAL, "fleet_disk", "fleet_patch", "fleet_spare", "fleet_hand", "fleet_release")
+_MODULES = (
+    *_SEAL,
+    "fleet_disk",
+    "fleet_stream",
+    "fleet_patch",
+    "fleet_spare",
+    "fleet_hand",
+    "fleet_release",
+)
 _PACKAGE = "fleet.device.store"
 # Reads `name:bytes name:bytes`, then those modules, byte by byte: what follows is theirs.
 _LOADER = """import os,sys

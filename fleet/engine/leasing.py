@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Self
 
 from fleet.device.shell import failed
 from fleet.engine.claims import Claim, forget, has_ended
+from fleet.engine.held import WriteLease
 from fleet.model.command import Command, Result
-from fleet.model.deadline import Deadline, Stall
+from fleet.model.deadline import Deadline, Stall, awake_clock
 from fleet.model.errors import (
     ConnectionLostError,
     FleetError,
@@ -33,6 +34,7 @@ from fleet.model.files import Chunk
 from fleet.model.lease import RESERVE, WRITE, Holder, Spent, Ticket
 from fleet.ops.lease import (
     TAG,
+    LeaseAnswer,
     dead_word,
     free_command,
     guard,
@@ -67,11 +69,6 @@ def owner() -> str:
     except (KeyError, OSError, ImportError):
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()}"
-
-
-def awake_clock() -> float:
-    """Seconds that go on while this machine sleeps; time.monotonic stops then."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def held_error(host: str, holder: Holder, step: str = "lease") -> LeaseHeldError:
@@ -266,22 +263,7 @@ class Lease:
         patience: Deadline | None = None
         while True:
             began, self._unsure = awake_clock(), True
-            command = take_command(
-                WRITE,
-                owner(),
-                self._reason,
-                self._run_id,
-                token=claim.token,
-                ttl=self._ttl,
-                dead=dead,
-                then=then,
-            )
-            result = session.run(command, "lease", stdin=stdin)
-            if not result.ok and TAG not in result.text:
-                raise failed(result, "lease", host)
-            answer = parse_lease(result.text, host)
-            if answer.spent:
-                raise spent_error(host, answer.spent[0])
+            result, answer = self._ask(claim, dead, then, stdin)
             generation = answer.got
             holder = answer.held[0] if answer.held else None
             if holder is not None and holder.token == claim.token:
@@ -310,6 +292,28 @@ class Lease:
         self._ticket = Ticket(answer.place, generation, claim.token, self._ttl)
         self._thread.start()
         return result if answer.got is not None else None
+
+    def _ask(
+        self, claim: Claim, dead: str, then: Command | None, stdin: Sequence[Chunk]
+    ) -> tuple[Result, LeaseAnswer]:
+        command = take_command(
+            WRITE,
+            owner(),
+            self._reason,
+            self._run_id,
+            token=claim.token,
+            ttl=self._ttl,
+            dead=dead,
+            then=then,
+        )
+        host = self._session.host.name
+        result = self._session.run(command, "lease", stdin=stdin)
+        if not result.ok and TAG not in result.text:
+            raise failed(result, "lease", host)
+        answer = parse_lease(result.text, host)
+        if answer.spent:
+            raise spent_error(host, answer.spent[0])
+        return result, answer
 
     def _wait_for(self, holder: Holder) -> Deadline:
         """Say what is waited for; how long that is worth it."""
@@ -366,7 +370,7 @@ class LeasedStall(Stall):
 
     __slots__ = ("_lease", "_moved")
 
-    def __init__(self, seconds: float, lease: Lease) -> None:
+    def __init__(self, seconds: float, lease: WriteLease) -> None:
         super().__init__(seconds)
         self._lease = lease
         self._moved = awake_clock()

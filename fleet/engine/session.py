@@ -8,11 +8,11 @@ from functools import partial
 from typing import Protocol
 
 from fleet.device.shell import failed
-from fleet.engine.leasing import Lease, awake_clock
+from fleet.engine.held import WriteLease
 from fleet.engine.transfer.depot import Depot
 from fleet.engine.transfer.opening import Opening
 from fleet.model.command import Command, Result
-from fleet.model.deadline import Deadline
+from fleet.model.deadline import Deadline, awake_clock
 from fleet.model.errors import (
     CancelledError,
     ConnectionLostError,
@@ -63,7 +63,7 @@ class Session:
         self._cancelled = False
         self._told: ConnectionLostError | None = None
         self._who: Identity | None = None
-        self.lease: Lease | None = None
+        self.lease: WriteLease | None = None
         self.boot: str | None = None  # id of the boot that the facts were read in
         self.rebooted = False  # by itself, noticed when the connection was made anew
         self._past: list[Traffic] = []

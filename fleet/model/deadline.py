@@ -11,6 +11,11 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*$")
 
 
+def awake_clock() -> float:
+    """Seconds that go on while this machine sleeps; time.monotonic stops then."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class Deadline:
     """Monotonic deadline. `Deadline(30)` ends in 30 seconds."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import fleet.cli.main  # noqa: F401 - it says which commands there are
 from fleet.cli.hints import commands_in, completed
 from fleet.lab.folder import make_key
 from fleet.lab.namespace import can_unshare

@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # the module typing takes 10 ms
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fleet.device.store.fleet_hand import Input, Writer
+    from fleet.device.store.fleet_stream import Input, Writer
 
 BLOCK = 1 << 20
 COPY = 1 << 16

@@ -14,7 +14,7 @@ import os
 import sys
 
 from fleet.device.store.fleet_disk import flush, remove, sign, whole
-from fleet.device.store.fleet_hand import EndedError, Input, Store
+from fleet.device.store.fleet_hand import EndedError, Store
 from fleet.device.store.fleet_seal import (
     beginning,
     link_of,
@@ -26,6 +26,7 @@ from fleet.device.store.fleet_seal import (
 )
 from fleet.device.store.fleet_spare import HEX, names
 from fleet.device.store.fleet_spare import keep as keep_spares
+from fleet.device.store.fleet_stream import Input
 
 
 def files_in(folder: str) -> "set[str]":
