@@ -26,8 +26,8 @@ def target_of(name: str, os: str, attributes: Iterable[str], metadata: Mapping[s
     """What is known of the target.
 
     `attributes` are AI Hub's: `chipset:qualcomm-qcs9075`, `hexagon:v73`, `soc-model:77`
-    (deployment.md 7.2); `metadata` that of the model. What the context binary says counts, then
-    the attributes, then the table of SoCs.
+    (docs/sources/deployment.md 8); `metadata` that of the model. What the context binary says
+    counts, then the attributes, then the table of SoCs.
     """
     told = [text.partition(":")[::2] for text in attributes]
     chipsets = [value for key, value in told if key == "chipset"]

@@ -91,7 +91,7 @@ def _from_library(base: ContextBinary, markers: Markers, answer: dict[str, Any])
     build = _BUILD_ID.fullmatch(info["build_id"].strip())
     if build is None:
         problem = problem or f"damaged: its build id reads {info['build_id']!r:.40}"
-    unknown = not arch or (arch == 68 and not model)  # deployment.md section 5
+    unknown = not arch or (arch == 68 and not model)  # docs/sources/deployment.md 4
     return replace(
         base,
         build_id=build[1] if build else base.build_id,

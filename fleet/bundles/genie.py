@@ -1,7 +1,7 @@
 """A Genie configuration: which files it names, its backend, its context size.
 
 Keys and layouts: ai-hub-models `llm_helpers.py` and docs.qualcomm.com 80-63442-100
-(deployment.md sections 3.2 to 3.4).
+(docs/sources/deployment.md 4).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _PLAYBOOK_KINDS = {
     "an ONNX model": "ort",
     "plain QNN context binaries": "qnn",
 }
-# First match wins. Marks of each kind: deployment.md sections 3.4 and 4.
+# First match wins. Marks of each kind: docs/sources/deployment.md 4.
 _KINDS = (
     ("genai_config.json", "an onnxruntime-genai folder"),
     ("*.mllm", "an mllm model"),

@@ -1,7 +1,7 @@
 """Plain text that stands in every context binary: build id, SoC, Hexagon arch, VTCM.
 
 Used where no libQnnSystem can be loaded. fleet has no parser of the binary layout.
-Source: qairt_experiments section 3 (QAIRT 2.47 to 2.51).
+Source: docs/sources/qairt.md 3 (QAIRT 2.47 to 2.51).
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from fleet.bundles.paths import inside, refuse_case_twins
 from fleet.model.bundle import Bundle
 from fleet.model.errors import BundleError
 
-# kind → what it must have, and which of its files are context binaries. deployment.md section 4.
+# kind → what it must have, and which of its files are context binaries.
+# docs/sources/deployment.md 4.
 _MODELS = {
     "qnn": (("*.bin", "*.dlc"), "*.bin"),
     "mllm": (("*.bin", "*.mllm"), "*.bin"),

@@ -14,7 +14,7 @@ from fleet.runtimes.releases import backend_api
 _AGAIN = "copy or export the bundle again; `fleet bundle inspect {root}` shows its state"
 
 
-@rule("files-missing", REFUSE, "deployment.md 3.2, 10.7; x86_f_missing.log")
+@rule("files-missing", REFUSE, "docs/sources/deployment.md 4; x86_f_missing.log")
 def files_missing(case: Case) -> Iterator[Fault]:
     """Every file that the configuration names is in the bundle."""
     for item in case.bundle.missing:
@@ -33,7 +33,7 @@ def files_missing(case: Case) -> Iterator[Fault]:
         )
 
 
-@rule("context-damaged", REFUSE, "qairt_experiments 5; libQnnSystem 30010, measured")
+@rule("context-damaged", REFUSE, "docs/sources/qairt.md 5; libQnnSystem 30010, measured")
 def context_damaged(case: Case) -> Iterator[Fault]:
     """Every context binary can be read as one: not cut, not empty, not something else."""
     for item in case.bundle.contexts:
@@ -46,7 +46,8 @@ def context_damaged(case: Case) -> Iterator[Fault]:
             )
 
 
-@rule("hash-mismatch", REFUSE, "qairt_experiments 5: QNN runs changed weights with wrong numbers")
+@rule("hash-mismatch", REFUSE, "docs/sources/qairt.md 5: QNN runs changed weights with wrong "
+      "numbers")  # fmt: skip
 def hash_mismatch(case: Case) -> Iterator[Fault]:
     """Every file has the hash that SHA256SUMS of the bundle gives."""
     for item in case.bundle.wrong_hashes:
@@ -59,7 +60,8 @@ def hash_mismatch(case: Case) -> Iterator[Fault]:
         )
 
 
-@rule("shards-mixed", REFUSE, "deployment.md 3.4; all shards of a model come from one link job")
+@rule("shards-mixed", REFUSE, "docs/sources/deployment.md 4; all shards of a model come from one "
+      "link job")  # fmt: skip
 def shards_mixed(case: Case) -> Iterator[Fault]:
     """All context binaries of a bundle come from one QAIRT build and are for one Hexagon arch."""
     shards = case.whole_contexts
@@ -80,7 +82,8 @@ def shards_mixed(case: Case) -> Iterator[Fault]:
                 break
 
 
-@rule("binary-newer-than-runtime", REFUSE, "5x5 matrix, qairt_experiments 5: error 5000, 10 of 10")
+@rule("binary-newer-than-runtime", REFUSE, "5x5 matrix, docs/sources/qairt.md 5: error 5000, 10 of "
+      "10")  # fmt: skip
 def binary_newer(case: Case) -> Iterator[Fault]:
     """No context binary needs a newer HTP backend API than the runtime has."""
     theirs = backend_api(case.runtime.build_id) if case.runtime.libraries else None
@@ -112,7 +115,8 @@ def _get_runtime(case: Case, item: ContextBinary) -> str:
     return f"fleet runtime fetch {version} --target {case.target}"
 
 
-@rule("runtime-differs", WARN, "deployment.md 0.4: older on newer works, 15 of 15 pairs 2.47-2.51")
+@rule("runtime-differs", WARN, "docs/sources/deployment.md 1: older on newer works, 15 of 15 pairs "
+      "2.47-2.51")  # fmt: skip
 def runtime_differs(case: Case) -> Iterator[Fault]:
     """The runtime is the very build that made the context binaries."""
     if not case.runtime.libraries:
@@ -132,7 +136,7 @@ def runtime_differs(case: Case) -> Iterator[Fault]:
         )
 
 
-@rule("runtime-mixed", REFUSE, "qairt_experiments 1 and 6: Stub lib id mismatch, error 1008")
+@rule("runtime-mixed", REFUSE, "docs/sources/qairt.md 1, 6: Stub lib id mismatch, error 1008")
 def runtime_mixed(case: Case) -> Iterator[Fault]:
     """Backend, stub, skel and Genie that go to the device are of one build."""
     for found in check_consistent(case.libraries):
@@ -158,7 +162,8 @@ def runtime_incomplete(case: Case) -> Iterator[Fault]:
         )
 
 
-@rule("backend-cpu", WARN, "deployment.md 3.2: backend types QnnHtp, QnnGenAiTransformer, QnnGpu")
+@rule("backend-cpu", WARN, "docs/sources/deployment.md 4: backend types QnnHtp, "
+      "QnnGenAiTransformer, QnnGpu")  # fmt: skip
 def backend_cpu(case: Case) -> Iterator[Fault]:
     """The bundle runs on the NPU: backend QnnHtp, context binaries for HTP."""
     backend = case.bundle.backend

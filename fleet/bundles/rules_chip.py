@@ -31,7 +31,7 @@ def soc_unknown(case: Case) -> Iterator[Fault]:
     )
 
 
-@rule("soc-conflict", WARN, "deployment.md 10.2: a conflict of sources is a warning")
+@rule("soc-conflict", WARN, "docs/sources/deployment.md 3: a conflict of sources is a warning")
 def soc_conflict(case: Case) -> Iterator[Fault]:
     """All sources say the same chip."""
     soc = case.facts.soc
@@ -44,7 +44,8 @@ def soc_conflict(case: Case) -> Iterator[Fault]:
         )
 
 
-@rule("target-wrong", REFUSE, "deployment.md 0.1, 1.3: gcc9.4 has the V68 stub only and no Genie")
+@rule("target-wrong", REFUSE, "docs/sources/deployment.md 1: gcc9.4 has the V68 stub only and no "
+      "Genie")  # fmt: skip
 def target_wrong(case: Case) -> Iterator[Fault]:
     """The target build fits the device: machine, system, a stub for its arch, Genie."""
     target, facts = case.target_facts, case.facts
@@ -90,7 +91,7 @@ def _system(case: Case) -> str | None:
     return "linux" if case.facts.libc or case.facts.os_id else None
 
 
-@rule("soc-refused", REFUSE, "deployment.md 0.2: Dsp startup: Unsupported SoC model")
+@rule("soc-refused", REFUSE, "docs/sources/deployment.md 1: Dsp startup: Unsupported SoC model")
 def soc_refused(case: Case) -> Iterator[Fault]:
     """The libraries of this target accept the SoC: they check it when they are loaded."""
     soc, refused = case.facts.soc, case.target_facts.refused_soc_models
@@ -106,7 +107,8 @@ def soc_refused(case: Case) -> Iterator[Fault]:
         )
 
 
-@rule("soc-too-new", REFUSE, "deployment.md 0.3: minimum QAIRT of a SoC; socs.yaml min_qairt")
+@rule("soc-too-new", REFUSE, "docs/sources/deployment.md 1: minimum QAIRT of a SoC; socs.yaml "
+      "min_qairt")  # fmt: skip
 def soc_too_new(case: Case) -> Iterator[Fault]:
     """The runtime is new enough to know the SoC."""
     if not case.runtime.libraries:
@@ -147,7 +149,7 @@ def arch_mismatch(case: Case) -> Iterator[Fault]:
 
 
 @rule("vtcm-too-large", REFUSE, "onnxruntime-qnn qnn_cache_compatibility_manager.cc, "
-      "deployment.md 7.1; the two values measured on our own files")  # fmt: skip
+      "docs/sources/deployment.md 8; the two values measured on our own files")  # fmt: skip
 def vtcm_too_large(case: Case) -> Iterator[Fault]:
     """No context binary needs more VTCM than the chip has.
 
@@ -170,7 +172,7 @@ def vtcm_too_large(case: Case) -> Iterator[Fault]:
         )
 
 
-@rule("soc-model-mismatch", WARN, "deployment.md 7.1.6: an SM8550 binary loads on QCS8550")
+@rule("soc-model-mismatch", WARN, "docs/sources/deployment.md 8: an SM8550 binary loads on QCS8550")
 def soc_model_mismatch(case: Case) -> Iterator[Fault]:
     """Every context binary was compiled for this very SoC model, not only for its arch."""
     soc = case.facts.soc
@@ -203,7 +205,7 @@ def _models_of(number: int | None, chip: str | None) -> set[int]:
     return set(models_of(row)) if row else set()
 
 
-@rule("ext-soc-model", REFUSE, "qairt_experiments 5, 6: unknown soc_model is 14001; on a real "
+@rule("ext-soc-model", REFUSE, "docs/sources/qairt.md 5, 6: unknown soc_model is 14001; on a real "
       "target `Specified config SOC, ignoring on real target`")  # fmt: skip
 def ext_soc_model(case: Case) -> Iterator[Fault]:
     """The HTP extension file names the soc_model of the device, in QNN's numbers."""

@@ -42,7 +42,8 @@ def glibc_too_old(case: Case) -> Iterator[Fault]:
         )
 
 
-@rule("libatomic-missing", REFUSE, "deployment.md 1.4: getQnnSystemInterface FAILED; measured")
+@rule("libatomic-missing", REFUSE, "docs/sources/deployment.md 2: getQnnSystemInterface FAILED; "
+      "measured")  # fmt: skip
 def libatomic_missing(case: Case) -> Iterator[Fault]:
     """libatomic.so.1 is on the device: libQnnSystem of Linux targets needs it."""
     if case.target_facts.os != "linux" or case.facts.libatomic is not False:
@@ -55,7 +56,8 @@ def libatomic_missing(case: Case) -> Iterator[Fault]:
     )
 
 
-@rule("python3-missing", REFUSE, "qairt_experiments 7: libGenie is driven by python3 with ctypes")
+@rule("python3-missing", REFUSE, "docs/sources/qairt.md 7: libGenie is driven by python3 with "
+      "ctypes")  # fmt: skip
 def python3_missing(case: Case) -> Iterator[Fault]:
     """The device has python3 where the runtime brings no genie-t2t-run."""
     tools = case.facts.tools
@@ -78,7 +80,7 @@ def python3_missing(case: Case) -> Iterator[Fault]:
         )
 
 
-@rule("disk-full", REFUSE, "deployment.md 10.1: free disk for bundle and runtime")
+@rule("disk-full", REFUSE, "docs/sources/deployment.md 9: free disk for bundle and runtime")
 def disk_full(case: Case) -> Iterator[Fault]:
     """There is room for what is sent: blocks and inodes of the deploy user, with a margin."""
     disk = case.facts.disk
@@ -130,7 +132,8 @@ def base_not_writable(case: Case) -> Iterator[Fault]:
         )
 
 
-@rule("memory-low", WARN, "deployment.md 10.1; RAM guide 7.2: 16 GB for 7B+, 12 GB for 3B+")
+@rule("memory-low", WARN, "docs/sources/deployment.md 8, 9: 16 GB for 7B+, 12 GB for "
+      "3B+")  # fmt: skip
 def memory_low(case: Case) -> Iterator[Fault]:
     """The context binaries fit into the memory that is available."""
     have = case.facts.memory_available_bytes
@@ -144,7 +147,7 @@ def memory_low(case: Case) -> Iterator[Fault]:
         )
 
 
-@rule("fastrpc-node", REFUSE, "qairt_experiments 6 and Facts 2: no node and no permission end "
+@rule("fastrpc-node", REFUSE, "docs/sources/qairt.md 6, 8: no node and no permission end "
       "alike, 14001; only an open() tells")  # fmt: skip
 def fastrpc_node(case: Case) -> Iterator[Fault]:
     """The deploy user can open a FastRPC node of the compute DSP."""
@@ -194,7 +197,8 @@ def _node_cure(case: Case, node: DeviceNode) -> str:
     return f"sudo usermod -aG {group} {user.name or '$USER'} on the device, then log in again"
 
 
-@rule("libcdsprpc-missing", REFUSE, "qairt_experiments 1, 6: the stub NEEDs the unversioned name")
+@rule("libcdsprpc-missing", REFUSE, "docs/sources/qairt.md 1, 6: the stub NEEDs the unversioned "
+      "name")  # fmt: skip
 def libcdsprpc_missing(case: Case) -> Iterator[Fault]:
     """libcdsprpc.so, under this very name, is on the device."""
     if not case.has_dsp:
@@ -218,7 +222,8 @@ def libcdsprpc_missing(case: Case) -> Iterator[Fault]:
         )
 
 
-@rule("dsp-library-path", WARN, "deployment.md 0.6: DSP_LIBRARY_PATH wins over ADSP_LIBRARY_PATH")
+@rule("dsp-library-path", WARN, "docs/sources/deployment.md 1: DSP_LIBRARY_PATH wins over "
+      "ADSP_LIBRARY_PATH")  # fmt: skip
 def dsp_library_path(case: Case) -> Iterator[Fault]:
     """DSP_LIBRARY_PATH is not set for the deploy user."""
     value = case.facts.dsp_library_path

@@ -49,7 +49,8 @@ def windows_python(case: Case) -> Iterator[Fault]:
         )
 
 
-@rule("windows-arm64x", REFUSE, "deployment.md 6.7: pure ARM64 tools cannot load arm64x DLLs")
+@rule("windows-arm64x", REFUSE, "docs/sources/deployment.md 7: pure ARM64 tools cannot load arm64x "
+      "DLLs")  # fmt: skip
 def windows_arm64x(case: Case) -> Iterator[Fault]:
     """The files are those for native ARM64 programs, and all of one kind."""
     if _pc(case) is None:
@@ -87,8 +88,8 @@ def skel_catalog(case: Case) -> Iterator[Fault]:
         )
 
 
-@rule("windows-npu-driver", REFUSE, "onnxruntime-qnn htp_usr_drv_utils.cc; deployment.md 6.7: "
-      "HNRD from QNN 2.22.2")  # fmt: skip
+@rule("windows-npu-driver", REFUSE, "onnxruntime-qnn htp_usr_drv_utils.cc; "
+      "docs/sources/deployment.md 7: HNRD from QNN 2.22.2")  # fmt: skip
 def windows_npu_driver(case: Case) -> Iterator[Fault]:
     """The NPU driver is there, and its own QNN is 2.22.2 or newer."""
     pc = _pc(case)

@@ -13,7 +13,7 @@ TARGET = "x86_64-linux-clang"
 def system_library(store: RuntimeStore) -> Path | None:
     """libQnnSystem.so of the newest x86_64 Linux runtime; None elsewhere or without one.
 
-    An older libQnnSystem reads newer files too (2.47 reads 2.51, qairt_experiments section 3),
+    An older libQnnSystem reads newer files too (2.47 reads 2.51, docs/sources/qairt.md 3),
     so any will do. A damaged runtime counts as none: the markers are read instead.
     """
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):

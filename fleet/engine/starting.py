@@ -145,7 +145,7 @@ def probe(session: Session, placed: Placed) -> None:
 
 
 def _first_words(said: bytes) -> str:
-    """The first lines that tell: the chain's cause stands first (qairt_experiments, Fact 1)."""
+    """The first lines that tell: the chain's cause stands first (docs/sources/qairt.md 8)."""
     text = said.decode("utf-8", "replace")
     lines = [line.strip()[:LINE_CHARS] for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if any(mark in line.lower() for mark in _TELLING)]

@@ -61,7 +61,7 @@ def shared_object(soname: str, machine: str = "x86_64", exports: tuple[str, ...]
     return body.ljust(dynamic_at, b"\0") + dynamic
 
 
-# What QNN's stub asks libcdsprpc for (qairt_experiments section 6), among others.
+# What QNN's stub asks libcdsprpc for (docs/sources/qairt.md 6), among others.
 FASTRPC_EXPORTS = (
     "dspqueue_create",
     "dspqueue_read",

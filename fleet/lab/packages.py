@@ -1,6 +1,6 @@
 """The stand-in packages of the lab's repositories, one folder a packaging.
 
-Names as deployment.md 6.1 has them; the device rules are public ones, each file of
+Names as docs/sources/deployment.md 6 has them; the device rules are public ones, each file of
 `rules/` names its source.
 """
 

@@ -218,7 +218,7 @@ class Facts:
         """True where no Hexagon can be: a lab board, or an x86_64 target.
 
         The x86_64 build of libQnnHtp is Qualcomm's HTP emulator
-        (qairt_experiments section 2), so its speed is never the NPU's.
+        (docs/sources/qairt.md 2), so its speed is never the NPU's.
         """
         return self.lab or self.machine in {"x86_64", "amd64", "i686"}
 

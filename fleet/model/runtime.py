@@ -12,7 +12,7 @@ class Library:
 
     `build_id` is like `2.51.0.260929181845` (no leading v, no _nnnnn suffix);
     `aisw_version` like `2.51.0`: libGenie and NetRunExtensions carry only that,
-    libQnnSystem carries neither (qairt_experiments section 1).
+    libQnnSystem carries neither (docs/sources/qairt.md 1).
     `machine` is aarch64, x86_64, hexagon, win-arm64, win-x86_64 or other.
     """
 
@@ -87,7 +87,7 @@ def version_key(text: str) -> tuple[int, ...]:
 def same_build(one: str, other: str) -> bool:
     """Qualcomm's own rule: equal major.minor.patch, idents equal when one is a prefix.
 
-    Source: ai-hub-models QAIRTVersion (deployment.md 1.2): 2.45.0.260326 equals
+    Source: ai-hub-models QAIRTVersion (docs/sources/deployment.md 2): 2.45.0.260326 equals
     2.45.0.260326154327, and 2.45.0 equals both.
     """
     a, b = (text.strip().removeprefix("v").split("_", 1)[0].split(".") for text in (one, other))

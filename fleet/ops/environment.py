@@ -8,7 +8,7 @@ from typing import Any
 from fleet.model.manifest import BASE
 
 DSP_SEPARATOR = ";"  # on every platform; with ':' the whole string is one folder name
-# (deployment.md section 0, fact 6: qualcomm/fastrpc src/apps_std_imp.c)
+# (docs/sources/deployment.md 1: qualcomm/fastrpc src/apps_std_imp.c)
 
 
 OWN_PATH = "FLEET_PATH"  # of Windows: put before PATH by the device, which alone knows it

@@ -1,4 +1,4 @@
-"""Runner `executorch`: qnn_executor_runner and qnn_llama_runner. deployment.md 4.4."""
+"""Runner `executorch`: qnn_executor_runner and qnn_llama_runner. docs/sources/deployment.md 5."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Runner `llama.cpp`: llama-bench and llama-completion with the Hexagon backend. deployment.md 4.6.
+"""Runner `llama.cpp`: llama-bench and llama-completion with the Hexagon backend.
 
-It brings its own DSP libraries and needs no QAIRT. It falls back to the CPU in silence: a run
-counts only where llama.cpp says itself that it was on the NPU.
+docs/sources/deployment.md 5. It brings its own DSP libraries and needs no QAIRT. It falls back to
+the CPU in silence: a run counts only where llama.cpp says itself that it was on the NPU.
 """
 
 from __future__ import annotations

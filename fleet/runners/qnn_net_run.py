@@ -1,4 +1,7 @@
-"""Runner `qnn-net-run`: a context binary or DLC with inputs from files. deployment.md 4.1."""
+"""Runner `qnn-net-run`: a context binary or DLC with inputs from files.
+
+docs/sources/deployment.md 5.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One runtime, one build: mixed stub, skel and backend end in 1008 or 14001 on the device.
 
 From QAIRT 2.48.40 the stub asks the skel for a symbol with the version in its name, so a mix
-cannot work (qairt_experiments section 1; `Stub lib id mismatch` in section 6).
+cannot work (docs/sources/qairt.md 1; `Stub lib id mismatch` in section 6).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fleet.model.finding import Finding
 from fleet.model.runtime import Library
 
 _CURE = "do not mix files of two QAIRT versions; re-extract the SDK into an empty folder"
-_SOURCE = "qairt_experiments sections 1 and 6"
+_SOURCE = "docs/sources/qairt.md 1, 6"
 _BACKENDS = ("libQnnHtp.so", "QnnHtp.dll")
 _ONE_RUN = re.compile(r"Htp|Genie")  # backend, Prepare, stubs, skels, NetRunExtensions, Genie
 

@@ -1,6 +1,6 @@
 """Read what a library says about itself: machine, Hexagon arch, build id, version.
 
-Where these stand was measured on QAIRT 2.47 to 2.51 (qairt_experiments section 1): the build
+Where these stand was measured on QAIRT 2.47 to 2.51 (docs/sources/qairt.md 1): the build
 id `v2.51.0.260929181845` in libQnnHtp, Prepare, every stub and skel; `AISW_VERSION: 2.51.0`
 also in libGenie and NetRunExtensions; nothing in libQnnSystem; the Hexagon arch in the low
 byte of ELF e_flags. A truncated library ends a process with SIGBUS, so it is refused here.

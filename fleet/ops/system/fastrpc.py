@@ -130,7 +130,7 @@ def _no_packages(state: SystemState) -> Finding:
         if unread
         else "name a repository or a folder of .deb files in `system:` of the playbook, or use "
         "a system image that has FastRPC",
-        source="deployment.md 6.1",
+        source="docs/sources/deployment.md 6",
     )
 
 
@@ -221,7 +221,7 @@ def _own_rule(group: str) -> WantedFile:
 
 
 def _warn_of_unit(need: FastRpc, state: SystemState) -> FastRpc:
-    """An inactive daemon is a warning: basic RPC works without it (deployment.md 6.2)."""
+    """An inactive daemon is a warning: calls work without it (docs/sources/deployment.md 6)."""
     unit = need.packaging.unit
     seen = state.units.get(unit or "")
     if unit is None or seen is None or seen.load != "loaded" or seen.active == "active":
@@ -233,6 +233,6 @@ def _warn_of_unit(need: FastRpc, state: SystemState) -> FastRpc:
         have=seen.active or "unknown",
         need="active",
         cure=f"sudo systemctl enable --now {unit} on the device; NPU sessions work without it",
-        source="deployment.md 6.2",
+        source="docs/sources/deployment.md 6",
     )
     return replace(need, findings=(*need.findings, finding))

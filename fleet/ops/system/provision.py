@@ -242,6 +242,6 @@ def _warn_of_foreign(draft: _Draft) -> None:
             cure="`distribution_qnn: remove` in `system:` of the playbook removes the packages"
             if there
             else "programs that fleet does not start may mix them: remove them by hand",
-            source="deployment.md 6.1, failures.md stub-skel-version-mismatch",
+            source="docs/sources/deployment.md 6; the cause stub-skel-version-mismatch",
         )
     )

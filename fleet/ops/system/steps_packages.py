@@ -11,7 +11,8 @@ from fleet.model.system import FileSeen, Repository, WantedFile
 from fleet.ops.system.step import SystemStep, argv
 from fleet.ops.system.steps_files import NOT_THERE, WriteFile
 
-DOWNLOAD_SECONDS = 1800.0  # qcom-fastrpc1 pulls linux-firmware: 858 MB (deployment.md 6.1)
+# qcom-fastrpc1 pulls linux-firmware: 858 MB (docs/sources/deployment.md 6)
+DOWNLOAD_SECONDS = 1800.0
 LOCK_SECONDS = 120  # unattended-upgrades holds dpkg's lock for a minute after boot
 # Configuration files of the device are kept; nothing is asked.
 _APT = (

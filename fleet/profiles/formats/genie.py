@@ -1,4 +1,4 @@
-"""Genie's profile JSON → metrics. Units are read, never assumed (deployment.md 3.5).
+"""Genie's profile JSON → metrics. Units are read, never assumed (docs/sources/deployment.md 4).
 
 Components of all versions seen: dialog, embedding, engine (since 2.28), pipeline and node
 (since 2.35). Event types and their numbers: translate...KPIsToEvents and getEventTypeString

@@ -1,7 +1,7 @@
 """llama.cpp: `llama-bench -o json|jsonl|csv|md`, and the times that llama-completion prints.
 
-deployment.md 4.6; fields of `test` in tools/llama-bench/llama-bench.cpp, common_perf_print in
-common/ and docs/backend/snapdragon/README.md of ggml-org/llama.cpp.
+docs/sources/deployment.md 5; fields of `test` in tools/llama-bench/llama-bench.cpp,
+common_perf_print in common/ and docs/backend/snapdragon/README.md of ggml-org/llama.cpp.
 
 `Hexagon Arch version` in a log says that the Hexagon backend was loaded, which it is with
 `--device none` and `--device GPUOpenCL` too. Where a run was is in the rows of llama-bench, and in

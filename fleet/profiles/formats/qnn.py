@@ -1,10 +1,10 @@
 """CSV of qnn-profile-viewer and of ONNX Runtime's QNN provider: the same columns.
 
 `Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,Event Identifier`
-(deployment.md 4.2; qnn_profile_serializer.cc of onnxruntime). The viewer writes some lines with
-versions above them and a blank after each comma of the names; its own rows (NETRUN) name graphs.
-ONNX Runtime calls operations NODE, the viewer calls them EXECUTE, as it does all of that phase.
-Operations repeat for each inference.
+(docs/sources/deployment.md 5; qnn_profile_serializer.cc of onnxruntime). The viewer writes some
+lines with versions above them and a blank after each comma of the names; its own rows (NETRUN)
+name graphs. ONNX Runtime calls operations NODE, the viewer calls them EXECUTE, as it does all of
+that phase. Operations repeat for each inference.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 `{"metadata": {"backendVersion": "v2.51.0.260929181845"}, "messages": [{"method":
 "BACKEND_EXECUTE", "profilingEvents": [{"identifier", "unit": "MICROSEC", "type", "value",
-"sub-events": []}]}]}` (deployment.md 4.2; the viewer of 2.25). What qnn-net-run timed itself is
-not in it, but for the whole of all inferences.
+"sub-events": []}]}]}` (docs/sources/deployment.md 5; the viewer of 2.25). What qnn-net-run timed
+itself is not in it, but for the whole of all inferences.
 """
 
 from __future__ import annotations
