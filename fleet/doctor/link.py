@@ -13,15 +13,12 @@ from fleet.model.errors import (
 )
 from fleet.model.inventory import Host
 
-_ADB = (
-    ("unauthorized", "adb-unauthorized"),
-    ("not accepted", "adb-unauthorized"),
-    ("no permissions", "adb-no-permissions"),
-    ("may not open the USB", "adb-no-permissions"),
-    ("offline", "adb-offline"),
-    ("does not answer", "adb-offline"),
-    ("no adb", "adb-missing"),
-)
+_ADB = {
+    "unauthorized": "adb-unauthorized",
+    "no permissions": "adb-no-permissions",
+    "offline": "adb-offline",
+    "missing": "adb-missing",
+}
 
 
 def link_check(host: Host, error: FleetError | None) -> Check:
@@ -30,14 +27,12 @@ def link_check(host: Host, error: FleetError | None) -> Check:
     output = f"{text}; try: {error.hint}" if error and error.hint else text
     if not isinstance(error, TransportError):
         return Check("link", "link", UNKNOWN, text, {}, "", output)
-    return Check("link", "link", BAD, text, {"link": _word(host, error)}, _command(host), output)
+    return Check("link", "link", BAD, text, {"link": _word(error)}, _command(host), output)
 
 
-def _word(host: Host, error: TransportError) -> str:
-    if host.transport == "adb":
-        for words, fact in _ADB:
-            if words in error.message:
-                return fact
+def _word(error: TransportError) -> str:
+    if error.adb_state in _ADB:
+        return _ADB[error.adb_state]
     kinds: tuple[tuple[type[TransportError], str], ...] = (
         (HostKeyError, "host-key"),
         (AuthError, "auth"),

@@ -86,7 +86,7 @@ class Workbench:
     def python_of(self, facts: Facts) -> str | None:
         """`3.12` where the runner brings packages for the Python of the device, else None."""
         version = facts.tools.python3_version
-        if not getattr(self.runner, "python", False) or version is None:
+        if not self.runner.python or version is None:
             return None
         return ".".join(version.split(".")[:2])
 
@@ -215,7 +215,7 @@ class Workbench:
         """Where things are. Raises InputError for what is not done on Windows."""
         if target_facts(target).os != "windows":
             return self.runner.layout
-        layout: Layout | None = getattr(self.runner, "windows", None)
+        layout = self.runner.windows
         if layout is None or self.bundle.op_packages:
             what = "op packages" if layout is not None else f"runner {self.runner.name}"
             raise InputError(

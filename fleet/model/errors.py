@@ -119,9 +119,14 @@ class LockFileError(InputError):
 
 
 class TransportError(FleetError):
-    """The way to the device failed; the device itself may be well."""
+    """The way to the device failed; the device itself may be well.
+
+    `adb_state` is what the adb server says of a phone (`unauthorized`, `offline`, `no
+    permissions`; packages/modules/adb types.h), `missing` where no adb could be started.
+    """
 
     exit_code = 3
+    adb_state = ""
 
 
 class UnreachableError(TransportError):

@@ -5,6 +5,6 @@ Their interface is here; the runners themselves are in `registry`, which a push 
 
 from __future__ import annotations
 
-from fleet.runners.base import FLAT, Ended, Kit, Layout, Outcome, Runner, Start
+from fleet.runners.base import FLAT, Defaults, Ended, Kit, Layout, Outcome, Runner, Start
 
-__all__ = ["FLAT", "Ended", "Kit", "Layout", "Outcome", "Runner", "Start"]
+__all__ = ["FLAT", "Defaults", "Ended", "Kit", "Layout", "Outcome", "Runner", "Start"]

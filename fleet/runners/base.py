@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from fleet.model.record import Metrics, Op
 
@@ -124,14 +124,40 @@ class Outcome:
     ops: tuple[Op, ...] = ()
 
 
+class Defaults:
+    """What most runners do not have; a runner derives from it."""
+
+    python = False
+    windows: Layout | None = None
+
+
+@runtime_checkable
 class Runner(Protocol):
     """One way to run a bundle on a device. Found by name: see `fleet.runners.registry.runner`."""
 
-    name: str
-    # `windows: Layout` besides: it knows Windows, and this is where its files are there
-    kinds: tuple[str, ...]  # of bundles that it can run
-    runtime: str | None  # row of runtime_files.yaml whose libraries it needs; None: no QAIRT
-    layout: Layout
+    @property
+    def name(self) -> str:
+        """What `run: runner:` of a playbook says."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of bundles that it can run."""
+
+    @property
+    def runtime(self) -> str | None:
+        """Row of runtime_files.yaml whose libraries it needs; None: no QAIRT."""
+
+    @property
+    def layout(self) -> Layout:
+        """Where its files are in a release."""
+
+    @property
+    def python(self) -> bool:
+        """Whether it brings packages for the Python of the device."""
+
+    @property
+    def windows(self) -> Layout | None:
+        """Where its files are on Windows; None: it is not done there."""
 
     def check(self, run: RunSpec) -> None:
         """Look at `run:` of a playbook. Raises InputError."""

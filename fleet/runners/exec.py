@@ -13,7 +13,7 @@ from fleet.model.errors import InputError
 from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
-from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, ending, own_files, parsed, program
 
 _TEXT_BYTES = 1 << 16
@@ -61,7 +61,7 @@ class ExecOptions(Options):
     text: Literal["stdout", "none"] = "stdout"
 
 
-class ExecRunner:
+class ExecRunner(Defaults):
     """Starts what the playbook says."""
 
     name = "exec"

@@ -13,7 +13,7 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats.base import number
 from fleet.profiles.formats.executorch import inferences, observed, speed_file
-from fleet.runners.base import FLAT, Ended, Kit, Outcome, Start
+from fleet.runners.base import FLAT, Defaults, Ended, Kit, Outcome, Start
 from fleet.runners.options import Options, ending, named, needs_program, own_files, parsed, program
 
 _MAKE_FOLDER = 'mkdir -p "$1" && shift && exec "$@"'
@@ -42,7 +42,7 @@ class ExecutorchOptions(Options):
     extra: list[str] = Field(default_factory=list)
 
 
-class ExecutorchRunner:
+class ExecutorchRunner(Defaults):
     """A .pte program; everything in one folder, as ExecuTorch's own scripts push it."""
 
     name = "executorch"

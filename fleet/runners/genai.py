@@ -17,7 +17,7 @@ from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
-from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import TIMED_OUT, Options, parsed
 from fleet.runners.ort import PACKAGE_FOLDER, requirements
 from fleet.runtimes.packages import SITE
@@ -38,7 +38,7 @@ class GenaiOptions(Options):
     """None: what the search needs stands in genai_config.json."""
 
 
-class GenaiRunner:
+class GenaiRunner(Defaults):
     """Folders of onnxruntime-genai."""
 
     name = "genai"

@@ -14,7 +14,7 @@ from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
 from fleet.profiles.formats.genie import parse_profile
-from fleet.runners.base import FLAT, Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import FLAT, Defaults, Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, parsed
 
 SCRIPT = "run/fleet_genie.py"
@@ -34,7 +34,7 @@ class GenieOptions(Options):
     """None: what a dialog needs stands in its configuration."""
 
 
-class GenieRunner:
+class GenieRunner(Defaults):
     """Dialog bundles of Qualcomm Genie."""
 
     name = "genie"

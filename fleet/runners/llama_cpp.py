@@ -16,7 +16,7 @@ from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
 from fleet.profiles.formats import llama_cpp
-from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, ending, named, needs_program, own_files, parsed, program
 
 LOG = "llama.log"
@@ -59,7 +59,7 @@ class LlamaOptions(Options):
     extra: list[str] = Field(default_factory=list)
 
 
-class LlamaCppRunner:
+class LlamaCppRunner(Defaults):
     """A .gguf model; libraries of CPU and DSP share one folder."""
 
     name = "llama.cpp"

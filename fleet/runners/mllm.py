@@ -14,7 +14,7 @@ from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats import mllm
-from fleet.runners.base import FLAT, Ended, Kit, Outcome, Start
+from fleet.runners.base import FLAT, Defaults, Ended, Kit, Outcome, Start
 from fleet.runners.options import Options, ending, named, needs_program, own_files, parsed, program
 
 CONTEXT_TOKENS = 1024  # RunnerConfig.context_len in aot_run.cpp, no option
@@ -32,7 +32,7 @@ class MllmOptions(Options):
     extra: list[str] = Field(default_factory=list)
 
 
-class MllmRunner:
+class MllmRunner(Defaults):
     """One context binary, tokenizer and config; everything in one folder."""
 
     name = "mllm"

@@ -22,7 +22,7 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.formats import qnn
 from fleet.profiles.formats.base import RATE, RATE_UNIT, percentile
-from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import TIMED_OUT, Options, parsed
 from fleet.runtimes.packages import SITE
 from fleet.runtimes.releases import release
@@ -69,7 +69,7 @@ class OrtOptions(Options):
     log: int = Field(default=2, ge=0, le=4)
 
 
-class OrtRunner:
+class OrtRunner(Defaults):
     """ONNX models, with or without context binaries."""
 
     name = "ort"

@@ -23,7 +23,7 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.formats import qnn
 from fleet.profiles.formats.base import Profile
-from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, ending, named, parsed
 
 TOOL = "qnn-net-run"
@@ -51,7 +51,7 @@ class NetRunOptions(Options):
     extra: list[str] = Field(default_factory=list)
 
 
-class NetRunRunner:
+class NetRunRunner(Defaults):
     """The SDK's own runner of graphs."""
 
     name = TOOL

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import cast
 
 from fleet.config.playbook import OWN_RUNNERS, RUNNERS
 from fleet.model.errors import InputError
@@ -19,22 +18,21 @@ from fleet.runners.ort import OrtRunner
 from fleet.runners.qnn_net_run import NetRunRunner
 
 GROUP = RUNNERS  # entry points of other packages: name = "module:object"
-_MADE = cast(
-    "list[Runner]",
-    [
-        GenieRunner(),
-        NetRunRunner(),
-        MllmRunner(),
-        ExecutorchRunner(),
-        LlamaCppRunner(),
-        OrtRunner(),
-        GenaiRunner(),
-        ExecRunner(),
-    ],
+_MADE: tuple[Runner, ...] = (
+    GenieRunner(),
+    NetRunRunner(),
+    MllmRunner(),
+    ExecutorchRunner(),
+    LlamaCppRunner(),
+    OrtRunner(),
+    GenaiRunner(),
+    ExecRunner(),
 )
 _BY_NAME = {made.name: made for made in _MADE}
 OWN: dict[str, Runner] = {name: _BY_NAME[name] for name in OWN_RUNNERS}
-_MEMBERS = ("kinds", "runtime", "layout", "check", "files", "health", "start", "read")
+_MEMBERS = (
+    "kinds", "runtime", "layout", "python", "windows", "check", "files", "health", "start", "read",
+)  # fmt: skip
 
 
 @cache
@@ -71,10 +69,10 @@ def runner(name: str) -> Runner:
             f"runner '{name}' of {origin(name)} cannot be loaded: {type(error).__name__}: {error}",
             hint="repair or remove that package",
         ) from error
-    lacking = [one for one in _MEMBERS if not hasattr(made, one)]
-    if lacking:
+    if not isinstance(made, Runner):
+        lacking = [member for member in ("name", *_MEMBERS) if not hasattr(made, member)]
         raise InputError(
             f"runner '{name}' of {origin(name)} has no {', '.join(lacking)}",
-            hint="docs/runners.md says what a runner has",
+            hint="docs/runners.md says what a runner has; it derives from fleet.runners.Defaults",
         )
-    return cast("Runner", made)
+    return made

@@ -99,10 +99,12 @@ class AdbServer:
 
     def _start(self, deadline: Deadline, why: OSError) -> None:
         if not self._may_start or not self.near:
-            raise UnreachableError(
+            error = UnreachableError(
                 f"no adb server answers at {self} ({why.strerror or why})",
                 hint="start it, or correct `adb_server:` in the inventory",
-            ) from why
+            )
+            error.adb_state = "missing"
+            raise error from why
         env = {**os.environ, "ANDROID_ADB_SERVER_PORT": str(self.port)}
         env.pop("ADB_SERVER_SOCKET", None)
         said = ""
@@ -118,10 +120,12 @@ class AdbServer:
             if done.returncode == 0:
                 return
             said = done.stderr.strip()[-200:]
-        raise UnreachableError(
+        error = UnreachableError(
             f"no adb server answers at {self}, and `adb start-server` failed: {said or why}",
             hint="apt-get install adb (or the SDK platform tools), then: adb devices",
-        ) from why
+        )
+        error.adb_state = "missing"
+        raise error from why
 
     def ask(self, service: str, deadline: Deadline) -> str:
         """The answer of a host service such as `host:version`. Raises a TransportError."""

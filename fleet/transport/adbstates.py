@@ -92,11 +92,13 @@ def absent(
     if again and not unknown:
         text = f"the phone {wanted} was there and went; adb sees: {have}"
         return UnreachableError(text, device=device, hint=_GONE)
-    return UnreachableError(
+    error = UnreachableError(
         f"adb sees no device {wanted}; it sees: {have}",
         device=device,
         hint=f"{cure}; adb devices -l",
     )
+    error.adb_state = "no permissions" if unknown else ""
+    return error
 
 
 def check_state(one: Seen, device: str) -> None:
@@ -108,4 +110,6 @@ def check_state(one: Seen, device: str) -> None:
         (UnreachableError, "a state that fleet does not know", "adb devices -l"),
     )
     more = f" ({one.why})" if one.why else ""
-    raise kind(f"adb {one.serial} is {one.state}{more}: {meaning}", device=device, hint=cure)
+    error = kind(f"adb {one.serial} is {one.state}{more}: {meaning}", device=device, hint=cure)
+    error.adb_state = one.state
+    raise error

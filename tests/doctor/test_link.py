@@ -10,6 +10,7 @@ import pytest
 import fleet
 from fleet.doctor.examine import Round, examine
 from fleet.doctor.link import link_check
+from fleet.model.deadline import Deadline
 from fleet.model.diagnosis import UNCHECKED, Diagnosis
 from fleet.model.errors import (
     AuthError,
@@ -17,9 +18,12 @@ from fleet.model.errors import (
     DeviceError,
     FleetError,
     HostKeyError,
+    TransportError,
     UnreachableError,
 )
 from fleet.model.inventory import Host
+from fleet.transport.adbserver import AdbServer, Seen
+from fleet.transport.adbstates import absent, check_state
 from tests.transport.sshd import free_port, make_key, running
 
 from .conftest import ids
@@ -81,14 +85,35 @@ PHONE = Host("phone", transport="adb", serial="R5CX10ABCDE")
 
 
 @pytest.mark.parametrize(
+    ("state", "word"),
+    [
+        ("unauthorized", "adb-unauthorized"),
+        ("no permissions", "adb-no-permissions"),
+        ("offline", "adb-offline"),
+        ("sideload", "unreachable"),
+    ],
+)
+def test_each_state_of_a_phone_has_its_word(state: str, word: str) -> None:
+    with pytest.raises(TransportError) as caught:
+        check_state(Seen("R5CX10ABCDE", state), "phone")
+    assert link_check(PHONE, caught.value).facts == {"link": word}
+
+
+def test_a_phone_that_is_absent_is_not_what_another_one_is() -> None:
+    other = Seen("R3", "offline")
+    found = absent([other], "R5CX10ABCDE", "phone")
+    assert link_check(PHONE, found).facts == {"link": "unreachable"}
+
+
+def test_without_a_server_adb_is_missing() -> None:
+    with pytest.raises(TransportError) as caught:
+        AdbServer(f"127.0.0.1:{free_port()}").connect(Deadline(5))
+    assert link_check(PHONE, caught.value).facts == {"link": "adb-missing"}
+
+
+@pytest.mark.parametrize(
     ("host", "error", "word"),
     [
-        (PHONE, AuthError("R5 is unauthorized: the phone has not accepted this key"),
-         "adb-unauthorized"),
-        (PHONE, AuthError("no permissions: this user may not open the USB device"),
-         "adb-no-permissions"),
-        (PHONE, UnreachableError("R5 is offline: the phone is known and does not answer"),
-         "adb-offline"),
         (Host("evk"), HostKeyError("changed"), "host-key"),
         (Host("evk"), AuthError("refused"), "auth"),
         (Host("evk"), DeadlineError("late"), "timeout"),
