@@ -25,9 +25,9 @@ from fleet.engine.looking import look_at_facts
 from fleet.engine.operation import Operation
 from fleet.engine.options import Options
 from fleet.engine.pool import DeviceResult, Remote, on_every_device
-from fleet.engine.records import RunStore
 from fleet.engine.session import Session
 from fleet.lab import Lab
+from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
 
 WORKS = ("facts", "deploy", "no-op")

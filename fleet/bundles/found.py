@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet.bundles.hashes import read_sums
-from fleet.bundles.jsonfile import read_version
+from fleet.bundles.jsonfile import read_text, read_version
 from fleet.model.bundle import ContextBinary, MissingFile, WrongHash
+from fleet.model.errors import BundleError
 from fleet.model.files import FileRef
 from fleet.model.runtime import same_build
 
 SUMS = "SHA256SUMS"
+_SUM_LINE = re.compile(r"^([0-9a-fA-F]{64}) [ *](.+)$")
 VERSION_FILES = (("tool-versions.yaml", ("qairt",)), ("metadata.json", ("tool_versions", "qairt")))
 
 
@@ -62,3 +64,19 @@ def clean_version(text: str | None) -> str | None:
     parts = core.split(".")
     whole = 2 <= len(parts) <= 4 and all(part.isascii() and part.isdigit() for part in parts)
     return core if whole else None
+
+
+def read_sums(path: Path) -> dict[str, str]:
+    """Name → expected SHA-256 of a `sha256sum` file. Raises BundleError for a wrong line."""
+    expected = {}
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        match = _SUM_LINE.match(line)
+        if match is None:
+            raise BundleError(
+                f"{path.name} line {number} is not `<sha256>  <name>`",
+                hint=f"write it anew: cd '{path.parent}' && sha256sum *.bin *.json > {path.name}",
+            )
+        expected[match[2].strip().removeprefix("./")] = match[1].lower()
+    return expected

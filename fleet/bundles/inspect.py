@@ -10,12 +10,12 @@ from pathlib import Path
 from fleet.bundles.context import inspect_context
 from fleet.bundles.found import SUMS, Found, check_sums, qairt_of
 from fleet.bundles.genie import CONFIG, GenieConfig, Named, read_config
-from fleet.bundles.hashes import HashCache, ref
 from fleet.bundles.jsonfile import read_json
 from fleet.bundles.kinds import not_supported
 from fleet.bundles.ort import inspect_ort
 from fleet.bundles.paths import inside, refuse_case_twins
 from fleet.bundles.plain import inspect_plain
+from fleet.content.hashes import HashCache, ref
 from fleet.model.bundle import Bundle, MissingFile
 from fleet.model.errors import BundleError
 

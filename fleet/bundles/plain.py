@@ -9,8 +9,8 @@ from pathlib import Path
 
 from fleet.bundles.context import inspect_context
 from fleet.bundles.found import Found, check_sums, qairt_of
-from fleet.bundles.hashes import HashCache, ref
 from fleet.bundles.paths import inside, refuse_case_twins
+from fleet.content.hashes import HashCache, ref
 from fleet.model.bundle import Bundle
 from fleet.model.errors import BundleError
 

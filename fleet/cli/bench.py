@@ -12,11 +12,11 @@ import typer
 
 from fleet.cli import output
 from fleet.cli.options import JsonOption
-from fleet.engine.records import RunStore, new_run_id
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
 from fleet.model.record import Metrics, Record
 from fleet.model.version import VERSION
+from fleet.profiles.runs import RunStore, new_run_id
 from fleet.serving import bench as client
 
 _PROMPT = "What is an NPU?"

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fleet.aihub.pull import Pulled
-from fleet.aihub.pull import pull as pull_model
+from fleet.bundles.aihub.pull import Pulled
+from fleet.bundles.aihub.pull import pull as pull_model
 from fleet.cli import output
 from fleet.cli.options import JsonOption
 from fleet.model.files import human_bytes

@@ -50,11 +50,11 @@ from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
 from fleet.engine.options import Options
 from fleet.engine.pool import DeviceResult
-from fleet.engine.records import RunStore
 from fleet.engine.rollout.inputs import Inputs, inputs_of
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
+from fleet.profiles.runs import RunStore
 
 RunOption = Annotated[
     bool | None,

@@ -14,8 +14,9 @@ from fleet.cli.doctor_view import report, show_explained
 from fleet.cli.options import AcceptNewOption, JsonOption, LimitOption, ParallelOption
 from fleet.model.diagnosis import ADVICE, HEALTHY, PROBLEM, UNCHECKED, UNRECOGNISED, Diagnosis
 from fleet.model.errors import InputError
+from fleet.model.text import harmless
 from fleet.triage.explain import explain
-from fleet.triage.text import MAX_BYTES, decode, harmless
+from fleet.triage.text import MAX_BYTES, decode
 from fleet.triage.triage import triage
 
 _INVENTORY = typer.Option("--inventory", "-i", help="Look at the devices of this inventory.")

@@ -15,8 +15,8 @@ from fleet.doctor.bundle import pack
 from fleet.model.cause import LAYERS, Fix
 from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check, Diagnosis, Ranked
 from fleet.model.events import DeviceDone, Event, Listener
+from fleet.model.text import harmless
 from fleet.triage.explain import Explained
-from fleet.triage.text import harmless
 
 _MARKS = {OK: "[green]✓[/]", WARN: "[yellow]![/]", BAD: "[red]✗[/]", UNKNOWN: "[dim]?[/]"}
 _VERDICTS = {

@@ -18,7 +18,7 @@ from fleet.cli.hints import completed, completed_all
 from fleet.model.errors import FleetError
 from fleet.model.masking import masked_data, revealed
 from fleet.model.secret import Secret
-from fleet.triage.text import harmless
+from fleet.model.text import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console

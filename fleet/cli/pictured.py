@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from fleet.cli import output
 from fleet.model.record import Record
+from fleet.model.text import harmless
 from fleet.profiles.latency import MIDDLES
 from fleet.profiles.pictures.lines import Bar, bars, known, sparkline
-from fleet.triage.text import harmless
 
 WIDTH = 80  # where there is no terminal
 DEVICES = 20

@@ -11,11 +11,11 @@ from fleet.cli.deploy import end_deploy, with_way_back
 from fleet.cli.hints import know
 from fleet.cli.live import listening
 from fleet.cli.options import JsonOption, ParallelOption
-from fleet.engine.records import RunStore
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.resume import journal_path, known_runs, reopen
 from fleet.model.errors import InputError
 from fleet.model.events import RolloutDone
+from fleet.profiles.runs import RunStore
 
 
 def register(root: typer.Typer) -> None:

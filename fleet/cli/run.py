@@ -36,8 +36,8 @@ from fleet.cli.run_options import (
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
 from fleet.engine.options import Options
-from fleet.engine.records import RunStore
 from fleet.model.deadline import parse_duration
+from fleet.profiles.runs import RunStore
 
 
 def register(root: typer.Typer) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from fleet.model.diagnosis import Diagnosis
 from fleet.model.errors import InputError
+from fleet.model.text import harmless
 from fleet.model.version import VERSION
-from fleet.triage.text import harmless
 
 _GROUP = "[0-9a-f]{1,4}"  # of an IPv6 address
 _PATTERNS = (

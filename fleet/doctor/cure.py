@@ -17,7 +17,6 @@ from fleet.engine.operation import Operation
 from fleet.engine.options import Options
 from fleet.engine.planning import plan_system
 from fleet.engine.pool import DeviceResult, on_every_device
-from fleet.engine.records import RunStore, new_run_id
 from fleet.engine.releases import rollback
 from fleet.engine.session import Session
 from fleet.engine.undo import UndoLog, take_back
@@ -28,6 +27,7 @@ from fleet.model.events import Listener
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
 from fleet.model.system import SystemSpec
+from fleet.profiles.runs import RunStore, new_run_id
 
 _FASTRPC = SystemSpec(fastrpc="auto")
 

@@ -34,10 +34,11 @@ from fleet.model.diagnosis import (
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
+from fleet.model.text import harmless
 from fleet.model.version import VERSION
 from fleet.triage.knowledge import knowledge
 from fleet.triage.ranking import Witness, rank
-from fleet.triage.text import harmless, lines_of
+from fleet.triage.text import lines_of
 from fleet.triage.triage import witnesses
 
 LOOK_SECONDS = 60.0

@@ -11,12 +11,12 @@ from typing import Any
 from fleet.device.texts import path_of
 from fleet.doctor.seen import Seen
 from fleet.doctor.subject import BACKEND, Subject, device_machine
-from fleet.engine.records import new_run_id
 from fleet.engine.releasing import check_health
 from fleet.engine.session import Session
 from fleet.model.command import Command
 from fleet.model.diagnosis import BAD, OK, UNKNOWN, Check
 from fleet.model.errors import DeadlineError, DeviceError
+from fleet.profiles.runs import new_run_id
 
 SECONDS = 30.0  # an 8B bundle is not opened here, only its device or a small context
 _GRACE = 10.0

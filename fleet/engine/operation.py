@@ -13,7 +13,6 @@ from fleet.engine.options import Options
 from fleet.engine.planning import Planned, plan_device, plan_system
 from fleet.engine.pool import DeviceResult, Remote, Work, on_every_device
 from fleet.engine.provisioning import still_lacking
-from fleet.engine.records import RunStore, new_run_id
 from fleet.engine.releasing import apply_plan
 from fleet.engine.rollout.deploying import begin, roll_out, waves_of
 from fleet.engine.rollout.driver import Ending
@@ -32,6 +31,7 @@ from fleet.model.inventory import Host
 from fleet.model.lockfile import LockedRelease
 from fleet.model.plan import DevicePlan, PruneReleases
 from fleet.model.playbook import Playbook
+from fleet.profiles.runs import RunStore, new_run_id
 from fleet.runtimes.store import RuntimeStore
 
 

@@ -10,11 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from threading import Thread
 
-from fleet.bundles.sources import Sources
+from fleet.content.sources import Sources
 from fleet.device.hand import has_hand
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
-from fleet.engine.records import new_run_id
 from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
 from fleet.engine.states import (
@@ -36,6 +35,7 @@ from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.own_names import refuse
 from fleet.model.plan import DevicePlan, SendBlobs
+from fleet.profiles.runs import new_run_id
 
 KEEP = 2
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # as of playbooks

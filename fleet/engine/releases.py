@@ -11,7 +11,6 @@ from typing import Any
 from fleet.device.shell import MARK, device_script, framed, odd_answer
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
-from fleet.engine.records import new_run_id
 from fleet.engine.releasing import check_health
 from fleet.engine.session import Session
 from fleet.facts.gather import gather
@@ -24,6 +23,7 @@ from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.ops.lease import Holders, holders_in, who_command
 from fleet.ops.release import release_dir, switch_command
+from fleet.profiles.runs import new_run_id
 
 FACTS_SECONDS = 30.0
 

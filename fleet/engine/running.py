@@ -15,7 +15,6 @@ from typing import Self
 from fleet.engine.measuring.gate import cool_down
 from fleet.engine.measuring.series import Series
 from fleet.engine.measuring.validity import REBOOTED, marks_of, problems_of
-from fleet.engine.records import RunStore
 from fleet.engine.session import Session
 from fleet.engine.starting import Looking, Placed, execute, place
 from fleet.engine.workbench import Workbench
@@ -28,6 +27,7 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Record
 from fleet.model.version import VERSION
 from fleet.ops.looks import conditions_of
+from fleet.profiles.runs import RunStore
 from fleet.runners.base import Ended, Kit, Outcome, Start
 
 LOG_BYTES = 64 << 20

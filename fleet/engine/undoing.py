@@ -8,7 +8,6 @@ from pathlib import Path
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.provisioning import ask_rights
-from fleet.engine.records import RunStore
 from fleet.engine.session import Session
 from fleet.engine.states import FACTS_SECONDS
 from fleet.engine.undo import UndoLog, take_back
@@ -18,6 +17,7 @@ from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError
 from fleet.model.events import Listener, Warned
 from fleet.model.inventory import Host
+from fleet.profiles.runs import RunStore
 
 
 def undo_root(runs: RunStore) -> Path:

@@ -11,10 +11,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
+from fleet.content.delta import after
 from fleet.model.files import Chunk, FileRef, Span, changed
 from fleet.model.plan import Blob, Delta, Growing, Piece
 from fleet.ops.batches import BLOCK, Part, batches, mode_of, together
-from fleet.ops.delta import after
 
 CHUNK = 1 << 18  # large enough that a read costs nothing beside a send; small in memory
 SPAN = 1 << 20  # moved at a time; progress, limits and leases are looked at in between

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fleet.bundles.signatures import Signature, Signatures, Signing
+from fleet.content.delta import STRIDE, equal, joined
+from fleet.content.signatures import Signature, Signatures, Signing
 from fleet.model.files import BLOCK_BYTES
 from fleet.model.plan import Piece
-from fleet.ops.delta import STRIDE, equal, joined
 
 MOST_FRESH = 64 << 20  # bytes: with more, or an eighth of the file, it waits for its hash
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fleet.bundles.sources import key_of
+from fleet.content.sources import key_of
 from fleet.device.hand import hand_command, hand_for, has_hand, seal
 from fleet.device.shell import device_script, framed, odd_answer
 from fleet.model.command import Command, script

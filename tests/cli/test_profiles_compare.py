@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fleet.cli.main import main
-from fleet.engine.records import RunStore
+from fleet.profiles.runs import RunStore
 from tests.profiles.compare.made import newer, noisy, op, repeats, save
 
 

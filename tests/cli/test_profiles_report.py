@@ -10,10 +10,10 @@ import pytest
 
 from fleet.cli import pictured
 from fleet.cli.main import main
-from fleet.engine.records import RunStore
 from fleet.model.extras import install_extra
 from fleet.profiles.compare.groups import by_run
 from fleet.profiles.pictures.lines import Bar
+from fleet.profiles.runs import RunStore
 from fleet.profiles.stats.difference import difference
 from tests.profiles.compare.made import noisy, repeats, save
 

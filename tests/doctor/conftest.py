@@ -14,11 +14,11 @@ from fleet.config.playbook import load_playbook
 from fleet.doctor.examine import Round, examine
 from fleet.engine.operation import Operation
 from fleet.engine.options import Options
-from fleet.engine.records import RunStore
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
 from fleet.model.diagnosis import Diagnosis
 from fleet.model.inventory import Host
+from fleet.profiles.runs import RunStore
 from fleet.runtimes.select import select_files
 from tests.support_runtime import ARM, NEW, cached_runtime, cached_store
 

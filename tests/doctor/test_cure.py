@@ -13,12 +13,12 @@ from fleet.doctor.cure import Cure, apply_cures, plan_cures
 from fleet.doctor.examine import Round, examine
 from fleet.engine.operation import Operation
 from fleet.engine.options import Options
-from fleet.engine.records import RunStore
 from fleet.lab import Lab
 from fleet.model.diagnosis import PROBLEM, Diagnosis
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
 from fleet.model.system import SystemSpec
+from fleet.profiles.runs import RunStore
 from tests.provision.conftest import TREE, changes, host_of
 from tests.support_runtime import cached_runtime, cached_store
 

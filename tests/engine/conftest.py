@@ -14,11 +14,11 @@ import pytest
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
 from fleet.engine.options import Options
-from fleet.engine.records import RunStore
 from fleet.engine.transfer.depot import Pace
 from fleet.model.events import Event
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
+from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
 from tests.transport.sshd import Sshd, running
 

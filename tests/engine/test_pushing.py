@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.bundles import trees
-from fleet.bundles.sources import files_of
+from fleet.content import trees
+from fleet.content.sources import files_of
 from fleet.model.errors import InputError
 
 

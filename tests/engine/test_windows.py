@@ -19,11 +19,11 @@ from fleet.engine import releases
 from fleet.engine.operation import Operation
 from fleet.engine.options import Options
 from fleet.engine.pushing import Push
-from fleet.engine.records import RunStore
 from fleet.engine.transfer.depot import Pace
 from fleet.model.events import Event
 from fleet.model.files import FileRef, file_ref
 from fleet.model.plan import DevicePlan
+from fleet.profiles.runs import RunStore
 from fleet.runtimes.packages import Packages
 from fleet.runtimes.scan import HEADER_BYTES, identify
 from fleet.runtimes.store import RuntimeStore

@@ -31,16 +31,16 @@ SHELL_ALLOWED = {
 }
 # Where this host's clock is read: names and notes for people, and a cache that forgets too soon.
 PYTHON_ALLOWED = {
-    "aihub/pull.py",
-    "aihub/source.py",
-    "bundles/hashes.py",
+    "bundles/aihub/pull.py",
+    "bundles/aihub/source.py",
+    "content/hashes.py",
     "cli/bench.py",
-    "bundles/caches.py",
-    "bundles/sources.py",  # the name of a state of a file
-    "bundles/trees.py",
+    "content/caches.py",
+    "content/sources.py",  # the name of a state of a file
+    "content/trees.py",
     "engine/cluster/blobs.py",
     "doctor/bundle.py",
-    "engine/records.py",
+    "profiles/runs.py",
     "engine/rollout/journal.py",
     "engine/running.py",
     "device/store/fleet_release.py",  # as state.sh

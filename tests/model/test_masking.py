@@ -15,7 +15,7 @@ from fleet.model.errors import DeviceError
 from fleet.model.events import Output, RunDone, StepStarted
 from fleet.model.masking import Stream, masked, masked_data
 from fleet.model.secret import Secret, resolve
-from fleet.triage.text import harmless
+from fleet.model.text import harmless
 
 CANARY = "canary-7f3a"
 

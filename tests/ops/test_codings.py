@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from fleet.bundles.signatures import BLAKE2, CRC, XXH3, Signature, hash_and_sign
+from fleet.content.delta import after, delta
+from fleet.content.signatures import BLAKE2, CRC, XXH3, Signature, hash_and_sign
 from fleet.device.hand import hand, hand_command, hand_for
 from fleet.model.errors import DiskFullError
 from fleet.model.facts import Facts
 from fleet.model.files import BLOCK_BYTES, FileRef, file_ref
 from fleet.model.plan import Blob, Delta
 from fleet.ops import upload
-from fleet.ops.delta import after, delta
 from fleet.ops.frames import GZIP_BYTES, Files, Style, Trial, frames
 
 from .board import SHELLS, Board, flat

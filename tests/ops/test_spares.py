@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from fleet.bundles.signatures import Signature, hash_and_sign
+from fleet.content.delta import after, delta, made_over
+from fleet.content.signatures import Signature, hash_and_sign
 from fleet.device.hand import hand
 from fleet.device.store import fleet_spare
 from fleet.model.files import BLOCK_BYTES, FileRef
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, Delta, Piece
 from fleet.ops import upload
-from fleet.ops.delta import after, delta, made_over
 
 from .board import Board, make_files
 from .test_codings import OLD, RNG, VERSIONS, a_file, receive, stored, stream

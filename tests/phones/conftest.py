@@ -12,11 +12,11 @@ from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
 from fleet.engine.options import Options
-from fleet.engine.records import RunStore
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
 from fleet.model.events import Event
 from fleet.model.inventory import Host
+from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,6 @@ from fleet.engine.options import Options
 from fleet.engine.planning import Planned
 from fleet.engine.pool import DeviceResult
 from fleet.engine.provisioning import look
-from fleet.engine.records import RunStore
 from fleet.engine.session import Session
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo, undo_root
@@ -33,6 +32,7 @@ from fleet.model.plan import DevicePlan
 from fleet.model.playbook import Playbook
 from fleet.model.secret import SecretRef
 from fleet.model.system import SystemSpec
+from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
 
 ROOT = Path(__file__).parents[2]

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from fleet.cli.main import build
-from fleet.engine.records import RunStore
 from fleet.model.errors import InputError, UnreachableError
 from fleet.profiles.formats.base import percentile
+from fleet.profiles.runs import RunStore
 from fleet.serving import bench
 from fleet.serving.bench import Load
 from tests.transport.sshd import free_port

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fleet.bundles import hashes
+from fleet.content import hashes
 from fleet.engine.transfer import upload
 from fleet.engine.transfer.depot import Pace
 from fleet.model.events import StepStarted, Warned

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from fleet.bundles import hashes
-from fleet.bundles.hashes import Hashing
-from fleet.bundles.signatures import Signature, Signatures, Signing, hash_and_sign
-from fleet.bundles.sources import Sources
+from fleet.content import hashes
+from fleet.content.hashes import Hashing
+from fleet.content.signatures import Signature, Signatures, Signing, hash_and_sign
+from fleet.content.sources import Sources
 from fleet.engine.transfer import upload
 from fleet.engine.transfer.deltas import with_known
 from fleet.engine.transfer.depot import Depot, Pace

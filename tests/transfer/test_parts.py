@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.bundles.signatures import BLAKE2, CRC, Signatures, hash_and_sign
+from fleet.content.signatures import BLAKE2, CRC, Signatures, hash_and_sign
 from fleet.engine.session import Session
 from fleet.engine.transfer.carriers import TRIAL_BYTES, Carriers, Choice
 from fleet.engine.transfer.deltas import with_asked

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.bundles.hashes import HashCache
+from fleet.content.hashes import HashCache
 from fleet.engine.transfer import carriers, sampling
 from fleet.engine.transfer.depot import Pace
 from fleet.model.errors import InputError

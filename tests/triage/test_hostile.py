@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.triage.text import MAX_LINE, decode, harmless, lines_of
+from fleet.model.text import harmless
+from fleet.triage.text import MAX_LINE, decode, lines_of
 from fleet.triage.triage import triage
 
 from .measuring import DATA, cases

@@ -107,7 +107,7 @@ def test_real_udev_systemd_and_reboot(machine: Machine, host: Host, tmp_path: Pa
 
 
 def test_undo_under_real_systemd(machine: Machine, host: Host, tmp_path: Path) -> None:
-    from fleet.engine.records import RunStore
+    from fleet.profiles.runs import RunStore
 
     session = Session(host, lambda _: None, accept_new=True)
     session.open()

@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from fleet.bundles.hashes import HashCache
+from fleet.content.hashes import HashCache
 from fleet.model.errors import TransferError
 from fleet.model.files import sha256_file
 from fleet.model.home import fleet_home, private_folder

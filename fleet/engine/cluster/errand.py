@@ -15,11 +15,11 @@ from fleet.engine.cluster.carousel import Call, Carousel
 from fleet.engine.cluster.wire import BEAT_SECONDS, TEXT_BYTES, Kind, Order, event_of
 from fleet.engine.operation import Operation
 from fleet.engine.pool import Work
-from fleet.engine.records import RunStore
 from fleet.model.errors import FleetError, InputError
 from fleet.model.events import Listener, Output, Progress, Warned
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
+from fleet.profiles.runs import RunStore
 
 SETTLE_SECONDS = 5.0
 INBOX_MESSAGES = 1000  # of at most 500 events; a listener that is slower loses progress lines

@@ -9,12 +9,12 @@ from pathlib import Path
 from fleet.engine.cluster import worker
 from fleet.engine.cluster.carousel import PIECE_BYTES, Call
 from fleet.engine.cluster.wire import Carried, Reply
-from fleet.engine.records import RunStore
 from fleet.engine.undoing import undo_root
 from fleet.model.errors import FleetError, TransferError
 from fleet.model.files import check_name
 from fleet.model.home import open_private, private_folder
 from fleet.model.record import Record
+from fleet.profiles.runs import RunStore
 
 
 class Homecoming:

@@ -24,7 +24,6 @@ from fleet.engine.cluster.wire import SILENT_SECONDS, TOPIC, Carried, Kind, Orde
 from fleet.engine.leasing import TTL_SECONDS
 from fleet.engine.operation import Operation
 from fleet.engine.pool import DeviceResult, Work, guarded
-from fleet.engine.records import RunStore
 from fleet.engine.session import Session
 from fleet.engine.transfer.depot import Depot
 from fleet.model.errors import CancelledError, InputError, LeaseHeldError, TransferError
@@ -32,6 +31,7 @@ from fleet.model.events import Progress, StepStarted
 from fleet.model.home import fleet_home, private_folder, write_private
 from fleet.model.inventory import Host
 from fleet.model.version import VERSION
+from fleet.profiles.runs import RunStore
 
 INLINE_BYTES = 256 << 10  # a profile has some 50 kB; logs may have 64 MiB
 LOOK_SECONDS = 0.2

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from fleet.engine.options import Options
 from fleet.engine.pool import DeviceResult, Work
-from fleet.engine.records import RunStore
 from fleet.engine.rollout.inputs import Inputs
 from fleet.engine.rollout.waves import Wave
 from fleet.engine.session import Session
@@ -15,6 +14,7 @@ from fleet.engine.workbench import Workbench
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
+from fleet.profiles.runs import RunStore
 
 
 class Deployment(Protocol):

@@ -12,7 +12,6 @@ from fleet.config.lockfile import load_lock
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
 from fleet.engine.options import Options
-from fleet.engine.records import RunStore
 from fleet.engine.rollout.inputs import Inputs, content_hashes, file_hashes, require_same
 from fleet.engine.rollout.journal import NAME, Journal, busy
 from fleet.engine.rollout.state import RunState
@@ -20,6 +19,7 @@ from fleet.engine.transfer.depot import Pace
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
+from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
 
 

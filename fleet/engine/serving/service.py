@@ -15,7 +15,6 @@ from fleet.engine.leasing import Lease
 from fleet.engine.operation import Operation
 from fleet.engine.planning import plan_device, plan_system
 from fleet.engine.pool import DeviceResult, on_every_device
-from fleet.engine.records import new_run_id
 from fleet.engine.serving.health import belongs, health_or_none
 from fleet.engine.session import Session
 from fleet.engine.states import facts_of
@@ -33,6 +32,7 @@ from fleet.model.system import SystemSpec, WantedFile, WantedUnit
 from fleet.ops import serving
 from fleet.ops.release import release_dir
 from fleet.ops.serving import NONE, SYSTEM, USER, ServiceSeen
+from fleet.profiles.runs import new_run_id
 from fleet.serving.files import service_config
 
 UNITS = "/etc/systemd/system/"

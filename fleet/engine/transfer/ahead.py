@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from fleet.bundles.sources import Late, unreadable
+from fleet.content.sources import Late, unreadable
 from fleet.engine.session import Session
 from fleet.engine.transfer.upload import Upload
 from fleet.model.errors import DiskFullError

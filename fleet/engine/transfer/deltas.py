@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from fleet.bundles.signatures import (
+from fleet.content.delta import MOST_PIECES, SMALLEST, delta, made_over
+from fleet.content.signatures import (
     BLAKE2,
     DIGEST,
     DIGESTS,
@@ -22,7 +23,6 @@ from fleet.model.errors import DeviceError, TransportError
 from fleet.model.facts import Facts
 from fleet.model.files import BLOCK_BYTES
 from fleet.model.plan import Blob, Delta, Piece
-from fleet.ops.delta import MOST_PIECES, SMALLEST, delta, made_over
 from fleet.ops.upload import takes_frames
 
 SIGNING_BYTES_PER_SECOND = 20e6  # Python on a small core, reading slow flash

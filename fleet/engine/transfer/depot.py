@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from fleet.bundles.signatures import Signature, Signatures
+from fleet.content.signatures import Signature, Signatures
 from fleet.engine.transfer.limits import Hubs, Throttle
 from fleet.engine.transfer.neighbours import Neighbours
 from fleet.engine.transfer.reading import SharedSource

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleet.model.errors import InputError
+from fleet.model.text import harmless
 from fleet.profiles.compare.comparing import Comparison
 from fleet.profiles.compare.conditions import Finding, Weight
 from fleet.profiles.compare.gates import Judged, Outcome, interval, percent
 from fleet.profiles.compare.ops import OpDiff
 from fleet.profiles.compare.verdict import MEASURED, Row, Verdict
-from fleet.triage.text import harmless
 
 COLUMNS = ("device", "metric", "A", "B", "change", "95 % interval", "verdict", "emulated")
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fleet.model.record import Record
+from fleet.model.text import harmless
 from fleet.profiles.compare.groups import Group, build, by_run, chip, short_build
 from fleet.profiles.compare.metrics import Metric, metric, present, units, value
 from fleet.profiles.stats.difference import difference
 from fleet.profiles.stats.interval import Interval
-from fleet.triage.text import harmless
 
 METRICS = 6  # that are drawn and have a column
 LONG = 80  # characters of a name

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fleet.model.errors import InputError
 from fleet.model.record import Record
+from fleet.profiles.runs import is_run, record_files
 from fleet.profiles.store.database import writing
 from fleet.profiles.store.rows import insert
 
@@ -62,7 +63,7 @@ def _runs(root: Path) -> Iterator[tuple[str, int]]:
     try:
         with os.scandir(root) as found:
             for one in found:
-                if one.is_dir() and not one.name.startswith("profiles."):
+                if one.is_dir() and is_run(one.name):
                     yield one.name, one.stat().st_mtime_ns
     except FileNotFoundError:
         return
@@ -71,7 +72,7 @@ def _runs(root: Path) -> Iterator[tuple[str, int]]:
 def _look(link: sqlite3.Connection, folder: Path, stamp: int) -> _Run:
     sql = "SELECT source FROM record WHERE run_id = ?"
     known = {source for (source,) in link.execute(sql, (folder.name,))}
-    paths = [path for path in sorted(folder.glob("*/*/record.json")) if str(path) not in known]
+    paths = [path for path in record_files(folder) if str(path) not in known]
     return _Run(folder.name, stamp, [(path, _read(path)) for path in paths])
 
 

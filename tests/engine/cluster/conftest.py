@@ -20,11 +20,11 @@ from fleet.engine.cluster.connecting import executor_for
 from fleet.engine.cluster.executor import ClusterExecutor
 from fleet.engine.operation import Operation
 from fleet.engine.options import Options
-from fleet.engine.records import RunStore
 from fleet.lab import Lab
 from fleet.model.events import Event
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
+from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
 
 READY_SECONDS = 60.0

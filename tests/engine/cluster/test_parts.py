@@ -19,10 +19,10 @@ from fleet.engine.cluster.homecoming import Homecoming
 from fleet.engine.cluster.placing import Place, place_of, serving
 from fleet.engine.cluster.publisher import PROGRESS_SECONDS, Publisher
 from fleet.engine.cluster.wire import Carried, Reply, event_of
-from fleet.engine.records import RunStore
 from fleet.model import errors
 from fleet.model.errors import FleetError, InputError, TransferError, UnreachableError
 from fleet.model.events import DeviceDone, Output, Progress, StepStarted, Warned
+from fleet.profiles.runs import RunStore
 
 EVERY = [
     one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, FleetError)

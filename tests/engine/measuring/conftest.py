@@ -18,11 +18,11 @@ from fleet.engine.measuring import gate
 from fleet.engine.operation import Operation
 from fleet.engine.options import Options
 from fleet.engine.pool import DeviceResult
-from fleet.engine.records import RunStore
 from fleet.lab import Lab
 from fleet.model.events import Event
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
+from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
 
 PROGRAM = """#!/bin/sh

@@ -18,11 +18,11 @@ from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
 from fleet.engine.options import Options
-from fleet.engine.records import RunStore
 from fleet.engine.rollout.inputs import inputs_of
 from fleet.engine.rollout.journal import NAME, Journal
 from fleet.engine.rollout.state import RunState
 from fleet.model.events import Event
+from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
 from tests.transport.sshd import Sshd
 

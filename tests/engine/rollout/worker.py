@@ -16,11 +16,11 @@ from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
 from fleet.engine.options import Options
-from fleet.engine.records import RunStore
 from fleet.engine.rollout.inputs import inputs_of
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.resume import journal_path, known_runs, reopen
 from fleet.model.events import Event, Progress
+from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
 
 

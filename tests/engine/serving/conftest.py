@@ -14,7 +14,6 @@ from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
 from fleet.engine.options import Options
 from fleet.engine.pool import DeviceResult
-from fleet.engine.records import RunStore
 from fleet.engine.serving.service import Serving
 from fleet.engine.serving.tunnel import Tunnel
 from fleet.engine.session import Session
@@ -22,6 +21,7 @@ from fleet.engine.transfer.depot import Pace
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
 from fleet.model.secret import Secret
+from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
 from tests.transport.sshd import Sshd, free_port, running
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.records import RunStore
 from fleet.model.errors import InputError, ProfileStoreError
 from fleet.model.record import Measure, Metrics, Record
+from fleet.profiles.runs import RunStore
 from fleet.profiles.store import ProfileStore, database
 from fleet.profiles.store.rows import insert
 from fleet.profiles.store.select import parse

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import threading
 import time
 from concurrent.futures import Future
 from pathlib import Path
 
-from fleet.bundles.caches import write_whole
-from fleet.bundles.jsonfile import read_text
-from fleet.bundles.signatures import Signatures, Signing, hash_and_sign
-from fleet.model.errors import BundleError
+from fleet.content.caches import write_whole
+from fleet.content.signatures import Signatures, Signing, hash_and_sign
 from fleet.model.files import FileRef, sha256_file
 from fleet.model.home import fleet_home
 
@@ -21,7 +18,6 @@ MIN_BYTES = 4 << 20  # below, hashing (1 GB/s) costs less than the look-up; but 
 _MAX_ENTRIES = 2000
 _SETTLED_SECONDS = 2.0  # a file changed again within one tick of the clock keeps its mtime
 _AT_ONCE = threading.BoundedSemaphore(2)  # files that are read in threads; more only seek
-_SUM_LINE = re.compile(r"^([0-9a-fA-F]{64}) [ *](.+)$")
 
 
 class HashCache:
@@ -151,22 +147,6 @@ def state_of(stat: os.stat_result) -> str:
 
 def _key(path: Path, stat: os.stat_result) -> str:
     return f"{path.absolute()}|{state_of(stat)}"
-
-
-def read_sums(path: Path) -> dict[str, str]:
-    """Name → expected SHA-256 of a `sha256sum` file. Raises BundleError for a wrong line."""
-    expected = {}
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        match = _SUM_LINE.match(line)
-        if match is None:
-            raise BundleError(
-                f"{path.name} line {number} is not `<sha256>  <name>`",
-                hint=f"write it anew: cd '{path.parent}' && sha256sum *.bin *.json > {path.name}",
-            )
-        expected[match[2].strip().removeprefix("./")] = match[1].lower()
-    return expected
 
 
 def ref(name: str, path: Path, cache: HashCache, hashes: bool) -> FileRef:

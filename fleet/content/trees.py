@@ -9,8 +9,8 @@ from pathlib import Path
 
 import xxhash
 
-from fleet.bundles.caches import keep_newest, write_whole
-from fleet.bundles.hashes import MIN_BYTES, HashCache, settled, state_of
+from fleet.content.caches import keep_newest, write_whole
+from fleet.content.hashes import MIN_BYTES, HashCache, settled, state_of
 from fleet.model.files import contents
 from fleet.model.home import fleet_home
 

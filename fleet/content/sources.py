@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
-from fleet.bundles.hashes import HashCache, Hashing, state_of
-from fleet.bundles.trees import TreeHashes
+from fleet.content.hashes import HashCache, Hashing, state_of
+from fleet.content.trees import TreeHashes
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef
 

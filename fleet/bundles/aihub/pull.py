@@ -12,12 +12,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from fleet.aihub.archive import RECORD, lay_out, safe_name
-from fleet.aihub.hub import Hub
-from fleet.aihub.source import Source, checked_id, date_of, find
-from fleet.aihub.stage import require_free, whole
-from fleet.aihub.target import Target, target_of
-from fleet.aihub.versions import qairt_of, record_version
+from fleet.bundles.aihub.archive import RECORD, lay_out, safe_name
+from fleet.bundles.aihub.hub import Hub
+from fleet.bundles.aihub.source import Source, checked_id, date_of, find
+from fleet.bundles.aihub.stage import require_free, whole
+from fleet.bundles.aihub.target import Target, target_of
+from fleet.bundles.aihub.versions import qairt_of, record_version
 from fleet.bundles.found import SUMS
 from fleet.bundles.kinds import guessed
 from fleet.model.errors import FleetError

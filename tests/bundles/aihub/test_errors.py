@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from qai_hub import public_api_pb2 as pb
 
-from fleet.aihub import hub as border
-from fleet.aihub.pull import pull
+from fleet.bundles.aihub import hub as border
+from fleet.bundles.aihub.pull import pull
 from fleet.model.errors import AiHubError, FleetError, InputError
 from fleet.model.extras import install_extra
 from tests.standins.aihub import SECRETS, SIGNATURE, TOKEN, AiHub

@@ -16,7 +16,7 @@ from qai_hub import public_api_pb2 as pb
 
 from tests.standins.aihub import TOKEN, AiHub, Asset, aihub
 
-TINY = Path(__file__).parents[2] / "assets" / "tiny-genie"
+TINY = Path(__file__).parents[3] / "assets" / "tiny-genie"
 CONTEXT = (TINY / "tiny_genie_part_1_of_1.bin").read_bytes()
 BUILD = "2.51.0.260929181845"
 IQ9 = pb.Device(

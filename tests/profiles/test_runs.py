@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.records import RunStore, new_run_id
 from fleet.engine.undo import UndoLog
 from fleet.model.errors import InputError, WorkstationError
 from fleet.model.record import Metrics, Record
+from fleet.profiles.runs import RunStore, new_run_id
 
 
 def record(host: str = "evk", **changes: object) -> Record:

@@ -28,6 +28,16 @@ def new_run_id() -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime(second)) + f"{part:06x}"
 
 
+def is_run(name: str) -> bool:
+    """Whether a folder of that name holds a run: the database of records lies beside them."""
+    return not name.startswith("profiles.")
+
+
+def record_files(folder: Path) -> list[Path]:
+    """The records of one run, in the order of hosts and repeats."""
+    return sorted(folder.glob("*/*/record.json"))
+
+
 class RunStore:
     """`<root>/<run id>/<host>/<repeat>/{record.json,profile.json,stdout.log,stderr.log}`."""
 
@@ -64,7 +74,7 @@ class RunStore:
         if not self.root.is_dir():
             return []
         found = {one.parent.name for one in self.root.glob("*/*/")}
-        return sorted((one for one in found if not one.startswith("profiles.")), reverse=True)
+        return sorted(filter(is_run, found), reverse=True)
 
     def load(self, run_id: str) -> list[dict[str, Any]]:
         """All records of a run (`last` for the newest). Raises InputError when there is none."""
@@ -79,7 +89,7 @@ class RunStore:
 
 
 def _read(folder: Path) -> Iterator[dict[str, Any]]:
-    for path in sorted(folder.glob("*/*/record.json")):
+    for path in record_files(folder):
         try:
             record = json.loads(path.read_text("utf-8"))
         except (ValueError, RecursionError) as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from fleet.aihub.hub import Hub, Message
+from fleet.bundles.aihub.hub import Hub, Message
 from fleet.model.deadline import Deadline
 from fleet.model.errors import AiHubError, InputError
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import BinaryIO
 
-from fleet.bundles.signatures import ANCHOR, DIGESTS, Signature
+from fleet.content.signatures import ANCHOR, DIGESTS, Signature
 from fleet.model.files import BLOCK_BYTES, FileRef
 from fleet.model.plan import Delta, Piece
 

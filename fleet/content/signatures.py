@@ -16,7 +16,7 @@ from pathlib import Path
 
 import xxhash
 
-from fleet.bundles.caches import keep_newest, write_whole
+from fleet.content.caches import keep_newest, write_whole
 from fleet.model.files import BLOCK_BYTES
 from fleet.model.home import fleet_home
 

@@ -11,9 +11,9 @@ from unittest import mock
 
 import pytest
 
-from fleet.bundles import hashes, sources, trees
-from fleet.bundles.hashes import HashCache
-from fleet.bundles.trees import TreeHashes
+from fleet.content import hashes, sources, trees
+from fleet.content.hashes import HashCache
+from fleet.content.trees import TreeHashes
 from fleet.model.files import BLOCK_BYTES, contents
 from fleet.model.plan import Blob
 from fleet.ops.batches import together

@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 from qai_hub import public_api_pb2 as pb
 
-from fleet.aihub import source
-from fleet.aihub.pull import pull
+from fleet.bundles.aihub import source
+from fleet.bundles.aihub.pull import pull
 from fleet.bundles.inspect import inspect_bundle
 from fleet.model.errors import AiHubError, InputError
 from tests.standins.aihub import AiHub, Asset
@@ -174,7 +174,7 @@ def test_what_is_there_is_not_written_over(hub: AiHub, tmp_path: Path) -> None:
 def test_a_folder_of_somebody_else_meanwhile_wins(
     hub: AiHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleet.aihub import pull as module
+    from fleet.bundles.aihub import pull as module
 
     real = module.lay_out
 
@@ -191,7 +191,7 @@ def test_a_folder_of_somebody_else_meanwhile_wins(
 def test_two_pulls_to_one_folder(
     hub: AiHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleet.aihub import pull as module
+    from fleet.bundles.aihub import pull as module
 
     real = module.lay_out
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.aihub.target import target_of
-from fleet.aihub.versions import qairt_of
+from fleet.bundles.aihub.target import target_of
+from fleet.bundles.aihub.versions import qairt_of
 from fleet.data import load
 from fleet.facts.soc import by_chip, by_hub_chipset
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from fleet.bundles import hashes
-from fleet.bundles.hashes import HashCache, Hashing, read_sums
+from fleet.bundles.found import read_sums
 from fleet.bundles.inspect import inspect_bundle
-from fleet.bundles.signatures import Signature, Signatures
+from fleet.content import hashes
+from fleet.content.hashes import HashCache, Hashing
+from fleet.content.signatures import Signature, Signatures
 from fleet.model.errors import BundleError
-
-from .conftest import V73, MakeFolder
+from tests.bundles.conftest import V73, MakeFolder
 
 OLD = 1_000_000_000  # seconds: long settled
 

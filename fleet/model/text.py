@@ -1,0 +1,21 @@
+"""Text that can be shown on a terminal, whatever was in it."""
+
+from __future__ import annotations
+
+import re
+
+from fleet.model.masking import masked
+
+# CSI, OSC and other escape sequences of terminals (ECMA-48), then what is left of control codes.
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b\][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\)?"
+    r"|\x1b[PX^_][^\x1b\n]{0,2000}(?:\x1b\\)?|\x1b[ -/]{0,8}[0-~]|\x9b[0-?]{0,64}[@-~]"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def harmless(text: str) -> str:
+    """Text that can be shown: no escape sequences, no controls, no turned direction, no revealed
+    secret.
+    """
+    return masked(_CONTROLS.sub("", _ESCAPES.sub("", text)))
