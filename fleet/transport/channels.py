@@ -9,6 +9,8 @@ from concurrent.futures import Future
 import paramiko
 
 FAR_SECONDS = 0.01  # opening a channel is one round trip; nearer ones are not worth a thread
+ENDING_SECONDS = 5.0  # a server of one session counts that of the last command until it is cleared
+AGAIN_SECONDS = 0.05
 
 
 class Channels:
@@ -28,7 +30,7 @@ class Channels:
         channel = self._opened(ahead, seconds)
         if channel is None:
             began = time.monotonic()
-            channel = self.transport.open_session(timeout=seconds)
+            channel = self._patiently(seconds)
             self._far = time.monotonic() - began > FAR_SECONDS
         with self._lock:
             if self._far and not self._refused and self._ahead is None:
@@ -36,6 +38,17 @@ class Channels:
                 args = (self._ahead, seconds)
                 threading.Thread(target=self._open, args=args, daemon=True).start()
         return channel
+
+    def _patiently(self, seconds: float) -> paramiko.Channel:
+        """What is refused may be so because the session before is still being cleared away."""
+        end = time.monotonic() + min(seconds, ENDING_SECONDS)
+        while True:
+            try:
+                return self.transport.open_session(timeout=seconds)
+            except paramiko.ChannelException:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(AGAIN_SECONDS)
 
     def _opened(
         self, ahead: Future[paramiko.Channel | None] | None, seconds: float

@@ -57,7 +57,7 @@ def test_list_is_newest_first_and_takes_words() -> None:
     assert "the newest 1; all: --limit 0" in done.stderr
     assert "emulated" in done.stdout
     assert plain("list", "host:none") == []
-    assert "fleet run makes some" in profiles("list", "host:none").stderr
+    assert "`fleet run` makes some" in profiles("list", "host:none").stderr
 
 
 def test_list_of_records() -> None:

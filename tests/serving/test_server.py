@@ -18,8 +18,8 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
+from fleet.device import server as device
 from fleet.device.server import wire
-from fleet.serving import device
 from fleet.serving.files import service_files
 
 from .conftest import ROOT, TOKEN, Echo, config, echo

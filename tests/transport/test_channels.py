@@ -89,7 +89,7 @@ def test_a_server_that_allows_few_sessions_is_not_asked_again(
         link.close()
     if sessions == 1:
         assert opened.count(False) == 1, "refused once, then never asked"
-        assert opened.count(True) == 4
+        assert opened.count(True) >= 4, "again, where the server still ends the command before"
     else:  # or refused, while the server still ends the command before
         assert opened.count(True) in {1, 2, 3}
 

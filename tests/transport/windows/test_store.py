@@ -143,12 +143,13 @@ def test_what_a_killed_switch_left_is_swept_and_no_other(board: PcBoard, tmp_pat
     first, second = (manifest(tmp_path / text, {"f": text.encode()}) for text in ("1", "2"))
     board.deploy(first)
     current = board.base / "current"
-    (current / "app.4711").write_text(first.id + "\n")  # `put` before its rename
-    (current / "app.5").write_text("0" * 16 + "\n")  # a release that is called so
-    (board.base / "releases" / "app.5").mkdir()
+    (current / ".app.new").write_text(first.id + "\n")  # `keep` before its rename
+    (current / "app.new").write_text("0" * 16 + "\n")  # a release that is called so
+    (board.base / "releases" / "app.new").mkdir()
     board.deploy(second)
     assert board.current == second.id
-    assert sorted(one.name for one in current.iterdir()) == ["app", "app.5"]
+    assert sorted(path.name for path in current.iterdir()) == ["app", "app.new"]
+    assert (current / "app.new").read_text() == "0" * 16 + "\n"
 
 
 @pytest.mark.parametrize("line", ["*", "..", "/", "../../x", "$(id)", "zz", "-rf"])
