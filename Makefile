@@ -1,6 +1,7 @@
 # make demo   a real deploy, run and profile on three lab boards
 # make bench  fleet beside its peers; BENCH="--scale 0.05 --rounds 2" for a quick look
-# make test   format, lint, types and all tests
+# make test   format, lint, types and the tests that a newcomer waits for
+# make test-gate  the longer tests that land a change as well; .ci/run runs both
 SHELL := /bin/sh
 PYTHON ?= python3
 VENV ?= .venv
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-slow check bench clean
+.PHONY: demo test test-gate test-slow check bench clean
 
 demo: $(STAMP)
 	@set -e; trap '$(BIN)/fleet lab down' EXIT; trap 'exit 130' INT TERM; \
@@ -22,7 +23,11 @@ test: $(STAMP)-dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/pytest -q -n 3 -m "not slow"
+	@$(BIN)/pytest -q -n 3 -m "not slow and not gate"
+
+test-gate: $(STAMP)-dev
+	@sh tests/setup.sh
+	@$(BIN)/pytest -q -n 3 -m "gate and not slow"
 
 test-slow: $(STAMP)-dev
 	@sh tests/setup.sh slow

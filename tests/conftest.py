@@ -7,6 +7,15 @@ import pytest
 from fleet.model import masking
 from fleet.runtimes.store import RuntimeStore
 from tests.support_runtime import ARM, NEW, X86, cached_runtime, cached_store
+from tests.tiers import function_of, gate
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What tests/gate.txt lists is of the gate."""
+    for item in items:
+        if function_of(item.nodeid) in gate():
+            item.add_marker(pytest.mark.gate)
 
 
 @pytest.fixture(autouse=True)

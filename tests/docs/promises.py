@@ -8,6 +8,8 @@ from pathlib import Path
 
 import yaml
 
+from tests.tiers import gate
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "docs" / "promises.yaml"
 HEAD = """# Promises
@@ -15,8 +17,8 @@ HEAD = """# Promises
 What `fleet` promises, and the tests that prove each promise. No figure and no proof here comes
 from hardware: boards are [lab boards](lab.md) with a real sshd and a real adbd, links that break
 are a proxy of the tests, a power cut is that of an emulated machine ([platforms](platforms.md)).
-Where a proof ends is said below it. Tests marked *slow* run with `make test-slow`, all others
-with every change.
+Where a proof ends is said below it. Tests marked *slow* run with `make test-slow`, those
+marked *gate* with `make test-gate`, all others with `make test`; a change lands after the last two.
 
 This page is made from [promises.yaml](promises.yaml); a test checks that no promise is without
 a proof and that every test named here exists.
@@ -57,7 +59,9 @@ def page(groups: dict[str, list[Promise]]) -> str:
             parts.append(f"**{one.id}.** {one.promise}\n")
             if one.limits:
                 parts.append(f"*Limits:* {one.limits}\n")
-            tests = [f"- `{name}`" for name in one.fast] + [f"- `{n}` *slow*" for n in one.slow]
+            tests = [f"- `{name}`" + " *gate*" * (name in gate()) for name in one.fast] + [
+                f"- `{n}` *slow*" for n in one.slow
+            ]
             parts.append("\n".join(tests) + "\n")
     return "\n".join(parts)
 
