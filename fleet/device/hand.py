@@ -5,9 +5,7 @@ Nothing is installed: its text goes ahead of the data, on standard input.
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
-
+from fleet.device.call import LOADER, loaded
 from fleet.model.command import Command
 from fleet.model.facts import Facts
 
@@ -22,25 +20,6 @@ _MODULES = (
     "fleet_hand",
     "fleet_release",
 )
-_PACKAGE = "fleet.device.store"
-# Reads `name:bytes name:bytes`, then those modules, byte by byte: what follows is theirs.
-_LOADER = """import os,sys
-def get(n):
- d=b""
- while len(d)<n:
-  m=os.read(0,n-len(d))
-  if not m:sys.exit(76)
-  d+=m
- return d
-w=b""
-while w[-1:]!=b"\\n":w+=get(1)
-for one in w.decode().split():
- name,n=one.split(":")
- module=type(sys)(name)
- sys.modules[name]=module
- exec(compile(get(int(n)),name,"exec"),module.__dict__)
-sys.exit(module.main(*sys.argv[1:]))
-"""
 
 
 def has_hand(facts: Facts) -> bool:
@@ -57,22 +36,14 @@ def hand_for(facts: Facts) -> bytes:
 
 def hand_command(facts: Facts, *args: str) -> Command:
     """The program with its arguments; its standard input begins with `hand()`."""
-    return Command((facts.tools.python3 or "python3", "-ISc", _LOADER, *args))
+    return Command((facts.tools.python3 or "python3", "-ISc", LOADER, *args))
 
 
-@cache
 def hand() -> bytes:
     """The text of the program, and a line that says how long its modules are."""
-    return _text(_MODULES)
+    return loaded("store", _MODULES)
 
 
-@cache
 def seal() -> bytes:
     """The same for the small program that only looks whether nothing has changed."""
-    return _text(_SEAL)
-
-
-def _text(names: tuple[str, ...]) -> bytes:
-    texts = {name: (files(_PACKAGE) / f"{name}.py").read_bytes() for name in names}
-    head = " ".join(f"{_PACKAGE}.{name}:{len(text)}" for name, text in texts.items())
-    return head.encode() + b"\n" + b"".join(texts.values())
+    return loaded("store", _SEAL)

@@ -33,6 +33,11 @@ def plain(text: str) -> str:
     return "\n".join(line for line in lines if not line.lstrip().startswith("# ")) + "\n"
 
 
+def python_text(folder: str, name: str) -> bytes:
+    """A module of one of the programs in Python that go to the device as text."""
+    return (_ROOT / folder / f"{name}.py").read_bytes()
+
+
 @cache
 def shell_text(name: str) -> str:
     """The script `<name>.sh` without its comments."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from fleet.engine.session import Session
-from fleet.model.command import Command
+from fleet.model.command import Call, Command
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError, FleetError, TransportError
 from fleet.model.events import StepStarted
@@ -14,7 +14,7 @@ DOWN_SECONDS = 120.0  # services that do not end are killed after 90 s by system
 UP_SECONDS = 300.0  # an EVK needs 40 s; a file system check takes minutes
 READY_SECONDS = 120.0
 LOOK_SECONDS = 1.0  # between two looks
-_BOOT_ID = Command(("cat", "/proc/sys/kernel/random/boot_id"), words=("boot_id",))
+_BOOT_ID = Command(("cat", "/proc/sys/kernel/random/boot_id"), call=Call("boot_id"))
 _SYSTEM = Command(("sh", "-c", "systemctl is-system-running 2>/dev/null || echo none"))
 
 

@@ -11,7 +11,7 @@ from fleet.device.shell import failed
 from fleet.engine.held import WriteLease
 from fleet.engine.transfer.depot import Depot
 from fleet.engine.transfer.opening import Opening
-from fleet.model.command import Command, Result
+from fleet.model.command import Call, Command, Result
 from fleet.model.deadline import Deadline, awake_clock
 from fleet.model.errors import (
     CancelledError,
@@ -28,7 +28,7 @@ from fleet.transport.base import Carrier, Output
 
 CONTROL_SECONDS = 60.0  # a control script takes below 1 s; slow flash under load takes more
 IDENTITY_SECONDS = 5.0
-_BOOT_ID = Command(("cat", "/proc/sys/kernel/random/boot_id"), words=("boot_id",))
+_BOOT_ID = Command(("cat", "/proc/sys/kernel/random/boot_id"), call=Call("boot_id"))
 _HEARD_BYTES = 1 << 16  # a noisy .bashrc speaks before the guard does
 
 

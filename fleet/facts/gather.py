@@ -6,7 +6,7 @@ from functools import cache
 
 from fleet.device.texts import plain, text_of
 from fleet.facts.parse import parse
-from fleet.model.command import power_script, script
+from fleet.model.command import Call, Command, script
 from fleet.model.deadline import Deadline
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
@@ -53,12 +53,6 @@ def _short(name: str) -> str:
     return plain(kept + rest)
 
 
-@cache
-def power_source() -> str:
-    """The probe for Windows; it goes by standard input, where nothing is too long."""
-    return text_of("probe.ps1")
-
-
 def _code(name: str) -> str:
     return plain(text_of(name))
 
@@ -70,7 +64,7 @@ def gather(transport: Transport, host: Host, deadline: Deadline, *, short: bool 
     """
     android = host.transport == "adb"
     if transport.system == "windows":
-        command = power_script(power_source(), host.base_dir)
+        command = Command(("probe", host.base_dir), call=Call("probe", (host.base_dir,)))
     else:
         text = short_source(android=android) if short else source(android=android)
         command = script(text, host.base_dir)

@@ -12,28 +12,38 @@ _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
 @dataclass(frozen=True)
+class Call:
+    """Work of ours by name and arguments; `fleet.device.call` knows what program answers it."""
+
+    name: str
+    args: tuple[str, ...] = ()
+
+    def under(self, name: str, *args: str) -> Call:
+        """`name` with `args`, which goes on with this."""
+        return Call(name, (*args, self.name, *self.args))
+
+
+@dataclass(frozen=True)
 class Command:
     """What to start: `argv` exactly, with `env` added and in folder `cwd`.
 
     `unset` names variables that are removed first (DSP_LIBRARY_PATH wins over ours
     otherwise). Quoting happens once, in the transport.
 
-    A device without a POSIX shell cannot run our scripts. `words` is the same work for it: the
-    name of the script and its arguments. `power` is the text of a PowerShell script, which gets
-    argv after its first word.
+    A device without a POSIX shell cannot run our scripts: `call` is the same work for it.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str = ""
     unset: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    power: str = ""
+    call: Call | None = None
 
     def __post_init__(self) -> None:
         if not self.argv:
             raise InputError("a command needs a program")
-        for text in (*self.argv, *self.env.values(), self.cwd, *self.words, self.power):
+        called = self.call.args if self.call is not None else ()
+        for text in (*self.argv, *self.env.values(), self.cwd, *called):
             if "\0" in text:
                 raise InputError("a NUL character cannot be passed to a program")
         for name in (*self.env, *self.unset):
@@ -48,13 +58,8 @@ def script(
 
     `name` is what the same work is called where there is no such shell; "" where it is not done.
     """
-    words = (name, *args) if name else ()
-    return Command(("sh", "-c", source, "fleet", *args), env=env or {}, words=words)
-
-
-def power_script(source: str, *args: str) -> Command:
-    """A PowerShell script of ours as a command; `args` fill its `param`."""
-    return Command(("powershell", *args), power=source)
+    call = Call(name, args) if name else None
+    return Command(("sh", "-c", source, "fleet", *args), env=env or {}, call=call)
 
 
 @dataclass(frozen=True)

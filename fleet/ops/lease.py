@@ -90,8 +90,8 @@ def who_command(then: Command | None = None) -> Command:
     """Asks who holds; `then`, a reading command, runs after it in the same round trip."""
     if then is None:
         return _lease_script("lease_who")
-    words = ("lease_who", *then.words) if then.words else ()
-    return replace(then, argv=_lease_script("lease_who", *then.argv).argv, words=words)
+    call = then.call.under("lease_who") if then.call is not None else None
+    return replace(then, argv=_lease_script("lease_who", *then.argv).argv, call=call)
 
 
 def guard(command: Command, ticket: Ticket, seconds: int = 0) -> Command:
@@ -101,8 +101,8 @@ def guard(command: Command, ticket: Ticket, seconds: int = 0) -> Command:
     """
     before = _guard_words(ticket, str(seconds))
     argv = device_script("lease_guard", *before, *command.argv).argv
-    words = ("lease_guard", *before, *command.words) if command.words else ()
-    return replace(command, argv=argv, words=words)
+    call = command.call.under("lease_guard", *before) if command.call is not None else None
+    return replace(command, argv=argv, call=call)
 
 
 def keep_command(ticket: Ticket, *, revive: bool = False) -> Command:

@@ -152,7 +152,7 @@ ANSWERS: dict[str, Callable[..., None]] = {
 def work(name: str, *args: str) -> int:
     """One of the works, also inside of another."""
     if name == "lease_guard":
-        return guarded(args, lambda then: main(list(then)))
+        return guarded(args, lambda then: main(*then))
     if name == "lease_who":
         answer(who)
         return work(*args) if args else 0
@@ -163,7 +163,7 @@ def work(name: str, *args: str) -> int:
     return WORKS[name](*args)
 
 
-def main(words: list[str]) -> int:
+def main(*words: str) -> int:
     """Do it."""
     name = words[0]
     try:

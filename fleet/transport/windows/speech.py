@@ -8,11 +8,10 @@ for every command.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.resources import files
 
+from fleet.device.call import on_windows
 from fleet.device.texts import text_of
 from fleet.model.command import Command, Result
 from fleet.model.errors import DeviceError, InputError
@@ -28,24 +27,6 @@ _START = (
     "-EncodedCommand "
 )
 _LOST, _NO_PROGRAM = 97, 127
-_MODULES = ("basics", "lease", "guard", "store", "board")
-# Takes the modules from standard input and not a byte more: what follows is the work's own.
-_LOADER = """import json, os, sys, types
-left = int(sys.argv[1])
-data = b''
-while left:
-    piece = os.read(0, left)
-    if not piece:
-        sys.exit(97)
-    data += piece
-    left -= len(piece)
-job = json.loads(data)
-for name, text in job['modules']:
-    module = types.ModuleType(name)
-    sys.modules[name] = module
-    exec(compile(text, name, 'exec'), module.__dict__)
-sys.exit(module.main(job['words']))
-"""
 
 
 @cache
@@ -88,12 +69,11 @@ def explain(result: Result, host: str) -> None:
 
 
 def _job(command: Command) -> bytes:
-    if command.power:
-        return _framed("script", command.power, *command.argv[1:])
-    if command.words:
-        job = _work(command.words)
-        argv = ("python3", "-I", "-S", "-u", "-c", _LOADER, str(len(job)))
-        return _start(command, argv) + job
+    if command.call is not None:
+        asked = on_windows(command.call)
+        if asked.script:
+            return _framed("script", asked.script, *asked.argv)
+        return _start(command, asked.argv) + asked.head
     if command.argv[0] == "sh":
         raise InputError(
             "this is not done on Windows: it is a script for a POSIX shell",
@@ -115,14 +95,3 @@ def _framed(*fields: str) -> bytes:
     except UnicodeEncodeError as error:
         raise InputError(f"no text for a device: {error.object[:80]!r}") from error
     return f"fleet1 {len(data):08d}\n".encode() + data
-
-
-@cache
-def _sources() -> tuple[tuple[str, str], ...]:
-    folder = files("fleet.device.windows")
-    name = "fleet.device.windows.{}"
-    return tuple((name.format(one), (folder / f"{one}.py").read_text("utf-8")) for one in _MODULES)
-
-
-def _work(words: tuple[str, ...]) -> bytes:
-    return json.dumps({"modules": _sources(), "words": words}).encode("ascii")

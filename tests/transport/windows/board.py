@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from fleet.device.call import LOADER
 from fleet.device.shell import device_script
 from fleet.device.texts import program_names
 from fleet.device.windows.board import main
-from fleet.model.command import Command
+from fleet.model.command import Call, Command
 from fleet.model.facts import Windows
 from fleet.transport.windows import speech
 from tests.ops.board import Board
@@ -30,10 +31,11 @@ def work(
     """As the transport has it started: the loader, and everything by standard input."""
     if words[0] != "run" and threading.current_thread() is threading.main_thread():
         return _here(words, stdin, env or {})
-    sent = b"".join(bytes(one) for one in speech.spoken(Command(("x",), words=words), [stdin]))
+    command = Command(("x",), call=Call(words[0], words[1:]))
+    sent = b"".join(bytes(chunk) for chunk in speech.spoken(command, [stdin]))
     job = sent[16 + int(sent[7:15]) :]
-    assert json.loads(job[: len(job) - len(stdin)])["words"] == list(words)
-    argv = [sys.executable, "-I", "-S", "-u", "-c", speech._LOADER, str(len(job) - len(stdin))]
+    assert job.endswith(json.dumps(words).encode() + stdin)
+    argv = [sys.executable, "-I", "-S", "-u", "-c", LOADER]
     return subprocess.run(
         argv,
         input=job,
@@ -54,7 +56,7 @@ def _here(
             patch.setenv(name, value)
         for name, stream in (("stdin", given), ("stdout", out), ("stderr", err)):
             patch.setattr(sys, name, stream)
-        status = main(list(words))
+        status = main(*words)
         out.flush()
         err.flush()
     said, complained = (one.buffer.getvalue() for one in (out, err))  # type: ignore[attr-defined]
@@ -95,5 +97,6 @@ class PcLeaseBoard(LeaseBoard):
     def do(
         self, command: Command, stdin: bytes = b"", env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[bytes]:
-        assert command.words, command.argv[4:]
-        return work(command.words, stdin, {"FLEET_LEASE_DIR": str(self.leases), **(env or {})})
+        assert command.call, command.argv[4:]
+        words = (command.call.name, *command.call.args)
+        return work(words, stdin, {"FLEET_LEASE_DIR": str(self.leases), **(env or {})})

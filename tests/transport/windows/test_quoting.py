@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fleet.model.command import Command, power_script, script
+from fleet.device.texts import text_of
+from fleet.model.command import Call, Command, script
 from fleet.model.errors import InputError
 from fleet.transport.windows import speech
 from fleet.transport.windows.quoting import arguments
@@ -71,7 +72,8 @@ def test_a_program_with_its_environment(words: list[str], values: list[str]) -> 
 
 @given(WORDS)
 def test_a_script_of_ours_gets_its_arguments(words: list[str]) -> None:
-    assert fields(power_script("param($a)", *words)) == ["script", "param($a)", *words]
+    asked = Command(("probe",), call=Call("probe", tuple(words)))
+    assert fields(asked) == ["script", text_of("probe.ps1"), *words]
 
 
 @pytest.mark.parametrize("name", ["x.bat", "X.CMD", "a.cmd ", "b.bat."])

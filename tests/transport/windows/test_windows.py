@@ -11,7 +11,7 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from fleet.model.command import Command, script
+from fleet.model.command import Call, Command, script
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeadlineError, DeviceError, InputError
 from fleet.model.inventory import Host
@@ -77,11 +77,11 @@ def test_deadline(link: Transport) -> None:
 
 
 def test_a_work_by_name_runs_and_a_shell_script_does_not(link: Transport) -> None:
-    done = link.run(Command(("unused",), words=("boot_id",)), Deadline(20))
+    done = link.run(Command(("unused",), call=Call("boot_id")), Deadline(20))
     assert done.text == Path("/proc/sys/kernel/random/boot_id").read_text()
     with pytest.raises(InputError, match="not done on Windows"):
         link.run(script("echo"), Deadline(10))
-    done = link.run(Command(("unused",), words=("nonsense",)), Deadline(20))
+    done = link.run(Command(("unused",), call=Call("nonsense")), Deadline(20))
     assert (done.status, "not done on Windows" in done.error_text) == (70, True)
 
 
@@ -100,7 +100,7 @@ def test_no_python_is_named(tmp_path: Path) -> None:
         link = transport_for(pc.host())
         link.open(Deadline(10))
         with pytest.raises(DeviceError, match="no Python") as caught:
-            link.run(Command(("unused",), words=("boot_id",)), Deadline(10))
+            link.run(Command(("unused",), call=Call("boot_id")), Deadline(10))
         link.close()
     assert "winget" in caught.value.hint
 

@@ -1,0 +1,77 @@
+"""Work of ours on a device, by name: which program answers it, and how Python of ours gets there.
+
+A device with a POSIX shell runs the scripts of `sh/` (`shell.py`), one that has Python besides
+those of `store/` (`hand.py`). On a Windows PC the same calls are answered by `windows/board.py`,
+the facts by PowerShell. Nothing is installed: the text goes ahead of the data, on standard input.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from fleet.device.texts import python_text, text_of
+from fleet.model.command import Call
+
+# Reads `name:bytes name:bytes`, then those texts, byte by byte: what follows is theirs. Each is a
+# module but `words`, the arguments as JSON, where a command line is no place for them.
+LOADER = """import os,sys
+def get(n):
+ d=b""
+ while len(d)<n:
+  m=os.read(0,n-len(d))
+  if not m:sys.exit(76)
+  d+=m
+ return d
+w=b""
+while w[-1:]!=b"\\n":w+=get(1)
+words=sys.argv[1:]
+for item in w.decode().split():
+ name,n=item.split(":")
+ text=get(int(n))
+ if name=="words":
+  import json
+  words=json.loads(text)
+ else:
+  module=type(sys)(name)
+  sys.modules[name]=module
+  exec(compile(text,name,"exec"),module.__dict__)
+sys.exit(module.main(*words))
+"""
+_POWERSHELL = {"probe": "probe.ps1"}
+_BOARD = ("basics", "lease", "guard", "store", "board")
+
+
+@dataclass(frozen=True)
+class OnWindows:
+    """A PowerShell text with its arguments, or a program whose input begins with `head`."""
+
+    argv: tuple[str, ...]
+    script: str = ""
+    head: bytes = b""
+
+
+def on_windows(call: Call) -> OnWindows:
+    """What answers a call on a Windows PC."""
+    if call.name in _POWERSHELL:
+        return OnWindows(call.args, script=text_of(_POWERSHELL[call.name]))
+    argv = ("python3", "-I", "-S", "-u", "-c", LOADER)
+    return OnWindows(argv, head=loaded("windows", _BOARD, (call.name, *call.args)))
+
+
+def loaded(folder: str, names: tuple[str, ...], words: Sequence[str] | None = None) -> bytes:
+    """What LOADER reads: modules of a folder, the last of which has `main`, and its arguments."""
+    head, texts = _modules(folder, names)
+    if words is None:
+        return head.encode() + b"\n" + texts
+    said = json.dumps(words).encode("ascii")
+    return f"{head} words:{len(said)}\n".encode() + texts + said
+
+
+@cache
+def _modules(folder: str, names: tuple[str, ...]) -> tuple[str, bytes]:
+    texts = {f"fleet.device.{folder}.{name}": python_text(folder, name) for name in names}
+    head = " ".join(f"{name}:{len(text)}" for name, text in texts.items())
+    return head, b"".join(texts.values())
