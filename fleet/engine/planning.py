@@ -26,7 +26,8 @@ from fleet.model.system import SystemSpec
 from fleet.ops.release import ReleaseState
 
 if TYPE_CHECKING:  # a push needs no runtimes
-    from fleet.engine.workbench import Parts, Workbench
+    from fleet.engine.resolver import Parts
+    from fleet.engine.workbench import Workbench
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +10,23 @@ from fleet.bundles.inspect import inspect_bundle
 from fleet.bundles.op_packages import op_package_files, with_op_packages
 from fleet.bundles.system_library import system_library
 from fleet.config.playbook import DEFAULT_RUNNERS
+from fleet.engine.resolver import Parts, Resolver
 from fleet.model.bundle import Bundle
-from fleet.model.errors import InputError, PlaybookError, RuntimeStoreError
-from fleet.model.events import Listener, Progress, StepStarted, Warned
+from fleet.model.errors import InputError, PlaybookError
+from fleet.model.events import Listener, Warned
 from fleet.model.facts import Facts
 from fleet.model.files import FileRef
 from fleet.model.inventory import Host
-from fleet.model.lockfile import Lock, LockedRelease
+from fleet.model.lockfile import Lock
 from fleet.model.manifest import RELEASE, Manifest
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import Playbook, RunSpec
-from fleet.model.runtime import Runtime, no_runtime
 from fleet.ops.environment import environment, health_as_dict, windows_environment
 from fleet.runners import Kit, Layout, Runner
 from fleet.runners.registry import OWN, runner
-from fleet.runtimes.packages import packages_for
-from fleet.runtimes.releases import package, wheel_for
-from fleet.runtimes.select import Selection, select_files
 from fleet.runtimes.store import RuntimeStore
 from fleet.runtimes.targets import default_target, target_facts
 from fleet.serving.files import packages_of, service_files
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What one kind of device gets."""
-
-    target: str
-    runtime: Runtime
-    selection: Selection
-    python: str | None = None  # 3.12: of devices whose runner brings packages for it
 
 
 class Workbench:
@@ -60,13 +45,18 @@ class Workbench:
         self._frozen = frozen
         self.playbook = playbook
         self.runner: Runner = runner_of(playbook)
-        self._store = store
-        self._say = listener
-        self._offline = offline
-        self._lock = threading.Lock()
-        self._parts: dict[tuple[str, str | None, str | None], Parts] = {}
         bundle = inspect_bundle(playbook.bundle, system_library(store), kind=playbook.bundle_kind)
         self.bundle: Bundle = with_op_packages(bundle, playbook.op_packages)
+        wanted = playbook.runtime.version or self.bundle.qairt
+        self._resolver = Resolver(
+            self.runner,
+            store,
+            listener,
+            version=wanted,
+            wheel=playbook.runtime.wheel,
+            offline=offline,
+            frozen=frozen,
+        )
         for text in (*playbook.warnings, *self.bundle.warnings):
             listener(Warned("", text))
 
@@ -92,25 +82,8 @@ class Workbench:
 
     def parts(self, target: str, arch: str | None, python: str | None = None) -> Parts:
         """Runtime and files for a target and Hexagon arch (`v73`; None when unknown)."""
-        self._layout(target)  # before a runtime is fetched
-        with self._lock:
-            key = (target, arch, python)
-            if key not in self._parts:
-                locked = self._frozen.required(target, arch) if self._frozen else None
-                if self.runner.runtime is None:
-                    runtime = no_runtime(target)
-                elif locked:
-                    runtime = self._locked_runtime(target, locked)
-                else:
-                    runtime = self._runtime(target)
-                selection = select_files(runtime, target, arch, self.runner.runtime)
-                if locked is not None:
-                    files = locked.only(selection.files)
-                    tool = any(one.name.startswith("bin/") for one in files)
-                    has_tool = selection.has_tool and tool
-                    selection = replace(selection, files=files, has_tool=has_tool)
-                self._parts[key] = Parts(target, runtime, selection, python)
-            return self._parts[key]
+        layout_of(self.runner, self.bundle, target)  # before a runtime is fetched
+        return self._resolver.parts(target, arch, python)
 
     def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
         """Host path of a file → its machine, `hexagon-v73` for code of the DSP; only known ones."""
@@ -128,59 +101,25 @@ class Workbench:
         found |= {one.file.source: one.kind for one in ops}
         return found | {one.source: f"hexagon-{dsp[one.name]}" for one in shards}
 
-    def _locked_runtime(self, target: str, locked: LockedRelease) -> Runtime:
-        found = self._store.find(locked.build_id, target)
-        if found is None:
-            raise RuntimeStoreError(
-                f"QAIRT {locked.build_id} for {target} is locked and not in the store; "
-                "--frozen fetches nothing",
-                hint=f"fleet runtime fetch {locked.build_id} --target {target}",
-            )
-        return found
-
-    def _runtime(self, target: str) -> Runtime:
-        version = self.playbook.runtime.version or self.bundle.qairt
-        found = self._store.find(version, target)
-        if found is not None:
-            return found
-        has_wheels = target_facts(target).wheel_machine is not None
-        wheel = wheel_for(version) if version and has_wheels else None
-        if wheel is None or not self.playbook.runtime.wheel:
-            raise RuntimeStoreError(
-                f"no QAIRT {version or 'runtime'} for {target} is in the store",
-                hint=f"fleet runtime add <QAIRT SDK folder, zip or URL that has {target}>; "
-                "fleet runtime list (what is there)",
-            )
-        self._say(StepStarted("", "fetch", f"QAIRT {version} for {target}"))
-        runtime = self._store.fetch(
-            f"{package()}=={wheel}", target=target, offline=self._offline, progress=self._progress
-        )
-        self._say(StepStarted("", "fetched", f"QAIRT {runtime.build_id} is in the store"))
-        return runtime
-
-    def _progress(self, doing: str, done: int, total: int | None) -> None:
-        self._say(Progress("", doing, done, total or 0))
-
     def kit(self, run: RunSpec, *, has_tool: bool, target: str) -> Kit:
         """What the runner works with, for devices of a target."""
-        with self._lock:
-            roots = [one.runtime.root for one in self._parts.values() if one.target == target]
         return Kit(
             self.bundle,
             run,
             has_tool=has_tool,
             dsp=target_facts(target).kind != "emulator",
             windows=target_facts(target).os == "windows",
-            runtime_root=roots[0] if roots else None,
+            runtime_root=self._resolver.root(target),
         )
 
     def manifest(self, parts: Parts) -> Manifest:
         """The release for one kind of device."""
         pc = target_facts(parts.target).os == "windows"
-        layout, packages = self._layout(parts.target), self.bundle.op_packages
+        packages = self.bundle.op_packages
+        layout = layout_of(self.runner, self.bundle, parts.target)
         run = self.playbook.run or RunSpec(runner=self.runner.name)
         kit = self.kit(run, has_tool=parts.selection.has_tool, target=parts.target)
-        kit = replace(kit, build_id=parts.runtime.build_id, site=self._site(parts))
+        kit = replace(kit, build_id=parts.runtime.build_id, site=self._resolver.site(parts))
         ops = op_package_files(packages, dsp=kit.dsp)
         bundle = [replace(one, name=f"bundle/{one.name}") for one in self.bundle.files]
         placed = [
@@ -211,40 +150,6 @@ class Workbench:
             | ({"op_packages": [one.as_origin() for one in packages]} if packages else {}),
         )
 
-    def _layout(self, target: str) -> Layout:
-        """Where things are. Raises InputError for what is not done on Windows."""
-        if target_facts(target).os != "windows":
-            return self.runner.layout
-        layout = self.runner.windows
-        if layout is None or self.bundle.op_packages:
-            what = "op packages" if layout is not None else f"runner {self.runner.name}"
-            raise InputError(
-                f"{what}: not done on Windows",
-                hint="runners genie and ort are, without op packages: docs/windows.md",
-            )
-        return layout
-
-    def _site(self, parts: Parts) -> Callable[[tuple[str, ...]], tuple[FileRef, ...]]:
-        def files(requirements: tuple[str, ...]) -> tuple[FileRef, ...]:
-            if parts.python is None:
-                raise InputError(
-                    f"runner {self.runner.name} needs python3, and the device has none",
-                    hint="winget install Python.Python.3.12 --architecture arm64 on the device"
-                    if target_facts(parts.target).os == "windows"
-                    else "sudo apt install python3 on the device",
-                )
-            with self._lock:
-                found = packages_for(
-                    requirements,
-                    parts.python,
-                    parts.target,
-                    offline=self._offline,
-                    progress=self._progress,
-                )
-            return found.files
-
-        return files
-
     def bring(self, plan: DevicePlan) -> None:
         """See that this machine has what a plan sends: a workstation has."""
 
@@ -263,6 +168,20 @@ class Workbench:
                 env=start.env,
             )
         }
+
+
+def layout_of(runner: Runner, bundle: Bundle, target: str) -> Layout:
+    """Where things are. Raises InputError for what is not done on Windows."""
+    if target_facts(target).os != "windows":
+        return runner.layout
+    layout = runner.windows
+    if layout is None or bundle.op_packages:
+        what = "op packages" if layout is not None else f"runner {runner.name}"
+        raise InputError(
+            f"{what}: not done on Windows",
+            hint="runners genie and ort are, without op packages: docs/windows.md",
+        )
+    return layout
 
 
 def runner_of(playbook: Playbook) -> Runner:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from fleet.engine.cluster.blobs import Blobs
 from fleet.engine.cluster.wire import Kind, Order, blobs_of
-from fleet.engine.workbench import Parts, Workbench, runner_of
+from fleet.engine.resolver import Parts
+from fleet.engine.workbench import Workbench, runner_of
 from fleet.model.events import Listener
 from fleet.model.files import FileRef
 from fleet.model.manifest import Manifest

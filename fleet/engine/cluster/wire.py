@@ -13,7 +13,7 @@ from typing import Any
 
 from fleet.engine.options import Options
 from fleet.engine.pool import DeviceResult
-from fleet.engine.workbench import Parts
+from fleet.engine.resolver import Parts
 from fleet.model import events
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError

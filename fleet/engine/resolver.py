@@ -1,0 +1,142 @@
+"""Which QAIRT runtime, files and packages a kind of device gets; each is resolved once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fleet.model.errors import InputError, RuntimeStoreError
+from fleet.model.events import Listener, Progress, StepStarted
+from fleet.model.files import FileRef
+from fleet.model.lockfile import Lock, LockedRelease
+from fleet.model.runtime import Runtime, no_runtime
+from fleet.runners import Runner
+from fleet.runtimes.packages import packages_for
+from fleet.runtimes.releases import package, wheel_for
+from fleet.runtimes.select import Selection, select_files
+from fleet.runtimes.store import RuntimeStore
+from fleet.runtimes.targets import target_facts
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What one kind of device gets."""
+
+    target: str
+    runtime: Runtime
+    selection: Selection
+    python: str | None = None  # 3.12: of devices whose runner brings packages for it
+
+
+class Resolver:
+    """Runtimes of the store by target; what is not there is fetched, where it may be."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        store: RuntimeStore,
+        listener: Listener,
+        *,
+        version: str | None,
+        wheel: bool,
+        offline: bool = False,
+        frozen: Lock | None = None,
+    ) -> None:
+        """`version` of QAIRT, None for the newest; `wheel`: it may come from one of PyPI.
+
+        `frozen` names the builds and files to take, whatever is newer; nothing is fetched.
+        """
+        self._runner = runner
+        self._store = store
+        self._say = listener
+        self._version = version
+        self._wheel = wheel
+        self._offline = offline
+        self._frozen = frozen
+        self._lock = threading.Lock()
+        self._parts: dict[tuple[str, str | None, str | None], Parts] = {}
+
+    def root(self, target: str) -> Path | None:
+        """The runtime on this workstation, where one of a target was resolved."""
+        with self._lock:
+            roots = [parts.runtime.root for parts in self._parts.values() if parts.target == target]
+        return roots[0] if roots else None
+
+    def parts(self, target: str, arch: str | None, python: str | None) -> Parts:
+        """Runtime and files for a target and Hexagon arch (`v73`; None when unknown)."""
+        with self._lock:
+            key = (target, arch, python)
+            if key not in self._parts:
+                locked = self._frozen.required(target, arch) if self._frozen else None
+                if self._runner.runtime is None:
+                    runtime = no_runtime(target)
+                elif locked:
+                    runtime = self._locked_runtime(target, locked)
+                else:
+                    runtime = self._runtime(target)
+                selection = select_files(runtime, target, arch, self._runner.runtime)
+                if locked is not None:
+                    files = locked.only(selection.files)
+                    tool = any(one.name.startswith("bin/") for one in files)
+                    has_tool = selection.has_tool and tool
+                    selection = replace(selection, files=files, has_tool=has_tool)
+                self._parts[key] = Parts(target, runtime, selection, python)
+            return self._parts[key]
+
+    def _locked_runtime(self, target: str, locked: LockedRelease) -> Runtime:
+        found = self._store.find(locked.build_id, target)
+        if found is None:
+            raise RuntimeStoreError(
+                f"QAIRT {locked.build_id} for {target} is locked and not in the store; "
+                "--frozen fetches nothing",
+                hint=f"fleet runtime fetch {locked.build_id} --target {target}",
+            )
+        return found
+
+    def _runtime(self, target: str) -> Runtime:
+        version = self._version
+        found = self._store.find(version, target)
+        if found is not None:
+            return found
+        has_wheels = target_facts(target).wheel_machine is not None
+        wheel = wheel_for(version) if version and has_wheels else None
+        if wheel is None or not self._wheel:
+            raise RuntimeStoreError(
+                f"no QAIRT {version or 'runtime'} for {target} is in the store",
+                hint=f"fleet runtime add <QAIRT SDK folder, zip or URL that has {target}>; "
+                "fleet runtime list (what is there)",
+            )
+        self._say(StepStarted("", "fetch", f"QAIRT {version} for {target}"))
+        runtime = self._store.fetch(
+            f"{package()}=={wheel}", target=target, offline=self._offline, progress=self._progress
+        )
+        self._say(StepStarted("", "fetched", f"QAIRT {runtime.build_id} is in the store"))
+        return runtime
+
+    def _progress(self, doing: str, done: int, total: int | None) -> None:
+        self._say(Progress("", doing, done, total or 0))
+
+    def site(self, parts: Parts) -> Callable[[tuple[str, ...]], tuple[FileRef, ...]]:
+        """What gives the files of packages for the Python of such devices."""
+
+        def files(requirements: tuple[str, ...]) -> tuple[FileRef, ...]:
+            if parts.python is None:
+                raise InputError(
+                    f"runner {self._runner.name} needs python3, and the device has none",
+                    hint="winget install Python.Python.3.12 --architecture arm64 on the device"
+                    if target_facts(parts.target).os == "windows"
+                    else "sudo apt install python3 on the device",
+                )
+            with self._lock:
+                found = packages_for(
+                    requirements,
+                    parts.python,
+                    parts.target,
+                    offline=self._offline,
+                    progress=self._progress,
+                )
+            return found.files
+
+        return files
