@@ -41,11 +41,11 @@ def look(
 
 def _next(inventory: Path, name: str, how: Round) -> str:
     """What gives a device of which nothing was proven its session: a command to paste."""
-    there = f"-i {shlex.quote(str(inventory))} --limit {shlex.quote(name)}"
+    there, device = shlex.quote(str(inventory)), shlex.quote(name)
     if not how.session:
-        return f"fleet doctor {there}"
-    playbook = _playbook(inventory)
-    return f"fleet deploy {shlex.quote(str(playbook)) if playbook else 'PLAYBOOK'} {there}"
+        return f"fleet doctor -i {there} --limit {device}"
+    playbook = shlex.quote(str(_playbook(inventory) or "PLAYBOOK"))
+    return f"fleet deploy {playbook} -i {there} --limit {device}"
 
 
 def _playbook(inventory: Path) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,7 +126,10 @@ def _first(ranked: Ranked, one: Diagnosis) -> None:
         _line(f"  [bold]or[/]     {escape(twin)}")
     for fix in ranked.fixes:
         _fix(fix)
-    _line(f"  [bold]check[/]  {escape(completed(cause.verify))}")
+    verify = cause.verify
+    if one.checks:  # of a device, not of a log
+        verify = verify.replace("--limit DEVICE", f"--limit {shlex.quote(one.target)}")
+    _line(f"  [bold]check[/]  {escape(completed(verify))}")
     if any(fix.apply for fix in ranked.fixes) and not one.target.startswith("-") and one.checks:
         _line(
             "  [bold]or let fleet do it:[/] "

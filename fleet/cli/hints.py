@@ -1,8 +1,8 @@
 """Commands that hints name, with the options that this command line was given.
 
 A hint is made where the error is, which knows no inventory file: `fleet trust evk-07`. Here it
-becomes what works when it is pasted. A command in a text ends with the text, at `;`, `(`, a
-backtick, and at a comma, colon or full stop before a blank.
+becomes what works when it is pasted. A command in a text ends with the text, at `;`, `(`, `|`,
+`&`, a backtick, and at a comma, colon or full stop before a blank.
 """
 
 from __future__ import annotations
@@ -13,14 +13,21 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-_WORD = r"""(?:'[^']*'|"[^"]*"|(?<=\s)<[^>]*>|[^\s`;()'"<>,:.]|[,:](?=\S)|\.(?=\S)|(?<=\s)\.)+"""
+_WORD = r"""(?:'[^']*'|"[^"]*"|(?<=\s)<[^>]*>|[^\s`;()'"<>|&,:.]|[,:](?=\S)|\.(?=\S)|(?<=\s)\.)+"""
 _COMMAND = re.compile(rf"(?<![\w./-])fleet((?: {_WORD})+)")
 _PLACE = re.compile(r"<[^>]*>")
 # Whoever gave these means them for the next command, too; beside what that one cannot do without.
-_CARRIED = frozenset({"inventory", "limit", "store", "lock_file", "folder"})
+_CARRIED = frozenset({"inventory", "limit", "store", "locked", "frozen", "lock_file", "folder"})
+_SAYS = {  # what says it, too, or excludes it
+    "inventory": {"inventory", "file"},
+    "limit": {"limit", "host"},
+    "locked": {"locked", "frozen"},
+    "frozen": {"locked", "frozen"},
+}
+_TAKES_LOCK = {"locked", "frozen", "write_lock", "drift"}  # without one, --lock-file is refused
 _ONE_MEANING = frozenset({"inventory", "playbook"})  # an option here, an argument there
 _PLACEHOLDER = " -i INVENTORY"  # as it stands in the texts of causes
-_known: dict[str, str] = {}
+_known: list[str] = []
 _parsers: dict[str, Callable[[], Any]] = {}
 
 
@@ -29,9 +36,9 @@ def parse_with(parsers: Mapping[str, Callable[[], Any]]) -> None:
     _parsers.update(parsers)
 
 
-def know(**values: object) -> None:
-    """What this command line means and does not say: `resume` has its files from the journal."""
-    _known.update({name: str(value) for name, value in values.items() if value})
+def know(*words: str) -> None:
+    """The command that this command line goes on with: `resume` has a deploy from the journal."""
+    _known[:] = words
 
 
 def completed(text: str) -> str:
@@ -63,20 +70,33 @@ def _whole(found: re.Match[str]) -> str:
         return found[0]
     command, rest = leaf
     has = {param.name for param, _ in _typed(command, rest)}
+    asks = _PLACEHOLDER in found[0]
     given = list(_given())
     added: list[str] = []
     for param in command.params:
-        if param.name in has or not (param.required or param.name in _CARRIED):
-            continue
-        if param.name == "limit" and "host" in has:
+        if not (param.required or param.name in _CARRIED) or _needless(param, command, has):
             continue
         values = next((values for other, values in given if _same(param, other)), [])
-        values = values or ([_known[param.name]] if param.name in _known else [])
-        if not values and param.required:
+        if not values and (param.required or (asks and param.name == "inventory")):
             values = [param.name.upper()]
+        if values:
+            has.add(param.name)
         flag = [min(param.opts, key=len)] if param.opts[0].startswith("-") else []
-        added += [word for value in values for word in (*flag, shlex.quote(value))]
+        if getattr(param, "is_flag", False):
+            added += flag if values else []
+        else:
+            added += [word for value in values for word in (*flag, shlex.quote(value))]
     return " ".join([found[0].replace(_PLACEHOLDER, ""), *added])
+
+
+def _needless(param: Any, command: Any, has: set[str]) -> bool:  # noqa: ANN401
+    """Whether a command that has these parameters says it already, or would refuse it."""
+    every = {other.name for other in command.params}
+    if param.name == "limit" and "file" in every:  # it lists what a limit can name
+        return True
+    if param.name == "lock_file" and every & _TAKES_LOCK and not has & _TAKES_LOCK:
+        return True
+    return not has.isdisjoint(_SAYS.get(param.name, {param.name}))
 
 
 def _same(param: Any, other: Any) -> bool:  # noqa: ANN401 - typer brings its own click
@@ -84,9 +104,10 @@ def _same(param: Any, other: Any) -> bool:  # noqa: ANN401 - typer brings its ow
 
 
 def _given() -> Iterator[tuple[Any, list[str]]]:
-    leaf = _leaf(sys.argv[1:])
-    if leaf is not None:
-        yield from _typed(*leaf)
+    for words in (sys.argv[1:], _known):
+        leaf = _leaf(words)
+        if leaf is not None:
+            yield from _typed(*leaf)
 
 
 def _split(text: str) -> list[str]:

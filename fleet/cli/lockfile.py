@@ -45,7 +45,7 @@ def lock_file(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit code 1 when the lock is stale.")
     ] = False,
-    path: LockFileOption = None,
+    lock_file: LockFileOption = None,
     offline: OfflineOption = False,
     accept_new: AcceptNewOption = False,
     as_json: JsonOption = False,
@@ -54,7 +54,7 @@ def lock_file(
 
     Example: fleet lock-file playbooks/tiny-genie.yaml -i inventories/lab.yaml --check
     """
-    where = lock_path(playbook, path)
+    where = lock_path(playbook, lock_file)
     loaded = load_playbook(playbook)
     old = load_lock(where).of(loaded.name) if check else before(where, loaded.name, limit)
     hosts = hosts_of(inventory, limit)

@@ -11,6 +11,7 @@ from fleet.cli.deploy import end_deploy, with_way_back
 from fleet.cli.hints import know
 from fleet.cli.live import listening
 from fleet.cli.options import JsonOption, ParallelOption
+from fleet.engine.rollout.inputs import Inputs
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.resume import journal_path, known_runs, reopen
 from fleet.model.errors import InputError
@@ -47,9 +48,7 @@ def resume(
     if run_id is None:
         raise InputError("which run?", hint="fleet resume last, or fleet resume --list")
     journal = Journal.reopen(journal_path(run_id, runs))
-    inputs = journal.state.header.get("inputs")
-    if isinstance(inputs, dict):
-        know(**{key: inputs.get(key) for key in ("inventory", "playbook")})
+    know(*_begun_with(journal))
     if journal.state.complete:
         _show_complete(journal, as_json=as_json)
         return
@@ -58,6 +57,20 @@ def resume(
         journal.resumed(forced=force_inputs)
         results = with_way_back(operation, lambda: operation.go_on(journal))
     end_deploy(operation, results, as_json=as_json)
+
+
+def _begun_with(journal: Journal) -> list[str]:
+    """The words of the deploy that a journal is of; none where they are damaged."""
+    header = journal.state.header
+    try:
+        inputs, frozen = Inputs.from_dict(header["inputs"]), header["options"]["frozen"]
+    except (KeyError, TypeError):
+        return []
+    words = ["deploy", str(inputs.playbook), "--inventory", str(inputs.inventory)]
+    words += [word for pattern in inputs.limit for word in ("--limit", str(pattern))]
+    if inputs.lock_file is not None:
+        words += ["--frozen" if frozen else "--locked", "--lock-file", str(inputs.lock_file)]
+    return words
 
 
 def _show_complete(journal: Journal, *, as_json: bool) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from ipaddress import IPv6Address
+from shlex import quote
 
 from fleet.config.problems import suggestion
 from fleet.config.ranges import expand
@@ -39,7 +40,7 @@ def select(inventory: Inventory, patterns: Sequence[str] = ()) -> tuple[Host, ..
     if not chosen:
         raise InventoryError(
             f"no host is left after '{','.join(words)}'",
-            hint=f"fleet inventory list {inventory.path}",
+            hint=f"fleet inventory list {quote(str(inventory.path))}",
         )
     return tuple(host for host in inventory.hosts if host.name in chosen)
 
@@ -141,10 +142,11 @@ def _nothing(inventory: Inventory, word: str) -> InventoryError:
     names = [*(host.name for host in inventory.hosts), *inventory.groups]
     if word in inventory.groups:
         return InventoryError(
-            f"group '{word}' has no hosts", hint=f"fleet inventory list {inventory.path}"
+            f"group '{word}' has no hosts",
+            hint=f"fleet inventory list {quote(str(inventory.path))}",
         )
     near = suggestion(word, names)
     return InventoryError(
         f"no host or group matches '{word}'",
-        hint=near or f"fleet inventory list {inventory.path}",
+        hint=near or f"fleet inventory list {quote(str(inventory.path))}",
     )

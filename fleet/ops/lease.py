@@ -164,7 +164,7 @@ def parse_lease(text: str, host: str) -> LeaseAnswer:
                 device=host,
                 step="lease",
                 hint="see that all can write to that folder and its disk is not full; "
-                "FLEET_LEASE_DIR on the board names another place; fleet doctor tries the rename",
+                "FLEET_LEASE_DIR on the board names another place; fleet doctor (tries the rename)",
             )
         if kind == "place":
             answer.place = rest

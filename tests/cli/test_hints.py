@@ -20,7 +20,7 @@ from fleet.lab.folder import make_key
 from fleet.lab.namespace import can_unshare
 from tests.docs.tree import commands
 from tests.engine.rollout.boards import yard
-from tests.transport.sshd import Sshd, running
+from tests.transport.sshd import Sshd, free_port, running
 
 ROOT = Path(__file__).parents[2]
 LEAVES = dict(commands())
@@ -102,10 +102,10 @@ class Shell:
         self.env["PATH"] = f"{folder}:{self.env['PATH']}"
         self.env["PYTHONPATH"] = str(ROOT)
 
-    def __call__(self, line: str, **env: str) -> subprocess.CompletedProcess[str]:
+    def __call__(self, line: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["sh", "-c", line], cwd=self.folder, env={**self.env, **env}, capture_output=True,
-            stdin=subprocess.DEVNULL, text=True, check=False, timeout=120,
+            input=stdin, text=True, check=False, timeout=120,
         )  # fmt: skip
 
 
@@ -139,6 +139,64 @@ def inventory(path: Path, server: Sshd, **changes: str) -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     with running(tmp_path_factory.mktemp("board")) as one:
         yield one
+
+
+@pytest.mark.parametrize(
+    ("typed", "said", "whole"),
+    [
+        ("deploy p -i i --frozen", "fleet deploy --allow-reboot",
+         "fleet deploy --allow-reboot p -i i --frozen"),
+        ("deploy p -i i --locked --lock-file L", "fleet deploy --allow-reboot",
+         "fleet deploy --allow-reboot p -i i --locked --lock-file L"),
+        ("deploy p -i i --frozen --lock-file L", "fleet deploy --locked",
+         "fleet deploy --locked p -i i --lock-file L"),
+        ("lock-file p -i i --lock-file L", "fleet deploy --locked",
+         "fleet deploy --locked p -i i --lock-file L"),
+        ("lock-file p -i i --lock-file L", "fleet deploy", "fleet deploy p -i i"),
+        ("deploy p -i i --frozen --lock-file L", "fleet lock-file (writes it)",
+         "fleet lock-file p -i i --lock-file L (writes it)"),
+        ("deploy p -i i --locked --lock-file L", "fleet plan -l b1", "fleet plan -l b1 p -i i"),
+        ("deploy p -i i --locked --lock-file L", "fleet status", "fleet status -i i"),
+        ("facts -i i -l zzz", "fleet inventory list '/my boards'",
+         "fleet inventory list '/my boards'"),
+        ("facts -i i -l zzz", "fleet inventory list (what is used)",
+         "fleet inventory list -i i (what is used)"),
+        ("doctor -i i", "fleet doctor | tee x", "fleet doctor -i i | tee x"),
+        ("doctor -i i -l '&a'", "fleet facts && echo ok", "fleet facts -i i -l '&a' && echo ok"),
+        ("doctor --log x", "fleet inventory list -i INVENTORY",
+         "fleet inventory list -i INVENTORY"),
+        ("doctor --log x", "fleet facts -i INVENTORY -l a", "fleet facts -l a -i INVENTORY"),
+        ("doctor -i i", "fleet inventory list -i INVENTORY", "fleet inventory list -i i"),
+    ],
+)  # fmt: skip
+def test_what_is_added(monkeypatch: pytest.MonkeyPatch, typed: str, said: str, whole: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["fleet", *shlex.split(typed)])
+    assert completed(said) == whole
+
+
+def test_a_pattern_that_matches_nothing(server: Sshd, tmp_path: Path) -> None:
+    fleet = Shell(tmp_path)
+    inventory(tmp_path / "my boards.yaml", server)
+    (listed,) = hinted(fleet("fleet facts -i 'my boards.yaml' -l zzz"))
+    shown = fleet(listed)
+    assert shown.returncode == 0, shown.stderr
+    assert "evk-1" in shown.stdout
+
+
+def test_the_check_of_a_diagnosis_names_the_device(server: Sshd, tmp_path: Path) -> None:
+    fleet = Shell(tmp_path)
+    inventory(tmp_path / "i.yaml", server)
+    text = (tmp_path / "i.yaml").read_text()
+    away = text.replace(f"port: {server.host().port}", f"port: {free_port()}")
+    (tmp_path / "i.yaml").write_text(away)
+    page = fleet("fleet doctor -i i.yaml").stdout
+    (check,) = (line for line in page.splitlines() if line.startswith("  check"))
+    (facts,) = commands_in(check)
+    (tmp_path / "i.yaml").write_text(text)
+    checked = fleet(facts)
+    assert checked.returncode == 0, checked.stderr
+    log = fleet("fleet doctor --log -", stdin="ssh: connect to host a port 22: No route to host\n")
+    assert "check  fleet facts --limit DEVICE -i INVENTORY" in log.stdout
 
 
 def test_an_unknown_host_key_hint_by_hint(server: Sshd, tmp_path: Path) -> None:
@@ -205,6 +263,57 @@ def test_what_a_deploy_says_to_do_next(tmp_path: Path) -> None:
         assert fleet(show).returncode == 0
         (show,) = hinted(fleet(f"{measure} --output kept"))
         assert fleet(show).returncode == 0, show
+
+
+def test_a_lock_by_another_name(tmp_path: Path) -> None:
+    with yard(tmp_path, 1) as boards:
+        fleet = Shell(tmp_path)
+        given = f"{boards.playbook} -i {boards.inventory}"
+        deploy = f"fleet deploy {given} --frozen --lock-file my.lock --offline"
+        (write,) = hinted(fleet(deploy))
+        assert (write,) == tuple(
+            hinted(fleet(f"fleet lock-file {given} --check --lock-file my.lock"))
+        )
+        written = fleet(write)
+        assert written.returncode == 0, written.stderr
+        done = fleet(deploy)
+        assert done.returncode == 0, done.stderr
+        (next_,) = hinted(written)
+        done = fleet(next_)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("locked", ["", "--locked", "--frozen"])
+def test_a_run_that_is_gone_on_with_is_of_the_boards_and_the_lock_that_it_was(
+    tmp_path: Path, locked: str
+) -> None:
+    with yard(tmp_path, 2) as boards:
+        fleet = Shell(tmp_path)
+        given = f"{boards.playbook} -i {boards.inventory}"
+        lock = f"{locked} --lock-file my.lock" if locked else ""
+        if locked:
+            assert fleet(f"fleet lock-file {given} --lock-file my.lock").returncode == 0
+        asked = boards.contacts("b2")
+        boards.make_sick("b1")
+        begun = fleet(f"fleet deploy {given} --offline --no-run -l b1 -l '!b2' {lock}")
+        assert begun.returncode == 1, begun.stderr
+        with boards.inventory.open("a") as stream:
+            stream.write("# a remark\n")
+        boards.make_sick("b1", sick=False)
+        deploy, resume = hinted(fleet("fleet resume last"))
+        expected: dict[str, object] = {
+            "playbook": str(boards.playbook),
+            "inventory": str(boards.inventory),
+            "limit": ("b1", "!b2"),
+        }
+        if locked:
+            expected |= {locked[2:]: True, "lock_file": str(tmp_path / "my.lock")}
+        assert parsed(deploy) == expected
+        done = fleet(resume)
+        assert done.returncode == 0, done.stderr
+        done = fleet(deploy)
+        assert done.returncode == 0, done.stderr
+        assert boards.contacts("b2") == asked
 
 
 def test_a_lab_names_files_that_are_there(tmp_path: Path) -> None:

@@ -90,7 +90,8 @@ class BoardCrew:
                     f"release {event.release} would be deployed to {event.kind}, and this run "
                     f"has deployed {given}: the runtime or a file of the release is another now",
                     device=event.host,
-                    hint="fleet deploy (a new run), or fleet resume --force-inputs",
+                    hint="fleet deploy (a new run), or "
+                    f"fleet resume {self._operation.run_id} --force-inputs",
                 )
             self._journal.write(
                 "plan",

@@ -86,7 +86,7 @@ def require_same(then: dict[str, str], now: dict[str, str], run_id: str) -> None
     if changed:
         raise InputError(
             f"not what run {run_id} was begun with: {', '.join(changed)}",
-            hint="fleet deploy (a new run), or fleet resume --force-inputs",
+            hint=f"fleet deploy (a new run), or fleet resume {run_id} --force-inputs",
         )
 
 

@@ -225,7 +225,9 @@ def test_a_board_that_was_damaged_in_the_soak_stops_it(
 
 def test_resume_wants_the_same_inputs(two: Yard) -> None:
     two.make_sick("b1")
-    two.operation("{canary: 1}").deploy()
+    begun = two.operation("{canary: 1}")
+    begun.deploy()
+    again = f"fleet resume {begun.run_id} --force-inputs"
     changes = [
         (two.playbook, "playbook"),
         (two.inventory, "inventory"),
@@ -236,7 +238,7 @@ def test_resume_wants_the_same_inputs(two: Yard) -> None:
         path.write_text(f"{text}\n")
         with pytest.raises(InputError, match=words) as caught:
             go_on(two)
-        assert "--force-inputs" in caught.value.hint
+        assert again in caught.value.hint
         path.write_text(text)
     two.make_sick("b1", sick=False)
     program = two.folder / "llama-bench"  # it is in no list; the release of the run tells
@@ -245,6 +247,8 @@ def test_resume_wants_the_same_inputs(two: Yard) -> None:
     results = go_on(two)
     assert outcomes(results) == ["failed", "not attempted"]
     assert "this run has deployed" in results[0].text
+    assert results[0].error is not None
+    assert again in results[0].error.hint
     program.write_text(text)
     assert outcomes(go_on(two)) == ["changed", "changed"]
 
