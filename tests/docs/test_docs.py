@@ -95,5 +95,9 @@ def test_no_page_measures_with_the_chat_of_llama_cpp() -> None:
     kinds = page("profiles.md").partition("| kind | what is read |")[2].partition("\n\n")[0]
     assert "llama-completion" in kinds
     assert "llama-completion" in KNOWN
-    for text in (kinds, KNOWN, *re.findall(r"^ *`(llama-.*)`$", page("troubleshooting.md"), re.M)):
+    for text in (
+        kinds,
+        KNOWN,
+        *re.findall(r"^ *`(llama-.*)`$", page("troubleshooting.md"), re.MULTILINE),
+    ):
         assert "llama-cli" not in text
