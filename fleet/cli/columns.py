@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fleet.cli import output
@@ -23,15 +23,61 @@ def show(title: str, columns: Sequence[Column]) -> None:
     """The table. Heads are folded and columns left out only where the terminal is too narrow, so
     that no word is broken.
     """
-    room, kept, left = output.width(), list(columns), list[Column]()
-    spare = sorted((column for column in columns if column.spare), key=lambda column: column.spare)
-    while room is not None and spare and _width(kept, folded=True) > room:
-        left.append(spare.pop(0))
-        kept.remove(left[-1])
+    room = output.width()
+    kept, left = _kept(columns, room, lambda some: _width(some, folded=True))
     folded = room is not None and _width(kept, folded=False) > room
     heads = [column.head.replace(" ", "\n") if folded else column.head for column in kept]
     output.table(title, heads, zip(*(column.cells for column in kept), strict=True))
     _below(columns[0].cells, left)
+
+
+def show_text(title: str, columns: Sequence[Column], names: Sequence[str]) -> None:
+    """As `show`, where cells are of several words and may be wrapped. `names`: of the rows, for
+    what is said below the table.
+    """
+    room = output.width()
+    kept, left = _kept(columns, room, _wrapped)
+    fits = room is not None and _wrapped(kept) <= room
+    heads = [column.head for column in kept]
+    rows = zip(*(column.cells for column in kept), strict=True)
+    whole = [column.head for column in kept if fits and _whole(column)]
+    output.table(title, heads, rows, whole)
+    _below(names, left)
+
+
+def _kept(
+    columns: Sequence[Column], room: int | None, width: Callable[[Sequence[Column]], int]
+) -> tuple[list[Column], list[Column]]:
+    """What has room, and what is left out, the first spare one first."""
+    kept, left = list(columns), list[Column]()
+    spare = sorted((column for column in columns if column.spare), key=lambda column: column.spare)
+    while room is not None and spare and width(kept) > room:
+        left.append(spare.pop(0))
+        kept.remove(left[-1])
+    return kept, left
+
+
+def _wrapped(columns: Sequence[Column]) -> int:
+    """The least width at which rich breaks no word: it narrows the widest columns first, all of
+    them to one width, but for those that must stay whole.
+    """
+    wide = [max(map(len, _texts(column))) for column in columns]
+    words = [text.split() for column in columns if not _whole(column) for text in _texts(column)]
+    longest = max((len(word) for text in words for word in text), default=0)
+    narrowed = [
+        width if _whole(column) else min(longest, width)
+        for column, width in zip(columns, wide, strict=True)
+    ]
+    return sum(narrowed) + 3 * len(columns) + 1
+
+
+def _whole(column: Column) -> bool:
+    """Nowhere a blank to wrap it at."""
+    return not any(" " in text for text in _texts(column))
+
+
+def _texts(column: Column) -> list[str]:
+    return [column.head, *(cell or "unknown" for cell in column.cells)]
 
 
 def _width(columns: Sequence[Column], *, folded: bool) -> int:

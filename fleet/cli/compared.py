@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleet.cli import output
+from fleet.cli.columns import Column, show_text
 from fleet.cli.profiles_opened import opened
 from fleet.model.errors import GateError, InputError, NotComparableError
 from fleet.profiles.compare import comparing, gates, writing
@@ -80,9 +81,8 @@ def show(found: Comparison, judged: Sequence[Judged], *, as_json: bool) -> None:
             output.say(f"{head}:")
             for text in mine:
                 output.say(f"  {text}")
-    rows = [writing.cells(row, found.margin) for row in found.rows]
-    if rows:
-        output.table(f"{found.b.label} against {found.a.label}", writing.COLUMNS, rows)
+    if found.rows:
+        _show_rows(found)
     else:
         output.say("nothing to compare: no board or no metric is in both")
     for text in writing.together(found):
@@ -94,6 +94,21 @@ def show(found: Comparison, judged: Sequence[Judged], *, as_json: bool) -> None:
         output.table("gates", ("gate", "device", "metric", "outcome", "measured"), told)
     for text in found.remarks:
         output.note(text)
+
+
+def _show_rows(found: Comparison) -> None:
+    """What all rows share makes room first; then what the change is made of."""
+    rows = [writing.cells(row, found.margin) for row in found.rows]
+    told = dict(zip(writing.COLUMNS, zip(*rows, strict=True), strict=True))
+    spare = {"emulated": 1, "A": 4, "B": 5}
+    spare |= {
+        head: number
+        for number, head in enumerate(("metric", "device"), 2)
+        if len(set(told[head])) == 1
+    }
+    columns = [Column(head, cells, spare.get(head, 0)) for head, cells in told.items()]
+    names = [f"{row.board} {row.metric.shown}" for row in found.rows]
+    show_text(f"{found.b.label} against {found.a.label}", columns, names)
 
 
 def _show_ops(ops: OpDiff) -> None:

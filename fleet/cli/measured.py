@@ -9,7 +9,7 @@ from typing import Any
 from fleet.cli import output
 from fleet.cli.columns import Column, show
 from fleet.cli.conditions_view import conditions_line
-from fleet.profiles.latency import latency
+from fleet.profiles.latency import MEANS, latency
 
 TOKENS = {
     "TTFT ms": "ttft_ms",
@@ -134,7 +134,7 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
 def _remarks(host: str, kind: str, records: Sequence[dict[str, Any]]) -> None:
     good = [record for record in records if record["counts"]]
     names = [latency(record["metrics"]["others"]).get("median") for record in good]
-    if kind == "network" and any(name and name[0] == "run_mean_ms" for name in names):
+    if kind == "network" and any(name and name[0] in MEANS for name in names):
         output.note(f"{host}: its program gives the mean of a run, no single inferences")
     others = _others(good, kind)
     if others:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, TextIO
@@ -96,8 +96,16 @@ def _echo(value: object, indent: int | None = None, *, plain: bool = False) -> N
     typer.echo(text)
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table; None is shown as `unknown`. Without a terminal: columns with `|` between them."""
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    whole: Collection[str] = (),
+) -> None:
+    """A table; None is shown as `unknown`. Without a terminal: columns with `|` between them.
+
+    `whole`: columns that are never narrowed; there has to be room for them.
+    """
     texts = [["unknown" if cell is None else harmless(str(cell)) for cell in row] for row in rows]
     if _plain(sys.stdout):
         literal("\n".join((title, *_lines([list(columns), *texts]))))
@@ -107,7 +115,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 
     view = Table(title=title, title_justify="left", title_style="bold")
     for column in columns:
-        view.add_column(column, overflow="fold")
+        view.add_column(column, overflow="fold", no_wrap=column in whole)
     for row in texts:
         view.add_row(*map(escape, row))
     _screens.console.print(view)

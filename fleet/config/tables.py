@@ -7,15 +7,16 @@ checks what somebody is writing.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
-from fleet.config.fields import Matches, Strict
+from fleet.config.fields import Matches, Strict, wrong
 from fleet.config.problems import Problems, suggest_or_list
 from fleet.config.reports import report
 from fleet.config.yamlpos import Keys, read
@@ -25,6 +26,24 @@ Arch = Annotated[str, Matches(r"v[0-9]{2,3}", "Hexagon arch", "write it like v73
 Version = Annotated[str, Matches(r"[0-9]+(\.[0-9]+)+", "version", 'quote it: "2.51.0"')]
 FileName = Annotated[str, Field(min_length=1)]
 Names = list[FileName]
+
+
+def _pattern(text: str) -> str:
+    """RE2 belongs to the doctor; what Python's `re` knows too, without look-around, RE2 knows."""
+    try:
+        everywhere = re.compile(text).search("") is not None
+    except re.error as error:
+        raise wrong(f"'{text}' is no pattern: {error}", _SYNTAX) from error
+    if _LOOKS.search(text):
+        raise wrong(f"'{text}' is no pattern of RE2", _SYNTAX)
+    if everywhere:
+        raise wrong(f"'{text}' is no pattern of a line", "it matches the empty text: every line")
+    return text
+
+
+_LOOKS = re.compile(r"(?<!\\)\((\?<?[=!]|\?P=)|(?<!\\)\\[1-9]")
+_SYNTAX = "RE2 has no look-around and no back references: github.com/google/re2"
+Pattern = Annotated[str, AfterValidator(_pattern)]
 Chips = Annotated[list[str], Field(min_length=1)]
 
 
@@ -151,7 +170,7 @@ class _Releases(Strict):
 
 
 class _Benign(Strict):
-    match: str
+    match: Pattern
     source: str
 
 
@@ -160,13 +179,13 @@ class _BenignLines(Strict):
 
 
 class _Success(_BenignLines):
-    failure_words: list[str]
+    failure_words: list[Pattern]
 
 
 class _PlatformWords(Strict):
-    android: list[str]
-    windows: list[str]
-    linux: list[str]
+    android: list[Pattern]
+    windows: list[Pattern]
+    linux: list[Pattern]
 
 
 Codes = dict[
@@ -177,7 +196,7 @@ Codes = dict[
 
 class _ErrorCodes(Strict):
     dsp_offset: int
-    qnn_ranges: list[Annotated[list[int | str], Field(min_length=3, max_length=3)]]
+    qnn_ranges: list[Annotated[tuple[int, int, str], Field(strict=False)]]  # a list of YAML
     qnn: Codes
     genie: Codes
     fastrpc: Codes

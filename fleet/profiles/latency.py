@@ -13,6 +13,7 @@ MIDDLES = {
     "execute_us": 0.001,
     "netrun_execute_us": 0.001,
 }
+MEANS = frozenset({"run_mean_ms", "netrun_execute_us"})  # no single inferences behind them
 _P90 = {"run_p90_ms": 1.0, "execute_p90_us": 0.001}
 _RATE = {"ips": 1.0}
 KEYS = ("median", "p90", "rate")

@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import Field
 
 from fleet.bundles.op_packages import net_run_option
-from fleet.model.errors import InputError, RunnerError
+from fleet.model.errors import InputError, ProfileError
 from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics, Op
@@ -130,20 +130,29 @@ class NetRunRunner(Defaults):
             viewed, text = _viewed(kit.runtime_root, log)
             raw |= viewed
             if viewed:
-                try:
-                    seen = _merged(viewed)
+                seen, text = _merged(viewed)
+                if seen is not None:
                     found |= seen.metrics.others
                     ops, source = seen.ops, dict(seen.metrics.source)
-                except RunnerError as error:
-                    text = error.message
         metrics = Metrics(others=found, source=source)
         return Outcome(metrics, text, None, tuple(problems), raw, ops)
 
 
-def _merged(viewed: Mapping[str, bytes]) -> Profile:
-    """The operations of the JSON, and from the table what qnn-net-run itself took."""
+def _merged(viewed: Mapping[str, bytes]) -> tuple[Profile | None, str]:
+    """The operations of the JSON, and from the table what qnn-net-run itself took. Where one
+    cannot be read, the other alone; and why.
+    """
     said = {name: data.decode("utf-8", "replace") for name, data in viewed.items()}
-    return qnn.merged(said.get(JSON), said.get(CSV))
+    try:
+        return qnn.merged(said.get(JSON), said.get(CSV)), ""
+    except ProfileError:
+        whole, wrong = list[Profile](), list[str]()
+    for name, text in said.items():
+        try:
+            whole.append(qnn.merged(text, None) if name == JSON else qnn.merged(None, text))
+        except ProfileError as error:
+            wrong.append(f"{name}: {error.message}")
+    return (whole[0] if whole else None), "; ".join(wrong)
 
 
 def _viewed(root: Path | None, log: bytes) -> tuple[dict[str, bytes], str]:

@@ -159,6 +159,15 @@ def test_a_mean_is_called_one(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_a_mean_of_the_program_is_said_to_be_one(
+    screen: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """qnn-net-run with `client` gives its own clock alone, whose mean is of all inferences."""
+    for metrics, mean in ((net_run("client"), True), (executor(), True), (net_run(), False)):
+        shown(runs(metrics, "qnn-net-run"))
+        assert ("gives the mean of a run" in capsys.readouterr().err) is mean, metrics
+
+
 def test_what_failed_has_no_empty_columns(screen: io.StringIO) -> None:
     shown(runs(Metrics(), "ort", problems=("failed: x",)))
     assert set(rows(screen.getvalue())) <= {"device", "chip", "QAIRT", "runs", "emulated"}

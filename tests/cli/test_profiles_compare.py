@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -10,8 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from fleet.cli import output
 from fleet.cli.main import main
+from fleet.model.record import Record
 from fleet.profiles.runs import RunStore
 from tests.profiles.compare.made import newer, noisy, op, repeats, save
 
@@ -40,6 +45,66 @@ def test_a_table_for_people(
     for part in ("What is compared", "runtime: A 2.50.0.260828, B 2.51.0.260929", "slower",
                  "emulated", "operations, us: 10 → 12 (+20.0 %)"):  # fmt: skip
         assert part in text, part
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """A terminal of 80 columns."""
+    buffer = io.StringIO()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    made = Console(file=buffer, width=80, force_terminal=True, color_system=None)
+    monkeypatch.setattr(output, "console", made)
+    return buffer
+
+
+def words_of(text: str) -> set[str]:
+    lines = [line for line in text.splitlines() if line[:1] in set("┃│")]
+    assert max(map(len, lines)) <= 80
+    return {word for line in lines for cell in re.split("[┃│]", line) for word in cell.split()}
+
+
+@pytest.mark.parametrize("host", ["evk-01", "kitchen-iq9075-07"])
+def test_eighty_columns_break_no_word(
+    screen: io.StringIO,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    host: str,
+) -> None:
+    a = save(tmp_path / "a.jsonl", repeats(noisy(10, 12, 1), host=host))
+    b = save(tmp_path / "b.jsonl", newer(repeats(noisy(9, 12, 2), host=host)))
+    assert fleet(monkeypatch, str(a), str(b)) == 0
+    text = screen.getvalue()
+    assert {host, "change", "interval", "verdict", "slower"} <= words_of(text), text
+    below = capsys.readouterr().err
+    assert "emulated no" in below, "what has no room in the table stands below it"
+    said = re.sub(r"[\s│]+", " ", text + below)
+    for fact in ("gen tok/s", "10.07", "8.989"):
+        assert fact in said or set(fact.split()) <= words_of(text), fact
+
+
+def test_eighty_columns_name_the_rows_of_what_stands_below(
+    screen: io.StringIO,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Two boards, two metrics: neither can make room for the other."""
+    sides: list[list[Record]] = [[], []]
+    for host in ("kitchen-iq9075-07", "kitchen-iq9075-08"):
+        for side, middle in zip(sides, (10, 9), strict=True):
+            side += [
+                replace(made, metrics=replace(made.metrics, prompt_tps=100.0 + made.repeat))
+                for made in repeats(noisy(middle, 12, 1), host=host)
+            ]
+    a = save(tmp_path / "a.jsonl", sides[0])
+    b = save(tmp_path / "b.jsonl", newer(sides[1]))
+    assert fleet(monkeypatch, str(a), str(b)) == 0
+    words = words_of(screen.getvalue())
+    assert {"kitchen-iq9075-07", "kitchen-iq9075-08", "interval", "prompt", "gen"} <= words
+    below = capsys.readouterr().err
+    assert "kitchen-iq9075-08 gen tok/s: " in below
+    assert "(n 12)" in below
 
 
 @pytest.mark.parametrize(

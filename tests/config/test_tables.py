@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from fleet.config.tables import TABLES, check, main
+from fleet.data import load
 from fleet.model.errors import InputError
+from fleet.triage.matcher import Matcher
 
 DATA = Path(str(files("fleet.data")))
 
@@ -54,6 +57,12 @@ def mistaken(table: str, old: str, new: str, folder: Path) -> InputError:
         ("qairt_releases", "core_api: 2.36.0", "core_api: 2.36", "must be text", '"2.36"'),
         ("benign", "source:", "sourse:", "unknown key 'sourse'", "source"),
         ("platform_words", "windows:", "windoze:", "unknown key 'windoze'", "windows"),
+        ("benign", "'dummy call to rpcmem_init'", "'('", "'(' is no pattern", "RE2"),
+        ("benign", "'dummy call to rpcmem_init'", "'a(?=b)'", "'a(?=b)' is no pattern", "RE2"),
+        ("benign", "'dummy call to rpcmem_init'", "''", "'' is no pattern", "every line"),
+        ("benign", "'dummy call to rpcmem_init'", "' *'", "' *' is no pattern", "every line"),
+        ("error_codes", "[1000, 1999, common]", "['a', 1999, common]", "a whole number", ""),
+        ("error_codes", "[1000, 1999, common]", "[1000, 1999, 3]", "must be text", ""),
         ("error_codes", "  0: [QNN_SUCCESS]", "  zero: [QNN_SUCCESS]", "is no number", "14001"),
     ],
 )
@@ -63,6 +72,37 @@ def test_a_wrong_row_is_named_with_its_place(
     error = mistaken(table, old, new, tmp_path)
     assert message in error.message
     assert hint in (error.hint or "")
+
+
+@pytest.mark.parametrize("ranges", ["[['a', 'b', 3]]", "[[1000, 1999]]", "[[1, 2, a, b]]"])
+def test_a_range_of_codes_is_two_numbers_and_a_name(tmp_path: Path, ranges: str) -> None:
+    text = (DATA / "error_codes.yaml").read_text("utf-8")
+    before, _, after = text.partition("qnn_ranges:\n")
+    path = tmp_path / "error_codes.yaml"
+    path.write_text(f"{before}qnn_ranges: {ranges}\n{after[after.index('qnn:') :]}", "utf-8")
+    with pytest.raises(InputError) as caught:
+        check(path)
+    assert caught.value.position is not None
+    assert caught.value.position.line == before.count("\n") + 1
+
+
+@pytest.mark.parametrize("table", ["failure_words", "linux"])
+def test_lists_of_patterns_are_checked_like_single_ones(tmp_path: Path, table: str) -> None:
+    name = {"failure_words": "success", "linux": "platform_words"}[table]
+    text = (DATA / f"{name}.yaml").read_text("utf-8")
+    before, key, after = text.partition(f"\n{table}:\n")
+    assert key
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(f"{before}{key}  - '('\n{after}", "utf-8")
+    with pytest.raises(InputError, match="is no pattern"):
+        check(path)
+
+
+def test_the_patterns_that_ship_are_known_to_re2() -> None:
+    """The check of the tables knows only Python's `re`: the doctor alone has RE2."""
+    success, words = load("success"), load("platform_words")
+    rows = [row["match"] for row in (*load("benign")["patterns"], *success["patterns"])]
+    assert Matcher([*rows, *success["failure_words"], *chain(*words.values())])
 
 
 @pytest.mark.parametrize(

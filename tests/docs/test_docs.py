@@ -11,6 +11,7 @@ import rich.markup
 from fleet.lab.faults import FAULTS
 from fleet.lab.profiles import _table
 from fleet.model import errors
+from fleet.profiles.formats.detect import KNOWN
 
 from .tree import commands, options
 
@@ -81,3 +82,22 @@ def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
         if "://" not in target:
             assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_the_number_of_causes_is_the_one_of_the_files() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    said = re.findall(r"\[(\d+) causes as data\]", text)
+    assert said == [str(len(list((ROOT / "fleet" / "data" / "causes").glob("*.yaml"))))]
+
+
+def test_no_page_measures_with_the_chat_of_llama_cpp() -> None:
+    """The runner refuses llama-cli, so no cure and no list of formats may ask for it."""
+    kinds = page("profiles.md").partition("| kind | what is read |")[2].partition("\n\n")[0]
+    assert "llama-completion" in kinds
+    assert "llama-completion" in KNOWN
+    for text in (
+        kinds,
+        KNOWN,
+        *re.findall(r"^ *`(llama-.*)`$", page("troubleshooting.md"), re.MULTILINE),
+    ):
+        assert "llama-cli" not in text

@@ -65,6 +65,7 @@ def bench_on(devices: str, backends: str) -> bytes:
         (bench_on("GPUOpenCL", "OpenCL,HTP"), "GPUOpenCL", False),
         (bench_on("HTP0/HTP1", "HTP"), "HTP0,HTP1", True),
         (bench_on("HTP0", "HTP"), "HTP0,HTP1", False),
+        (bench_on("HTP0", "HTP"), "HTP1", False),
     ],
 )
 def test_bench_says_itself_where_it_ran(out: bytes, device: str, on_npu: bool) -> None:
@@ -120,6 +121,26 @@ def completed(log: bytes, out: bytes = TEXT) -> tuple[Kit, Start, Ended]:
     start = RUNNER.start(one)
     (name,) = start.collect
     return one, start, Ended(0, out, {name: log}, stderr=log)
+
+
+@pytest.mark.parametrize(
+    ("device", "held", "on_npu"),
+    [
+        ("HTP0", ["HTP0"], True),
+        ("HTP0", ["HTP0-REPACK"], True),
+        ("HTP0", ["HTP1-REPACK"], False),
+        ("HTP0,HTP1", ["HTP1", "HTP1-REPACK", "HTP0-REPACK"], True),
+        ("HTP0,HTP1", ["HTP0", "HTP0-REPACK"], False),
+        ("HTP1", ["HTP10"], False),
+        ("GPUOpenCL", ["HTP0"], False),
+    ],
+)
+def test_completion_is_where_it_was_asked_to_be(device: str, held: list[str], on_npu: bool) -> None:
+    lines = [f"load_tensors:  {name} model buffer size =   504.00 MiB\n" for name in held]
+    _, start, ended = completed(LOG_4 + "".join(lines).encode())
+    one = of("llama-completion", device=device)
+    found = RUNNER.read(start, one, ended).problems
+    assert [text.partition(":")[0] for text in found] == ([] if on_npu else ["cpu-fallback"])
 
 
 def test_completion_is_on_the_npu_where_its_weights_are() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.profiles.formats import qnn
 from fleet.runners import Ended, Outcome
 from fleet.runners.registry import OWN
 
@@ -29,6 +30,7 @@ SOURCE = """
 #include <string.h>
 int of_the_sdk(void); int of_the_user(void);
 int main(int count, char **words) {
+  int lines = 1 << 30;
   char line[4096]; const char *what = DATA "/detailed.csv", *to = 0, *own = getenv("OF_THE_USER");
   if (of_the_sdk() != 1 || of_the_user() != 2 || !own || strcmp(own, "yes")) return 9;
   for (int at = 1; at + 1 < count; at++) {
@@ -36,12 +38,14 @@ int main(int count, char **words) {
       if (!strstr(words[at + 1], "/libQnnJsonProfilingReader.so")) return 8;
       if (getenv("NO_JSON")) { fputs("Failed to initialize reader.\\n", stderr); return 1; }
       what = DATA "/detailed.json";
-    }
+      if (getenv("CUT_JSON")) lines = 40;
+    } else if (at == 1 && getenv("CUT_CSV")) lines = 10;
     if (!strcmp(words[at], "--output")) to = words[at + 1];
   }
   FILE *in = fopen(what, "r"), *out = to ? fopen(to, "w") : 0;
   if (!in || !out) return 7;
-  while (fgets(line, sizeof line, in)) fputs(line, out);
+  for (; lines && fgets(line, sizeof line, in); lines--)
+    fwrite(line, 1, strlen(line) - (lines == 1), out); /* without the last line end */
   return fclose(out);
 }
 """
@@ -129,3 +133,32 @@ def test_one_that_an_older_fleet_stored_has_its_cure(sdk: Sdk) -> None:
     viewer = sdk.root / "bin" / TARGET / "qnn-profile-viewer"
     viewer.chmod(0o644)
     assert sdk.read().text == f"qnn-profile-viewer cannot be started; chmod +x {viewer}"
+
+
+def test_a_cut_json_leaves_the_table(sdk: Sdk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUT_JSON", "1")
+    seen = sdk.read()
+    table = qnn.read((DATA / "detailed.csv").read_text("utf-8"))
+    assert seen.ops == table.ops
+    assert {name: seen.metrics.others[name] for name in table.metrics.others} == (
+        table.metrics.others
+    )
+    assert "profile.json: the profile" in seen.text
+    assert seen.raw["profile.json"], "both are kept"
+
+
+def test_a_cut_table_leaves_the_json(sdk: Sdk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUT_CSV", "1")
+    seen = sdk.read()
+    assert [one.name for one in seen.ops[:2]] == ["Input", "Relu1"]
+    assert seen.metrics.others["execute_us"].value == pytest.approx(79287.67, abs=0.01)
+    assert "profile.csv: the last line has no end" in seen.text
+
+
+def test_both_cut_leave_nothing_and_say_why(sdk: Sdk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUT_CSV", "1")
+    monkeypatch.setenv("CUT_JSON", "1")
+    seen = sdk.read()
+    assert (seen.ops, dict(seen.metrics.source)) == ((), {})
+    assert "profile.json: " in seen.text
+    assert "profile.csv: " in seen.text

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet.data import load
+from fleet.profiles.formats.llama_cpp import elsewhere
 from fleet.triage.triage import triage
 
 from .measuring import DATA, cases
@@ -79,6 +80,67 @@ def test_a_reported_run_that_went_well_says_so(case: str) -> None:
 def test_success_beside_an_unknown_failure_is_no_success(path: Path) -> None:
     log = path.read_text("utf-8") + "could not load model: error -42\n"
     assert triage(log).verdict == "not-recognised"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GGML_ASSERT(x)",
+        "status 139",
+        "exit code 1",
+        "Process exited with code -6",
+        "libc++abi: terminating",
+        "Terminated",
+        "the program crashed",
+        "connection timeout",
+        "E QNN: 14001",
+        "11-20 10:00:00.123  7  7 E QnnDsp  : 14001",
+        "SIGABRT",
+    ],
+)
+def test_success_beside_a_word_of_failure_is_no_success(line: str) -> None:
+    answer = (DATA / "healthy" / "genie-t2t-run.log").read_text("utf-8")
+    assert triage(f"{answer}{line}\n").verdict != "healthy"
+
+
+@pytest.mark.parametrize("line", ["exit code 0", "status 0", "HTTP status 200", "timeout: 30 s"])
+def test_a_status_of_success_is_no_word_of_failure(line: str) -> None:
+    answer = (DATA / "healthy" / "genie-t2t-run.log").read_text("utf-8")
+    assert triage(f"{answer}{line}\n").verdict == "healthy"
+
+
+@pytest.mark.parametrize(
+    ("log", "verdict"),
+    [
+        ("prompt [end] of the list\n", "not-recognised"),
+        ("the [END] token is 2\n", "not-recognised"),
+        ("[BEGIN]: one\ntwo[END]\nPrompt processing: 1 us\n", "healthy"),
+        ("stdout: [BEGIN]: Hello![END] (0.2 s)\n", "healthy"),
+    ],
+)
+def test_the_end_of_an_answer_is_no_word_in_brackets(log: str, verdict: str) -> None:
+    assert triage(log).verdict == verdict
+
+
+LLAMA = Path(__file__).parents[1] / "runners" / "data" / "llama.cpp"
+
+
+@pytest.mark.parametrize("beside", ["", "ggml-hex: Hexagon Arch version v73\n"])
+def test_weights_on_the_cpu_are_a_fallback_as_the_runner_says(beside: str) -> None:
+    """The line of the Hexagon backend comes with `--device none` too."""
+    log = beside + (LLAMA / "completion_lv4.stderr.txt").read_text("utf-8")
+    found = triage(log)
+    assert found.verdict == "problem"
+    assert found.causes[0].cause.id == "silent-cpu-fallback"
+    assert elsewhere(log)
+
+
+@pytest.mark.parametrize("name", ["HTP0", "HTP1-REPACK"])
+def test_weights_on_the_npu_are_none_beside_those_on_the_cpu(name: str) -> None:
+    """The embedding stays on the CPU (innocent_logs.json, docs/backend/snapdragon of llama.cpp)."""
+    log = (LLAMA / "completion_lv4.stderr.txt").read_text("utf-8")
+    found = triage(log + f"load_tensors:  {name} model buffer size =   504.00 MiB\n")
+    assert (found.verdict, found.causes) == ("healthy", ())
 
 
 @pytest.mark.parametrize("log", ["could not load model: error -42\n", "", "all is well\n", "x"])

@@ -160,7 +160,8 @@ def _limit(gate: Gate, row: Row, said: str) -> tuple[Outcome, str]:
     if not _beyond(gate, far, limit):
         return Outcome.PASSED, said
     sure = max(limit, 0.0) if gate.below else min(limit, 0.0)
-    if row.shown and _beyond(gate, one.mid, limit) and _beyond(gate, near, sure):
+    told = row.shown or sure == limit != 0.0  # what has to be is missing where nothing changed, too
+    if told and _beyond(gate, one.mid, limit) and _beyond(gate, near, sure):
         return Outcome.TRIPPED, said
     return Outcome.UNJUDGED, f"{said}; it may be beyond the limit or not"
 

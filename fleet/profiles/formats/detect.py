@@ -13,7 +13,7 @@ from fleet.profiles.formats.base import Profile, decoded, json_fault
 MOST_BYTES = 256 << 20
 KNOWN = (
     "record.json and JSON Lines of fleet, Genie profile JSON, CSV or JSON of qnn-profile-viewer, "
-    "CSV of onnxruntime-qnn, llama-bench (json, jsonl, csv, table), logs of llama-cli, "
+    "CSV of onnxruntime-qnn, llama-bench (json, jsonl, csv, table), logs of llama-completion, "
     "ExecuTorch and mllm, etdump"
 )
 _TABLE = re.compile(r"\| *test *\| *t/s *\|")

@@ -98,13 +98,20 @@ def whole(text: str) -> bool:
     return any(_LAST in line and "_print:" in line for line in text.splitlines())
 
 
-def elsewhere(text: str, device: str = "HTP0") -> str:
-    """Why a run with this log was not on the NPU; "" where weights of it were."""
+def elsewhere(text: str, device: str = "") -> str:
+    """Why a run with this log was not on the NPU; "" where weights of it were on all of `device`,
+    as --device takes it (HTP0,HTP1), or on any where nobody says which was asked for.
+    """
     before = [line.partition(_WEIGHTS)[0] for line in text.splitlines() if _WEIGHTS in line]
     held = sorted({words[-1] for words in map(str.split, before) if words})
-    if any(_HTP.match(one) for one in held):
+    used = {found[0] for one in held if (found := _HTP.match(one))}
+    wanted = set(_HTP.findall(device)) if device else used
+    if wanted and wanted <= used:
         return ""
-    why = f"cpu-fallback: the log shows no weights on {device} (`HTP0 model buffer size`)"
+    asked = device or "HTP0"
+    why = f"cpu-fallback: the log shows no weights on {asked} (`HTP0 model buffer size`)"
+    if used:
+        return f"cpu-fallback: weights are on {', '.join(held)}; asked for: {asked}"
     if held:
         return f"{why}; they are on {', '.join(held)}"
     return f"{why}; llama.cpp logs where they are from `-lv 4` on"

@@ -41,20 +41,25 @@ def read(text: str) -> Profile:
 
     Raises ProfileError: other columns, cut off, a decimal comma.
     """
+    return _profile(text, list(_rows(text)))
+
+
+def _profile(text: str, rows: list[Event]) -> Profile:
     runtime = _BACKEND.search(text[: _heading(text)[1]])
-    made = profile_of(list(_rows(text)), "qnn-csv")
-    return replace(made, runtime=runtime[1] if runtime else "")
+    return replace(profile_of(rows, "qnn-csv"), runtime=runtime[1] if runtime else "")
 
 
 def merged(json_text: str | None, csv_text: str | None) -> Profile:
     """One run as the JSON reader and the default reader of qnn-profile-viewer tell it.
 
-    Operations and the backend's numbers are those of the JSON; only the CSV has what qnn-net-run
-    timed itself (`netrun_init_us`, `netrun_compose_us`, `netrun_deinit_us`, ...). Either alone
-    is read as it is: None or "" for one that is not there. Raises ProfileError for both missing,
-    and for one that cannot be read.
+    Operations and the backend's numbers are those of the JSON, which names no graph: where the
+    CSV names several, they are those of the CSV. Only the CSV has what qnn-net-run timed itself
+    (`netrun_init_us`, `netrun_compose_us`, `netrun_deinit_us`, ...). Either alone is read as it
+    is: None or "" for one that is not there. Raises ProfileError for both missing, and for one
+    that cannot be read.
     """
-    table = read(csv_text) if csv_text else None
+    rows = list(_rows(csv_text)) if csv_text else []
+    table = _profile(csv_text, rows) if csv_text else None
     if not json_text:
         if table is None:
             raise ProfileError("qnn-profile-viewer wrote nothing", hint=_VIEWED)
@@ -62,6 +67,8 @@ def merged(json_text: str | None, csv_text: str | None) -> Profile:
     made = qnn_json.loaded(json_text)
     if table is None:
         return made
+    if len({row.graph for row in rows if row.graph}) > 1:
+        return replace(table, runtime=made.runtime or table.runtime)
     ours = table.metrics
     timed = {
         name: measure for name, measure in ours.others.items() if "netrun_" in name or name == RATE

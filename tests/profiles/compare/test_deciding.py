@@ -113,6 +113,10 @@ def test_worse_and_beyond_the_limit_trips_though_the_limit_lies_within() -> None
         ("decode_tps<-0.5tok/s", 0.0, 0.1, Outcome.UNJUDGED),
         ("decode_tps<+5%", 0.1, 0.004, Outcome.PASSED),  # an improvement that has to be
         ("decode_tps<+5%", 0.01, 0.004, Outcome.TRIPPED),
+        ("decode_tps<+5%", 0.0, 0.002, Outcome.TRIPPED),  # nothing changed: `same`
+        ("decode_tps<+5%", 0.0, 0.004, Outcome.TRIPPED),  # `no difference shown`, well below 5 %
+        ("decode_tps>-5%", 0.0, 0.002, Outcome.TRIPPED),  # a loss that has to be
+        ("decode_tps<+0%", 0.0, 0.002, Outcome.UNJUDGED),
         ("decode_tps<+5%", 0.05, 0.02, Outcome.UNJUDGED),
         ("decode_tps>+5%", 0.2, 0.02, Outcome.TRIPPED),
         ("decode_tps>+5%", 0.0, 0.1, Outcome.UNJUDGED),

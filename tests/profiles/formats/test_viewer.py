@@ -165,6 +165,32 @@ def test_two_graphs_are_not_mixed() -> None:
     assert others["finalize_us"].value == 60800, "of one graph only"
 
 
+def test_two_graphs_are_not_mixed_where_the_json_stands_beside_the_table() -> None:
+    """The JSON reader names no graph, so the table has to tell them apart."""
+    data = json.loads(text_of("optrace.json"))
+    (ran,) = [said for said in data["messages"] if said["method"] == "BACKEND_EXECUTE"]
+    again = json.loads(json.dumps(ran))
+    for event in again["profilingEvents"]:
+        event["value"] = 90
+    data["messages"].append(again)
+    lines = text_of("optrace.csv").splitlines(keepends=True)
+    beside = [
+        line.replace("54750159", "64750159").replace("Graph 0: tiny", "Graph 1: big")
+        for line in lines
+        if ",EXECUTE," in line
+    ]
+    table = "".join([*lines, *(line.replace("12444", "90") for line in beside)])
+    assert qnn_json.read(data).metrics.others["execute_us"].value == (12444 + 90) / 2
+    found = qnn.merged(json.dumps(data), table)
+    others = found.metrics.others
+    assert others["tiny_execute_us"].value == 12444
+    assert others["big_execute_us"].value == 90
+    assert others["tiny_netrun_execute_us"].value == 12463
+    assert not {"execute_us", "accelerator_execute_cycles"} & set(others)
+    assert [op.graph for op in found.ops] == ["tiny"] * 4 + ["big"] * 4
+    assert found.runtime == RUNTIME
+
+
 def test_a_number_of_two_phases_is_not_one_mean() -> None:
     """`Number of HVX threads used` under EXECUTE, and the same words under FINALIZE."""
     lines = text_of("basic.csv").splitlines(keepends=True)
