@@ -50,9 +50,8 @@ if TYPE_CHECKING:
 # The kernel drops a connection that acknowledges nothing for 30 s (transport/ssh.py); what is
 # on its way then cannot arrive after the lease has ended.
 TTL_SECONDS = 60
-_THIRD = 3  # of the time to live is a renewal due, and is a link that is silent dead
-RENEW_SECONDS = TTL_SECONDS / _THIRD
-STALL_SECONDS = TTL_SECONDS / _THIRD  # what is left is for a new connection
+RENEW_SECONDS = TTL_SECONDS / 3
+STALL_SECONDS = TTL_SECONDS / 3  # what is left is for a new connection
 FREE_SECONDS = 10.0
 RACES = 5  # tries when several want the board in the same instant
 ENDED_SECONDS = TTL_SECONDS + 5.0  # a transfer that a killed process left holds no longer
@@ -103,6 +102,8 @@ class Lease:
         self._reason = reason
         self._run_id = run_id
         self._ttl = ttl or TTL_SECONDS
+        self._due = RENEW_SECONDS * self._ttl / TTL_SECONDS  # of a shorter one: as much of it
+        self._stall = STALL_SECONDS * self._ttl / TTL_SECONDS
         self._claim: Claim | None = None
         self._ticket: Ticket | None = None
         self._good = 0.0
@@ -159,12 +160,11 @@ class Lease:
 
         A device that is silent for half of that time, because it hashes or writes, is asked.
         """
-        stall = self._ttl / _THIRD
         quiet = awake_clock() - max(self._good, moved)
-        if quiet < stall / 2:
-            return stall / 2 - quiet
+        if quiet < self._stall / 2:
+            return self._stall / 2 - quiet
         self._wake.set()
-        return max(0.0, stall - quiet)
+        return max(0.0, self._stall - quiet)
 
     def check(self) -> None:
         """Raise when nothing may be sent any more: LeaseLostError, or ConnectionLostError where
@@ -262,7 +262,7 @@ class Lease:
         dead, races = "-", RACES
         patience: Deadline | None = None
         while True:
-            began, self._unsure = awake_clock(), True
+            began = awake_clock()
             result, answer = self._ask(claim, dead, then, stdin)
             generation = answer.got
             holder = answer.held[0] if answer.held else None
@@ -270,7 +270,6 @@ class Lease:
                 generation = holder.generation  # taken before, and the answer was lost
             if generation is not None:
                 break
-            self._unsure = False
             if holder is None:
                 races -= 1
                 if not races:
@@ -306,8 +305,10 @@ class Lease:
             dead=dead,
             then=then,
         )
-        host = self._session.host.name
+        host, self._unsure = self._session.host.name, True
         result = self._session.run(command, "lease", stdin=stdin)
+        # A whole answer says whether it is ours.
+        self._unsure = "end" not in result.text.partition(TAG)[2].splitlines()
         if not result.ok and TAG not in result.text:
             raise failed(result, "lease", host)
         answer = parse_lease(result.text, host)
@@ -326,11 +327,11 @@ class Lease:
         return Deadline(seconds + 2 * LOOK_SECONDS)
 
     def _keep(self) -> None:
-        """Renew every third of the ttl; after a failure, or when the link is silent, sooner.
+        """Renew when it is due; after a failure, or when the link is silent, sooner.
 
         Ends when the lease is lost.
         """
-        wait = self._ttl / _THIRD
+        wait = self._due
         while True:
             self._wake.wait(wait)
             self._wake.clear()
@@ -342,7 +343,7 @@ class Lease:
                 return
             try:
                 self._renew(self._ticket)
-                wait = self._ttl / _THIRD
+                wait = self._due
             except FleetError as error:  # the link is down; who writes next sees that
                 wait = self._ttl / 12
                 if isinstance(error, TransportError) and not self.late:
@@ -351,7 +352,7 @@ class Lease:
     def _renew(self, ticket: Ticket, *, revive: bool = False) -> None:
         began = awake_clock()
         command = keep_command(ticket, revive=revive)
-        result = self._session.transport.run(command, Deadline(max(1.0, self._ttl / _THIRD)))
+        result = self._session.transport.run(command, Deadline(max(1.0, self._stall)))
         if self._paused and not revive:
             return
         why = lost_words(ticket, result.status, result.error_text)

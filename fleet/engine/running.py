@@ -56,9 +56,11 @@ class _Tee:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with kept(self._path):
+        try:
             self._pass(self._masked.end())
-            self._file.close()
+        finally:
+            with kept(self._path):
+                self._file.close()
 
     def take(self, chunk: bytes) -> None:
         """One chunk. The file ends at LOG_BYTES: a runner in a loop must not fill the disk."""
@@ -162,7 +164,7 @@ def _once(job: Job, kit: Kit, start: Start, turn: _Turn, records: list[Record]) 
     metric = job.run.until.metric if job.run.until else ""
     marks = (*turn.marks, *placed.start.marks, *marks_of(record, records, metric))
     record = replace(record, marks=marks)
-    job.store.save(folder, record)
+    record = job.store.save(folder, record)
     records.append(record)
     session.emit(RunDone(host, record.as_dict()))
     if lost is not None:

@@ -33,7 +33,8 @@ def fleet_home() -> Path:
 def private_folder(path: Path) -> None:
     """Make a folder with those above it; below the home those that are wide are tightened.
 
-    Raises OSError as `mkdir` does. One that another user owns stays as it is.
+    Raises OSError as `mkdir` does. One that another user owns, or that is sticky as /tmp is, stays
+    as it is.
     """
     home = fleet_home()
     inside = path.is_relative_to(home)
@@ -54,7 +55,8 @@ def private_folder(path: Path) -> None:
 def _tighten(folder: Path) -> None:
     with contextlib.suppress(OSError):
         about = folder.lstat()
-        if stat.S_ISDIR(about.st_mode) and about.st_mode & 0o077:
+        shared = about.st_mode & stat.S_ISVTX or about.st_uid != os.geteuid()
+        if stat.S_ISDIR(about.st_mode) and about.st_mode & 0o077 and not shared:
             folder.chmod(about.st_mode & 0o700)
 
 
@@ -85,7 +87,8 @@ def kept(path: Path) -> Iterator[None]:
 
 def unwritable(path: Path, error: OSError) -> WorkstationError:
     """Path, cause and cure; `path` need not be there."""
-    there = next(folder for folder in (path.parent, *path.parents) if folder.exists())
+    above = (path.parent, *path.parents)
+    there = next(folder for folder in above if os.path.exists(folder))  # noqa: PTH110 - EACCES
     look = "free space: df -h" if error.errno in _FULL else "look who may write: ls -ld"
     return WorkstationError(
         f"this workstation cannot write {path}: {error.strerror or error}",

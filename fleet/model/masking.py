@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import TypeVar, cast
 
 MASK = "***"
 SHORT = 4  # characters
@@ -21,7 +23,12 @@ OURS = frozenset({
     "was", "sha256", "prompt_sha256", "runner", "target", "argv", "commands", "undo", "playbook",
     "inventory",
 })  # fmt: skip
-TABLES = frozenset({"files", "artifacts"})  # name -> hash or path
+TABLES = frozenset({"files", "artifacts", "env"})  # name -> hash, path or what a playbook says
+# Below `facts`: what our probe read in os-release, uname, the user database and soc0. Runs are
+# compared by it, and a password that is a word of it would make two systems of one.
+FACTS = frozenset({"os_id", "os_version", "kernel", "soc", "user", "base_dir"})
+
+_Data = TypeVar("_Data")
 
 
 class _Revealed:
@@ -71,17 +78,34 @@ def masked(text: str) -> str:
     return text
 
 
-def masked_data(value: object) -> object:
-    """Plain data of JSON with every text masked but the names, hashes and commands of `OURS`."""
-    if not revealed():
-        return value
+def masked_data(value: _Data) -> _Data:
+    """Plain data, or a dataclass of such, with every text masked but the names, hashes and
+    commands of `OURS`, and of facts those that say which system it is.
+    """
+    return cast("_Data", _masked(value)) if revealed() else value
+
+
+def _masked(value: object, spared: frozenset[str] = frozenset()) -> object:
     if isinstance(value, str):
         return masked(value)
-    if isinstance(value, dict):
-        return {key: one if _ours(key, one) else masked_data(one) for key, one in value.items()}
+    if isinstance(value, Mapping):
+        return _members(value, spared)
     if isinstance(value, list | tuple):
-        return [masked_data(one) for one in value]
+        found = map(_masked, value)
+        return tuple(found) if isinstance(value, tuple) else list(found)
+    if is_dataclass(value) and not isinstance(value, type):
+        members = {field.name: getattr(value, field.name) for field in fields(value)}
+        return replace(value, **_members(members, spared))
     return value
+
+
+def _members(members: Mapping[str, object], spared: frozenset[str]) -> dict[str, object]:
+    return {
+        key: member
+        if key in spared or _ours(key, member)
+        else _masked(member, FACTS if key == "facts" else frozenset())
+        for key, member in members.items()
+    }
 
 
 def _ours(key: object, value: object) -> bool:
@@ -105,16 +129,27 @@ class Stream:
         """What can be passed on; what may be the beginning of a secret waits."""
         data = self._kept + piece
         values = [value.encode() for value in _seen.long]
-        for value in values:
-            data = data.replace(value, MASK.encode())
-        keep = max((_begun(data, value) for value in values), default=0)
-        self._kept = data[len(data) - keep :]
-        return data[: len(data) - keep]
+        passed = len(data) - max((_begun(data, value) for value in values), default=0)
+        found, at = b"", 0
+        for match in _matches(data, values):
+            if match.start() >= passed:  # it may be the beginning of a longer one
+                break
+            found, at = found + data[at : match.start()] + MASK.encode(), match.end()
+        passed = max(passed, at)
+        self._kept = data[passed:]
+        return found + data[at:passed]
 
     def end(self) -> bytes:
         """The rest."""
         rest, self._kept = self._kept, b""
+        for value in _seen.long:
+            rest = rest.replace(value.encode(), MASK.encode())
         return rest
+
+
+def _matches(data: bytes, values: Sequence[bytes]) -> Iterator[re.Match[bytes]]:
+    """Of several that begin at the same place the first of `values`."""
+    return re.finditer(b"|".join(map(re.escape, values)), data) if values else iter(())
 
 
 def _begun(data: bytes, value: bytes) -> int:

@@ -57,17 +57,18 @@ class RunStore:
             private_folder(folder)
         return folder
 
-    def save(self, folder: Path, record: Record) -> None:
-        """Write record.json, whole or not at all.
+    def save(self, folder: Path, record: Record) -> Record:
+        """Write record.json, whole or not at all. The record as it was written: without secrets.
 
         The time of the run's folder is set anew: so the store of profiles sees that there is more.
         """
         path, part = folder / "record.json", folder / "record.json.part"
-        data = masked_data(record.as_dict())
+        own = masked_data(record)
         with kept(path):
-            write_private(part, json.dumps(data, indent=1, ensure_ascii=False))
+            write_private(part, json.dumps(own.as_dict(), indent=1, ensure_ascii=False))
             part.replace(path)
             os.utime(folder.parents[1])
+        return own
 
     def runs(self) -> list[str]:
         """Ids of runs that measured something, newest first."""

@@ -246,8 +246,8 @@ class SshTransport:
             try:
                 return answered.result(min(deadline.remaining, _SLICE_SECONDS))
             except TimeoutError:
-                if answered.done():
-                    raise
+                if answered.done():  # by now: well, or with that very error
+                    return answered.result()
                 if deadline.expired:
                     raise _late(what, deadline, self._host) from None
 

@@ -21,6 +21,7 @@ from fleet.model.command import Result
 from fleet.model.diagnosis import Check
 from fleet.model.errors import DeviceError
 from fleet.model.inventory import Host
+from fleet.model.own_names import own_name
 from tests.facts.test_probe import SHELLS, argv_of
 
 HOST = Host("evk-01")
@@ -100,6 +101,31 @@ def test_every_shell_says_the_same(shell: str, tree: Path, tmp_path: Path) -> No
     assert (folder.contexts[0].build, folder.contexts[0].arch) == ("v2.47.0.260601114230", "v73")
     assert list(folder.configs.values()) == ['{"dialog":\n {"type": "basic"}}']
     assert {check.status for check in every(found)} >= {"ok"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_files_named_like_ours_in_a_folder_of_their_own_are_there(
+    shell: str, tree: Path, tmp_path: Path
+) -> None:
+    """`own_names` lets them be deployed, so they are no seal and no manifest of fleet's."""
+    base = tmp_path / "base folder"
+    release(base)
+    rel = base / "releases" / "tiny" / "0123456789abcdef"
+    names = [f"lib/{name}" for name in ("manifest.json", "env.sh", ".installed")]
+    told = json.loads((rel / "manifest.json").read_text())
+    (entry,) = told["files"]
+    told["files"] += [{**entry, "name": name} for name in names]
+    (rel / "manifest.json").write_text(json.dumps(told))
+    for name in ("env.sh", ".seal", ".seal.new"):
+        (rel / name).touch()
+    for name in names:
+        assert own_name(name) == ""
+        (rel / name).symlink_to(base / "store" / entry["sha256"])
+    found = seen(answer(shell, tree, base), HOST)
+    (one,) = found.releases
+    assert set(one.sizes) == {"lib/a b.so", *names}
+    (subject,) = subjects(found)
+    assert subject.missing == ()
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -271,6 +272,27 @@ def test_a_lost_answer_to_take_locks_nobody_out(place: Place) -> None:
             taken(session)
     assert held, "no cut came after the board had made the lease"
     assert not any("waiting" in one.text for one in place.events if isinstance(one, Warned))
+
+
+@pytest.mark.parametrize("why", ["spent", "failed", "held"])
+def test_a_take_that_was_refused_leaves_no_claim(
+    place: Place, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(place.folder))
+    folder = place.server.leases / "fleet-lease"
+    with place.session() as session, contextlib.ExitStack() as held:
+        if why == "spent":
+            (folder / "write.999999998").mkdir(parents=True)
+        elif why == "failed":
+            folder.write_text("")
+        else:
+            other = held.enter_context(Lease(session, "x"))
+            other.take()
+            before = [one.name for one in place.folder.glob("fleet-leases-*/*")]
+        with pytest.raises(DeviceError), Lease(session, "y") as lease:
+            lease.take()
+        left = {one.name for one in place.folder.glob("fleet-leases-*/*")}
+        assert left == (set(before) if why == "held" else set())
 
 
 @pytest.mark.slow

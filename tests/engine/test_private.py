@@ -100,3 +100,63 @@ def test_a_file_in_the_place_of_a_folder_is_an_error(home: Path) -> None:
         private_folder(home / "runs")
     with pytest.raises(NotADirectoryError):
         private_folder(home / "runs" / "x")
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o1775])
+def test_a_shared_folder_as_home_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """`FLEET_HOME=/tmp` as root: the others of the machine still need it."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(mode)
+    monkeypatch.setenv("FLEET_HOME", str(shared))
+    private_folder(shared / "runs" / "r")
+    assert stat.S_IMODE(shared.stat().st_mode) == mode
+    assert stat.S_IMODE((shared / "runs").stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a folder away")
+def test_the_folder_of_somebody_else_stays_as_it_is(home: Path) -> None:
+    home.mkdir()
+    os.chown(home, 4711, 4711)
+    home.chmod(0o755)
+    private_folder(home / "runs")
+    assert stat.S_IMODE(home.stat().st_mode) == 0o755
+
+
+UNPRIVILEGED = """
+import os, sys
+from pathlib import Path
+from fleet.model.errors import WorkstationError
+from fleet.model.home import kept
+if os.geteuid() == 0:
+    os.setgroups([]), os.setgid(65534), os.setuid(65534)
+path = Path(sys.argv[1])
+try:
+    with kept(path):
+        path.mkdir()
+except WorkstationError as error:
+    print(error.message, error.hint, sep=chr(10))
+"""
+
+
+def test_a_folder_that_cannot_be_entered_is_an_error_of_the_workstation(tmp_path: Path) -> None:
+    """Until Python 3.11 `Path.exists` itself raises there."""
+    locked = tmp_path / "locked"
+    (locked / "inner").mkdir(parents=True)
+    locked.chmod(0)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", UNPRIVILEGED, str(locked / "inner" / "runs")],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    finally:
+        locked.chmod(0o700)
+    assert done.returncode == 0, done.stderr
+    message, hint = done.stdout.splitlines()
+    assert message == f"this workstation cannot write {locked}/inner/runs: Permission denied"
+    assert hint.startswith("look who may write: ls -ld /")

@@ -100,6 +100,32 @@ def test_the_stall_limit_leaves_time_for_a_new_connection() -> None:
     assert tried < leasing.TTL_SECONDS
 
 
+@pytest.mark.parametrize("ttl", [leasing.TTL_SECONDS, 6])
+@pytest.mark.parametrize("share", [1.0, 0.75])
+def test_the_constants_are_the_ones_that_count(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, share: float, ttl: int
+) -> None:
+    """Both are scaled where a lease is a shorter one."""
+    waits: list[float] = []
+
+    class Wake(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            lease._done = True
+            return True
+
+    for name in ("STALL_SECONDS", "RENEW_SECONDS"):
+        monkeypatch.setattr(leasing, name, getattr(leasing, name) * share)
+    lease = leasing.Lease(Session(Host("b"), lambda _: None), "x", ttl=ttl)
+    lease._wake = Wake()
+    scale = ttl / leasing.TTL_SECONDS
+    stall = leasing.STALL_SECONDS * scale
+    assert lease.heard(watch.now - stall) == 0.0
+    assert lease.heard(watch.now - stall * 0.9) == pytest.approx(stall * 0.1)
+    lease._keep()
+    assert waits == [pytest.approx(leasing.RENEW_SECONDS * scale)]
+
+
 @pytest.mark.parametrize("size", [SIZE, 1_000_000_000], ids=["5 MB", "1 GB"])
 def test_a_black_hole_is_unreachable_after_a_new_connection_was_tried(
     server: Sshd,

@@ -13,9 +13,12 @@ from fleet.engine.rollout.journal import Journal
 from fleet.model import masking
 from fleet.model.errors import DeviceError
 from fleet.model.events import Output, RunDone, StepStarted
+from fleet.model.facts import Facts, Soc, User
 from fleet.model.masking import Stream, masked, masked_data
 from fleet.model.secret import Secret, resolve
 from fleet.model.text import harmless
+from fleet.profiles.compare.seen import options, system
+from tests.profiles.records import record
 
 CANARY = "canary-7f3a"
 
@@ -55,7 +58,7 @@ def test_errors_events_lines_and_json(capsys: pytest.CaptureFixture[str]) -> Non
     revealed(CANARY)
     error = DeviceError(f"sudo: {CANARY}", hint=f"not {CANARY}", device="b")
     heard = Output("b", "stderr", f"it was {CANARY}")
-    run = RunDone("b", {"text": CANARY, "facts": {"kernel": [CANARY]}, "host": "b"})
+    run = RunDone("b", {"text": CANARY, "facts": {"remoteproc": [CANARY]}, "host": "b"})
     output.say(f"said {CANARY[:5]}\x1b[1m{CANARY[5:]}")
     output.note(CANARY)
     output.table("t", ["c"], [[CANARY]])
@@ -79,6 +82,31 @@ def test_names_and_hashes_of_ours_are_what_they_are() -> None:
     assert StepStarted("ubuntu-1", "send", "to ubuntu-1").host == "ubuntu-1"
 
 
+def test_what_runs_are_compared_by_is_no_mask() -> None:
+    """Read from os-release, uname and the kernel: with another login it is the same system."""
+    facts = Facts(
+        hostname="ubuntu-1",
+        os_id="ubuntu",
+        os_version="24.04",
+        kernel="6.8.0-1-ubuntu",
+        soc=Soc(chip="QCS9075", machine="ubuntu"),
+        user=User("ubuntu", 1000, "/home/ubuntu", ("ubuntu",)),
+        base_dir="/home/ubuntu/.fleet",
+        remoteproc=(("ubuntu", "up"),),
+    )
+    run = record(facts=facts.as_dict(), text="ubuntu", env={"LD": "/home/ubuntu/.fleet/lib"})
+    revealed("ubuntu")
+    kept = masked_data(run)
+    wanted = {**facts.as_dict(), "hostname": "***-1", "remoteproc": (("***", "up"),)}
+    assert kept.facts == wanted
+    assert system(kept) == "ubuntu 24.04 6.8.0-1-ubuntu"
+    assert options(kept) == options(run)
+    assert kept.text == "***"
+    assert masked_data({"facts": facts.as_dict()}) == {"facts": wanted}
+    assert masked_data({"facts": facts})["facts"].as_dict() == wanted
+    assert masked_data({"os_id": "ubuntu"}) == {"os_id": "***"}, "anywhere else it is masked"
+
+
 def test_the_journal_has_none(tmp_path: Path) -> None:
     revealed("ubuntu")
     path = tmp_path / "runs" / "r" / "journal.jsonl"
@@ -96,6 +124,18 @@ def test_a_text_that_is_cut_shows_no_half() -> None:
         framed(f"{CANARY}{'x' * 195}", "fleet-state 1", "b")
     assert "7f3a" not in caught.value.message
     assert "canary" not in odd_answer("x" * 190 + CANARY, "b").message
+
+
+@pytest.mark.parametrize("size", range(1, 20))
+def test_a_stream_with_one_that_begins_like_another(size: int) -> None:
+    revealed("hunter")
+    revealed("hunter22secret")
+    revealed("ret x")
+    data = b"pw hunter22secret x hunter hunter22secre hunter22secret"
+    stream, found = Stream(), b""
+    for at in range(0, len(data), size):
+        found += stream.take(data[at : at + size])
+    assert found + stream.end() == masked(data.decode()).encode()
 
 
 @pytest.mark.parametrize("size", range(1, 30))

@@ -13,7 +13,7 @@ from fleet.device.windows import basics
 from fleet.model.own_names import PASSING, own_name
 from fleet.model.plan import Blob
 
-from .board import KINDS, Board, manifest
+from .board import KINDS, SHELLS, Board, manifest
 
 PUBLIC = b"a library that many releases have\n" * 100
 PROGRAMS = {
@@ -43,6 +43,22 @@ def test_a_temporary_file_is_never_a_link_that_somebody_put_there(
     board.stage(hostile)
     board.switch(hostile)
     assert (board.base / "store" / blob).read_bytes() == PUBLIC
+
+
+@pytest.mark.parametrize("shell", [kind for kind in SHELLS if "+" not in kind])
+def test_what_a_killed_one_left_is_never_installed(tmp_path: Path, shell: str) -> None:
+    """The input of the next one ends before its manifest: a link that broke."""
+    board, app = Board(tmp_path, shell), manifest(tmp_path / "src", {"data.bin": PUBLIC})
+    board.deploy(app)
+    rel = board.base / "releases" / "app" / app.id
+    whole = {name: (rel / name).read_text() for name in ("env.sh", "manifest.json")}
+    for name, text in whole.items():
+        (rel / f"{name}.new").write_text(text[: len(text) // 2])
+    done = board.run("stage", str(board.base), "app", app.id, "r2", stdin=b"d\tlib\n")
+    assert {name: (rel / name).read_text() for name in whole} == whole
+    assert done.returncode == 74
+    assert b"staged" not in done.stdout
+    assert board.stage(app).returncode == 0
 
 
 @pytest.mark.parametrize("end", ["", ".new"])

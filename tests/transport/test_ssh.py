@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -318,5 +319,23 @@ def test_a_killed_shell_is_told_from_a_lost_connection(server: Sshd) -> None:
     link = SshTransport(server.host())
     link.open(Deadline(10))
     assert link.run(script(ANCESTORS + "kill -9 $p; sleep 5"), Deadline(15)).status == 255
+    assert link.run(Command(("true",)), Deadline(5)).ok
+    link.close()
+
+
+def test_an_answer_in_the_instant_after_the_wait_is_an_answer(
+    server: Sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late(Future[None]):
+        """The wait runs out, and the answer comes before the thread looks again."""
+
+        def result(self, timeout: float | None = None) -> None:
+            super().result(timeout if timeout is None else 10)
+            if timeout is not None:
+                raise TimeoutError
+
+    monkeypatch.setattr("fleet.transport.ssh.Future", Late)
+    link = SshTransport(server.host())
+    link.open(Deadline(10))
     assert link.run(Command(("true",)), Deadline(5)).ok
     link.close()

@@ -17,6 +17,7 @@ from fleet.engine.cluster.wire import Reply, brought_home, may_travel
 from fleet.engine.pool import DeviceResult, done_event, note
 from fleet.model.errors import CancelledError, FleetError, InputError, UnreachableError
 from fleet.model.events import Listener, RunDone, Warned
+from fleet.model.home import disk_full
 from fleet.model.inventory import Host
 
 WINDOW = 2  # tasks a thread: one that runs, one that waits for it to end
@@ -281,7 +282,8 @@ class FanOut:
             result.records = self._home.bring(reply, self._address(reply.worker))
         except (FleetError, OSError) as error:
             self._errand.kept.add(host.name)
-            note(result, error if isinstance(error, FleetError) else FleetError(str(error)))
+            own = error if isinstance(error, FleetError) else disk_full(error)
+            note(result, own or FleetError(str(error)))
         for record in result.records:
             self._say(RunDone(host.name, record.as_dict()))
         self._finish(result)

@@ -10,9 +10,9 @@ from fleet.engine.cluster import worker
 from fleet.engine.cluster.carousel import PIECE_BYTES, Call
 from fleet.engine.cluster.wire import Carried, Reply
 from fleet.engine.undoing import undo_root
-from fleet.model.errors import FleetError, TransferError
+from fleet.model.errors import TransferError
 from fleet.model.files import check_name
-from fleet.model.home import open_private, private_folder
+from fleet.model.home import kept, open_private, private_folder
 from fleet.model.record import Record
 from fleet.profiles.runs import RunStore
 
@@ -27,16 +27,17 @@ class Homecoming:
         """Store what came; the records with paths of this workstation.
 
         Raises TransferError where a large file cannot be had any more, InputError for a name
-        that leads elsewhere.
+        that leads elsewhere, WorkstationError where it cannot be stored.
         """
         for one in reply.files:
             target = self._place(one.name)
-            private_folder(target.parent)
             part = target.with_name(f"{target.name}.part")
-            with open_private(part) as stream:
-                for data in self._pieces(one, address):
-                    stream.write(data)
-            part.replace(target)
+            with kept(target):
+                private_folder(target.parent)
+                with open_private(part) as stream:
+                    for data in self._pieces(one, address):
+                        stream.write(data)
+                part.replace(target)
         return [self._own(one) for one in (reply.result.records if reply.result else ())]
 
     def _place(self, name: str) -> Path:
@@ -65,8 +66,4 @@ class Homecoming:
         name = f"warmup-{record.repeat}" if record.warmup else str(record.repeat)
         folder = self._runs.root / record.run_id / record.host / name
         own = replace(record, artifacts={key: str(folder / key) for key in record.artifacts})
-        try:
-            self._runs.save(folder, own)
-        except OSError as error:
-            raise FleetError(f"cannot write {folder}: {error.strerror}") from error
-        return own
+        return self._runs.save(folder, own)

@@ -30,6 +30,7 @@ from fleet.model.errors import CancelledError, InputError, LeaseHeldError, Trans
 from fleet.model.events import Progress, StepStarted
 from fleet.model.home import fleet_home, private_folder, write_private
 from fleet.model.inventory import Host
+from fleet.model.masking import masked_data
 from fleet.model.version import VERSION
 from fleet.profiles.runs import RunStore
 
@@ -269,6 +270,7 @@ def work_on(order: str, host: Host, attempt: int) -> Reply:
         return Reply("again", me)
     begun.set()
     result = _work(run, host, patient=attempt > 1)
+    result.details = masked_data(result.details)
     run.publisher.flush(last_of=host.name)
     return Reply("done", me, result, _files(run, host.name))
 

@@ -12,6 +12,7 @@ from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.judge import Tally, Verdict, judge, tally
 from fleet.engine.rollout.state import BACK, LEFT, Device
 from fleet.engine.rollout.waves import Wave
+from fleet.model.errors import WorkstationError
 from fleet.model.events import (
     Listener,
     Looked,
@@ -94,26 +95,39 @@ class Rollout:
         self._say(WaveStarted("", wave.name, f"{wave.title}: {_devices(todo, wave)}", tuple(todo)))
         waiting = set(todo)
         seen = self._tally(wave, waiting)
+        unkept: list[str] = []
 
         def admit(name: str) -> bool:
-            if judge(wave, self._state.spec, seen).word != "go":
+            if self._judge(wave, seen, unkept).word != "go":
                 return False
             self._journal.write("begin", host=name, wave=wave.name)
             return True
 
         def done(result: DeviceResult) -> None:
-            waiting.discard(result.host.name)
-            seen.add(result.outcome)
+            if isinstance(result.error, WorkstationError):
+                unkept.append(result.error.message)
+            else:
+                waiting.discard(result.host.name)
+                seen.add(result.outcome)
             self._end(result)
 
         if todo:
             self._crew.deploy(todo, admit, done)
-        verdict = judge(wave, self._state.spec, seen)
+        verdict = self._judge(wave, seen, unkept)
         if verdict.word == "go" and self._state.spec.soak:
             self._soak(wave)
             verdict = judge(wave, self._state.spec, self._tally(wave, waiting))
         self._journal.write("judged", wave=wave.name, verdict=verdict.word, text=verdict.text)
         self._say(WaveJudged("", wave.name, verdict.word, verdict.text))
+        return verdict
+
+    def _judge(self, wave: Wave, seen: Tally, unkept: Sequence[str]) -> Verdict:
+        """The verdict of the devices; where they are well, what this workstation could not keep
+        ends the rollout, and no device is to blame for it.
+        """
+        verdict = judge(wave, self._state.spec, seen)
+        if verdict.word == "go" and unkept and self._state.spec.on_fail != "continue":
+            return Verdict("stop", unkept[0])
         return verdict
 
     def _tally(self, wave: Wave, waiting: set[str]) -> Tally:

@@ -21,7 +21,7 @@ from fleet.engine.looking import look_at_facts
 from fleet.engine.pool import on_every_device
 from fleet.lab import Lab
 from fleet.model.errors import InputError, UnreachableError
-from fleet.model.events import Event, StepStarted, Warned
+from fleet.model.events import Event, RunDone, StepStarted, Warned
 from fleet.model.extras import install_extra, source
 from fleet.model.secret import Secret, SecretRef
 
@@ -151,6 +151,42 @@ def test_a_secret_is_seen_nowhere(
     (never,) = fleet.operation(executor).deploy()
     assert isinstance(never.error, InputError)
     assert "clear text" in never.text
+
+
+def test_a_secret_that_a_board_says_back_is_in_no_record(
+    fleet: Fleet, executor: ClusterExecutor
+) -> None:
+    """The worker used it, so the worker knows what to mask; this process has never seen it."""
+    program = fleet.folder / "llama-bench"
+    program.write_text(program.read_text().replace('"HTP0"', f'"{CANARY}"'))
+    ref = SecretRef("env:FLEET_CANARY", fleet.folder)
+    fleet.hosts = (replace(fleet.hosts[0], password=ref),)
+    operation = fleet.operation(executor)
+    (done,) = operation.deploy()
+    (record,) = done.records
+    assert any("***" in one for one in record.problems), record.problems
+    (told,) = [event.record for event in fleet.events if isinstance(event, RunDone)]
+    assert told["artifacts"] == record.artifacts
+    files = [one for one in fleet.runs.root.rglob("*") if one.is_file()]
+    assert {"record.json", "stdout.log"} <= {one.name for one in files}
+    shown = [repr(done.records), repr(fleet.events)]
+    shown += [one.read_text("utf-8") for one in files if one.name != "bench.json"]
+    assert [text for text in shown if CANARY in text] == []
+
+
+def test_nor_is_it_in_facts(fleet: Fleet, executor: ClusterExecutor, user_boards: Lab) -> None:
+    board = user_boards.folder.board(fleet.hosts[0].name)
+    zone = board / "sysroot/sys/class/thermal/thermal_zone0/type"
+    before = zone.read_text()
+    ref = SecretRef("env:FLEET_CANARY", fleet.folder)
+    host = replace(fleet.hosts[0], password=ref)
+    try:
+        zone.write_text(f"{CANARY}\n")
+        (done,) = on_every_device([host], look_at_facts, print, parallel=1, executor=executor)
+    finally:
+        zone.write_text(before)
+    assert "***" in repr(done.details["facts"])
+    assert CANARY not in repr(done)
 
 
 def everything(dask_scheduler: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import pickle
@@ -19,10 +20,19 @@ from fleet.engine.cluster.homecoming import Homecoming
 from fleet.engine.cluster.placing import Place, place_of, serving
 from fleet.engine.cluster.publisher import PROGRESS_SECONDS, Publisher
 from fleet.engine.cluster.wire import Carried, Reply, event_of
+from fleet.engine.pool import DeviceResult
 from fleet.model import errors
-from fleet.model.errors import FleetError, InputError, TransferError, UnreachableError
+from fleet.model.errors import (
+    FleetError,
+    InputError,
+    TransferError,
+    UnreachableError,
+    WorkstationError,
+)
 from fleet.model.events import DeviceDone, Output, Progress, StepStarted, Warned
+from fleet.model.inventory import Host
 from fleet.profiles.runs import RunStore
+from tests.profiles.test_runs import record
 
 EVERY = [
     one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, FleetError)
@@ -235,3 +245,28 @@ def test_large_records_come_in_pieces_and_undo_logs_too(tmp_path: Path) -> None:
     gone = Homecoming(lambda *_: {}, "order", RunStore(tmp_path / "runs"))
     with pytest.raises(TransferError, match="could not be brought"):
         gone.bring(Reply("done", "w", None, (large,)), "tcp://w")
+
+
+@pytest.mark.parametrize("what", ["file", "record"])
+def test_a_full_disk_at_home_is_said_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    runs = RunStore(tmp_path / "runs")
+    (tmp_path / "runs" / "r" / "evk" / "0").mkdir(parents=True)
+
+    def full(path: Path, *_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    where = (
+        "fleet.engine.cluster.homecoming.open_private"
+        if what == "file"
+        else ("fleet.profiles.runs.write_private")
+    )
+    monkeypatch.setattr(where, full)
+    carried = (Carried("runs/r/evk/0/stdout.log", 1, b"x"),)
+    result = DeviceResult(Host("evk"), records=[record()])
+    with pytest.raises(WorkstationError, match="No space left on device") as caught:
+        Homecoming(lambda *_: {}, "order", runs).bring(Reply("done", "w", result, carried), "w")
+    name = "stdout.log" if what == "file" else "record.json"
+    assert f"cannot write {tmp_path}/runs/r/evk/0/{name}" in caught.value.message
+    assert caught.value.hint.startswith("free space: df -h")

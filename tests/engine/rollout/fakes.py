@@ -13,9 +13,12 @@ from fleet.engine.rollout.driver import Done, Ending, Rollout
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.state import Device
 from fleet.engine.rollout.waves import Wave, plan_waves
+from fleet.model.errors import WorkstationError
 from fleet.model.events import Event
 from fleet.model.inventory import Host
 from fleet.model.rollout import Amount, RolloutSpec
+
+OURS = "ours"  # an outcome: the workstation could not keep what it did
 
 
 class KilledError(Exception):
@@ -45,6 +48,9 @@ def header(waves: Sequence[Wave], rules: RolloutSpec) -> dict[str, Any]:
 
 
 def result(name: str, outcome: str) -> DeviceResult:
+    if outcome == OURS:
+        error = WorkstationError("this workstation cannot write /x: No space left on device")
+        return DeviceResult(Host(name), "failed", error.message, error=error)
     return DeviceResult(Host(name), outcome, f"it is {outcome}")
 
 
@@ -94,7 +100,7 @@ class FakeCrew:
         self.journal.write(
             "plan", host=name, release="new", was=current, device_kind="t v73", boot_id="b"
         )
-        if outcome == "changed":
+        if outcome in {"changed", OURS}:
             self.journal.write("step", host=name, step="switch", text="")
 
     def _tick(self) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fleet.engine.operation import Operation
 from fleet.engine.pool import FINE, DeviceResult, Remote
+from fleet.engine.rollout.driver import Ending
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.judge import judge, tally
 from fleet.engine.rollout.state import RunState
@@ -21,7 +22,7 @@ from fleet.model.events import RolledBack, WaveJudged, WaveStarted
 from fleet.model.playbook import Playbook
 from fleet.model.rollout import RolloutSpec
 
-from .fakes import KilledError, Played, go_on, names, play, spec
+from .fakes import OURS, KilledError, Played, go_on, names, play, spec
 from .test_waves import SPECS
 
 FAILED, AWAY = "failed", "unreachable"
@@ -112,6 +113,36 @@ def test_nothing_is_attempted_after_a_stop(
     if played.ending.word != "finished":
         assert played.ending.text
     assert (played.crew.returned != []) <= (rules.on_fail == "rollback")
+
+
+@pytest.mark.parametrize("on_fail", ["stop", "rollback", "continue"])
+@pytest.mark.parametrize("allowed", ["0", "100%"])
+def test_a_full_disk_of_the_workstation_is_no_failure_of_devices(
+    on_fail: str, allowed: str
+) -> None:
+    """It stops the rollout, whatever is allowed, and no board that is well goes back."""
+    rules = spec(waves=("50%",), max_failed=allowed, on_fail=on_fail)
+    played = play(8, rules, outcomes=dict.fromkeys(("d002", "d003"), OURS), parallel=1)
+    assert played.crew.returned == []
+    if on_fail == "continue":
+        assert played.crew.attempted == names(8)
+        assert played.ending == Ending("failed", "2 of 8 devices are not done")
+        return
+    assert played.crew.attempted == ["d001", "d002"]
+    assert played.ending.word == "stopped"
+    assert played.ending.text == (
+        "stopped in wave 1: this workstation cannot write /x: No space left on device"
+    )
+    again = go_on(played.journal)
+    assert again.ending.word == "finished"
+    assert again.crew.attempted == names(8)[1:]
+
+
+def test_what_failed_beside_a_full_disk_is_judged_as_ever() -> None:
+    rules = spec(max_failed="0", on_fail="rollback")
+    played = play(3, rules, outcomes={"d002": FAILED, "d003": OURS}, parallel=3)
+    assert played.ending.text.startswith("stopped after wave 1: 1 of 3 failed, allowed 0 of 3")
+    assert set(played.crew.returned) == {"d001", "d003"}
 
 
 def test_soak_looks_at_what_this_run_changed_only() -> None:

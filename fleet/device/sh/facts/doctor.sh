@@ -79,7 +79,7 @@ release() {
   [ -r "$base/history/$name" ] && all history < "$base/history/$name"
   [ -r "$rel/manifest.json" ] || return 0
   all manifest < "$rel/manifest.json"
-  has find && has stat && has readlink && (cd "$rel" 2>/dev/null && say listed yes && find . -type l -print | all links && find . -type l -exec readlink {} + | all targets && find . ! -type d ! -name .installed ! -name '.seal*' ! -name manifest.json ! -name env.sh -exec stat -L -c '%s %n' {} + 2>/dev/null | all sizes)
+  has find && has stat && has readlink && (cd "$rel" 2>/dev/null && say listed yes && find . -type l -print | all links && find . -type l -exec readlink {} + | all targets && find . ! -type d ! -name .seal ! -name .seal.new ! -path ./.installed ! -path ./manifest.json ! -path ./env.sh -exec stat -L -c '%s %n' {} + 2>/dev/null | all sizes)
   # Blobs that were written after the release was sealed are read again; all with --verify.
   total=0
   [ -z "$sha" ] || find "$rel" -type l 2>/dev/null | while IFS= read -r f; do

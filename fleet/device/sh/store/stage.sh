@@ -13,6 +13,8 @@ nl='
 rel=$base/releases/$name/$id
 if [ -d "$rel" ]; then new=$rel; else new=$base/releases/$name/.stage-$run; rm -rf "$new"; fi
 mkdir -p "$new" "$base/current" "$base/history" || exit 74
+# Of one that was killed: where the input ends before `m` there is nothing to rename.
+rm -f "$new/env.sh.new" "$new/manifest.json.new"
 env=''
 while IFS=$tab read -r kind one two; do
   case $kind in
