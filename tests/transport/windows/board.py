@@ -21,7 +21,7 @@ from fleet.device.windows.board import main
 from fleet.model.command import Call, Command
 from fleet.model.facts import Windows
 from fleet.transport.windows import speech
-from tests.ops.board import Board
+from tests.ops.board import Board, flat
 from tests.ops.test_lease import LeaseBoard
 
 
@@ -32,7 +32,7 @@ def work(
     if words[0] != "run" and threading.current_thread() is threading.main_thread():
         return _here(words, stdin, env or {})
     command = Command(("x",), call=Call(words[0], words[1:]))
-    sent = b"".join(bytes(chunk) for chunk in speech.spoken(command, [stdin]))
+    sent = flat(speech.spoken(command, [stdin]))
     job = sent[16 + int(sent[7:15]) :]
     assert job.endswith(json.dumps(words).encode() + stdin)
     argv = [sys.executable, "-I", "-S", "-u", "-c", LOADER]
@@ -59,7 +59,7 @@ def _here(
         status = main(*words)
         out.flush()
         err.flush()
-    said, complained = (one.buffer.getvalue() for one in (out, err))  # type: ignore[attr-defined]
+    said, complained = (one.buffer.getvalue() for one in (out, err))
     return subprocess.CompletedProcess(words, status, said, complained)
 
 
