@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
+import selectors
 import signal
 import socket
 import subprocess
@@ -13,19 +14,20 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from selectors import SelectorKey
 
 import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
+from fleet.device import server
 from fleet.device.server import wire
-from fleet.serving import device
 from fleet.serving.files import service_files
 
 from .conftest import ROOT, TOKEN, Echo, config, echo
 
 STREAM = "/generate/stream"
-DEVICE = sorted(Path(str(device.__file__)).parent.glob("*.py"))
+DEVICE = sorted(Path(str(server.__file__)).parent.glob("*.py"))
 
 
 def raw(port: int, data: bytes) -> bytes:
@@ -209,17 +211,17 @@ class Jumping(asyncio.SelectorEventLoop):
     """A loop whose clock jumps to what is due next: the limits that ship, and no waiting."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.now = 0.0
-        really = self._selector.select
+        loop = self
 
-        def select(timeout: float | None = None) -> object:
-            found = really(0)
-            if not found and timeout:
-                self.now += timeout
-            return found
+        class Selector(selectors.DefaultSelector):
+            def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
+                found = super().select(0)
+                if not found and timeout:
+                    loop.now += timeout
+                return found
 
-        self._selector.select = select
+        super().__init__(Selector())
 
     def time(self) -> float:
         return self.now
