@@ -28,7 +28,7 @@ def dialog() -> dict[str, Any]:
 
 def test_sums_name_every_other_file_and_match() -> None:
     lines = (BUNDLE / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
-    sums = dict(reversed(line.split("  ", 1)) for line in lines)
+    sums = {name: wanted for wanted, name in (line.split("  ", 1) for line in lines)}
     assert len(sums) == len(lines)
     assert set(sums) == {path.name for path in FILES} - {"SHA256SUMS"}
     for name, wanted in sums.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from typing import Any
 
 import pytest
 
@@ -157,6 +158,10 @@ def test_a_page_of_figures_that_claim_nothing_says_so() -> None:
     assert "claim nothing" not in good
     assert "](benchmarks.svg)" in good
     assert "python benchmarks/transfer.py" in good
-    doubts = [{"rounds": 2}, {"scale": 0.1}, {"machine": {"line": "Linux", "busy": True}}]
+    doubts: list[dict[str, Any]] = [
+        {"rounds": 2},
+        {"scale": 0.1},
+        {"machine": {"line": "Linux", "busy": True}},
+    ]
     for doubt in doubts:
         assert "claim nothing" in page([{**run, **doubt}], [], "x.svg")

@@ -126,7 +126,7 @@ def make_runtime(
     )
 
 
-def make_facts(kernel_soc_id: int | None = 676, **changes: object) -> Facts:
+def make_facts(kernel_soc_id: int | None = 676, **changes: Any) -> Facts:
     """A healthy IQ-9075 EVK with Ubuntu 24.04."""
     healthy = Facts(
         os_id="ubuntu",
@@ -154,7 +154,7 @@ def make_case(
     runtime: Runtime | None = None,
     facts: Facts | None = None,
     target: str = ARM,
-    **changes: object,
+    **changes: Any,
 ) -> Case:
     facts = facts or make_facts()
     arch = facts.soc.hexagon_arch

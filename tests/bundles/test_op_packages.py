@@ -8,9 +8,12 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -51,15 +54,17 @@ class Pair:
         self.write_cpu()
         self.write_htp()
 
-    def write_cpu(self, machine: str = "aarch64", build: str = BUILD, **more: object) -> None:
+    def write_cpu(self, machine: str = "aarch64", build: str = BUILD, **more: Any) -> None:
         text = f"v{build}_119508" if build else ""
-        self.cpu.write_bytes(elves.shared_object(machine, **{"text": text} | more))
+        more.setdefault("text", text)
+        self.cpu.write_bytes(elves.shared_object(machine, **more))
 
-    def write_htp(self, arch: int = 0x73, build: str = BUILD, **more: object) -> None:
+    def write_htp(self, arch: int = 0x73, build: str = BUILD, **more: Any) -> None:
         text = f"v{build}" if build else ""
-        self.htp.write_bytes(elves.shared_object("hexagon", **{"arch": arch, "text": text} | more))
+        more.setdefault("text", text)
+        self.htp.write_bytes(elves.shared_object("hexagon", arch=arch, **more))
 
-    def spec(self, **changes: object) -> OpPackageSpec:
+    def spec(self, **changes: Any) -> OpPackageSpec:
         return replace(OpPackageSpec("QnnLLaMAPackage", self.cpu, self.htp), **changes)
 
 
@@ -119,7 +124,7 @@ def test_both_hash_tables_of_both_widths_give_all_symbols(
     tmp_path: Path, machine: str, gnu: bool
 ) -> None:
     path = tmp_path / "x.so"
-    names = [
+    names: list[str | elves.Symbol] = [
         "init",
         "QnnOpPackage_interfaceProvider",
         elves.undefined("malloc"),
@@ -216,9 +221,12 @@ def test_real_libraries_are_read_as_pyelftools_reads_them(
             assert library.kind == path.parents[1].name
         with path.open("rb") as stream:
             file = ELFFile(stream)
-            symbols = list(file.get_section_by_name(".dynsym").iter_symbols())
-            tags = file.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")
-            needed = tuple(one.needed for one in tags)
+            table, section = (file.get_section_by_name(one) for one in (".dynsym", ".dynamic"))
+            assert isinstance(table, SymbolTableSection)
+            assert isinstance(section, DynamicSection)
+            symbols = list(table.iter_symbols())
+            tags = section.iter_tags("DT_NEEDED")
+            needed = tuple(one.needed for one in tags)  # type: ignore[attr-defined]  # by the tag
         dynamic = read_dynamic(path.read_bytes())
         assert dynamic.needed == needed
         assert dynamic.functions == {

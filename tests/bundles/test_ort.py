@@ -28,7 +28,11 @@ Make = Callable[..., Path]
 
 def wrapped(path: Path, context: str, **changes: Any) -> Path:
     """A wrapper as somebody else might write it."""
-    attributes = {"embed_mode": 0, "main_context": 1, "ep_cache_context": context} | changes
+    attributes: dict[str, Any] = {
+        "embed_mode": 0,
+        "main_context": 1,
+        "ep_cache_context": context,
+    } | changes
     node = helper.make_node("EPContext", ["x"], ["out"], "g", domain="com.microsoft", **attributes)
     values = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)

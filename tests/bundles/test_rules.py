@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,22 +50,22 @@ def test_a_healthy_case_is_silent(healthy: Case) -> None:
     assert run(ops(healthy, "none")) == ()
 
 
-def shard(case: Case, **changes: object) -> Case:
+def shard(case: Case, **changes: Any) -> Case:
     """The same case with another first context binary."""
     first, *rest = case.bundle.contexts
     contexts = (replace(first, **changes), *rest)
     return bundle(case, contexts=contexts)
 
 
-def bundle(case: Case, **changes: object) -> Case:
+def bundle(case: Case, **changes: Any) -> Case:
     return replace(case, bundle=replace(case.bundle, **changes))
 
 
-def facts(case: Case, **changes: object) -> Case:
+def facts(case: Case, **changes: Any) -> Case:
     return replace(case, facts=replace(case.facts, **changes))
 
 
-def soc(case: Case, kernel: int | None = None, chip: str | None = None, **changes: object) -> Case:
+def soc(case: Case, kernel: int | None = None, chip: str | None = None, **changes: Any) -> Case:
     new = identify(Soc(kernel_soc_id=kernel), chip)
     return make_case(case.bundle, facts=replace(case.facts, soc=replace(new, **changes)))
 
@@ -73,11 +74,11 @@ def target(case: Case, name: str) -> Case:
     return make_case(case.bundle, facts=case.facts, target=name)
 
 
-def disk(case: Case, **changes: object) -> Case:
+def disk(case: Case, **changes: Any) -> Case:
     return facts(case, disk=replace(case.facts.disk, **changes))
 
 
-def node(case: Case, *nodes: DeviceNode, **user: object) -> Case:
+def node(case: Case, *nodes: DeviceNode, **user: Any) -> Case:
     return facts(case, nodes=nodes, user=replace(case.facts.user, **user))
 
 
@@ -85,7 +86,7 @@ def ext(case: Case, **device: object) -> Case:
     return bundle(case, extensions={"devices": [device]})
 
 
-def emulator(case: Case, **changes: object) -> Case:
+def emulator(case: Case, **changes: Any) -> Case:
     """An x86_64 board that claims to be an IQ-9075."""
     seen = replace(case.facts, machine="x86_64", nodes=(), libcdsprpc_unversioned=False, **changes)
     return make_case(case.bundle, facts=seen, target=X86)
@@ -100,18 +101,19 @@ def _mixed(case: Case) -> Case:
     return replace(case, runtime=replace(case.runtime, libraries=libraries))
 
 
-def ops(case: Case, role: str, **changes: object) -> Case:
+def ops(case: Case, role: str, **changes: Any) -> Case:
     """With an op package whose library of one role is changed."""
     libraries = tuple(
         OpLibrary(
             name,
             FileRef(Path("/ops") / name / "libX.so", f"libX_{name}.so", 10, "0" * 64),
-            *(("aarch64", None) if name == "CPU" else ("hexagon", "v73")),
+            machine,
+            arch,
             builds=(BUILD,),
             providers=("XInterfaceProvider",),
             entry="op_pkg_init",
         )
-        for name in ("CPU", "HTP")
+        for name, machine, arch in (("CPU", "aarch64", None), ("HTP", "hexagon", "v73"))
     )
     changed = tuple(replace(one, **changes) if one.role == role else one for one in libraries)
     return bundle(case, op_packages=(OpPackage("X", changed, "XInterfaceProvider"),))
@@ -478,7 +480,13 @@ def test_one_node_that_opens_is_enough(healthy: Case) -> None:
 
 
 def test_extensions_that_make_no_sense_are_left_to_qnn(healthy: Case) -> None:
-    for value in ({}, {"devices": 3}, {"devices": ["x"]}, {"devices": [{}]}):
+    values: tuple[dict[str, Any], ...] = (
+        {},
+        {"devices": 3},
+        {"devices": ["x"]},
+        {"devices": [{}]},
+    )
+    for value in values:
         assert found(bundle(healthy, extensions=value)) == {}
 
 

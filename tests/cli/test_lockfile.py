@@ -189,8 +189,8 @@ def test_another_playbooks_lock_and_other_files_are_not_overwritten(
         done = cli(*argv, str(other), "-i", inventory)
         assert done.returncode == 2, done.stdout
         assert "that of tiny-genie, not of other" in done.stderr
-    for argv in (("deploy", str(other), "--frozen"), ("status", "--drift", str(other))):
-        assert "that of tiny-genie" in cli(*argv, "-i", inventory).stderr
+    for words in (("deploy", str(other), "--frozen"), ("status", "--drift", str(other))):
+        assert "that of tiny-genie" in cli(*words, "-i", inventory).stderr
     stranger = cli.folder / "important.txt"
     stranger.write_text("mine")
     done = cli("lock-file", playbook, "-i", inventory, "--lock-file", str(stranger))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,12 @@ def test_bars_have_the_intervals_of_compare(
 ) -> None:
     """Five runs of three repeats are five values."""
     drawn = list[Bar]()
-    monkeypatch.setattr(pictured, "bars", lambda found, *_, **__: drawn.extend(found) or [])
+
+    def keep(found: Sequence[Bar], *_: object, **__: object) -> list[str]:
+        drawn.extend(found)
+        return []
+
+    monkeypatch.setattr(pictured, "bars", keep)
     made = [
         one
         for host, seed in (("evk-01", 1), ("evk-02", 2))

@@ -16,7 +16,7 @@ BOOK = Playbook(Path("p.yaml"), "n", Path("b"), run=RunSpec(prompt="a"))
 
 
 def run(book: Playbook, *gates: str | None) -> RunSpec:
-    found = gated(book, *gates)  # type: ignore[arg-type]
+    found = gated(book, *gates)
     assert found.run is not None
     return found.run
 

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from fleet.cli import runtime
+from fleet.cli import output, runtime
 from fleet.model.errors import InputError, RuntimeStoreError
 from tests.runtimes.fakes import ARM, BUILD, sdk_files, wheel_files, write_tree, write_zip
 
@@ -110,10 +110,10 @@ def test_progress_is_shown_on_a_terminal_only(
     from rich.console import Console
 
     screen = io.StringIO()
-    monkeypatch.setattr(runtime.output, "errors", Console(file=screen, force_terminal=True))
+    monkeypatch.setattr(output, "errors", Console(file=screen, force_terminal=True))
     good("add", str(write_zip(tmp_path / "a.whl", wheel_files())))
     assert "adding" in screen.getvalue()
     plain = io.StringIO()
-    monkeypatch.setattr(runtime.output, "errors", Console(file=plain, force_terminal=False))
+    monkeypatch.setattr(output, "errors", Console(file=plain, force_terminal=False))
     good("add", str(write_zip(tmp_path / "a.whl", wheel_files())))
     assert "adding" not in plain.getvalue()

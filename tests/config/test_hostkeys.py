@@ -9,7 +9,7 @@ from fleet.config.hostkeys import FIELDS, SECTIONS, UNSURE, plain
 from fleet.config.hostvars import GroupBody, HostVars
 
 # What the inventories of the tests, the examples and the documents write.
-PLAIN = {
+PLAIN: dict[str, list[object]] = {
     "transport": ["ssh", "local", "adb"],
     "host": ["evk1", "10.0.0.9", "fe80::1%eth0", "evk.example.org"],
     "port": [1, 22, 65535],

@@ -286,6 +286,7 @@ def test_a_syntax_error_is_a_playbook_error(folder: Path) -> None:
         load(folder, "name: n\nrun:\n\tprompt: x\n")
 
 
+WAVES = (Amount.parse(1), Amount.parse("5%"), Amount.parse("50%"))
 ROLLOUT = [
     ("{}", RolloutSpec()),
     ("{canary: 1}", RolloutSpec(canary=Amount.parse(1))),
@@ -293,7 +294,7 @@ ROLLOUT = [
     ("{canary: '2'}", RolloutSpec(canary=Amount.parse(2))),
     ("{canary: evk-01}", RolloutSpec(canary_hosts=("evk-01",))),
     ("{canary: [evk-01, 'iq9[0]']}", RolloutSpec(canary_hosts=("evk-01", "iq9[0]"))),
-    ("{waves: [1, 5%, 50 %]}", RolloutSpec(waves=tuple(map(Amount.parse, (1, "5%", "50%"))))),
+    ("{waves: [1, 5%, 50 %]}", RolloutSpec(waves=WAVES)),
     ("{max_failed: 12.5%}", RolloutSpec(max_failed=Amount.parse("12.5%"))),
     ("{max_unreachable: 3, on_fail: rollback}",
      RolloutSpec(max_unreachable=Amount.parse(3), on_fail="rollback")),

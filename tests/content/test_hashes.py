@@ -15,7 +15,7 @@ from fleet.bundles.found import read_sums
 from fleet.bundles.inspect import inspect_bundle
 from fleet.content import hashes
 from fleet.content.hashes import HashCache, Hashing
-from fleet.content.signatures import Signature, Signatures
+from fleet.content.signatures import Signature, Signatures, hash_and_sign
 from fleet.model.errors import BundleError
 from tests.bundles.conftest import V73, MakeFolder
 
@@ -100,15 +100,15 @@ def test_what_others_saved_meanwhile_stays(big: Path, tmp_path: Path) -> None:
 def test_hashing_beside_other_work(big: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it finds is kept at once, and signed."""
     go = threading.Event()
-    real = hashes.hash_and_sign
 
     def waiting(path: Path, **more: Any) -> tuple[str, Signature]:
         assert go.wait(20)
-        return real(path, **more)
+        return hash_and_sign(path, **more)
 
     monkeypatch.setattr(hashes, "hash_and_sign", waiting)
     hashing = Hashing(big).start()
-    assert not hashing.done
+    early = hashing.done
+    assert not early
     go.set()
     assert hashing.result() == digest(b"one")
     assert hashing.done

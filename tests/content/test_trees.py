@@ -39,7 +39,7 @@ def look(root: Path, *, large: HashCache | None = None) -> tuple[dict[str, str],
     """The hashes of all files as a new process finds them, and how many it had to read."""
     tree = TreeHashes(root, large or HashCache())
     found = {}
-    with mock.patch.object(trees, "contents", wraps=trees.contents) as read:
+    with mock.patch.object(trees, "contents", wraps=contents) as read:
         for path in sorted(root.rglob("*")):
             if path.is_file():
                 name = path.relative_to(root).as_posix()

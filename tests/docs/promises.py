@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -37,15 +38,12 @@ class Promise:
 def load(path: Path = SOURCE) -> dict[str, list[Promise]]:
     """Group → promises, in the order of the file. Unknown keys are a TypeError."""
     data = yaml.safe_load(path.read_text("utf-8"))
-    return {
-        group: [
-            Promise(
-                **{key: tuple(one) if isinstance(one, list) else one for key, one in row.items()}
-            )
-            for row in rows
-        ]
-        for group, rows in data.items()
-    }
+    return {group: [_promise(row) for row in rows] for group, rows in data.items()}
+
+
+def _promise(row: dict[str, Any]) -> Promise:
+    lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
+    return Promise(**{**row, **lists})
 
 
 def page(groups: dict[str, list[Promise]]) -> str:

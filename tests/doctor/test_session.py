@@ -57,7 +57,7 @@ def test_a_newer_binary_on_an_older_runtime(ward: Ward) -> None:
 @pytest.mark.parametrize("kept", [1000, 100_000, 300_000])
 def test_a_binary_that_was_cut(ward: Ward, kept: int) -> None:
     whole = (BUNDLE / "tiny_genie_part_1_of_1.bin").read_bytes()
-    lay(ward, **{BIN.replace("/", "_", 1): whole[:kept]})
+    lay(ward, NEW, **{BIN.replace("/", "_", 1): whole[:kept]})
     causes, _, output = session(ward)
     assert causes[0] == "context-binary-corrupt", output
 

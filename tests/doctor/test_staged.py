@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation, Options
+from fleet.engine.operation import Operation
+from fleet.engine.options import Options
 from fleet.model.diagnosis import HEALTHY, PROBLEM, UNCHECKED
 from fleet.model.errors import HealthError
 from tests.support_runtime import cached_store

@@ -8,13 +8,16 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fleet.engine import releases
 from fleet.engine.transfer.depot import Pace
+from fleet.facts.gather import gather
 from fleet.model.errors import DiskFullError, HealthError, PreflightError, UnreachableError
 from fleet.model.events import DeviceDone, Progress, StepStarted
+from fleet.model.facts import Facts
 from tests.chaos import Chaos
 
 from .conftest import Bench
@@ -177,7 +180,9 @@ def test_upgrade_then_rollback_without_upload(bench: Bench, own_bundle: Callable
     assert forth.outcome == "changed"
     assert bench.current() == new
     (shown,) = releases.status([bench.host], bench.events.append, parallel=1)
-    (item,) = shown.details["deployed"]  # type: ignore[misc,attr-defined]
+    deployed = shown.details["deployed"]
+    assert isinstance(deployed, list)
+    (item,) = deployed
     assert (item["id"], item["state"], item["previous"]) == (new, "installed", old)
 
 
@@ -251,10 +256,8 @@ def test_a_device_without_a_hash_tool_is_read_back(
 ) -> None:
     from fleet.engine import states
 
-    real = states.gather
-
-    def without(*args: object, short: bool) -> object:
-        facts = real(*args, short=short)  # type: ignore[arg-type]
+    def without(*args: Any, short: bool) -> Facts:
+        facts = gather(*args, short=short)
         return replace(
             facts, tools=replace(facts.tools, python3_whole=False, sha256=(), dd_fullblock=False)
         )

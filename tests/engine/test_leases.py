@@ -28,7 +28,8 @@ from fleet.model.errors import DeviceError, LeaseHeldError, LeaseLostError, Tran
 from fleet.model.events import Event, Warned
 from fleet.model.inventory import Host
 from fleet.model.lease import Holder
-from fleet.ops.frames import BLOCK, CHUNK
+from fleet.ops.batches import BLOCK
+from fleet.ops.frames import CHUNK
 from fleet.ops.lease import parse_lease, who_command
 from tests.chaos import Chaos
 from tests.transport.sshd import Sshd, running
@@ -149,7 +150,8 @@ def test_take_write_give_back(place: Place) -> None:
             place.add(session, "two")
             (holder,) = place.holders()
             assert (holder.reason, holder.run_id, holder.generation) == ("deploy app", "run-7", 1)
-            assert session.lease is lease
+            held = session.lease
+            assert held is lease
         assert session.lease is None
         assert session.traffic.round_trips == 4, "take, two steps, give back"
     assert place.holders() == []
@@ -562,7 +564,8 @@ def test_deadline_of_a_lost_lease_is_over(place: Place) -> None:
     with place.session() as session, Lease(session, "x", ttl=60) as lease:
         place.add(session, "one")
         stall = LeasedStall(1000, lease)
-        assert not stall.expired
+        early = stall.expired
+        assert not early
         assert list(lease.feed([b"chunk"])) == [b"chunk"]
         lease._good -= 60
         assert stall.expired

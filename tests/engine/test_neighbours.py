@@ -6,9 +6,10 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -81,7 +82,7 @@ class Ground:
 
 
 def run(
-    ground: Ground, jobs: dict[str, Callable[[], None]], threads: int
+    ground: Ground, jobs: Mapping[str, Callable[[], None]], threads: int
 ) -> dict[str, Future[None]]:
     with ThreadPoolExecutor(threads) as pool:
         futures = {name: pool.submit(job) for name, job in jobs.items()}
@@ -104,9 +105,13 @@ def test_each_round_doubles_the_boards_that_have_it() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         futures = [pool.submit(ground.board, f"b{n}", ["x"], work) for n in range(8)]
+
+        def at_least(wanted: int) -> bool:
+            return len(entered) >= wanted
+
         done = 0
         for expected in (1, 1, 2, 4):  # the seed, then as many as have it
-            until(lambda wanted=done + expected: len(entered) >= wanted)
+            until(partial(at_least, done + expected))
             assert ground.active == expected
             for gate in entered[done:]:
                 gate.set()
@@ -125,7 +130,7 @@ def test_more_boards_than_threads(threads: int) -> None:
     def work(_sha: str, _relayed: bool) -> bool:
         return True
 
-    jobs = {f"b{n}": (lambda n=n: ground.board(f"b{n}", blobs, work)) for n in range(16)}
+    jobs = {f"b{n}": partial(ground.board, f"b{n}", blobs, work) for n in range(16)}
     for one in run(ground, jobs, threads).values():
         one.result()
     assert ground.seeds == dict.fromkeys(blobs, 1), "the workstation sends each once"
@@ -155,7 +160,7 @@ def test_nobody_waits_for_ever_whatever_fails(seed: int) -> None:
             lost.add(name)
 
     names = [f"b{n}" for n in range(12)]
-    jobs = {name: (lambda name=name: job(name)) for name in names}
+    jobs = {name: partial(job, name) for name in names}
     for one in run(ground, jobs, rng.choice([2, 5, 12])).values():
         one.result()
     assert lost < set(names)

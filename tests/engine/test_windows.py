@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -189,7 +190,9 @@ def test_rollback_and_status(bench: Bench) -> None:
     assert back.outcome == "changed", back.error
     assert bench.current() == first
     (seen,) = releases.status([bench.host], bench.events.append, parallel=1)
-    (one,) = seen.details["deployed"]
+    deployed = seen.details["deployed"]
+    assert isinstance(deployed, list)
+    (one,) = deployed
     assert (one["id"], one["state"], one["broken"]) == (first, "installed", 0)
 
 
@@ -239,8 +242,8 @@ def test_the_real_packages_are_of_one_kind(server: Pc, tmp_path: Path, t5: Make)
     assert done.error is None, done.error
     files = {item.name: item for item in done.plan.manifest.files}  # type: ignore[union-attr]
     folder = "site/onnxruntime_qnn"
-    wanted = ("onnxruntime_providers_qnn.dll", "QnnHtp.dll", "QnnSystem.dll", "QnnHtpPrepare.dll")
-    wanted += ("QnnHtpV73Stub.dll", "libQnnHtpV73Skel.so", "libqnnhtpv73.cat")
+    wanted = ["onnxruntime_providers_qnn.dll", "QnnHtp.dll", "QnnSystem.dll", "QnnHtpPrepare.dll"]
+    wanted += ["QnnHtpV73Stub.dll", "libQnnHtpV73Skel.so", "libqnnhtpv73.cat"]
     for name in wanted:
         assert f"{folder}/{name}" in files
     assert "site/numpy/__init__.py" in files
@@ -292,7 +295,7 @@ def test_a_wrong_python_is_refused_before_a_byte(
     assert not bench.base.exists()
 
 
-def model(path: Path, op: str = "Relu", **attributes: object) -> None:
+def model(path: Path, op: str = "Relu", **attributes: Any) -> None:
     """The smallest ONNX model; an EPContext node where `op` says so."""
     values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 8]) for n in ("x", "y")]
     domain = "com.microsoft" if op == "EPContext" else ""
@@ -372,7 +375,7 @@ def test_the_playbooks_of_the_walk_throughs_pass_the_plan(
     playbook = which(tmp_path)
     bench = Bench(server, playbook, store, tmp_path)
     (done,) = bench.operation().plan()
-    assert done.error is None, (done.error.message, done.error.hint)  # type: ignore[union-attr]
+    assert done.error is None, (done.error.message, done.error.hint)
     plan = done.plan
     assert plan is not None
     assert (done.outcome, plan.target) == ("planned", WIN)

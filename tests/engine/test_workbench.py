@@ -31,7 +31,15 @@ EVK = Facts(
     libcdsprpc_unversioned=True,
     base_dir="/home/ubuntu/fleet",
     disk=Disk("/home/ubuntu/fleet", "/", 1 << 40, 1 << 20, True),
-    tools=Tools("/usr/bin/python3", "3.12.3", True, ("sha256sum",), True, True, True),
+    tools=Tools(
+        "/usr/bin/python3",
+        "3.12.3",
+        python3_ctypes=True,
+        sha256=("sha256sum",),
+        timeout=True,
+        dd_fullblock=True,
+        find_printf=True,
+    ),
 )
 HOST = Host("evk")
 

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -227,7 +228,7 @@ def test_libraries_and_paths(shell: str, tree: Path) -> None:
     ],
 )
 def test_base_folder(shell: str, base: str, home: str, board: str, expected: str) -> None:
-    extra = {"FLEET_BOARD_HOME": board} if board else {}
+    extra: dict[str, Any] = {"FLEET_BOARD_HOME": board} if board else {}
     facts = probe(shell, base=base, HOME=home, **extra)
     assert facts.base_dir == expected
 

@@ -149,7 +149,7 @@ def test_this_host_s_clock_may_jump(
 
     def jumping() -> float:
         calls[0] += 1
-        return real() + (-1) ** calls[0] * 10**8
+        return real() + (-1.0) ** calls[0] * 10**8
 
     monkeypatch.setattr(time, "time", jumping)
     app = small(tmp_path / "src", "n")

@@ -59,6 +59,7 @@ def deployed(
 
     def at_it() -> set[threading.Thread]:
         lease = sessions[0].lease if sessions else None
+        assert lease is None or isinstance(lease, leasing.Lease)
         renewing = {lease._thread} if lease is not None and lease._thread.is_alive() else set()
         return {*renewing, worker[0]}
 

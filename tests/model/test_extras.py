@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 import subprocess
 import sys
@@ -13,7 +14,6 @@ import pytest
 from pip._internal.models.direct_url import ArchiveInfo, DirectUrl, DirInfo, VcsInfo
 from pip._internal.req.constructors import install_req_from_editable, install_req_from_line
 
-from fleet.model import extras
 from fleet.model.extras import install_extra, source
 
 ROOT = Path(__file__).parents[2]
@@ -95,6 +95,6 @@ def test_a_url(installed: Installed, origin: DirectUrl, url: str) -> None:
 
 
 def test_where_there_is_no_pip_uv_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     words = shlex.split(install_extra("report"))
     assert words[:5] == ["uv", "pip", "install", "--python", sys.executable]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,7 +64,12 @@ def test_names_of_variables_are_checked(name: str) -> None:
 
 
 def test_commands_without_a_program_or_with_nul() -> None:
-    for bad in (lambda: Command(()), lambda: Command(("a\0b",)), lambda: Command(("a",), cwd="\0")):
+    wrong: tuple[Callable[[], Command], ...] = (
+        lambda: Command(()),
+        lambda: Command(("a\0b",)),
+        lambda: Command(("a",), cwd="\0"),
+    )
+    for bad in wrong:
         with pytest.raises(InputError):
             bad()
     assert script("echo", "a", "b").argv == ("sh", "-c", "echo", "fleet", "a", "b")
@@ -120,8 +126,11 @@ def test_a_version_equals_itself_with_any_stamp(parts: tuple[int, int, int]) -> 
 
 
 def test_errors_are_one_tree_with_exit_codes() -> None:
-    kinds = [one for one in vars(errors).values() if isinstance(one, type)]
-    kinds = [one for one in kinds if issubclass(one, FleetError)]
+    kinds = [
+        one
+        for one in vars(errors).values()
+        if isinstance(one, type) and issubclass(one, FleetError)
+    ]
     assert len(kinds) > 15
     doc = errors.__doc__ or ""
     for kind in kinds:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ class Board:
             ),
         )
 
-    def without(self, **tools: object) -> Facts:
+    def without(self, **tools: Any) -> Facts:
         return replace(self.facts, tools=replace(self.facts.tools, **tools))
 
     def run(

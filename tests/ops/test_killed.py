@@ -115,9 +115,7 @@ def steps(board: Board, app: Manifest) -> dict[str, Step]:
     return {
         "receive": (
             upload.receive_command(board.facts, single=False).argv,
-            b"".join(
-                frames(blobs, lambda *_: None, Style(batches=upload.takes_batches(board.facts)))
-            ),
+            flat(frames(blobs, lambda *_: None, Style(batches=upload.takes_batches(board.facts)))),
         ),
         "stage": (
             stage_command(board.facts, app, "r9").argv,

@@ -84,9 +84,10 @@ def test_cut_anywhere_then_resumed(tmp_path: Path, seed: int) -> None:
     sent = 0
     for _ in range(3):
         state = board.state(app)
-        (send,) = [a for a in actions_for(app, state, 3) if isinstance(a, SendBlobs)] or [None]
-        if send is None:
+        sends = [a for a in actions_for(app, state, 3) if isinstance(a, SendBlobs)]
+        if not sends:
             break
+        (send,) = sends
         cut = dice.randrange(send.bytes + 400)
         board.send(list(send.blobs), cut=cut)
         for name in board.store():

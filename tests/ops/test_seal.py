@@ -65,13 +65,15 @@ def another(path: Path) -> None:
     copy.replace(path)
 
 
+def elsewhere(rel: Path) -> None:
+    (rel / "Z").unlink()
+    (rel / "Z").symlink_to((rel / "empty").resolve())
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "a file more": lambda rel: (rel / "more").write_text("x"),
     "a file less": lambda rel: (rel / "empty").unlink(),
-    "a link that leads elsewhere": lambda rel: (
-        (rel / "Z").unlink(),
-        (rel / "Z").symlink_to((rel / "empty").resolve()),
-    ),
+    "a link that leads elsewhere": elsewhere,
     "a blob one nanosecond younger": lambda rel: later((rel / "lib/libA.so").resolve()),
     "another blob of this size and time": lambda rel: another((rel / "lib/libA.so").resolve()),
     "a blob that is gone": lambda rel: (rel / "Z").resolve().unlink(),

@@ -40,8 +40,8 @@ def playbook(tmp_path: Path) -> Path:
     built(RUNNER, build / "bin")
     for name in OWN:
         (build / "bin" / name).write_bytes(elves.shared_object(android=True))
-    for folder, machine in (("aarch64-android", "aarch64"), ("hexagon-v75", "hexagon")):
-        place = build / "LLaMAPackage" / folder / "libQnnLLaMAPackage.so"
+    for build_of, machine in (("aarch64-android", "aarch64"), ("hexagon-v75", "hexagon")):
+        place = build / "LLaMAPackage" / build_of / "libQnnLLaMAPackage.so"
         place.parent.mkdir(parents=True)
         place.write_bytes(
             elves.shared_object(

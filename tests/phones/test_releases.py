@@ -144,8 +144,10 @@ def test_the_life_of_releases(device: Device) -> None:
     assert device.roll_back().outcome == "changed"
     assert (device.current, device.live) == (ids[1], "two")
     (seen,) = releases.status([device.host], device.events.append, parallel=1)
-    (deployed,) = seen.details["deployed"]
-    assert (deployed["id"], deployed["state"]) == (ids[1], "installed")
+    deployed = seen.details["deployed"]
+    assert isinstance(deployed, list)
+    (first,) = deployed
+    assert (first["id"], first["state"]) == (ids[1], "installed")
     device.push("four")
     assert device.live == "four"
     assert device.names("current") == ["tiny"], "nothing is left beside it"

@@ -8,14 +8,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fleet.model.errors import InputError
 from fleet.profiles import imports
 from fleet.profiles.exports import export
+from fleet.profiles.formats import detect
 from fleet.profiles.imports import Importer, Labels
 from fleet.profiles.store import ProfileStore
+from fleet.profiles.store.rows import insert
 from fleet.profiles.store.select import parse
 from tests.profiles.records import put, record
 
@@ -41,7 +44,8 @@ def test_the_samples_with_what_nobody_says_unknown(store: ProfileStore) -> None:
     }
     assert sorted(one.repeat for one in found) == list(range(7))
     genie = next(one for one in found if one.origin["imported"] == "genie_dialog.json")
-    assert (genie.runner, genie.metrics.ttft_ms) == ("genie", pytest.approx(75.342))
+    assert genie.runner == "genie"
+    assert genie.metrics.ttft_ms == pytest.approx(75.342)
     assert genie.counts
     traced = next(one for one in found if one.origin["imported"] == "prof_optrace.csv")
     assert [op.value for op in traced.ops] == [5854, 23659, 0, 307893, 23039, 1729]
@@ -128,7 +132,7 @@ def test_pipes_and_giants_are_passed_by(
     os.mkfifo(folder / "pipe")
     (folder / "a.csv").write_bytes((DATA / "ctx_basic.csv").read_bytes())
     (folder / "big.csv").write_bytes(b"x" * 5000)
-    monkeypatch.setattr(imports.detect, "MOST_BYTES", 4000)
+    monkeypatch.setattr(detect, "MOST_BYTES", 4000)
     done = Importer(store).take([folder])
     assert (done.new, done.passed, done.bad) == (1, 2, [])
     named = Importer(store).take([folder / "pipe", folder / "big.csv"])
@@ -179,13 +183,12 @@ def test_an_import_that_was_killed_is_gone_on_with(store: ProfileStore, tmp_path
 def test_a_turn_that_fails_is_not_in(store: ProfileStore, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    def failing(*args: object) -> int:
+    def failing(*args: Any) -> int:
         calls.append(args)
         if len(calls) == 3:
             raise ZeroDivisionError
-        return true(*args)  # type: ignore[arg-type]
+        return insert(*args)
 
-    true = imports.insert
     monkeypatch.setattr(imports, "insert", failing)
     with pytest.raises(ZeroDivisionError):
         Importer(store).take(CSVS)

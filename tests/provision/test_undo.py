@@ -54,8 +54,8 @@ SPECS = {
 }
 
 
-FAST = ("everything of a bare board", "removal", "membership", "replaced rule", "replaced file")
-FAST += ("replaced link", "loader path", "unit")
+FAST = ["everything of a bare board", "removal", "membership", "replaced rule", "replaced file"]
+FAST += ["replaced link", "loader path", "unit"]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -189,7 +190,11 @@ def test_damage_is_reported_with_its_cure_and_repaired_by_it(
     runtime = store.add(wheel)
     (runtime.root / f"lib/{ARM}/libGenie.so").unlink()
     (runtime.root / f"lib/{ARM}/libQnnHtp.so").write_bytes(b"short")
-    for call in (lambda: store.get(ID), lambda: store.find(None, ARM)):
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: store.get(ID),
+        lambda: store.find(None, ARM),
+    )
+    for call in calls:
         with pytest.raises(RuntimeStoreError, match=r"libGenie\.so is missing \(and 1 more\)") as e:
             call()
         assert e.value.hint == f"fleet runtime fetch 2.51.0 --target {ARM}"

@@ -136,7 +136,7 @@ def test_where_links_are_refused_files_are_copied(
     def refuse(*_: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 
-    monkeypatch.setattr(tree.os, "link", refuse)
+    monkeypatch.setattr(os, "link", refuse)
     sdk = write_tree(tmp_path / "sdk", {"lib/t/libQnnHtp.so": elf()})
     tree.FolderTree(sdk).place("lib/t/libQnnHtp.so", tmp_path / "out.so")
     assert (tmp_path / "out.so").read_bytes() == elf()
@@ -212,7 +212,7 @@ def test_programs_of_a_folder_can_be_started(
     if how == "reflinked":
         monkeypatch.setattr(tree, "_reflink", cloned)
     if how == "copied":
-        monkeypatch.setattr(tree.os, "link", refuse)
+        monkeypatch.setattr(os, "link", refuse)
     store.add(unzipped(tmp_path / "sdk"))
     assert runs(store)
 

@@ -57,8 +57,7 @@ def main() -> None:
         name, _, value = one.partition("=")
         for module in (wire, server, answers):
             if hasattr(module, name):
-                setattr(module, name, float(value))
-    server.HEADER_BYTES = int(server.HEADER_BYTES)
+                setattr(module, name, int(value) if value.isdigit() else float(value))
     config = json.loads((folder / "config.json").read_text())
 
     async def serve() -> int:

@@ -90,7 +90,7 @@ class Other(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"[1]")
 
-    def log_message(self, *_: object) -> None:  # type: ignore[override]
+    def log_message(self, *_: object) -> None:
         return
 
 

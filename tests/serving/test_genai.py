@@ -14,8 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.transport.sshd import free_port as a_port
+
 from .conftest import ROOT, TOKEN, Echo, config
-from .conftest import free_port as a_port
 
 GENAI = """
 class Config:

@@ -76,7 +76,7 @@ class AiHub(ThreadingHTTPServer):
         asset: Asset,
         *,
         producer: str = "",
-        kind: int,
+        kind: pb.ModelType.ValueType,
         name: str = "",
         **meta: str,
     ) -> pb.Model:

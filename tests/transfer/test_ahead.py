@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fleet.content import hashes
+from fleet.content.signatures import hash_and_sign
 from fleet.engine.transfer import upload
 from fleet.engine.transfer.depot import Pace
 from fleet.model.events import StepStarted, Warned
@@ -53,11 +54,10 @@ def until(true: Callable[[], object]) -> None:
 
 def hash_when(monkeypatch: pytest.MonkeyPatch, ready: Callable[[], object]) -> None:
     """The hash of a large file is known only once that is true."""
-    true_one = hashes.hash_and_sign
 
     def late(path: Path, *args: Any, **more: Any) -> object:
         until(ready)
-        return true_one(path, *args, **more)
+        return hash_and_sign(path, *args, **more)
 
     monkeypatch.setattr(hashes, "hash_and_sign", late)
 

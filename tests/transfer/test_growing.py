@@ -231,10 +231,9 @@ def there(target: Target, kind: str) -> list[Path]:
 
 def hashed_when(monkeypatch: pytest.MonkeyPatch, ready: Callable[[], object]) -> None:
     """All is read and signed, but the hash is known only once that is true."""
-    true_one = hashes.hash_and_sign
 
     def late(path: Path, *args: Any, **more: Any) -> object:
-        found = true_one(path, *args, **more)
+        found = hash_and_sign(path, *args, **more)
         until(ready)
         return found
 
@@ -339,17 +338,16 @@ def test_a_file_that_changes_meanwhile_is_sent_by_its_hash(
 ) -> None:
     three(target, model)
     write(model, patched(30 * MIB))
-    true_one = hashes.hash_and_sign
     calls: list[int] = []
 
     def changing(path: Path, *args: Any, **more: Any) -> object:
         calls.append(1)
-        found = true_one(path, *args, **more)
+        found = hash_and_sign(path, *args, **more)
         if len(calls) > 1:
             return found
         until(lambda: there(target, "over"))
         write(model, patched(31 * MIB))
-        return true_one(path)
+        return hash_and_sign(path)
 
     monkeypatch.setattr(hashes, "hash_and_sign", changing)
     done = target.push(model, pace=PLAIN)

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from qai_hub import public_api_pb2 as pb
 
 from fleet.bundles.aihub import source
+from fleet.bundles.aihub.archive import lay_out
 from fleet.bundles.aihub.pull import pull
 from fleet.bundles.inspect import inspect_bundle
 from fleet.model.errors import AiHubError, InputError
@@ -176,10 +177,8 @@ def test_a_folder_of_somebody_else_meanwhile_wins(
 ) -> None:
     from fleet.bundles.aihub import pull as module
 
-    real = module.lay_out
-
     def slow(asset: Path, folder: Path, stem: str) -> None:
-        real(asset, folder, stem)
+        lay_out(asset, folder, stem)
         (tmp_path / "tiny").mkdir()
 
     monkeypatch.setattr(module, "lay_out", slow)
@@ -193,12 +192,10 @@ def test_two_pulls_to_one_folder(
 ) -> None:
     from fleet.bundles.aihub import pull as module
 
-    real = module.lay_out
-
     def second(asset: Path, folder: Path, stem: str) -> None:
         with pytest.raises(AiHubError, match="another fleet process"):
             pull("aihub:jbin1", tmp_path / "tiny")
-        real(asset, folder, stem)
+        lay_out(asset, folder, stem)
 
     monkeypatch.setattr(module, "lay_out", second)
     assert (pull("aihub:jbin1", tmp_path / "tiny").folder / "tiny.bin").read_bytes() == CONTEXT

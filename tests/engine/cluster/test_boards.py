@@ -43,8 +43,10 @@ def test_a_deploy_is_the_same_as_with_threads(
     assert [one.error for one in results] == [None] * 3
     assert [told(one) for one in results] == [told(with_threads)] * 3
     assert [one.host for one in results] == list(fleet.hosts)
-    assert all(one.plan.manifest is results[0].plan.manifest for one in results if one.plan)
-    source = results[0].plan.manifest.files[0].source  # type: ignore[union-attr]
+    first = results[0].plan
+    assert first is not None
+    assert all(one.plan.manifest is first.manifest for one in results if one.plan)
+    source = first.manifest.files[0].source
     assert source.is_relative_to(fleet.folder), "paths are the workstation's"
 
     for host in fleet.hosts:

@@ -73,7 +73,8 @@ class FakeCrew:
 
     def deploy(self, todo: Sequence[str], admit: Callable[[str], bool], done: Done) -> None:
         dice = random.Random(self.seed)
-        waiting, busy = list(todo), []
+        waiting = list(todo)
+        busy: list[str] = []
         while waiting or busy:
             while waiting and len(busy) < self.parallel:
                 name = waiting.pop(0)

@@ -67,7 +67,9 @@ def decided(
     return found, judged, 0, ""
 
 
-def pair(middle: float, noise: float, seed: int, count: int = 5) -> tuple[list[Record], ...]:
+def pair(
+    middle: float, noise: float, seed: int, count: int = 5
+) -> tuple[list[Record], list[Record]]:
     rng = np.random.default_rng(seed)
     a, b = (
         10 * scale * np.exp(noise * rng.standard_normal((count, 1))) for scale in (1.0, 1 + middle)
@@ -143,7 +145,9 @@ def test_noisier_is_never_greener() -> None:
 # (b) the correction runs over what gates name
 
 
-def table(loss: float, boards: int = 2, count: int = 5, each: int = 3) -> tuple[list[Record], ...]:
+def table(
+    loss: float, boards: int = 2, count: int = 5, each: int = 3
+) -> tuple[list[Record], list[Record]]:
     rng = np.random.default_rng(5)
     sides = []
     for scale in (1.0, 1 + loss):
@@ -193,7 +197,7 @@ def test_how_many_runs_so_many_questions_take(questions: int, runs_a_side: int) 
     """The figures of docs/compare.md, by the verdict itself."""
     for count, enough in ((runs_a_side, True), (runs_a_side - 1, False)):
         rng = np.random.default_rng(1)
-        a, b = (m * np.exp(0.01 * rng.standard_normal((count, 1))) for m in (10, 5))
+        a, b = (list(m * np.exp(0.01 * rng.standard_normal((count, 1)))) for m in (10, 5))
         found = judge(
             [Row(str(n), KNOWN["decode_tps"], difference(a, b)) for n in range(questions)], 0.01
         )

@@ -16,7 +16,7 @@ from typing import Any
 
 from fleet.model.errors import ProfileError
 from fleet.profiles.formats import detect
-from fleet.profiles.formats.base import Profile
+from fleet.profiles.formats.base import Profile, decoded
 
 DATA = Path(__file__).parents[1] / "data"
 SEEDS = tuple(
@@ -82,9 +82,9 @@ def judge(data: bytes) -> str:
         return "error" if error.message else "an error without words"
     assert isinstance(found, Profile)
     if found.format == "genie":
-        _judge_genie(json.loads(detect.decoded(data)), found)
+        _judge_genie(json.loads(decoded(data)), found)
     elif found.format == "qnn-csv":
-        _judge_csv(detect.decoded(data), found)
+        _judge_csv(decoded(data), found)
     return found.format
 
 

@@ -34,12 +34,16 @@ class Opened:
         self.page = context.new_page()
         self.page.on("console", lambda one: self.said.append(one.text))
         self.page.on("pageerror", lambda one: self.said.append(str(one)))
-        self.page.on("dialog", lambda one: (self.said.append("dialog"), one.dismiss()))
+        self.page.on("dialog", self._dismiss)
         self.page.on("request", lambda one: self.asked.append(one.url))
         self.page.on("requestfailed", lambda one: self.failed.append((one.url, one.failure)))
         self.page.set_viewport_size({"width": width, "height": 844})
         self.page.emulate_media(color_scheme=scheme)
         self.page.goto(path.as_uri())
+
+    def _dismiss(self, dialog: Any) -> None:
+        self.said.append("dialog")
+        dialog.dismiss()
 
     def ask(self, script: str) -> Any:
         return self.page.evaluate(script)

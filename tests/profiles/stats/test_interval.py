@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from fleet.profiles.stats.interval import fewest, interval
+from fleet.model.gates import fewest
+from fleet.profiles.stats.interval import interval
 from fleet.profiles.stats.trend import leans, trend
 
 

@@ -217,7 +217,12 @@ def test_an_old_run_is_looked_into_again_only_when_it_changed(
     assert store.count(parse("")) == 2, "saved within the tick in which we looked"
     read: list[str] = []
     true = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda own: (read.append(own.name), true(own))[1])
+
+    def reading(own: Path) -> bytes:
+        read.append(own.name)
+        return true(own)
+
+    monkeypatch.setattr(Path, "read_bytes", reading)
     store.look()
     assert read == []
     runs = RunStore(tmp_path)

@@ -20,7 +20,7 @@ from fleet.device.windows.board import main
 from fleet.model.command import Command
 from fleet.model.facts import Windows
 from fleet.transport.windows import speech
-from tests.ops.board import Board
+from tests.ops.board import Board, flat
 from tests.ops.test_lease import LeaseBoard
 
 
@@ -30,7 +30,7 @@ def work(
     """As the transport has it started: the loader, and everything by standard input."""
     if words[0] != "run" and threading.current_thread() is threading.main_thread():
         return _here(words, stdin, env or {})
-    sent = b"".join(bytes(one) for one in speech.spoken(Command(("x",), words=words), [stdin]))
+    sent = flat(speech.spoken(Command(("x",), words=words), [stdin]))
     job = sent[16 + int(sent[7:15]) :]
     assert json.loads(job[: len(job) - len(stdin)])["words"] == list(words)
     argv = [sys.executable, "-I", "-S", "-u", "-c", speech._LOADER, str(len(job) - len(stdin))]
@@ -57,7 +57,7 @@ def _here(
         status = main(list(words))
         out.flush()
         err.flush()
-    said, complained = (one.buffer.getvalue() for one in (out, err))  # type: ignore[attr-defined]
+    said, complained = (one.buffer.getvalue() for one in (out, err))
     return subprocess.CompletedProcess(words, status, said, complained)
 
 

@@ -112,8 +112,8 @@ def test_damaged_files_break_nothing(board: PcLeaseBoard, text: str) -> None:
 
 
 def test_scripts_and_program_understand_each_other(board: PcLeaseBoard, tmp_path: Path) -> None:
-    other = scripts.LeaseBoard(tmp_path / "o", "dash") if (tmp_path / "o").mkdir() is None else None
-    assert other is not None
+    (tmp_path / "o").mkdir()
+    other = scripts.LeaseBoard(tmp_path / "o", "dash")
     other.leases = board.leases
     answer = board.take()
     assert [one.owner for one in other.who()] == ["ann@desk"]

@@ -14,6 +14,7 @@ from fleet.model.command import Command, power_script, script
 from fleet.model.errors import InputError
 from fleet.transport.windows import speech
 from fleet.transport.windows.quoting import arguments
+from tests.ops.board import flat
 from tests.transport.test_conformance import NASTY
 
 from .standin import LONGEST, split
@@ -49,7 +50,7 @@ def test_the_line_is_constant_short_and_without_syntax() -> None:
 
 
 def fields(command: Command) -> list[str]:
-    sent = b"".join(bytes(one) for one in speech.spoken(command, [b"rest"]))
+    sent = flat(speech.spoken(command, [b"rest"]))
     length = int(sent[7:15])
     assert sent[:7] == b"fleet1 "
     assert sent[15:16] == b"\n"

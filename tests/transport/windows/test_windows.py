@@ -10,6 +10,7 @@ from pathlib import Path
 
 import paramiko
 import pytest
+from paramiko.common import AUTH_SUCCESSFUL
 
 from fleet.model.command import Command, script
 from fleet.model.deadline import Deadline
@@ -118,10 +119,10 @@ def test_the_banner_tells(tmp_path: Path, banner: str, os: str | None, system: s
 
     class Anybody(paramiko.ServerInterface):
         def check_auth_none(self, username: str) -> int:
-            return paramiko.AUTH_SUCCESSFUL
+            return AUTH_SUCCESSFUL
 
         def check_auth_publickey(self, username: str, key: object) -> int:
-            return paramiko.AUTH_SUCCESSFUL
+            return AUTH_SUCCESSFUL
 
         def get_allowed_auths(self, username: str) -> str:
             return "publickey"
