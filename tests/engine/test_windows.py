@@ -366,7 +366,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         one: FileRef = file_ref(path, "site/onnxruntime_qnn/onnxruntime_providers_qnn.dll")
         return Packages((one,), {})
 
-    monkeypatch.setattr("fleet.engine.workbench.packages_for", found)
+    monkeypatch.setattr("fleet.engine.resolver.packages_for", found)
 
 
 def test_the_playbooks_of_the_walk_throughs_pass_the_plan(
