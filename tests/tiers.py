@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "tests" / "gate.txt"
-LONGEST_SECONDS = 3.0  # of one case
+LONGEST_SECONDS = 2.0  # of one case
 TOGETHER_SECONDS = 15.0  # of all cases of one function
 
 
