@@ -1,6 +1,7 @@
 # make demo   a real deploy, run and profile on three lab boards
 # make bench  fleet beside its peers; BENCH="--scale 0.05 --rounds 2" for a quick look
 # make test   format, lint, types and the tests that a newcomer waits for
+# make test-programs  the runners' real programs, fetched
 # make test-gate  the longer tests that land a change as well; .ci/run runs both
 SHELL := /bin/sh
 PYTHON ?= python3
@@ -9,8 +10,9 @@ BIN := $(VENV)/bin
 # Where an image sets it, each of a thousand processes would compile its modules again.
 export PYTHONDONTWRITEBYTECODE :=
 STAMP := $(VENV)/.installed
+LOCKED := .ci/requirements
 
-.PHONY: demo test test-gate test-slow check bench clean
+.PHONY: demo test test-gate test-slow test-programs check bench clean
 
 demo: $(STAMP)
 	@set -e; trap '$(BIN)/fleet lab down' EXIT; trap 'exit 130' INT TERM; \
@@ -23,7 +25,7 @@ test: $(STAMP)-dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/pytest -q -n 3 -m "not slow and not gate"
+	@$(BIN)/pytest -q -n 3 -m "not slow and not gate and not programs"
 
 test-gate: $(STAMP)-dev
 	@sh tests/setup.sh
@@ -32,6 +34,13 @@ test-gate: $(STAMP)-dev
 test-slow: $(STAMP)-dev
 	@sh tests/setup.sh slow
 	@$(BIN)/pytest -q -m slow
+
+# FLEET_QAIRT_SDK=/path adds a QAIRT SDK, EXECUTORCH_SOURCE=/path sources of pytorch/executorch.
+test-programs: $(STAMP)-dev
+	@sh tests/setup.sh
+	@$(BIN)/python -m tests.programs.fetches
+	@$(BIN)/pytest -q -m programs tests/programs
+	@$(BIN)/python -m tests.programs.seen
 
 check: $(STAMP)-dev
 	@$(BIN)/ruff format --check .
@@ -44,12 +53,16 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "fleet needs the venv module: apt-get install python3-venv" >&2; exit 1; }
 
-$(STAMP): pyproject.toml | $(VENV)/bin/python
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+# Only what .ci/requirements names, by version and SHA-256; its lock renews it.
+PIP_INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check
+
+$(STAMP): pyproject.toml $(LOCKED)/install.txt | $(VENV)/bin/python
+	@$(PIP_INSTALL) --require-hashes -r $(LOCKED)/install.txt
+	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(STAMP)-dev: pyproject.toml $(STAMP)
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+$(STAMP)-dev: $(LOCKED)/dev.txt $(STAMP)
+	@$(PIP_INSTALL) --require-hashes -r $(LOCKED)/dev.txt
 	@touch $@
 
 bench: $(STAMP)

@@ -21,9 +21,9 @@ from pathlib import Path
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.cluster.connecting import executor_for
-from fleet.engine.looking import look_at_facts
+from fleet.engine.facts import gather_facts
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult, Remote, on_every_device
 from fleet.engine.session import Session
 from fleet.lab import Lab
@@ -58,12 +58,12 @@ def one(
     received: list[int] = []
 
     def measured(session: Session, result: DeviceResult) -> None:
-        look_at_facts(session, result)
+        gather_facts(session, result)
         sent.append(session.traffic.bytes_sent)
         received.append(session.traffic.bytes_received)
 
     hosts = load_inventory(inventory).hosts
-    options = Options("never", offline=True, parallel=parallel)
+    options = DeployOptions("never", offline=True, parallel=parallel)
     operation = Operation(
         load_playbook(folder / "playbook.yaml"),
         hosts,
@@ -75,7 +75,7 @@ def one(
     )
     before, cpu, wall = resident(), time.process_time(), time.monotonic()
     if what == "facts":
-        work = measured if executor is None else look_at_facts
+        work = measured if executor is None else gather_facts
         results = on_every_device(hosts, work, lambda _: None, parallel=parallel, executor=executor)
     else:
         results = operation.deploy()

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleet.profiles.compare.comparing import MARGIN, Comparison
-from fleet.profiles.compare.gates import Outcome, judge_gates, parse
-from fleet.profiles.compare.groups import Group
+from fleet.profiles.compare.gates import GateOutcome, judge_gates, parse
+from fleet.profiles.compare.groups import RecordGroup
 from fleet.profiles.compare.metrics import KNOWN
-from fleet.profiles.compare.verdict import CHANCE, Row, judge
+from fleet.profiles.compare.verdict import CHANCE, MetricRow, judge
 from fleet.profiles.stats.difference import difference
 from fleet.profiles.stats.interval import interval
 from fleet.profiles.stats.special import t_quantile
@@ -168,14 +168,17 @@ def gated(noise: float, boards: int, runs: int, loss: float, trials: int) -> str
         )
         made[0, 1] *= 1 - loss
         found = judge(
-            [Row(str(n), KNOWN[gate.metric], difference(a, b)) for n, (a, b) in enumerate(made)],
+            [
+                MetricRow(str(n), KNOWN[gate.metric], difference(a, b))
+                for n, (a, b) in enumerate(made)
+            ],
             MARGIN,
         )
-        none = Group("", ())
+        none = RecordGroup("", ())
         table = Comparison(none, none, (), tuple(found), (), (), (), MARGIN)
         said = {one.outcome for one in judge_gates([gate], table)}
-        word = "tripped" if Outcome.TRIPPED in said else "unjudged"
-        counts["passed" if said == {Outcome.PASSED} else word] += 1
+        word = "tripped" if GateOutcome.TRIPPED in said else "unjudged"
+        counts["passed" if said == {GateOutcome.PASSED} else word] += 1
     return " / ".join(f"{100 * one / trials:.0f}" for one in counts.values())
 
 

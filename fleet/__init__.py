@@ -1,4 +1,7 @@
-"""fleet: deploy, run, profile and diagnose models on fleets of Qualcomm NPU devices."""
+"""fleet: deploy, run, profile and diagnose models on fleets of Qualcomm NPU devices.
+
+The Python API is what `__all__` names; docs/api.md has a page of examples.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from fleet.model.version import VERSION
 
 if TYPE_CHECKING:
-    from fleet.api import diagnose, diagnose_log, load
+    from fleet.api import DeployOptions, FleetError, diagnose, diagnose_log, load
 
-__all__ = ["__version__", "diagnose", "diagnose_log", "load"]
+__all__ = ["DeployOptions", "FleetError", "__version__", "diagnose", "diagnose_log", "load"]
 __version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - the signature of PEP 562
     """The API on demand: the lower rooms import nothing of the engine."""
-    if name in {"diagnose", "diagnose_log", "load"}:
+    if name in __all__:
         from fleet import api  # noqa: PLC0415
 
         return getattr(api, name)

@@ -1,12 +1,4 @@
-"""The Python API: what the command line uses, in three lines.
-
-job = fleet.load("inventories/evks.yaml", "playbooks/nemotron.yaml", limit=["iq9"])
-for result in job.deploy():
-    print(result.host.name, result.outcome, result.text)
-
-for one in fleet.diagnose("inventories/evks.yaml"):
-    print(one.target, one.verdict, [ranked.cause.id for ranked in one.causes])
-"""
+"""The Python API: what the command line uses. docs/api.md has the examples."""
 
 from __future__ import annotations
 
@@ -17,11 +9,14 @@ from fleet.config.inventory import load_inventory, select
 from fleet.config.playbook import load_playbook
 from fleet.doctor.examine import Round, examine
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.engine.rollout.inputs import inputs_of
 from fleet.model.diagnosis import Diagnosis
+from fleet.model.errors import FleetError
 from fleet.model.events import Event, Listener
 from fleet.triage.triage import triage
+
+__all__ = ["DeployOptions", "FleetError", "diagnose", "diagnose_log", "load"]
 
 
 def _silent(_: Event) -> None:
@@ -34,7 +29,7 @@ def load(
     *,
     limit: Sequence[str] = ("all",),
     listener: Listener = _silent,
-    options: Options | None = None,
+    options: DeployOptions | None = None,
 ) -> Operation:
     """A playbook on the hosts of an inventory: `.plan()`, `.provision()`, `.deploy()`, `.run()`.
 

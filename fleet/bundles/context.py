@@ -64,21 +64,11 @@ def inspect_context(
 def _from_markers(base: ContextBinary, markers: Markers) -> ContextBinary:
     if markers.build_id is None:
         return replace(base, problem=_NO_MARKERS)
-    return _with_markers(replace(base, read_by=_TEXT), markers)
-
-
-def _with_markers(base: ContextBinary, markers: Markers) -> ContextBinary:
-    return replace(
-        base,
-        build_id=markers.build_id,
-        soc_type=markers.soc_type,
-        hexagon_arch=markers.hexagon_arch,
-        vtcm_mb=markers.vtcm_mb,
-    )
+    return replace(base, read_by=_TEXT, **vars(markers))
 
 
 def _from_library(base: ContextBinary, markers: Markers, answer: dict[str, Any]) -> ContextBinary:
-    base = replace(_with_markers(base, markers), read_by=_LIBRARY)
+    base = replace(base, read_by=_LIBRARY, **vars(markers))
     info = answer.get("binary")
     if info is None:
         return replace(base, problem=answer["problem"])

@@ -51,7 +51,7 @@ def qairt_of(found: Found, contexts: tuple[ContextBinary, ...]) -> tuple[str | N
         if first and first.build_id and not same_build(first.build_id, version):
             found.warnings.append(
                 f"{name} says QAIRT {version}, {first.name} was built with {first.build_id}: "
-                "the binary counts"
+                "fleet uses that of the binary"
             )
             break
         return version, name
@@ -76,7 +76,7 @@ def read_sums(path: Path) -> dict[str, str]:
         if match is None:
             raise BundleError(
                 f"{path.name} line {number} is not `<sha256>  <name>`",
-                hint=f"write it anew: cd '{path.parent}' && sha256sum *.bin *.json > {path.name}",
+                hint=f"write it again: cd '{path.parent}' && sha256sum *.bin *.json > {path.name}",
             )
         expected[match[2].strip().removeprefix("./")] = match[1].lower()
     return expected

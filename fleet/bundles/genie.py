@@ -60,7 +60,7 @@ def read_config(path: Path) -> GenieConfig:
         raise BundleError("it is nested too deeply", position=Position(path)) from error
     dialog = data["dialog"]
     backends = [engine.get("backend") for engine in _engines(dialog)]
-    types = [one.get("type") for one in backends if isinstance(one, dict)]
+    types = [backend.get("type") for backend in backends if isinstance(backend, dict)]
     context = dialog.get("context")
     size = context.get("size") if isinstance(context, dict) else None
     extensions = [item.name for item in named if item.key.endswith(".extensions")]
@@ -78,7 +78,7 @@ def _engines(dialog: dict[str, Any]) -> list[dict[str, Any]]:
     """`engine` is one object, or a list of them (spd, kv-share)."""
     engine = dialog.get("engine")
     many = engine if isinstance(engine, list) else [engine]
-    return [one for one in many if isinstance(one, dict)]
+    return [item for item in many if isinstance(item, dict)]
 
 
 def _named(value: object, config: str, where: str) -> Iterator[Named]:

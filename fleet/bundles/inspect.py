@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from fleet.bundles.context import inspect_context
-from fleet.bundles.found import SUMS, Found, check_sums, qairt_of
+from fleet.bundles.found import SUMS, Found
 from fleet.bundles.genie import CONFIG, GenieConfig, Named, read_config
 from fleet.bundles.jsonfile import read_json
 from fleet.bundles.kinds import not_supported
 from fleet.bundles.ort import inspect_ort
-from fleet.bundles.paths import inside, refuse_case_twins
-from fleet.bundles.plain import inspect_plain
-from fleet.content.hashes import HashCache, ref
+from fleet.bundles.paths import inside
+from fleet.bundles.plain import inspect_plain, read_bundle
 from fleet.model.bundle import Bundle, MissingFile
 from fleet.model.errors import BundleError
 
@@ -38,11 +37,7 @@ _COMPANION_BYTES = 1024 * 1024
 
 
 def inspect_bundle(
-    folder: Path,
-    system_library: Path | None = None,
-    *,
-    hashes: bool = True,
-    kind: str = "genie",
+    folder: Path, system_library: Path | None = None, *, hashes: bool = True, kind: str = "genie"
 ) -> Bundle:
     """What fleet knows of a bundle folder; missing and damaged files are data, no errors.
 
@@ -63,43 +58,19 @@ def inspect_bundle(
 
 def _inspect_genie(root: Path, system_library: Path | None, *, hashes: bool) -> Bundle:
     config = read_config(_config_path(root))
-    found = Found(root)
-    found.paths[config.path.name] = config.path
-    cache = HashCache()
-    try:
-        shards = _collect(config, found)
-        refuse_case_twins(sorted(found.paths))
-        files = tuple(ref(name, path, cache, hashes) for name, path in found.paths.items())
-        by_name = {item.name: item for item in files}
-        contexts = tuple(
-            inspect_context(by_name[name].source, system_library, name=name,
-                            sha256=by_name[name].sha256)
-            for name in shards
-        )  # fmt: skip
-    except OSError as error:
-        raise BundleError(f"cannot read the bundle: {error}", hint="check its rights") from error
-    cache.save()
-    wrong, checked = check_sums(files, found) if hashes else ((), "")
-    extensions = found.paths.get(config.extensions or "")
-    qairt, source = qairt_of(found, contexts)
-    return Bundle(
-        kind="genie",
-        name=root.name,
-        root=root,
+    bundle = read_bundle(
+        root, "genie", lambda found: _collect(config, found), system_library, hashes=hashes
+    )
+    sent = {file.name: file.source for file in bundle.files}
+    extensions = sent.get(config.extensions or "")
+    return replace(
+        bundle,
         config_name=config.path.name,
         config=config.data,
         backend=config.backend,
         extensions=read_json(extensions) if extensions else {},
-        qairt=qairt,
-        qairt_source=source,
-        contexts=contexts,
-        files=tuple(sorted(files, key=lambda item: item.name)),
-        missing=tuple(found.missing),
         context_size=config.context_size,
-        warnings=tuple(found.warnings),
         extensions_name=config.extensions or "",
-        wrong_hashes=wrong,
-        checked_by=checked,
     )
 
 
@@ -127,6 +98,7 @@ def _config_path(root: Path) -> Path:
 
 def _collect(config: GenieConfig, found: Found) -> list[str]:
     """Fill in paths, missing and warnings; the names of the shards that are there."""
+    found.paths[config.path.name] = config.path
     shards = []
     for item in config.named:
         for name in _expand(item, found.root):

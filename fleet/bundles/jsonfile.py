@@ -29,17 +29,19 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise BundleError(
-            f"no JSON: {error.msg}",
+            f"not valid JSON: {error.msg}",
             position=Position(path, error.lineno, error.colno),
             hint=f"python3 -m json.tool '{path}' shows the place",
         ) from error
     except (ValueError, RecursionError) as error:
         raise BundleError(
-            f"cannot be read as JSON: {error}", position=Position(path), hint="write it anew"
+            f"cannot be read as JSON: {error}", position=Position(path), hint="write it again"
         ) from error
     if not isinstance(value, dict):
         raise BundleError(
-            "the file must hold one JSON object", position=Position(path, 1, 1), hint="see docs"
+            "the file must hold one JSON object",
+            position=Position(path, 1, 1),
+            hint="start it with { and end it with }",
         )
     return value
 
@@ -54,7 +56,7 @@ def read_version(path: Path, *keys: str) -> str | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = Position(path, mark.line + 1, mark.column + 1) if mark else Position(path)
-        raise BundleError(f"no YAML: {error.problem}", position=where) from error
+        raise BundleError(f"not valid YAML: {error.problem}", position=where) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BundleError(f"cannot be read: {error}", position=Position(path)) from error
     for key in keys:

@@ -43,7 +43,7 @@ def kind_of(names: list[str]) -> str | None:
 def guessed(root: Path) -> str:
     """The kind of a bundle folder by its marks; genie where nothing fits."""
     try:
-        names = sorted(one.name for one in root.iterdir())
+        names = sorted(path.name for path in root.iterdir())
     except OSError:
         return "genie"
     if any(fnmatchcase(name, "*genie_config*.json") for name in names):
@@ -62,7 +62,7 @@ def not_supported(root: Path, names: list[str]) -> BundleError:
         looks += ", which is not supported yet"
     return BundleError(
         f"no genie_config.json in {root} (it has: {have}{more}){looks}",
-        hint=f"say so in the playbook: bundle: {{path: {root.name}, kind: {name}}}"
+        hint=f"set the kind in the playbook: bundle: {{path: {root.name}, kind: {name}}}"
         if name
         else "give the folder of a Genie bundle, the one that holds genie_config.json",
     )

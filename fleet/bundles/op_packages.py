@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +31,7 @@ _PROVIDER = re.compile(r"[A-Za-z_]\w*[Ii]nterfaceProvider|InterfaceProvider", re
 
 def with_op_packages(bundle: Bundle, specs: Iterable[OpPackageSpec]) -> Bundle:
     """The bundle with the op packages of its playbook. Raises as inspect_op_package does."""
-    return replace(bundle, op_packages=tuple(inspect_op_package(one) for one in specs))
+    return replace(bundle, op_packages=tuple(inspect_op_package(spec) for spec in specs))
 
 
 def inspect_op_package(spec: OpPackageSpec) -> OpPackage:
@@ -44,7 +44,7 @@ def inspect_op_package(spec: OpPackageSpec) -> OpPackage:
         read_library(path, role, device_name(spec.name, role), wanted=spec.provider)
         for role, path in named.items()
     ]
-    offered = {one.providers for one in read}
+    offered = {library.providers for library in read}
     sole = offered.pop() if len(offered) == 1 else ()
     provider = spec.provider or (sole[0] if len(sole) == 1 else None)
     return OpPackage(spec.name, tuple(read), provider, spec.qairt)
@@ -77,7 +77,7 @@ def read_library(path: Path, role: str, name: str, *, wanted: str | None = None)
         providers=tuple(sorted(filter(_PROVIDER.fullmatch, dynamic.functions))),
         problem=_lacks(dynamic, wanted) if wanted else "",
         needed=dynamic.needed,
-        entry=next((one for one in ENTRIES if one in dynamic.functions), ""),
+        entry=next((name for name in ENTRIES if name in dynamic.functions), ""),
     )
 
 
@@ -91,7 +91,7 @@ def _bytes(path: Path) -> bytes:
         ) from error
     if len(data) > _MOST_BYTES:
         raise BundleError(
-            f"{path} is larger than 1 GB: that is no op package", hint="name the .so file"
+            f"{path} is larger than 1 GB: that is not an op package", hint="name the .so file"
         )
     return data
 
@@ -113,19 +113,17 @@ def _lacks(dynamic: Dynamic, wanted: str) -> str:
     return f"{wanted} is not among its exported functions"
 
 
-def op_package_files(
-    packages: Iterable[OpPackage], *, dsp: bool, lib: str = "lib", skel: str = "dsp"
-) -> tuple[FileRef, ...]:
-    """The libraries under their names in a release; both folders are the same in a flat one.
+def op_package_files(packages: Iterable[OpPackage], *, dsp: bool) -> tuple[FileRef, ...]:
+    """The libraries under their names in a release.
 
     `dsp` is False on the emulator: code for the DSP stays on the host there.
     """
-    folders = {CPU: lib} | ({HTP: skel} if dsp else {})
+    folders = {CPU: "lib"} | ({HTP: "dsp"} if dsp else {})
     return tuple(
-        replace(one.file, name=f"{folders[one.role]}/{one.file.name}")
+        replace(library.file, name=f"{folders[library.role]}/{library.file.name}")
         for package in packages
-        for one in package.libraries
-        if one.role in folders
+        for library in package.libraries
+        if library.role in folders
     )
 
 
@@ -137,18 +135,7 @@ def net_run_option(packages: Iterable[OpPackage], *, dsp: bool, lib: str) -> str
     is one library and no target. Raises BundleError when no provider is known, InputError for
     a folder that the form cannot hold.
     """
-    return ",".join(entry for one in packages for entry in _entries(one, dsp=dsp, lib=lib))
-
-
-def ort_option(package: OpPackage, ops: Sequence[str], *, dsp: bool, lib: str) -> str:
-    """The value of ONNX Runtime's QNN option `op_packages`, for the op types of one package.
-
-    `<OpType>:<Path>:<Symbol>[:<Target>]`, comma-separated (onnxruntime-qnn
-    op_package_parser.cc). ONNX Runtime passes over a wrong entry with a warning only.
-    Raises like net_run_option.
-    """
-    entries = _entries(package, dsp=dsp, lib=lib)
-    return ",".join(f"{_held(op)}:{entry}" for op in ops for entry in entries)
+    return ",".join(entry for package in packages for entry in _entries(package, dsp=dsp, lib=lib))
 
 
 def _entries(package: OpPackage, *, dsp: bool, lib: str) -> tuple[str, ...]:
@@ -166,7 +153,7 @@ def _entries(package: OpPackage, *, dsp: bool, lib: str) -> tuple[str, ...]:
 def _held(text: str) -> str:
     if not text or ":" in text or "," in text:
         raise InputError(
-            f"'{text}' cannot stand in a list of op packages: ':' and ',' separate its parts",
+            f"'{text}' cannot be in a list of op packages: ':' and ',' separate its parts",
             hint="use a folder or an op type without them",
         )
     return text

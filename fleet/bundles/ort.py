@@ -27,19 +27,19 @@ def inspect_ort(root: Path, system_library: Path | None, *, hashes: bool) -> Bun
     no model, a damaged one, or one that leads out of the folder.
     """
     plain = inspect_plain(root, system_library, "ort", hashes=hashes)
-    names = {one.name: one for one in plain.files}
-    models = [read_model(one.source, one.name) for one in plain.files if _is_model(one.name)]
+    names = {file.name: file for file in plain.files}
+    models = [read_model(file.source, file.name) for file in plain.files if _is_model(file.name)]
     genai = read_json(names[GENAI].source) if GENAI in names else None
     named = [*_named_by_models(models), *_named_by_genai(genai)]
     missing = {name: MissingFile(name, by) for name, by in named if name not in names}
     used = {name for name, _ in named}
-    contexts = tuple(one for one in plain.contexts if one.name in used)
+    contexts = tuple(context for context in plain.contexts if context.name in used)
     embedded = tuple(_embedded(model, plain) for model in models if _has_embedded(model))
     warnings = [*plain.warnings, *_remarks(models, contexts, names, genai)]
-    first = next((one for one in (*contexts, *embedded) if one.build_id), None)
+    first = next((context for context in (*contexts, *embedded) if context.build_id), None)
     return replace(
         plain,
-        config={"models": {one.name: asdict(one) for one in models}, "genai": genai},
+        config={"models": {model.name: asdict(model) for model in models}, "genai": genai},
         contexts=(*contexts, *embedded),
         qairt=plain.qairt or (first.build_id if first else None),
         qairt_source=plain.qairt_source or (first.name if first else ""),
@@ -68,12 +68,12 @@ def _named_by_genai(genai: Mapping[str, Any] | None) -> Iterator[tuple[str, str]
     while stack:
         where, value = stack.pop()
         if isinstance(value, dict):
-            stack += [(f"{where}.{key}", one) for key, one in value.items()]
+            stack += [(f"{where}.{key}", member) for key, member in value.items()]
             name = value.get("filename")
             if isinstance(name, str):
                 yield beside(GENAI, name, f"{where}.filename"), f"{GENAI}: {where}.filename"
         elif isinstance(value, list):
-            stack += [(where, one) for one in value]
+            stack += [(where, member) for member in value]
 
 
 def _has_embedded(model: OnnxModel) -> bool:
@@ -82,8 +82,8 @@ def _has_embedded(model: OnnxModel) -> bool:
 
 def _embedded(model: OnnxModel, bundle: Bundle) -> ContextBinary:
     """A context inside the model: known by what the model says of it."""
-    file = next(one for one in bundle.files if one.name == model.name)
-    node = next(one for one in model.nodes if one.embedded)
+    file = next(file for file in bundle.files if file.name == model.name)
+    node = next(node for node in model.nodes if node.embedded)
     record: Compatibility | None = parse(model.compatibility)
     return ContextBinary(
         model.name,
@@ -95,7 +95,7 @@ def _embedded(model: OnnxModel, bundle: Bundle) -> ContextBinary:
         hexagon_arch=f"v{record.archs[0]}" if record and len(record.archs) == 1 else None,
         backend_api=record.backend_api if record else None,
         backend_id=record.backend_id if record else None,
-        graphs=tuple(one.partition for one in model.nodes if one.embedded),
+        graphs=tuple(node.partition for node in model.nodes if node.embedded),
     )
 
 
@@ -105,14 +105,14 @@ def _remarks(
     names: Mapping[str, object],
     genai: Mapping[str, Any] | None,
 ) -> Iterator[str]:
-    builds = {one.name: one.build_id for one in contexts}
+    builds = {context.name: context.build_id for context in contexts}
     for model in models:
         for node in model.nodes:
             name = beside(model.name, node.context, "ep_cache_context") if node.context else ""
             build, says = builds.get(name), node.sdk_version.removeprefix("v")
             if build and says and not same_build(build, says):
-                yield f"{model.name} says QAIRT {says}, {name} was built with {build}: the binary \
-counts"
+                yield f"{model.name} says QAIRT {says}, {name} was built with {build}: fleet \
+uses that of the binary"
         if model.nodes and model.others:
             yield (
                 f"{model.name} has {model.others} nodes beside its context: they are compiled "
@@ -121,15 +121,15 @@ counts"
         if not model.nodes and genai is None:
             yield f"{model.name} has no compiled part: the device compiles it at each start"
     if genai is not None and not any(
-        fnmatchcase(name, one) for name in names for one in _TOKENIZERS
+        fnmatchcase(name, pattern) for name in names for pattern in _TOKENIZERS
     ):
-        yield f"{GENAI} stands here and no tokenizer ({', '.join(_TOKENIZERS)})"
+        yield f"{GENAI} is here without a tokenizer ({', '.join(_TOKENIZERS)})"
 
 
 def models_of(bundle: Bundle) -> Mapping[str, Mapping[str, Any]]:
     """Models of a bundle of kind ort by name. Raises BundleError for another kind."""
     if bundle.kind != "ort":
-        raise BundleError(f"{bundle.name} is no bundle of ONNX models")
+        raise BundleError(f"{bundle.name} is not a bundle of ONNX models")
     models: Mapping[str, Mapping[str, Any]] = bundle.config["models"]
     return models
 
@@ -142,8 +142,12 @@ def providers_of(bundle: Bundle) -> list[str]:
         value = stack.pop()
         if isinstance(value, dict):
             options = value.get("provider_options")
-            for one in options if isinstance(options, list) else ():
-                found |= {str(name).lower() for name in one} if isinstance(one, dict) else set()
+            for provider in options if isinstance(options, list) else ():
+                found |= (
+                    {str(name).lower() for name in provider}
+                    if isinstance(provider, dict)
+                    else set()
+                )
             stack += value.values()
         elif isinstance(value, list):
             stack += value

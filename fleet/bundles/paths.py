@@ -18,7 +18,7 @@ def clean_name(text: str, named_by: str) -> str:
         check_name(text)
     except (UnicodeEncodeError, InputError) as error:
         raise BundleError(
-            f"{named_by} names {text!r}, which is outside the bundle or no file name",
+            f"{named_by} names {text!r}, which is outside of the bundle or not a file name",
             hint=f"{_CURE} {named_by}",
         ) from error
     return PurePosixPath(text).as_posix()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -17,9 +18,9 @@ from fleet.model.errors import BundleError
 # kind → what it must have, and which of its files are context binaries.
 # docs/sources/deployment.md 4.
 _MODELS = {
-    "qnn": (("*.bin", "*.dlc"), "*.bin"),
+    "qnn": (("*.bin", "*.dlc", "lib*.so"), "*.bin"),
     "mllm": (("*.bin", "*.mllm"), "*.bin"),
-    "executorch": (("*.pte",), ""),
+    "executorch": (("*.pte",), "*.pte"),  # a context binary of QNN behind the delegate's header
     "llama.cpp": (("*.gguf",), ""),
     "ort": (("*.onnx",), "*.bin"),
     "files": ((), ""),
@@ -30,30 +31,49 @@ KINDS = ("genie", *_MODELS)
 def inspect_plain(root: Path, system_library: Path | None, kind: str, *, hashes: bool) -> Bundle:
     """All files of a folder. Raises BundleError: no folder, no model, a link that leads out."""
     models, contexts_like = _MODELS[kind]
-    found = Found(root)
-    try:
+
+    def collect(found: Found) -> list[str]:
         for name in _names(root):
             path = inside(root, name, "the bundle")
             if path is not None and path.is_file():
                 found.paths[name] = path
-        refuse_case_twins(sorted(found.paths))
         if models and not any(_like(name, models) for name in found.paths):
             have = ", ".join(sorted(found.paths)[:12]) or "nothing"
             raise BundleError(
-                f"{root} is no bundle of kind {kind}: no {' or '.join(models)} (it has: {have})",
+                f"{root} is not a bundle of kind {kind}: no {' or '.join(models)} (it has: {have})",
                 hint="correct `bundle: kind:` or the folder",
             )
-        cache = HashCache()
-        files = tuple(ref(name, path, cache, hashes) for name, path in found.paths.items())
+        return [name for name in found.paths if fnmatchcase(name, contexts_like)]
+
+    return read_bundle(root, kind, collect, system_library, hashes=hashes)
+
+
+def read_bundle(
+    root: Path,
+    kind: str,
+    collect: Callable[[Found], list[str]],
+    system_library: Path | None,
+    *,
+    hashes: bool,
+) -> Bundle:
+    """A bundle of the files that `collect` finds; it returns the names of context binaries."""
+    found, cache = Found(root), HashCache()
+    try:
+        shards = collect(found)
+        refuse_case_twins(sorted(found.paths))
+        files = {name: ref(name, path, cache, hashes) for name, path in found.paths.items()}
+        if kind == "executorch":
+            system_library = None  # it reads no .pte
         contexts = tuple(
-            inspect_context(one.source, system_library, name=one.name, sha256=one.sha256)
-            for one in files
-            if contexts_like and fnmatchcase(one.name, contexts_like)
+            inspect_context(file.source, system_library, name=file.name, sha256=file.sha256)
+            for file in map(files.__getitem__, shards)
         )
+        if kind == "executorch":  # one for the CPU has none
+            contexts = tuple(context for context in contexts if not context.problem)
     except OSError as error:
         raise BundleError(f"cannot read the bundle: {error}", hint="check its rights") from error
     cache.save()
-    wrong, checked = check_sums(files, found) if hashes else ((), "")
+    wrong, checked = check_sums(tuple(files.values()), found) if hashes else ((), "")
     qairt, source = qairt_of(found, contexts)
     return Bundle(
         kind=kind,
@@ -66,8 +86,8 @@ def inspect_plain(root: Path, system_library: Path | None, kind: str, *, hashes:
         qairt=qairt,
         qairt_source=source,
         contexts=contexts,
-        files=tuple(sorted(files, key=lambda item: item.name)),
-        missing=(),
+        files=tuple(sorted(files.values(), key=lambda item: item.name)),
+        missing=tuple(found.missing),
         warnings=tuple(found.warnings),
         wrong_hashes=wrong,
         checked_by=checked,
@@ -80,7 +100,7 @@ def _like(name: str, patterns: tuple[str, ...]) -> bool:
 
 def _names(root: Path) -> list[str]:
     if not root.is_dir():
-        raise BundleError(f"{root} is no folder", hint="give the folder of the bundle")
+        raise BundleError(f"{root} is not a folder", hint="give the folder of the bundle")
     found = []
     for parent, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -98,6 +118,6 @@ def _refuse_special(path: Path) -> None:
     kind = path.lstat().st_mode
     if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
         raise BundleError(
-            f"{path} is no file but a pipe, socket or device node",
+            f"{path} is not a file but a pipe, socket or device node",
             hint="remove it from the bundle",
         )

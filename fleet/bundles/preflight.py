@@ -6,13 +6,7 @@ the rules.
 
 from __future__ import annotations
 
-from fleet.bundles import (
-    rules_bundle,
-    rules_chip,
-    rules_device,
-    rules_op_package,
-    rules_windows,
-)
+from fleet.bundles import rules_bundle, rules_chip, rules_device, rules_op_package, rules_windows
 from fleet.bundles.rule import Case, Rule, rules_of
 from fleet.model.bundle import Bundle
 from fleet.model.facts import Facts
@@ -20,13 +14,8 @@ from fleet.model.finding import Finding
 from fleet.model.runtime import Runtime
 from fleet.runtimes.select import Selection
 
-RULES: tuple[Rule, ...] = (
-    *rules_of(rules_bundle),
-    *rules_of(rules_chip),
-    *rules_of(rules_op_package),
-    *rules_of(rules_device),
-    *rules_of(rules_windows),
-)
+_ROOMS = (rules_bundle, rules_chip, rules_op_package, rules_device, rules_windows)
+RULES: tuple[Rule, ...] = tuple(rule for module in _ROOMS for rule in rules_of(module))
 
 
 def preflight(

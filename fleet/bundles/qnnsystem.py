@@ -102,10 +102,7 @@ class _InfoUnion(Union):
 
 
 class _Info(Structure):
-    _fields_ = (
-        ("version", c_uint32),
-        ("any", _InfoUnion),
-    )
+    _fields_ = (("version", c_uint32), ("any", _InfoUnion))
 
 
 class _Interface(Structure):

@@ -12,7 +12,6 @@ from ctypes import (
     Union,
     c_char_p,
     c_float,
-    c_int32,
     c_uint8,
     c_uint32,
     c_uint64,
@@ -26,7 +25,7 @@ _TENSOR_V2 = 2  # V1 is its beginning
 
 
 class _ScaleOffset(Structure):
-    _fields_ = (("scale", c_float), ("offset", c_int32))
+    _fields_ = (("scale", c_float), ("offset", ctypes.c_int32))
 
 
 class _Encoding(Union):
@@ -79,15 +78,15 @@ def tensors(address: int | None, count: int) -> list[dict[str, object]] | None:
     found: list[dict[str, object]] = []
     for index in range(count):
         item = array[index]
-        one = item.tensor
-        if not 1 <= item.version <= _TENSOR_V2 or one.rank > _MAX_RANK:
+        tensor = item.tensor
+        if not 1 <= item.version <= _TENSOR_V2 or tensor.rank > _MAX_RANK:
             return None
         said: dict[str, object] = {
-            "name": (one.name or b"").decode("utf-8", "replace"),
-            "type": one.type,
-            "dimensions": [one.dimensions[n] for n in range(one.rank)],
+            "name": (tensor.name or b"").decode("utf-8", "replace"),
+            "type": tensor.type,
+            "dimensions": [tensor.dimensions[n] for n in range(tensor.rank)],
         }
-        form = one.quantization
+        form = tensor.quantization
         if form.defined == _DEFINED and form.kind == _SCALE_OFFSET:
             pair = form.any.scale_offset
             said |= {"scale": pair.scale, "offset": pair.offset}

@@ -53,7 +53,11 @@ class Case:
     def libraries(self) -> tuple[Library, ...]:
         """The runtime's files that go to the device; all of them when none was chosen."""
         chosen = {item.source for item in self.selection.files}
-        mine = [one for one in self.runtime.libraries if self.runtime.root / one.path in chosen]
+        mine = [
+            library
+            for library in self.runtime.libraries
+            if self.runtime.root / library.path in chosen
+        ]
         return tuple(mine) or self.runtime.libraries
 
 
@@ -112,4 +116,4 @@ def rules_of(module: ModuleType) -> tuple[Rule, ...]:
 
 def unknown(what: str, need: str, cure: str) -> Fault:
     """A warning: a value is unknown, so the rule could not be checked."""
-    return Fault(f"{what} is unknown: could not be checked", "unknown", need, cure, WARN)
+    return Fault(f"{what} is unknown: fleet could not check it", "unknown", need, cure, WARN)

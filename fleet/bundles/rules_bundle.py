@@ -9,7 +9,7 @@ from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
 from fleet.model.bundle import ContextBinary
 from fleet.model.runtime import same_build, version_key
 from fleet.runtimes.consistency import check_consistent
-from fleet.runtimes.releases import backend_api
+from fleet.runtimes.releases import backend_api, onnx_ir_version, package
 
 _AGAIN = "copy or export the bundle again; `fleet bundle inspect {root}` shows its state"
 
@@ -19,7 +19,7 @@ def files_missing(case: Case) -> Iterator[Fault]:
     """Every file that the configuration names is in the bundle."""
     for item in case.bundle.missing:
         yield Fault(
-            f"{item.name} is named by {item.named_by} and is not in the bundle",
+            f"{item.named_by} names {item.name}, which is not in the bundle",
             "no such file",
             item.name,
             f"put {item.name} into {case.bundle.root}, or correct {item.named_by}",
@@ -52,7 +52,7 @@ def hash_mismatch(case: Case) -> Iterator[Fault]:
     """Every file has the hash that SHA256SUMS of the bundle gives."""
     for item in case.bundle.wrong_hashes:
         yield Fault(
-            f"{item.name} is not the file of {case.bundle.checked_by}: damaged or edited",
+            f"{item.name} is not the file that {case.bundle.checked_by} lists: damaged or edited",
             item.found[:16],
             item.expected[:16],
             "copy it again; if you edited it yourself: "
@@ -74,7 +74,7 @@ def shards_mixed(case: Case) -> Iterator[Fault]:
         for name, value in known[1:]:
             if value != first[1]:
                 yield Fault(
-                    f"{name} and {first[0]} are of different {what}",
+                    f"{name} and {first[0]} differ in their {what}",
                     f"{name}: {value}",
                     f"{first[0]}: {first[1]}",
                     "export all parts of the model in one go, into an empty folder",
@@ -115,6 +115,23 @@ def _get_runtime(case: Case, item: ContextBinary) -> str:
     return f"fleet runtime fetch {version} --target {case.target}"
 
 
+@rule("onnx-ir-too-new", REFUSE, "onnxruntime 1.27.0 and 1.31.1: Unsupported model IR version: 14, "
+      "max supported IR version: 13; measured")  # fmt: skip
+def onnx_ir_too_new(case: Case) -> Iterator[Fault]:
+    """The onnxruntime of the release reads the format (IR version) of every ONNX model."""
+    newest = onnx_ir_version()
+    for name, model in case.bundle.config.get("models", {}).items():
+        if model["ir_version"] > newest:
+            yield Fault(
+                f"{name} has ONNX IR version {model['ir_version']}; the onnxruntime that goes with "
+                f"{package()} reads {newest} at most: `Unsupported model IR version`",
+                f"IR version {model['ir_version']}",
+                f"IR version {newest} or older",
+                f"export it again with `ir_version={newest}` (onnx.helper.make_model), or set "
+                "ir_version of the loaded model and save it",
+            )
+
+
 @rule("runtime-differs", WARN, "docs/sources/deployment.md 1: older on newer works, 15 of 15 pairs "
       "2.47-2.51")  # fmt: skip
 def runtime_differs(case: Case) -> Iterator[Fault]:
@@ -141,7 +158,7 @@ def runtime_mixed(case: Case) -> Iterator[Fault]:
     """Backend, stub, skel and Genie that go to the device are of one build."""
     for found in check_consistent(case.libraries):
         yield Fault(
-            f"{found.message}: the device would end with 1008 or 14001",
+            f"{found.message}: a run would end with 1008 or 14001",
             found.have,
             found.need,
             f"fleet runtime remove {case.runtime.id}, then add it again from one SDK or wheel",

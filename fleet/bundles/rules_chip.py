@@ -24,7 +24,7 @@ def soc_unknown(case: Case) -> Iterator[Fault]:
     what = f"the Hexagon arch of {soc.chip}" if soc.chip else "the chip of the device"
     yield Fault(
         f"{what} is unknown ({seen}, {soc.model or soc.machine or 'no device tree model'}); "
-        f"nothing is guessed from it{': ' + soc.conflict if soc.conflict else ''}",
+        f"fleet does not guess it{': ' + soc.conflict if soc.conflict else ''}",
         f"{seen}, source {soc.source}",
         "a chip of the SoC table",
         "name it in the inventory, for example `soc: QCS9075`",
@@ -50,7 +50,7 @@ def target_wrong(case: Case) -> Iterator[Fault]:
     """The target build fits the device: machine, system, a stub for its arch, Genie."""
     target, facts = case.target_facts, case.facts
     machine = _MACHINES.get(facts.machine or "", facts.machine)
-    cure = f"set `target: {_GCC11}` in the inventory, or leave `target` out"
+    cure = f"set `target: {_GCC11}` in the inventory, or remove `target`"
     if machine is None:
         yield unknown("the machine of the device", target.machine, "fleet facts")
     elif machine != target.machine:
@@ -59,7 +59,7 @@ def target_wrong(case: Case) -> Iterator[Fault]:
             "its loader would say `cannot open shared object file`",
             machine,
             target.machine,
-            "leave `target` out of inventory and playbook, fleet chooses by the device",
+            "remove `target` from inventory and playbook: fleet chooses it by the device",
         )
         return
     system = _system(case)
@@ -68,7 +68,7 @@ def target_wrong(case: Case) -> Iterator[Fault]:
             f"{case.target} is for {target.os}, the device runs {system}",
             system,
             target.os,
-            "leave `target` out of inventory and playbook",
+            "remove `target` from inventory and playbook",
         )
     arch = facts.soc.hexagon_arch
     if case.has_npu and arch and target.stub_archs is not None and arch not in target.stub_archs:
@@ -185,7 +185,7 @@ def soc_model_mismatch(case: Case) -> Iterator[Fault]:
             name = item.soc_type or "another chip"
             yield Fault(
                 f"{item.name} was compiled for {name}, the device is {soc.chip}; "
-                "the arch is the same, it may run and not be optimal",
+                "the arch is the same, so it may run, but not at its best",
                 f"soc_model {', '.join(map(str, sorted(models)))}",
                 f"soc_model {', '.join(map(str, sorted(fine)))}",
                 f"compile the model for {soc.chip} (soc_model {soc.soc_model})",
@@ -228,7 +228,11 @@ def ext_soc_model(case: Case) -> Iterator[Fault]:
 
 def _devices(extensions: dict[str, Any]) -> list[dict[str, Any]]:
     devices = extensions.get("devices")
-    return [one for one in devices if isinstance(one, dict)] if isinstance(devices, list) else []
+    return (
+        [device for device in devices if isinstance(device, dict)]
+        if isinstance(devices, list)
+        else []
+    )
 
 
 def _soc_number(case: Case, where: str, value: object) -> Iterator[Fault]:
@@ -236,7 +240,7 @@ def _soc_number(case: Case, where: str, value: object) -> Iterator[Fault]:
     right = str(soc.soc_model) if soc.soc_model else "the soc_model of the device"
     cure = f"write {right} there: edit {case.bundle.extensions_name}"
     if type(value) is not int or value <= 0:
-        yield Fault(f"{where} is no soc_model: error 14001", f"{value!r:.40}", right, cure)
+        yield Fault(f"{where} is not a soc_model: error 14001", f"{value!r:.40}", right, cure)
         return
     if not by_soc_model(value):
         kernel = by_kernel_id(value)

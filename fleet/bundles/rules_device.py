@@ -143,7 +143,7 @@ def memory_low(case: Case) -> Iterator[Fault]:
             "the context binaries are larger than the memory that is available",
             _mb(have),
             _mb(need),
-            "end other programs on the device, or use a smaller model",
+            "stop other programs on the device, or use a smaller model",
         )
 
 
@@ -153,33 +153,38 @@ def fastrpc_node(case: Case) -> Iterator[Fault]:
     """The deploy user can open a FastRPC node of the compute DSP."""
     if not case.has_dsp:
         return
-    nodes = [one for one in case.facts.nodes if one.path.startswith((_CDSP, _OLD_NODE))]
+    nodes = [node for node in case.facts.nodes if node.path.startswith((_CDSP, _OLD_NODE))]
     need = f"{_CDSP} that {case.facts.user.name or 'the user'} can open"
     present = [node for node in nodes if node.exists]
+    phone = case.facts.android is not None
+    severity = WARN if phone else REFUSE
+    hidden = "; SELinux may hide it from this login, the session decides" * phone
     if not nodes:
         yield unknown(_CDSP, need, f"ssh <device> ls -l {_CDSP}")
     elif not present:
         yield Fault(
             f"there is no {_CDSP}: the kernel has no FastRPC for the compute DSP, or the DSP "
-            "is not running (14001)",
+            f"is not running (14001){hidden}",
             "ENOENT",
             need,
             "cat /sys/class/remoteproc/*/{name,state} on the device: cdsp must be running; "
             "load the module fastrpc, or install the board's kernel and firmware",
+            severity,
         )
     elif any(node.open_error == "" for node in present):
         return
     elif all(node.open_error is None for node in present):
         yield unknown(f"whether {present[0].path} can be opened", need, "fleet facts")
     else:
-        node = next(one for one in present if one.open_error)
+        node = next(refused for refused in present if refused.open_error)
         yield Fault(
             f"{node.path} cannot be opened: {node.open_error} "
             f"(mode {node.mode or '?'}, {node.owner or '?'}:{node.group or '?'}); QNN would "
-            "say only 14001",
+            f"say only 14001{hidden}",
             str(node.open_error),
             need,
             _node_cure(case, node),
+            severity,
         )
 
 
@@ -191,8 +196,8 @@ def _node_cure(case: Case, node: DeviceNode) -> str:
         return f"the membership in {group} is newer than this login: log in again, or reboot"
     if group == "root" or group in user.groups_live:
         return (
-            f"give the node a group that may read it (udev rule: KERNEL=='fastrpc-*', "
-            f"GROUP='fastrpc', MODE='0660'), then sudo usermod -aG fastrpc {user.name or '$USER'}"
+            f"give the node a group that may read it (udev rule: KERNEL=='fastrpc-cdsp', "
+            f"GROUP='fastrpc', MODE='0640'), then sudo usermod -aG fastrpc {user.name or '$USER'}"
         )
     return f"sudo usermod -aG {group} {user.name or '$USER'} on the device, then log in again"
 
@@ -219,6 +224,21 @@ def libcdsprpc_missing(case: Case) -> Iterator[Fault]:
             ", ".join(found) or "no libcdsprpc",
             need,
             link,
+        )
+
+
+@rule("dsp-shell-missing", WARN, "qualcomm/fastrpc src/fastrpc_apps_user.c open_shell; seen with "
+      "Debian's 1.0.8-1")  # fmt: skip
+def dsp_shell_missing(case: Case) -> Iterator[Fault]:
+    """A shell for the compute DSP lies where libcdsprpc looks: no session opens without it."""
+    if case.has_dsp and case.target_facts.os == "linux" and case.facts.dsp_shells == ():
+        yield Fault(
+            "no fastrpc_shell_3 or fastrpc_shell_unsigned_3 in /usr/share/hexagon-dsp, "
+            "/usr/lib/dsp or /usr/lib/rfsa/adsp: open_shell fails, 14001",
+            "no shell",
+            "fastrpc_shell_unsigned_3",
+            "sudo apt install hexagon-dsp-binaries on the device (Debian: non-free-firmware), or "
+            "the firmware package of the board's vendor",
         )
 
 

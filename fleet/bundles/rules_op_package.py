@@ -13,9 +13,9 @@ from fleet.model.runtime import same_build
 def _libraries(case: Case) -> Iterator[tuple[OpPackage, OpLibrary]]:
     """Those that go to this device: on the emulator nothing for a DSP."""
     for package in case.bundle.op_packages:
-        for one in package.libraries:
-            if case.has_dsp or one.role == CPU:
-                yield package, one
+        for library in package.libraries:
+            if case.has_dsp or library.role == CPU:
+                yield package, library
 
 
 @rule("op-package-machine", REFUSE, "mllm docs/qnn_backend/aot_execute.rst; onnxruntime-qnn UDO "
@@ -31,31 +31,33 @@ def op_package_machine(case: Case) -> Iterator[Fault]:
                 "a hexagon library",
                 "build it (make htp_<arch>) and name it as `htp:` in the playbook",
             )
-    for package, one in _libraries(case):
-        want = "hexagon" if one.role == HTP else case.target_facts.machine
-        if one.machine != want:
-            yield _wrong_machine(case, package, one, want)
-        elif one.system not in {None, case.target_facts.os}:
+    for package, library in _libraries(case):
+        want = "hexagon" if library.role == HTP else case.target_facts.machine
+        if library.machine != want:
+            yield _wrong_machine(case, package, library, want)
+        elif library.system not in {None, case.target_facts.os}:
             yield Fault(
-                f"{one.file.source}, `{one.role.lower()}:` of op package {package.name}, was "
-                f"built for {one.system}: the loader of {case.target_facts.os} refuses it",
-                str(one.system),
+                f"{library.file.source}, `{library.role.lower()}:` of op package {package.name}, "
+                f"was built for {library.system}: the loader of {case.target_facts.os} refuses it",
+                str(library.system),
                 case.target_facts.os,
                 f"build it for {case.target}",
             )
 
 
-def _wrong_machine(case: Case, package: OpPackage, one: OpLibrary, want: str) -> Fault:
-    other = package.library(CPU if one.role == HTP else HTP)
+def _wrong_machine(case: Case, package: OpPackage, library: OpLibrary, want: str) -> Fault:
+    other = package.library(CPU if library.role == HTP else HTP)
     swapped = (
-        other is not None and other.machine == want and "hexagon" in {one.machine, other.machine}
+        other is not None
+        and other.machine == want
+        and "hexagon" in {library.machine, other.machine}
     )
-    loader = "the DSP" if one.role == HTP else f"the loader of {case.target}"
-    built = "with make htp_<arch>" if one.role == HTP else f"for {case.target}"
+    loader = "the DSP" if library.role == HTP else f"the loader of {case.target}"
+    built = "with make htp_<arch>" if library.role == HTP else f"for {case.target}"
     return Fault(
-        f"{one.file.source}, `{one.role.lower()}:` of op package {package.name}, is a "
-        f"{one.kind} file: {loader} refuses it",
-        one.kind,
+        f"{library.file.source}, `{library.role.lower()}:` of op package {package.name}, is a "
+        f"{library.kind} file: {loader} refuses it",
+        library.kind,
         want,
         "exchange `cpu:` and `htp:` in the playbook"
         if swapped
@@ -68,20 +70,20 @@ def _wrong_machine(case: Case, package: OpPackage, one: OpLibrary, want: str) ->
 def op_package_arch(case: Case) -> Iterator[Fault]:
     """Each op package's DSP library was built for the Hexagon arch of the device."""
     arch = case.facts.soc.hexagon_arch
-    for package, one in _libraries(case):
-        if one.role != HTP or one.machine != "hexagon":
+    for package, library in _libraries(case):
+        if library.role != HTP or library.machine != "hexagon":
             continue
         if arch is None:
             yield unknown(
-                f"whether {one.file.source} ({one.hexagon_arch}) fits the Hexagon arch",
-                str(one.hexagon_arch),
+                f"whether {library.file.source} ({library.hexagon_arch}) fits the Hexagon arch",
+                str(library.hexagon_arch),
                 "name the chip in the inventory, for example `soc: SM8650`",
             )
-        elif one.hexagon_arch != arch:
+        elif library.hexagon_arch != arch:
             yield Fault(
-                f"{one.file.source} of op package {package.name} was built for "
-                f"{one.hexagon_arch}, the device has {arch}",
-                str(one.hexagon_arch),
+                f"{library.file.source} of op package {package.name} was built for "
+                f"{library.hexagon_arch}, the device has {arch}",
+                str(library.hexagon_arch),
                 arch,
                 f"build it with make htp_{arch} and name that file as `htp:`",
             )
@@ -93,36 +95,40 @@ def op_package_arch(case: Case) -> Iterator[Fault]:
 def op_package_version(case: Case) -> Iterator[Fault]:
     """Each op package was built with the very QAIRT version of the runtime."""
     need = case.runtime.build_id
-    for package, one in _libraries(case):
-        declared, where = package.declared, f"{one.file.source} of op package {package.name}"
+    for package, library in _libraries(case):
+        declared, where = package.declared, f"{library.file.source} of op package {package.name}"
         again = (
             f"build it again with QAIRT {case.runtime.version}, or take the runtime it was "
             "built with (`runtime:` of the playbook)"
         )
-        if declared and one.builds and not any(same_build(declared, own) for own in one.builds):
+        if (
+            declared
+            and library.builds
+            and not any(same_build(declared, own) for own in library.builds)
+        ):
             yield Fault(
                 f"the playbook says QAIRT {declared} of {where}, the file itself "
-                f"{' and '.join(one.builds)}",
-                ", ".join(one.builds),
+                f"{' and '.join(library.builds)}",
+                ", ".join(library.builds),
                 declared,
-                f"remove `qairt:` from op package {package.name}: the file counts",
+                f"remove `qairt:` from op package {package.name}: fleet uses that of the file",
             )
-        elif len(one.builds) > 1 and not declared:
+        elif len(library.builds) > 1 and not declared:
             yield Fault(
-                f"{where} names {len(one.builds)} QAIRT builds",
-                ", ".join(one.builds),
+                f"{where} names {len(library.builds)} QAIRT builds",
+                ", ".join(library.builds),
                 need,
                 f"say which one it was built with: `qairt: {case.runtime.version}`",
             )
-        elif not one.builds and not declared:
+        elif not library.builds and not declared:
             yield Fault(
                 f"{where} does not say which QAIRT it was built with",
                 "unknown",
                 need,
-                "write it down as `qairt:` of the op package, from the QNN_SDK_ROOT of its build",
+                "set `qairt:` of the op package, from the QNN_SDK_ROOT of its build",
             )
         else:
-            known = [own for own in one.builds if not declared or same_build(declared, own)]
+            known = [own for own in library.builds if not declared or same_build(declared, own)]
             have = known[0] if known else str(declared)
             if not same_build(have, need):
                 yield Fault(
@@ -139,21 +145,22 @@ def op_package_version(case: Case) -> Iterator[Fault]:
 def op_package_provider(case: Case) -> Iterator[Fault]:
     """Each op package exports its interface provider, under one name in both libraries."""
     for package in case.bundle.op_packages:
-        going = [one for other, one in _libraries(case) if other is package]
-        for one in going:
-            if one.problem:
+        going = [library for other, library in _libraries(case) if other is package]
+        for library in going:
+            if library.problem:
                 yield Fault(
-                    f"{one.file.source} of op package {package.name}: {one.problem}",
-                    ", ".join(one.providers) or "no InterfaceProvider",
+                    f"{library.file.source} of op package {package.name}: {library.problem}",
+                    ", ".join(library.providers) or "no InterfaceProvider",
                     str(package.provider),
-                    _offer(one.providers),
+                    _offer(library.providers),
                 )
         if package.provider is None:
             offers = "; ".join(
-                f"{one.file.source.name} ({one.role}): {', '.join(one.providers) or 'none'}"
-                for one in going
+                f"{library.file.source.name} ({library.role}): "
+                f"{', '.join(library.providers) or 'none'}"
+                for library in going
             )
-            names = sorted({name for one in going for name in one.providers})
+            names = sorted({name for library in going for name in library.providers})
             yield Fault(
                 f"the interface provider of op package {package.name} cannot be chosen: {offers}",
                 ", ".join(names) or "no exported InterfaceProvider",
@@ -166,16 +173,16 @@ def op_package_provider(case: Case) -> Iterator[Fault]:
       "OpPackage in HexNN`; the DSP's side is inferred and warns")  # fmt: skip
 def op_package_entry(case: Case) -> Iterator[Fault]:
     """Each op package exports the function that libQnnHtp calls first."""
-    for package, one in _libraries(case):
-        if not one.entry:
+    for package, library in _libraries(case):
+        if not library.entry:
             yield Fault(
-                f"{one.file.source} of op package {package.name} does not export "
+                f"{library.file.source} of op package {package.name} does not export "
                 f"{' or '.join(ENTRIES)}: QNN says `failed to load OpPackage`, error 4005",
                 "no entry function",
                 " or ".join(ENTRIES),
                 "put INIT_PKG_CORE_INIT_FUNC() into its interface file (QNN 2.17 and later), "
                 "as qnn-op-package-generator does",
-                REFUSE if one.role == CPU else WARN,
+                REFUSE if library.role == CPU else WARN,
             )
 
 
@@ -183,15 +190,15 @@ def op_package_entry(case: Case) -> Iterator[Fault]:
       "-lQnnHtpPrepare; libc++_shared.so is the NDK's and not part of Android")  # fmt: skip
 def op_package_needs(case: Case) -> Iterator[Fault]:
     """The QNN libraries that an op package is linked with go to the device too."""
-    there = {one.name.rsplit("/", 1)[-1] for one in case.selection.files}
-    there |= {one.file.name for _, one in _libraries(case)}
-    for package, one in _libraries(case):
-        for name in one.needed if one.role == CPU else ():
+    there = {file.name.rsplit("/", 1)[-1] for file in case.selection.files}
+    there |= {library.file.name for _, library in _libraries(case)}
+    for package, library in _libraries(case):
+        for name in library.needed if library.role == CPU else ():
             if name in there or not name.startswith(("libQnn", "libc++_shared")):
                 continue
             qnn = name.startswith("libQnn")
             yield Fault(
-                f"{one.file.source} of op package {package.name} is linked with {name}, which "
+                f"{library.file.source} of op package {package.name} is linked with {name}, which "
                 f"does not go to the device {'with' if qnn else 'from'} this runtime",
                 "not sent",
                 name,

@@ -27,12 +27,12 @@ def windows_python(case: Case) -> Iterator[Fault]:
     if pc is None:
         return
     if tools.python3 is None or tools.python3_version is None:
-        yield Fault("the device has no Python, which does fleet's work there",
+        yield Fault("the device has no Python, which runs fleet's programs there",
                     "no Python", "Python 3.8 or newer, for ARM64 with runner ort",
-                    f"{_INSTALL} (that of the Store cannot be started over ssh)")  # fmt: skip
+                    f"{_INSTALL} (ssh cannot start the one of the Store)")  # fmt: skip
         return
     if version_key(tools.python3_version)[:2] < _OLDEST_PYTHON:
-        yield Fault(f"Python {tools.python3_version} is too old for fleet's work on Windows",
+        yield Fault(f"Python {tools.python3_version} is too old for fleet's programs on Windows",
                     tools.python3_version, "3.8 or newer", _INSTALL)  # fmt: skip
     if case.selection.runner != "ort":
         return
@@ -55,7 +55,7 @@ def windows_arm64x(case: Case) -> Iterator[Fault]:
     """The files are those for native ARM64 programs, and all of one kind."""
     if _pc(case) is None:
         return
-    cure = "leave `target` out, or `target: aarch64-windows-msvc`"
+    cure = "remove `target`, or set `target: aarch64-windows-msvc`"
     if case.target.startswith("arm64x"):
         yield Fault(
             "arm64x files are for emulated x64 programs; those that fleet starts are ARM64",
@@ -63,7 +63,7 @@ def windows_arm64x(case: Case) -> Iterator[Fault]:
             "aarch64-windows-msvc",
             cure,
         )
-    wrong = [one for one in case.libraries if one.machine == "win-x86_64"]
+    wrong = [library for library in case.libraries if library.machine == "win-x86_64"]
     if wrong:
         yield Fault(f"{wrong[0].name} is an x64 library: ARM64 programs cannot load it",
                     "win-x86_64", "win-arm64",
@@ -80,7 +80,7 @@ def skel_catalog(case: Case) -> Iterator[Fault]:
     skel, catalog = f"libQnnHtp{arch.upper()}Skel.so", f"libqnnhtp{arch}.cat"
     if skel in names and catalog not in names:
         yield Fault(
-            f"{skel} goes without {catalog}: Windows does not let the DSP load it, "
+            f"{skel} is sent without {catalog}: Windows does not let the DSP load it, "
             "transportStatus 9 and 0x80000406",
             f"no {catalog}",
             f"lib/hexagon-{arch}/unsigned/{catalog}",

@@ -8,15 +8,14 @@ from typing import Annotated
 
 import typer
 
+from fleet.cli import options as opt
 from fleet.cli import output
-from fleet.cli.options import JsonOption
 from fleet.model.deadline import Deadline
 from fleet.model.errors import FleetError, InputError, UnreachableError
 
 app = typer.Typer(help="Phones behind adb: list, connect, pair.", no_args_is_help=True)
 ServerOption = Annotated[
-    str | None,
-    typer.Option("--server", help="HOST:PORT of the adb server; default: the one of adb itself."),
+    str | None, typer.Option(help="HOST:PORT of the adb server; default: the one of adb itself.")
 ]
 TargetArgument = Annotated[str, typer.Argument(help="HOST:PORT that the phone shows.")]
 CODE = "FLEET_PAIRING_CODE"
@@ -25,14 +24,9 @@ CONNECT_SECONDS = 15.0
 PAIR_SECONDS = 30.0
 
 
-def register(root: typer.Typer) -> None:
-    """Add `adb`."""
-    root.add_typer(app, name="adb")
-
-
 @app.command("list")
-def list_phones(server: ServerOption = None, as_json: JsonOption = False) -> None:
-    """What adb sees: serial, state, USB path, model; for each state that is not good, the cure.
+def list_phones(server: ServerOption = None, as_json: opt.Json = False) -> None:
+    """Show what adb sees: serial, state, USB path, model, and the cure for each bad state.
 
     Example: fleet adb list
     """
@@ -41,21 +35,14 @@ def list_phones(server: ServerOption = None, as_json: JsonOption = False) -> Non
 
     where = AdbServer(server)
     rows: list[dict[str, object]] = []
-    for one in where.devices(Deadline(LOOK_SECONDS)):
+    for phone in where.devices(Deadline(LOOK_SECONDS)):
         cure = ""
         try:
-            check_state(one, "")
+            check_state(phone, "")
         except FleetError as error:
             cure = error.hint
-        rows.append(
-            {
-                "serial": one.serial,
-                "state": one.state,
-                "usb": one.path,
-                "model": one.model,
-                "cure": cure,
-            }
-        )
+        shown = {"serial": phone.serial, "state": phone.state, "usb": phone.path}
+        rows.append({**shown, "model": phone.model, "cure": cure})
     if as_json:
         output.emit_json({"server": str(where), "devices": rows})
         return
@@ -77,10 +64,10 @@ def connect(target: TargetArgument, server: ServerOption = None) -> None:
     """
     from fleet.transport.adbserver import AdbServer  # noqa: PLC0415
 
-    said = AdbServer(server).dial(_target(target), Deadline(CONNECT_SECONDS))
-    if not said.startswith(("connected", "already connected")):
-        raise UnreachableError(f"adb connect: {said}", hint="adb tcpip 5555, or fleet adb pair")
-    output.note(said)
+    answer = AdbServer(server).dial(_target(target), Deadline(CONNECT_SECONDS))
+    if not answer.startswith(("connected", "already connected")):
+        raise UnreachableError(f"adb connect: {answer}", hint="adb tcpip 5555, or fleet adb pair")
+    output.note(answer)
 
 
 @app.command()
@@ -97,7 +84,7 @@ def pair(target: TargetArgument, server: ServerOption = None) -> None:
     where, there = AdbServer(server), _target(target)
     code = os.environ.get(CODE) or _asked()
     try:
-        said = where.pair(there, code, Deadline(PAIR_SECONDS))
+        answer = where.pair(there, code, Deadline(PAIR_SECONDS))
     except UnreachableError as error:
         if "unknown host service" in error.message:
             raise UnreachableError(
@@ -105,15 +92,20 @@ def pair(target: TargetArgument, server: ServerOption = None) -> None:
                 hint="platform tools 30 or newer: adb --version",
             ) from error
         raise
-    if not said.startswith("Successfully paired"):
-        raise UnreachableError(f"adb pair: {said}", hint="a code is good once, and not for long")
-    output.note(said)
+    if not answer.startswith("Successfully paired"):
+        raise UnreachableError(
+            f"adb pair: {answer}",
+            hint="each code works once and expires soon; ask the phone for a new one",
+        )
+    output.note(answer)
     output.note("next: fleet adb connect HOST:PORT (the port of wireless debugging itself)")
 
 
 def _asked() -> str:
     if not sys.stdin.isatty():
-        raise InputError("nobody is there to type the pairing code", hint=f"set {CODE}")
+        raise InputError(
+            "cannot ask for the pairing code: standard input is not a terminal", hint=f"set {CODE}"
+        )
     return str(typer.prompt("pairing code", hide_input=True))
 
 
@@ -121,5 +113,5 @@ def _target(text: str) -> str:
     from fleet.transport.adbstates import is_target  # noqa: PLC0415
 
     if not is_target(text):
-        raise InputError(f"'{text}' is no HOST:PORT", hint="write it as the phone shows it")
+        raise InputError(f"'{text}' is not HOST:PORT", hint="write it as the phone shows it")
     return text

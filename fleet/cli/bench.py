@@ -10,10 +10,11 @@ from urllib.parse import urlsplit
 
 import typer
 
+from fleet.cli import options as opt
 from fleet.cli import output
-from fleet.cli.options import JsonOption
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
+from fleet.model.files import told
 from fleet.model.record import Metrics, Record
 from fleet.model.version import VERSION
 from fleet.profiles.runs import RunStore, new_run_id
@@ -22,16 +23,11 @@ from fleet.serving import bench as client
 _PROMPT = "What is an NPU?"
 
 
-def register(root: typer.Typer) -> None:
-    """Add `bench`."""
-    root.command()(bench)
-
-
 def bench(
-    http: Annotated[str, typer.Option("--http", help="Address, as `fleet serve tunnel` says it.")],
+    http: Annotated[str, typer.Option(help="Address, as `fleet serve tunnel` says it.")],
     clients: Annotated[int, typer.Option(min=1, max=1024, help="Clients at one time.")] = 1,
     duration: Annotated[
-        str | None, typer.Option(help="How long new requests are begun: 60s, 5m.")
+        str | None, typer.Option(help="How long to start new requests: 60s, 5m.")
     ] = None,
     requests: Annotated[int | None, typer.Option(min=1, help="How many requests.")] = None,
     token_file: Annotated[
@@ -43,8 +39,8 @@ def bench(
     ] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Token limit.")] = None,
     timeout: Annotated[str, typer.Option(help="Longest silence of one request.")] = "5m",
-    output_dir: Annotated[Path | None, typer.Option("--output", help="Folder for records.")] = None,
-    as_json: JsonOption = False,
+    output_dir: opt.Records = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Measure a service: time to the first token, between tokens, throughput, errors.
 
@@ -80,20 +76,16 @@ def _token(path: Path | None) -> str:
     """The token of a file, which may hold it as a header line."""
     if path is None:
         return ""
-    try:
+    with told(path, hint="fleet serve token --save FILE"):
         text = path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"cannot read {path}: {error}", hint="fleet serve token --save FILE"
-        ) from error
     word = text.split()[-1] if text else ""
     if not word.isascii():
-        raise InputError(f"{path} holds no token", hint="fleet serve token --save FILE")
+        raise InputError(f"{path} does not hold a token", hint="fleet serve token --save FILE")
     return word
 
 
 def _record(
-    url: str, health: dict[str, Any], report: client.Report, began: time.struct_time
+    url: str, health: dict[str, Any], report: client.LoadReport, began: time.struct_time
 ) -> Record:
     load = report.load
     measures = report.measures()
@@ -101,7 +93,7 @@ def _record(
     metrics = Metrics(ttft_ms=first.value if first else None, others=measures)
     problems = []
     if report.errors:
-        words = sorted({one.error for one in report.errors})
+        words = sorted({request.error for request in report.errors})
         problems.append(f"failed: {len(report.errors)} of {len(report.asked)} requests: {words[0]}")
     how = "--stream" if load.stream else "--whole"
     return Record(
@@ -110,27 +102,20 @@ def _record(
         name=str(health["name"]),
         release=str(health["release"]),
         runner="http",
-        repeat=0,
-        warmup=False,
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", began),
         seconds=round(report.seconds, 3),
         status=0,
         metrics=metrics,
-        finish=None,
         problems=tuple(problems),
         emulated=bool(health["emulated"]),
         argv=("fleet", "bench", "--http", url, "--clients", str(load.clients), how),
-        env={},
         prompt_sha256=hashlib.sha256("\0".join(load.prompts).encode()).hexdigest(),
-        files={},
         origin={"build_id": health["build"], "backend": health.get("backend", "")},
-        facts={},
-        identity="",
         fleet=VERSION,
     )
 
 
-def _show(record: Record, report: client.Report) -> None:
+def _show(record: Record, report: client.LoadReport) -> None:
     found = record.metrics.others
     rows = []
     for name, word in (
@@ -141,10 +126,10 @@ def _show(record: Record, report: client.Report) -> None:
     ):
         cells = [found.get(f"{name}_p{percent}_ms") for percent in client.PERCENTILES]
         if cells[0] is not None:
-            rows.append((word, *(f"{one.value:.1f}" for one in cells if one is not None)))
+            rows.append((word, *(f"{cell.value:.1f}" for cell in cells if cell is not None)))
     emulated = ", emulated" if record.emulated else ""
     title = f"{record.name} {record.release}{emulated}: {report.load.clients} clients"
-    output.table(title, ("ms", *(f"p{one}" for one in client.PERCENTILES)), rows)
+    output.table(title, ("ms", *(f"p{percent}" for percent in client.PERCENTILES)), rows)
     output.say(
         f"{len(report.asked)} requests in {report.seconds:.1f} s, {len(report.errors)} errors; "
         f"{found['requests_per_s'].value:.2f} requests/s, "

@@ -14,6 +14,7 @@ from fleet.bundles.op_packages import read_library
 from fleet.bundles.plain import KINDS
 from fleet.bundles.system_library import TARGET, system_library
 from fleet.cli import bundle_ep, bundle_pull, output
+from fleet.cli import options as opt
 from fleet.model.bundle import Bundle, ContextBinary
 from fleet.model.errors import BundleError, InputError
 from fleet.model.files import human_bytes
@@ -23,26 +24,13 @@ from fleet.runtimes.store import RuntimeStore
 app = typer.Typer(no_args_is_help=True, help="Bundles: what they need, what is wrong with them.")
 
 
-def register(root: typer.Typer) -> None:
-    """Add `bundle`."""
-    bundle_ep.register_in(app)
-    bundle_pull.register_in(app)
-    root.add_typer(app, name="bundle")
-
-
-@app.callback()
-def _group() -> None:
-    """Keeps `inspect` a command of its own."""
-
-
 @app.command()
 def inspect(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A bundle folder.")],
     kind: Annotated[
-        str | None,
-        typer.Option("--kind", help=f"{', '.join(KINDS)}; default: by what is there."),
+        str | None, typer.Option(help=f"{', '.join(KINDS)}; default: by what is there.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+    as_json: opt.Json = False,
     no_hash: Annotated[bool, typer.Option("--no-hash", help="Do not hash: quick look.")] = False,
 ) -> None:
     """Read a bundle: context binaries, QAIRT it needs, files, damage. Exit 1 when unusable.
@@ -52,13 +40,9 @@ def inspect(
       fleet bundle inspect ~/llama_v3_1_8b-genie-w4a16-qualcomm_qcs9075 --json
     """
     if kind is not None and kind not in KINDS:
-        raise InputError(f"'{kind}' is no kind of bundle", hint="one of " + ", ".join(KINDS))
-    bundle = inspect_bundle(
-        folder,
-        system_library(RuntimeStore()),
-        hashes=not no_hash,
-        kind=kind or guessed(folder.expanduser()),
-    )
+        raise InputError(f"'{kind}' is not a kind of bundle", hint="one of " + ", ".join(KINDS))
+    library, kind = system_library(RuntimeStore()), kind or guessed(folder.expanduser())
+    bundle = inspect_bundle(folder, library, hashes=not no_hash, kind=kind)
     if as_json:
         output.emit_json(_as_dict(bundle))
     else:
@@ -70,7 +54,7 @@ def inspect(
 @app.command(name="op-package")
 def op_package(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Libraries (.so).")],
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Read op package libraries: machine, Hexagon arch, QAIRT build, interface provider.
 
@@ -83,38 +67,36 @@ def op_package(
     failed: list[BundleError] = []
     for path in files:
         try:
-            read.append(_library(path))
+            library = read_library(path, CPU, path.name)
         except BundleError as error:
             failed.append(error)
+        else:
+            read.append(replace(library, role=HTP) if library.machine == "hexagon" else library)
     if as_json:
-        libraries = [{**asdict(one), "kind": one.kind} for one in read]
-        output.emit_json({"libraries": libraries, "errors": [one.as_dict() for one in failed]})
+        libraries = [{**asdict(library), "kind": library.kind} for library in read]
+        errors = [problem.as_dict() for problem in failed]
+        output.emit_json({"libraries": libraries, "errors": errors})
     else:
         _show_libraries(read)
-        for one in failed:
-            output.show_error(one)
+        for problem in failed:
+            output.show_error(problem)
     if failed:
         raise typer.Exit(1)
-
-
-def _library(path: Path) -> OpLibrary:
-    found = read_library(path, CPU, path.name)
-    return replace(found, role=HTP) if found.machine == "hexagon" else found
 
 
 def _show_libraries(read: list[OpLibrary]) -> None:
     columns = ("file", "playbook key", "machine", "system", "QAIRT build", "provider", "size")
     rows = [
         (
-            one.file.source,
-            f"{one.role.lower()}:",
-            one.kind,
-            "DSP" if one.role == HTP else one.system,
-            ", ".join(one.builds) or None,
-            ", ".join(one.providers) or "none exported",
-            human_bytes(one.file.size),
+            library.file.source,
+            f"{library.role.lower()}:",
+            library.kind,
+            "DSP" if library.role == HTP else library.system,
+            ", ".join(library.builds) or None,
+            ", ".join(library.providers) or "none exported",
+            human_bytes(library.file.size),
         )
-        for one in read
+        for library in read
     ]
     if rows:
         output.table("Op package libraries", columns, rows)
@@ -181,9 +163,8 @@ def _as_dict(bundle: Bundle) -> dict[str, object]:
     del value["config"], value["extensions"]
     for item in value["files"]:
         del item["source"]
-    return {
-        **value,
-        "size": bundle.size,
-        "usable": bundle.usable,
-        "problems": _problems(bundle),
-    }
+    return {**value, "size": bundle.size, "usable": bundle.usable, "problems": _problems(bundle)}
+
+
+app.command("wrap-ep")(bundle_ep.wrap_ep)
+app.command("pull")(bundle_pull.pull)

@@ -11,15 +11,10 @@ import typer
 from fleet.bundles.ep.graphs import GraphFile, read_graphs
 from fleet.bundles.ep.wrapping import write_wrappers
 from fleet.bundles.system_library import TARGET, system_library
+from fleet.cli import options as opt
 from fleet.cli import output
-from fleet.cli.options import JsonOption
 from fleet.model.errors import BundleError
 from fleet.runtimes.store import RuntimeStore
-
-
-def register_in(group: typer.Typer) -> None:
-    """Add the command."""
-    group.command(name="wrap-ep")(wrap_ep)
 
 
 def wrap_ep(
@@ -28,7 +23,7 @@ def wrap_ep(
         Path | None,
         typer.Option("--output", "-o", help="Folder for them; it has the binaries too."),
     ] = None,
-    as_json: JsonOption = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Make ONNX wrappers (EPContext) for context binaries, for ONNX Runtime's QNN provider.
 
@@ -46,21 +41,21 @@ def wrap_ep(
     written = write_wrappers([read_graphs(path, library) for path in files], folder)
     if as_json:
         output.emit_json(
-            [{"wrapper": one.path, **_as_dict(one.file), **asdict(one.graph)} for one in written]
+            [{"wrapper": w.path, **_as_dict(w.file), **asdict(w.graph)} for w in written]
         )
         return
     columns = ("wrapper", "context binary", "QAIRT build", "inputs", "outputs")
     rows = [
         (
-            one.path.name,
-            one.file.path.name,
-            one.file.build_id,
+            wrapper.path.name,
+            wrapper.file.path.name,
+            wrapper.file.build_id,
             *(
                 "\n".join(f"{t.name} {t.element.lower()} {_shape(t.shape)}" for t in tensors)
-                for tensors in (one.graph.inputs, one.graph.outputs)
+                for tensors in (wrapper.graph.inputs, wrapper.graph.outputs)
             ),
         )
-        for one in written
+        for wrapper in written
     ]
     output.table("Wrappers", columns, rows)
     output.note(f"next: fleet bundle inspect --kind ort {written[0].path.parent}")
@@ -71,11 +66,5 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 def _as_dict(file: GraphFile) -> dict[str, Any]:
-    return {
-        "context_binary": file.path,
-        "build_id": file.build_id,
-        "backend_api": file.backend_api,
-        "soc_model": file.soc_model,
-        "hexagon_arch": file.hexagon_arch,
-        "compatibility": file.compatibility,
-    }
+    names = ("build_id", "backend_api", "soc_model", "hexagon_arch", "compatibility")
+    return {"context_binary": file.path, **{name: getattr(file, name) for name in names}}

@@ -9,14 +9,9 @@ import typer
 
 from fleet.bundles.aihub.pull import Pulled
 from fleet.bundles.aihub.pull import pull as pull_model
+from fleet.cli import options as opt
 from fleet.cli import output
-from fleet.cli.options import JsonOption
 from fleet.model.files import human_bytes
-
-
-def register_in(group: typer.Typer) -> None:
-    """Add the command."""
-    group.command(name="pull")(pull)
 
 
 def pull(
@@ -28,9 +23,9 @@ def pull(
         typer.Option("--output", "-o", help="The new folder; default: named after the model."),
     ] = None,
     wait: Annotated[
-        float, typer.Option("--wait", min=0, help="Seconds to wait for a job that still runs.")
+        float, typer.Option(min=0, help="Seconds to wait for a job that still runs.")
     ] = 0,
-    as_json: JsonOption = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Get what Qualcomm AI Hub compiled or linked, as a bundle folder. Needs npu-fleet\\[aihub].
 
@@ -39,11 +34,7 @@ def pull(
       fleet bundle pull aihub:jabc123 --wait 3600
     """
     done = pull_model(
-        reference,
-        folder,
-        wait_seconds=wait,
-        verbose=output.errors.is_terminal,
-        say=output.note,
+        reference, folder, wait_seconds=wait, verbose=output.errors.is_terminal, say=output.note
     )
     if as_json:
         output.emit_json(
@@ -72,11 +63,8 @@ def _show(done: Pulled) -> None:
         ("kind of bundle", record["kind"]),
     ]
     output.table(str(done.folder), ("", ""), rows)
-    output.table(
-        "Files",
-        ("file", "size", "SHA-256"),
-        [(one["name"], human_bytes(one["size"]), one["sha256"][:16]) for one in record["files"]],
-    )
+    files = [(f["name"], human_bytes(f["size"]), f["sha256"][:16]) for f in record["files"]]
+    output.table("Files", ("file", "size", "SHA-256"), files)
     for text in done.notes:
         output.note(f"note: {text}")
     for command in done.next_commands:

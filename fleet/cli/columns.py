@@ -10,13 +10,13 @@ from fleet.cli import output
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; a cell of None is unknown. `spare`: 1 is the first to make room, 2 the
+    """A column of a table; a cell of None is unknown. `yields`: 1 is the first to make room, 2 the
     next; 0 always stays. The first column names the rows.
     """
 
     head: str
     cells: Sequence[str | None]
-    spare: int = 0
+    yields: int = 0
 
 
 def show(title: str, columns: Sequence[Column]) -> None:
@@ -48,11 +48,13 @@ def show_text(title: str, columns: Sequence[Column], names: Sequence[str]) -> No
 def _kept(
     columns: Sequence[Column], room: int | None, width: Callable[[Sequence[Column]], int]
 ) -> tuple[list[Column], list[Column]]:
-    """What has room, and what is left out, the first spare one first."""
+    """What has room, and what is left out, in the order of `yields`."""
     kept, left = list(columns), list[Column]()
-    spare = sorted((column for column in columns if column.spare), key=lambda column: column.spare)
-    while room is not None and spare and width(kept) > room:
-        left.append(spare.pop(0))
+    yielding = sorted(
+        (column for column in columns if column.yields), key=lambda column: column.yields
+    )
+    while room is not None and yielding and width(kept) > room:
+        left.append(yielding.pop(0))
         kept.remove(left[-1])
     return kept, left
 

@@ -57,4 +57,4 @@ def end_with(errors: list[FleetError | None], fine: bool) -> None:
 
 def end_devices(results: Sequence[DeviceResult]) -> None:
     """As `end_with`, for what became of devices."""
-    end_with([one.error for one in results], all(one.fine for one in results))
+    end_with([result.error for result in results], all(result.fine for result in results))

@@ -7,22 +7,24 @@ from pathlib import Path
 
 from fleet.cli import output
 from fleet.cli.columns import Column, show_text
-from fleet.cli.profiles_opened import opened
+from fleet.cli.profiles_store import opened
 from fleet.model.errors import GateError, InputError, NotComparableError
 from fleet.profiles.compare import comparing, gates, writing
 from fleet.profiles.compare import matrix as matrices
 from fleet.profiles.compare.comparing import Comparison
-from fleet.profiles.compare.files import read_records
-from fleet.profiles.compare.gates import Gate, Judged, Outcome
-from fleet.profiles.compare.groups import Group, group, short_build
+from fleet.profiles.compare.conditions import APART
+from fleet.profiles.compare.gates import Gate, GateOutcome, JudgedGate
+from fleet.profiles.compare.groups import RecordGroup, group, short_build
 from fleet.profiles.compare.metrics import present
 from fleet.profiles.compare.ops import OpDiff
+from fleet.profiles.files import read_records
 from fleet.profiles.store import select
 
 OPS_SHOWN = 20
+AB = "fleet ab A B (measures both in turns, and ends in a verdict)"
 
 
-def group_of(text: str, store: Path | None) -> Group:
+def group_of(text: str, store: Path | None) -> RecordGroup:
     """The records of a selection, or of a file or folder where there is one of that name."""
     path = Path(text)
     if path.suffix in {".json", ".jsonl"} or ("/" in text and path.exists()):
@@ -37,11 +39,11 @@ def group_of(text: str, store: Path | None) -> Group:
 
 def gates_of(texts: Sequence[str]) -> list[Gate]:
     """The gates of `--fail-if`."""
-    return [gates.parse(one) for one in texts]
+    return [gates.parse(text) for text in texts]
 
 
 def compared(
-    sides: tuple[Group, Group],
+    sides: tuple[RecordGroup, RecordGroup],
     asked: Sequence[Gate],
     metrics: Sequence[str],
     margin: float,
@@ -49,19 +51,19 @@ def compared(
 ) -> Comparison:
     """The comparison of both sides; a metric that a gate names is always in it."""
     names = list(metrics) or present(sides[0].records)
-    names = list(dict.fromkeys([*names, *(one.metric for one in asked if one.metric)]))
+    names = list(dict.fromkeys([*names, *(gate.metric for gate in asked if gate.metric)]))
     gated = gates.named(asked, names)
     return comparing.compare(*sides, names, margin=margin, vary=vary, gated=gated)
 
 
-def judged(found: Comparison, asked: Sequence[Gate], *, strict: bool) -> list[Judged]:
+def judged(found: Comparison, asked: Sequence[Gate], *, strict: bool) -> list[JudgedGate]:
     """What became of the gates; where `--strict` refuses, none of them is judged."""
     refused = _refusal(found) if strict else ""
     return gates.judge_gates(asked, found, refused)
 
 
 def save(
-    found: Comparison, judged: Sequence[Judged], markdown: Path | None, junit: Path | None
+    found: Comparison, judged: Sequence[JudgedGate], markdown: Path | None, junit: Path | None
 ) -> None:
     """Write the files that were asked for."""
     if markdown:
@@ -70,13 +72,13 @@ def save(
         writing.save(junit, writing.junit(found, judged))
 
 
-def show(found: Comparison, judged: Sequence[Judged], *, as_json: bool) -> None:
+def show(found: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> None:
     """Conditions first, for they decide what the table is worth."""
     if as_json:
-        output.emit_json(found.as_dict() | {"gates": [one.as_dict() for one in judged]})
+        output.emit_json(found.as_dict() | {"gates": [result.as_dict() for result in judged]})
         return
     for weight, head in writing.HEADS.items():
-        mine = [writing.finding(one) for one in found.findings if one.weight is weight]
+        mine = [writing.finding(finding) for finding in found.findings if finding.weight is weight]
         if mine:
             output.say(f"{head}:")
             for text in mine:
@@ -90,8 +92,8 @@ def show(found: Comparison, judged: Sequence[Judged], *, as_json: bool) -> None:
     for ops in found.ops:
         _show_ops(ops)
     if judged:
-        told = [(g.gate.text, g.board, g.metric, g.outcome, g.text) for g in judged]
-        output.table("gates", ("gate", "device", "metric", "outcome", "measured"), told)
+        gate_rows = [(g.gate.text, g.board, g.metric, g.outcome, g.text) for g in judged]
+        output.table("gates", ("gate", "device", "metric", "outcome", "measured"), gate_rows)
     for text in found.remarks:
         output.note(text)
 
@@ -99,69 +101,64 @@ def show(found: Comparison, judged: Sequence[Judged], *, as_json: bool) -> None:
 def _show_rows(found: Comparison) -> None:
     """What all rows share makes room first; then what the change is made of."""
     rows = [writing.cells(row, found.margin) for row in found.rows]
-    told = dict(zip(writing.COLUMNS, zip(*rows, strict=True), strict=True))
+    by_head = dict(zip(writing.COLUMNS, zip(*rows, strict=True), strict=True))
     spare = {"emulated": 1, "A": 4, "B": 5}
-    spare |= {
-        head: number
-        for number, head in enumerate(("metric", "device"), 2)
-        if len(set(told[head])) == 1
-    }
-    columns = [Column(head, cells, spare.get(head, 0)) for head, cells in told.items()]
+    alike = (("metric", 2), ("device", 3))
+    spare |= {head: number for head, number in alike if len(set(by_head[head])) == 1}
+    columns = [Column(head, cells, spare.get(head, 0)) for head, cells in by_head.items()]
     names = [f"{row.board} {row.metric.shown}" for row in found.rows]
     show_text(f"{found.b.label} against {found.a.label}", columns, names)
 
 
 def _show_ops(ops: OpDiff) -> None:
     output.say(writing.operations(ops))
-    words = [*(("off the NPU", one) for one in ops.left_npu), *(("new", one) for one in ops.new)]
-    words += [("gone", one) for one in ops.gone]
-    named = [one for _, one in words]
-    words += [("", one) for one in ops.movers if one not in named]
-    rows = [
-        (
-            one.name,
-            one.shape,
-            word,
-            writing.number(one.a),
-            writing.number(one.b),
-            gates.percent(one.share),
-        )
-        for word, one in words[:OPS_SHOWN]
-    ]
+    words = [*(("off the NPU", op) for op in ops.left_npu), *(("new", op) for op in ops.new)]
+    words += [("gone", op) for op in ops.gone]
+    named = [op for _, op in words]
+    words += [("", op) for op in ops.movers if op not in named]
+    rows = []
+    for word, op in words[:OPS_SHOWN]:
+        numbers = writing.number(op.a), writing.number(op.b), gates.percent(op.share)
+        rows.append((op.name, op.shape, word, *numbers))
     if rows:
         columns = ("operation", "shape", "", f"A {ops.unit}", f"B {ops.unit}", "of the whole")
         output.table("operations", columns, rows)
 
 
-def end(found: Comparison, judged: Sequence[Judged], *, strict: bool) -> None:
+def end(found: Comparison, judged: Sequence[JudgedGate], *, strict: bool) -> None:
     """Raise what the exit code says. Tripped wins over not judged: it is the surer news."""
     refusal = _refusal(found) if strict else ""
     if refusal:
-        raise NotComparableError(refusal, hint="--vary for what is meant to differ")
-    tripped = [one for one in judged if one.outcome is Outcome.TRIPPED]
+        raise NotComparableError(refusal, hint="name what you changed on purpose: --vary")
+    apart = [finding for finding in found.findings if finding.what in APART]
+    tripped = [result for result in judged if result.outcome is GateOutcome.TRIPPED]
     if tripped:
-        raise GateError(_texts(tripped), hint="the table above says what else differs")
-    unsure = [one for one in judged if one.outcome is Outcome.UNJUDGED]
+        raise GateError(_texts(tripped), hint="the table above shows what else differs")
+    unsure = [result for result in judged if result.outcome is GateOutcome.UNJUDGED]
     if unsure:
         raise NotComparableError(
-            f"could not be judged: {_texts(unsure)}",
-            hint="measure more runs, of both: from five a side on a run is one value, however "
-            "many repeats it has",
+            f"cannot judge: {_texts(unsure)}",
+            hint=AB
+            if apart
+            else "measure more runs, of both: from five a side on a run is one "
+            f"value, however many repeats it has; {AB}",
+        )
+    if apart:
+        raise NotComparableError(
+            f"no verdict: A and B were not measured in turns, {writing.finding(apart[0])}", hint=AB
         )
 
 
 def _refusal(found: Comparison) -> str:
     if not found.rows:
-        return "--strict: nothing is in both"
-    what = ", ".join(dict.fromkeys(one.what for one in found.refused))
+        return "--strict: A and B have nothing in common"
+    what = ", ".join(dict.fromkeys(finding.what for finding in found.refused))
     return f"--strict: differs or is unknown: {what}" if what else ""
 
 
-def _texts(judged: Sequence[Judged]) -> str:
-    found = [
-        " ".join(part for part in (one.gate.text, one.board, one.metric) if part) + f": {one.text}"
-        for one in judged[:3]
-    ]
+def _texts(judged: Sequence[JudgedGate]) -> str:
+    names = [" ".join(filter(None, (j.gate.text, j.board, j.metric))) for j in judged[:3]]
+    found = [f"{name}: {result.text}" for name, result in zip(names, judged, strict=False)]
     return "; ".join(found) + (f" and {len(judged) - 3} more" if len(judged) > 3 else "")
 
 
@@ -184,12 +181,12 @@ def show_matrix(
     if as_json:
         output.emit_json(made.as_dict())
         return
-    heads = [short_build(one) if columns == "runtime" else one[:12] for one in made.versions]
+    heads = [short_build(v) if columns == "runtime" else v[:12] for v in made.versions]
     rows = [
         (
             board,
             made.chips[board] or None,
-            *(matrices.words(made.cells.get((board, one))) for one in made.versions),
+            *(matrices.words(made.cells.get((board, version))) for version in made.versions),
             "yes" if board in made.emulated else "no",
         )
         for board in made.boards

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fleet.cli import options as opt
 from fleet.cli import output
+from fleet.cli.doctor_asking import asked, given
 from fleet.cli.doctor_view import report, show_explained
-from fleet.cli.options import AcceptNewOption, JsonOption, LimitOption, ParallelOption
 from fleet.model.diagnosis import ADVICE, HEALTHY, PROBLEM, UNCHECKED, UNRECOGNISED, Diagnosis
 from fleet.model.errors import InputError
 from fleet.model.text import harmless
@@ -24,22 +26,19 @@ _PLATFORMS = ("linux", "android", "windows")
 
 
 LogOption = Annotated[
-    list[str] | None, typer.Option("--log", help="Triage a log instead: a file, - for stdin.")
+    list[str] | None, typer.Option(help="Triage a log instead: a file, - for stdin.")
 ]
 ExplainOption = Annotated[
     str | None, typer.Option("--explain", help="What a code means: 14001, 0x80000406, -8.")
 ]
 ListOption = Annotated[bool, typer.Option("--list", help="List checks and causes.")]
 OnlyOption = Annotated[
-    list[str] | None, typer.Option("--only", help="Only this check or layer (see --list).")
+    list[str] | None, typer.Option(help="Only this check or layer (see --list).")
 ]
 FolderOption = Annotated[
-    list[str] | None,
-    typer.Option("--folder", help="Look at this folder on the device: QAIRT put by hand."),
+    list[str] | None, typer.Option(help="Check this folder on the device: a QAIRT copied by hand.")
 ]
-PlatformOption = Annotated[
-    str, typer.Option("--platform", help="With --log: linux, android or windows.")
-]
+PlatformOption = Annotated[str, typer.Option(help="With --log: linux, android or windows.")]
 SessionOption = Annotated[
     bool, typer.Option("--session/--no-session", help="Open a real NPU session.")
 ]
@@ -47,29 +46,29 @@ HashOption = Annotated[bool, typer.Option("--verify", help="Hash every file of r
 FixOption = Annotated[bool, typer.Option("--fix", help="Plan cures, ask, apply, verify.")]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="With --fix: only the plan.")]
 PlaybookOption = Annotated[
-    Path | None, typer.Option("--playbook", help="With --fix: what to send again.")
+    Path | None, typer.Option(help="With --fix: the playbook to deploy again.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="With --fix: do not ask.")]
 BundleOption = Annotated[
-    Path | None, typer.Option("--bundle", help="Also pack all, redacted, as .tar.gz.")
+    Path | None, typer.Option(help="Also pack everything, redacted, as .tar.gz.")
+]
+AnswerOption = Annotated[
+    list[str] | None,
+    typer.Option(help="With --log: the answer to a question, ID=yes, ID=no or ID=@FILE."),
 ]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Exit 2 for advice too.")]
 
 
-def register(root: typer.Typer) -> None:
-    """Add `doctor`."""
-    root.command()(doctor)
-
-
 def doctor(
     inventory: Annotated[Path | None, _INVENTORY] = None,
-    limit: LimitOption = None,
+    limit: opt.Limit = None,
     log: LogOption = None,
     explain_code: ExplainOption = None,
     listed: ListOption = False,
     only: OnlyOption = None,
     folder: FolderOption = None,
     platform: PlatformOption = "",
+    answer: AnswerOption = None,
     session: SessionOption = True,
     verify: HashOption = False,
     fix: FixOption = False,
@@ -78,11 +77,13 @@ def doctor(
     yes: YesOption = False,
     bundle: BundleOption = None,
     strict: StrictOption = False,
-    parallel: ParallelOption = None,
-    accept_new: AcceptNewOption = False,
-    as_json: JsonOption = False,
+    parallel: opt.Parallel = None,
+    accept_new: opt.AcceptNew = False,
+    as_json: opt.Json = False,
 ) -> None:
-    """Say what is wrong: of devices (-i), of a pasted log (--log), of a code (--explain).
+    """Find out what is wrong: devices (-i), a pasted log (--log), an error code (--explain).
+
+    With -i and --log the read-only looks at the device tell the causes of its log apart.
 
     Exit code 0 healthy, 1 problem, 2 advice with --strict, 3 not checked, 5 log not recognised.
 
@@ -93,43 +94,53 @@ def doctor(
     _one_of(inventory, log, explain_code, listed)
     if explain_code is not None:
         return _explain(explain_code, as_json=as_json)
-    if log:
-        return _end(_logs(log, platform, as_json=as_json, bundle=bundle), strict=strict)
-    from fleet.cli import common, doctor_devices  # noqa: PLC0415 - probes and cures: most of a deploy
+    if log and inventory is None:
+        looked = _logs(log, platform, given(answer), as_json=as_json, bundle=bundle)
+        return _end(looked, strict=strict)
+    # Probes and cures: most of a deploy.
+    from fleet.cli import common, doctor_devices  # noqa: PLC0415
+    from fleet.doctor.examine import Round  # noqa: PLC0415
 
     if listed:
         return doctor_devices.show_known(as_json=as_json)
-    how = doctor_devices.Round(
-        doctor_devices.known(only or []),
-        tuple(folder or ()),
-        verify,
-        session,
-        accept_new,
-        parallel or common.DEFAULT_PARALLEL,
-    )
-    asked = doctor_devices.Asked(playbook, dry_run, yes, as_json) if fix else None
+    names, many = doctor_devices.known(only or []), parallel or common.DEFAULT_PARALLEL
+    beside = "\n".join(_text(name) for name in log or ())
+    how = Round(names, tuple(folder or ()), verify, session, accept_new, many, beside)
+    asked = doctor_devices.FixRequest(playbook, dry_run, yes, as_json) if fix else None
     found = doctor_devices.look(inventory or Path(), limit, how, asked, bundle, as_json=as_json)
     return _end(found, strict=strict)
 
 
 def _one_of(inventory: Path | None, log: list[str] | None, code: str | None, listed: bool) -> None:
-    given = [one for one in (inventory, log, code, listed or None) if one is not None and one != []]
-    if len(given) != 1:
+    given = sum((inventory is not None or bool(log), code is not None, listed))
+    if given != 1:
         raise InputError(
-            "say what to look at" if not given else "only one of -i, --log, --explain, --list",
+            "only one of -i, --log, --explain, --list" if given else "nothing to look at",
             hint="fleet doctor -i inventory.yaml, fleet doctor --log FILE, "
             "fleet doctor --explain 14001",
         )
 
 
 def _logs(
-    names: Sequence[str], platform: str, *, as_json: bool, bundle: Path | None
+    names: Sequence[str],
+    platform: str,
+    answers: dict[str, str],
+    *,
+    as_json: bool,
+    bundle: Path | None,
 ) -> list[Diagnosis]:
     if platform and platform not in _PLATFORMS:
-        raise InputError(f"'{platform}' is no platform", hint=f"one of {', '.join(_PLATFORMS)}")
-    found = [triage(_text(name), name, platform=platform) for name in names]
+        raise InputError(f"'{platform}' is not a platform", hint=f"one of {', '.join(_PLATFORMS)}")
+    found = []
+    for name in names:
+        look = partial(_triage, _text(name), name, platform)
+        found.append(asked(look, answers, quiet=as_json or name == "-"))
     report(found, as_json=as_json, bundle=bundle, log=True)
     return found
+
+
+def _triage(text: str, name: str, platform: str, answers: Mapping[str, str]) -> Diagnosis:
+    return triage(text, name, platform=platform, answers=answers)
 
 
 def _text(name: str) -> str:
@@ -156,7 +167,7 @@ def _explain(code: str, *, as_json: bool) -> None:
 
 def _end(found: Sequence[Diagnosis], *, strict: bool) -> None:
     """The worst of all: a problem, what could not be checked, what is not recognised, advice."""
-    verdicts = {one.verdict for one in found}
+    verdicts = {diagnosis.verdict for diagnosis in found}
     if PROBLEM in verdicts:
         raise typer.Exit(1)
     if UNCHECKED in verdicts:

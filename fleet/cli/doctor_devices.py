@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+import typer
 
 from fleet.cli import output
 from fleet.cli.common import hosts_of
-from fleet.cli.doctor_fix import Asked, cure
 from fleet.cli.doctor_view import counting, report
+from fleet.cli.live import listening
+from fleet.config.playbook import load_playbook
 from fleet.doctor.checks import LOOKS
+from fleet.doctor.cure import Cure, apply_cures, plan_cures
 from fleet.doctor.examine import Round, examine
 from fleet.model.diagnosis import UNCHECKED, Diagnosis
 from fleet.model.errors import InputError
+from fleet.model.inventory import Host
 from fleet.triage.knowledge import knowledge
 
-__all__ = ["Asked", "Round", "known", "look", "show_known"]
+
+@dataclass(frozen=True)
+class FixRequest:
+    """How the user wants it."""
+
+    playbook: Path | None
+    dry_run: bool
+    yes: bool
+    as_json: bool
 
 
 def look(
     inventory: Path,
     limit: list[str] | None,
     how: Round,
-    asked: Asked | None,
+    asked: FixRequest | None,
     bundle: Path | None,
     *,
     as_json: bool,
@@ -56,7 +71,7 @@ def _playbook(inventory: Path) -> Path | None:
 
 def known(only: Sequence[str]) -> tuple[str, ...]:
     """The same names. Raises InputError for one that is neither a check nor a layer."""
-    names = {one.id for one in LOOKS} | {one.layer for one in LOOKS} | {"host", "link", "session"}
+    names = {"host", "link", "session"}.union(*((check.id, check.layer) for check in LOOKS))
     for name in only:
         if name not in names:
             raise InputError(f"there is no check '{name}'", hint="fleet doctor --list")
@@ -67,14 +82,71 @@ def show_known(*, as_json: bool) -> None:
     """All checks and causes."""
     causes = list(knowledge().causes.values())
     if as_json:
-        output.emit_json(
-            {
-                "checks": [{"id": one.id, "layer": one.layer, "about": one.about} for one in LOOKS],
-                "causes": [
-                    {"id": one.id, "layer": one.layer, "title": one.title} for one in causes
-                ],
-            }
-        )
+        checks = [{"id": c.id, "layer": c.layer, "about": c.about} for c in LOOKS]
+        titles = [{"id": c.id, "layer": c.layer, "title": c.title} for c in causes]
+        output.emit_json({"checks": checks, "causes": titles})
         return
-    output.table("checks", ("check", "layer", ""), [(o.id, o.layer, o.about) for o in LOOKS])
-    output.table("causes", ("cause", "layer", ""), [(o.id, o.layer, o.title) for o in causes])
+    output.table("checks", ("check", "layer", ""), [(c.id, c.layer, c.about) for c in LOOKS])
+    output.table("causes", ("cause", "layer", ""), [(c.id, c.layer, c.title) for c in causes])
+
+
+def cure(
+    hosts: Sequence[Host], found: Sequence[Diagnosis], how: Round, asked: FixRequest
+) -> list[Diagnosis]:
+    """Plan, show, ask, apply, look again; the diagnoses as they are after it.
+
+    Raises InputError where a question is needed and nobody can answer.
+    """
+    wanted = load_playbook(asked.playbook) if asked.playbook is not None else None
+    with listening(as_json=False) as listener:
+        cures = plan_cures(hosts, found, listener, wanted, parallel=how.parallel)
+    if not asked.as_json:
+        _show(cures, dry_run=asked.dry_run)
+    able = [fix for fix in cures if fix.remedy and not fix.why]
+    if able and not asked.dry_run:
+        _ask(able, yes=asked.yes)
+        with listening(as_json=False) as listener:
+            apply_cures(cures, how, listener, wanted)
+        if not asked.as_json:
+            _outcomes(cures)
+    after = {fix.host.name: fix.diagnosis for fix in cures if fix.diagnosis is not None}
+    result = [after.get(diagnosis.target) or diagnosis for diagnosis in found]
+    if asked.as_json:
+        fixes = [fix.as_dict() for fix in cures]
+        targets = [diagnosis.as_dict() for diagnosis in result]
+        output.emit_json({"schema": 1, "targets": targets, "fixes": fixes})
+    return result
+
+
+def _show(cures: Sequence[Cure], *, dry_run: bool) -> None:
+    if not cures:
+        output.say("nothing to fix")
+    for fix in cures:
+        if fix.why:
+            output.say(f"{fix.host.name}: fleet has no cure: {fix.why}")
+            continue
+        output.say(f"{fix.host.name}: {fix.remedy} for {fix.cause}")
+        for step in fix.steps:
+            output.say(f"  + {step}")
+        for command in fix.commands:
+            for line in command.splitlines():
+                output.say(f"      # {line}")
+    if dry_run and any(not fix.why for fix in cures):
+        output.say("nothing was changed; to apply it, leave out --dry-run")
+
+
+def _ask(cures: Sequence[Cure], *, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InputError(
+            "cannot ask: standard input is not a terminal",
+            hint="fleet doctor --fix --yes, or --dry-run",
+        )
+    if not typer.confirm(f"apply this to {len(cures)} device(s)?"):
+        raise typer.Exit(1)
+
+
+def _outcomes(cures: Sequence[Cure]) -> None:
+    rows = [(fix.host.name, fix.cause, fix.remedy or "none", fix.outcome, fix.why) for fix in cures]
+    output.table("fixes", ("device", "cause", "cure", "outcome", ""), rows)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fleet.cli import output
 from fleet.cli.hints import completed
-from fleet.doctor.bundle import pack
 from fleet.model.cause import LAYERS, Fix
 from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check, Diagnosis, Ranked
 from fleet.model.events import DeviceDone, Event, Listener
@@ -29,6 +28,7 @@ _VERDICTS = {
 }
 _NOTHING_SEEN = "[bold green]nothing wrong seen[/]"
 _NO_SESSION = "[bold yellow]not checked[/]: no NPU session was opened"
+_PAGES = 3  # more targets than that share a page
 _OTHERS = 2  # causes that are named behind the first one
 _EVIDENCE = 4
 _LINE = 200
@@ -41,6 +41,13 @@ def counting(total: int) -> Iterator[Listener]:
     if not output.errors.is_terminal or total < 2:
         yield lambda _: None
         return
+    from rich.progress import (  # noqa: PLC0415 - a log needs none of it
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+    )
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=output.errors, transient=True) as bar:
         task = bar.add_task("looking", total=total)
@@ -53,35 +60,91 @@ def counting(total: int) -> Iterator[Listener]:
 
 
 def show(every: Sequence[Diagnosis], *, log: bool = False) -> None:
-    """One page a target that is not healthy; healthy ones on a line each."""
-    for one in every:
-        _head(one)
-        if one.verdict == "healthy" and not log:
-            _layers([check for check in one.checks if check.status != OK])
-        else:
-            _layers(one.checks)
-            _causes(one)
-        for note in one.notes:
-            _line(f"  [dim]{escape(note)}[/]")
+    """One page a target that is not healthy; of many, one line each and each cause once."""
+    if len(every) > _PAGES:
+        _together(every)
+    else:
+        for diagnosis in every:
+            _page(diagnosis, log=log)
     if len(every) > 1:
-        counts: dict[str, int] = {}
-        for one in every:
-            counts[one.verdict] = counts.get(one.verdict, 0) + 1
+        counts = Counter(diagnosis.verdict for diagnosis in every)
         output.say(f"{len(every)} targets: " + ", ".join(f"{n} {v}" for v, n in counts.items()))
 
 
-def _head(one: Diagnosis) -> None:
-    emulated = " [dim](emulated)[/]" if one.emulated else ""
-    first = f": {_sure(one.causes[0])}{escape(one.causes[0].cause.title)}" if one.causes else ""
-    if one.verdict == "problem" and not one.causes:
-        first = ": no cause that is known fits"
-    verdict = _VERDICTS[one.verdict]
+def _page(diagnosis: Diagnosis, *, log: bool) -> None:
+    _head(diagnosis)
+    if diagnosis.verdict == "healthy" and not log:
+        _layers([check for check in diagnosis.checks if check.status != OK])
+    else:
+        _layers(diagnosis.checks)
+        _causes(diagnosis)
+    for note in diagnosis.notes:
+        _line(f"  [dim]{escape(note)}[/]")
+    _unknown(diagnosis)
+
+
+def _unknown(diagnosis: Diagnosis) -> None:
+    """What a log that does not decide says all the same, and the question that comes next."""
+    for text in diagnosis.understood:
+        _line(f"  [bold]means[/]  {escape(_short(text))}")
+    for line in diagnosis.suspects:
+        _line(f"  [dim]looks like it[/] line {line.line}: {escape(_short(line.text))}")
+    for question in diagnosis.questions[:1]:
+        _line(f"  [bold]next[/]   {escape(question.text)}")
+        for text in question.command.splitlines():
+            _line(f"         {escape(completed(text))}")
+
+
+def _together(every: Sequence[Diagnosis]) -> None:
+    """Healthy ones on one line, a line for each other, then each cause once with its targets."""
+    healthy = [diagnosis for diagnosis in every if diagnosis.verdict == "healthy"]
+    if healthy:
+        emulated = " [dim](emulated)[/]" if all(diagnosis.emulated for diagnosis in healthy) else ""
+        names = " ".join(diagnosis.target for diagnosis in healthy)
+        _line(f"{_VERDICTS['healthy']}{emulated}: {escape(names)}")
+    found: dict[str, list[Diagnosis]] = {}
+    for diagnosis in every:
+        if diagnosis.verdict == "healthy":
+            continue
+        _head(diagnosis)
+        if diagnosis.causes:
+            found.setdefault(diagnosis.causes[0].cause.id, []).append(diagnosis)
+    for name, those in found.items():
+        _shared(name, those)
+    if found:
+        example = next(iter(found.values()))[0].target
+        output.say("more of one: " + completed(f"fleet doctor --limit {shlex.quote(example)}"))
+
+
+def _shared(name: str, those: Sequence[Diagnosis]) -> None:
+    """A cause in four lines."""
+    first = those[0].causes[0]
+    targets = ", ".join(diagnosis.target for diagnosis in those)
+    _line(f"[bold]{escape(first.title)}[/] [dim]({name})[/]: {escape(targets)}")
+    for evidence in first.evidence[:1]:
+        _line(f"  [dim]seen[/]   {escape(_short(evidence.text.splitlines()[0]))}")
+    for fix in first.fixes[:1]:
+        commands = completed(fix.command).splitlines()
+        _line(
+            f"  [bold]fix[/]    {escape(fix.title)}"
+            + escape(": " + commands[0] if commands else "")
+        )
+
+
+def _head(diagnosis: Diagnosis) -> None:
+    emulated = " [dim](emulated)[/]" if diagnosis.emulated else ""
+    ranked = diagnosis.causes[0] if diagnosis.causes else None
+    first = f": {_sure(ranked)}{escape(ranked.title)}" if ranked else ""
+    if diagnosis.verdict == "problem" and not diagnosis.causes:
+        first = ": no known cause matches"
+    verdict = _VERDICTS[diagnosis.verdict]
     # Of a log, and of a device where only other checks were asked for.
-    if one.verdict == "healthy" and not any(check.id == "session" for check in one.checks):
+    asked = {check.id for check in diagnosis.checks}
+    if diagnosis.verdict == "healthy" and "session" not in asked:
         verdict = _NOTHING_SEEN
-    if one.verdict == "could-not-check" and one.error is None:
+    if diagnosis.verdict == "could-not-check" and diagnosis.error is None:
         verdict, first = _NO_SESSION, ""
-    _line(f"[bold]{escape(one.target)}[/]  {verdict}{emulated}{first}")
+    _line(f"[bold]{escape(diagnosis.target)}[/]  {verdict}{emulated}{first}")
 
 
 def _sure(first: Ranked) -> str:
@@ -98,49 +161,48 @@ def _layers(checks: Iterable[Check]) -> None:
         _line(f"  {_MARKS[check.status]} {check.layer:8} {check.id:10} {escape(text)}")
 
 
-def _causes(one: Diagnosis) -> None:
-    for rank, ranked in enumerate(one.causes[: 1 + _OTHERS]):
+def _causes(diagnosis: Diagnosis) -> None:
+    for rank, ranked in enumerate(diagnosis.causes[: 1 + _OTHERS]):
         if rank == 0:
-            _first(ranked, one)
+            _first(ranked, diagnosis)
         else:
             cause = ranked.cause
             how = f"{ranked.confidence:.0%}"
-            _line(f"  [dim]less likely ({how}):[/] {escape(cause.title)} [dim]({cause.id})[/]")
+            _line(f"  [dim]less likely ({how}):[/] {escape(ranked.title)} [dim]({cause.id})[/]")
 
 
-def _first(ranked: Ranked, one: Diagnosis) -> None:
+def _first(ranked: Ranked, diagnosis: Diagnosis) -> None:
     cause = ranked.cause
     _line("")
     _line(
-        f"  [bold]cause[/]  {escape(cause.title)}  "
+        f"  [bold]cause[/]  {escape(ranked.title)}  "
         f"[dim]{cause.id}, confidence {ranked.confidence:.0%}, layer {cause.layer}[/]"
     )
-    _line(f"  {escape(' '.join(cause.explanation.split()))}")
+    _line(f"  {escape(' '.join(ranked.explanation.split()))}")
     for evidence in ranked.evidence[:_EVIDENCE]:
         where = f"line {evidence.line}" if evidence.line else evidence.source
         first, *more = evidence.text.split("\n")
         _line(f"  [dim]seen[/]   {escape(_short(where))}: {escape(_short(first))}")
         for text in more[:_EVIDENCE]:
             _line(f"         {escape(_short(text))}")
-    for twin in _twins(ranked, one):
+    for twin in _twins(ranked, diagnosis):
         _line(f"  [bold]or[/]     {escape(twin)}")
     for fix in ranked.fixes:
         _fix(fix)
-    verify = cause.verify
-    if one.checks:  # of a device, not of a log
-        verify = verify.replace("--limit DEVICE", f"--limit {shlex.quote(one.target)}")
+    verify = ranked.verify
+    if diagnosis.checks:  # of a device, not of a log
+        verify = verify.replace("--limit DEVICE", f"--limit {shlex.quote(diagnosis.target)}")
     _line(f"  [bold]check[/]  {escape(completed(verify))}")
-    if any(fix.apply for fix in ranked.fixes) and not one.target.startswith("-") and one.checks:
-        _line(
-            "  [bold]or let fleet do it:[/] "
-            + escape(completed(f"fleet doctor --fix --dry-run --limit {one.target}"))
-        )
+    able = diagnosis.checks and any(fix.apply for fix in ranked.fixes)
+    if able and not diagnosis.target.startswith("-"):
+        command = completed(f"fleet doctor --fix --dry-run --limit {diagnosis.target}")
+        _line(f"  [bold]or let fleet do it:[/] {escape(command)}")
     _line("")
 
 
-def _twins(ranked: Ranked, one: Diagnosis) -> list[str]:
+def _twins(ranked: Ranked, diagnosis: Diagnosis) -> list[str]:
     """Causes with the same log: only where nothing but a log was there to tell."""
-    if any(check.facts for check in one.checks):
+    if any(check.facts for check in diagnosis.checks):
         return []
     return [
         f"{twin.cause}: the same log; `{twin.command}` tells: {twin.reading}"
@@ -155,6 +217,9 @@ def _fix(fix: Fix) -> None:
     _line(f"  [bold]fix[/]    {escape(fix.title)} [dim]({', '.join(marks)})[/]")
     for text in completed(fix.command).splitlines():
         _line(f"         {escape(text)}")
+    if fix.changes:
+        undo = f"; back: {fix.undo}" if fix.undo else ""
+        _line(f"         [dim]changes {escape(fix.changes + undo)}[/]")
 
 
 def _short(text: str) -> str:
@@ -169,18 +234,18 @@ def _line(text: str) -> None:
 def show_explained(found: Explained) -> None:
     """What a code means, and the causes behind it."""
     output.console.print(f"[bold]{escape(harmless(found.code))}[/]", markup=True)
-    for one in found.meanings:
-        names = ", ".join(one.names) or "no name is known"
-        output.say(f"  {one.family}: {names}" + (f" ({one.note})" if one.note else ""))
+    for meaning in found.meanings:
+        names = ", ".join(meaning.names) or "no name is known"
+        output.say(f"  {meaning.family}: {names}" + (f" ({meaning.note})" if meaning.note else ""))
     if not found.meanings:
-        output.say("  unknown: no public header that fleet has read names it")
+        output.say("  unknown: no public header that fleet has read defines it")
     if found.causes:
         output.table(
             "causes that show it, the most frequent first",
             ("cause", "layer", "what is wrong"),
-            [(one.id, one.layer, one.title) for one in found.causes],
+            [(cause.id, cause.layer, cause.title) for cause in found.causes],
         )
-        output.say("paste the whole log for the one that it is: fleet doctor --log FILE")
+        output.say("to tell which cause it is, give the whole log: fleet doctor --log FILE")
 
 
 def report(
@@ -193,9 +258,11 @@ def report(
 ) -> None:
     """Show or print them; `bundle` is written, too."""
     if as_json and shown:
-        output.emit_json({"schema": 1, "targets": [one.as_dict() for one in found]})
+        output.emit_json({"schema": 1, "targets": [diagnosis.as_dict() for diagnosis in found]})
     elif shown:
         show(found, log=log)
     if bundle is not None:
+        from fleet.doctor.bundle import pack  # noqa: PLC0415 - tar and json
+
         pack(found, bundle)
         output.note(f"packed {bundle}; read it before you send it")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices
-from fleet.cli.results import show_errors
+from fleet.cli.results import emit, show_errors
 from fleet.config.lockfile import load_lock, lock_path
 from fleet.config.playbook import load_playbook
 from fleet.engine.drift import drift as compare_with_lock
@@ -38,11 +38,9 @@ def show_drift(
         accept_new=accept_new,
     )
     if as_json:
-        output.emit_json(
-            [{"host": one.host.name, "outcome": one.outcome, **one.details} for one in results]
-        )
+        emit(results)
     else:
-        rows = [(one.host.name, one.outcome, one.text) for one in results]
+        rows = [(result.host.name, result.outcome, result.text) for result in results]
         output.table(f"drift from {lock.name}", ("device", "outcome", ""), rows)
     show_errors(results)
     end_devices(results)

@@ -12,10 +12,9 @@ from typing import Annotated
 import typer
 
 from fleet.bundles.inspect import inspect_bundle
+from fleet.cli import options as opt
 from fleet.cli import output
-from fleet.cli.options import JsonOption
 from fleet.config.scaffold.devices import (
-    Seen,
     from_address,
     is_address,
     read_back,
@@ -24,12 +23,12 @@ from fleet.config.scaffold.devices import (
     unique,
 )
 from fleet.config.scaffold.files import write_all
-from fleet.config.scaffold.texts import inventory_text, playbook_text
+from fleet.config.scaffold.texts import FoundDevice, inventory_text, playbook_text
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.session import Session
 from fleet.facts.gather import gather
 from fleet.lab import Lab
-from fleet.lab.folder import Folder
+from fleet.lab.folder import LabFolder
 from fleet.model.deadline import Deadline
 from fleet.model.errors import BundleError, InputError
 from fleet.model.facts import Facts
@@ -49,32 +48,25 @@ inventories/ names the devices, playbooks/ says what shall be true on them.
 IGNORED = "*.known_hosts.lock\n*.part\n.lab/\nbundles/\n"
 
 
-def register(root: typer.Typer) -> None:
-    """Add `init`."""
-    root.command()(init)
-
-
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder to make; default: this one.")] = Path(),
     addresses: Annotated[
         list[str] | None, typer.Argument(help="Devices: [user@]host[:port] ...")
     ] = None,
-    name: Annotated[str, typer.Option("--name", help="Name of inventory and playbook.")] = "boards",
+    name: Annotated[str, typer.Option(help="Name of inventory and playbook.")] = "boards",
     bundle: Annotated[
-        Path | None, typer.Option("--bundle", help="Folder of a bundle, to fill in the playbook.")
+        Path | None, typer.Option(help="Folder of a bundle, to fill in the playbook.")
     ] = None,
     ssh_config: Annotated[
-        Path | None, typer.Option("--ssh-config", help="An ssh config instead of your own.")
+        Path | None, typer.Option(help="An ssh config instead of your own.")
     ] = None,
-    lab: Annotated[
-        Path | None, typer.Option("--lab", help="Folder of a lab that is up, like .lab.")
-    ] = None,
+    lab: Annotated[Path | None, typer.Option(help="Folder of a lab that is up, like .lab.")] = None,
     probe: Annotated[
-        bool, typer.Option("--probe", help="Ask the devices what they are, for the comments.")
+        bool, typer.Option("--probe", help="Query the devices and describe them in comments.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: opt.Json = False,
 ) -> None:
-    """Write an inventory, a playbook and a folder from what can be seen: ssh config, adb, a lab.
+    """Write an inventory, a playbook and a folder from what ssh config, adb and labs show.
 
     Example: fleet init my-boards ubuntu@10.0.0.7 ubuntu@10.0.0.8 --bundle ~/bundles/llama
     """
@@ -94,11 +86,9 @@ def init(
     }
     write_all(files)
     if as_json:
-        rows = [
-            {"name": d.name, "about": d.about, "usable": d.usable, "facts": d.facts}
-            for d in devices
-        ]
-        output.emit_json({"written": [str(one) for one in files], "devices": rows})
+        names = ("name", "about", "usable", "facts")
+        rows = [{name: getattr(device, name) for name in names} for device in devices]
+        output.emit_json({"written": [str(path) for path in files], "devices": rows})
         return
     for path in files:
         output.say(f"wrote {path}")
@@ -109,7 +99,7 @@ def init(
 def _check(folder: Path, name: str) -> None:
     # A name of a release (docs/playbook.md) that leaves room for ".known_hosts.lock".
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name):
-        raise InputError(f"'{name}' is no name for a playbook", hint="letters, digits, . _ -")
+        raise InputError(f"'{name}' is not a valid playbook name", hint="letters, digits, . _ -")
     if is_address(str(folder)) and not folder.is_dir():
         raise InputError(
             f"'{folder}' is an address, and the folder comes first",
@@ -117,8 +107,8 @@ def _check(folder: Path, name: str) -> None:
         )
 
 
-def _count(devices: list[Seen]) -> str:
-    idle = sum(not one.usable for one in devices)
+def _count(devices: list[FoundDevice]) -> str:
+    idle = sum(not device.usable for device in devices)
     more = f", {idle} more as comments: not usable" if idle else ""
     return f"{len(devices) - idle} devices{more}"
 
@@ -131,9 +121,9 @@ def _next(folder: Path, words: dict[str, str], lacks_bundle: bool) -> None:
     output.note(f"then: fleet plan -i {words['inventory']} {words['playbook']}")
 
 
-def _devices(addresses: list[str], ssh_config: Path | None, lab: Path | None) -> list[Seen]:
+def _devices(addresses: list[str], ssh_config: Path | None, lab: Path | None) -> list[FoundDevice]:
     """What was asked for; without a wish, all that is known to ssh and adb."""
-    found = [from_address(one) for one in addresses]
+    found = [from_address(address) for address in addresses]
     if lab is not None:
         found += _boards(lab)
     if ssh_config is not None:
@@ -144,13 +134,13 @@ def _devices(addresses: list[str], ssh_config: Path | None, lab: Path | None) ->
     for serial, state, model in adb_devices():
         about = f"adb, {state}, {model or 'unknown model'}"
         values: dict[str, object] = {"transport": "adb", "serial": serial}
-        found.append(Seen(safe_name(serial), about, values, usable=state == "device"))
-    if Lab(Folder(Path(".lab"))).alive():
+        found.append(FoundDevice(safe_name(serial), about, values, usable=state == "device"))
+    if Lab(LabFolder(Path(".lab"))).alive():
         output.note("a lab is up here; its boards come with --lab .lab")
     return found
 
 
-def _aliases(config: Path | None) -> list[Seen]:
+def _aliases(config: Path | None) -> list[FoundDevice]:
     main = config or USER_CONFIG.expanduser()
     found = []
     for alias, file in config_hosts(config):
@@ -161,12 +151,12 @@ def _aliases(config: Path | None) -> list[Seen]:
             values["ssh_config"] = str(file.absolute())
         if file != main:
             about += f", included by {main}; fleet reads this file alone"
-        found.append(Seen(name, about, values))
+        found.append(FoundDevice(name, about, values))
     return found
 
 
-def _boards(folder: Path) -> list[Seen]:
-    lab = Lab(Folder(folder))
+def _boards(folder: Path) -> list[FoundDevice]:
+    lab = Lab(LabFolder(folder))
     root = lab.folder.root
     shared: dict[str, object] = {
         "ssh_config": str(root / "ssh_config"),
@@ -174,12 +164,12 @@ def _boards(folder: Path) -> list[Seen]:
     }
     if (root / "password").exists():
         shared["become_password"] = f"file:{root / 'password'}"
-    return [Seen(one.name, f"lab board, emulated ({one.profile})", shared) for one in lab.boards]
+    return [FoundDevice(b.name, f"lab board, emulated ({b.profile})", shared) for b in lab.boards]
 
 
-def _probed(devices: list[Seen], known_hosts: Path) -> list[Seen]:
+def _probed(devices: list[FoundDevice], known_hosts: Path) -> list[FoundDevice]:
     """The devices with what they say of themselves. One that does not answer stays as it is."""
-    seen = {one.name: one for one in devices}
+    seen = {device.name: device for device in devices}
     hosts = [
         host if "known_hosts" in seen[host.name].values else replace(host, known_hosts=known_hosts)
         for host in read_back(devices)
@@ -192,18 +182,18 @@ def _probed(devices: list[Seen], known_hosts: Path) -> list[Seen]:
         result.outcome = "ok"
 
     for result in on_every_device(hosts, work, lambda _: None, parallel=AT_A_TIME):
-        one = seen[result.host.name]
+        device = seen[result.host.name]
         if result.error is not None:
-            output.note(f"{one.name} was not asked: {result.error.message}")
-            seen[one.name] = replace(one, about=f"{one.about}; not asked")
+            output.note(f"{device.name} did not answer: {result.error.message}")
+            seen[device.name] = replace(device, about=f"{device.about}; not asked")
             continue
-        facts = found[one.name]
+        facts = found[device.name]
         kind = "emulated" if facts.emulated else facts.soc.hexagon_arch or "unknown Hexagon"
-        said = [facts.soc.model or "unknown board", facts.os_name or "unknown OS", kind]
+        reported = [facts.soc.model or "unknown board", facts.os_name or "unknown OS", kind]
         keys = {"soc": facts.soc.chip, "identity": facts.serial_number or facts.machine_id}
-        seen[one.name] = replace(
-            one,
-            about=f"{one.about}; it says: {', '.join(said)}",
+        seen[device.name] = replace(
+            device,
+            about=f"{device.about}; reports: {', '.join(reported)}",
             facts={key: value for key, value in keys.items() if value},
         )
     return list(seen.values())

@@ -9,23 +9,27 @@ from typing import Annotated, Any
 
 import typer
 
+from fleet.cli import options as opt
 from fleet.cli import output
-from fleet.config.inventory import Reading, load_inventory, read_inventory, select
+from fleet.config.inventory import InventoryReading, load_inventory, read_inventory, select
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
 
-app = typer.Typer(no_args_is_help=True, help="Look at an inventory without asking a device.")
+app = typer.Typer(no_args_is_help=True, help="Check an inventory without contacting a device.")
 
-_FILE_HELP = "The inventory; fleet's own or an Ansible YAML inventory."
-_LIMIT_HELP = "Only these hosts: names, groups, globs, '~regex', 'group[0:2]', '!not', '&and'."
+_FILE_HELP = "The inventory: fleet's own or an Ansible YAML inventory."
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help=_FILE_HELP)]
 Option = Annotated[
     Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="The same as FILE.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of text.")]
+_MEMBERS = (
+    *("name", "transport", "address", "port", "user", "identity_files", "key_passphrase"),
+    *("password", "become_password", "proxy_jump", "ssh_config", "known_hosts", "host_key"),
+    *("connect_timeout", "base_dir", "soc", "target", "serial", "identity", "groups", "labels"),
+)
 
 
-class Kind(StrEnum):
+class SchemaKind(StrEnum):
     """What has a schema: files, the report of the doctor, a record of a run."""
 
     INVENTORY = "inventory"
@@ -35,15 +39,12 @@ class Kind(StrEnum):
     RECORD = "record"
 
 
-def register(root: typer.Typer) -> None:
-    """Add the commands to the tree."""
-    root.add_typer(app, name="inventory")
-    root.command("schema")(print_schema)
-
-
 def _file(argument: Path | None, option: Path | None) -> Path:
     if argument is not None and option is not None and argument != option:
-        raise InputError("two inventories are given", hint="name one: FILE or --inventory FILE")
+        raise InputError(
+            "two inventories are given: FILE and --inventory",
+            hint="name one: FILE or --inventory FILE",
+        )
     path = argument or option
     if path is None:
         raise InputError(
@@ -53,8 +54,8 @@ def _file(argument: Path | None, option: Path | None) -> Path:
 
 
 @app.command("check")
-def check(file: File = None, inventory: Option = None, as_json: AsJson = False) -> None:
-    """Check an inventory and list all that is wrong or not used; exit status 2 on errors.
+def check(file: File = None, inventory: Option = None, as_json: opt.Json = False) -> None:
+    """Check an inventory: list its errors and what fleet ignores. Exit status 2 on errors.
 
     Example: fleet inventory check inventories/evks.yaml
     """
@@ -68,7 +69,7 @@ def check(file: File = None, inventory: Option = None, as_json: AsJson = False) 
         raise typer.Exit(InputError.exit_code)
 
 
-def _report(path: Path, reading: Reading) -> dict[str, Any]:
+def _report(path: Path, reading: InventoryReading) -> dict[str, Any]:
     return {
         "file": str(path),
         "ansible": reading.ansible,
@@ -79,7 +80,7 @@ def _report(path: Path, reading: Reading) -> dict[str, Any]:
     }
 
 
-def _show(path: Path, reading: Reading) -> None:
+def _show(path: Path, reading: InventoryReading) -> None:
     for error in reading.errors:
         output.show_error(error)
     for warning in (*reading.warnings, *_missing(reading)):
@@ -104,26 +105,20 @@ def _number(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
-def _missing(reading: Reading) -> list[str]:
+def _missing(reading: InventoryReading) -> list[str]:
     """Files that hosts name and that are not on this machine."""
     if reading.inventory is None:
         return []
     hosts = reading.inventory.hosts
     named = [("identity_file", path) for host in hosts for path in host.identity_files]
     named += [("ssh_config", host.ssh_config) for host in hosts if host.ssh_config]
-    return [
-        f"{key} {path} is not on this machine"
-        for key, path in dict.fromkeys(named)
-        if not path.exists()
-    ]
+    gone = [(key, path) for key, path in dict.fromkeys(named) if not path.exists()]
+    return [f"{key} {path} is not on this machine" for key, path in gone]
 
 
 @app.command("list")
 def list_hosts(
-    file: File = None,
-    inventory: Option = None,
-    limit: Annotated[list[str] | None, typer.Option("--limit", "-l", help=_LIMIT_HELP)] = None,
-    as_json: AsJson = False,
+    file: File = None, inventory: Option = None, limit: opt.Limit = None, as_json: opt.Json = False
 ) -> None:
     """List the hosts of an inventory, with groups and variables merged. Shows no secrets.
 
@@ -141,60 +136,26 @@ def list_hosts(
         f"{path}: {_number(len(hosts), 'host')}",
         ("name", "transport", "address", "port", "user", "groups", "soc"),
         [
-            (
-                host.name,
-                host.transport,
-                host.address,
-                host.port or "",
-                host.user or "",
-                ", ".join(host.groups),
-                host.soc or "",
-            )
+            (host.name, host.transport, host.address, host.port or "", host.user or "",
+             ", ".join(host.groups), host.soc or "")
             for host in hosts
         ],
-    )
+    )  # fmt: skip
 
 
 def _plain(host: Host) -> dict[str, Any]:
     """A host for JSON. Of a secret only the reference is shown."""
-    secrets = {
-        key: ref.reference if ref else None
-        for key, ref in (
-            ("key_passphrase", host.key_passphrase),
-            ("password", host.password),
-            ("become_password", host.become_password),
-        )
-    }
-    return {
-        "name": host.name,
-        "transport": host.transport,
-        "address": host.address,
-        "port": host.port,
-        "user": host.user,
-        "identity_files": [str(path) for path in host.identity_files],
-        **secrets,
-        "proxy_jump": host.proxy_jump,
-        "ssh_config": str(host.ssh_config) if host.ssh_config else None,
-        "known_hosts": str(host.known_hosts),
-        "host_key": host.host_key,
-        "connect_timeout": host.connect_timeout,
-        "base_dir": host.base_dir or None,
-        "soc": host.soc,
-        "target": host.target,
-        "serial": host.serial,
-        "identity": host.identity,
-        "groups": list(host.groups),
-        "labels": dict(host.labels),
-    }
+    found = {name: getattr(host, name) for name in _MEMBERS}
+    for name in ("key_passphrase", "password", "become_password"):
+        found[name] = found[name] and found[name].reference
+    return {**found, "base_dir": host.base_dir or None, "labels": dict(host.labels)}
 
 
-def print_schema(
-    kind: Annotated[Kind, typer.Argument(help="Which file.")],
-) -> None:
+def schema(kind: Annotated[SchemaKind, typer.Argument(help="Which file.")]) -> None:
     """Print the JSON Schema of a file, for editors and CI.
 
     Example: fleet schema playbook > playbook.schema.json
     """
-    from fleet.config.schema import schema  # noqa: PLC0415 - the models of all files
+    from fleet.config import schema as schemas  # noqa: PLC0415 - the models of all files
 
-    output.emit_json(schema(kind.value))
+    output.emit_json(schemas.schema(kind.value))

@@ -10,18 +10,18 @@ from typing import Annotated
 
 import typer
 
+from fleet.cli import options as opt
 from fleet.cli import output
-from fleet.cli.options import JsonOption
 from fleet.lab import Lab
-from fleet.lab.faults import FAULTS
-from fleet.lab.folder import Folder
+from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES
+from fleet.lab.folder import LabFolder
 from fleet.lab.lab import DEFAULT_PHONE_PORT, DEFAULT_PORT
-from fleet.lab.phonefaults import EVERY as PHONE_EVERY
 from fleet.lab.phoneprofiles import phone_profiles
 from fleet.model.errors import RuntimeStoreError
 from fleet.runtimes.select import select_files
 from fleet.runtimes.store import RuntimeStore
 
+app = typer.Typer(no_args_is_help=True, help="Boards without hardware (emulated).")
 STOCK_TARGET = "aarch64-oe-linux-gcc11.2"
 STOCK_BUNDLE = Path("assets/tiny-genie")
 _STOCK_ARCH = "v73"  # of the chip that the default boards claim
@@ -32,27 +32,17 @@ NameArgument = Annotated[str, typer.Argument(help="Board, as `fleet lab list` sh
 FaultArgument = Annotated[
     str,
     typer.Argument(
-        help=f"Board: {', '.join([*FAULTS, 'new-host-key'])}. Phone: {', '.join(PHONE_EVERY)}."
+        help=f"Board: {', '.join([*FAULTS, 'new-host-key'])}. "
+        f"Phone: {', '.join(PHONE_FAULT_NAMES)}."
     ),
 ]
 
 
-def register(root: typer.Typer) -> None:
-    """Add the group `lab`."""
-    group = typer.Typer(no_args_is_help=True, help="Boards without hardware (emulated).")
-    for command in (up, down, reset, inject, heal):
-        group.command()(command)
-    group.command("list")(list_boards)
-    group.command("power-cycle")(power_cycle)
-    group.command("exec")(exec_on)
-    group.command()(stock)
-    root.add_typer(group, name="lab")
-
-
 def _lab(folder: Path) -> Lab:
-    return Lab(Folder(folder))
+    return Lab(LabFolder(folder))
 
 
+@app.command()
 def up(
     count: Annotated[int, typer.Option(min=0, max=500, help="How many boards.")] = 3,
     profile: Annotated[str, typer.Option(help="Board type: healthy, bare-evk, ...")] = "iq9075",
@@ -68,9 +58,9 @@ def up(
     phone_port: Annotated[int, typer.Option(help="Port of the first phone.")] = DEFAULT_PHONE_PORT,
     folder: DirOption = DEFAULT_DIR,
     install: Annotated[
-        bool, typer.Option("--install", help="As root: install what lacks with apt-get.")
+        bool, typer.Option("--install", help="As root: install what is missing with apt-get.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Boot lab boards, and phones behind an adb server of their own, on loopback.
 
@@ -90,7 +80,7 @@ def up(
     )
     if as_json:
         every = {"boards": lab.boards, "phones": lab.phones}
-        rows = {key: [asdict(one) for one in group] for key, group in every.items()}
+        rows = {key: [asdict(board) for board in group] for key, group in every.items()}
         output.emit_json({"emulated": True, **rows, "adb_server": lab.adb_server})
         return
     _tell(lab)
@@ -99,7 +89,7 @@ def up(
 def _tell(lab: Lab) -> None:
     for group in filter(None, (lab.boards, lab.phones)):
         first, last = group[0], group[-1]
-        types = ", ".join(dict.fromkeys(one.profile for one in group))
+        types = ", ".join(dict.fromkeys(board.profile for board in group))
         what = "phones" if group[0].serial else "boards"
         output.note(
             f"{len(group)} {first.kind} {what} up, emulated ({types}): "
@@ -107,7 +97,7 @@ def _tell(lab: Lab) -> None:
         )
     if lab.phones:
         output.note(f"their adb server: adb -P {lab.adb_server.rpartition(':')[2]} devices")
-    if any(one.upper == "memory" for one in (*lab.boards, *lab.phones)):
+    if any(board.upper == "memory" for board in (*lab.boards, *lab.phones)):
         output.note("this folder's file system cannot be a layer: boards forget at a power cycle")
     output.note(f"next: {_next(lab)}")
 
@@ -120,8 +110,9 @@ def _next(lab: Lab) -> str:
     return f"fleet facts -i {inventory}"
 
 
+@app.command()
 def down(folder: DirOption = DEFAULT_DIR) -> None:
-    """End the boards and forget what was on them.
+    """Stop the boards and delete what was on them.
 
     Example: fleet lab down
     """
@@ -129,7 +120,8 @@ def down(folder: DirOption = DEFAULT_DIR) -> None:
     output.note("lab is down")
 
 
-def list_boards(folder: DirOption = DEFAULT_DIR, as_json: JsonOption = False) -> None:
+@app.command("list")
+def list_boards(folder: DirOption = DEFAULT_DIR, as_json: opt.Json = False) -> None:
     """Show the boards.
 
     Example: fleet lab list
@@ -137,20 +129,22 @@ def list_boards(folder: DirOption = DEFAULT_DIR, as_json: JsonOption = False) ->
     lab = _lab(folder)
     boards = [*lab.boards, *lab.phones]
     if as_json:
-        output.emit_json([asdict(one) for one in boards])
+        output.emit_json([asdict(board) for board in boards])
         return
-    rows = [(one.name, one.kind, one.profile, one.port, one.user, "yes") for one in boards]
+    rows = [(b.name, b.kind, b.profile, b.port, b.user, "yes") for b in boards]
     output.table("lab", ("board", "kind", "profile", "port", "user", "emulated"), rows)
 
 
+@app.command()
 def reset(name: NameArgument, folder: DirOption = DEFAULT_DIR) -> None:
-    """Make a board as new.
+    """Reset a board to its first state.
 
     Example: fleet lab reset lab002
     """
     _lab(folder).reset(name)
 
 
+@app.command("power-cycle")
 def power_cycle(name: NameArgument, folder: DirOption = DEFAULT_DIR) -> None:
     """Cut the power of a board and boot it again; its files stay.
 
@@ -159,30 +153,33 @@ def power_cycle(name: NameArgument, folder: DirOption = DEFAULT_DIR) -> None:
     _lab(folder).power_cycle(name)
 
 
+@app.command()
 def inject(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_DIR) -> None:
-    """Break something on a board.
+    """Inject a fault into a board.
 
     Example: fleet lab inject lab002 node-root-only
     """
     _lab(folder).fault(name, what)
 
 
+@app.command()
 def heal(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_DIR) -> None:
-    """Take a fault away.
+    """Remove a fault from a board.
 
     Example: fleet lab heal lab002 node-root-only
     """
     _lab(folder).heal(name, what)
 
 
+@app.command()
 def stock(
     name: NameArgument,
-    qairt: Annotated[str, typer.Option("--qairt", help="Version in the runtime store.")] = "2.51.0",
-    target: Annotated[str, typer.Option("--target", help="QAIRT target.")] = STOCK_TARGET,
-    bundle: Annotated[Path, typer.Option("--bundle", help="Bundle folder.")] = STOCK_BUNDLE,
+    qairt: Annotated[str, typer.Option(help="Version in the runtime store.")] = "2.51.0",
+    target: Annotated[str, typer.Option(help="QAIRT target.")] = STOCK_TARGET,
+    bundle: Annotated[Path, typer.Option(help="Bundle folder.")] = STOCK_BUNDLE,
     folder: DirOption = DEFAULT_DIR,
 ) -> None:
-    """Lay a runtime and a bundle in ~/npu of a board, as somebody would by hand.
+    """Put a runtime and a bundle into ~/npu of a board, as a person would by hand.
 
     Example: fleet lab stock lab001; fleet doctor -i inventories/lab.yaml -l lab001 --folder npu
     """
@@ -193,13 +190,14 @@ def stock(
             f"no QAIRT {qairt} for {target} is in the store",
             hint=f"fleet runtime fetch {qairt} --target {target}",
         )
-    files = {one.name: one.source for one in select_files(runtime, target, _STOCK_ARCH).files}
-    files |= {f"bundle/{one.name}": one for one in bundle.iterdir() if one.is_file()}
+    files = {file.name: file.source for file in select_files(runtime, target, _STOCK_ARCH).files}
+    files |= {f"bundle/{path.name}": path for path in bundle.iterdir() if path.is_file()}
     place = lab.stock(name, files)
     output.note(f"{len(files)} files of QAIRT {qairt} ({target}) and {bundle.name} in {place}")
     output.note(f"next: fleet doctor -i {shlex.quote(str(lab.inventory))} -l {name} --folder npu")
 
 
+@app.command("exec")
 def exec_on(
     name: NameArgument,
     argv: Annotated[list[str], typer.Argument(help="Program and arguments, after --.")],

@@ -9,24 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fleet.cli import output
-from fleet.model.events import (
-    Chosen,
-    Cooling,
-    DeviceDone,
-    Event,
-    Listener,
-    Looked,
-    Output,
-    Progress,
-    Relayed,
-    RolledBack,
-    RunDone,
-    Soaking,
-    StepStarted,
-    Warned,
-    WaveJudged,
-    WaveStarted,
-)
+from fleet.model import events
+from fleet.model.events import Event, Listener
 from fleet.model.files import human_bytes
 
 if TYPE_CHECKING:
@@ -35,13 +19,7 @@ if TYPE_CHECKING:
 
 REFRESH_PER_SECOND = 8
 LONGEST_LINE = 4000  # a device that ends no line is shown in pieces
-_COLOURS = {
-    "unchanged": "green",
-    "changed": "green",
-    "ran": "green",
-    "planned": "green",
-    "ok": "green",
-}
+_GREEN = {"unchanged", "changed", "ran", "planned", "ok"}
 
 
 @contextmanager
@@ -83,17 +61,17 @@ class _Lines:
     def take(self, event: Event) -> None:
         """Print the lines of an event; text of a runner when its line is whole."""
         with self._lock:
-            if isinstance(event, Output):
+            if isinstance(event, events.Output):
                 if self._show_output:
                     self._stream(event)
                 return
-            if isinstance(event, RunDone):
+            if isinstance(event, events.RunDone):
                 self._flush(event.host)
             text = self._text(event)
             if text:
                 output.note(f"{event.host}: {text}" if event.host else text)
 
-    def _stream(self, event: Output) -> None:
+    def _stream(self, event: events.Output) -> None:
         key = (event.host, event.stream)
         *lines, rest = (self._begun.get(key, "") + event.text).split("\n")
         if len(rest) > LONGEST_LINE:
@@ -110,15 +88,15 @@ class _Lines:
 
     def _text(self, event: Event) -> str:
         match event:
-            case StepStarted():
+            case events.StepStarted():
                 return f"{event.step}: {event.text}"
-            case Chosen():
+            case events.Chosen():
                 return f"carrier: {event.carrier} ({event.why})"
-            case Relayed():
+            case events.Relayed():
                 return f"{human_bytes(event.bytes)} from {event.source}"
-            case Warned():
+            case events.Warned():
                 return f"warning: {event.text}"
-            case DeviceDone():
+            case events.DeviceDone():
                 sent = human_bytes(event.bytes_sent)
                 if event.bytes_relayed:
                     sent += f" sent, {human_bytes(event.bytes_relayed)} from neighbours"
@@ -134,16 +112,16 @@ class _Lines:
 
 def _of_a_rollout(event: Event) -> str:
     match event:
-        case WaveStarted() | Soaking():
+        case events.WaveStarted() | events.Soaking():
             return event.text
-        case WaveJudged() if event.text:
+        case events.WaveJudged() if event.text:
             return f"wave {event.wave}: {event.text}"
-        case Looked() | RolledBack():
+        case events.Looked() | events.RolledBack():
             return f"{event.outcome} ({event.text})"
     return ""
 
 
-def _cooling(event: Cooling) -> str:
+def _cooling(event: events.Cooling) -> str:
     """`nspss-0 52 °C, waiting for 45 °C (3:12 left)`."""
     left = f"{int(event.left) // 60}:{int(event.left) % 60:02d}"
     return f"{event.zone} {event.celsius:.0f} °C, waiting for {event.below:g} °C ({left} left)"
@@ -174,22 +152,24 @@ class _Board:
         with self._lock:
             row = self._rows.setdefault(event.host, _Row())
             match event:
-                case StepStarted():
+                case events.StepStarted():
                     row.step, row.text = event.step, event.text
                     row.done, row.total, row.since = 0, event.bytes, time.monotonic()
-                case Progress():
+                case events.Progress():
                     row.done, row.total = event.done, event.total
-                case Relayed():
+                case events.Relayed():
                     row.text = f"from {event.source}"
-                case Cooling():
+                case events.Cooling():
                     row.step, row.text = "cooling", _cooling(event)
-                case Warned() | WaveStarted() | WaveJudged() | Soaking():
+                case (
+                    events.Warned() | events.WaveStarted() | events.WaveJudged() | events.Soaking()
+                ):
                     row.text = event.text
-                case Looked() | RolledBack():
+                case events.Looked() | events.RolledBack():
                     row.outcome, row.text = event.outcome, event.text
-                case DeviceDone():
+                case events.DeviceDone():
                     row.outcome, row.text = event.outcome, event.text
-                case RunDone():
+                case events.RunDone():
                     row.text = event.record["text"][:60]
             now = time.monotonic()
             if self.live and (now - self._drawn > 1 / REFRESH_PER_SECOND or row.outcome):
@@ -209,7 +189,7 @@ class _Board:
             share = f"{human_bytes(row.done)}/{human_bytes(row.total)}" if row.total else ""
             spent = time.monotonic() - row.since
             rate = f"{human_bytes(int(row.done / spent))}/s" if row.done and spent > 0 else ""
-            colour = _COLOURS.get(row.outcome, "red" if row.outcome else "")
+            colour = "green" if row.outcome in _GREEN else "red"
             step = f"[{colour}]{row.outcome}[/]" if row.outcome else row.step
             table.add_row(host or "workstation", step, share, rate, output.shown(row.text[:70]))
         if len(rows) > room:

@@ -9,23 +9,15 @@ from typing import Annotated
 
 import typer
 
+from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.common import end_with, hosts_of
 from fleet.cli.live import listening
-from fleet.cli.options import (
-    AcceptNewOption,
-    InventoryOption,
-    JsonOption,
-    LimitOption,
-    LockFileOption,
-    OfflineOption,
-    PlaybookArgument,
-)
 from fleet.cli.results import show_errors
 from fleet.config.lockfile import load_lock, lock_path, playbook_hash, save_lock
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.model.errors import InputError, LockFileError
 from fleet.model.lockfile import HEADER, Lock, LockedRelease, shortened, stale
 
@@ -33,24 +25,19 @@ _MARK = HEADER[:18]  # `# Written by fleet`: what stands there is ours, whatever
 _FIRST_LINES = 3  # a merge conflict may put its own line before it
 
 
-def register(root: typer.Typer) -> None:
-    """Add `lock-file`."""
-    root.command("lock-file")(lock_file)
-
-
 def lock_file(
-    playbook: PlaybookArgument,
-    inventory: InventoryOption,
-    limit: LimitOption = None,
+    playbook: opt.Playbook,
+    inventory: opt.Inventory,
+    limit: opt.Limit = None,
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit code 1 when the lock is stale.")
     ] = False,
-    lock_file: LockFileOption = None,
-    offline: OfflineOption = False,
-    accept_new: AcceptNewOption = False,
-    as_json: JsonOption = False,
+    lock_file: opt.LockFile = None,
+    offline: opt.Offline = False,
+    accept_new: opt.AcceptNew = False,
+    as_json: opt.Json = False,
 ) -> None:
-    """Write down exactly what would be deployed: runtime build, every file by hash, by device kind.
+    """Write what would be deployed: runtime build and every file by hash, per kind of device.
 
     Example: fleet lock-file playbooks/tiny-genie.yaml -i inventories/lab.yaml --check
     """
@@ -60,25 +47,22 @@ def lock_file(
     hosts = hosts_of(inventory, limit)
     with listening(as_json=False) as listener:
         operation = Operation(
-            loaded,
-            hosts,
-            listener,
-            options=Options(offline=offline, accept_new=accept_new),
+            loaded, hosts, listener, options=DeployOptions(offline=offline, accept_new=accept_new)
         )
         results, releases = operation.lock()
     show_errors(results)
-    if any(one.error is not None and one.plan is None for one in results):
-        end_with([one.error for one in results], fine=False)
+    if any(result.error is not None and result.plan is None for result in results):
+        end_with([result.error for result in results], fine=False)
     now = Lock(loaded.name, playbook_hash(playbook), releases)
-    said = stale(old, now, limited=bool(limit)) if check and old else []
+    differences = stale(old, now, limited=bool(limit)) if check and old else []
     changed = False if check else save_lock(where, beside(now, old, limit))
     if as_json:
-        output.emit_json({"lock_file": str(where), "changed": changed, "differences": said})
+        output.emit_json({"lock_file": str(where), "changed": changed, "differences": differences})
     elif check:
-        output.say(shortened(said) if said else f"{where} is up to date")
+        output.say(shortened(differences) if differences else f"{where} is up to date")
     else:
         _show_written(where, releases, changed=changed)
-    if said:
+    if differences:
         raise typer.Exit(1)
 
 
@@ -94,12 +78,12 @@ def before(where: Path, name: str, limit: Sequence[str] | None) -> Lock | None:
     except LockFileError as error:
         if not _ours(where):
             raise InputError(
-                f"{where} is no lock file of fleet, so it is not overwritten",
+                f"{where} is not a lock file of fleet, so fleet does not overwrite it",
                 hint="give another --lock-file, or remove it",
             ) from error
         if limit:
             raise
-        output.note(f"warning: {error}; it is written anew")
+        output.note(f"warning: {error}; fleet writes a new one")
         return None
     return old.of(name)
 
@@ -116,8 +100,8 @@ def beside(now: Lock, old: Lock | None, limit: Sequence[str] | None) -> Lock:
     """With a limit, kinds of device that were not asked stay as they are."""
     if old is None or not limit:
         return now
-    asked = {one.kind for one in now.releases}
-    kept = tuple(one for one in old.releases if one.kind not in asked)
+    asked = {release.kind for release in now.releases}
+    kept = tuple(release for release in old.releases if release.kind not in asked)
     return replace(now, releases=(*now.releases, *kept))
 
 
@@ -145,7 +129,7 @@ def lock_for(playbook: Path, given: Path | None, *, locked: bool, frozen: bool) 
         raise InputError("--locked and --frozen exclude each other", hint="see docs/lock-file.md")
     if not (locked or frozen):
         if given is not None:
-            raise InputError("--lock-file is given and not used", hint="add --locked or --frozen")
+            raise InputError("--lock-file has no effect here", hint="add --locked or --frozen")
         return None
     lock = load_lock(lock_path(playbook, given)).of(load_playbook(playbook).name)
     if locked and lock.playbook != playbook_hash(playbook):
@@ -162,6 +146,6 @@ def _show_written(
     changed: bool,
     say: Callable[[str], None] = output.say,
 ) -> None:
-    kinds = ", ".join(one.kind for one in releases)
+    kinds = ", ".join(release.kind for release in releases)
     say(f"{where} {'written' if changed else 'is as it was'}: {kinds}")
     output.advise("next: commit it; fleet deploy --locked")

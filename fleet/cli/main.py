@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import sys
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +14,8 @@ from fleet.cli import hints, output
 from fleet.model.errors import FleetError
 from fleet.model.version import VERSION
 
-# One module a group, with its commands; each has `register(root)`. Only the module of the
-# command that was typed is imported: the whole tree takes half a second.
+# One module a group: a command is its function of that name, a group its `app`. Only the module
+# of the command that was typed is imported: the whole tree takes half a second.
 MODULES = {
     "init": ("init",),
     "inventory": ("inventory", "schema"),
@@ -27,16 +27,18 @@ MODULES = {
     "push": ("push",),
     "doctor": ("doctor",),
     "status": ("status", "rollback"),
+    "fsck": ("fsck",),
     "provision": ("provision", "undo"),
     "lockfile": ("lock-file",),
     "run": ("run",),
     "serve": ("serve",),
+    "ab": ("ab",),
     "bench": ("bench",),
     "runners": ("runners",),
     "profiles": ("profiles",),
     "trust": ("trust",),
     "adb": ("adb",),
-    "lock": ("lock", "unlock", "who"),
+    "reserve": ("reserve", "unreserve", "who", "lock", "unlock"),
     "lab": ("lab",),
 }
 
@@ -44,34 +46,51 @@ PANELS = {
     "Prepare": (
         "init", "inventory", "trust", "runtime", "bundle", "runners", "schema", "adb", "lab",
     ),
-    "Look": ("facts", "plan", "lock-file", "status", "doctor"),
+    "Look": ("facts", "plan", "lock-file", "status", "fsck", "doctor"),
     "Change devices": ("deploy", "resume", "push", "rollback", "provision", "undo"),
-    "Run and measure": ("run", "serve", "bench", "profiles"),
-    "Share devices": ("who", "lock", "unlock"),
+    "Run and measure": ("run", "ab", "serve", "bench", "profiles"),
+    "Share devices": ("who", "reserve", "unreserve"),
 }  # fmt: skip
+OLD_WORDS = {"lock": "reserve", "unlock": "unreserve"}  # they go with the next version
 
 
-class Tree(typer.core.TyperGroup):
+class CommandTree(typer.core.TyperGroup):
     """The commands in the order of their panels, not of the modules that bring them."""
 
     def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002
         """Names, as the help shows them."""
-        return [one for names in PANELS.values() for one in names if one in self.commands]
+        return [name for names in PANELS.values() for name in names if name in self.commands]
 
 
 def build(word: str = "") -> typer.Typer:
     """The command tree: what `word` needs, all of it where that is no command."""
-    found = [name for name, commands in MODULES.items() if word in commands]
-    tree = _root()
-    for name in found or (() if word == "--version" else MODULES):
-        importlib.import_module(f"fleet.cli.{name}").register(tree)
+    wanted = [name for name, commands in MODULES.items() if word in commands]
     panels = {name: panel for panel, names in PANELS.items() for name in names}
-    for command in tree.registered_commands:
-        name = command.name or str(getattr(command.callback, "__name__", ""))
-        command.rich_help_panel = panels[name]
-    for group in tree.registered_groups:
-        group.rich_help_panel = panels[group.name or ""]
+    tree = _root()
+    for name in wanted or (() if word == "--version" else MODULES):
+        module = importlib.import_module(f"fleet.cli.{name}")
+        for command in MODULES[name]:
+            new = OLD_WORDS.get(command, command)
+            function = getattr(module, new.replace("-", "_"), None)
+            if command != new:
+                tree.command(command, hidden=True)(_renamed(function, command, new))
+            elif callable(function):
+                tree.command(command, rich_help_panel=panels[command])(function)
+            else:
+                tree.add_typer(module.app, name=command, rich_help_panel=panels[command])
     return tree
+
+
+def _renamed(function: Any, old: str, new: str) -> Any:  # noqa: ANN401 - typer reads its signature
+    """The command under its old word, which says so where people read."""
+
+    @functools.wraps(function)
+    def work(**values: object) -> None:
+        if not values["as_json"]:
+            output.note(f"`fleet {old}` is now `fleet {new}`; the next version drops the old word")
+        function(**values)
+
+    return work
 
 
 def _built(word: str) -> typer.Typer:
@@ -88,13 +107,15 @@ def _parser(word: str) -> Any:  # noqa: ANN401 - typer brings its own click
     return typer.main.get_command(build(word))
 
 
-hints.parse_with({word: partial(_parser, word) for words in MODULES.values() for word in words})
+hints.parse_with(
+    {word: functools.partial(_parser, word) for words in MODULES.values() for word in words}
+)
 
 
 def _root() -> typer.Typer:
     tree = typer.Typer(
         name="fleet",
-        cls=Tree,
+        cls=CommandTree,
         help="Deploy, run and profile models on fleets of Qualcomm NPU devices.",
         no_args_is_help=True,
         rich_markup_mode="rich",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleet.cli import output
 from fleet.cli.columns import Column, show
-from fleet.cli.conditions_view import conditions_line
+from fleet.engine.measuring.heat import Heat, hottest
+from fleet.profiles.compare.groups import short_build
 from fleet.profiles.latency import MEANS, latency
 
 TOKENS = {
@@ -19,7 +20,7 @@ TOKENS = {
 }
 NETWORK = {"latency ms": "median", "p90 ms": "p90", "inf/s": "rate"}
 _DIGITS = {"prompt_tps": 2, "decode_tps": 2, "median": 2, "p90": 2, "generated_tokens": 0}
-_SPARE = {"QAIRT": 1, "chip": 2, "tokens": 3, "init ms": 4}
+_PRIORITY = {"QAIRT": 1, "chip": 2, "tokens": 3, "init ms": 4}
 
 
 def _numbers(record: dict[str, Any]) -> dict[str, float]:
@@ -51,28 +52,24 @@ def _others(records: Sequence[dict[str, Any]], shown: str) -> str:
     found: dict[tuple[str, str], list[float]] = {}
     for record in records:
         others = record["metrics"].get("others", {})
-        told = {name for name, _ in latency(others).values()} if shown == "network" else set()
-        for name, one in others.items():
-            if name not in told:
-                found.setdefault((name, one["unit"]), []).append(one["value"])
+        shown_names = (
+            {name for name, _ in latency(others).values()} if shown == "network" else set()
+        )
+        for name, measure in others.items():
+            if name not in shown_names:
+                found.setdefault((name, measure["unit"]), []).append(measure["value"])
     return ", ".join(
         f"{name} {statistics.median(values):g}{f' {unit}' if unit else ''}"
         for (name, unit), values in sorted(found.items())
     )
 
 
-def _short(build_id: str) -> str:
-    """`2.51.0.260929`, as the folders of an SDK are named; the record has the whole id."""
-    version, _, stamp = build_id.rpartition(".")
-    return f"{version}.{stamp[:6]}" if version else stamp
-
-
 def _emulated(records: Sequence[dict[str, Any]]) -> str | None:
     """yes, no, mixed; None where nobody said it."""
-    said = {record["emulated"] for record in records}
-    if len(said) > 1:
+    answers = {record["emulated"] for record in records}
+    if len(answers) > 1:
         return "mixed"
-    return {True: "yes", False: "no"}.get(said.pop())
+    return {True: "yes", False: "no"}.get(answers.pop())
 
 
 def _table(title: str, kind: str, records: Sequence[dict[str, Any]]) -> None:
@@ -84,12 +81,12 @@ def _table(title: str, kind: str, records: Sequence[dict[str, Any]]) -> None:
     cells: dict[str, list[str | None]] = {
         "device": [host or None for host in hosts],
         "chip": [mine[0]["facts"].get("soc", {}).get("chip") for mine in hosts.values()],
-        "QAIRT": [_short(_build(mine[0])) or None for mine in hosts.values()],
+        "QAIRT": [short_build(_build(mine[0])) or None for mine in hosts.values()],
         "runs": [f"{sum(r['counts'] for r in mine)}/{len(mine)}" for mine in hosts.values()],
         **{head: [_median(mine, key) for mine in hosts.values()] for head, key in numbers.items()},
         "emulated": [_emulated(mine) for mine in hosts.values()],
     }
-    show(title, [Column(head, column, _SPARE.get(head, 0)) for head, column in cells.items()])
+    show(title, [Column(head, column, _PRIORITY.get(head, 0)) for head, column in cells.items()])
 
 
 def _by_host(records: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -121,7 +118,9 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
         for host, mine in _by_host(kinds[kind]).items():
             _remarks(host or "unknown device", kind, mine)
     if any(r["emulated"] for r in records):
-        output.note("emulated: lab devices or the HTP emulator on x86_64; these are no NPU numbers")
+        output.note(
+            "emulated: lab devices or the HTP emulator on x86_64; these are not NPU numbers"
+        )
     for record in records:
         turn = f"{'warm-up' if record['warmup'] else 'run'} {record['repeat'] + 1}"
         for problem in record["problems"]:
@@ -135,10 +134,50 @@ def _remarks(host: str, kind: str, records: Sequence[dict[str, Any]]) -> None:
     good = [record for record in records if record["counts"]]
     names = [latency(record["metrics"]["others"]).get("median") for record in good]
     if kind == "network" and any(name and name[0] in MEANS for name in names):
-        output.note(f"{host}: its program gives the mean of a run, no single inferences")
+        output.note(f"{host}: its program reports only the mean of a run, not single inferences")
     others = _others(good, kind)
     if others:
         output.note(f"{host} also: {others}")
     line = conditions_line(records)
     if line:
         output.note(f"{host} {line}")
+
+
+def conditions_line(records: Sequence[Mapping[str, Any]]) -> str:
+    """`started at 41.3 to 52.0 °C (nspss-0), 61.0 °C peak; governor schedutil; ...`.
+
+    Of the records of one device as plain data; "" where nothing is known.
+    """
+    found = [record.get("conditions") or {} for record in records]
+    parts = [_heat(found), _words("governor", found, "governors"), _words("power", found, "power")]
+    costs = [conditions["cost"] for conditions in found if conditions.get("cost") is not None]
+    if costs:
+        parts.append(f"sampling used at most {max(costs):.2%} of a CPU")
+    return "; ".join(part for part in parts if part)
+
+
+def _heat(found: Sequence[Mapping[str, Any]]) -> str:
+    starts = [heat for conditions in found if (heat := _hottest(conditions.get("before")))]
+    if not starts:
+        return ""
+    samples = [sample for c in found for sample in (*c.get("during", ()), c.get("after"))]
+    most = max((heat.celsius for sample in samples if (heat := _hottest(sample))), default=None)
+    low, high = min(h.celsius for h in starts), max(h.celsius for h in starts)
+    span = f"{low:.1f}" if low == high else f"{low:.1f} to {high:.1f}"
+    names = ", ".join(sorted({heat.zone for heat in starts}))
+    tail = f", {most:.1f} °C peak" if most is not None else ""
+    return f"started at {span} °C ({names}){tail}"
+
+
+def _hottest(sample: Mapping[str, Any] | None) -> Heat | None:
+    return hottest(sample["zones"]) if sample else None
+
+
+def _words(title: str, found: Sequence[Mapping[str, Any]], key: str) -> str:
+    """`governor performance`, or `power battery Charging, usb online`."""
+    pairs = {pair for conditions in found for pair in (conditions.get(key) or {}).items()}
+    if key == "governors":
+        words = sorted({text for name, text in pairs if name.startswith("cpu:")})
+    else:
+        words = sorted(f"{name} {text}" for name, text in pairs)
+    return f"{title} {', '.join(words)}" if words else ""

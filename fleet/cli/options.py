@@ -7,31 +7,31 @@ from typing import Annotated
 
 import typer
 
-InventoryOption = Annotated[
+Inventory = Annotated[
     Path, typer.Option("--inventory", "-i", help="Inventory file (YAML).", show_default=False)
 ]
-LimitOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--limit", "-l", help="Only these: names, groups, globs, '!not', '&and', '~regex'."
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
-ParallelOption = Annotated[
-    int | None, typer.Option("--parallel", "-p", min=1, help="Devices at a time.")
-]
-AcceptNewOption = Annotated[
+LIMIT_HELP = "Only these hosts: names, groups, globs, '~regex', 'group[0:2]', '!not', '&and'."
+Limit = Annotated[list[str] | None, typer.Option("--limit", "-l", help=LIMIT_HELP)]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+Parallel = Annotated[int | None, typer.Option("--parallel", "-p", min=1, help="Devices at a time.")]
+AcceptNew = Annotated[
     bool, typer.Option("--accept-new", help="Pin host keys that were never seen.")
 ]
-VerifyOption = Annotated[
-    bool, typer.Option("--verify", help="Hash every file on the device, believe no size.")
+Verify = Annotated[
+    bool, typer.Option("--verify", help="Hash every file on the device; do not trust sizes.")
 ]
-OfflineOption = Annotated[bool, typer.Option("--offline", help="Fetch nothing: the store only.")]
-ExecutorOption = Annotated[
-    str | None,
-    typer.Option("--executor", help="Work on a dask cluster: dask://SCHEDULER:PORT."),
+Offline = Annotated[bool, typer.Option("--offline", help="Use the store only; fetch nothing.")]
+Executor = Annotated[
+    str | None, typer.Option(help="Work on a dask cluster: dask://SCHEDULER:PORT.")
 ]
-PlaybookArgument = Annotated[Path, typer.Argument(help="Playbook file (YAML).")]
-LockFileOption = Annotated[
-    Path | None, typer.Option("--lock-file", help="Lock file; default: fleet.lock by the playbook.")
+Playbook = Annotated[Path, typer.Argument(help="Playbook file (YAML).")]
+LockFile = Annotated[
+    Path | None, typer.Option(help="Lock file; default: fleet.lock beside the playbook.")
+]
+AllowReboot = Annotated[
+    bool, typer.Option("--allow-reboot", help="Reboot devices where the plan says so.")
+]
+Records = Annotated[Path | None, typer.Option("--output", help="Folder for records.")]
+Store = Annotated[
+    Path | None, typer.Option(help="Folder of records (--output of `fleet run`), or a .db file.")
 ]

@@ -83,6 +83,14 @@ def emit_json(value: object, *, shows_secret: bool = False) -> None:
     _echo(value, indent=2, plain=shows_secret)
 
 
+def answer(value: object, text: str, *, as_json: bool) -> None:
+    """The result of a command: a JSON document, or one line for people."""
+    if as_json:
+        emit_json(value)
+    else:
+        say(text)
+
+
 def emit_line(value: object) -> None:
     """One JSON document on one line, for streams of events."""
     _echo(value)

@@ -26,22 +26,22 @@ def show_pictures(records: Sequence[Record]) -> None:
     from fleet.profiles.compare.metrics import metric, present, value  # noqa: PLC0415
     from fleet.profiles.stats.difference import difference  # noqa: PLC0415
 
-    whole = [one for one in records if not one.warmup]
-    names = present([one for one in whole if one.counts])
-    wanted = [one for one in ("decode_tps", *MIDDLES) if one in names] + names
+    whole = [record for record in records if not record.warmup]
+    names = present([record for record in whole if record.counts])
+    wanted = [key for key in ("decode_tps", *MIDDLES) if key in names] + names
     name = next(iter(wanted), None)
     if name is None:
         return
     plain = not known(output.console.encoding)
     width = output.console.width if output.console.is_terminal else WIDTH
     boards: dict[str, list[Record]] = {}
-    for one in whole:
-        boards.setdefault(harmless(one.host) or "unknown device", []).append(one)
+    for record in whole:
+        boards.setdefault(harmless(record.host) or "unknown device", []).append(record)
     shown, drawn = metric(name, whole).shown, list[Bar]()
     for host, mine in list(boards.items())[:DEVICES]:
-        ordered = sorted(mine, key=lambda one: (one.started, one.run_id, one.repeat))
-        values = [value(one, name) if one.counts else None for one in ordered]
-        good = sorted(one for one in values if one is not None and math.isfinite(one))
+        ordered = sorted(mine, key=lambda record: (record.started, record.run_id, record.repeat))
+        values = [value(record, name) if record.counts else None for record in ordered]
+        good = sorted(number for number in values if number is not None and math.isfinite(number))
         if not good:
             continue
         room = max(width - len(host) - len(shown) - 30, 8)

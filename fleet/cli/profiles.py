@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
+from fleet.cli import options as opt
 from fleet.cli import output, profiles_compare, profiles_report, profiles_store
 from fleet.cli.measured import show_records
-from fleet.cli.options import JsonOption
 from fleet.cli.pictured import show_pictures
-from fleet.cli.profiles_opened import opened
+from fleet.cli.profiles_store import opened
 from fleet.model.errors import InputError
 from fleet.model.record import Record
 from fleet.profiles.store import select
@@ -23,12 +23,9 @@ SelectionArgument = Annotated[
         "runtime:2.51.0, chip:NAME, since:2026-11-01, baseline:NAME, reference:NAME, ..."
     ),
 ]
-StoreOption = Annotated[
-    Path | None,
-    typer.Option("--store", help="Folder of records (--output of `fleet run`), or a .db file."),
-]
+app = typer.Typer(no_args_is_help=True, help="Records of runs.")
 MOST = 50
-_RUNS = {one: one for one in ("run", "name", "devices", "records", "counted", "emulated")}
+_RUNS = {key: key for key in ("run", "name", "devices", "records", "counted", "emulated")}
 _RECORDS = {
     "run_id": "run",
     "host": "device",
@@ -42,25 +39,14 @@ _RECORDS = {
 }
 
 
-def register(root: typer.Typer) -> None:
-    """Add the group `profiles`."""
-    group = typer.Typer(no_args_is_help=True, help="Records of runs.")
-    group.command("list")(list_runs)
-    group.command("show")(show)
-    profiles_store.register_in(group)
-    profiles_compare.register_in(group)
-    profiles_report.register_in(group)
-    root.add_typer(group, name="profiles")
-
-
 def list_runs(
     selection: SelectionArgument = "all",
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Runs at most; 0: all.")] = MOST,
+    limit: Annotated[int, typer.Option(min=0, help="At most this many runs; 0: all.")] = MOST,
     single: Annotated[
-        bool, typer.Option("--records", help="A row a record instead of a run.")
+        bool, typer.Option("--records", help="One row per record instead of per run.")
     ] = False,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    store: opt.Store = None,
+    as_json: opt.Json = False,
 ) -> None:
     """List runs, newest first.
 
@@ -106,23 +92,21 @@ def _cell(value: object) -> object:
 
 
 def show(
-    selection: SelectionArgument = "last",
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    selection: SelectionArgument = "last", store: opt.Store = None, as_json: opt.Json = False
 ) -> None:
-    """Show runs: medians a device, what does not count, and what was said.
+    """Show runs: medians per device, runs that do not count, and the generated text.
 
     Example: fleet profiles show last
     """
     query = select.parse(selection)
     with opened(store) as found:
-        plain = sorted(found.plain(query), key=lambda one: str(one["host"]))
+        plain = sorted(found.plain(query), key=lambda data: str(data["host"]))
     if not plain:
         raise InputError(f"there is no run '{selection}'", hint="fleet profiles list")
-    records = [Record.from_dict(one) for one in plain]
+    records = [Record.from_dict(data) for data in plain]
     if as_json:
         pairs = zip(plain, records, strict=True)
-        output.emit_json([{**one, "counts": record.counts} for one, record in pairs])
+        output.emit_json([{**data, "counts": record.counts} for data, record in pairs])
         return
     runs = list(dict.fromkeys(record.run_id for record in records))
     title = f"run {runs[0]}" if len(runs) == 1 else f"{selection}: {len(runs)} runs"
@@ -133,12 +117,25 @@ def show(
 
 def _show_around(records: list[Record]) -> None:
     """What stands beside the numbers: source, operations, tags, what was said."""
-    for text in sorted({str(one.origin["source"]) for one in records if "source" in one.origin}):
-        output.say(f"  source: {text}")
-    for text in sorted({str(one.origin["note"]) for one in records if "note" in one.origin}):
-        output.say(f"  note: {text}")
+    for key in ("source", "note"):
+        for text in sorted({str(r.origin[key]) for r in records if key in r.origin}):
+            output.say(f"  {key}: {text}")
     tags = sorted({tag for record in records for tag in record.tags})
     if tags:
         output.say(f"  tags: {' '.join(tags)}")
-    for text in sorted({one.text.strip() for one in records if one.text.strip()}):
+    for text in sorted({record.text.strip() for record in records if record.text.strip()}):
         output.say(f"  said: {text}")
+
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "list": list_runs,
+    "show": show,
+    "import": profiles_store.import_files,
+    "export": profiles_store.export_records,
+    "tag": profiles_store.tag,
+    "compare": profiles_compare.compare,
+    "report": profiles_report.report,
+}
+for _name, _function in _COMMANDS.items():
+    app.command(_name)(_function)
+app.add_typer(profiles_store.baseline, name="baseline")

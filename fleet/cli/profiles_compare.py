@@ -7,41 +7,36 @@ from typing import Annotated
 
 import typer
 
-from fleet.cli.options import JsonOption
+from fleet.cli import options as opt
 from fleet.model.errors import InputError
 
 Words = list[str] | None
-Before = Annotated[str, typer.Argument(help="Runs before: a selection, or a file of records.")]
+Before = Annotated[
+    str | None, typer.Argument(help="Runs before: a selection, or a file of records.")
+]
 After = Annotated[str | None, typer.Argument(help="Runs after; not with --matrix.")]
-MetricOption = Annotated[Words, typer.Option("--metric", help="Only this metric. Repeatable.")]
+MetricOption = Annotated[Words, typer.Option(help="Only this metric. Repeatable.")]
 MatrixOption = Annotated[
     bool, typer.Option("--matrix", help="One selection: board by version of one --metric.")
 ]
-ColumnsOption = Annotated[str, typer.Option("--columns", help="With --matrix: runtime or release.")]
+ColumnsOption = Annotated[str, typer.Option(help="With --matrix: runtime or release.")]
 VaryOption = Annotated[
-    Words, typer.Option("--vary", help="What is compared, where more differs: model, runtime.")
+    Words,
+    typer.Option(help="What you changed on purpose, if several things differ: model, runtime."),
 ]
-MarginOption = Annotated[str, typer.Option("--margin", help="A change that does not matter.")]
+MarginOption = Annotated[str, typer.Option(help="The largest change that does not matter.")]
 StrictOption = Annotated[
     bool, typer.Option("--strict", help="Refuse where conditions differ or are unknown.")
 ]
-FailOption = Annotated[
-    Words, typer.Option("--fail-if", help="A gate: 'decode_tps<-5%', slower. Repeatable.")
-]
+FailOption = Annotated[Words, typer.Option(help="A gate: 'decode_tps<-5%', slower. Repeatable.")]
 MarkdownOption = Annotated[
-    Path | None, typer.Option("--markdown", help="Also write Markdown, for a pull request.")
+    Path | None, typer.Option(help="Also write Markdown, for a pull request.")
 ]
-JunitOption = Annotated[Path | None, typer.Option("--junit", help="Also write JUnit XML, for CI.")]
-StoreOption = Annotated[Path | None, typer.Option("--store", help="Where the records are.")]
-
-
-def register_in(group: typer.Typer) -> None:
-    """Add the command to the group `profiles`."""
-    group.command("compare")(compare)
+JunitOption = Annotated[Path | None, typer.Option(help="Also write JUnit XML, for CI.")]
 
 
 def compare(
-    a: Before,
+    a: Before = None,
     b: After = None,
     metric: MetricOption = None,
     matrix: MatrixOption = False,
@@ -52,22 +47,26 @@ def compare(
     fail_if: FailOption = None,
     markdown: MarkdownOption = None,
     junit: JunitOption = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    store: opt.Store = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Compare B with A: conditions, changes with intervals, verdicts, operations.
+
+    Without both: the last run with the one of that name before it.
 
     Example: fleet profiles compare tag:before tag:after --fail-if 'decode_tps<-5%'
     """
     from fleet.cli import compared  # noqa: PLC0415 - numpy, for this command alone
 
     share = _share(margin)
+    if a is None and not matrix:
+        a, b = "prev", "last"
     if matrix:
-        if b is not None or fail_if or strict or markdown or junit or vary:
+        if a is None or b is not None or fail_if or strict or markdown or junit or vary:
             raise InputError("--matrix takes one selection, --metric, --columns and --margin")
         compared.show_matrix(a, store, metric or [], columns, share, as_json=as_json)
         return
-    if b is None:
+    if a is None or b is None:
         raise InputError(
             "compare takes two selections, or one with --matrix",
             hint="fleet profiles compare tag:before last",

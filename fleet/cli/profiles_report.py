@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.hints import completed
-from fleet.cli.options import JsonOption
-from fleet.model.errors import InputError, ProfileStoreError
+from fleet.model.errors import InputError
+from fleet.profiles.files import written_whole
 
 if TYPE_CHECKING:
     from fleet.profiles.report.summary import Report
@@ -23,21 +23,15 @@ SelectionsArgument = Annotated[
     typer.Argument(help="Selections of runs, or files of records; each is a group of its own."),
 ]
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")]
-TitleOption = Annotated[str, typer.Option("--title", help="Its title; default: models, boards.")]
-StoreOption = Annotated[Path | None, typer.Option("--store", help="Where the records are.")]
-
-
-def register_in(group: typer.Typer) -> None:
-    """Add the command to the group `profiles`."""
-    group.command("report")(report)
+TitleOption = Annotated[str, typer.Option(help="Its title; default: models, boards.")]
 
 
 def report(
     selections: SelectionsArgument,
     target: OutputOption = Path("report.html"),
     title: TitleOption = "",
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    store: opt.Store = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Draw runs as one HTML file that needs no network: tables, distributions, heat, history.
 
@@ -51,18 +45,18 @@ def report(
     from fleet.profiles.report.words import many  # noqa: PLC0415
 
     if len(selections) > GROUPS:
-        raise InputError(f"a report has {GROUPS} groups at most, {len(selections)} are given")
+        raise InputError(f"a report has at most {GROUPS} groups; {len(selections)} are given")
     drawing.library()
-    groups = [group_of(one, store) for one in selections]
-    for one in groups:
-        if not one.records:
-            raise InputError(f"'{one.label}' has warm-ups only", hint="fleet profiles list")
+    groups = [group_of(selection, store) for selection in selections]
+    for group in groups:
+        if not group.records:
+            raise InputError(f"'{group.label}' has warm-ups only", hint="fleet profiles list")
     found = gather(groups)
     size = _write(target, page(found, title))
     if as_json:
         output.emit_json(_plain(found, target, size))
         return
-    counted = sum(one.counts for one in found.records)
+    counted = sum(record.counts for record in found.records)
     output.say(
         f"{target}: {size / 1000:,.0f} kB, {many(found.boards, 'board')}, "
         f"{many(len(found.records), 'run')}, {counted:,} count"
@@ -75,18 +69,8 @@ def report(
 
 def _write(target: Path, text: str) -> int:
     """Whole or not at all; how many bytes."""
-    data = text.encode()
-    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        part.write_bytes(data)
-        part.replace(target)
-    except OSError as error:
-        raise ProfileStoreError(
-            f"{target} cannot be written: {error.strerror}", hint=f"ls -ld {target.parent}"
-        ) from error
-    finally:
-        part.unlink(missing_ok=True)
-    return len(data)
+    with written_whole(target) as part:
+        return part.write_bytes(text.encode())
 
 
 def _plain(found: Report, target: Path, size: int) -> dict[str, object]:
@@ -97,10 +81,10 @@ def _plain(found: Report, target: Path, size: int) -> dict[str, object]:
         "boards": found.boards,
         "emulated": found.emulated,
         "groups": [
-            {"selection": one.label, "runs": len(one.records), "counted": len(one.counted)}
-            for one in found.groups
+            {"selection": group.label, "runs": len(group.records), "counted": len(group.counted)}
+            for group in found.groups
         ],
-        "metrics": [one.name for one in found.metrics],
+        "metrics": [metric.name for metric in found.metrics],
         "left_out": found.left_out,
         "rows": len(found.rows),
     }

@@ -9,52 +9,46 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
+from fleet.cli import options as opt
 from fleet.cli import output
-from fleet.cli.options import JsonOption
-from fleet.cli.profiles_opened import opened
 from fleet.model.errors import InputError
 from fleet.profiles.exports import WRITERS, export
 from fleet.profiles.imports import Importer, Labels
-from fleet.profiles.store import select
+from fleet.profiles.store import ProfileStore, select
 
 Format = StrEnum("Format", list(WRITERS))  # type: ignore[misc]
 SelectionArgument = Annotated[
     str, typer.Argument(help="Which records; as of `fleet profiles list`.")
 ]
-StoreOption = Annotated[
-    Path | None,
-    typer.Option("--store", help="Folder of records (--output of `fleet run`), or a .db file."),
-]
+baseline = typer.Typer(no_args_is_help=True, help="Records kept under a name to compare with.")
 MOST_BAD = 50
 
 
-def register_in(group: typer.Typer) -> None:
-    """Add the commands to the group `profiles`."""
-    group.command("import")(import_files)
-    group.command("export")(export_records)
-    group.command("tag")(tag)
-    baseline = typer.Typer(no_args_is_help=True, help="Records kept under a name to compare with.")
-    baseline.command("save")(save)
-    baseline.command("list")(list_baselines)
-    baseline.command("remove")(remove)
-    group.add_typer(baseline, name="baseline")
+def opened(path: Path | None, *, look: bool = True) -> ProfileStore:
+    """The store with the runs of now in it, unless `look` is off; unreadable files are named."""
+    store = ProfileStore(path)
+    for bad in store.look() if look else ():
+        output.note(f"warning: {bad.path}: {bad.message}")
+    return store
 
 
 def import_files(
     paths: Annotated[list[Path], typer.Argument(help="Files, or folders with all below them.")],
-    host: Annotated[str, typer.Option("--host", help="Device, where a file does not say.")] = "",
-    name: Annotated[str, typer.Option("--name", help="Model, where a file does not say.")] = "",
-    tags: Annotated[list[str] | None, typer.Option("--tag", help="Put a tag on all.")] = None,
+    host: Annotated[str, typer.Option(help="Device, where a file does not say.")] = "",
+    name: Annotated[str, typer.Option(help="Model, where a file does not say.")] = "",
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", help="Add this tag to all of them.")
+    ] = None,
     emulated: Annotated[
         bool | None,
         typer.Option(
             "--emulated/--hardware", help="Where a file does not say: emulated, or a true NPU."
         ),
     ] = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    store: opt.Store = None,
+    as_json: opt.Json = False,
 ) -> None:
-    """Take in profiles: record.json, JSON Lines, Genie, QNN and ORT CSV, llama-bench, and more.
+    """Import profiles: record.json, JSON Lines, Genie, QNN and ORT CSV, llama-bench, and more.
 
     What neither the file nor an option says is unknown. A file that is there already changes
     nothing. Bad files are named at the end (exit code 1); the others are in.
@@ -77,7 +71,7 @@ def import_files(
     else:
         output.say(
             f"{done.files} files: {done.new} new records, {done.known} known, "
-            f"{done.passed} files are no profiles, {len(done.bad)} bad; store {where}"
+            f"{done.passed} files are not profiles, {len(done.bad)} bad; store {where}"
         )
         for bad in done.bad[:MOST_BAD]:
             output.note(f"bad: {bad.path}: {bad.message}" + (f"; {bad.hint}" * bool(bad.hint)))
@@ -95,11 +89,10 @@ def export_records(
         typer.Option("--format", help="Where the suffix does not say; trace is Chrome's JSON."),
     ] = None,
     clock_mhz: Annotated[
-        float | None,
-        typer.Option("--clock-mhz", min=0.001, help="For a trace: the clock that cycles count."),
+        float | None, typer.Option(min=0.001, help="For a trace: the clock that cycles count.")
     ] = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    store: opt.Store = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Write records for other programs: .jsonl, .csv, .parquet, .trace (Perfetto).
 
@@ -109,20 +102,18 @@ def export_records(
     with opened(store) as found:
         clock = None if clock_mhz is None else clock_mhz * 1e6
         count = export(found, query, target, str(kind or ""), clock)
-    if as_json:
-        output.emit_json({"file": target, "records": count})
-    else:
-        output.say(f"{count} records in {target}")
+    text = f"{count} records in {target}"
+    output.answer({"file": target, "records": count}, text, as_json=as_json)
 
 
 def tag(
     selection: SelectionArgument,
     name: Annotated[str, typer.Argument(help="The tag.")],
-    remove_it: Annotated[bool, typer.Option("--remove", help="Take it away.")] = False,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    remove_it: Annotated[bool, typer.Option("--remove", help="Remove the tag.")] = False,
+    store: opt.Store = None,
+    as_json: opt.Json = False,
 ) -> None:
-    """Put a tag on records, to select them with tag:NAME.
+    """Tag records, to select them with tag:NAME.
 
     Example: fleet profiles tag last before-update
     """
@@ -131,39 +122,37 @@ def tag(
         if not found.count(query):
             raise InputError(f"'{selection}' selects no records", hint="fleet profiles list")
         changed = found.tag(query, name, away=remove_it)
-    if as_json:
-        output.emit_json({"tag": name, "changed": changed})
-    else:
-        output.say(f"{changed} records {'lost' if remove_it else 'got'} the tag {name}")
+    text = f"{changed} records {'lost' if remove_it else 'got'} the tag {name}"
+    output.answer({"tag": name, "changed": changed}, text, as_json=as_json)
 
 
+@baseline.command()
 def save(
     name: Annotated[str, typer.Argument(help="The name.")],
     selection: SelectionArgument,
-    replace: Annotated[bool, typer.Option("--replace", help="Write over one there is.")] = False,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing one.")] = False,
+    store: opt.Store = None,
+    as_json: opt.Json = False,
 ) -> None:
-    """Keep the records that are selected now, to compare later ones with baseline:NAME.
+    """Save the selected records, to compare later ones with baseline:NAME.
 
     Example: fleet profiles baseline save good last
     """
     query = select.parse(selection)
     with opened(store) as found:
         count = found.save_baseline(name, query, replace=replace)
-    if as_json:
-        output.emit_json({"baseline": name, "records": count})
-    else:
-        output.say(f"baseline {name}: {count} records")
+    text = f"baseline {name}: {count} records"
+    output.answer({"baseline": name, "records": count}, text, as_json=as_json)
 
 
-def list_baselines(store: StoreOption = None, as_json: JsonOption = False) -> None:
+@baseline.command("list")
+def list_baselines(store: opt.Store = None, as_json: opt.Json = False) -> None:
     """List baselines.
 
     Example: fleet profiles baseline list
     """
     with opened(store, look=False) as found:
-        rows = [one.as_dict() for one in found.baselines()]
+        rows = [baseline.as_dict() for baseline in found.baselines()]
     if as_json:
         output.emit_json(rows)
     else:
@@ -171,10 +160,11 @@ def list_baselines(store: StoreOption = None, as_json: JsonOption = False) -> No
         output.table("baselines", keys, [[row[key] for key in keys] for row in rows])
 
 
+@baseline.command()
 def remove(
     name: Annotated[str, typer.Argument(help="The name.")],
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    store: opt.Store = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Forget a baseline; its records stay.
 
@@ -182,7 +172,4 @@ def remove(
     """
     with opened(store, look=False) as found:
         found.remove_baseline(name)
-    if as_json:
-        output.emit_json({"removed": name})
-    else:
-        output.say(f"baseline {name} is forgotten")
+    output.answer({"removed": name}, f"removed baseline {name}", as_json=as_json)

@@ -11,52 +11,66 @@ from fleet.model.files import human_bytes
 
 if TYPE_CHECKING:  # records are shown without the engine
     from fleet.engine.pool import DeviceResult
+    from fleet.model.errors import FleetError
     from fleet.model.plan import DevicePlan
 
 
 def show_devices(title: str, results: Sequence[DeviceResult]) -> None:
     """One row a device; errors with their cure below. The wave where there are several."""
-    waved = len({one.wave for one in results}) > 1
+    waved = len({result.wave for result in results}) > 1
     rows = [
         (
-            one.host.name,
-            *((one.wave,) if waved else ()),
-            one.outcome,
-            one.text if one.error is None else "see below",
-            f"{one.seconds:.1f} s",
-            one.round_trips,
-            human_bytes(one.bytes_sent)
-            + (f" + {human_bytes(one.bytes_relayed)} relayed" if one.bytes_relayed else ""),
+            result.host.name,
+            *((result.wave,) if waved else ()),
+            result.outcome,
+            result.text if result.error is None else "see below",
+            f"{result.seconds:.1f} s",
+            result.round_trips,
+            human_bytes(result.bytes_sent)
+            + (f" + {human_bytes(result.bytes_relayed)} relayed" if result.bytes_relayed else ""),
         )
-        for one in results
+        for result in results
     ]
     first = ("device", "wave") if waved else ("device",)
     output.table(title, (*first, "outcome", "", "time", "round trips", "sent"), rows)
     show_errors(results)
 
 
+def emit(results: Sequence[DeviceResult], *members: str) -> None:
+    """The devices as JSON: host, outcome, these members (text, round_trips, error), details."""
+
+    def plain(result: DeviceResult) -> dict[str, object]:
+        values = {name: getattr(result, name) for name in members}
+        if values.get("error") is not None:
+            values["error"] = values["error"].as_dict()
+        return {"host": result.host.name, "outcome": result.outcome, **values, **result.details}
+
+    output.emit_json([plain(result) for result in results])
+
+
 def show_errors(results: Sequence[DeviceResult]) -> None:
-    """The errors of devices; those that say the same stand together."""
-    said: dict[tuple[str, str], list[DeviceResult]] = {}
-    for one in results:
-        if one.error is not None:
-            said.setdefault((one.error.message, one.error.hint), []).append(one)
-    for alike in said.values():
-        error = alike[0].error
-        if error is not None:
-            error.device = ", ".join(one.host.name for one in alike)
-            output.show_error(error)
+    """The errors of devices; the same error of several devices is shown once."""
+    devices: dict[tuple[str, str], list[str]] = {}
+    errors: dict[tuple[str, str], FleetError] = {}
+    for result in results:
+        if result.error is not None:
+            key = result.error.message, result.error.hint
+            devices.setdefault(key, []).append(result.host.name)
+            errors.setdefault(key, result.error)
+    for key, error in errors.items():
+        error.device = ", ".join(devices[key])
+        output.show_error(error)
 
 
 def show_plans(results: Sequence[DeviceResult]) -> None:
     """Every action literally, then findings and notes."""
-    for one in results:
-        plan = one.plan
+    for result in results:
+        plan = result.plan
         if plan is None:
             continue
         state = "refused" if plan.refused else "unchanged" if plan.unchanged else "will change"
         output.console.print(
-            f"[bold]{one.host.name}[/]  {plan.target}  {plan.manifest.name}/{plan.manifest.id}"
+            f"[bold]{result.host.name}[/]  {plan.target}  {plan.manifest.name}/{plan.manifest.id}"
             f"  {state}",
             markup=True,
             soft_wrap=True,
@@ -87,12 +101,12 @@ def _show_actions(plan: DevicePlan) -> None:
 
 def show_admin(results: Sequence[DeviceResult]) -> None:
     """What an administrator has to run on each device, ready to copy into a root shell."""
-    for one in results:
-        steps = [step for step in one.plan.actions if step.needs_root] if one.plan else []
+    for result in results:
+        steps = [step for step in result.plan.actions if step.needs_root] if result.plan else []
         if not steps:
-            output.say(f"# {one.host.name}: nothing needs root")
+            output.say(f"# {result.host.name}: nothing needs root")
             continue
-        output.say(f"# {one.host.name}: as root on the device, then `fleet deploy`")
+        output.say(f"# {result.host.name}: as root on the device, then `fleet deploy`")
         output.say("set -e")
         for step in steps:
             output.say(f"# {step.describe()}")

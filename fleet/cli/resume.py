@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.deploy import end_deploy, with_way_back
 from fleet.cli.hints import know
 from fleet.cli.live import listening
-from fleet.cli.options import JsonOption, ParallelOption
 from fleet.engine.rollout.inputs import Inputs
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.resume import journal_path, known_runs, reopen
@@ -19,25 +19,25 @@ from fleet.model.events import RolloutDone
 from fleet.profiles.runs import RunStore
 
 
-def register(root: typer.Typer) -> None:
-    """Add `resume`."""
-    root.command()(resume)
-
-
 def resume(
     run_id: Annotated[
         str | None, typer.Argument(metavar="RUN", help="Run id as deploy shows it, or `last`.")
     ] = None,
     list_runs: Annotated[
-        bool, typer.Option("--list", help="Which runs there are, and how far they came.")
+        bool, typer.Option("--list", help="List the runs and how far each one came.")
     ] = False,
     force_inputs: Annotated[
-        bool, typer.Option("--force-inputs", help="Also where playbook or files changed since.")
+        bool,
+        typer.Option(
+            "--force-inputs", help="Continue even if the playbook or files changed since."
+        ),
     ] = False,
-    parallel: ParallelOption = None,
-    as_json: JsonOption = False,
+    parallel: opt.Parallel = None,
+    as_json: opt.Json = False,
 ) -> None:
-    """Go on with a deploy: the devices that failed, were out of reach, unfinished or not begun.
+    """Continue a deploy: devices that failed, were unreachable, unfinished or not started.
+
+    Exit code 0 for a run that is finished, 1 for one that was rolled back.
 
     Example: fleet resume last
     """
@@ -51,6 +51,14 @@ def resume(
     know(*_begun_with(journal))
     if journal.state.complete:
         _show_complete(journal, as_json=as_json)
+        if run_id == "last":
+            begun = journal.state.header["at"]
+            output.advise(
+                f"it is the last that left a journal, begun {begun}; a deploy that was killed in "
+                "its first moments left none and changed nothing: fleet deploy"
+            )
+        if journal.state.rolling:
+            raise typer.Exit(1)
         return
     with listening(as_json=as_json) as listener:
         operation = reopen(journal, listener, runs=runs, force=force_inputs, parallel=parallel)
@@ -74,7 +82,6 @@ def _begun_with(journal: Journal) -> list[str]:
 
 
 def _show_complete(journal: Journal, *, as_json: bool) -> None:
-    """Exit code 0 for a run that is finished, 1 for one that was rolled back."""
     state, run_id = journal.state, journal.state.header["run"]
     if as_json:
         done = RolloutDone("", run_id, state.word, state.text, tuple(state.rows()))
@@ -83,17 +90,14 @@ def _show_complete(journal: Journal, *, as_json: bool) -> None:
         output.say(f"run {run_id} was rolled back: {state.text or state.rolling}")
     else:
         output.say(f"run {run_id} is finished: {len(state.devices)} devices, nothing to do")
-    if state.rolling:
-        raise typer.Exit(1)
 
 
 def _show_runs(runs: RunStore, *, as_json: bool) -> None:
-    found = [one.as_dict() for one in known_runs(runs)]
+    found = [run.as_dict() for run in known_runs(runs)]
     if as_json:
         output.emit_json(found)
         return
     rows = [
-        (one["run"], one["name"], one["state"], f"{one['done']}/{one['devices']}", one["text"])
-        for one in found
+        (r["run"], r["name"], r["state"], f"{r['done']}/{r['devices']}", r["text"]) for r in found
     ]
     output.table("runs", ("run", "name", "state", "done", ""), rows)

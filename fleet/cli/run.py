@@ -2,95 +2,86 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fleet.cli import options as opt
+from fleet.cli import output, run_options
 from fleet.cli.common import end_devices, hosts_of, working_on
 from fleet.cli.deploy import show_measured
 from fleet.cli.live import listening
-from fleet.cli.options import (
-    ExecutorOption,
-    InventoryOption,
-    JsonOption,
-    LimitOption,
-    ParallelOption,
-    PlaybookArgument,
-)
 from fleet.cli.results import show_devices
-from fleet.cli.run_options import (
-    CoolOption,
-    MaxTokensOption,
-    PromptFileOption,
-    PromptOption,
-    RepeatsOption,
-    SustainedOption,
-    TimeoutOption,
-    UntilOption,
-    WarmupsOption,
-    changed,
-    gated,
-    prompt_of,
-)
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.model.deadline import parse_duration
+from fleet.model.errors import FleetError
+from fleet.model.gates import DEFAULT_METRIC
 from fleet.profiles.runs import RunStore
 
 
-def register(root: typer.Typer) -> None:
-    """Add `run`."""
-    root.command()(run)
-
-
 def run(
-    playbook: PlaybookArgument,
-    inventory: InventoryOption,
-    limit: LimitOption = None,
-    prompt: PromptOption = None,
-    prompt_file: PromptFileOption = None,
-    repeats: RepeatsOption = None,
-    warmups: WarmupsOption = None,
-    max_tokens: MaxTokensOption = None,
-    timeout: TimeoutOption = None,
-    cool_below: CoolOption = None,
-    until: UntilOption = None,
-    sustained: SustainedOption = None,
-    output_dir: Annotated[Path | None, typer.Option("--output", help="Folder for records.")] = None,
+    playbook: opt.Playbook,
+    inventory: opt.Inventory,
+    limit: opt.Limit = None,
+    prompt: run_options.Prompt = None,
+    prompt_file: run_options.PromptFile = None,
+    repeats: run_options.Repeats = None,
+    warmups: run_options.Warmups = None,
+    max_tokens: run_options.MaxTokens = None,
+    timeout: run_options.Timeout = None,
+    cool_below: run_options.Cool = None,
+    until: run_options.Until = None,
+    sustained: run_options.Sustained = None,
+    output_dir: opt.Records = None,
     stream: Annotated[bool, typer.Option("--stream", help="Show what the runner prints.")] = False,
-    parallel: ParallelOption = None,
-    executor: ExecutorOption = None,
-    as_json: JsonOption = False,
+    parallel: opt.Parallel = None,
+    executor: opt.Executor = None,
+    as_json: opt.Json = False,
 ) -> None:
-    """Run the deployed release on the devices and bring the profiles back.
+    """Run the deployed release on the devices and collect the profiles.
 
     Example: fleet run -i inventories/lab.yaml playbooks/tiny-genie.yaml --repeats 5
     """
-    changes: dict[str, object] = {
-        "prompt": prompt_of(prompt, prompt_file),
-        "repeats": repeats,
-        "warmups": warmups,
-        "max_tokens": max_tokens,
-        "timeout": parse_duration(timeout) if timeout else None,
-    }
-    loaded = gated(changed(load_playbook(playbook), changes), cool_below, until, sustained)
+    changes: dict[str, object] = {"repeats": repeats, "warmups": warmups}
+    changes |= {"max_tokens": max_tokens, "prompt": run_options.prompt_of(prompt, prompt_file)}
+    changes["timeout"] = parse_duration(timeout) if timeout else None
+    loaded = run_options.gated(
+        run_options.changed(load_playbook(playbook), changes), cool_below, until, sustained
+    )
     hosts = hosts_of(inventory, limit)
     with (
         listening(as_json=as_json, show_output=stream) as listener,
         working_on(executor, parallel) as remote,
     ):
-        operation = Operation(
-            loaded,
-            hosts,
-            listener,
-            options=Options(run="always", parallel=parallel),
-            runs=RunStore(output_dir) if output_dir else None,
-            executor=remote,
-        )
+        runs = RunStore(output_dir) if output_dir else None
+        how = DeployOptions(run="always", parallel=parallel)
+        operation = Operation(loaded, hosts, listener, options=how, runs=runs, executor=remote)
         results = operation.run()
     if not as_json:
         show_devices(f"run {loaded.name}", results)
         show_measured(operation, results)
+        against_previous(operation)
     end_devices(results)
+
+
+def against_previous(operation: Operation) -> None:
+    """One line: what changed since the run of this playbook before; nothing where there is none."""
+    from fleet.cli import compared  # noqa: PLC0415 - numpy, after the work is done
+    from fleet.profiles.compare.gates import percent  # noqa: PLC0415
+
+    store = operation.runs.root if operation.runs.root != RunStore().root else None
+    try:
+        sides = compared.group_of("prev", store), compared.group_of(operation.run_id, store)
+    except FleetError:
+        return
+    rows = compared.compared(sides, [], [], 0.01, []).rows
+    text = ", ".join(
+        f"{row.board} {row.metric.shown} {percent(row.difference.mid)} {row.said}"
+        for row in rows
+        if row.metric.name == DEFAULT_METRIC
+    )
+    if text:
+        emulated = " (emulated)" * any(row.emulated for row in rows)
+        output.note(f"against {sides[0].records[0].run_id}{emulated}: {text}")

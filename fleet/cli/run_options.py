@@ -10,45 +10,41 @@ import typer
 
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
+from fleet.model.files import told
 from fleet.model.gates import CoolSpec, UntilSpec, parse_celsius, parse_percent
 from fleet.model.playbook import Playbook, RunSpec
 
-PromptOption = Annotated[str | None, typer.Option(help="Prompt text instead of the playbook's.")]
-PromptFileOption = Annotated[Path | None, typer.Option(help="File with the prompt.")]
-RepeatsOption = Annotated[int | None, typer.Option(min=1, help="Counted runs a device.")]
-WarmupsOption = Annotated[int | None, typer.Option(min=0, help="Runs that are not counted.")]
-MaxTokensOption = Annotated[int | None, typer.Option(min=1, help="Token limit.")]
-TimeoutOption = Annotated[str | None, typer.Option(help="Limit of one run: 90s, 5m.")]
-CoolOption = Annotated[
-    str | None, typer.Option(help="Wait before each counted run until it is cooler: 45C.")
+Prompt = Annotated[str | None, typer.Option(help="Prompt text instead of the playbook's.")]
+PromptFile = Annotated[Path | None, typer.Option(help="File with the prompt.")]
+Repeats = Annotated[int | None, typer.Option(min=1, help="Counted runs per device.")]
+Warmups = Annotated[int | None, typer.Option(min=0, help="Warm-up runs, which do not count.")]
+MaxTokens = Annotated[int | None, typer.Option(min=1, help="Token limit.")]
+Timeout = Annotated[str | None, typer.Option(help="Limit of one run: 90s, 5m.")]
+Cool = Annotated[
+    str | None, typer.Option(help="Before each counted run, wait until the device is cooler: 45C.")
 ]
-UntilOption = Annotated[
-    str | None,
-    typer.Option(help="Repeat until the metric's interval is narrower than that: 3%."),
+Until = Annotated[
+    str | None, typer.Option(help="Repeat until the metric's interval is narrower: 3%.")
 ]
-SustainedOption = Annotated[
-    str | None, typer.Option(help="Repeat without a pause for so long: 10m.")
-]
+Sustained = Annotated[str | None, typer.Option(help="Repeat without a pause for this long: 10m.")]
 
 
 def prompt_of(text: str | None, path: Path | None) -> str | None:
     """The prompt of the command line. Raises InputError."""
     if text is not None and path is not None:
-        raise InputError("--prompt and --prompt-file are two ways to say the same")
+        raise InputError("--prompt and --prompt-file exclude each other")
     if path is None:
         return text
-    try:
+    with told(path):
         return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
 
 
 def changed(playbook: Playbook, changes: dict[str, object]) -> Playbook:
     """The playbook with other values in its `run:`; None is no value."""
-    said = {name: value for name, value in changes.items() if value is not None}
-    if not playbook.run and "prompt" not in said:
+    given = {name: value for name, value in changes.items() if value is not None}
+    if not playbook.run and "prompt" not in given:
         return playbook
-    return replace(playbook, run=replace(playbook.run or RunSpec(), **said))  # type: ignore[arg-type]
+    return replace(playbook, run=replace(playbook.run or RunSpec(), **given))  # type: ignore[arg-type]
 
 
 def gated(
@@ -56,7 +52,7 @@ def gated(
 ) -> Playbook:
     """The playbook with these gates in its `run:`. Raises InputError."""
     if until is not None and sustained is not None:
-        raise InputError("--until and --sustained are two ends of one series", hint="leave one out")
+        raise InputError("--until and --sustained exclude each other", hint="leave one out")
     run = playbook.run
     if run is None:
         return playbook

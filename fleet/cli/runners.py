@@ -5,22 +5,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import typer
-
+from fleet.cli import options as opt
 from fleet.cli import output
-from fleet.cli.options import JsonOption
 from fleet.model.errors import InputError
 from fleet.runners import Runner
 from fleet.runners.options import Options
 from fleet.runners.registry import names, origin, runner
 
 
-def register(root: typer.Typer) -> None:
-    """Add `runners`."""
-    root.command("runners")(list_runners)
-
-
-def list_runners(as_json: JsonOption = False) -> None:
+def runners(as_json: opt.Json = False) -> None:
     """Runners that a playbook can name: origin, kinds of bundles, options with their defaults.
 
     One that cannot be loaded is listed with its error. See docs/runners.md.
@@ -31,15 +24,10 @@ def list_runners(as_json: JsonOption = False) -> None:
     if as_json:
         output.emit_json(rows)
         return
-    shown = [
-        (
-            row["name"],
-            row["origin"],
-            ", ".join(row["kinds"]),
-            row["error"] or ", ".join(row["options"]) or "-",
-        )
-        for row in rows
-    ]
+    shown = []
+    for row in rows:
+        options = row["error"] or ", ".join(row["options"]) or "-"
+        shown.append((row["name"], row["origin"], ", ".join(row["kinds"]), options))
     output.table("runners", ("runner", "from", "bundle kinds", "options"), shown)
 
 
@@ -55,13 +43,10 @@ def _row(name: str) -> dict[str, Any]:
 def _options(found: Runner) -> dict[str, Any]:
     """Names and defaults of the option model that stands in the runner's module; None: needed."""
     module = sys.modules.get(type(found).__module__)
-    models = [
-        one
-        for one in vars(module).values()
-        if isinstance(one, type) and issubclass(one, Options) and one is not Options
-    ]
-    chosen = [one for one in models if one.__module__ == type(found).__module__]
-    main = next((one for one in chosen if one.__name__.endswith("Options")), None)
+    kinds = [value for value in vars(module).values() if isinstance(value, type)]
+    models = [kind for kind in kinds if issubclass(kind, Options) and kind is not Options]
+    chosen = [model for model in models if model.__module__ == type(found).__module__]
+    main = next((model for model in chosen if model.__name__.endswith("Options")), None)
     if main is None:
         return {}
     return {

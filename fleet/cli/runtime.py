@@ -11,23 +11,20 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TransferSpeedColumn
 from rich.progress import Progress as Bars
 
+from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.model.files import human_bytes
 from fleet.model.runtime import Runtime
-from fleet.runtimes.progress import Progress, silent
-from fleet.runtimes.select import Selection, select_files
+from fleet.runtimes.select import select_files
 from fleet.runtimes.spec import DEFAULT_SPEC
+from fleet.runtimes.stage import Progress, silent
 from fleet.runtimes.store import RuntimeStore
 
-app = typer.Typer(help="QAIRT runtimes on this computer: add, fetch, look, remove.")
+app = typer.Typer(
+    no_args_is_help=True, help="QAIRT runtimes on this computer: add, fetch, show, remove."
+)
 
 _Name = Annotated[str, typer.Argument(metavar="ID", help="Id, build id or QAIRT version.")]
-_Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
-
-
-def register(root: typer.Typer) -> None:
-    """Hang this group into the command tree."""
-    root.add_typer(app, name="runtime", no_args_is_help=True)
 
 
 @app.command()
@@ -42,7 +39,7 @@ def add(
         list[str] | None, typer.Option(help="Take only this target of an SDK. Repeatable.")
     ] = None,
 ) -> None:
-    """Add a runtime to the store. Only what a board needs is taken of an SDK.
+    """Add a runtime to the store. Of an SDK, fleet takes only what a board needs.
 
     Examples:
       fleet runtime add ~/qairt/2.51.0.260929 --target aarch64-oe-linux-gcc11.2
@@ -77,8 +74,8 @@ def fetch(
 
 
 @app.command("list")
-def list_(as_json: _Json = False) -> None:
-    """The runtimes in the store, newest first.
+def list_(as_json: opt.Json = False) -> None:
+    """List the runtimes in the store, newest first.
 
     Example:
       fleet runtime list --json
@@ -102,11 +99,11 @@ def list_(as_json: _Json = False) -> None:
 @app.command()
 def show(
     name: _Name,
-    as_json: _Json = False,
+    as_json: opt.Json = False,
     files: Annotated[bool, typer.Option("--files", help="Every file with its version.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Compare all SHA-256 first.")] = False,
 ) -> None:
-    """One runtime: where it came from and what it holds.
+    """Show one runtime: where it came from and what it holds.
 
     Example:
       fleet runtime show 2.51.0 --files
@@ -132,16 +129,11 @@ def show(
             "Files",
             ("file", "machine", "arch", "build id or version", "size"),
             [
-                (
-                    item.path,
-                    item.machine,
-                    item.hexagon_arch or "",
-                    item.build_id or item.aisw_version,
-                    human_bytes(item.size),
-                )
+                (item.path, item.machine, item.hexagon_arch or "",
+                 item.build_id or item.aisw_version, human_bytes(item.size))
                 for item in runtime.libraries
             ],
-        )
+        )  # fmt: skip
 
 
 @app.command()
@@ -161,16 +153,16 @@ def files(
     target: Annotated[str, typer.Option(help="QAIRT target of the device.")],
     arch: Annotated[str | None, typer.Option(help="Hexagon arch, such as v73.")] = None,
     runner: Annotated[str, typer.Option(help="genie, qnn-net-run or mllm.")] = "genie",
-    as_json: _Json = False,
+    as_json: opt.Json = False,
 ) -> None:
-    """What would be pushed to a device.
+    """List the files that fleet would send to a device.
 
     Example:
       fleet runtime files 2.51.0 --target aarch64-oe-linux-gcc11.2 --arch v73
     """
     selection = select_files(RuntimeStore().get(name), target, arch, runner)
     if as_json:
-        output.emit_json(_selection_dict(selection))
+        output.emit_json({**asdict(selection), "size": selection.size})
         return
     output.table(
         f"{runner} on {target}: {human_bytes(selection.size)}",
@@ -198,10 +190,6 @@ def _as_dict(runtime: Runtime, *, files: bool = False) -> dict[str, object]:
     libraries = value.pop("libraries")
     value["size"] = sum(item.size for item in runtime.libraries)
     return {**value, "files": libraries} if files else value
-
-
-def _selection_dict(selection: Selection) -> dict[str, object]:
-    return {**asdict(selection), "size": selection.size}
 
 
 @contextmanager

@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
 from fleet.cli.live import listening
-from fleet.cli.options import (
-    AcceptNewOption,
-    InventoryOption,
-    JsonOption,
-    LimitOption,
-    LockFileOption,
-    ParallelOption,
-    VerifyOption,
-)
-from fleet.cli.results import show_devices, show_errors
+from fleet.cli.results import emit, show_devices, show_errors
 from fleet.engine import releases
 from fleet.engine.pool import DeviceResult
 from fleet.model.errors import InputError
 
 
-def register(root: typer.Typer) -> None:
-    """Add the commands on what is deployed."""
-    root.command()(status)
-    root.command()(rollback)
-
-
 def status(
-    inventory: InventoryOption,
-    limit: LimitOption = None,
-    parallel: ParallelOption = None,
-    accept_new: AcceptNewOption = False,
+    inventory: opt.Inventory,
+    limit: opt.Limit = None,
+    parallel: opt.Parallel = None,
+    accept_new: opt.AcceptNew = False,
     drift: Annotated[
-        Path | None,
-        typer.Option("--drift", help="Compare with the lock of this playbook, or this lock."),
+        Path | None, typer.Option(help="Compare with the lock of this playbook, or this lock.")
     ] = None,
-    lock_file: LockFileOption = None,
-    verify: VerifyOption = False,
-    as_json: JsonOption = False,
+    lock_file: opt.LockFile = None,
+    verify: opt.Verify = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Show what is deployed, and whether it is whole. Reads only.
 
@@ -56,14 +42,12 @@ def status(
         return
     if lock_file is not None or verify:
         name = "--lock-file" if lock_file is not None else "--verify"
-        raise InputError(f"{name} is given and not used", hint="add --drift PLAYBOOK")
+        raise InputError(f"{name} has no effect here", hint="add --drift PLAYBOOK")
     results = releases.status(
         hosts, lambda _: None, parallel=parallel or DEFAULT_PARALLEL, accept_new=accept_new
     )
     if as_json:
-        output.emit_json(
-            [{"host": one.host.name, "outcome": one.outcome, **one.details} for one in results]
-        )
+        emit(results)
     else:
         _show_status(results)
     show_errors(results)
@@ -71,38 +55,29 @@ def status(
 
 
 def _show_status(results: list[DeviceResult]) -> None:
-    rows = []
-    for one in results:
-        found = one.details.get("deployed", [])
-        for item in found if isinstance(found, list) else []:
-            origin = item["origin"]
-            rows.append(
-                (
-                    one.host.name,
-                    item["name"],
-                    item["id"],
-                    item["state"],
-                    origin.get("build_id"),
-                    item["previous"] or "-",
-                    "yes" if one.details.get("emulated") else "no",
-                )
-            )
-        if not found:
-            rows.append((one.host.name, "-", "-", one.outcome, "-", "-", "-"))
+    rows: list[Sequence[object]] = []
+    for result in results:
+        deployed: Any = result.details.get("deployed") or []
+        emulated = "yes" if result.details.get("emulated") else "no"
+        for item in deployed:
+            shown = [item["name"], item["id"], item["state"], item["origin"].get("build_id")]
+            rows.append((result.host.name, *shown, item["previous"] or "-", emulated))
+        if not deployed:
+            rows.append((result.host.name, "-", "-", result.outcome, "-", "-", "-"))
     columns = ("device", "name", "release", "state", "QAIRT", "rollback to", "emulated")
     output.table("status", columns, rows)
-    for one in results:
-        if one.text and one.error is None:
-            output.say(f"{one.host.name}: {one.text}")
+    for result in results:
+        if result.text and result.error is None:
+            output.say(f"{result.host.name}: {result.text}")
 
 
 def rollback(
     name: Annotated[str, typer.Argument(help="Release name, as `fleet status` shows it.")],
-    inventory: InventoryOption,
-    limit: LimitOption = None,
-    to: Annotated[str | None, typer.Option("--to", help="Release id; default: the last.")] = None,
-    parallel: ParallelOption = None,
-    as_json: JsonOption = False,
+    inventory: opt.Inventory,
+    limit: opt.Limit = None,
+    to: Annotated[str | None, typer.Option(help="Release id; default: the last.")] = None,
+    parallel: opt.Parallel = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Switch back to the release before, after opening an NPU session with it. No upload.
 
@@ -111,11 +86,7 @@ def rollback(
     hosts = hosts_of(inventory, limit)
     with listening(as_json=as_json) as listener:
         results = releases.rollback(
-            hosts,
-            name,
-            listener,
-            to=to,
-            parallel=parallel or DEFAULT_PARALLEL,
+            hosts, name, listener, to=to, parallel=parallel or DEFAULT_PARALLEL
         )
     if not as_json:
         show_devices(f"rollback {name}", results)

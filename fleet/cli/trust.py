@@ -8,31 +8,29 @@ from typing import Annotated
 
 import typer
 
+from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.common import end_with, hosts_of
-from fleet.cli.options import InventoryOption, JsonOption
 from fleet.model.errors import FleetError, InputError
 from fleet.model.inventory import Host
 from fleet.transport.trust import check_offer, offered_key, trust_host
 from fleet.transport.trustlog import log_path, read
 
 
-def register(root: typer.Typer) -> None:
-    """Add `trust`."""
-    root.command()(trust)
-
-
 def trust(
     host: Annotated[str, typer.Argument(help="Host of the inventory, or a pattern as of --limit.")],
-    inventory: InventoryOption,
+    inventory: opt.Inventory,
     reflashed: Annotated[
-        bool, typer.Option("--reflashed", help="Replace the pinned key: the board was re-flashed.")
+        bool,
+        typer.Option(
+            "--reflashed", help="Replace the pinned key, because the board was re-flashed."
+        ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     log: Annotated[
-        bool, typer.Option("--log", help="Only show who was trusted when; pin nothing.")
+        bool, typer.Option("--log", help="Only show which keys were trusted when; pin nothing.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Show the key that a host offers and pin it in fleet's own known_hosts, with a log.
 
@@ -44,15 +42,16 @@ def trust(
         return
     rows: list[dict[str, object]] = []
     failures: list[FleetError | None] = []
-    for one in hosts:
-        if one.transport != "ssh" and len(hosts) > 1:
-            rows.append({"host": one.name, "outcome": "not needed", "transport": one.transport})
+    for target in hosts:
+        if target.transport != "ssh" and len(hosts) > 1:
+            shown = {"host": target.name, "outcome": "not needed"}
+            rows.append({**shown, "transport": target.transport})
             continue
         try:
-            rows.append(_trust(one, reflashed=reflashed, yes=yes, quiet=as_json))
+            rows.append(_trust(target, reflashed=reflashed, yes=yes, quiet=as_json))
         except FleetError as error:
-            error.device = error.device or one.name
-            rows.append({"host": one.name, "outcome": "failed", "error": error.as_dict()})
+            error.device = error.device or target.name
+            rows.append({"host": target.name, "outcome": "failed", "error": error.as_dict()})
             failures.append(error)
             output.show_error(error)
     if as_json:
@@ -60,38 +59,38 @@ def trust(
     end_with(failures, not failures)
 
 
-def _trust(one: Host, *, reflashed: bool, yes: bool, quiet: bool) -> dict[str, object]:
-    offer = offered_key(one)
-    row = {"host": one.name, "key": offer.kind, "offered": offer.fingerprint, "was": offer.pinned}
+def _trust(host: Host, *, reflashed: bool, yes: bool, quiet: bool) -> dict[str, object]:
+    offer = offered_key(host)
+    row = {"host": host.name, "key": offer.kind, "offered": offer.fingerprint, "was": offer.pinned}
     tell = output.note if quiet else output.say
-    tell(f"{one.name} offers {offer.kind} {offer.fingerprint}")
+    tell(f"{host.name} offers {offer.kind} {offer.fingerprint}")
     if offer.pinned == offer.fingerprint:
         tell("  it is pinned already")
         return {**row, "outcome": "unchanged"}
     if offer.pinned:
         tell(f"  pinned so far: {offer.pinned}")
-    check_offer(one, offer, reflashed=reflashed)
+    check_offer(host, offer, reflashed=reflashed)
     if not yes:
-        _ask(one)
-    trust_host(one, offer)
-    tell(f"  pinned in {one.known_hosts}, noted in {log_path(one).name}")
+        _ask(host)
+    trust_host(host, offer)
+    tell(f"  pinned in {host.known_hosts}, noted in {log_path(host).name}")
     return {**row, "outcome": "pinned"}
 
 
-def _ask(one: Host) -> None:
+def _ask(host: Host) -> None:
     if not sys.stdin.isatty():
         raise InputError(
-            "nobody is there to compare the key: nothing was pinned",
-            device=one.name,
-            hint=f"compare it with the device, then: fleet trust {one.name} --yes",
+            "cannot ask about the key: standard input is not a terminal; nothing was pinned",
+            device=host.name,
+            hint=f"compare it with the device, then: fleet trust {host.name} --yes",
         )
     if not typer.confirm("Is that the key of the board?", err=True):
-        raise InputError("you said no: nothing was pinned", device=one.name)
+        raise InputError("you answered no: nothing was pinned", device=host.name)
 
 
 def _show_log(hosts: tuple[Host, ...], *, as_json: bool) -> None:
-    names = {one.name for one in hosts}
-    paths = dict.fromkeys(log_path(one) for one in hosts)
+    names = {host.name for host in hosts}
+    paths = dict.fromkeys(log_path(host) for host in hosts)
     lines = [line for path in paths for line in read(path) if line.host in names]
     if as_json:
         output.emit_json([asdict(line) for line in lines])

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fleet.config.hostkeys import FIELDS, SECTIONS
+from fleet.config.hostvars import HOST_KEYS, PRIORITY, SECTIONS
 from fleet.config.problems import SECRET_KEYS, Problems, suggestion
-from fleet.config.settings import PRIORITY, Ignored, Notes, Setting, Settings, check
+from fleet.config.settings import Ignored, Notes, Setting, Settings, check
 from fleet.config.ssh_args import understand
 from fleet.config.yamlpos import Document, Keys, Vault, describe
-from fleet.model.errors import InventoryError, Position
-from fleet.model.secret import Secret, SecretRef
+from fleet.model.errors import InputError, InventoryError, Position
+from fleet.model.secret import Secret, SecretRef, refuse_unmaskable
 
 # Ansible's name → (our field, rank among the names of that field).
 NAMES: Mapping[str, tuple[str, int]] = {
@@ -124,7 +124,7 @@ class AnsibleReader:
                 )
 
     def section(self, name: str, path: Keys) -> None:
-        """See Reader. Ansible skips such keys too."""
+        """See VariableReader. Ansible skips such keys too."""
         near = suggestion(name, SECTIONS)
         self._ignore(name, path)
         self._notes.warn(
@@ -133,7 +133,7 @@ class AnsibleReader:
         )
 
     def settings(self, body: dict[str, Any], path: Keys, *, of_group: bool) -> Settings:  # noqa: ARG002
-        """See Reader."""
+        """See VariableReader."""
         found: Settings = {}
         for key, value in body.items():
             here = (*path, key)
@@ -142,7 +142,7 @@ class AnsibleReader:
                 found[key] = (setting,) if setting else ()
             elif key in ARGUMENTS:
                 found[key] = self._arguments(key, value, here)
-            elif key in FIELDS:
+            elif key in HOST_KEYS:
                 found[key] = self._own(key, value, here)
             else:
                 self._unknown(key, here)
@@ -158,7 +158,7 @@ class AnsibleReader:
         ours = not key.startswith("ansible_")
         interpreter = not ours and key.endswith("_interpreter")  # of any language
         known = [*NAMES, *ARGUMENTS, *(name for name in UNUSED if name[-1] != "*")]
-        near = suggestion(key, FIELDS if ours else known, cutoff=0.95 if interpreter else _NEAR)
+        near = suggestion(key, HOST_KEYS if ours else known, cutoff=0.95 if interpreter else _NEAR)
         if interpreter and not near:
             return
         if near or not ours:
@@ -216,18 +216,21 @@ class AnsibleReader:
             return None
         lookup = _LOOKUP.fullmatch(text.strip())
         if lookup:
-            return Setting(name, SecretRef(f"env:{lookup[3]}", self._folder), rank)
+            return Setting(name, SecretRef(f"env:{lookup[3]}", self._folder, position=at), rank)
         if self._template(key, text, path):
             return None
         if text.startswith(("env:", "file:", "cmd:")):
-            found = check(self._document, self._problems, name, text, path, rank=rank)
-            return found and Setting(name, SecretRef(text, self._folder), rank)
+            return check(self._document, self._problems, name, text, path, rank=rank)
         self._notes.warn(
             f"'{key}' stands in clear text; write env:NAME, file:PATH or cmd:PROGRAM", at
         )
-        return Setting(
-            name, SecretRef(f"clear text of '{key}' ({at})", self._folder, Secret(text)), rank
-        )
+        clear = Secret(text)
+        try:
+            refuse_unmaskable(clear, f"'{key}'")
+        except InputError as error:
+            self._problems.add(error.message, at, error.hint)
+        reference = f"clear text of '{key}' ({at})"
+        return Setting(name, SecretRef(reference, self._folder, clear, at), rank)
 
     def _arguments(self, key: str, value: object, path: Keys) -> tuple[Setting, ...]:
         text = self._document.text(path)

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from fleet.config.fields import Strict, wrong
 from fleet.config.problems import Problems
 from fleet.config.reports import report
 from fleet.config.yamlpos import read
-from fleet.model.cause import (
-    LAYERS,
-    PLATFORMS,
-    Cause,
-    Example,
-    Fix,
-    Predicate,
-    Signature,
-    Twin,
-)
+from fleet.model.cause import LAYERS, PLATFORMS, Cause, Example, Fix, Predicate, Signature, Twin
 from fleet.model.errors import InputError
 
 # 70 files are read for each diagnosis; libyaml takes 0.05 s for them, Python 0.6 s.
@@ -37,7 +28,7 @@ def _word(value: object) -> object:
 
 
 def _words(value: object) -> object:
-    return [_word(one) for one in value] if isinstance(value, list) else [_word(value)]
+    return [_word(word) for word in value] if isinstance(value, list) else [_word(value)]
 
 
 def _among(value: str, known: tuple[str, ...], what: str) -> str:
@@ -73,7 +64,7 @@ class _Twin(Strict):
     reading: str
 
 
-class _Unless(Strict):
+class _Condition(Strict):
     fact: str
     values: Words = Field(alias="is")
 
@@ -87,7 +78,20 @@ class _Fix(Strict):
     reversible: bool = True
     reboot: bool = False
     apply: Literal["provision", "redeploy", "rollback", ""] = ""
-    unless: _Unless | None = None
+    unless: _Condition | None = None
+    when: _Condition | None = None
+    changes: Annotated[str, Field(min_length=1)]
+    undo: str = ""
+
+    @model_validator(mode="after")
+    def _has_a_way_back(self) -> Self:
+        kept = self.changes.startswith("nothing") or not self.reversible
+        if not kept and not self.undo:
+            raise wrong(
+                "a fix that changes something says how that is undone",
+                "undo:, or reversible: false",
+            )
+        return self
 
 
 class _Example(Strict):
@@ -107,6 +111,8 @@ class _Cause(Strict):
     explanation: str
     signatures: list[_Signature] = Field(default_factory=list)
     excludes: list[str] = Field(default_factory=list)
+    against: list[str] = Field(default_factory=list)
+    refuted: list[_Condition] = Field(default_factory=list)
     twins: list[_Twin] = Field(default_factory=list)
     probe: list[_Predicate] = Field(default_factory=list)
     fix: list[_Fix] = Field(default_factory=list)
@@ -168,15 +174,21 @@ def _cause(raw: _Cause) -> Cause:
         platforms=tuple(raw.platforms),
         codes=tuple(raw.codes),
         excludes=tuple(raw.excludes),
+        against=tuple(raw.against),
+        refuted=tuple((fact.fact, tuple(fact.values)) for fact in raw.refuted),
         sources=tuple(raw.sources),
-        signatures=tuple(Signature(**one.model_dump()) for one in raw.signatures),
-        probe=tuple(Predicate(one.fact, tuple(one.values), one.weight) for one in raw.probe),
-        twins=tuple(Twin(**one.model_dump()) for one in raw.twins),
-        fix=tuple(_fix(one) for one in raw.fix),
-        examples=tuple(Example(**one.model_dump()) for one in raw.examples),
+        signatures=tuple(Signature(**signature.model_dump()) for signature in raw.signatures),
+        probe=tuple(Predicate(row.fact, tuple(row.values), row.weight) for row in raw.probe),
+        twins=tuple(Twin(**twin.model_dump()) for twin in raw.twins),
+        fix=tuple(_fix(fix) for fix in raw.fix),
+        examples=tuple(Example(**example.model_dump()) for example in raw.examples),
     )
 
 
 def _fix(raw: _Fix) -> Fix:
-    unless = (raw.unless.fact, tuple(raw.unless.values)) if raw.unless is not None else None
-    return Fix(**raw.model_dump(exclude={"unless"}), unless=unless)
+    plain = raw.model_dump(exclude={"unless", "when"})
+    return Fix(**plain, unless=_condition(raw.unless), when=_condition(raw.when))
+
+
+def _condition(raw: _Condition | None) -> tuple[str, tuple[str, ...]] | None:
+    return (raw.fact, tuple(raw.values)) if raw is not None else None

@@ -6,9 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
 
-from fleet.config.fields import Duration, Matches, Strict, seconds_of, wrong
+from fleet.config.fields import Duration, Matches, Strict, seconds_of, told, wrong
 from fleet.config.yamlpos import describe
-from fleet.model.errors import InputError
 from fleet.model.gates import (
     AUTO,
     DEFAULT_AT_MOST,
@@ -32,19 +31,13 @@ _PERCENT: dict[str, Any] = {
 def _celsius(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise wrong(f"a temperature is needed here, not {describe(value)}", "write it like 45C")
-    try:
-        return parse_celsius(value)
-    except InputError as error:
-        raise wrong(error.message, error.hint) from error
+    return told(parse_celsius)(value)
 
 
 def _percent(value: object) -> float:
     if not isinstance(value, str):
         raise wrong(f"a percentage is needed here, not {describe(value)}", "write it like 3%")
-    try:
-        return parse_percent(value)
-    except InputError as error:
-        raise wrong(error.message, error.hint) from error
+    return told(parse_percent)(value)
 
 
 def _level(value: object) -> float:
@@ -90,9 +83,7 @@ Level = Annotated[
     WithJsonSchema({"type": "string", "pattern": r"^\s*[5-9][0-9](\.[0-9]{1,3})?\s*%\s*$"}),
 ]
 AtMost = Annotated[
-    int,
-    AfterValidator(_at_most),
-    WithJsonSchema({"type": "integer", "minimum": LEAST_REPEATS}),
+    int, AfterValidator(_at_most), WithJsonSchema({"type": "integer", "minimum": LEAST_REPEATS})
 ]
 ZoneName = Annotated[
     str, Matches(r"[^\x00-\x1f]{1,64}", "thermal zone", "a name or glob of one, or `auto`")

@@ -9,7 +9,7 @@ from typing import Any
 
 from fleet.config.problems import Problems
 from fleet.config.ranges import MAX_HOSTS, expand, split_port
-from fleet.config.settings import Reader, Setting, Settings, priority
+from fleet.config.settings import Setting, Settings, VariableReader, priority
 from fleet.config.yaml_nodes import MAX_DEPTH
 from fleet.config.yamlpos import Document, Keys, describe
 from fleet.model.errors import InventoryError, Position
@@ -24,7 +24,7 @@ _GROUP_NAME = re.compile(r"[^\s,:!&~@\[\]*?/\x00-\x1f][^,:\[\]*?/\x00-\x1f]*")
 
 
 @dataclass
-class Group:
+class HostGroup:
     """A group, gathered from all places where it stands in the file."""
 
     name: str
@@ -37,17 +37,17 @@ class Group:
     above: frozenset[str] = frozenset()
 
 
-class Tree:
+class GroupTree:
     """All groups and hosts of a file; `hosts` keeps the order of the file."""
 
-    def __init__(self, document: Document, problems: Problems, reader: Reader) -> None:
-        self.groups: dict[str, Group] = {}
+    def __init__(self, document: Document, problems: Problems, reader: VariableReader) -> None:
+        self.groups: dict[str, HostGroup] = {}
         self.hosts: dict[str, Settings] = {}
         self._document, self._problems, self._reader = document, problems, reader
         for name, body in document.data.items():
             self._group(name, body, (name,))
         for name in (ALL, UNGROUPED):
-            self.groups.setdefault(name, Group(name, Position(document.file)))
+            self.groups.setdefault(name, HostGroup(name, Position(document.file)))
         below = {child for group in self.groups.values() for child in group.children}
         for name in self.groups:
             if name != ALL and name not in below:
@@ -67,7 +67,7 @@ class Tree:
                 "use letters, digits, _ and -; these have a meaning in --limit: , : ! & ~ [ * ?",
             )
             return
-        group = self.groups.setdefault(name, Group(name, at))
+        group = self.groups.setdefault(name, HostGroup(name, at))
         if not self._mapping(body, path, "a group is a mapping with hosts, children or vars"):
             return
         for key, value in body.items():
@@ -77,7 +77,7 @@ class Tree:
             else:
                 self._section(group, key, value, here)
 
-    def _section(self, group: Group, key: str, value: Any, path: Keys) -> None:  # noqa: ANN401
+    def _section(self, group: HostGroup, key: str, value: Any, path: Keys) -> None:  # noqa: ANN401
         if key != "vars" and key not in NAMED:
             self._reader.section(key, path)
         elif not self._mapping(value, path, f"write lines with a colon below `{key}:`"):
@@ -104,7 +104,7 @@ class Tree:
             )
         return isinstance(value, dict)
 
-    def _host(self, group: Group, pattern: str, body: Any, path: Keys) -> None:  # noqa: ANN401
+    def _host(self, group: HostGroup, pattern: str, body: Any, path: Keys) -> None:  # noqa: ANN401
         at = self._document.key(path)
         name, port = split_port(pattern)
         try:
@@ -177,7 +177,7 @@ class Tree:
         for child in group.children:
             self._descend(child, group.depth + 1, known)
 
-    def groups_of(self) -> dict[str, tuple[Group, ...]]:
+    def groups_of(self) -> dict[str, tuple[HostGroup, ...]]:
         """Host → all groups that it is in, the weakest first."""
         direct: dict[str, set[str]] = {name: {ALL} for name in self.hosts}
         for group in self.groups.values():
@@ -186,12 +186,12 @@ class Tree:
         for names in direct.values():
             if names <= {ALL, UNGROUPED}:
                 names.add(UNGROUPED)
-        cache: dict[frozenset[str], tuple[Group, ...]] = {}
+        cache: dict[frozenset[str], tuple[HostGroup, ...]] = {}
         return {host: self._ordered(frozenset(names), cache) for host, names in direct.items()}
 
     def _ordered(
-        self, names: frozenset[str], cache: dict[frozenset[str], tuple[Group, ...]]
-    ) -> tuple[Group, ...]:
+        self, names: frozenset[str], cache: dict[frozenset[str], tuple[HostGroup, ...]]
+    ) -> tuple[HostGroup, ...]:
         if names not in cache:
             groups = (self.groups[name] for name in names)
             cache[names] = tuple(sorted(groups, key=lambda g: (g.depth, g.priority, g.name)))

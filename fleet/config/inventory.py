@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet.config.groups import ALL, UNGROUPED, Group, Tree, merged
+from fleet.config.groups import ALL, UNGROUPED, GroupTree, HostGroup, merged
 from fleet.config.problems import Problems
 from fleet.config.select import select
-from fleet.config.settings import Ignored, NativeReader, Notes, Reader, is_ansible
+from fleet.config.settings import Ignored, NativeReader, Notes, VariableReader, is_ansible
 from fleet.config.yamlpos import read
 from fleet.model.errors import InputError, InventoryError
 from fleet.model.inventory import Host, Inventory
-from fleet.model.secret import SecretRef
+from fleet.model.masking import publish
 
-__all__ = ["Reading", "load_inventory", "read_inventory", "select"]
+__all__ = ["InventoryReading", "load_inventory", "read_inventory", "select"]
 
 
 @dataclass(frozen=True)
-class Reading:
+class InventoryReading:
     """All that a file gave. `inventory` is None when there are errors."""
 
     inventory: Inventory | None
@@ -42,31 +42,34 @@ def load_inventory(path: Path) -> Inventory:
     return reading.inventory
 
 
-def read_inventory(path: Path) -> Reading:
+def read_inventory(path: Path) -> InventoryReading:
     """Like load_inventory(), with all errors instead of the first. Syntax errors raise."""
     return _read(path)[0]
 
 
-def _read(path: Path) -> tuple[Reading, Problems]:
+def _read(path: Path) -> tuple[InventoryReading, Problems]:
     document = read(path, InventoryError)
     problems, notes = Problems(InventoryError), Notes()
     folder = path.absolute().parent
     ansible = is_ansible(document)
-    reader: Reader = NativeReader(document, problems)
+    reader: VariableReader = NativeReader(document, problems)
     if ansible:
         from fleet.config.ansible import AnsibleReader  # noqa: PLC0415 - most are fleet's own
 
         reader = AnsibleReader(document, problems, notes, folder)
-    tree = Tree(document, problems, reader)
+    tree = GroupTree(document, problems, reader)
     inventory = None
     if not problems.errors:
         inventory = _inventory(tree, path, folder, notes)
     warnings = tuple(notes.warnings)
-    return Reading(inventory, problems.errors, warnings, tuple(notes.ignored), ansible), problems
+    return InventoryReading(
+        inventory, problems.errors, warnings, tuple(notes.ignored), ansible
+    ), problems
 
 
-def _inventory(tree: Tree, path: Path, folder: Path, notes: Notes) -> Inventory:
+def _inventory(tree: GroupTree, path: Path, folder: Path, notes: Notes) -> Inventory:
     groups_of = tree.groups_of()
+    publish([*tree.hosts, str(path)])
     hosts = tuple(
         _host(name, settings, groups_of[name], path, folder)
         for name, settings in ((n, merged(_layers(tree, n, groups_of[n]))) for n in tree.hosts)
@@ -88,12 +91,12 @@ def _inventory(tree: Tree, path: Path, folder: Path, notes: Notes) -> Inventory:
     )
 
 
-def _layers(tree: Tree, name: str, groups: tuple[Group, ...]) -> list[Any]:
+def _layers(tree: GroupTree, name: str, groups: tuple[HostGroup, ...]) -> list[Any]:
     return [*(group.settings for group in groups), tree.hosts[name]]
 
 
 def _host(
-    name: str, values: Mapping[str, Any], groups: tuple[Group, ...], path: Path, folder: Path
+    name: str, values: Mapping[str, Any], groups: tuple[HostGroup, ...], path: Path, folder: Path
 ) -> Host:
     """The host of merged settings. Paths start from the inventory's folder."""
     fields: dict[str, Any] = {
@@ -101,9 +104,6 @@ def _host(
         for key, value in values.items()
         if key not in {"host", "identity_file", "ssh_config", "known_hosts"}
     }
-    for key in ("password", "become_password", "key_passphrase"):
-        if isinstance(fields.get(key), str):
-            fields[key] = SecretRef(fields[key], folder)
     known = values.get("known_hosts") or f"{path.stem}.known_hosts"
     config = values.get("ssh_config")
     return Host(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +13,7 @@ from fleet.config.problems import Problems
 from fleet.config.reports import report
 from fleet.config.yamlpos import read
 from fleet.model.errors import InputError, LockFileError, Position
-from fleet.model.files import check_name
+from fleet.model.files import check_name, sha256_file, told
 from fleet.model.lockfile import NAME, Lock, LockedFile, LockedRelease
 
 MAX_BYTES = 1 << 44  # 16 TiB: more is no file of a release
@@ -62,10 +61,8 @@ def lock_path(playbook: Path, given: Path | None) -> Path:
 
 def playbook_hash(playbook: Path) -> str:
     """sha256 of the playbook file. Raises InputError when it cannot be read."""
-    try:
-        return hashlib.sha256(playbook.read_bytes()).hexdigest()
-    except OSError as error:
-        raise InputError(f"cannot read {playbook}: {error.strerror}") from error
+    with told(playbook):
+        return sha256_file(playbook)
 
 
 def load_lock(path: Path) -> Lock:
@@ -92,26 +89,25 @@ def load_lock(path: Path) -> Lock:
             at = document.value(("releases", number, "count"))
             said = f"{release.count} files are announced, {len(release.files)} are there"
             problems.add(said, at, "the file was cut or edited; fleet lock-file (writes it anew)")
-        for index, one in enumerate(release.files):
+        for index, file in enumerate(release.files):
             try:
-                check_name(one.name)
+                check_name(file.name)
             except InputError as error:
                 at = document.value(("releases", number, "files", index))
                 problems.add(error.message, at, "fleet lock-file (writes it anew)")
     problems.raise_first()
-    return Lock(body.name, body.playbook, tuple(_release(one) for one in body.releases))
+    return Lock(body.name, body.playbook, tuple(_release(release) for release in body.releases))
 
 
 def _text(path: Path) -> str:
-    try:
+    with told(path, kind=LockFileError):
         return path.read_text("utf-8", "replace")
-    except OSError as error:
-        raise LockFileError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _release(body: ReleaseBody) -> LockedRelease:
     files = tuple(
-        LockedFile(one.name, one.sha256, one.size, one.executable, one.arch) for one in body.files
+        LockedFile(file.name, file.sha256, file.size, file.executable, file.arch)
+        for file in body.files
     )
     return LockedRelease(body.target, body.arch, body.id, body.build_id, body.env, files)
 
@@ -122,12 +118,10 @@ def save_lock(path: Path, lock: Lock) -> bool:
     if path.is_file() and _text(path) == text:
         return False
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+    with told(path, "write"):
         with part.open("w", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
         part.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
     return True

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from fleet.config.fields import FilePath, Matches, Strict
 from fleet.config.problems import Problems
-from fleet.config.yaml_words import near_names
+from fleet.config.yaml_words import near_hint
 from fleet.config.yamlpos import Document, Keys
 from fleet.model.op_package import OpPackageSpec
 
@@ -77,19 +77,15 @@ def op_package_specs(
     def library(text: str, keys: Keys) -> Path:
         found = path(text, keys)
         if not found.is_file():
-            near = near_names(found)
             what = "is a folder" if found.is_dir() else "is not there"
-            problems.add(
-                f"the op package library {found} {what}",
-                document.value(keys),
-                f"did you mean {near[0].name}?" if near else f"ls {found.parent}",
-            )
+            message = f"the op package library {found} {what}"
+            problems.add(message, document.value(keys), near_hint(found))
         return found
 
     specs: list[OpPackageSpec] = []
     for index, body in enumerate(bodies):
         keys: Keys = ("op_packages", index)
-        if body.name in {one.name for one in specs}:
+        if body.name in {spec.name for spec in specs}:
             problems.add(
                 f"op package {body.name} stands there twice",
                 document.value((*keys, "name")),

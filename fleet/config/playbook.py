@@ -14,7 +14,7 @@ from fleet.config.playbook_file import BundleBody, PlaybookFile, RunBody, Runtim
 from fleet.config.problems import Problems, suggest_or_list, suggestion
 from fleet.config.reports import report
 from fleet.config.system_load import system_spec
-from fleet.config.yaml_words import near_names
+from fleet.config.yaml_words import near_hint
 from fleet.config.yamlpos import Document, Keys, read
 from fleet.model.errors import PlaybookError
 from fleet.model.gates import UntilSpec, fewest
@@ -39,16 +39,7 @@ DEFAULT_RUNNERS = {
     "files": "exec",
 }
 # All of ours, in the order in which they are listed; fleet.runners.registry has them by name.
-OWN_RUNNERS = (
-    "genie",
-    "qnn-net-run",
-    "mllm",
-    "executorch",
-    "llama.cpp",
-    "ort",
-    "genai",
-    "exec",
-)
+OWN_RUNNERS = ("genie", "qnn-net-run", "mllm", "executorch", "llama.cpp", "ort", "genai", "exec")
 _NEED_PROMPT = {"genie", "mllm", "genai"}
 _BUNDLE_MARK = "genie_config.json"
 
@@ -197,13 +188,10 @@ class _Loader:
 
     def _runner(self, body: RunBody, kind: str) -> str:
         name = body.runner or DEFAULT_RUNNERS[kind]
-        known = [*OWN_RUNNERS, *(one.name for one in entry_points(group=RUNNERS))]
+        known = [*OWN_RUNNERS, *(entry.name for entry in entry_points(group=RUNNERS))]
         if name not in known:
-            self._problems.add(
-                f"'{name}' is no runner",
-                self._document.value(("run", "runner")),
-                suggest_or_list(name, known),
-            )
+            at = self._document.value(("run", "runner"))
+            self._problems.add(f"'{name}' is no runner", at, suggest_or_list(name, known))
         return name
 
     def _program(self, body: RunBody) -> Path | None:
@@ -211,12 +199,8 @@ class _Loader:
             return None
         path = self._path(body.program, ("run", "program"))
         if not path.is_file():
-            near = near_names(path)
-            self._problems.add(
-                f"there is no program {path}",
-                self._document.value(("run", "program")),
-                f"did you mean {near[0].name}?" if near else f"ls {path.parent}",
-            )
+            at = self._document.value(("run", "program"))
+            self._problems.add(f"there is no program {path}", at, near_hint(path))
         return path
 
     def _libraries(self, body: RunBody) -> Iterator[Path]:
@@ -224,7 +208,7 @@ class _Loader:
             keys: Keys = ("run", "libraries", index)
             path = self._path(text, keys)
             found = sorted(path.parent.glob(path.name)) if set(path.name) & set("*?[") else [path]
-            if not found or not all(one.is_file() for one in found):
+            if not found or not all(path.is_file() for path in found):
                 self._problems.add(
                     f"no library fits {path}", self._document.value(keys), f"ls {path.parent}"
                 )
@@ -237,9 +221,7 @@ class _Loader:
                 data = stream.read(MAX_PROMPT_BYTES + 1)
             text = data.decode("utf-8-sig")
         except FileNotFoundError:
-            near = near_names(path)
-            hint = f"did you mean {near[0].name}?" if near else f"ls {path.parent}"
-            self._problems.add(f"there is no prompt file {path}", at, hint)
+            self._problems.add(f"there is no prompt file {path}", at, near_hint(path))
             return None
         except OSError as error:
             self._problems.add(f"cannot read the prompt file {path}: {error.strerror}", at)

@@ -9,11 +9,11 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
 from fleet.config.fields import Duration, FilePath, Matches, Strict, no_template, wrong
 from fleet.config.gates_file import Cool, Sampling, Until, short_or_mapping
-from fleet.config.hostkeys import TARGET
 from fleet.config.op_packages import OpPackageBody
 from fleet.config.rollout_file import RolloutBody
 from fleet.config.serve_file import ServeBody
 from fleet.config.system_file import Fastrpc, SystemBody
+from fleet.config.values import TARGET
 from fleet.model.gates import DEFAULT_SAMPLE_SECONDS
 from fleet.model.playbook import (
     DEFAULT_HEALTH_SECONDS,
@@ -36,16 +36,14 @@ Name = Annotated[
 AutoTarget = Annotated[
     str,
     Matches(
-        f"auto|{TARGET}", "QAIRT target", "write `auto`, or a name like aarch64-oe-linux-gcc11.2"
+        f"auto|{TARGET.pattern}",
+        "QAIRT target",
+        "write `auto`, or a name like aarch64-oe-linux-gcc11.2",
     ),
 ]
 RunnerName = Annotated[
     str,
-    Matches(
-        r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
-        "name of a runner",
-        "fleet runners (lists them)",
-    ),
+    Matches(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "name of a runner", "fleet runners (lists them)"),
 ]
 PositiveInt = Annotated[int, Field(ge=1)]
 
@@ -68,9 +66,7 @@ def _version(value: object) -> object:
 
 
 Version = Annotated[
-    str,
-    BeforeValidator(_version),
-    WithJsonSchema({"type": "string", "pattern": f"^({VERSION})$"}),
+    str, BeforeValidator(_version), WithJsonSchema({"type": "string", "pattern": f"^({VERSION})$"})
 ]
 
 
@@ -111,8 +107,7 @@ class RunBody(Strict):
         "another package; without it the one for the kind of the bundle.",
     )
     program: FilePath | None = Field(
-        default=None,
-        description="Program for runners that no SDK has, relative to the playbook.",
+        default=None, description="Program for runners that no SDK has, relative to the playbook."
     )
     libraries: list[FilePath] = Field(
         default_factory=list,

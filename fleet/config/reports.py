@@ -10,28 +10,19 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from fleet.config.problems import SECRET_KEYS, Problems, suggest_or_list, suggestion
-from fleet.config.yamlpos import Document, Keys, Vault, describe
+from fleet.config.problems import Problems, suggest_or_list, suggestion
+from fleet.config.values import no_word, unlike
+from fleet.config.yamlpos import Document, Keys, Vault
 
 
 def report(
-    cause: ValidationError,
-    model: type[BaseModel],
-    document: Document,
-    problems: Problems,
-    *,
-    base: Keys = (),
-    skip: int = 0,
+    cause: ValidationError, model: type[BaseModel], document: Document, problems: Problems
 ) -> None:
-    """Add each error of a validation to `problems`.
-
-    The data stood at `base` of the document; the first `skip` parts of pydantic's location
-    belong to `base` already.
-    """
+    """Add each error of a validation to `problems`."""
     details = sorted(cause.errors(include_url=False), key=lambda each: each["type"] == "missing")
     meant: set[tuple[Keys, str]] = set()  # a key that is missing because it is mistyped
     for detail in details:
-        path = _locate(document, base, detail["loc"][skip:])
+        path = _locate(document, detail["loc"])
         key = str(path[-1]) if path else ""
         if detail["type"] == "extra_forbidden":
             known = _known(model, detail["loc"])
@@ -44,9 +35,9 @@ def report(
         problems.add(message, document.value(path), hint)
 
 
-def _locate(document: Document, base: Keys, loc: Keys) -> Keys:
+def _locate(document: Document, loc: Keys) -> Keys:
     """The path in the document; names of union branches, which pydantic adds, are left out."""
-    path = base
+    path: Keys = ()
     for part in loc:
         if (*path, part) in document.values:
             path = (*path, part)
@@ -79,10 +70,7 @@ def words(detail: ErrorDetails, key: str, text: str) -> tuple[str, str]:
     kind, value = detail["type"], detail["input"]
     context: Mapping[str, Any] = detail.get("ctx") or {}
     if isinstance(value, Vault):
-        return (
-            f"'{key}' is encrypted by ansible-vault; fleet cannot decrypt it",
-            "put it into a variable of the environment and write env:NAME",
-        )
+        return unlike(key, value, "text", text)
     if "hint" in context:
         return detail["msg"], str(context["hint"])
     if kind == "missing":
@@ -94,22 +82,17 @@ def words(detail: ErrorDetails, key: str, text: str) -> tuple[str, str]:
 def _value(detail: ErrorDetails, key: str, text: str) -> tuple[str, str]:
     kind, value = detail["type"], detail["input"]
     context: Mapping[str, Any] = detail.get("ctx") or {}
-    if value is None:
-        return f"'{key}' has no value", "give it one, or remove the key"
-    if kind in {"string_type", "literal_error"} and isinstance(value, bool | int | float):
-        shown = "..." if key in SECRET_KEYS else text or value
-        what = "a truth value" if isinstance(value, bool) else "a number"
-        return f"'{key}' must be text, and YAML reads this as {what}", f'quote it: "{shown}"'
+    of_text = kind in {"string_type", "literal_error"}
+    if value is None or (of_text and isinstance(value, bool | int | float)):
+        return unlike(key, value, "text", text)
     if kind == "literal_error":
         options = [each.strip("'") for each in str(context["expected"]).split(" or ")]
         names = [name.strip("'") for each in options for name in each.split(", ")]
-        near = suggestion(str(value), names)
-        return f"'{value}' is no {key}", near or f"one of: {', '.join(names)}"
+        return no_word(key, str(value), names)
     return _shape(kind, key, value, context)
 
 
 def _shape(kind: str, key: str, value: object, context: Mapping[str, Any]) -> tuple[str, str]:
-    got = describe(value)
     if kind in {"greater_than_equal", "less_than_equal", "greater_than", "less_than"}:
         sign = {"ge": "at least", "le": "at most", "gt": "more than", "lt": "less than"}
         limit = next(f"{sign[name]} {context[name]}" for name in sign if name in context)
@@ -129,5 +112,4 @@ def _shape(kind: str, key: str, value: object, context: Mapping[str, Any]) -> tu
     }.get(kind)
     if wanted is None:
         return f"'{key}' is not valid ({kind})", "see `fleet schema -h`"
-    hint = "remove the quotes" if isinstance(value, str) and wanted != "a mapping" else ""
-    return f"'{key}' must be {wanted}, not {got}", hint
+    return unlike(key, value, wanted, "")

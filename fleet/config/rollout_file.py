@@ -33,7 +33,7 @@ def _amount(value: object) -> Amount:
 def _waves(value: object) -> tuple[Amount, ...]:
     if not isinstance(value, list):
         raise wrong(f"'waves' must be a list, not {describe(value)}", "write it like [5%, 50%]")
-    found = tuple(_amount(one) for one in value)
+    found = tuple(_amount(amount) for amount in value)
     try:
         check_rising(found)
     except InputError as error:
@@ -47,12 +47,12 @@ def _canary(value: object) -> Amount | tuple[str, ...]:
         return _amount(value)
     if isinstance(value, str) and is_amount(value):
         return _amount(value)
-    if not words or not all(isinstance(one, str) and one.strip() for one in words):
+    if not words or not all(isinstance(word, str) and word.strip() for word in words):
         raise wrong(
             f"the canary is a count, a percentage or host patterns, not {describe(value)}",
             "write it like 1, 5%, evk-01, or [evk-01, 'iq9[0]']",
         )
-    return tuple(no_template(str(one)) for one in words)
+    return tuple(no_template(str(word)) for word in words)
 
 
 AmountField = Annotated[Amount, PlainValidator(_amount), WithJsonSchema(_AMOUNT)]

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from fleet.config.cause_file import cause_schema
-from fleet.config.hostvars import InventoryFile
+from fleet.config.hostvars import inventory_schema
 from fleet.config.playbook_file import PlaybookFile
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -23,12 +23,12 @@ def schema(kind: Literal["inventory", "playbook", "cause", "doctor", "record"]) 
         text = (files("fleet.data") / "schemas" / f"{kind}.json").read_text("utf-8")
         return dict(json.loads(text))
     if kind == "inventory":
-        body = InventoryFile.model_json_schema()
+        body = inventory_schema()
     elif kind == "cause":
         body = cause_schema()
     else:
         body = PlaybookFile.model_json_schema()
-        one = [{"required": ["prompt"]}, {"required": ["prompt_file"]}]
+        prompt = [{"required": ["prompt"]}, {"required": ["prompt_file"]}]
         body["$defs"]["RunBody"] |= {
             "allOf": [
                 {"not": {"required": ["prompt", "prompt_file"]}},
@@ -38,6 +38,6 @@ def schema(kind: Literal["inventory", "playbook", "cause", "doctor", "record"]) 
                 "properties": {"runner": {"enum": ["genie", "mllm", "genai"]}},
                 "required": ["runner"],
             },
-            "then": {"anyOf": one},
+            "then": {"anyOf": prompt},
         }
     return {"$schema": DRAFT, **body, "title": f"fleet {kind}"}

@@ -38,14 +38,14 @@ _HINT = 'one of {}, or a mapping like {{user: "<|user|>{{content}}", end: "<|ass
 def _template(value: object) -> dict[str, str]:
     if isinstance(value, str) and value in TEMPLATES:
         return dict(TEMPLATES[value])
-    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+    if not isinstance(value, dict) or not all(isinstance(part, str) for part in value.values()):
         raise wrong(f"this is no chat template: {describe(value)}", _HINT)
     if set(value) - set(_PARTS) or "user" not in value:
         raise wrong(f"a chat template has user, and of {', '.join(_PARTS)} what it needs", _HINT)
     for part in ("system", "user", "assistant"):
         if "{content}" not in value.get(part, "{content}"):
             raise wrong(f"`{part}` of the chat template holds no {{content}}", _HINT)
-    return {str(key): str(one) for key, one in value.items()}
+    return {str(key): str(part) for key, part in value.items()}
 
 
 class ServeBody(Strict):

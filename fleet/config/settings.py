@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fleet.config.hostkeys import FIELDS, SECTIONS, UNSURE, plain
+from fleet.config.hostvars import HOST_KEYS, PRIORITY, SECTIONS, WHOLE_NUMBER, ValuePlace
 from fleet.config.problems import Problems, suggest_or_list
 from fleet.config.yaml_words import printable
 from fleet.config.yamlpos import Document, Keys
 from fleet.model.errors import Position
-
-PRIORITY = "ansible_group_priority"
-_SMALL = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Notes:
             self.warnings.append(line)
 
 
-class Reader(Protocol):
+class VariableReader(Protocol):
     """How variables are understood: strictly, or as Ansible writes them.
 
     `port_key` is the key that the port in `name:2222` stands for; with `lone_name` the one
@@ -82,13 +80,13 @@ class NativeReader:
         self._document, self._problems = document, problems
 
     def settings(self, body: dict[str, Any], path: Keys, *, of_group: bool) -> Settings:
-        """See Reader."""
+        """See VariableReader."""
         found: Settings = {}
         for key, value in body.items():
             here = (*path, key)
             if key == PRIORITY and of_group:
                 continue
-            if key in FIELDS and value is None and not self._document.text(here):
+            if key in HOST_KEYS and value is None and not self._document.text(here):
                 self._problems.add(
                     f"'{key}' has no value",
                     self._document.key(here),
@@ -101,48 +99,37 @@ class NativeReader:
         return found
 
     def section(self, name: str, path: Keys) -> None:
-        """See Reader."""
-        hint = suggest_or_list(name, SECTIONS)
-        if name in FIELDS:
+        """See VariableReader."""
+        hint = suggest_or_list(name, tuple(SECTIONS))
+        if name in HOST_KEYS:
             hint = f"move it to `vars:` of the group (vars: {{{name}: ...}})"
         self._problems.add(f"'{name}' is no part of a group", self._document.key(path), hint)
 
 
 def check(
-    document: Document,
-    problems: Problems,
-    name: str,
-    value: object,
-    path: Keys,
-    *,
-    rank: int = 0,
+    document: Document, problems: Problems, name: str, value: object, path: Keys, *, rank: int = 0
 ) -> Setting | None:
     """The setting for field `name`; errors are reported at `path` and give None."""
-    found = plain(name, value)
-    if found is UNSURE:
-        from fleet.config.judging import host_key  # noqa: PLC0415 - 0.1 s for pydantic
-
-        judged = host_key(document, problems, name, value, path)
-        if judged is None:
-            return None
-        found = judged[0]
-    return Setting(name, found, rank)
+    known = HOST_KEYS.get(name)
+    if known is None:
+        hint = suggest_or_list(name, tuple(HOST_KEYS))
+        problems.add(f"unknown key '{name}'", document.key(path), hint)
+        return None
+    taken = None if value is None else known.take(ValuePlace(document, problems, path), value)
+    return None if taken is None and value is not None else Setting(name, taken, rank)
 
 
 def priority(document: Document, problems: Problems, body: dict[str, Any], path: Keys) -> int:
     """`ansible_group_priority` of the vars at `path`; Ansible's default is 1."""
     value = body.get(PRIORITY)
-    here = (*path, PRIORITY)
     if value is None:
         return 1
-    if isinstance(value, str) and value.strip().lstrip("-").isdigit():
+    if isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,9}\s*", value):
         return int(value)
-    if type(value) is int and abs(value) < _SMALL:
+    if type(value) is int:
         return value
-    from fleet.config.judging import group_priority  # noqa: PLC0415 - 0.1 s for pydantic
-
-    checked = group_priority(document, problems, value, here)
-    return 1 if checked is None else checked
+    ValuePlace(document, problems, (*path, PRIORITY)).unlike(value, WHOLE_NUMBER)
+    return 1
 
 
 def is_ansible(document: Document) -> bool:

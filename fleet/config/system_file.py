@@ -24,8 +24,7 @@ PackageName = Annotated[
     ),
 ]
 GroupName = Annotated[
-    str,
-    Matches(r"[a-z_][a-z0-9_-]{0,30}", "group name", "up to 31 small letters, digits, _ and -"),
+    str, Matches(r"[a-z_][a-z0-9_-]{0,30}", "group name", "up to 31 small letters, digits, _ and -")
 ]
 Member = Annotated[
     str,
@@ -84,8 +83,7 @@ Fingerprint = Annotated[
     ),
 ]
 RepositoryName = Annotated[
-    str,
-    Matches(r"[a-z0-9][a-z0-9-]{0,40}", "repository name", "small letters, digits and -"),
+    str, Matches(r"[a-z0-9][a-z0-9-]{0,40}", "repository name", "small letters, digits and -")
 ]
 Uri = Annotated[
     str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from fleet.config.problems import Problems
 from fleet.config.system_file import LOGIN, FileBody, RepositoryBody, SystemBody
 from fleet.config.yamlpos import Document, Keys
 from fleet.model.errors import Position
-from fleet.model.files import FileRef
+from fleet.model.files import FileRef, file_ref
 from fleet.model.system import (
     LOADER_CONF,
     UDEV_RULES,
@@ -44,8 +43,8 @@ class _Loader:
         return SystemSpec(
             fastrpc=fastrpc,
             repositories=tuple(
-                self._repository(one, ("system", "repositories", index))
-                for index, one in enumerate(body.repositories)
+                self._repository(repository, ("system", "repositories", index))
+                for index, repository in enumerate(body.repositories)
             ),
             packages=tuple(dict.fromkeys(body.packages)),
             debs=self._debs(body.debs),
@@ -55,11 +54,12 @@ class _Loader:
                 for group, users in body.members.items()
             },
             rules={name: _text(text) for name, text in body.udev.items()},
-            units=tuple(WantedUnit(one.name, one.enabled, one.running) for one in body.units),
+            units=tuple(WantedUnit(unit.name, unit.enabled, unit.running) for unit in body.units),
             files=tuple(
-                self._file(one, ("system", "files", index)) for index, one in enumerate(body.files)
+                self._file(file, ("system", "files", index))
+                for index, file in enumerate(body.files)
             ),
-            library_paths={name: tuple(one) for name, one in body.library_paths.items()},
+            library_paths={name: tuple(paths) for name, paths in body.library_paths.items()},
             distribution_qnn=body.distribution_qnn,
             reboot=body.reboot,
         )
@@ -69,11 +69,11 @@ class _Loader:
         seen = {UDEV_RULES + name for name in body.udev} | {
             LOADER_CONF + name for name in body.library_paths
         }
-        for index, one in enumerate(body.files):
-            if one.path in seen:
+        for index, file in enumerate(body.files):
+            if file.path in seen:
                 at = self._document.value(("system", "files", index, "path"))
-                self._problems.add(f"{one.path} is wanted twice", at, "remove one of them")
-            seen.add(one.path)
+                self._problems.add(f"{file.path} is wanted twice", at, "remove one of them")
+            seen.add(file.path)
 
     def _read(self, text: str, keys: Keys, what: str) -> bytes:
         path, at = self._path(text, keys), self._document.value(keys)
@@ -133,12 +133,12 @@ class _Loader:
         files = sorted(folder.glob("*.deb")) if folder.is_dir() else []
         if not files:
             self._problems.add(f"there is no .deb file in {folder}", at, f"ls {folder}")
-        for one in files:
-            if one.name.count("_") != 2:
+        for deb in files:
+            if deb.name.count("_") != 2:
                 self._problems.add(
-                    f"{one.name} is not named name_version_arch.deb", at, f"dpkg-name {one}"
+                    f"{deb.name} is not named name_version_arch.deb", at, f"dpkg-name {deb}"
                 )
-        return tuple(_ref(one) for one in files)
+        return tuple(file_ref(deb.resolve(), deb.name) for deb in files)
 
     def _file(self, body: FileBody, keys: Keys) -> WantedFile:
         content = b""
@@ -159,8 +159,3 @@ class _Loader:
 def _text(text: str) -> str:
     """With a line end: udev and ld.so.conf do not read a last line without one everywhere."""
     return text if text.endswith("\n") else text + "\n"
-
-
-def _ref(path: Path) -> FileRef:
-    data = path.read_bytes()
-    return FileRef(path.resolve(), path.name, len(data), hashlib.sha256(data).hexdigest())

@@ -87,6 +87,7 @@ class _Packaging(Strict):
     heap: bool | None
     unit: str | None
     source: str
+    setup: str = ""
 
 
 class _Fastrpc(Strict):
@@ -119,6 +120,7 @@ class _Target(Strict):
 class _Needed(Strict):
     lib: Names = Field(default_factory=list)
     dsp: Names = Field(default_factory=list)
+    bin: Names = Field(default_factory=list)
 
 
 class _Files(Strict):
@@ -166,7 +168,15 @@ class _Release(Strict):
 class _Releases(Strict):
     package: str
     htp_backend_api_major: int
+    onnx_ir_version: int
     releases: list[_Release] = Field(min_length=1)
+
+
+Sha256 = Annotated[str, Matches(r"[0-9a-f]{64}", "SHA-256", "64 hexadecimal digits, small letters")]
+
+
+class _WheelHashes(Strict):
+    wheels: dict[str, Sha256]
 
 
 class _Benign(Strict):
@@ -178,8 +188,52 @@ class _BenignLines(Strict):
     patterns: list[_Benign]
 
 
-class _Success(_BenignLines):
+class _Succeeded(_Benign):
+    needs: Pattern = ""
+
+
+class _Success(Strict):
+    patterns: list[_Succeeded]
     failure_words: list[Pattern]
+
+
+class _ContextWords(Strict):
+    device: list[Pattern]
+    way: list[Pattern]
+    build: list[Pattern]
+    foreign: list[Pattern]
+    document: list[Pattern]
+
+
+class _Step(Strict):
+    id: str
+    when: str
+    text: str
+    command: str = ""
+
+
+class _NextSteps(Strict):
+    steps: list[_Step]
+
+
+class _Sentence(Strict):
+    match: str
+    says: str
+
+
+class _Kind(Strict):
+    id: str
+    match: Pattern
+
+
+class _Families(Strict):
+    subjects: list[_Kind]
+    symptoms: list[_Kind]
+    table: dict[str, dict[str, str]]
+
+
+class _Sentences(Strict):
+    sentences: list[_Sentence]
 
 
 class _PlatformWords(Strict):
@@ -207,9 +261,14 @@ TABLES: dict[str, type[BaseModel]] = {
     "fastrpc": _Fastrpc,
     "runtime_files": _RuntimeFiles,
     "qairt_releases": _Releases,
+    "wheel_hashes": _WheelHashes,
     "benign": _BenignLines,
     "success": _Success,
     "platform_words": _PlatformWords,
+    "context_words": _ContextWords,
+    "next_steps": _NextSteps,
+    "sentences": _Sentences,
+    "families": _Families,
     "error_codes": _ErrorCodes,
 }
 
@@ -258,10 +317,7 @@ def _shipped(name: str) -> Path:
     return Path(str(files("fleet.data"))) / f"{name}.yaml"
 
 
-_CROSS: dict[str, Callable[..., Iterator[Fault]]] = {
-    "socs": _socs,
-    "runtime_files": _runtime_files,
-}
+_CROSS: dict[str, Callable[..., Iterator[Fault]]] = {"socs": _socs, "runtime_files": _runtime_files}
 
 
 def check(path: Path) -> None:

@@ -127,6 +127,12 @@ def missing_file(path: Path, cause: OSError, error: type[InputError]) -> InputEr
     return error(f"cannot read {path}: {cause.strerror}", hint=f"ls -l {path}")
 
 
+def near_hint(path: Path) -> str:
+    """The cure for a file that is not there: a name that is near, else a look at its folder."""
+    near = near_names(path)
+    return f"did you mean {near[0].name}?" if near else f"ls {path.parent}"
+
+
 def near_names(path: Path) -> list[Path]:
     """What is in the same folder under a similar name, the most similar first."""
     try:

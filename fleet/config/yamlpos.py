@@ -212,9 +212,7 @@ class _Builder:
     def _name(self, key: yaml.Node) -> str:
         if not isinstance(key, yaml.ScalarNode):
             raise self._fail(
-                "a key must be plain text",
-                key,
-                "put a value that starts with { or [ in quotes",
+                "a key must be plain text", key, "put a value that starts with { or [ in quotes"
             )
         tag = key.tag.removeprefix(CORE)
         if tag not in (*_SCALARS, *_TEXT_TAGS):

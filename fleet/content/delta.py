@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import BinaryIO
 
-from fleet.content.signatures import ANCHOR, DIGESTS, Signature
+from fleet.content.signatures import ANCHOR, DIGESTS, BlockSignature
 from fleet.model.files import BLOCK_BYTES, FileRef
 from fleet.model.plan import Delta, Piece
 
@@ -28,7 +28,9 @@ _PATIENCE = 64 << 20  # bytes without a find: another content, not a moved one
 _WRONG = 500  # beginnings that many blocks share
 
 
-def delta(item: FileRef, base: str, old: Signature, new: Signature | None = None) -> Delta | None:
+def delta(
+    item: FileRef, base: str, old: BlockSignature, new: BlockSignature | None = None
+) -> Delta | None:
     """How `item` comes out of the blob `base`; None where that is not worth it.
 
     `new` is the signature of `item`, of the same kind, where it is known: then only what
@@ -49,7 +51,7 @@ def after(found: Delta, offset: int) -> Delta:
     return replace(found, pieces=tuple(joined(_between(found.pieces, offset, sys.maxsize))))
 
 
-def made_over(found: Delta, spare: str, old: Signature, new: Signature) -> Delta:
+def made_over(found: Delta, spare: str, old: BlockSignature, new: BlockSignature) -> Delta:
     """The same content out of the file `spare`, in its place: what is equal there stays."""
     pieces: list[Piece] = []
     at = 0
@@ -61,7 +63,7 @@ def made_over(found: Delta, spare: str, old: Signature, new: Signature) -> Delta
     return Delta(found.base, tuple(joined(iter(pieces))), spare)
 
 
-def equal(old: Signature, new: Signature) -> Iterator[tuple[int, int]]:
+def equal(old: BlockSignature, new: BlockSignature) -> Iterator[tuple[int, int]]:
     """Start and end of what both have at the same place, block by block or many at once."""
     index = 0
     while index < new.blocks:
@@ -73,39 +75,39 @@ def equal(old: Signature, new: Signature) -> Iterator[tuple[int, int]]:
 
 def _between(pieces: Iterable[Piece], start: int, end: int) -> Iterator[Piece]:
     """What pieces say of the bytes `start` to `end`; of cut blocks the bytes are sent."""
-    for one in pieces:
-        low, high = max(one.start, start), min(one.end, end)
+    for piece in pieces:
+        low, high = max(piece.start, start), min(piece.end, end)
         if low >= high:
             continue
-        first = -(-(low - one.start) // BLOCK_BYTES)
-        last = one.count if high == one.end else (high - one.start) // BLOCK_BYTES
-        if not one.count or first >= last:
-            yield Piece(low, high, stays=one.stays)
+        first = -(-(low - piece.start) // BLOCK_BYTES)
+        last = piece.count if high == piece.end else (high - piece.start) // BLOCK_BYTES
+        if not piece.count or first >= last:
+            yield Piece(low, high, stays=piece.stays)
             continue
-        begin = one.start + first * BLOCK_BYTES
-        stop = high if last == one.count else one.start + last * BLOCK_BYTES
-        yield from (Piece(low, begin), Piece(begin, stop, one.first + first, last - first))
+        begin = piece.start + first * BLOCK_BYTES
+        stop = high if last == piece.count else piece.start + last * BLOCK_BYTES
+        yield from (Piece(low, begin), Piece(begin, stop, piece.first + first, last - first))
         yield Piece(stop, high)
 
 
 def joined(pieces: Iterator[Piece]) -> list[Piece]:
     """Without empty ones; neighbours of one kind as one."""
     out: list[Piece] = []
-    for one in pieces:
+    for piece in pieces:
         last = out[-1] if out else None
-        if last and last.count and one.count and last.first + last.count == one.first:
-            out[-1] = Piece(last.start, one.end, last.first, last.count + one.count)
-        elif last and not last.count and not one.count and last.stays == one.stays:
-            out[-1] = Piece(last.start, one.end, stays=one.stays)
-        elif one.end > one.start:
-            out.append(one)
+        if last and last.count and piece.count and last.first + last.count == piece.first:
+            out[-1] = Piece(last.start, piece.end, last.first, last.count + piece.count)
+        elif last and not last.count and not piece.count and last.stays == piece.stays:
+            out[-1] = Piece(last.start, piece.end, stays=piece.stays)
+        elif piece.end > piece.start:
+            out.append(piece)
     return out
 
 
 class _Search:
     """Finds old blocks in new content; gives up looking into it where that finds nothing."""
 
-    def __init__(self, stream: BinaryIO, size: int, old: Signature) -> None:
+    def __init__(self, stream: BinaryIO, size: int, old: BlockSignature) -> None:
         self._stream = stream
         self._size = size
         self._old = old
@@ -113,7 +115,7 @@ class _Search:
         self._barren = 0  # bytes looked into since something was found
         self._wrong = 0  # beginnings that were none
 
-    def pieces(self, new: Signature | None) -> Iterator[Piece]:
+    def pieces(self, new: BlockSignature | None) -> Iterator[Piece]:
         """Block by block at its own place; a run of unknown ones is looked into."""
         unknown = upto = 0
         while (start := upto * BLOCK_BYTES) < self._size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -55,6 +56,15 @@ class HashCache:
                 self._new[key] = digest
         return digest
 
+    def holding(self, sha256: str) -> Path | None:
+        """A file that had this hash, and has not changed since; None where none is known."""
+        for key in [key for key, digest in self._read().items() if digest == sha256]:
+            path = Path(key.rsplit("|", 4)[0])
+            with contextlib.suppress(OSError):
+                if _key(path, path.stat()) == key:
+                    return path
+        return None
+
     def save(self) -> None:
         """Keep what was computed; the oldest entries fall out."""
         with self._lock:
@@ -76,7 +86,7 @@ class HashCache:
             found = json.loads(self._path.read_text("utf-8"))
         except (OSError, ValueError):
             return {}
-        ok = isinstance(found, dict) and all(isinstance(one, str) for one in found.values())
+        ok = isinstance(found, dict) and all(isinstance(digest, str) for digest in found.values())
         return found if ok else {}
 
 

@@ -26,7 +26,7 @@ _ENTRY = DIGEST + ANCHOR
 _READ = 64 * BLOCK_BYTES
 _KEPT = 500  # signatures in the folder; one of 1 GiB is 0.5 MB
 XXH3 = "xxh3-128"
-BLAKE2 = "blake2b-128"  # what a device computes (fleet_hand.py); it needs no module there
+BLAKE2 = "blake2b-128"  # what a device computed; it needs no module there
 CRC = "crc32-4"  # the same at a quarter of the time: 0.20 s for 1 GiB beside 0.88
 _QUARTER = BLOCK_BYTES // 4
 
@@ -47,7 +47,7 @@ DIGESTS: dict[str, Callable[[memoryview], bytes]] = {
 
 
 @dataclass(frozen=True)
-class Signature:
+class BlockSignature:
     """Digest and first bytes of every block of 64 KiB. The digests find what is equal; that it
     is, the SHA-256 of the whole new content shows, which the device computes: a false match costs
     a second sending, so that a digest need not withstand anybody.
@@ -70,7 +70,7 @@ class Signature:
         """The first 16 bytes of a block, padded with zeros."""
         return self.entries[index * _ENTRY + DIGEST : (index + 1) * _ENTRY]
 
-    def same(self, other: Signature, index: int, count: int, first: int = 0) -> bool:
+    def same(self, other: BlockSignature, index: int, count: int, first: int = 0) -> bool:
         """Whether so many whole blocks from one on are those of another content.
 
         That begins with its block `first`: it is the `other` from there on.
@@ -80,7 +80,7 @@ class Signature:
         inside = (index + count) * BLOCK_BYTES <= min(self.size - first * BLOCK_BYTES, other.size)
         return inside and self.entries[mine] == other.entries[part]
 
-    def same_block(self, other: Signature, index: int, first: int = 0) -> bool:
+    def same_block(self, other: BlockSignature, index: int, first: int = 0) -> bool:
         """Whether both have this block, whole or short, with one digest."""
         there = first + index < self.blocks and index < other.blocks
         return there and self.digest(first + index) == other.digest(index)
@@ -108,9 +108,9 @@ class Signing:
             self._entries += entries
             self._grown.notify_all()
 
-    def done(self) -> Signature:
+    def done(self) -> BlockSignature:
         """The signature of what was taken."""
-        return Signature(self._size, b"".join(self._entries), self._kind)
+        return BlockSignature(self._size, b"".join(self._entries), self._kind)
 
     def end(self) -> None:
         """Nothing more comes: nobody waits for it."""
@@ -118,7 +118,7 @@ class Signing:
             self._ended = True
             self._grown.notify_all()
 
-    def beyond(self, first: int) -> Signature:
+    def beyond(self, first: int) -> BlockSignature:
         """Of the bytes from block `first` on, as far as they are known; waits for one of them.
 
         Nothing when there will be none.
@@ -126,12 +126,12 @@ class Signing:
         with self._grown:
             self._grown.wait_for(lambda: self._ended or len(self._entries) > first)
             size = max(0, self._size - first * BLOCK_BYTES)
-            return Signature(size, b"".join(self._entries[first:]), self._kind)
+            return BlockSignature(size, b"".join(self._entries[first:]), self._kind)
 
 
 def hash_and_sign(
     path: Path, kind: str = XXH3, signing: Signing | None = None
-) -> tuple[str, Signature]:
+) -> tuple[str, BlockSignature]:
     """SHA-256 and signature in one reading; by `signing`, where others look on. Raises OSError.
 
     A thread hashes one piece while the next is read and signed: 0.63 s for 1 GiB where one thread
@@ -164,7 +164,7 @@ class Signatures:
     def __init__(self, root: Path | None = None) -> None:
         self._root = root or fleet_home() / "signatures"
 
-    def load(self, sha256: str) -> Signature | None:
+    def load(self, sha256: str) -> BlockSignature | None:
         """The signature of a content; None when it is not here, or damaged."""
         try:
             data = (self._root / sha256).read_bytes()
@@ -177,9 +177,9 @@ class Signatures:
         size, whole = int(words[1]), xxhash.xxh3_64_hexdigest(entries).encode() == words[2]
         if not whole or len(entries) != -(-size // BLOCK_BYTES) * _ENTRY:
             return None
-        return Signature(size, entries)
+        return BlockSignature(size, entries)
 
-    def save(self, sha256: str, signature: Signature) -> None:
+    def save(self, sha256: str, signature: BlockSignature) -> None:
         """Keep one; the oldest go."""
         head = f"{signature.kind} {signature.size} {xxhash.xxh3_64_hexdigest(signature.entries)}\n"
         if write_whole(self._root / sha256, head.encode() + signature.entries):

@@ -1,8 +1,9 @@
 """Work of ours on a device, by name: which program answers it, and how Python of ours gets there.
 
 A device with a POSIX shell runs the scripts of `sh/` (`shell.py`), one that has Python besides
-those of `store/` (`hand.py`). On a Windows PC the same calls are answered by `windows/board.py`,
-the facts by PowerShell. Nothing is installed: the text goes ahead of the data, on standard input.
+the device worker of `store/` (`worker.py`). On a Windows PC the same calls are answered by
+`windows/board.py`, the facts by PowerShell. Nothing is installed: the text goes ahead of the data,
+on standard input.
 """
 
 from __future__ import annotations
@@ -41,7 +42,13 @@ for item in w.decode().split():
 sys.exit(module.main(*words))
 """
 _POWERSHELL = {"probe": "probe.ps1"}
-_BOARD = ("basics", "lease", "guard", "store", "board")
+STAMP = ("store.stamp",)  # whether a release is as it was at the switch
+_STORE = (*STAMP, "store.files", "store.stream", "store.recycle", "store.links_posix")
+_WORK = ("store.blobs", "store.release", "store.worker")
+_LEASE = ("store.clock", "store.lease", "store.guard")
+WORKER = (*_STORE, "store.patch", *_WORK)
+FSCK = (*_STORE, "store.fsck")
+_BOARD = (*_STORE, "store.links_windows", *_WORK, *_LEASE)
 
 
 @dataclass(frozen=True)
@@ -58,12 +65,13 @@ def on_windows(call: Call) -> OnWindows:
     if call.name in _POWERSHELL:
         return OnWindows(call.args, script=text_of(_POWERSHELL[call.name]))
     argv = ("python3", "-I", "-S", "-u", "-c", LOADER)
-    return OnWindows(argv, head=loaded("windows", _BOARD, (call.name, *call.args)))
+    rare = ("store.fsck",) if "fsck" in (call.name, *call.args) else ()
+    return OnWindows(argv, head=loaded((*_BOARD, *rare, "windows.board"), (call.name, *call.args)))
 
 
-def loaded(folder: str, names: tuple[str, ...], words: Sequence[str] | None = None) -> bytes:
-    """What LOADER reads: modules of a folder, the last of which has `main`, and its arguments."""
-    head, texts = _modules(folder, names)
+def loaded(names: tuple[str, ...], words: Sequence[str] | None = None) -> bytes:
+    """What LOADER reads: modules, the last of which has `main`, and its arguments."""
+    head, texts = _modules(names)
     if words is None:
         return head.encode() + b"\n" + texts
     said = json.dumps(words).encode("ascii")
@@ -71,7 +79,7 @@ def loaded(folder: str, names: tuple[str, ...], words: Sequence[str] | None = No
 
 
 @cache
-def _modules(folder: str, names: tuple[str, ...]) -> tuple[str, bytes]:
-    texts = {f"fleet.device.{folder}.{name}": python_text(folder, name) for name in names}
+def _modules(names: tuple[str, ...]) -> tuple[str, bytes]:
+    texts = {f"fleet.device.{name}": python_text(*name.split(".")) for name in names}
     head = " ".join(f"{name}:{len(text)}" for name, text in texts.items())
     return head, b"".join(texts.values())

@@ -17,11 +17,6 @@ def path_of(name: str) -> Path:
     return _programs()[name]
 
 
-def program_names() -> tuple[str, ...]:
-    """The names of all of them."""
-    return tuple(sorted(_programs()))
-
-
 def text_of(name: str) -> str:
     """The text of a program, as it stands in its file."""
     return path_of(name).read_text("utf-8")

@@ -55,7 +55,7 @@ def pack(found: Sequence[Diagnosis], path: Path) -> None:
 
     Raises InputError when it cannot be written.
     """
-    names = [one.target for one in found]
+    names = [diagnosis.target for diagnosis in found]
     members = {
         "host.json": json.dumps(
             {
@@ -67,8 +67,8 @@ def pack(found: Sequence[Diagnosis], path: Path) -> None:
             indent=2,
         )
     }
-    for number, one in enumerate(found, 1):
-        text = json.dumps(one.as_dict(), indent=2, ensure_ascii=False)
+    for number, diagnosis in enumerate(found, 1):
+        text = json.dumps(diagnosis.as_dict(), indent=2, ensure_ascii=False)
         members[f"device-{number}.json"] = harmless_json(redacted(text, names))
     try:
         with tarfile.open(path, "w:gz") as archive:

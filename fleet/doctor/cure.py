@@ -14,7 +14,7 @@ from fleet.doctor.examine import Round, diagnose
 from fleet.engine.applying import apply_system
 from fleet.engine.leasing import Lease
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.engine.planning import plan_system
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.releases import rollback
@@ -68,22 +68,22 @@ def plan_cures(
     parallel: int = 16,
 ) -> list[Cure]:
     """A cure for each device with a problem; nothing is changed."""
-    sick = {one.target: one for one in found if one.verdict == PROBLEM}
+    sick = {diagnosis.target: diagnosis for diagnosis in found if diagnosis.verdict == PROBLEM}
     cures = {h.name: _chosen(h, sick[h.name], playbook) for h in hosts if h.name in sick}
 
     def work(session: Session, result: DeviceResult) -> None:
         cure = cures[session.host.name]
         plan = plan_system(session, _FASTRPC).plan
-        refused = [one for one in plan.findings if one.refuses]
-        cure.steps = tuple(one.describe() for one in plan.system_steps)
-        cure.commands = tuple(one.as_shell() for one in plan.system_steps if one.needs_root)
+        refused = [finding for finding in plan.findings if finding.refuses]
+        cure.steps = tuple(step.describe() for step in plan.system_steps)
+        cure.commands = tuple(step.as_shell() for step in plan.system_steps if step.needs_root)
         if refused:
             cure.why = f"{refused[0].message}; {refused[0].cure}"
         elif not cure.steps:
             cure.why = "nothing of FastRPC is left to set up; the cure is one of the commands above"
         result.outcome = "ok"
 
-    asked = [one.host for one in cures.values() if one.remedy == "provision"]
+    asked = [cure.host for cure in cures.values() if cure.remedy == "provision"]
     for result in on_every_device(asked, work, listener, parallel=parallel) if asked else ():
         if result.error is not None:
             cures[result.host.name].why = result.error.message
@@ -133,18 +133,18 @@ def apply_cures(
     runs: RunStore | None = None,
 ) -> None:
     """Apply what was planned; each Cure then has an outcome: healed, undone, failed, left."""
-    todo = [one for one in cures if not one.why and one.remedy]
-    for one in cures:
-        if one not in todo:
-            one.outcome = "left"
-    _provision([one for one in todo if one.remedy == "provision"], how, listener, runs)
-    for one in todo:
-        if one.remedy == "redeploy" and playbook is not None:
-            options = Options(run="never", verify=True, accept_new=how.accept_new)
-            _take(one, Operation(playbook, [one.host], listener, options=options).deploy()[0])
-        elif one.remedy == "rollback":
-            _take(one, rollback([one.host], one.name, listener)[0])
-    _prove([one for one in todo if one.outcome == "applied"], how, listener)
+    todo = [cure for cure in cures if not cure.why and cure.remedy]
+    for cure in cures:
+        if cure not in todo:
+            cure.outcome = "left"
+    _provision([cure for cure in todo if cure.remedy == "provision"], how, listener, runs)
+    for cure in todo:
+        if cure.remedy == "redeploy" and playbook is not None:
+            options = DeployOptions(run="never", verify=True, accept_new=how.accept_new)
+            _take(cure, Operation(playbook, [cure.host], listener, options=options).deploy()[0])
+        elif cure.remedy == "rollback":
+            _take(cure, rollback([cure.host], cure.name, listener)[0])
+    _prove([cure for cure in todo if cure.outcome == "applied"], how, listener)
 
 
 def _take(cure: Cure, result: DeviceResult) -> None:
@@ -157,7 +157,7 @@ def _provision(
 ) -> None:
     if not cures:
         return
-    run_id, by_name = new_run_id(), {one.host.name: one for one in cures}
+    run_id, by_name = new_run_id(), {cure.host.name: cure for cure in cures}
     root = undo_root(runs or RunStore())
 
     def work(session: Session, result: DeviceResult) -> None:
@@ -180,7 +180,7 @@ def _provision(
         cure.outcome, result.outcome = "healed", "changed"
 
     for result in on_every_device(
-        [one.host for one in cures], work, listener, parallel=how.parallel
+        [cure.host for cure in cures], work, listener, parallel=how.parallel
     ):
         if result.error is not None:
             cure = by_name[result.host.name]
@@ -189,7 +189,7 @@ def _provision(
 
 def _prove(cures: Sequence[Cure], how: Round, listener: Listener) -> None:
     """Look again at devices whose release was changed."""
-    by_name = {one.host.name: one for one in cures}
+    by_name = {cure.host.name: cure for cure in cures}
 
     def work(session: Session, result: DeviceResult) -> None:
         cure = by_name[session.host.name]
@@ -200,4 +200,4 @@ def _prove(cures: Sequence[Cure], how: Round, listener: Listener) -> None:
         result.outcome = "ok"
 
     if cures:
-        on_every_device([one.host for one in cures], work, listener, parallel=how.parallel)
+        on_every_device([cure.host for cure in cures], work, listener, parallel=how.parallel)

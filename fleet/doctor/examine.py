@@ -33,24 +33,27 @@ from fleet.model.diagnosis import (
 )
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
+from fleet.model.facts import Facts
 from fleet.model.inventory import Host
 from fleet.model.text import harmless
 from fleet.model.version import VERSION
 from fleet.triage.knowledge import knowledge
 from fleet.triage.ranking import Witness, rank
 from fleet.triage.text import lines_of
-from fleet.triage.triage import witnesses
+from fleet.triage.witnesses import witnesses
 
 LOOK_SECONDS = 60.0
 # The whole probe goes to standard input: dropbear takes no command of 9000 bytes or more.
 _FEED = 'script=$(cat); eval "$script"'
+_DENIED = 0.15  # of its weight counts a line of which every look at the device says the opposite
 _OLD = 0.4  # of its weight counts a line of the journal: it may be from before the repair
 
 
 @dataclass(frozen=True)
 class Round:
     """How to look. `only` are ids of checks or layers; `folders` on the device are looked at
-    too; `verify` hashes every blob; without `session` no NPU session is opened.
+    too; `verify` hashes every blob; without `session` no NPU session is opened. `log` was pasted
+    beside: what is seen on the device tells its causes apart.
     """
 
     only: tuple[str, ...] = ()
@@ -59,9 +62,10 @@ class Round:
     session: bool = True
     accept_new: bool = False
     parallel: int = 16
+    log: str = ""
 
     def __post_init__(self) -> None:
-        if any("\n" in one for one in self.folders):
+        if any("\n" in folder for folder in self.folders):
             raise InputError("a folder's name has a line break")
 
 
@@ -86,7 +90,7 @@ def examine(hosts: Sequence[Host], listener: Listener, how: Round) -> list[Diagn
     results = on_every_device(
         hosts, work, listener, parallel=how.parallel, accept_new=how.accept_new
     )
-    return [_diagnosis(one, found.get(one.host.name)) for one in results]
+    return [_diagnosis(result, found.get(result.host.name)) for result in results]
 
 
 def look(session: Session, how: Round) -> Seen:
@@ -115,22 +119,34 @@ def _one(session: Session, how: Round) -> _Found:
     wanted = not how.only or "session" in how.only
     found = _Found(now, wanted)
     ours = [_host(session), _link(session)]
-    found.checks = [one for one in ours if not how.only or one.layer in how.only]
-    found.checks += [_harmless(one) for one in every(now, how.only)]
-    bad = [one for one in found.checks if one.status == BAD]
+    found.checks = [check for check in ours if not how.only or check.layer in how.only]
+    found.checks += [_harmless(check) for check in every(now, how.only)]
+    bad = [check for check in found.checks if check.status == BAD]
     journal = lines_of("\n".join(now.block("journal")))
     if how.session and wanted:
         opened = _session(session, now, bad)
-        found.checks += [_harmless(one.check) for one in opened]
-        for one in opened:
-            if one.check.status == BAD:
-                found.witnesses += witnesses(lines_of(one.log), known, "session log")
-    failed = [one for one in found.checks if one.status == BAD]
+        found.checks += [_harmless(trial.check) for trial in opened]
+        for trial in opened:
+            if trial.check.status == BAD:
+                found.witnesses += witnesses(lines_of(trial.log), known, "session log")
+    found.witnesses += _of_log(how.log, found.checks)
+    failed = [check for check in found.checks if check.status == BAD]
     found.witnesses = [*_of_checks(found.checks, failing=bool(failed)), *found.witnesses]
     if failed:
         old = witnesses(journal, known, "journal")
-        found.witnesses += [_weaker(one) for one in old]
+        found.witnesses += [_weaker(witness) for witness in old]
     return found
+
+
+def _of_log(log: str, checks: Sequence[Check]) -> list[Witness]:
+    """What a pasted log says; little, where the device shows that it is not so (any more)."""
+    facts = {key: word for check in checks for key, word in check.facts.items()}
+    return [
+        replace(witness, weight=witness.weight * _DENIED)
+        if witness.cause.is_denied(facts)
+        else witness
+        for witness in (witnesses(lines_of(log), knowledge()) if log else ())
+    ]
 
 
 def _weaker(one: Witness) -> Witness:
@@ -147,7 +163,7 @@ def _session(session: Session, now: Seen, bad: list[Check]) -> list[Opened]:
     if not every_subject:
         text = "not tried: nothing is deployed there; --folder names another place"
         return [Opened(Check("session", "session", UNKNOWN, text, {"session": "unknown"}))]
-    return [open_session(session, now, one) for one in every_subject]
+    return [open_session(session, now, subject) for subject in every_subject]
 
 
 def _harmless(check: Check) -> Check:
@@ -181,11 +197,11 @@ def _of_checks(checks: Iterable[Check], *, failing: bool) -> list[Witness]:
     """
     known = knowledge()
     found = []
-    broken = [one.layer for one in checks if one.status == BAD]
+    broken = [check.layer for check in checks if check.status == BAD]
     for check in checks:
         if check.status in {OK, UNKNOWN}:
             continue
-        order = sum(LAYERS.index(one) < LAYERS.index(check.layer) for one in set(broken))
+        order = sum(LAYERS.index(layer) < LAYERS.index(check.layer) for layer in set(broken))
         evidence = Evidence(check.command or check.id, check.output or check.text)
         for cause in known.causes.values():
             for predicate in cause.probe:
@@ -218,9 +234,14 @@ def diagnose(session: Session, how: Round) -> Diagnosis:
 def _of_found(target: str, found: _Found) -> Diagnosis:
     facts = found.seen.facts
     known = {key: word for check in found.checks for key, word in check.facts.items()}
+    possible = [
+        witness
+        for witness in found.witnesses
+        if witness.fact or not witness.cause.is_refuted(known)
+    ]
     ranked = tuple(
-        replace(cause, facts=known)
-        for cause in rank(found.witnesses, facts.os_family, known=knowledge().causes)
+        replace(cause, facts=known, slots={**cause.slots, **_slots(facts)})
+        for cause in rank(possible, facts.os_family, known=knowledge().causes)
     )
     return Diagnosis(
         target=target,
@@ -232,21 +253,35 @@ def _of_found(target: str, found: _Found) -> Diagnosis:
     )
 
 
+def _slots(facts: Facts) -> dict[str, str]:
+    """What is known of the device itself, for commands of fixes."""
+    arch = facts.soc.hexagon_arch if facts.soc else None
+    return {"arch": arch} if arch else {}
+
+
 def _verdict(found: _Found, ranked: tuple[Ranked, ...]) -> str:
     """What is well is known by an opened session, unless only other checks were asked for."""
-    if any(one.status == BAD for one in found.checks):
+    if any(check.status == BAD for check in found.checks):
         return PROBLEM
-    opened = any(one.id == "session" and one.status == OK for one in found.checks)
+    opened = any(check.id == "session" and check.status == OK for check in found.checks)
+    if any(cause.cause.severity == "error" and _logged(cause) for cause in ranked[:1]):
+        return PROBLEM
     if found.whole and not opened:
         return UNCHECKED
     return ADVICE if ranked else HEALTHY
+
+
+def _logged(one: Ranked) -> bool:
+    """Whether a pasted log names it, and what is seen on the device does not deny it."""
+    said = any(evidence.source == "log" for evidence in one.evidence)
+    return said and not one.cause.is_denied(one.facts)
 
 
 def _notes(found: _Found, ranked: tuple[Ranked, ...]) -> tuple[str, ...]:
     notes = []
     if found.seen.facts.emulated:
         notes.append("emulated: no Hexagon NPU here; a session is one of the HTP emulator")
-    if not ranked and any(one.status == BAD for one in found.checks):
+    if not ranked and any(check.status == BAD for check in found.checks):
         notes.append(
             "no known cause fits: `fleet doctor --bundle FILE` packs what a maintainer asks"
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fleet.model.cause import LAYERS, Cause, Fix
+from fleet.model.slots import filled
 from fleet.triage.knowledge import knowledge
 
 _HEAD = """# Troubleshooting
@@ -38,11 +39,11 @@ def page(causes: Iterable[Cause]) -> str:
     every = list(causes)
     parts = [_HEAD, _codes(every)]
     for layer in LAYERS:
-        mine = [one for one in every if one.layer == layer]
+        mine = [cause for cause in every if cause.layer == layer]
         if mine:
             parts.append(f"## {_ABOUT[layer]}\n")
-            parts += [_cause(one) for one in mine]
-    return "\n".join(parts).rstrip() + "\n"
+            parts += [_cause(cause) for cause in mine]
+    return filled("\n".join(parts).rstrip() + "\n", {})
 
 
 def _codes(causes: list[Cause]) -> str:
@@ -64,16 +65,16 @@ def _order(code: str) -> tuple[int, int, str]:
 
 def _cause(cause: Cause) -> str:
     lines = [f"### {cause.id}\n", f"**{cause.title}.** {' '.join(cause.explanation.split())}\n"]
-    shown = next((one.log.strip() for one in cause.examples if one.log), "")
+    shown = next((example.log.strip() for example in cause.examples if example.log), "")
     if shown:
         lines.append("\n".join(["```", *shown.split("\n"), "```", ""]))
-    lines += [_fix(one) for one in cause.fix]
+    lines += [_fix(fix) for fix in cause.fix]
     lines.append(f"- check: `{cause.verify}`")
     for twin in cause.twins:
         lines.append(f"- like [{twin.cause}](#{twin.cause}); `{twin.command}`: {twin.reading}")
-    links = [one for one in cause.sources if one.startswith("http")]
+    links = [source for source in cause.sources if source.startswith("http")]
     if links:
-        lines.append("- sources: " + ", ".join(f"<{one}>" for one in links))
+        lines.append("- sources: " + ", ".join(f"<{link}>" for link in links))
     return "\n".join(lines) + "\n"
 
 
@@ -83,8 +84,14 @@ def _fix(fix: Fix) -> str:
     marks += [] if fix.reversible else ["no way back"]
     marks += [f"`fleet doctor --fix` does it ({fix.apply})"] if fix.apply else []
     marks += [f"not where `{fix.unless[0]}` is {' or '.join(fix.unless[1])}"] if fix.unless else []
-    text = f"- fix ({', '.join(marks)}): {fix.title}"
+    marks += [f"only where `{fix.when[0]}` is like {_or(fix.when[1])}"] if fix.when else []
+    back = f"; back: {fix.undo}" if fix.undo else ""
+    text = f"- fix ({', '.join(marks)}): {fix.title} (changes: {fix.changes}{back})"
     return text + "".join(f"\n  `{line}`" for line in fix.command.splitlines() if line.strip())
+
+
+def _or(words: tuple[str, ...]) -> str:
+    return " or ".join(f"`{word}`" if word else "unknown" for word in words)
 
 
 if __name__ == "__main__":

@@ -100,13 +100,13 @@ class Seen:
     def block(self, key: str) -> list[str]:
         """The first value of a key as lines without empty ones."""
         text = self.lines.get(key, [""])[0]
-        return [one for one in text.split("\n") if one.strip()]
+        return [line for line in text.split("\n") if line.strip()]
 
 
 def seen(text: str, host: Host, complaint: str = "") -> Seen:
     """Parse the answer of the probe. Raises DeviceError when it was cut."""
     values = framed_values(text, host.name, complaint)
-    elves = {one.path: one for one in map(_elf, values.get("elf", ())) if one}
+    elves = {elf.path: elf for elf in map(_elf, values.get("elf", ())) if elf}
     releases = _releases(text)
     return Seen(
         host=host,
@@ -169,8 +169,8 @@ def _releases(text: str) -> tuple[Release, ...]:
 
 
 def _fill(release: Release, key: str, value: str) -> None:
-    rows = [one for one in value.split("\n") if one]
-    names = [one.removeprefix("./") for one in rows]
+    rows = [row for row in value.split("\n") if row]
+    names = [row.removeprefix("./") for row in rows]
     if key == "manifest":
         _read_manifest(release, value)
     elif key == "links":
@@ -198,7 +198,9 @@ def _read_manifest(release: Release, text: str) -> None:
             data["origin"],
             stored_id=release.id,
         )
-        release.files = {one["name"]: (one["sha256"], int(one["size"])) for one in data["files"]}
+        release.files = {
+            file["name"]: (file["sha256"], int(file["size"])) for file in data["files"]
+        }
     except (ValueError, KeyError, TypeError, AttributeError):
         release.manifest = None
 
@@ -217,16 +219,16 @@ def _folders(text: str, elves: dict[str, Elf]) -> tuple[Folder, ...]:
             path, _, content = value.partition("\t")
             found[-1].configs[path] = content or None
         elif found and key == "files":
-            found[-1].files = {one for one in value.split("\n") if one}
+            found[-1].files = {row for row in value.split("\n") if row}
     for folder in found:
         below = folder.root.rstrip("/") + "/"
-        folder.elves = [one for path, one in elves.items() if path.startswith(below)]
+        folder.elves = [elf for path, elf in elves.items() if path.startswith(below)]
     return tuple(found)
 
 
 def _context(value: str) -> Context:
     path, size, marks = [*value.split("\t"), "", ""][:3]
-    build = next((one for one in marks.split("\n") if one.startswith("v2.")), "")
+    build = next((mark for mark in marks.split("\n") if mark.startswith("v2.")), "")
     soc, arch = "", ""
     for mark in marks.split("\n"):
         if mark.startswith("soc_type="):

@@ -45,7 +45,7 @@ def _program() -> bytes:
 def open_session(session: Session, seen: Seen, subject: Subject) -> Opened:
     """Open a session with the set-up `subject`; it says by itself what cannot be tried."""
     tools = seen.facts.tools
-    libraries = {one.name for one in subject.libraries}
+    libraries = {library.name for library in subject.libraries}
     if not subject.lib or BACKEND not in libraries:
         return _unknown(f"{subject.label} has no {BACKEND}")
     if subject.machine not in {"", device_machine(seen)}:
@@ -78,7 +78,7 @@ def open_session(session: Session, seen: Seen, subject: Subject) -> Opened:
 
 def _context(subject: Subject) -> str:
     """A context binary of the set-up where it is small, else our own for that arch."""
-    sizes = {one.path: one.size for one in subject.contexts}
+    sizes = {context.path: context.size for context in subject.contexts}
     if subject.release is not None:
         every = subject.release.files.items()
         sizes = {f"{subject.root}/{n}": size for n, (_, size) in every if n.endswith(".bin")}
@@ -145,7 +145,7 @@ def _told(said: str) -> dict[str, Any] | None:
 
 def _tail(said: str) -> str:
     """The first lines that tell, which hold the cause."""
-    lines = [one for one in said.splitlines() if one.startswith(("<E>", "<W>"))]
+    lines = [line for line in said.splitlines() if line.startswith(("<E>", "<W>"))]
     return "\n".join((lines or said.splitlines()[-5:])[:8])
 
 

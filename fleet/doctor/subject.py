@@ -37,16 +37,18 @@ class Subject:
 
     def named(self, ending: str) -> tuple[Elf, ...]:
         """Libraries by the end of their name: `Stub.so`, `Skel.so`."""
-        return tuple(one for one in self.libraries if one.name.endswith(ending))
+        return tuple(library for library in self.libraries if library.name.endswith(ending))
 
     @property
     def machine(self) -> str:
         """Of the backend library: aarch64, x86_64, or "" when that is not known."""
         if self.target is not None:
             return self.target.machine
-        known = [one for one in self.libraries if one.machine not in {"", "hexagon", "other"}]
-        own = next((one.machine for one in known if one.name == BACKEND), "")
-        others = [one.machine for one in known]
+        known = [
+            library for library in self.libraries if library.machine not in {"", "hexagon", "other"}
+        ]
+        own = next((library.machine for library in known if library.name == BACKEND), "")
+        others = [library.machine for library in known]
         return own or max(others, key=others.count, default="")
 
     @property
@@ -57,8 +59,8 @@ class Subject:
 
 def subjects(seen: Seen) -> tuple[Subject, ...]:
     """Releases first, then folders that are there and hold a QAIRT runtime or a bundle."""
-    releases = [_of_release(one, seen) for one in seen.releases]
-    folders = [_of_folder(one) for one in seen.folders if one.there]
+    releases = [_of_release(release, seen) for release in seen.releases]
+    folders = [_of_folder(folder) for folder in seen.folders if folder.there]
     return (*releases, *folders)
 
 
@@ -114,10 +116,10 @@ def _faults(release: Release, seen: Seen) -> tuple[list[str], list[str], list[st
 
 
 def _of_folder(folder: Folder) -> Subject:
-    backend = next((one for one in folder.elves if one.name == BACKEND), None)
-    arm = [one for one in folder.elves if one.name == BACKEND and one.machine == "aarch64"]
+    backend = next((elf for elf in folder.elves if elf.name == BACKEND), None)
+    arm = [elf for elf in folder.elves if elf.name == BACKEND and elf.machine == "aarch64"]
     backend = arm[0] if arm else backend
-    skel = next((one for one in folder.elves if one.name.endswith("Skel.so")), None)
+    skel = next((elf for elf in folder.elves if elf.name.endswith("Skel.so")), None)
     return Subject(
         label=f"folder {folder.root}",
         root=folder.root,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from fleet.device.shell import device_script
 from fleet.engine.become import Become
@@ -13,17 +14,12 @@ from fleet.engine.session import Session
 from fleet.engine.states import ask_state
 from fleet.engine.transfer.upload import Upload
 from fleet.engine.undo import UndoLog
-from fleet.model.errors import (
-    ConnectionLostError,
-    DeadlineError,
-    DeviceError,
-    FleetError,
-)
+from fleet.model.errors import ConnectionLostError, DeadlineError, DeviceError, FleetError
 from fleet.model.events import StepStarted
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.ops.release import resumed
-from fleet.ops.system.steps_files import PlaceFiles
+from fleet.ops.system.steps_files import PlaceFiles, ReloadUdev
 from fleet.ops.system.steps_packages import InstallPackages
 from fleet.ops.system.steps_users import Reboot, Reconnect
 
@@ -31,14 +27,13 @@ from fleet.ops.system.steps_users import Reboot, Reconnect
 def apply_system(session: Session, planned: Planned, log: UndoLog, *, allow_reboot: bool) -> None:
     """Do what the plan says of the system; how each step is taken back stands in `log`.
 
-    Without leave for a reboot, or without a way to become root, nothing is begun.
+    Without permission for a reboot, or without a way to become root, nothing is begun.
     """
     plan, become = planned.plan, planned.become
     reboots = [step for step in plan.system_steps if isinstance(step, Reboot)]
     if reboots and not allow_reboot:
         raise DeviceError(
             f"a reboot is needed: {reboots[0].why}",
-            device=session.host.name,
             step="reboot",
             hint="fleet deploy --allow-reboot",
         )
@@ -65,6 +60,26 @@ def apply_system(session: Session, planned: Planned, log: UndoLog, *, allow_rebo
             error.hint = error.hint or f"deploy goes on from here; the way back: {log.command}"
             raise
         log.end(came(before, accounts(session)) if before is not None else None)
+
+
+def apply_and_look(
+    session: Session,
+    planned: Planned,
+    look: Callable[[], Planned],
+    log: UndoLog,
+    *,
+    allow_reboot: bool,
+) -> Planned:
+    """As `apply_system`; then what `look` sees. Device rules that the first event did not apply
+    get the other one, once.
+    """
+    apply_system(session, planned, log, allow_reboot=allow_reboot)
+    left = look()
+    steps = left.plan.system_steps
+    if steps and all(isinstance(step, ReloadUdev) for step in steps):
+        apply_system(session, left, log, allow_reboot=allow_reboot)
+        left = look()
+    return left
 
 
 def _place(session: Session, facts: Facts, action: PlaceFiles) -> None:

@@ -58,11 +58,9 @@ class Become:
         """Try it once with a command that does nothing. Raises BecomeError."""
         if self._tried or self.kind == ROOT:
             return
-        host = session.host.name
         if not self.possible:
             raise BecomeError(
                 f"root is needed, and {self.describe()}",
-                device=host,
                 step="become",
                 hint="set `become_password: env:NAME` in the inventory, or give the commands of "
                 "`fleet plan --admin` to an administrator",
@@ -72,7 +70,6 @@ class Become:
         if not result.ok:
             raise BecomeError(
                 f"sudo refuses: {_words(result)}",
-                device=host,
                 step="become",
                 hint="is the password in `become_password` right, and may this user use sudo? "
                 "It was tried once",
@@ -88,7 +85,6 @@ class Become:
         if not result.ok:
             raise DeviceError(
                 f"`{command.argv[0]}` failed with status {result.status}: {_words(result)}",
-                device=session.host.name,
                 step=step,
             )
         return result

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.session import Session
 from fleet.engine.states import FACTS_SECONDS, ask_state, check_base
-from fleet.engine.workbench import Workbench
 from fleet.facts.gather import gather
 from fleet.model.deadline import Deadline
 from fleet.model.errors import LockFileError
@@ -19,20 +19,19 @@ from fleet.ops.release import ReleaseState
 from fleet.runtimes.targets import default_target
 
 
-def locked_plan(plan: DevicePlan, bench: Workbench) -> LockedRelease:
+def locked_plan(plan: DevicePlan, builder: ReleaseBuilder) -> LockedRelease:
     """What a plan would deploy, as it stands in a lock."""
     arch = plan.facts.soc.hexagon_arch
-    kinds = bench.kinds(plan.target, arch, bench.python_of(plan.facts))
+    kinds = builder.kinds(plan.target, arch, builder.python_of(plan.facts))
     return locked(plan.manifest, plan.target, arch, kinds)
 
 
-def require_locked(plan: DevicePlan, bench: Workbench, lock: Lock) -> None:
+def require_locked(plan: DevicePlan, builder: ReleaseBuilder, lock: Lock) -> None:
     """Raise LockFileError when a plan would deploy anything else than what is locked."""
-    now = locked_plan(plan, bench)
+    now = locked_plan(plan, builder)
     said = differences(lock.required(now.target, now.arch), now)
     if said:
-        host = plan.host.name
-        raise LockFileError(f"not as locked: {shortened(said)}", device=host, hint=CURE)
+        raise LockFileError(f"not as locked: {shortened(said)}", hint=CURE)
 
 
 def drift(
@@ -53,7 +52,7 @@ def drift(
 
     def work(session: Session, result: DeviceResult) -> None:
         facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
-        check_base(facts.base_dir, session.host.name)
+        check_base(facts.base_dir)
         machine = facts.machine or ""
         wanted = session.host.target or target or default_target("linux", machine) or machine
         release = lock.release(wanted, facts.soc.hexagon_arch)
@@ -77,11 +76,11 @@ def _drift(release: LockedRelease, state: ReleaseState) -> list[str]:
         said.append(f"current is {state.current or 'nothing'}, locked {release.id}")
     elif not state.installed:
         said.append(f"{release.id} is current and not marked as installed")
-    for one in release.files:
-        if one.sha256 in state.bad:
-            said.append(f"{one.name} is damaged")
-        elif one.sha256 not in state.have:
-            said.append(f"{one.name} is missing")
-        elif one.sha256 in state.unlinked:
-            said.append(f"{one.name} is not linked")
+    for item in release.files:
+        if item.sha256 in state.bad:
+            said.append(f"{item.name} is damaged")
+        elif item.sha256 not in state.have:
+            said.append(f"{item.name} is missing")
+        elif item.sha256 in state.unlinked:
+            said.append(f"{item.name} is not linked")
     return said

@@ -14,12 +14,10 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from fleet.device.shell import failed
 from fleet.engine.claims import Claim, forget, has_ended
-from fleet.engine.held import WriteLease
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline, Stall, awake_clock
 from fleet.model.errors import (
@@ -29,23 +27,22 @@ from fleet.model.errors import (
     LeaseLostError,
     TransportError,
 )
-from fleet.model.events import Warned
+from fleet.model.events import Event, Warned
 from fleet.model.files import Chunk
-from fleet.model.lease import RESERVE, WRITE, Holder, Spent, Ticket
+from fleet.model.inventory import Host
+from fleet.model.lease import RESERVE, WRITE, LeaseHolder, Spent, Ticket
 from fleet.ops.lease import (
+    LOST_STATUS,
     TAG,
     LeaseAnswer,
     dead_word,
     free_command,
     guard,
-    keep_command,
     lost_words,
     parse_lease,
     take_command,
 )
-
-if TYPE_CHECKING:
-    from fleet.engine.session import Session
+from fleet.transport.base import Transport
 
 # The kernel drops a connection that acknowledges nothing for 30 s (transport/ssh.py); what is
 # on its way then cannot arrive after the lease has ended.
@@ -60,8 +57,7 @@ LOOK_SECONDS = 0.5
 
 def owner() -> str:
     """`user@workstation`, or $FLEET_OWNER: who this is for other users of a board."""
-    named = os.environ.get("FLEET_OWNER")
-    if named:
+    if named := os.environ.get("FLEET_OWNER"):
         return named
     try:
         user = getpass.getuser()
@@ -70,21 +66,34 @@ def owner() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def held_error(host: str, holder: Holder, step: str = "lease") -> LeaseHeldError:
+def held_error(host: str, holder: LeaseHolder, step: str = "lease") -> LeaseHeldError:
     """The error that says who is in the way."""
     return LeaseHeldError(
         f"the board is {holder.describe()}",
-        device=host,
         step=step,
         hint=f"wait, or ask {holder.owner}; fleet who {host} (shows it), "
-        f"fleet unlock {host} --force (breaks it)",
+        f"fleet unreserve {host} --force (breaks it)",
     )
 
 
-def spent_error(host: str, spent: Spent, step: str = "lease") -> LeaseHeldError:
+def spent_error(spent: Spent, step: str = "lease") -> LeaseHeldError:
     """The error that says whose folder is in the way of every lease."""
     words = f"the board is {spent.describe()}"
-    return LeaseHeldError(words, device=host, step=step, hint=spent.cure())
+    return LeaseHeldError(words, step=step, hint=spent.cure())
+
+
+class LeasedSession(Protocol):
+    """What a lease needs of its session."""
+
+    host: Host
+    transport: Transport
+    lease: Lease | None
+
+    def emit(self, event: Event) -> None:
+        """Tell the listener."""
+
+    def run(self, command: Command, step: str, *, stdin: Iterable[Chunk] = ()) -> Result:
+        """Run a command whose status the caller judges."""
 
 
 class Lease:
@@ -96,7 +105,7 @@ class Lease:
     """
 
     def __init__(
-        self, session: Session, reason: str, run_id: str = "", *, ttl: int | None = None
+        self, session: LeasedSession, reason: str, run_id: str = "", *, ttl: int | None = None
     ) -> None:
         self._session = session
         self._reason = reason
@@ -106,6 +115,7 @@ class Lease:
         self._stall = STALL_SECONDS * self._ttl / TTL_SECONDS
         self._claim: Claim | None = None
         self._ticket: Ticket | None = None
+        self._guards: dict[int | str, Command] = {}
         self._good = 0.0
         self._lost = ""
         self._refused = False  # by the board, which knows; our own clock does not
@@ -120,12 +130,7 @@ class Lease:
         self._session.lease = self
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._session.lease = None
         self._done = True
         self._wake.set()
@@ -177,13 +182,11 @@ class Lease:
         if not self._lost and self._deaf > self._good + self._ttl / 2:
             raise ConnectionLostError(
                 f"nothing was heard of the device for {self._ttl} s, so the lease on it has ended",
-                device=host,
                 hint="see that it is on and its link works; what arrived is gone on with",
             )
         self._lost = self._lost or f"it was not renewed within {self._ttl} s"
         raise LeaseLostError(
             f"the lease on the board is lost: {self._lost}",
-            device=host,
             hint=f"fleet who {host} (who holds it now); deploy again when it is free",
         )
 
@@ -207,17 +210,17 @@ class Lease:
         """
         self.take()
         if self._ticket is None:
-            raise LeaseLostError("there is no lease", device=self._session.host.name)
-        return guard(command, self._ticket, math.ceil(seconds))
+            raise LeaseLostError("there is no lease")
+        return self._guard(self._ticket, math.ceil(seconds)).then(command)
 
     def judge(self, result: Result, stderr: str, began: float) -> None:
         """Look at how a guarded command ended. Raises LeaseLostError when it was refused."""
         if self._ticket is None:
             return
-        why = lost_words(self._ticket, result.status, stderr)
-        if why:
-            self._lost, self._refused = why, True
-            self.check()
+        if result.status == LOST_STATUS:
+            self._heard(lost_words(self._ticket, result.status, stderr))
+            if self._refused:
+                self.check()
         self._good = max(self._good, began)
 
     def feed(self, source: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -273,7 +276,7 @@ class Lease:
             if holder is None:
                 races -= 1
                 if not races:
-                    raise LeaseHeldError("others take this board at the same time", device=host)
+                    raise LeaseHeldError("others take this board at the same time")
                 time.sleep(LOOK_SECONDS * (1 - races / RACES))
             elif holder.kind == RESERVE or not has_ended(holder.token):
                 raise held_error(host, holder)
@@ -313,10 +316,10 @@ class Lease:
             raise failed(result, "lease", host)
         answer = parse_lease(result.text, host)
         if answer.spent:
-            raise spent_error(host, answer.spent[0])
+            raise spent_error(answer.spent[0])
         return result, answer
 
-    def _wait_for(self, holder: Holder) -> Deadline:
+    def _wait_for(self, holder: LeaseHolder) -> Deadline:
         """Say what is waited for; how long that is worth it."""
         seconds = min(float(holder.left), ENDED_SECONDS)
         text = (
@@ -351,15 +354,23 @@ class Lease:
 
     def _renew(self, ticket: Ticket, *, revive: bool = False) -> None:
         began = awake_clock()
-        command = keep_command(ticket, revive=revive)
+        command = self._guard(ticket, "revive" if revive else "keep")
         result = self._session.transport.run(command, Deadline(max(1.0, self._stall)))
         if self._paused and not revive:
             return
-        why = lost_words(ticket, result.status, result.error_text)
-        if why:
-            self._lost, self._refused = why, True
+        if result.status == LOST_STATUS:
+            self._heard(lost_words(ticket, result.status, result.error_text))
         elif result.ok:
             self._good = max(self._good, began)
+
+    def _guard(self, ticket: Ticket, mode: int | str) -> Command:
+        if mode not in self._guards:
+            self._guards[mode] = guard(ticket, mode)
+        return self._guards[mode]
+
+    def _heard(self, why: str) -> None:
+        if why:
+            self._lost, self._refused = why, True
 
 
 class LeasedStall(Stall):
@@ -371,7 +382,7 @@ class LeasedStall(Stall):
 
     __slots__ = ("_lease", "_moved")
 
-    def __init__(self, seconds: float, lease: WriteLease) -> None:
+    def __init__(self, seconds: float, lease: Lease) -> None:
         super().__init__(seconds)
         self._lease = lease
         self._moved = awake_clock()

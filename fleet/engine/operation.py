@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 
-from fleet.engine.applying import apply_system
+from fleet.engine.applying import apply_and_look
 from fleet.engine.drift import locked_plan, require_locked
 from fleet.engine.leasing import Lease
-from fleet.engine.options import Options
-from fleet.engine.planning import Planned, plan_device, plan_system
+from fleet.engine.options import DeployOptions
+from fleet.engine.planning import Planned, plan_device, plan_system, refuse, require_current
 from fleet.engine.pool import DeviceResult, Remote, Work, on_every_device
 from fleet.engine.provisioning import still_lacking
+from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.releasing import apply_plan
 from fleet.engine.rollout.deploying import begin, roll_out, waves_of
 from fleet.engine.rollout.driver import Ending
 from fleet.engine.rollout.inputs import Inputs
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.waves import Wave
-from fleet.engine.running import Job, run_device
+from fleet.engine.running import RunJob, run_device
 from fleet.engine.session import Session
-from fleet.engine.transfer.depot import Depot
+from fleet.engine.transfer.context import TransferContext
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
-from fleet.engine.workbench import Workbench
-from fleet.model.errors import DeviceError, InputError, PreflightError, WorkstationError
+from fleet.model.errors import InputError, WorkstationError
 from fleet.model.events import DevicePlanned, Listener, Warned
 from fleet.model.inventory import Host
 from fleet.model.lockfile import LockedRelease
@@ -46,21 +47,21 @@ class Operation:
         hosts: Sequence[Host],
         listener: Listener,
         *,
-        options: Options | None = None,
+        options: DeployOptions | None = None,
         runtimes: RuntimeStore | None = None,
         runs: RunStore | None = None,
         executor: Executor | None = None,
-        bench: Workbench | None = None,
+        builder: ReleaseBuilder | None = None,
         run_id: str = "",
         inputs: Inputs | None = None,
     ) -> None:
-        """`executor` as in on_every_device. A worker gives `bench` and `run_id`. With `inputs`
+        """`executor` as in on_every_device. A worker gives `builder` and `run_id`. With `inputs`
         a deploy is journaled, and can be resumed under its `run_id`.
         """
         self.playbook = playbook
         self.hosts = tuple(hosts)
-        self.options = options or Options()
-        self.depot = Depot(self.options.pace)
+        self.options = options or DeployOptions()
+        self.transfer = TransferContext(self.options.transfer)
         self.run_id = run_id or new_run_id()
         self.inputs = inputs
         self.owed: frozenset[str] = frozenset()
@@ -68,18 +69,13 @@ class Operation:
         self.runs = runs or RunStore()
         self._listener = listener
         self._executor = executor
-        self._bench = bench or Workbench(
+        self.builder = builder or ReleaseBuilder(
             playbook,
             runtimes or RuntimeStore(),
             listener,
             offline=self.options.offline,
             frozen=self.options.lock if self.options.frozen else None,
         )
-
-    @property
-    def bench(self) -> Workbench:
-        """What the devices share on this machine."""
-        return self._bench
 
     def plan(self) -> list[DeviceResult]:
         """What deploy would do; nothing is changed."""
@@ -121,9 +117,10 @@ class Operation:
     def lock(self) -> tuple[list[DeviceResult], tuple[LockedRelease, ...]]:
         """Plan, and what is to be locked for each kind of device; nothing is changed."""
         results = self.plan()
-        plans = [one.plan for one in results if one.plan is not None]
+        plans = [result.plan for result in results if result.plan is not None]
         found = {
-            (one.target, one.arch): one for one in (locked_plan(p, self._bench) for p in plans)
+            (locked.target, locked.arch): locked
+            for locked in (locked_plan(p, self.builder) for p in plans)
         }
         return results, tuple(found[key] for key in sorted(found))
 
@@ -156,20 +153,20 @@ class Operation:
             accept_new=self.options.accept_new,
             admit=admit,
             done=done,
-            depot=self.depot,
+            transfer=self.transfer,
             executor=self._executor,
         )
 
-    def _look(self, session: Session, result: DeviceResult) -> Planned:
-        planned = plan_device(session, self._bench, verify=self.options.verify)
+    def _planned(self, session: Session, result: DeviceResult) -> Planned:
+        planned = plan_device(session, self.builder, verify=self.options.verify)
         result.plan = planned.plan
         if self.options.lock is not None:
-            require_locked(planned.plan, self._bench, self.options.lock)
+            require_locked(planned.plan, self.builder, self.options.lock)
         return planned
 
     def _plan(self, session: Session, result: DeviceResult) -> None:
-        plan = self._look(session, result).plan
-        _refuse(plan)
+        plan = self._planned(session, result).plan
+        refuse(plan)
         result.outcome = "unchanged" if plan.unchanged else "planned"
         result.text = f"release {plan.manifest.id}"
 
@@ -179,18 +176,18 @@ class Operation:
             self._bring(session, result, lease)
 
     def _bring(self, session: Session, result: DeviceResult, lease: Lease) -> None:
-        planned = self._look(session, result)
-        _refuse(planned.plan)
+        planned = self._planned(session, result)
+        refuse(planned.plan)
         if not planned.plan.unchanged:
-            self._bench.bring(planned.plan)
+            self.builder.bring(planned.plan)
             lease.take()
             bare = planned.plan.facts.store is False and not planned.plan.system_steps
             if not bare and not lease.follows(planned.generation):
                 # another deploy may have ended in between
-                planned = self._look(session, result)
+                planned = self._planned(session, result)
         plan = first = planned.plan
-        _refuse(plan)
-        self._bench.bring(plan)
+        refuse(plan)
+        self.builder.bring(plan)
         _warn(session, plan)
         if plan.system_steps:
             plan = self._provision(session, planned)
@@ -222,39 +219,37 @@ class Operation:
         spec = self.playbook.system
         with Lease(session, f"provision {self.playbook.name}", self.run_id) as lease:
             planned = plan_system(session, spec)
-            _refuse(planned.plan)
+            refuse(planned.plan)
             if not planned.plan.unchanged:
                 lease.take()
                 planned = plan_system(session, spec)
-                _refuse(planned.plan)
+                refuse(planned.plan)
             result.plan = planned.plan
             _warn(session, planned.plan)
-            log = UndoLog(undo_root(self.runs), self.run_id, session.host.name)
-            apply_system(session, planned, log, allow_reboot=self.options.allow_reboot)
             if not planned.plan.unchanged:
-                still_lacking(plan_system(session, spec).plan)
+                left = self._apply(session, planned, lambda: plan_system(session, spec))
+                still_lacking(left)
+                refuse(left)
         result.outcome = "unchanged" if planned.plan.unchanged else "changed"
         result.text = f"{len(planned.plan.actions)} steps on the system"
 
     def _provision(self, session: Session, planned: Planned) -> DevicePlan:
         """The system first; then the device is asked again, and every refusal counts."""
-        log = UndoLog(undo_root(self.runs), self.run_id, session.host.name)
-        apply_system(session, planned, log, allow_reboot=self.options.allow_reboot)
-        plan = plan_device(session, self._bench, verify=self.options.verify).plan
+        verify = self.options.verify
+        look = partial(plan_device, session, self.builder, verify=verify)
+        plan = self._apply(session, planned, look)
         still_lacking(plan)
-        _refuse(plan)
+        refuse(plan)
         return plan
 
+    def _apply(self, session: Session, planned: Planned, look: Callable[[], Planned]) -> DevicePlan:
+        log = UndoLog(undo_root(self.runs), self.run_id, session.host.name)
+        leave = self.options.allow_reboot
+        return apply_and_look(session, planned, look, log, allow_reboot=leave).plan
+
     def _run(self, session: Session, result: DeviceResult) -> None:
-        plan = self._look(session, result).plan
-        _refuse(plan)
-        if not plan.unchanged:
-            raise DeviceError(
-                f"{plan.manifest.name}/{plan.manifest.id} is not what is deployed there "
-                f"({plan.current or 'nothing'} is)",
-                device=session.host.name,
-                hint="fleet deploy, with the same inventory and playbook",
-            )
+        plan = self._planned(session, result).plan
+        require_current(plan)
         result.outcome = "ran"
         with Lease(session, f"run {self.playbook.name}", self.run_id):
             self._measure(session, result, plan)
@@ -263,7 +258,7 @@ class Operation:
         run = self.playbook.run
         if run is None:
             return
-        job = Job(session, self._bench, plan, run, self.runs, self.run_id, session.identity)
+        job = RunJob(session, self.builder, plan, run, self.runs, self.run_id, session.identity)
         run_device(job, result.records)
         bad = [record for record in result.records if record.problems]
         if bad:
@@ -277,16 +272,3 @@ def _warn(session: Session, plan: DevicePlan) -> None:
     for finding in plan.findings:
         text = f"{finding.rule}: {finding.message}; {finding.cure}"
         session.emit(Warned(session.host.name, text))
-
-
-def _refuse(plan: DevicePlan) -> None:
-    refusals = [finding for finding in plan.findings if finding.refuses]
-    if refusals:
-        first = refusals[0]
-        more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
-        raise PreflightError(
-            f"pre-flight {first.rule}: {first.message}: have {first.have}, need {first.need}{more}",
-            device=plan.host.name,
-            step="pre-flight",
-            hint=first.cure,
-        )

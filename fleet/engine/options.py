@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fleet.engine.transfer.depot import Pace
+from fleet.engine.transfer.context import TransferOptions
 from fleet.model.lockfile import Lock
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class DeployOptions:
     """How to go about it. `run` is auto (when something changed), always or never.
 
     `lock`: deploy nothing but what is locked. `frozen`: take the runtimes and files that the
@@ -24,4 +24,4 @@ class Options:
     allow_reboot: bool = False
     lock: Lock | None = None
     frozen: bool = False
-    pace: Pace = field(default_factory=Pace)
+    transfer: TransferOptions = field(default_factory=TransferOptions)

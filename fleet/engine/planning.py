@@ -1,7 +1,8 @@
 """From a device and a playbook to a plan: facts, state, pre-flight.
 
 Two round trips; a third where the playbook wants something of the system, and a fourth
-where root is needed for it.
+where root is needed for it. One more where a program of the user's is linked with libraries of the
+device.
 """
 
 from __future__ import annotations
@@ -10,24 +11,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleet.bundles.preflight import preflight
-from fleet.device.hand import has_hand
+from fleet.bundles.programs import lacking, needs
 from fleet.engine.become import Become
-from fleet.engine.provisioning import cured, look
+from fleet.engine.provisioning import cured, system_snapshot
 from fleet.engine.session import Session
-from fleet.engine.states import facts_of, look_at
+from fleet.engine.states import Survey, facts_of
 from fleet.engine.transfer.carriers import way
 from fleet.model import own_names
+from fleet.model.errors import DeviceError, PreflightError
 from fleet.model.facts import Facts
 from fleet.model.finding import Finding
 from fleet.model.manifest import Manifest
 from fleet.model.own_names import CURE, taken
-from fleet.model.plan import Action, DevicePlan, SendBlobs
+from fleet.model.plan import DevicePlan, SendBlobs
 from fleet.model.system import SystemSpec
+from fleet.ops.backend import backend_for
+from fleet.ops.libraries import libraries_command, parse_libraries
 from fleet.ops.release import ReleaseState
 
 if TYPE_CHECKING:  # a push needs no runtimes
+    from fleet.engine.release_builder import ReleaseBuilder
     from fleet.engine.resolver import Parts
-    from fleet.engine.workbench import Workbench
 
 
 @dataclass(frozen=True)
@@ -39,29 +43,31 @@ class Planned:
     generation: int | None = None
 
 
-def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> Planned:
+def plan_device(session: Session, builder: ReleaseBuilder, *, verify: bool = False) -> Planned:
     """What deploy would do on this device. Nothing is changed.
 
     `verify` hashes every blob on the device instead of believing its size.
     """
     facts = facts_of(session)
-    target = bench.target_for(session.host, facts)
-    parts = bench.parts(target, facts.soc.hexagon_arch, bench.python_of(facts))
-    manifest = bench.manifest(parts)
-    seen = look_at(session, facts, manifest, bench.playbook.keep, verify=verify)
+    target = builder.target_for(session.host, facts)
+    parts = builder.parts(target, facts.soc.hexagon_arch, builder.python_of(facts))
+    manifest = builder.manifest(parts)
+    seen = Survey(session, facts, manifest, builder.playbook.keep).look(verify=verify)
     state, actions = seen.state, seen.actions
-    system = look(session, bench.playbook.system, facts)
+    system = system_snapshot(session, builder.playbook.system, facts)
+    sends = [action for action in actions if isinstance(action, SendBlobs)]
     findings = preflight(
-        bench.bundle,
+        builder.bundle,
         parts.runtime,
         parts.selection,
         parts.target,
         facts,
-        bytes_to_send=sum(one.room for one in actions if isinstance(one, SendBlobs)),
-        files_to_send=_files(actions),
+        bytes_to_send=sum(send.room for send in sends),
+        files_to_send=sum(len(send.blobs) for send in sends),
     )
     findings = (
         *_own_names(manifest, facts),
+        *_programs(session, builder, manifest, facts),
         *cured(findings, system.plan),
         *system.plan.findings,
     )
@@ -78,10 +84,10 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
         notes=(
             *seen.holders.notes(),
             *system.plan.notes,
-            *_notes(facts, bench, parts, state),
+            *_notes(facts, builder, parts, state),
             *way(session, sum(action.bytes for action in actions)),
         ),
-        then=_then(bench),
+        then=_then(builder),
     )
     return Planned(plan, system.become, seen.holders.generation)
 
@@ -89,7 +95,7 @@ def plan_device(session: Session, bench: Workbench, *, verify: bool = False) -> 
 def plan_system(session: Session, spec: SystemSpec) -> Planned:
     """Only what a playbook wants of the system; at most three round trips."""
     facts = facts_of(session)
-    system = look(session, spec, facts)
+    system = system_snapshot(session, spec, facts)
     steps = system.plan.steps
     plan = DevicePlan(
         host=session.host,
@@ -105,8 +111,28 @@ def plan_system(session: Session, spec: SystemSpec) -> Planned:
     return Planned(plan, system.become)
 
 
-def _files(actions: tuple[Action, ...]) -> int:
-    return sum(len(action.blobs) for action in actions if isinstance(action, SendBlobs))
+def refuse(plan: DevicePlan) -> None:
+    """Raise PreflightError for the first refusal of a plan."""
+    refusals = [finding for finding in plan.findings if finding.refuses]
+    if refusals:
+        first = refusals[0]
+        more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
+        raise PreflightError(
+            f"pre-flight {first.rule}: {first.message}: have {first.have}, need {first.need}{more}",
+            step="pre-flight",
+            hint=first.cure,
+        )
+
+
+def require_current(plan: DevicePlan) -> None:
+    """Raise for a device that is not as the playbook wants it: PreflightError, DeviceError."""
+    refuse(plan)
+    if not plan.unchanged:
+        raise DeviceError(
+            f"{plan.manifest.name}/{plan.manifest.id} is not what is deployed there "
+            f"({plan.current or 'nothing'} is)",
+            hint="fleet deploy, with the same inventory and playbook",
+        )
 
 
 def _own_names(manifest: Manifest, facts: Facts) -> tuple[Finding, ...]:
@@ -118,8 +144,22 @@ def _own_names(manifest: Manifest, facts: Facts) -> tuple[Finding, ...]:
     )
 
 
-def _then(bench: Workbench) -> tuple[str, ...]:
-    run = bench.playbook.run
+def _programs(
+    session: Session, builder: ReleaseBuilder, manifest: Manifest, facts: Facts
+) -> tuple[Finding, ...]:
+    """Refusals of programs whose libraries neither the release nor the device has."""
+    run = builder.playbook.run
+    if run is None or run.program is None or facts.windows is not None:
+        return ()
+    wanted = needs((run.program, *run.libraries), manifest.files)
+    if not wanted:
+        return ()
+    answer = session.run(libraries_command(wanted), "libraries of the device")
+    return lacking(wanted, parse_libraries(answer.text, session.host.name))
+
+
+def _then(builder: ReleaseBuilder) -> tuple[str, ...]:
+    run = builder.playbook.run
     if run is None:
         return ()
     lines, size = run.prompt.count("\n") + 1, len(run.prompt.encode())
@@ -131,13 +171,15 @@ def _then(bench: Workbench) -> tuple[str, ...]:
     )
 
 
-def _notes(facts: Facts, bench: Workbench, parts: Parts, state: ReleaseState) -> tuple[str, ...]:
-    bundle = bench.bundle
+def _notes(
+    facts: Facts, builder: ReleaseBuilder, parts: Parts, state: ReleaseState
+) -> tuple[str, ...]:
+    bundle = builder.bundle
     compiled = f"compiled with QAIRT {bundle.qairt or 'unknown'} ({bundle.qairt_source})"
     notes = [f"bundle {bundle.name}: {compiled}; runtime {parts.runtime.build_id}, {parts.target}"]
     if facts.emulated:
         notes.append("emulated: no Hexagon NPU here; numbers are those of the HTP emulator")
-    if not facts.tools.sha256 and not has_hand(facts):
+    if not facts.tools.sha256 and not backend_for(facts).hashes:
         notes.append("no hash tool on the device: what arrives is read back and hashed here")
     if state.bad:
         notes.append(f"{len(state.bad)} damaged files in the store are sent again")

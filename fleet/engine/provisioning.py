@@ -18,12 +18,7 @@ from fleet.ops.system.provision import SystemPlan, provision
 from fleet.ops.system.state import parse_system, system_command, system_input
 from fleet.ops.system.step import SystemStep
 from fleet.ops.system.steps_files import LinkLibrary, ReloadUdev
-from fleet.ops.system.steps_packages import (
-    InstallPackages,
-    RefreshPackages,
-    bare_name,
-    undo_of,
-)
+from fleet.ops.system.steps_packages import InstallPackages, RefreshPackages, bare_name, undo_of
 from fleet.ops.system.steps_users import AddMember, Reboot, Reconnect
 from fleet.ops.system.wanted import questions
 
@@ -42,24 +37,27 @@ _WINDOWS = (
 
 
 @dataclass(frozen=True)
-class SystemLook:
+class SystemSnapshot:
     """A plan for the system and how this login becomes root for it."""
 
     plan: SystemPlan
     become: Become
 
 
-def look(session: Session, spec: SystemSpec, facts: Facts) -> SystemLook:
+_NOTHING = SystemSnapshot(SystemPlan(), Become(NONE))
+
+
+def system_snapshot(session: Session, spec: SystemSpec, facts: Facts) -> SystemSnapshot:
     """Ask the device and plan. One round trip; a second one where root is needed."""
     if spec.empty:
-        return SystemLook(SystemPlan(), Become(NONE))
+        return _NOTHING
     if facts.android is not None or facts.windows is not None:
         note = _ANDROID if facts.windows is None else _WINDOWS
-        return SystemLook(SystemPlan(notes=(note,)), Become(NONE))
+        return SystemSnapshot(SystemPlan(notes=(note,)), Become(NONE))
     state = ask_system(session, spec)
     plan = provision(spec, facts, state)
     if not plan.needs_root:
-        return SystemLook(plan, Become(ROOT if facts.user.uid == 0 else NONE))
+        return SystemSnapshot(plan, Become(ROOT if facts.user.uid == 0 else NONE))
     return _with_rights(session, plan)
 
 
@@ -74,7 +72,7 @@ def ask_system(session: Session, spec: SystemSpec) -> SystemState:
     return parse_system(result.text, session.host.name)
 
 
-def _with_rights(session: Session, plan: SystemPlan) -> SystemLook:
+def _with_rights(session: Session, plan: SystemPlan) -> SystemSnapshot:
     """How root is to be had, and what the package manager says that it would bring."""
     install = next((s for s in plan.steps if isinstance(s, InstallPackages)), None)
     known = not any(isinstance(step, RefreshPackages) for step in plan.steps)
@@ -85,7 +83,7 @@ def _with_rights(session: Session, plan: SystemPlan) -> SystemLook:
     steps = tuple(
         replace(step, brings=brings) if step is install and brings else step for step in plan.steps
     )
-    return SystemLook(SystemPlan(steps, findings, plan.notes), become)
+    return SystemSnapshot(SystemPlan(steps, findings, plan.notes), become)
 
 
 def ask_rights(
@@ -102,30 +100,22 @@ def ask_rights(
 
 
 def _objections(said: list[str], removed: list[str]) -> list[Finding]:
-    findings = []
-    if said:
-        findings.append(
-            Finding(
-                rule="system-packages",
-                severity="refuse",
-                message="the package manager refuses: " + "; ".join(said[:3]),
-                have="a failed simulation",
-                need="packages that can be installed",
-                cure="sudo apt-get -f install on the device, or other sources or versions",
-            )
-        )
-    if removed:
-        findings.append(
-            Finding(
-                rule="system-packages",
-                severity="refuse",
-                message=f"the installation would remove {', '.join(removed)}",
-                have=", ".join(removed),
-                need="nothing is removed that the playbook does not name",
-                cure="remove them by hand if that is meant, or take another packaging",
-            )
-        )
-    return findings
+    refusal = Finding(
+        rule="system-packages",
+        severity="refuse",
+        message="the package manager refuses: " + "; ".join(said[:3]),
+        have="a failed simulation",
+        need="packages that can be installed",
+        cure="sudo apt-get -f install on the device, or other sources or versions",
+    )
+    removal = replace(
+        refusal,
+        message=f"the installation would remove {', '.join(removed)}",
+        have=", ".join(removed),
+        need="nothing is removed that the playbook does not name",
+        cure="remove them by hand if that is meant, or take another packaging",
+    )
+    return [finding for finding, words in ((refusal, said), (removal, removed)) if words]
 
 
 def cured(findings: tuple[Finding, ...], plan: SystemPlan) -> tuple[Finding, ...]:
@@ -148,10 +138,10 @@ def cured(findings: tuple[Finding, ...], plan: SystemPlan) -> tuple[Finding, ...
         "libcdsprpc-missing": any(isinstance(step, LinkLibrary) for step in plan.steps),
     }
     return tuple(
-        replace(one, severity="warn", cure="the steps below; it is checked again after them")
-        if one.refuses and cures.get(one.rule)
-        else one
-        for one in findings
+        replace(finding, severity="warn", cure="the steps below; it is checked again after them")
+        if finding.refuses and cures.get(finding.rule)
+        else finding
+        for finding in findings
     )
 
 
@@ -212,7 +202,6 @@ def still_lacking(plan: DevicePlan) -> None:
         raise DeviceError(
             "the system is not as planned after all steps; left: "
             + "; ".join(step.describe() for step in plan.system_steps[:4]),
-            device=host,
             step="system",
             hint=f"fleet plan --limit {host} (the rest), fleet facts --limit {host} (the device)",
         )

@@ -10,24 +10,16 @@ from functools import cached_property
 from pathlib import Path
 from threading import Thread
 
-from fleet.content.sources import Sources
-from fleet.device.hand import has_hand
+from fleet.content.sources import SourceFiles
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
-from fleet.engine.states import (
-    Look,
-    facts_of,
-    leased_look,
-    look_at,
-    sealed_look,
-    take_and_look,
-)
-from fleet.engine.transfer.ahead import check_room, send_ahead, total
+from fleet.engine.states import Look, Survey, facts_of
 from fleet.engine.transfer.carriers import WORTH_BYTES
-from fleet.engine.transfer.depot import Depot, Pace
+from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.engine.transfer.known import remember, remembered
+from fleet.engine.transfer.speculative import check_room, send_speculatively, total
 from fleet.model.errors import InputError, PreflightError
 from fleet.model.events import Listener
 from fleet.model.facts import Facts
@@ -43,13 +35,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # as of playbooks
 
 @dataclass(frozen=True)
 class PushOptions:
-    """How to go about it; as in fleet.engine.options.Options."""
+    """How to go about it; as in fleet.engine.options.DeployOptions."""
 
     verify: bool = False
     accept_new: bool = False
     parallel: int = 16
     keep: int = KEEP
-    pace: Pace = field(default_factory=Pace)
+    transfer: TransferOptions = field(default_factory=TransferOptions)
 
 
 class Push:
@@ -71,11 +63,11 @@ class Push:
         if not _NAME.fullmatch(name):
             raise InputError(f"'{name}' cannot be the name of a release", hint="give --name")
         self.name = name
-        self.sources = Sources(sources)
+        self.sources = SourceFiles(sources)
         refuse(self.sources.names)
         self.sources.start()
         self.run_id = new_run_id()
-        self.depot = Depot(self.options.pace)
+        self.transfer = TransferContext(self.options.transfer)
         self._listener = listener
 
     @cached_property
@@ -92,7 +84,7 @@ class Push:
             self._listener,
             parallel=self.options.parallel,
             accept_new=self.options.accept_new,
-            depot=self.depot,
+            transfer=self.transfer,
             meanwhile=meanwhile,
         )
 
@@ -104,10 +96,11 @@ class Push:
     def _push(self, session: Session, result: DeviceResult) -> None:
         """One round trip to a device that is known and has everything."""
         late = self.sources.late()
-        if self.options.pace.carrier != "paramiko" and total(late) >= WORTH_BYTES:
+        if self.options.transfer.carrier != "paramiko" and total(late) >= WORTH_BYTES:
             session.expect_bulk()
         known = None if self.options.verify or late else remembered(session)
-        seen = self._sealed(session, known) if known else None
+        keep = self.options.keep
+        seen = Survey(session, known, self.manifest, keep).first() if known else None
         if known and seen and seen.state.sealed and not seen.actions:
             self._done(result, self._plan(session, known, seen))
             return
@@ -115,16 +108,17 @@ class Push:
         if facts.windows is not None:
             self._refuse_on_windows()
         with Lease(session, f"push {self.name}", self.run_id):
-            facts, there = send_ahead(session, facts, self.name, late)
+            facts, there = send_speculatively(session, facts, self.name, late)
             if known is None or known.base_dir != facts.base_dir:
                 seen = None
+            survey = Survey(session, facts, self.manifest, keep)
             if there:
-                seen = look_at(session, facts, self.manifest, self.options.keep, there=there)
+                seen = survey.look(there=there)
             else:
-                seen = self._look(session, facts, seen, expected=known is not None or bool(late))
+                seen = self._look(survey, seen, expected=known is not None or bool(late))
             plan = result.plan = self._plan(session, facts, seen)
-            sending = [one for one in plan.actions if isinstance(one, SendBlobs)]
-            check_room(facts, sum(one.room for one in sending), session.host.name)
+            sending = [action for action in plan.actions if isinstance(action, SendBlobs)]
+            check_room(facts, sum(action.room for action in sending))
             apply_plan(session, plan, self.run_id)
         self._done(result, plan)
         remember(session, facts)
@@ -136,22 +130,13 @@ class Push:
         except InputError as error:
             raise PreflightError(error.message, hint=error.hint) from error
 
-    def _sealed(self, session: Session, known: Facts) -> Look | None:
-        """A first look at a device that is known."""
-        if has_hand(known):
-            return sealed_look(session, known, self.manifest)
-        return look_at(session, known, self.manifest, self.options.keep)
-
-    def _look(self, session: Session, facts: Facts, seen: Look | None, *, expected: bool) -> Look:
+    def _look(self, survey: Survey, seen: Look | None, *, expected: bool) -> Look:
         """What holds until it is changed. `expected`: there is something to do."""
-        manifest, keep, verify = self.manifest, self.options.keep, self.options.verify
-        if seen is None and expected and not verify and facts.windows is None:
-            return leased_look(session, facts, manifest, keep)
-        if seen is None:
-            seen = look_at(session, facts, manifest, keep, verify=verify)
-        if seen.actions:
-            seen = take_and_look(seen, session, facts, manifest, keep, verify=verify)
-        return seen
+        verify = self.options.verify
+        if seen is None and expected and not verify:
+            return survey.leased()
+        seen = seen or survey.look(verify=verify)
+        return survey.again(seen, verify=verify) if seen.actions else seen
 
     def _done(self, result: DeviceResult, plan: DevicePlan) -> None:
         result.plan = plan

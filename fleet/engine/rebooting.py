@@ -13,7 +13,7 @@ from fleet.model.events import StepStarted
 DOWN_SECONDS = 120.0  # services that do not end are killed after 90 s by systemd
 UP_SECONDS = 300.0  # an EVK needs 40 s; a file system check takes minutes
 READY_SECONDS = 120.0
-LOOK_SECONDS = 1.0  # between two looks
+POLL_SECONDS = 1.0  # between two looks
 _BOOT_ID = Command(("cat", "/proc/sys/kernel/random/boot_id"), call=Call("boot_id"))
 _SYSTEM = Command(("sh", "-c", "systemctl is-system-running 2>/dev/null || echo none"))
 
@@ -47,10 +47,9 @@ def _until_down(session: Session, before: str) -> None:
                 return
         except (FleetError, IndexError):
             return
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     raise DeviceError(
         f"it did not go down within {DOWN_SECONDS:g} s after the reboot command",
-        device=session.host.name,
         step="reboot",
         hint="`journalctl -b` on the device says what holds it",
     )
@@ -70,11 +69,10 @@ def _until_up(session: Session, before: str) -> str:
         else:
             if now != before:
                 return now
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     raise DeviceError(
         f"it did not come up within {UP_SECONDS:g} s after the reboot"
         + (f": {last.message}" if last is not None else ""),
-        device=session.host.name,
         step="reboot",
         hint="look at its console; when it is back: fleet deploy",
     )
@@ -88,4 +86,4 @@ def _until_ready(session: Session) -> None:
         if not said or said[0] not in {"initializing", "starting"}:
             return
         deadline.check("the services of the device")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)

@@ -5,24 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from fleet.device.shell import MARK, device_script, framed, odd_answer
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
-from fleet.engine.releasing import check_health
+from fleet.engine.releasing import carry_out
 from fleet.engine.session import Session
 from fleet.facts.gather import gather
 from fleet.facts.identity import check_identity
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError, InputError
-from fleet.model.events import Listener, StepStarted
-from fleet.model.files import FileRef
+from fleet.model.events import Listener
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
+from fleet.model.plan import ProbeHealth, SwitchRelease
+from fleet.ops.fsck import passed_in
 from fleet.ops.lease import Holders, holders_in, who_command
-from fleet.ops.release import release_dir, switch_command
+from fleet.ops.release import manifest_of, release_dir
 from fleet.profiles.runs import new_run_id
 
 FACTS_SECONDS = 30.0
@@ -72,11 +72,15 @@ def parse_status(text: str, host: str) -> list[Deployed]:
     return list(found.values())
 
 
-def deployed(session: Session, base: str) -> tuple[list[Deployed], Holders]:
-    """Everything under a base folder, and who holds the board; one round trip."""
+def deployed(session: Session, base: str) -> tuple[list[Deployed], Holders, dict[str, Any] | None]:
+    """Everything under a base folder, who holds the board, and when all of it was last hashed and
+    found right; one round trip.
+    """
     host = session.host.name
     text = session.ask(who_command(device_script("status", base)), "status").text
-    return parse_status(text, host), holders_in(text, host)
+    said = [line.removeprefix("fsck ") for line in text.splitlines() if line.startswith("fsck ")]
+    passed = passed_in(said[-1]) if said else None
+    return parse_status(text, host), holders_in(text, host), passed
 
 
 def status(
@@ -86,13 +90,15 @@ def status(
 
     def work(session: Session, result: DeviceResult) -> None:
         facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
-        found, holders = deployed(session, facts.base_dir)
+        found, holders, passed = deployed(session, facts.base_dir)
         result.outcome = "ok"
-        result.text = "; ".join(holders.notes())
+        checked = [f"fsck passed {passed['passed']}"] if passed else []
+        result.text = "; ".join([*holders.notes(), *checked])
         result.details = {
-            "deployed": [one.as_dict() for one in found],
+            "deployed": [release.as_dict() for release in found],
             "base_dir": facts.base_dir,
             "emulated": facts.emulated,
+            "fsck": passed,
             **holders.as_dict(),
         }
 
@@ -136,10 +142,10 @@ def switch_back(
     """
     facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
     check_identity(session.host, facts)
-    base, host = facts.base_dir, session.host.name
-    known = {one.name: one for one in deployed(session, base)[0]}
+    base = facts.base_dir
+    known = {release.name: release for release in deployed(session, base)[0]}
     if name not in known:
-        raise DeviceError(f"{name} is not deployed there", device=host, hint="fleet status")
+        raise DeviceError(f"{name} is not deployed there", hint="fleet status")
     target = to or known[name].previous
     if only is not None and known[name].id != only:
         result.outcome = "unchanged"
@@ -148,7 +154,6 @@ def switch_back(
     if target is None or target not in known[name].history:
         raise DeviceError(
             f"there is no release {to or 'before ' + known[name].id} of {name}",
-            device=host,
             hint="fleet status --json (shows the history)",
         )
     if target == known[name].id:
@@ -156,10 +161,8 @@ def switch_back(
         return
     manifest = stored_manifest(session, base, name, target)
     with Lease(session, f"rollback {name}", run_id):
-        session.emit(StepStarted(host, "health", f"open an NPU session with {name}/{target}"))
-        check_health(session, manifest, base, run_id)
-        session.emit(StepStarted(host, "switch", f"switch current/{name}: -> {target}"))
-        session.ask(switch_command(base, name, target, run_id), "switch", mutates=True)
+        steps = (ProbeHealth(manifest), SwitchRelease(name, target, known[name].id))
+        carry_out(session, facts, manifest, steps, run_id)
     result.outcome, result.text = "changed", f"release {target}, was {known[name].id}"
 
 
@@ -172,21 +175,14 @@ def stored_manifest(
     """
     path = f"{release_dir(base, name, release_id)}/manifest.json"
     answer = session.ask(device_script("show", path), "manifest").stdout
+    text = answer.partition(MARK)[2].decode("utf-8", "replace")
     try:
-        data = json.loads(answer.partition(MARK)[2])
-        files = tuple(FileRef(Path(), **one) for one in data["files"]) if whole else ()
-        found = Manifest(
-            data["name"] if whole else name,
-            files,
-            data["env"],
-            tuple(data["unset"]),
-            data["origin"],
-            stored_id="" if whole else release_id,
-        )
-        if found.id != release_id:
-            raise ValueError("its content is that of another release")
+        if whole:
+            return manifest_of(text, release_id)
+        data = json.loads(text)
+        unset = tuple(data["unset"])
+        return Manifest(name, (), data["env"], unset, data["origin"], stored_id=release_id)
     except (ValueError, KeyError, TypeError, InputError) as error:
         raise DeviceError(
             f"{path} is damaged: {error}", device=session.host.name, hint="fleet deploy"
         ) from error
-    return found

@@ -57,9 +57,9 @@ def reserve(
     def work(session: Session, result: DeviceResult) -> None:
         answer = _settled(session, command)
         if answer.spent:
-            raise spent_error(session.host.name, answer.spent[0], "lock")
+            raise spent_error(answer.spent[0], "reserve")
         if answer.held:
-            raise held_error(session.host.name, answer.held[0], "lock")
+            raise held_error(session.host.name, answer.held[0], "reserve")
         result.outcome = "changed"
         result.text = f"reserved for {human_seconds(ttl)}"
 
@@ -74,17 +74,17 @@ def release(hosts: Sequence[Host], *, force: bool, parallel: int) -> list[Device
     """
 
     def command() -> Command:
-        return drop_command(owner(), "unlock --force", secrets.token_hex(16), force=force)
+        return drop_command(owner(), "unreserve --force", secrets.token_hex(16), force=force)
 
     def work(session: Session, result: DeviceResult) -> None:
         answer = _settled(session, command)
-        foreign = [one for one in answer.held if one.kind == RESERVE]
+        foreign = [holder for holder in answer.held if holder.kind == RESERVE]
         if foreign:
-            raise held_error(session.host.name, foreign[0], "unlock")
+            raise held_error(session.host.name, foreign[0], "unreserve")
         if answer.spent and (force or not answer.dropped):
-            raise spent_error(session.host.name, answer.spent[0], "unlock")
-        ended = [f"was {one.describe()}" for one in answer.dropped]
-        writing = [f"still {one.describe()}" for one in answer.held if one.kind == WRITE]
+            raise spent_error(answer.spent[0], "unreserve")
+        ended = [f"was {holder.describe()}" for holder in answer.dropped]
+        writing = [f"still {holder.describe()}" for holder in answer.held if holder.kind == WRITE]
         result.outcome = "changed" if ended else "unchanged"
         result.text = "; ".join([*ended, *writing]) or "it was not reserved"
 
@@ -101,6 +101,4 @@ def _settled(session: Session, command: Callable[[], Command]) -> LeaseAnswer:
         answer = _asked(session, command())
         if not answer.raced:
             return answer
-    raise LeaseHeldError(
-        "others take this board at the same time", device=session.host.name, hint="try again"
-    )
+    raise LeaseHeldError("others take this board at the same time", hint="try again")

@@ -79,7 +79,7 @@ class Resolver:
                 selection = select_files(runtime, target, arch, self._runner.runtime)
                 if locked is not None:
                     files = locked.only(selection.files)
-                    tool = any(one.name.startswith("bin/") for one in files)
+                    tool = any(item.name.startswith("bin/") for item in files)
                     has_tool = selection.has_tool and tool
                     selection = replace(selection, files=files, has_tool=has_tool)
                 self._parts[key] = Parts(target, runtime, selection, python)

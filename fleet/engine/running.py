@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import errno
 import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from fleet.engine.measuring.gate import cool_down
 from fleet.engine.measuring.series import Series
 from fleet.engine.measuring.validity import REBOOTED, marks_of, problems_of
+from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.session import Session
-from fleet.engine.starting import Looking, Placed, execute, place
-from fleet.engine.workbench import Workbench
+from fleet.engine.starting import Placed, Sampling, execute, place
 from fleet.model.errors import ConnectionLostError
 from fleet.model.events import Output, RunDone, StepStarted, Warned
 from fleet.model.home import kept, open_private, private_folder, write_private
-from fleet.model.masking import Stream, masked
+from fleet.model.masking import StreamMasker, masked
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Record
@@ -31,7 +30,7 @@ from fleet.profiles.runs import RunStore
 from fleet.runners.base import Ended, Kit, Outcome, Start
 
 LOG_BYTES = 64 << 20
-LOOKS_FILE = "fleet-looks.txt"  # what the device said of itself, every look
+SAMPLES_FILE = "fleet-looks.txt"  # what the device said of itself, every sample
 _LOST_STATUS = 255  # as the ssh client says it
 
 
@@ -44,18 +43,11 @@ class _Tee:
             self._file = open_private(path)
         self._session = session
         self._stream = stream
-        self._masked = Stream()
+        self._masked = StreamMasker()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Pass on what is left."""
         try:
             self._pass(self._masked.end())
         finally:
@@ -75,16 +67,17 @@ class _Tee:
 
 
 @dataclass(frozen=True)
-class Job:
+class RunJob:
     """Everything that the runs of one device share."""
 
     session: Session
-    bench: Workbench
+    builder: ReleaseBuilder
     plan: DevicePlan
     run: RunSpec
     store: RunStore
     run_id: str
     identity: str
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,14 +90,14 @@ class _Turn:
     marks: tuple[str, ...] = ()
 
 
-def run_device(job: Job, records: list[Record]) -> None:
+def run_device(job: RunJob, records: list[Record]) -> None:
     """Warm-ups, then repeats, into `records`. A failed run is a record with its problem, and
     ends nothing; where an error ends the work, the records of before are there.
     """
     names = [item.name for item in job.plan.manifest.files]
     tool = any(name.startswith("bin/") or name.endswith(".exe") for name in names)
-    kit = job.bench.kit(job.run, has_tool=tool, target=job.plan.target)
-    start = job.bench.runner.start(kit)
+    kit = job.builder.kit(job.run, has_tool=tool, target=job.plan.target)
+    start = job.builder.runner.start(kit)
     for number in range(job.run.warmups):
         turn = _Turn(number, warmup=True, word=f"warm-up {number + 1}")
         _once(job, kit, start, turn, records)
@@ -123,35 +116,35 @@ def run_device(job: Job, records: list[Record]) -> None:
         job.session.emit(StepStarted(host, "until", series.outcome))
 
 
-def _once(job: Job, kit: Kit, start: Start, turn: _Turn, records: list[Record]) -> None:
+def _once(job: RunJob, kit: Kit, start: Start, turn: _Turn, records: list[Record]) -> None:
     session, host = job.session, job.session.host.name
     session.emit(StepStarted(host, "run", turn.word))
     work = f"{job.run_id}-{'w' if turn.warmup else 'r'}{turn.repeat}"
     placed = place(start, job.plan.manifest, job.plan.facts.base_dir, work)
     folder = job.store.folder(job.run_id, host, turn.repeat, warmup=turn.warmup)
-    shell = job.plan.facts.windows is None  # looks are made by one
-    looking = Looking(job.run.sample) if job.run.sample and shell else None
+    shell = job.plan.facts.windows is None  # samples are taken by one
+    sampling = Sampling(job.run.sample) if job.run.sample and shell else None
     began, clock = time.gmtime(), time.monotonic()
     boot, lost = session.boot, None
     with (
-        _Tee(folder / "stdout.log", session, "stdout") as out,
-        _Tee(folder / "stderr.log", session, "stderr") as err,
+        contextlib.closing(_Tee(folder / "stdout.log", session, "stdout")) as out,
+        contextlib.closing(_Tee(folder / "stderr.log", session, "stderr")) as err,
     ):
         try:
-            ended = execute(session, placed, out.take, err.take, looking)
+            ended = execute(session, placed, out.take, err.take, sampling)
         except ConnectionLostError as error:
             session.check()  # ended by the user: no record
             ended, lost = Ended(_LOST_STATUS, b""), error
     seconds = time.monotonic() - clock
     if lost is None:
-        outcome = job.bench.runner.read(start, kit, ended)
+        outcome = job.builder.runner.read(start, kit, ended)
     else:
         outcome = Outcome(problems=(_why_lost(session, lost, boot),))
-    if looking and looking.said:
-        with kept(folder / LOOKS_FILE):
-            write_private(folder / LOOKS_FILE, masked(looking.said))
+    if sampling and sampling.said:
+        with kept(folder / SAMPLES_FILE):
+            write_private(folder / SAMPLES_FILE, masked(sampling.said))
     unkept = _keep(folder, outcome.raw)
-    conditions = conditions_of(looking.said if looking else "", job.run.sample)
+    conditions = conditions_of(sampling.said if sampling else "", job.run.sample)
     record = replace(
         _record(job, placed, turn, outcome),
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", began),
@@ -162,7 +155,8 @@ def _once(job: Job, kit: Kit, start: Start, turn: _Turn, records: list[Record]) 
         conditions=conditions,
     )
     metric = job.run.until.metric if job.run.until else ""
-    marks = (*turn.marks, *placed.start.marks, *marks_of(record, records, metric))
+    marks = (*turn.marks, *placed.start.marks, *outcome.marks)
+    marks += marks_of(record, records, metric)
     record = replace(record, marks=marks)
     record = job.store.save(folder, record)
     records.append(record)
@@ -177,7 +171,7 @@ def _why_lost(session: Session, error: ConnectionLostError, boot: str | None) ->
     return REBOOTED if session.boot != boot else "the connection was lost"
 
 
-def _record(job: Job, placed: Placed, turn: _Turn, outcome: Outcome) -> Record:
+def _record(job: RunJob, placed: Placed, turn: _Turn, outcome: Outcome) -> Record:
     """What is known of a run beside how it went."""
     manifest = job.plan.manifest
     return Record(
@@ -185,15 +179,11 @@ def _record(job: Job, placed: Placed, turn: _Turn, outcome: Outcome) -> Record:
         host=job.session.host.name,
         name=manifest.name,
         release=manifest.id,
-        runner=job.bench.runner.name,
+        runner=job.builder.runner.name,
         repeat=turn.repeat,
         warmup=turn.warmup,
-        started="",
-        seconds=0.0,
-        status=0,
         metrics=outcome.metrics,
         finish=outcome.finish,
-        problems=(),
         emulated=job.plan.facts.emulated,
         argv=placed.argv,
         env=placed.env,
@@ -205,6 +195,7 @@ def _record(job: Job, placed: Placed, turn: _Turn, outcome: Outcome) -> Record:
         text=outcome.text,
         fleet=VERSION,
         ops=outcome.ops,
+        tags=job.tags,
     )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fleet.device.shell import failed
-from fleet.engine.held import WriteLease
-from fleet.engine.transfer.depot import Depot
+from fleet.engine.transfer.context import TransferContext
 from fleet.engine.transfer.opening import Opening
 from fleet.model.command import Call, Command, Result
 from fleet.model.deadline import Deadline, awake_clock
@@ -25,6 +25,9 @@ from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport import Identity, Traffic, Transport, transport_for
 from fleet.transport.base import Carrier, Output
+
+if TYPE_CHECKING:
+    from fleet.engine.leasing import Lease
 
 CONTROL_SECONDS = 60.0  # a control script takes below 1 s; slow flash under load takes more
 IDENTITY_SECONDS = 5.0
@@ -52,18 +55,18 @@ class Session:
         listener: Listener,
         *,
         accept_new: bool = False,
-        depot: Depot | None = None,
+        transfer: TransferContext | None = None,
     ) -> None:
         self.host = host
         self.say = listener
-        self.depot = depot or Depot()
+        self.transfer = transfer or TransferContext()
         self._accept_new = accept_new
         self.payload_bytes = 0
         self.relayed_bytes = 0
         self._cancelled = False
         self._told: ConnectionLostError | None = None
         self._who: Identity | None = None
-        self.lease: WriteLease | None = None
+        self.lease: Lease | None = None
         self.boot: str | None = None  # id of the boot that the facts were read in
         self.rebooted = False  # by itself, noticed when the connection was made anew
         self._past: list[Traffic] = []
@@ -79,7 +82,6 @@ class Session:
             self.close()
             raise IdentityError(
                 f"another device answers now: {who.value}, it was {self._who.value}",
-                device=self.host.name,
                 step="identity",
                 hint="two devices take turns at this address; name the one that is meant by "
                 "`identity:` in the inventory",
@@ -92,7 +94,7 @@ class Session:
         Raises IdentityError when another one answers: an address may be given to a second phone.
         """
         if self._cancelled:
-            raise CancelledError("cancelled", device=self.host.name)
+            raise CancelledError("cancelled")
         with self.lease.reconnecting() if self.lease is not None else contextlib.nullcontext():
             self.close()
             self._past.append(self.transport.traffic)
@@ -158,13 +160,13 @@ class Session:
         """
         self._cancelled = True
         self.close()
-        for one in list(self._beside):
-            one.close()
+        for connection in list(self._beside):
+            connection.close()
 
     def check(self) -> None:
         """Raise when nothing more may be begun: CancelledError, LeaseLostError."""
         if self._cancelled:
-            raise CancelledError("cancelled", device=self.host.name)
+            raise CancelledError("cancelled")
         if self.lease is not None:
             self.lease.check()
 
@@ -182,9 +184,9 @@ class Session:
         """All traffic of this session so far."""
         every = [*self._past, self.transport.traffic]
         return Traffic(
-            sum(one.round_trips for one in every),
-            sum(one.bytes_sent for one in every),
-            sum(one.bytes_received for one in every),
+            sum(traffic.round_trips for traffic in every),
+            sum(traffic.bytes_sent for traffic in every),
+            sum(traffic.bytes_received for traffic in every),
         )
 
     @property
@@ -222,7 +224,7 @@ class Session:
                     command, limit, stdin=stdin, on_stdout=on_stdout, on_stderr=on_stderr
                 )
             guarded = lease.guarded(command, 0 if deadline else seconds)
-            heard = _Heard(on_stderr)
+            heard = Beginning(on_stderr, _HEARD_BYTES)
             began = awake_clock()
             result = link.run(
                 guarded,
@@ -270,20 +272,24 @@ class Session:
         self.say(event)
 
 
-class _Heard:
-    """Passes standard error on, and keeps its beginning: the guard speaks first."""
+class Beginning:
+    """A stream on its way: passed on whole, its first `limit` bytes kept, its first byte timed."""
 
-    def __init__(self, forward: Output | None) -> None:
-        self._forward = forward
-        self._kept = bytearray()
+    def __init__(self, forward: Output | None, limit: int) -> None:
+        self._forward, self._limit = forward, limit
+        self.kept = bytearray()
+        self.began = time.monotonic()
+        self.first: float | None = None  # seconds after the beginning
 
     def take(self, chunk: bytes) -> None:
         """One chunk."""
-        self._kept.extend(chunk[: max(0, _HEARD_BYTES - len(self._kept))])
+        if self.first is None:
+            self.first = time.monotonic() - self.began
+        self.kept.extend(chunk[: max(0, self._limit - len(self.kept))])
         if self._forward is not None:
             self._forward(chunk)
 
     @property
     def text(self) -> str:
         """What was kept."""
-        return self._kept.decode("utf-8", "replace")
+        return self.kept.decode("utf-8", "replace")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from fleet.device.shell import AfterMark, device_script
-from fleet.engine.session import Session
+from fleet.engine.session import Beginning, Session
 from fleet.model.errors import DeadlineError, HealthError
 from fleet.model.manifest import RELEASE, Manifest
 from fleet.ops.collected import Collected
@@ -37,8 +37,8 @@ class Placed:
 
 
 @dataclass
-class Looking:
-    """Looks at the device each `every` seconds of a run; `said` is what came of them, as text.
+class Sampling:
+    """Samples of the device each `every` seconds of a run; `said` is what came of them, as text.
 
     They are made by a process of the run's own command and come with its outcome, so they need
     no round trip beyond these two.
@@ -71,17 +71,17 @@ def execute(
     placed: Placed,
     on_stdout: Callable[[bytes], None],
     on_stderr: Callable[[bytes], None],
-    looking: Looking | None = None,
+    sampling: Sampling | None = None,
 ) -> Ended:
     """Run to the end and collect what is named. A run past its deadline has status 124."""
     start = placed.start
     limit = str(math.ceil(start.timeout))
     feed = "prompt" if start.feeds_prompt else "none"
-    collect = (*start.collect, *((LOOKS,) if looking else ()))
+    collect = (*start.collect, *((LOOKS,) if sampling else ()))
     words = (placed.work, start.config, limit, feed, "keep" if collect else "clean", *placed.argv)
-    shell = run_command(looking.every, *words) if looking else device_script("run", *words)
+    shell = run_command(sampling.every, *words) if sampling else device_script("run", *words)
     command = replace(shell, env=placed.env, cwd=placed.cwd, unset=placed.unset)
-    out, err = _Kept(on_stdout), _Kept(on_stderr)
+    out, err = Beginning(on_stdout, KEEP_BYTES), Beginning(on_stderr, KEEP_BYTES)
     try:
         status = session.run(
             command,
@@ -105,48 +105,26 @@ def execute(
             on_stdout=AfterMark(collected.take),
         )
     looks = collected.files.pop(LOOKS, b"")
-    if looking is not None:
-        looking.said = looks.decode("utf-8", "replace")
+    if sampling is not None:
+        sampling.said = looks.decode("utf-8", "replace")
     return Ended(status, bytes(out.kept), collected.files, bytes(err.kept), seconds, out.first)
-
-
-class _Kept:
-    """A stream on its way: passed on whole, its beginning kept, its first byte timed."""
-
-    def __init__(self, forward: Callable[[bytes], None]) -> None:
-        self._forward = forward
-        self.kept = bytearray()
-        self.began = time.monotonic()
-        self.first: float | None = None
-
-    def take(self, chunk: bytes) -> None:
-        if self.first is None:
-            self.first = time.monotonic() - self.began
-        self.kept.extend(chunk[: max(0, KEEP_BYTES - len(self.kept))])
-        self._forward(chunk)
 
 
 def probe(session: Session, placed: Placed) -> None:
     """Open a real NPU session; HealthError with the first telling lines when it fails."""
-    said = bytearray()
-
-    def hear(chunk: bytes) -> None:
-        said.extend(chunk[: max(0, KEEP_BYTES - len(said))])
-
-    ended = execute(session, placed, hear, hear)
+    said = Beginning(None, KEEP_BYTES)
+    ended = execute(session, placed, said.take, said.take)
     if ended.status:
         raise HealthError(
-            f"no NPU session (exit status {ended.status}): {_first_words(bytes(said))}",
-            device=session.host.name,
+            f"no NPU session (exit status {ended.status}): {_first_words(said.text)}",
             step="health",
             hint="`current` was not switched; the cause is the first error, not the last; it is "
             f"named by: fleet doctor --limit {session.host.name}, with the same inventory",
         )
 
 
-def _first_words(said: bytes) -> str:
+def _first_words(text: str) -> str:
     """The first lines that tell: the chain's cause stands first (docs/sources/qairt.md 8)."""
-    text = said.decode("utf-8", "replace")
     lines = [line.strip()[:LINE_CHARS] for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if any(mark in line.lower() for mark in _TELLING)]
     return " | ".join((telling or lines[-3:])[:4]) or "it said nothing"

@@ -26,6 +26,10 @@ from fleet.model.plan import Action
 from fleet.ops.system.step import SystemStep
 
 SCHEMA = 1
+LOOK_SECONDS = 30.0
+ACL_STAYS = (
+    "has an access list (ACL); one that a rule gave stays until the device boots (setfacl -b)"
+)
 
 
 @dataclass(frozen=True)
@@ -126,20 +130,36 @@ def _commands(lines: list[list[str]]) -> tuple[Command, ...]:
 
 def backwards(done: list[Done]) -> list[Done]:
     """The order of the undo: last first, and what only makes others read files at the end."""
-    back = [one for one in reversed(done) if one.commands]
-    return [one for one in back if not one.refreshes] + [one for one in back if one.refreshes]
+    back = [step for step in reversed(done) if step.commands]
+    return [step for step in back if not step.refreshes] + [step for step in back if step.refreshes]
 
 
 def take_back(session: Session, log: UndoLog, become: Become) -> list[str]:
     """Undo what the log holds; gives remarks on steps that have no way back."""
     done = log.read()
     host = session.host.name
-    for one in backwards(done):
-        session.emit(StepStarted(host, "undo", one.describe))
-        if one.needs_root:
-            run_as_root(session, become, one.commands, one.staged, one.seconds)
+    for step in backwards(done):
+        session.emit(StepStarted(host, "undo", step.describe))
+        if step.needs_root:
+            run_as_root(session, become, step.commands, step.staged, step.seconds)
         else:
-            for command in one.commands:
-                session.ask(command, "undo", seconds=one.seconds, mutates=True)
+            for command in step.commands:
+                session.ask(command, "undo", seconds=step.seconds, mutates=True)
     log.taken_back()
-    return [f"{one.describe}: {one.no_undo}" for one in done if not one.commands and one.no_undo]
+    remarks = [f"{step.describe}: {step.no_undo}" for step in done if step.no_undo]
+    return remarks + [f"{path}: {ACL_STAYS}" for path in _with_acl(session, done)]
+
+
+def _with_acl(session: Session, done: list[Done]) -> list[str]:
+    """Device nodes whose mode was given back, and that have an access control list: the rule of
+    FastRPC's packages gives the heap one, and its tool may be gone with them. Without those
+    that a step names as kept.
+    """
+    modes = [command.argv for step in done for command in step.commands]
+    nodes = {argv[-1] for argv in modes if argv[0] == "chmod" and argv[-1].startswith("/dev/")}
+    if not nodes:
+        return []
+    seen = session.run(Command(("ls", "-ld", "--", *sorted(nodes))), "undo", seconds=LOOK_SECONDS)
+    lines = [line.split() for line in seen.text.splitlines() if line.strip()]
+    found = [words[-1] for words in lines if words[0].endswith("+")]  # POSIX ls, "STDOUT"
+    return [path for path in found if not any(path in step.no_undo for step in done)]

@@ -38,7 +38,7 @@ def undo(
     Raises InputError when there is no such run; a device without a log is left unchanged.
     """
     root = undo_root(runs or RunStore())
-    known = sorted(one.name for one in root.iterdir()) if root.is_dir() else []
+    known = sorted(folder.name for folder in root.iterdir()) if root.is_dir() else []
     if run_id == "last" and known:
         run_id = known[-1]
     if run_id not in known:
@@ -57,8 +57,11 @@ def undo(
             check_identity(session.host, facts)
         become, _ = ask_rights(session)
         with Lease(session, f"undo {run_id}", run_id):
-            for text in take_back(session, log, become):
-                session.emit(Warned(session.host.name, f"not taken back: {text}"))
+            remarks = take_back(session, log, become)
+        for text in remarks:
+            session.emit(Warned(session.host.name, f"not taken back: {text}"))
+        acls = "; ".join(text for text in remarks if "access list" in text)
         result.outcome, result.text = "changed", f"the system is as before run {run_id}"
+        result.text += acls and f", but {acls}"
 
     return on_every_device(hosts, work, listener, parallel=parallel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fleet.facts.values import Values, one
+from fleet.facts.values import Values, value_of
 from fleet.model.facts import Android, Battery, ThermalZone
 
 _PROPERTY = re.compile(r"^\[([^\]]+)\]: \[(.*)\]$", re.MULTILINE)
@@ -17,7 +17,7 @@ _STATUS = {"1": "unknown", "2": "charging", "3": "discharging", "4": "not chargi
 
 def android(found: Values) -> Android | None:
     """None for a device that is no Android."""
-    text = one(found, "getprop")
+    text = value_of(found, "getprop")
     if text is None:
         return None
     said = dict(_PROPERTY.findall(text))
@@ -41,10 +41,10 @@ def android(found: Values) -> Android | None:
         soc_model=first("ro.soc.model", "ro.vendor.qti.soc_model"),
         platform=first("ro.board.platform"),
         serialno=first("ro.serialno", "ro.boot.serialno"),
-        selinux=one(found, "selinux"),
+        selinux=value_of(found, "selinux"),
         su="su" in found,
         vendor_skels=tuple(dict.fromkeys(found.get("vendor_skel", ()))),
-        battery=_battery(one(found, "battery") or ""),
+        battery=_battery(value_of(found, "battery") or ""),
     )
 
 
@@ -71,6 +71,6 @@ def _number(text: str | None) -> int | None:
 
 def service_zones(found: Values) -> tuple[ThermalZone, ...]:
     """Sensors as `dumpsys thermalservice` lists them: name, degrees Celsius."""
-    text = one(found, "thermalservice") or ""
+    text = value_of(found, "thermalservice") or ""
     zones = {name: float(value) for value, name in _TEMPERATURE.findall(text)}
     return tuple(ThermalZone("thermalservice", name, value) for name, value in zones.items())

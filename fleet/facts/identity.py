@@ -23,10 +23,8 @@ def check_identity(host: Host, facts: Facts) -> None:
         return
     shown = ", ".join(f"{name} {value or 'unknown'}" for name, value in said.items())
     raise IdentityError(
-        f"this is not the device that the inventory means: identity {host.identity} is wanted, "
+        f"this is not the device of the inventory: the inventory wants identity {host.identity}, "
         f"it has {shown}",
-        device=host.name,
         step="identity",
-        hint="another board at this address, or a re-flashed one: correct `identity:` in the "
-        "inventory",
+        hint="if the address or the board changed, correct `identity:` in the inventory",
     )

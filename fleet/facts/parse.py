@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fleet.facts import values as read
 from fleet.facts.android import android, service_zones
 from fleet.facts.soc import identify
@@ -12,6 +14,10 @@ from fleet.model.facts import Facts
 
 HEAD, TAIL = "fleet-facts 1", "end"
 _SHOWN_CHARACTERS = 200
+_TEXTS = (
+    *("hostname", "os_id", "os_version", "os_name", "kernel", "machine", "boot_id", "machine_id"),
+    *("serial_number", "dsp_library_path"),
+)
 
 
 def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str = "") -> Facts:
@@ -23,20 +29,13 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
     """
     found = framed_values(text, host, complaint)
     phone, pc = android(found), windows(found)
-    libc, _, version = (read.one(found, "libc") or "").partition(" ")
+    libc, _, version = (read.value_of(found, "libc") or "").partition(" ")
     libraries = tuple(dict.fromkeys(found.get("libcdsprpc", ())))
+    texts: dict[str, Any] = {name: read.value_of(found, name) for name in _TEXTS}
     return Facts(
-        hostname=read.one(found, "hostname"),
-        os_id=read.one(found, "os_id"),
-        os_version=read.one(found, "os_version"),
-        os_name=read.one(found, "os_name"),
-        kernel=read.one(found, "kernel"),
-        machine=read.one(found, "machine"),
+        **texts,
         libc=libc or None,
         libc_version=version or None,
-        boot_id=read.one(found, "boot_id"),
-        machine_id=read.one(found, "machine_id"),
-        serial_number=read.one(found, "serial_number"),
         uptime_s=read.seconds(found, "uptime"),
         memory_bytes=read.kilobytes(found, "mem_total_kb"),
         memory_available_bytes=read.kilobytes(found, "mem_available_kb"),
@@ -50,12 +49,12 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
         user=user_of(found) if pc else read.user(found),
         nodes=read.nodes(found),
         libcdsprpc=libraries,
-        libcdsprpc_unversioned=any(one.endswith("/libcdsprpc.so") for one in libraries),
+        libcdsprpc_unversioned=any(path.endswith("/libcdsprpc.so") for path in libraries),
         libatomic="libatomic" in found,
         qnn_libraries=tuple(dict.fromkeys(found.get("qnn_library", ()))),
-        dsp_library_path=read.one(found, "dsp_library_path"),
-        base_dir=read.one(found, "base_dir") or "",
-        store={"yes": True, "no": False}.get(read.one(found, "store") or ""),
+        dsp_shells=_shells(found),
+        base_dir=read.value_of(found, "base_dir") or "",
+        store={"yes": True, "no": False}.get(read.value_of(found, "store") or ""),
         disk=read.disk(found),
         thermal=read.thermal(found) or service_zones(found),
         remoteproc=tuple(read.pair(value) for value in found.get("remoteproc", ())),
@@ -64,6 +63,11 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
         android=phone,
         windows=pc,
     )
+
+
+def _shells(found: Values) -> tuple[str, ...] | None:
+    asked = found.get("dsp_shell")
+    return None if asked is None else tuple(path for path in dict.fromkeys(asked) if path != "none")
 
 
 def framed_values(text: str, host: str, complaint: str) -> Values:
@@ -76,7 +80,7 @@ def framed_values(text: str, host: str, complaint: str) -> Values:
             + (f"; the device said: {said}" * bool(said)),
             device=host,
             step="facts",
-            hint="does the user's login shell print or end something? try: ssh <host> true",
+            hint="does the login shell of the user print text, or exit? try: ssh <host> true",
         )
     found: Values = {}
     first = lines.index(HEAD) + 1

@@ -114,8 +114,8 @@ def identify(
         source, row = "inventory", _named(override)
     else:
         # A kernel id that no table lists is news; the tree of an older board is no answer.
-        known = [one for one in rows if one != "device-tree" or seen.kernel_soc_id is None]
-        source = next((one for one in known if rows[one]), "unknown")
+        known = [name for name in rows if name != "device-tree" or seen.kernel_soc_id is None]
+        source = next((name for name in known if rows[name]), "unknown")
         row = rows.get(source)
     if row is None:
         return replace(
@@ -136,7 +136,7 @@ def identify(
 def _named(chip: str) -> Row:
     row = by_chip(chip)
     if row is None:
-        names = [one["chip"] for one in _rows()]
+        names = [row["chip"] for row in _rows()]
         close = difflib.get_close_matches(chip.upper(), names, 3) or names[:8]
         raise InputError(
             f"soc '{chip}' is not in the SoC table", hint="one of: " + ", ".join(close)

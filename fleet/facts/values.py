@@ -14,16 +14,17 @@ _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
 _MILLIDEGREES = re.compile(r"-?[0-9]{1,9}")
 _ID = re.compile(r"([0-9]+)(?:\(([^()]*)\))?")
 _BITS = "rwxrwxrwx"
+_PROGRAMS = ("timeout", "dd_fullblock", "find_printf", "sync_file", "tar", "gzip")
 
 
-def one(found: Values, key: str) -> str | None:
+def value_of(found: Values, key: str) -> str | None:
     """The first value of a key, stripped; None when it is absent or empty."""
     return found.get(key, [""])[0].strip() or None
 
 
 def whole(found: Values, key: str) -> int | None:
     """A number of digits only."""
-    text = one(found, key) or ""
+    text = value_of(found, key) or ""
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
@@ -35,7 +36,7 @@ def kilobytes(found: Values, key: str) -> int | None:
 
 def seconds(found: Values, key: str) -> float | None:
     """The first word as seconds; /proc/uptime has two."""
-    text = (one(found, key) or "").split(" ")[0]
+    text = (value_of(found, key) or "").split(" ")[0]
     return float(text) if _SECONDS.fullmatch(text) else None
 
 
@@ -47,13 +48,13 @@ def pair(value: str) -> tuple[str, str]:
 
 def soc(found: Values) -> Soc:
     """What the kernel and the device tree say; the table is not asked here."""
-    compatible = (one(found, "dt_compatible") or "").split("\x1e")
-    model = (one(found, "dt_model") or "").replace("\x1e", "").strip()
+    compatible = (value_of(found, "dt_compatible") or "").split("\x1e")
+    model = (value_of(found, "dt_model") or "").replace("\x1e", "").strip()
     return Soc(
         kernel_soc_id=whole(found, "soc_id"),
-        machine=one(found, "soc_machine"),
-        family=one(found, "soc_family"),
-        revision=one(found, "soc_revision"),
+        machine=value_of(found, "soc_machine"),
+        family=value_of(found, "soc_family"),
+        revision=value_of(found, "soc_revision"),
         compatible=tuple(text for text in compatible if text),
         model=model or None,
     )
@@ -61,10 +62,10 @@ def soc(found: Values) -> Soc:
 
 def user(found: Values) -> User:
     """The deploy user, from the lines of `id`, or from numbers where `id` gave up."""
-    live = one(found, "id") or ""
+    live = value_of(found, "id") or ""
     uid, name = _first(live, "uid")
     groups = _groups(live)
-    if not live and (numbers := (one(found, "ids") or "").split()):
+    if not live and (numbers := (value_of(found, "ids") or "").split()):
         uid = numbers[0]
         listed = (value.partition(" ") for value in found.get("group", ()))
         names = {number: name for number, _, name in listed}
@@ -72,8 +73,8 @@ def user(found: Values) -> User:
     return User(
         name=name or None,
         uid=int(uid) if _WHOLE.fullmatch(uid) else None,
-        home=one(found, "home"),
-        groups_db=_groups(one(found, "id_db") or ""),
+        home=value_of(found, "home"),
+        groups_db=_groups(value_of(found, "id_db") or ""),
         groups_live=groups,
     )
 
@@ -88,13 +89,13 @@ def _groups(text: str) -> tuple[str, ...]:
     gid, name = _first(text, "gid")
     _, _, listed = text.partition(" groups=")
     rest = [match[2] or match[1] for match in _ID.finditer(listed.partition(" context=")[0])]
-    return tuple(dict.fromkeys(one for one in (name or gid, *rest) if one))
+    return tuple(dict.fromkeys(group for group in (name or gid, *rest) if group))
 
 
 def nodes(found: Values) -> tuple[DeviceNode, ...]:
     """Device nodes: listed, with the mode of `stat` or `ls -l`, and how open() went."""
     opened = dict(pair(value) for value in found.get("open", ()))
-    modes = _modes(one(found, "modes") or "")
+    modes = _modes(value_of(found, "modes") or "")
     result = []
     for path in dict.fromkeys(found.get("node", ())):
         said = opened.get(path)
@@ -133,15 +134,15 @@ def _octal(text: str) -> str | None:
 
 def disk(found: Values) -> Disk:
     """Room at the nearest folder that exists."""
-    writable = one(found, "disk_writable")
-    spares = [int(size) for size in found.get("disk_spare_kb", ()) if _WHOLE.fullmatch(size)]
+    writable = value_of(found, "disk_writable")
+    recyclable = [int(size) for size in found.get("disk_spare_kb", ()) if _WHOLE.fullmatch(size)]
     return Disk(
-        path=one(found, "base_dir") or "",
-        mount=one(found, "disk_mount"),
+        path=value_of(found, "base_dir") or "",
+        mount=value_of(found, "disk_mount"),
         available_bytes=kilobytes(found, "disk_free_kb"),
         inodes=whole(found, "disk_inodes"),
         writable=None if writable is None else writable == "yes",
-        spare_bytes=sum(spares) * 1024,
+        recyclable_bytes=sum(recyclable) * 1024,
     )
 
 
@@ -157,17 +158,13 @@ def thermal(found: Values) -> tuple[ThermalZone, ...]:
 
 def tools(found: Values) -> Tools:
     """Programs that were found."""
-    path, _, version = (one(found, "python3") or "").rpartition(" ")
+    path, _, version = (value_of(found, "python3") or "").rpartition(" ")
+    there = {name: name in found for name in _PROGRAMS}
     return Tools(
+        **there,
         python3=path or None,
         python3_version=version or None,
-        python3_whole=one(found, "python3_whole") != "no",
-        python3_ctypes=one(found, "python3_ctypes") == "yes" if path else None,
-        sha256=tuple((one(found, "sha256") or "").split()),
-        timeout="timeout" in found,
-        dd_fullblock="dd_fullblock" in found,
-        find_printf="find_printf" in found,
-        sync_file="sync_file" in found,
-        tar="tar" in found,
-        gzip="gzip" in found,
+        python3_whole=value_of(found, "python3_whole") != "no",
+        python3_ctypes=value_of(found, "python3_ctypes") == "yes" if path else None,
+        sha256=tuple((value_of(found, "sha256") or "").split()),
     )

@@ -109,7 +109,11 @@ def _libcdsprpc(facts: Facts) -> str:
 def _disk(facts: Facts) -> str:
     disk = facts.disk
     free = "unknown" if disk.available_bytes is None else f"{disk.available_bytes / 1e9:.1f} GB"
-    free += f" (and {disk.spare_bytes / 1e9:.1f} GB in spares)" if disk.spare_bytes else ""
+    free += (
+        f" (and {disk.recyclable_bytes / 1e9:.1f} GB in recyclable blobs)"
+        if disk.recyclable_bytes
+        else ""
+    )
     state = {True: "writable", False: "NOT writable", None: "unknown"}[disk.writable]
     return f"{free} and {_text(disk.inodes)} inodes free on {_text(disk.mount)}, {state}"
 

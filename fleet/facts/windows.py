@@ -14,31 +14,31 @@ _USER_DRIVER = "htpusrdrv.dll"  # its file version is that of the QNN in the dri
 
 def windows(found: Values) -> Windows | None:
     """None where the answer is not from Windows."""
-    if read.one(found, "os_id") != "windows":
+    if read.value_of(found, "os_id") != "windows":
         return None
-    services = tuple(read.pair(one) for one in found.get("npu_service", ()))
-    files = tuple(read.pair(one) for one in found.get("npu_file", ()))
+    services = tuple(read.pair(service) for service in found.get("npu_service", ()))
+    files = tuple(read.pair(file) for file in found.get("npu_file", ()))
     codes = [match[1] for _, image in services if (match := _INF.search(image))]
-    platform = (read.one(found, "python3_platform") or "").removeprefix("win-")
+    platform = (read.value_of(found, "python3_platform") or "").removeprefix("win-")
     return Windows(
-        processor=read.one(found, "processor"),
+        processor=read.value_of(found, "processor"),
         services=services,
-        driver_folder=read.one(found, "npu_folder"),
+        driver_folder=read.value_of(found, "npu_folder"),
         driver_files=files,
         inf_code=codes[0] if len(set(codes)) == 1 else None,
         driver_qnn=next(
             (version for name, version in files if name.lower() == _USER_DRIVER and version), None
         ),
         python_machine=platform or None,
-        process_machine=read.one(found, "process_machine"),
-        filesystem=read.one(found, "filesystem"),
-        powershell=read.one(found, "powershell"),
-        language_mode=read.one(found, "language_mode"),
-        execution_policy=read.one(found, "execution_policy"),
-        default_shell=read.one(found, "default_shell") or "",
+        process_machine=read.value_of(found, "process_machine"),
+        filesystem=read.value_of(found, "filesystem"),
+        powershell=read.value_of(found, "powershell"),
+        language_mode=read.value_of(found, "language_mode"),
+        execution_policy=read.value_of(found, "execution_policy"),
+        default_shell=read.value_of(found, "default_shell") or "",
     )
 
 
 def user_of(found: Values) -> User:
     """The login; groups and numbers of users mean nothing there."""
-    return User(name=read.one(found, "win_user"), home=read.one(found, "home"))
+    return User(name=read.value_of(found, "win_user"), home=read.value_of(found, "home"))

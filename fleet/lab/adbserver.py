@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
+from fleet.lab.process import answers, free_port, last_words, start_logged
 from fleet.model.errors import LabError
 
 READY_SECONDS = 20.0  # the first start makes a key
@@ -45,8 +44,7 @@ class LabAdbServer:
     def start(self) -> None:
         """Start on a free port and wait until it answers. Raises LabError."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port(0, "port")
         env = {
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
             "HOME": str(self._folder),
@@ -60,20 +58,10 @@ class LabAdbServer:
             "ADB_MDNS_AUTO_CONNECT": "0",
         }
         argv = [adb_program(), "-L", f"tcp:{self.port}", "server", "nodaemon"]
-        with (self._folder / "server.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env
-            )
-        end = time.monotonic() + READY_SECONDS
-        while time.monotonic() < end and self._process.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-            except OSError:
-                time.sleep(0.01)
-            else:
-                return
-        words = (self._folder / "server.log").read_text("utf-8", "replace").strip().splitlines()
-        raise LabError(f"the lab's adb server does not start: {' | '.join(words[-3:])}")
+        log = self._folder / "server.log"
+        self._process = start_logged(argv, log, env)
+        if not answers(self._process, self.port, READY_SECONDS):
+            raise LabError(f"the lab's adb server does not start: {last_words(log)}")
 
     def stop(self) -> None:
         """End the process that `start` made."""

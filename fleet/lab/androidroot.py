@@ -14,8 +14,7 @@ import subprocess
 from importlib.resources import files
 from pathlib import Path
 
-from fleet.lab.rootfs import BUILD_SECONDS, built_once, cache_dir
-from fleet.model.errors import LabError
+from fleet.lab.rootfs import BUILD_SECONDS, building, built_once, cache_dir
 
 SUITE = "trixie"  # the first Debian with adbd (34.0.5)
 PACKAGES = "adbd,toybox,mksh,original-awk,dash,coreutils,gzip,grep,libc-bin,libatomic1,libstdc++6"
@@ -36,8 +35,9 @@ def android_root(*, install: bool = False) -> Path:
 
     Raises LabError when tools are missing or the build fails.
     """
-    scripts = {one.name: one.read_bytes() for one in (files("fleet.lab") / "android").iterdir()
-               if one.name != "__init__.py" and one.is_file()}  # fmt: skip
+    folder = files("fleet.lab") / "android"
+    scripts = {script.name: script.read_bytes() for script in folder.iterdir()
+               if script.name != "__init__.py" and script.is_file()}  # fmt: skip
     recipe = repr((SUITE, PACKAGES, _PROGRAMS, sorted(scripts.items()), _GROUPS, 2))
     name = hashlib.sha256(recipe.encode()).hexdigest()[:12]
     target = cache_dir() / "lab" / f"android-{name}"
@@ -45,55 +45,33 @@ def android_root(*, install: bool = False) -> Path:
 
 
 def _build(target: Path, scripts: dict[str, bytes]) -> None:
-    debian, part = (
-        target.with_name(f"{target.name}.debian"),
-        target.with_name(f"{target.name}.part"),
-    )
-    for folder in (debian, part):
-        shutil.rmtree(folder, ignore_errors=True)
+    debian = target.with_name(f"{target.name}.debian")
+    hint = "without Debian's packages: fleet lab up --phone-kind phone-emulator"
+    shutil.rmtree(debian, ignore_errors=True)
     try:
-        _extract(debian)
-        _lay_out(part)
-        _programs(debian, part)
-        for name, text in scripts.items():
-            place = part / "system" / "bin" / name
-            place.write_bytes(text)
-            place.chmod(0o755)
-        _run(["ldconfig", "-r", str(part)])
-    except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", b"") or b""
-        words = said.decode("utf-8", "replace").strip().splitlines()
-        raise LabError(
-            f"building the phone's root failed: {' | '.join(words[-3:]) or error}",
-            hint="without Debian's packages: fleet lab up --phone-kind phone-emulator",
-        ) from error
+        with building(target, "the phone's root", hint) as part:
+            _extract(debian)
+            _lay_out(part)
+            _programs(debian, part)
+            for name, text in scripts.items():
+                place = part / "system" / "bin" / name
+                place.write_bytes(text)
+                place.chmod(0o755)
+            _run(["ldconfig", "-r", str(part)])
     finally:
         shutil.rmtree(debian, ignore_errors=True)
-    part.replace(target)
 
 
 def _run(argv: list[str]) -> str:
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    done = subprocess.run(
-        argv,
-        check=True,
-        capture_output=True,
-        timeout=BUILD_SECONDS,
-        env={**os.environ, "PATH": path},
-    )
+    env = {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
+    done = subprocess.run(argv, check=True, capture_output=True, timeout=BUILD_SECONDS, env=env)
     return done.stdout.decode("utf-8", "replace")
 
 
 def _extract(debian: Path) -> None:
     """Unpack the packages; none of their scripts runs."""
-    argv = [
-        "mmdebstrap",
-        "--quiet",
-        "--variant=extract",
-        f"--include={PACKAGES}",
-        SUITE,
-        str(debian),
-    ]
+    argv = ["mmdebstrap", "--quiet", "--variant=extract", f"--include={PACKAGES}", SUITE]
+    argv.append(str(debian))
     sources = Path("/etc/apt/sources.list.d/debian.sources")
     if sources.is_file():
         # The machine's own mirror, in the suite that has adbd.
@@ -159,4 +137,4 @@ def _copy(debian: Path, program: str, target: Path) -> None:
 
 def root_of(path: Path) -> Path:
     """The phone's root above a file in it."""
-    return next(one for one in path.parents if one.name.endswith(".part"))
+    return next(parent for parent in path.parents if parent.name.endswith(".part"))

@@ -6,9 +6,7 @@ repository is a folder on it, signed with a key that is thrown away.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import shutil
 import subprocess
 from importlib.resources import files
 from pathlib import Path
@@ -17,13 +15,11 @@ import pysequoia
 
 from fleet.lab import packages as lab_packages
 from fleet.lab.debs import write_repository
-from fleet.lab.rootfs import rootfs
-from fleet.model.errors import LabError
+from fleet.lab.rootfs import BUILD_SECONDS, building, built_once, rootfs, run_inside
 
 REPOSITORY = "/srv/lab-apt"
 KEY = f"{REPOSITORY}/key.asc"
 _REMOVED = ("libatomic1", "acl")
-_BUILD_SECONDS = 300
 _STRIP = f"""set -e
 export DEBIAN_FRONTEND=noninteractive
 dpkg --purge --force-depends {" ".join(_REMOVED)} >/dev/null
@@ -39,13 +35,7 @@ def bare_tree(*, install: bool = False) -> Path:
     """The cached tree. Raises LabError when it cannot be made."""
     base = rootfs(install=install)
     target = base.with_name(f"{base.name}-bare-{_recipe()}")
-    if target.is_dir():
-        return target
-    with (target.parent / ".bare-lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.is_dir():
-            _build(base, target)
-    return target
+    return built_once(target, {}, lambda place: _build(base, place), install=install)
 
 
 def _recipe() -> str:
@@ -65,26 +55,11 @@ def _stand_in(name: str) -> bytes:
 
 
 def _build(base: Path, target: Path) -> None:
-    part = target.with_name(target.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    try:
-        subprocess.run(["cp", "-a", str(base), str(part)], check=True, timeout=_BUILD_SECONDS)
+    with building(target, "the userland of bare boards") as part:
+        argv = ["cp", "-a", str(base), str(part)]
+        subprocess.run(argv, check=True, capture_output=True, timeout=BUILD_SECONDS)
         _fill(part)
-        subprocess.run(
-            ["chroot", str(part), "/bin/sh", "-c", _STRIP],
-            check=True,
-            capture_output=True,
-            timeout=_BUILD_SECONDS,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-        )
-    except subprocess.CalledProcessError as error:
-        shutil.rmtree(part, ignore_errors=True)
-        words = (error.stderr or b"").decode("utf-8", "replace").strip().splitlines()
-        raise LabError(f"the userland of bare boards failed: {' | '.join(words[-3:])}") from error
-    except (OSError, subprocess.TimeoutExpired) as error:
-        shutil.rmtree(part, ignore_errors=True)
-        raise LabError(f"the userland of bare boards failed: {error}") from error
-    part.replace(target)
+        run_inside(part, _STRIP)
 
 
 def _fill(tree: Path) -> None:

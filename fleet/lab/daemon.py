@@ -21,7 +21,7 @@ from typing import Any
 from fleet.lab.adbserver import LabAdbServer
 from fleet.lab.androidroot import android_root
 from fleet.lab.baretree import bare_tree
-from fleet.lab.folder import PHONES, Board, Folder, make_key, start_ticks
+from fleet.lab.folder import PHONES, Board, LabFolder, make_key, start_ticks
 from fleet.lab.namespace import NamespaceBoard
 from fleet.lab.phone import NamespacePhone
 from fleet.lab.phoneuser import EmulatedPhone
@@ -38,7 +38,7 @@ AnyBoard = NamespaceBoard | UserBoard | EmulatedPhone
 class Daemon:
     """Boots boards, hands connections to them, obeys the control socket."""
 
-    def __init__(self, folder: Folder, options: argparse.Namespace) -> None:
+    def __init__(self, folder: LabFolder, options: argparse.Namespace) -> None:
         self._folder = folder
         self._options = options
         self._boards: dict[str, AnyBoard] = {}
@@ -69,19 +69,21 @@ class Daemon:
         self._running = False
 
     def _boot(self) -> None:
-        for one in (*self._all_boards(), *self._all_phones()):
-            listener = one.listen()
-            one.board.serial = f"127.0.0.1:{one.board.port}" if one.board.kind in PHONES else ""
-            self._boards[one.board.name] = one
+        for device in (*self._all_boards(), *self._all_phones()):
+            listener = device.listen()
+            device.board.serial = (
+                f"127.0.0.1:{device.board.port}" if device.board.kind in PHONES else ""
+            )
+            self._boards[device.board.name] = device
             if listener is not None:
-                self._select.register(listener, selectors.EVENT_READ, one)
+                self._select.register(listener, selectors.EVENT_READ, device)
         boards = list(self._boards.values())
         for first in range(0, len(boards), BOOT_AT_ONCE):
             some = boards[first : first + BOOT_AT_ONCE]
-            for one in some:
-                one.start()
-            for one in some:
-                one.wait()
+            for device in some:
+                device.start()
+            for device in some:
+                device.wait()
 
     def _all_boards(self) -> Iterator[AnyBoard]:
         options, kind = self._options, self._options.kind
@@ -132,9 +134,9 @@ class Daemon:
             )
 
     def _publish(self) -> None:
-        every = [one.board for one in self._boards.values()]
-        boards = [one for one in every if one.kind not in PHONES]
-        phones = [one for one in every if one.kind in PHONES]
+        every = [device.board for device in self._boards.values()]
+        boards = [board for board in every if board.kind not in PHONES]
+        phones = [board for board in every if board.kind in PHONES]
         server = self._adb.address if phones else ""
         self._folder.write_client_files(boards)
         self._folder.write_inventory(boards, phones, server)
@@ -153,9 +155,9 @@ class Daemon:
 
     def _reboot(self) -> None:
         """Boards on which `reboot` was called go down and come up."""
-        for one in self._boards.values():
-            if isinstance(one, NamespaceBoard) and one.wants_reboot:
-                self._obey({"do": "power-cycle", "name": one.board.name})
+        for device in self._boards.values():
+            if isinstance(device, NamespaceBoard) and device.wants_reboot:
+                self._obey({"do": "power-cycle", "name": device.board.name})
 
     def _serve(self, what: AnyBoard | None) -> None:
         if isinstance(what, NamespaceBoard):
@@ -173,25 +175,24 @@ class Daemon:
             if what == "down":
                 self._running = False
                 return {}
-            one = self._boards[order["name"]]
-            if what == "signal" and isinstance(one, EmulatedPhone):
-                one.signal(order["signal"])
+            device = self._boards[order["name"]]
+            if what == "signal" and isinstance(device, EmulatedPhone):
+                device.signal(order["signal"])
                 return {}
-            one.power_off()
+            device.power_off()
             if what == "reset":
-                one.wipe()
+                device.wipe()
             if what == "manner":
-                if not isinstance(one, EmulatedPhone):
-                    raise LabError(
-                        f"{one.board.name} is no emulated phone: a real adbd cannot show that"
-                    )
-                one.manner = order["manner"]
+                if not isinstance(device, EmulatedPhone):
+                    name = device.board.name
+                    raise LabError(f"{name} is not an emulated phone: a real adbd cannot show that")
+                device.manner = order["manner"]
             if what == "new-host-key":
-                make_key(self._folder.board(one.board.name) / "ssh_host_ed25519_key")
+                make_key(self._folder.board(device.board.name) / "ssh_host_ed25519_key")
             if what != "off":
-                self._folder.prepare_board(one.board)
-                one.start()
-                one.wait()
+                self._folder.prepare_board(device.board)
+                device.start()
+                device.wait()
             if what != "new-host-key":  # the pins of the lab stay as they were: a re-flash
                 self._publish()
         except (LabError, KeyError, OSError) as error:
@@ -199,9 +200,9 @@ class Daemon:
         return {}
 
     def _down(self) -> None:
-        for one in self._boards.values():
+        for device in self._boards.values():
             with contextlib.suppress(OSError):
-                one.power_off()
+                device.power_off()
         self._adb.stop()
         self._folder.state_file.unlink(missing_ok=True)
         Path(self._control_dir, "control").unlink(missing_ok=True)
@@ -215,19 +216,14 @@ def _home(user: str) -> str:
 def main() -> None:
     """`python -m fleet.lab.daemon`: the last line on standard error is the reason of an end."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--dir", required=True)
-    parser.add_argument("--count", type=int, required=True)
-    parser.add_argument("--profile", required=True)
-    parser.add_argument("--kind", required=True)
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--phones", type=int, required=True)
-    parser.add_argument("--phone-profile", required=True)
-    parser.add_argument("--phone-kind", required=True)
-    parser.add_argument("--phone-port", type=int, required=True)
+    for option in ("--dir", "--profile", "--kind", "--phone-profile", "--phone-kind"):
+        parser.add_argument(option, required=True)
+    for option in ("--count", "--port", "--phones", "--phone-port"):
+        parser.add_argument(option, type=int, required=True)
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    folder = Folder(Path(options.dir))
+    folder = LabFolder(Path(options.dir))
     try:
         Daemon(folder, options).run()
     except LabError as error:

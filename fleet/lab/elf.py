@@ -74,5 +74,5 @@ FASTRPC_EXPORTS = (
 
 def fastrpc_library(soname: str, machine: str = "x86_64", *, old: bool = False) -> bytes:
     """A stand-in for libcdsprpc or its kin; an old one has no dspqueue."""
-    names = tuple(one for one in FASTRPC_EXPORTS if not (old and one.startswith("dspqueue")))
+    names = tuple(name for name in FASTRPC_EXPORTS if not (old and name.startswith("dspqueue")))
     return shared_object(soname, machine, names)

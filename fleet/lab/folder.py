@@ -39,7 +39,7 @@ class Board:
     serial: str = ""
 
 
-class Folder:
+class LabFolder:
     """Files of a lab below one folder; private ones have mode 0600."""
 
     def __init__(self, root: Path) -> None:
@@ -125,11 +125,13 @@ class Folder:
         if boards:
             lines += ["    boards:", "      vars:", "        ssh_config: ssh_config"]
             lines += ["        known_hosts: known_hosts", "      hosts:"]
-            lines += [f"        {one.name}: {{}}" for one in boards]
+            lines += [f"        {board.name}: {{}}" for board in boards]
         if phones:
             lines += ["    phones:", "      vars:", "        transport: adb"]
             lines += [f'        adb_server: "{server}"', "      hosts:"]
-            lines += [f"        {one.name}: {{serial: {json.dumps(one.serial)}}}" for one in phones]
+            lines += [
+                f"        {phone.name}: {{serial: {json.dumps(phone.serial)}}}" for phone in phones
+            ]
         whole(self.root / "inventory.yaml", "\n".join(lines) + "\n")
 
     def write_state(self, state: dict[str, Any]) -> None:

@@ -13,18 +13,16 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from fleet.lab.adbserver import adb_program
 from fleet.lab.androidroot import android_root
-from fleet.lab.faults import FAULTS
-from fleet.lab.folder import PHONES, Board, Folder, start_ticks
+from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES, PHONE_FAULTS, SIGNALS, fault_argv
+from fleet.lab.folder import PHONES, Board, LabFolder, start_ticks
 from fleet.lab.namespace import can_unshare, enter
-from fleet.lab.phonefaults import EVERY as PHONE_EVERY
-from fleet.lab.phonefaults import PHONE_FAULTS, SIGNALS
 from fleet.lab.phoneprofiles import phone_profile as known_phone
 from fleet.lab.phoneuser import MANNERS
+from fleet.lab.process import start_logged
 from fleet.lab.profiles import profile as known_profile
 from fleet.lab.rootfs import find, require, rootfs
 from fleet.model.errors import LabError
@@ -40,7 +38,7 @@ _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class Lab:
     """A lab that is up. `boards` are in order; everything about it is emulated and says so."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: LabFolder) -> None:
         self.folder = folder
         self._daemon: subprocess.Popen[bytes] | None = None
 
@@ -68,7 +66,7 @@ class Lab:
         for name in phone_profile.split(","):
             known_phone(name)
         bare = known_profile(profile).bare
-        folder = Folder(root)
+        folder = LabFolder(root)
         lab = cls(folder)
         if lab.alive():
             lab._check_counts(count, phones)
@@ -90,21 +88,14 @@ class Lab:
 
     def _boot(self, options: Sequence[object]) -> None:
         argv = [sys.executable, "-m", "fleet.lab.daemon", "--dir", str(self.folder.root)]
-        with (self.folder.root / "daemon.log").open("wb") as log:
-            daemon = subprocess.Popen(
-                [*argv, *map(str, options)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._wait_until_up(daemon)
+        log = self.folder.root / "daemon.log"
+        self._wait_until_up(start_logged([*argv, *map(str, options)], log))
 
     def _check_counts(self, count: int, phones: int) -> None:
         have = (len(self.boards), len(self.phones))
         if have != (count, phones):
             raise LabError(
-                f"a lab of {have[0]} boards and {have[1]} phones is up already",
+                f"a lab of {have[0]} boards and {have[1]} phones is already up",
                 hint="fleet lab down",
             )
 
@@ -133,13 +124,13 @@ class Lab:
         state = self.folder.read_state()
         if state is None or not self.alive():
             raise LabError(f"no lab is up in {self.folder.root}", hint="fleet lab up")
-        return [Board(**one) for one in state["boards"]]
+        return [Board(**fields) for fields in state["boards"]]
 
     @property
     def phones(self) -> list[Board]:
         """The phones as they are now. Raises LabError when no lab is up."""
         state = self.folder.read_state()
-        return [Board(**one) for one in state["phones"]] if state and self.alive() else []
+        return [Board(**fields) for fields in state["phones"]] if state and self.alive() else []
 
     @property
     def adb_server(self) -> str:
@@ -154,9 +145,9 @@ class Lab:
 
     def board(self, name: str) -> Board:
         """One board or phone by name."""
-        for one in (*self.boards, *self.phones):
-            if one.name == name:
-                return one
+        for board in (*self.boards, *self.phones):
+            if board.name == name:
+                return board
         raise LabError(f"there is no board '{name}'", hint="fleet lab list")
 
     def _tell(self, **order: str) -> None:
@@ -193,7 +184,7 @@ class Lab:
         """Run a program on a namespace board as its root, not through ssh."""
         board = self.board(name)
         if board.kind not in {"namespace", "phone"}:
-            raise LabError(f"{name} is of an ordinary user: nothing can be run as its root")
+            raise LabError(f"{name} belongs to an ordinary user: nothing runs as its root")
         path = _PHONE_PATH if board.kind == "phone" else _PATH
         return subprocess.run(
             ["nsenter", "-t", str(board.pid), *enter(), "env", "-i", path, *argv],
@@ -210,7 +201,7 @@ class Lab:
         """
         board = self.board(name)
         if board.kind != "namespace":
-            raise LabError(f"{name} is no namespace board: its files cannot be reached")
+            raise LabError(f"{name} is not a namespace board: its files cannot be reached")
         root = Path(f"/proc/{board.pid}/root{board.home}/npu")
         shutil.rmtree(root, ignore_errors=True)
         for below, source in files.items():
@@ -237,16 +228,14 @@ class Lab:
         board = self.board(name)
         if board.kind in PHONES and self._phone_link(name, board.kind, fault, heal=heal):
             return
-        table = PHONE_FAULTS if board.kind in PHONES else FAULTS
-        if fault not in table:
-            every = PHONE_EVERY if board.kind in PHONES else (*FAULTS, "new-host-key")
-            raise LabError(
-                f"there is no fault '{fault}' of {name}", hint="one of " + ", ".join(every)
-            )
-        known = table[fault]
+        phone = board.kind in PHONES
+        known = (PHONE_FAULTS if phone else FAULTS).get(fault)
+        if known is None:
+            names = PHONE_FAULT_NAMES if phone else (*FAULTS, "new-host-key")
+            raise LabError(f"{name} has no fault '{fault}'", hint="one of " + ", ".join(names))
 
         def on_board(script: str) -> subprocess.CompletedProcess[str]:
-            return self.exec(name, ["sh", "-c", script, "fault", board.user, board.home])
+            return self.exec(name, fault_argv(fault, board.user, board.home, script, phone=phone))
 
         if not heal and known.needs and on_board(known.needs).returncode:
             raise LabError(
@@ -289,12 +278,7 @@ class Lab:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -12,7 +12,8 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from fleet.lab.folder import Board, Folder
+from fleet.lab.folder import Board, LabFolder
+from fleet.lab.process import last_words, start_logged
 from fleet.lab.profiles import profile
 from fleet.model.errors import LabError
 
@@ -77,9 +78,10 @@ def can_unshare() -> str:
 class NamespaceBoard:
     """Starts, enters and ends one board."""
 
-    def __init__(self, board: Board, folder: Folder, base: Path) -> None:
+    def __init__(self, board: Board, folder: LabFolder, base: Path) -> None:
         self.board = board
         self._dir = folder.board(board.name)
+        self._log = self._dir / "board.log"
         self._base = base
         self._init: subprocess.Popen[bytes] | None = None
         self._listener: socket.socket | None = None
@@ -94,8 +96,7 @@ class NamespaceBoard:
         except OSError as error:
             listener.close()
             raise LabError(
-                f"port {self.board.port} is in use",
-                hint="`fleet lab up` with another --port",
+                f"port {self.board.port} is in use", hint="`fleet lab up` with another --port"
             ) from error
         listener.listen(64)
         self.board.port = int(listener.getsockname()[1])
@@ -107,22 +108,8 @@ class NamespaceBoard:
         script = boot_script("board.sh")
         kind = profile(self.board.profile)
         argv = ["/bin/bash", "-c", script, "board", str(self._dir), str(self._base)]
-        with (self._dir / "board.log").open("wb") as log:
-            self._init = subprocess.Popen(
-                [
-                    *_UNSHARE,
-                    *boot_clock(),
-                    *argv,
-                    self.board.name,
-                    " ".join(kind.nodes),
-                    *kind.node.split(),
-                    kind.user,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        argv += [self.board.name, " ".join(kind.nodes), *kind.node.split(), kind.user]
+        self._init = start_logged([*_UNSHARE, *boot_clock(), *argv], self._log)
 
     def wait(self) -> None:
         """Until the board is up. Raises LabError with the last words of the boot."""
@@ -135,8 +122,7 @@ class NamespaceBoard:
                 self.board.upper = upper.strip()
                 return
             time.sleep(0.005)
-        words = (self._dir / "board.log").read_text("utf-8", "replace").strip().splitlines()
-        raise LabError(f"{self.board.name} does not boot: {' | '.join(words[-3:]) or 'too slow'}")
+        raise LabError(f"{self.board.name} does not boot: {last_words(self._log) or 'too slow'}")
 
     def accept(self) -> None:
         """One connection: an sshd of the board gets the socket."""
@@ -153,7 +139,7 @@ class NamespaceBoard:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._sessions = [one for one in self._sessions if one.poll() is None]
+        self._sessions = [session for session in self._sessions if session.poll() is None]
         self._sessions.append(session)
 
     @property

@@ -115,11 +115,7 @@ def radxa() -> list[Deb]:
     ]
 
 
-REPOSITORIES = {
-    "ubuntu-qcom-iot/qcom-ppa": ubuntu_ppa,
-    "debian": debian,
-    "radxa": radxa,
-}
+REPOSITORIES = {"ubuntu-qcom-iot/qcom-ppa": ubuntu_ppa, "debian": debian, "radxa": radxa}
 
 
 def repack(tree: Path, name: str) -> Deb:

@@ -6,15 +6,15 @@ import contextlib
 import ctypes
 import os
 import socket
-import subprocess
 import threading
 import time
 from pathlib import Path
 
 from fleet.lab.androidroot import ADBD
-from fleet.lab.folder import Board, Folder
+from fleet.lab.folder import Board, LabFolder
 from fleet.lab.namespace import NamespaceBoard, boot_clock, boot_script, unshare
 from fleet.lab.phoneprofiles import phone_profile
+from fleet.lab.process import start_logged
 from fleet.model.errors import LabError
 
 ADBD_PORT = 5555
@@ -26,7 +26,7 @@ _NET = 0x40000000  # CLONE_NEWNET
 class NamespacePhone(NamespaceBoard):
     """Starts, enters and ends one phone; connections are passed on to its adbd."""
 
-    def __init__(self, board: Board, folder: Folder, base: Path) -> None:
+    def __init__(self, board: Board, folder: LabFolder, base: Path) -> None:
         super().__init__(board, folder, base)
         self._links: list[socket.socket] = []
 
@@ -35,14 +35,8 @@ class NamespacePhone(NamespaceBoard):
         script = boot_script("phone.sh")
         nodes = " ".join(phone_profile(self.board.profile).nodes)
         words = (str(self._dir), str(self._base), self.board.name, nodes, ADBD)
-        with (self._dir / "board.log").open("wb") as log:
-            self._init = subprocess.Popen(
-                [*unshare(), *boot_clock(), "/bin/bash", "-c", script, "phone", *words],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        argv = [*unshare(), *boot_clock(), "/bin/bash", "-c", script, "phone", *words]
+        self._init = start_logged(argv, self._log)
 
     def wait(self) -> None:
         """Until adbd listens. Raises LabError."""
@@ -67,7 +61,7 @@ class NamespacePhone(NamespaceBoard):
         except OSError:
             near.close()
             return
-        self._links = [one for one in self._links if one.fileno() >= 0] + [near, far]
+        self._links = [link for link in self._links if link.fileno() >= 0] + [near, far]
         threading.Thread(target=_join, args=(near, far), daemon=True).start()
 
     def _dial(self) -> socket.socket:
@@ -88,8 +82,8 @@ class NamespacePhone(NamespaceBoard):
         """SIGKILL of pid 1, and the end of every connection."""
         super().power_off()
         links, self._links = self._links, []
-        for one in links:
-            _end(one)
+        for link in links:
+            _end(link)
 
 
 def _inside(pid: int) -> socket.socket:
@@ -107,8 +101,8 @@ def _inside(pid: int) -> socket.socket:
 
 def _join(near: socket.socket, far: socket.socket) -> None:
     """Pass bytes both ways until one side ends; only then are the descriptors given back."""
-    for one in (near, far):
-        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for end in (near, far):
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     back = threading.Thread(target=_pump, args=(far, near), daemon=True)
     back.start()
     _pump(near, far)
@@ -133,6 +127,6 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
         _end(sink)
 
 
-def _end(one: socket.socket) -> None:
+def _end(link: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        one.shutdown(socket.SHUT_RDWR)
+        link.shutdown(socket.SHUT_RDWR)

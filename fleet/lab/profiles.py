@@ -36,7 +36,7 @@ _FIRMWARE = "qcom/lab/{}.mbn"
 
 
 @dataclass(frozen=True)
-class Profile:
+class BoardProfile:
     """A board type. `sys` maps paths below /sys to contents, `nodes` are names below /dev.
 
     `root` maps paths below / to contents that the board has from the factory, `remove` are
@@ -75,7 +75,7 @@ def _table() -> dict[str, Any]:
     return dict(yaml.safe_load(text))
 
 
-def profile(name: str) -> Profile:
+def profile(name: str) -> BoardProfile:
     """The profile of that name; LabError with the known names otherwise."""
     row = _table().get(name)
     if row is None:
@@ -96,15 +96,15 @@ def profile(name: str) -> Profile:
         folder = f"class/thermal/thermal_zone{number}"
         found[f"{folder}/type"] = f"{kind}\n".encode()
         found[f"{folder}/temp"] = f"{milli}\n".encode()
-    return Profile(
+    return BoardProfile(
         name,
         found,
         tuple(row["nodes"]),
         _root(row),
         tuple(row.get("remove", ())) + (("/usr/bin/sudo",) if row.get("sudo") == "none" else ()),
-        row.get("node", Profile.node),
+        row.get("node", BoardProfile.node),
         row.get("tree") == "bare",
-        row.get("user", Profile.user),
+        row.get("user", BoardProfile.user),
     )
 
 

@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fleet.model.errors import LabError
@@ -90,29 +90,36 @@ def built_once(
 
 
 def _build(target: Path) -> None:
-    part = target.with_name(target.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    argv = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(part)]
-    sources = Path("/etc/apt/sources.list.d/debian.sources")
-    if sources.is_file() and SUITE in sources.read_text("utf-8", "replace"):
-        argv.append(str(sources))
-    try:
+    hint = "are Debian's packages reachable? fleet lab up --kind user (needs none)"
+    with building(target, "the board's userland", hint) as part:
+        argv = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", SUITE]
+        sources = Path("/etc/apt/sources.list.d/debian.sources")
+        own = sources.is_file() and SUITE in sources.read_text("utf-8", "replace")
+        argv += [str(part), *([str(sources)] if own else [])]
         subprocess.run(argv, check=True, capture_output=True, timeout=BUILD_SECONDS)
-        subprocess.run(
-            ["chroot", str(part), "/bin/sh", "-c", _USERS],
-            check=True,
-            capture_output=True,
-            timeout=60,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-        )
-    except subprocess.CalledProcessError as error:
+        run_inside(part, _USERS)
+
+
+@contextlib.contextmanager
+def building(target: Path, what: str, hint: str = "") -> Iterator[Path]:
+    """A folder to build `target` in; it gets its name when it is whole.
+
+    Raises LabError with the last words of the program that failed.
+    """
+    part = target.with_name(f"{target.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        yield part
+    except (OSError, subprocess.SubprocessError) as error:
         shutil.rmtree(part, ignore_errors=True)
-        words = error.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise LabError(
-            f"building the board's userland failed: {' | '.join(words[-3:])}",
-            hint="are Debian's packages reachable? fleet lab up --kind user (needs none)",
-        ) from error
-    except (OSError, subprocess.TimeoutExpired) as error:
-        shutil.rmtree(part, ignore_errors=True)
-        raise LabError(f"building the board's userland failed: {error}") from error
+        words = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").splitlines()
+        why = " | ".join(words[-3:]) or error
+        raise LabError(f"building {what} failed: {why}", hint=hint) from error
     part.replace(target)
+
+
+def run_inside(root: Path, script: str) -> None:
+    """Run shell text in a tree. Raises subprocess.SubprocessError."""
+    argv = ["chroot", str(root), "/bin/sh", "-c", script]
+    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    subprocess.run(argv, check=True, capture_output=True, timeout=BUILD_SECONDS, env=env)

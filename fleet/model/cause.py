@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from fleet.model.slots import filled
 
 # From the workstation down to the session: a fault in one layer makes those after it fail.
 LAYERS = (
@@ -28,7 +31,8 @@ class Signature:
 
     `weight` (0 to 1) is how surely the line alone means the cause. `summary` marks the last
     line of a chain, such as 14001: it counts only where no other line of the log says more.
-    `unless` and `needs` are patterns for any line of the same log.
+    `unless` and `needs` are patterns for any line of the same log. A pattern may hold slots
+    (`{library}`, fleet/triage/grammar.py); what stood there fills title, explanation and fixes.
     """
 
     match: str
@@ -62,7 +66,9 @@ class Fix:
 
     `command` is literal, "" where only a person can act; `where` is device or host.
     `apply` names the operation of fleet that does it: provision, redeploy or rollback; "" when
-    none does. `unless` is a fact of the device and the words with which it is no cure.
+    none does. `unless` is a fact of the device, or a slot of the log, and the words with which it
+    is no cure; `when` is one without which it is none. `changes` says what is other afterwards, ""
+    for nothing; `undo` how that is taken back.
     """
 
     platform: str
@@ -74,6 +80,32 @@ class Fix:
     reboot: bool = False
     apply: str = ""
     unless: tuple[str, tuple[str, ...]] | None = None
+    when: tuple[str, tuple[str, ...]] | None = None
+    changes: str = ""
+    undo: str = ""
+
+    def fits(self, platform: str, facts: Mapping[str, str]) -> bool:
+        """Whether it is a cure on this platform ("" is any), where these words are known."""
+        return (
+            (not platform or self.platform in {platform, "any"})
+            and (self.unless is None or not _among(facts.get(self.unless[0]), self.unless[1]))
+            and (self.when is None or _among(facts.get(self.when[0]), self.when[1]))
+        )
+
+    def filled(self, slots: Mapping[str, str]) -> Fix:
+        """With the names of a log in its words and its command."""
+        return replace(
+            self,
+            title=filled(self.title, slots),
+            command=filled(self.command, slots),
+            changes=filled(self.changes, slots),
+            undo=filled(self.undo, slots),
+        )
+
+
+def _among(word: str | None, patterns: tuple[str, ...]) -> bool:
+    """Patterns of a shell: `libQnn*.so`; "" is what is not known."""
+    return any(fnmatchcase(word or "", pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True)
@@ -94,7 +126,8 @@ class Cause:
     """One root cause. `id` is the name of its file, `codes` the numbers under which it shows.
 
     `severity` is error, or advice where nothing is broken. A signature of 0.9 or more that
-    matches rules out the causes of `excludes`.
+    matches rules out the causes of `excludes`; a line of `against` and a fact of `refuted` prove
+    the opposite.
     """
 
     id: str
@@ -108,17 +141,25 @@ class Cause:
     signatures: tuple[Signature, ...] = ()
     probe: tuple[Predicate, ...] = ()
     excludes: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+    refuted: tuple[tuple[str, tuple[str, ...]], ...] = ()
     twins: tuple[Twin, ...] = ()
     fix: tuple[Fix, ...] = ()
     sources: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
 
+    def is_refuted(self, facts: Mapping[str, str]) -> bool:
+        """Whether a fact of the device proves that it is not the one."""
+        return any(facts.get(fact) in words for fact, words in self.refuted)
+
+    def is_denied(self, facts: Mapping[str, str]) -> bool:
+        """Whether all that could be seen of it on the device was looked at, and nothing was."""
+        asked = [facts.get(predicate.fact) for predicate in self.probe]
+        return bool(asked) and all(
+            word not in {None, "unknown", *predicate.values}
+            for word, predicate in zip(asked, self.probe, strict=True)
+        )
+
     def fixes(self, platform: str, facts: Mapping[str, str] | None = None) -> tuple[Fix, ...]:
         """The cures for a platform ("" is any) and a device of which these facts are known."""
-        known = facts or {}
-        return tuple(
-            fix
-            for fix in self.fix
-            if (not platform or fix.platform in {platform, "any"})
-            and (fix.unless is None or known.get(fix.unless[0]) not in fix.unless[1])
-        )
+        return tuple(fix for fix in self.fix if fix.fits(platform, facts or {}))

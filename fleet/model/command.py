@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fleet.model.errors import InputError
 
@@ -17,10 +17,6 @@ class Call:
 
     name: str
     args: tuple[str, ...] = ()
-
-    def under(self, name: str, *args: str) -> Call:
-        """`name` with `args`, which goes on with this."""
-        return Call(name, (*args, self.name, *self.args))
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,14 @@ class Command:
                 raise InputError("a NUL character cannot be passed to a program")
         for name in (*self.env, *self.unset):
             if not _ENV_NAME.match(name):
-                raise InputError(f"'{name}' is no name of an environment variable")
+                raise InputError(f"'{name}' is not a valid name of an environment variable")
+
+    def then(self, command: Command) -> Command:
+        """`command`, begun by this one, a script of ours that goes on with its last words."""
+        call = None
+        if self.call is not None and command.call is not None:
+            call = Call(self.call.name, (*self.call.args, command.call.name, *command.call.args))
+        return replace(command, argv=(*self.argv, *command.argv), call=call)
 
 
 def script(

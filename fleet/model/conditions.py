@@ -28,14 +28,7 @@ class Sample:
     @classmethod
     def of(cls, data: Plain) -> Self:
         """A look from plain data. Raises InputError."""
-        return cls(
-            at=data.number("at") or 0.0,
-            zones=data.numbers("zones"),
-            clocks=data.numbers("clocks"),
-            load=data.number("load"),
-            uptime=data.number("uptime"),
-            limits=data.numbers("limits"),
-        )
+        return cls(at=data.number("at") or 0.0, **data.fields_of(cls))
 
     @property
     def hottest(self) -> float | None:
@@ -72,16 +65,9 @@ class Conditions:
         before, after = data.inner("before"), data.inner("after")
         return cls(
             before=Sample.of(before) if before else None,
-            during=tuple(Sample.of(one) for one in data.each("during")),
+            during=tuple(Sample.of(sample) for sample in data.each("during")),
             after=Sample.of(after) if after else None,
-            governors=data.words("governors"),
-            limits=data.numbers("limits"),
-            power=data.words("power"),
-            boot_id=data.text("boot_id"),
-            boot_id_after=data.text("boot_id_after"),
-            interval=data.number("interval"),
-            cost=data.number("cost"),
-            maxima=data.numbers("maxima"),
+            **data.fields_of(cls),
         )
 
     @property

@@ -64,7 +64,7 @@ def parse_duration(text: str | float) -> float:
     else:
         match = _DURATION.match(text)
         if not match:
-            raise InputError(f"'{text}' is no duration", hint="write it like 90s, 5m or 1h")
+            raise InputError(f"'{text}' is not a duration", hint="write it like 90s, 5m or 1h")
         seconds = float(match[1]) * _UNITS[match[2] or "s"]
     if seconds <= 0:
         raise InputError(f"a duration must be above 0, not {text}")

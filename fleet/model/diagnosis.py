@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fleet.model.cause import Cause, Fix, Twin
+from fleet.model.slots import filled
 
 # In this order of severity; the worst one is the verdict of a target. UNRECOGNISED is a log's:
 # nothing that is known stands in it, neither of a failure nor of a success.
@@ -56,7 +57,9 @@ class Ranked:
     """A cause with the confidence (0 to 1) that it is the one, and why.
 
     `platform` and the `facts` of the device choose among the fixes; "" and none when a log does
-    not show it. `summary` is true where only the last line of a chain was seen.
+    not show it. `summary` is true where only the last line of a chain was seen. `slots` are the
+    names that the lines carry (`library`: libomp.so), which title and fixes repeat; `agreeing`
+    counts the signatures that speak for it.
     """
 
     cause: Cause
@@ -65,11 +68,29 @@ class Ranked:
     platform: str = ""
     summary: bool = False
     facts: Mapping[str, str] = field(default_factory=dict)
+    slots: Mapping[str, str] = field(default_factory=dict)
+    agreeing: int = 1
+
+    @property
+    def title(self) -> str:
+        """What is wrong, with the names of the log."""
+        return filled(self.cause.title, self.slots)
+
+    @property
+    def explanation(self) -> str:
+        """Why, with the names of the log."""
+        return filled(self.cause.explanation, self.slots)
+
+    @property
+    def verify(self) -> str:
+        """How to see that it is cured."""
+        return filled(self.cause.verify, self.slots)
 
     @property
     def fixes(self) -> tuple[Fix, ...]:
         """The cures for the device that was seen."""
-        return self.cause.fixes(self.platform, self.facts)
+        facts = {**self.slots, **self.facts}
+        return tuple(fix.filled(self.slots) for fix in self.cause.fixes(self.platform, facts))
 
     @property
     def twins(self) -> tuple[Twin, ...]:
@@ -80,15 +101,16 @@ class Ranked:
         """Plain data for JSON: what docs/doctor.md lists."""
         return {
             "id": self.cause.id,
-            "title": self.cause.title,
+            "title": self.title,
             "confidence": round(self.confidence, 3),
             "layer": self.cause.layer,
             "severity": self.cause.severity,
-            "evidence": [one.as_dict() for one in self.evidence],
-            "explanation": self.cause.explanation,
+            "evidence": [evidence.as_dict() for evidence in self.evidence],
+            "explanation": self.explanation,
             "fix": [_plain(fix) for fix in self.fixes],
-            "verify": self.cause.verify,
-            "tell_apart": [asdict(one) for one in self.twins],
+            "verify": self.verify,
+            "slots": dict(self.slots),
+            "tell_apart": [asdict(twin) for twin in self.twins],
             "sources": list(self.cause.sources),
         }
 
@@ -96,13 +118,36 @@ class Ranked:
 def _plain(fix: Fix) -> dict[str, Any]:
     """As JSON shows it: the condition was looked at already."""
     data = asdict(fix)
-    del data["unless"]
+    del data["unless"], data["when"]
     return data
+
+
+@dataclass(frozen=True)
+class Question:
+    """What tells causes with the same log apart, or what is needed before one can be named.
+
+    `command` is read-only; `yes` and `no` are the causes that the answers speak for ("" for none).
+    A question without them asks for the output of the command.
+    """
+
+    id: str
+    text: str
+    command: str = ""
+    yes: str = ""
+    no: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
 
 
 @dataclass
 class Diagnosis:
-    """What is wrong with one target: a device or a file. `error` says why it was not checked."""
+    """What is wrong with one target: a device or a file. `error` says why it was not checked.
+
+    `questions` come in the order in which they should be asked. Of a log that is not recognised
+    `understood` are numbers and names in words, `suspects` the lines that look like the failure.
+    """
 
     target: str
     verdict: str
@@ -110,19 +155,31 @@ class Diagnosis:
     checks: tuple[Check, ...] = ()
     emulated: bool = False
     notes: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
+    understood: tuple[str, ...] = ()
+    suspects: tuple[Evidence, ...] = ()
     error: dict[str, object] | None = None
     seconds: float = 0.0
     round_trips: int = 0
 
+    @property
+    def partly(self) -> bool:
+        """Whether a device was looked at, and no session was asked for."""
+        return bool(self.checks) and not any(check.id == "session" for check in self.checks)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
+        seen = "nothing-wrong-seen" if self.verdict == HEALTHY and self.partly else self.verdict
         return {
             "target": self.target,
-            "verdict": self.verdict,
+            "verdict": seen,
             "emulated": self.emulated,
-            "causes": [one.as_dict() for one in self.causes],
-            "checks": [one.as_dict() for one in self.checks],
+            "causes": [cause.as_dict() for cause in self.causes],
+            "checks": [check.as_dict() for check in self.checks],
             "notes": list(self.notes),
+            "questions": [question.as_dict() for question in self.questions],
+            "understood": list(self.understood),
+            "suspects": [line.as_dict() for line in self.suspects],
             "error": self.error,
             "seconds": round(self.seconds, 3),
             "round_trips": self.round_trips,

@@ -61,7 +61,7 @@ class DeviceNode:
 @dataclass(frozen=True)
 class Disk:
     """Room where releases go. `available_bytes` and `inodes` are those of the deploy user.
-    `spare_bytes` are in spares (fleet_spare.py), which give way to what is sent.
+    `recyclable_bytes` are in recyclable blobs, which give way to what is sent.
     """
 
     path: str
@@ -69,12 +69,14 @@ class Disk:
     available_bytes: int | None = None
     inodes: int | None = None
     writable: bool | None = None
-    spare_bytes: int = 0
+    recyclable_bytes: int = 0
 
     @property
     def room_bytes(self) -> int | None:
         """What can be sent there; None where that is unknown."""
-        return None if self.available_bytes is None else self.available_bytes + self.spare_bytes
+        return (
+            None if self.available_bytes is None else self.available_bytes + self.recyclable_bytes
+        )
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,9 @@ class Windows:
 
 @dataclass(frozen=True)
 class Facts:
-    """All facts of one device, from one round trip."""
+    """All facts of one device, from one round trip. `dsp_shells` are files
+    fastrpc_shell_*3 of the compute DSP in the folders that libcdsprpc searches.
+    """
 
     hostname: str | None = None
     os_id: str | None = None
@@ -196,6 +200,7 @@ class Facts:
     libatomic: bool | None = None
     qnn_libraries: tuple[str, ...] = ()
     dsp_library_path: str | None = None
+    dsp_shells: tuple[str, ...] | None = None
     base_dir: str = ""
     store: bool | None = None
     disk: Disk = Disk("")

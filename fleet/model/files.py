@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet.model.errors import InputError
+from fleet.model.errors import FleetError, InputError
 
 _ODD = re.compile("[\n\t\0\ud800-\udfff]")
 BLOCK_BYTES = 1 << 16  # what two versions of a large file are compared by
@@ -72,10 +73,32 @@ def check_name(name: str) -> None:
         )
 
 
+@contextmanager
+def told(
+    path: Path, doing: str = "read", kind: type[FleetError] = InputError, hint: str = ""
+) -> Iterator[None]:
+    """Around the reading or writing of a file: what goes wrong is a `kind` that says so."""
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise kind(f"cannot {doing} {path}: {why}", hint=hint) from error
+
+
 def sha256_file(path: Path) -> str:
     """SHA-256 of a file as lower-case hex; about 1 GB/s on a CPU with SHA extensions."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def listed(folder: Path) -> list[dict[str, str | int]]:
+    """Name, size in bytes and sha256 of every file below a folder, by name; plain data."""
+    return [
+        {"name": str(path.relative_to(folder)), "size": path.stat().st_size,
+         "sha256": sha256_file(path)}
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    ]  # fmt: skip
 
 
 def file_ref(source: Path, name: str, *, executable: bool = False) -> FileRef:

@@ -60,7 +60,9 @@ def parse_celsius(text: str | float) -> float:
     """°C from `45C`, `45 °C`, `45`; InputError for what is none, or not from 1 to 150."""
     match = _CELSIUS.fullmatch(str(text))
     if match is None or not 1 <= float(match[1]) <= 150:
-        raise InputError(f"'{text}' is no temperature from 1 to 150 °C", hint="write it like 45C")
+        raise InputError(
+            f"'{text}' is not a temperature from 1 to 150 °C", hint="write it like 45C"
+        )
     return float(match[1])
 
 
@@ -68,5 +70,7 @@ def parse_percent(text: str) -> float:
     """Share of `3%`: 0.03; InputError for what is none, or not above 0 and below 100."""
     match = _PERCENT.fullmatch(text)
     if match is None or float(match[1]) == 0:
-        raise InputError(f"'{text}' is no percentage between 0% and 100%", hint="write it like 3%")
+        raise InputError(
+            f"'{text}' is not a percentage between 0% and 100%", hint="write it like 3%"
+        )
     return round(float(match[1]) / 100, 8)

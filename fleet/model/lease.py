@@ -23,7 +23,7 @@ class Ticket:
 
 
 @dataclass(frozen=True)
-class Holder:
+class LeaseHolder:
     """Who holds a board. `kind` is write or reserve; `left` and `age` are seconds.
 
     `age` is None when the board was booted since; `busy`: a step of his runs there now.

@@ -17,7 +17,7 @@ NAME = "fleet.lock"
 HEADER = "# Written by fleet; commit it. `fleet lock-file --check` compares, docs/lock-file.md."
 FOLDERS = ("lib", "dsp", "bin", "run", "bundle")  # of a release; beside them only fleet's own files
 _SHOWN = 5
-CURE = "fleet lock-file (writes it anew); look at what changed before"
+CURE = "fleet lock-file (writes it again); review the changes first"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class LockedRelease:
     files: tuple[LockedFile, ...]
 
     def __post_init__(self) -> None:
-        _once([one.name for one in self.files])
+        _once([file.name for file in self.files])
 
     @property
     def kind(self) -> str:
@@ -73,13 +73,14 @@ class LockedRelease:
 
     def only(self, files: Iterable[FileRef]) -> tuple[FileRef, ...]:
         """Those that are locked by name; what came to the bundle later is left out."""
-        names = {one.name for one in self.files}
-        return tuple(one for one in files if one.name in names)
+        names = {file.name for file in self.files}
+        return tuple(file for file in files if file.name in names)
 
     def manifest(self, name: str) -> Manifest:
         """As a manifest for looking at a device; its files have no host path."""
         files = tuple(
-            FileRef(Path("/"), one.name, one.size, one.sha256, one.executable) for one in self.files
+            FileRef(Path("/"), file.name, file.size, file.sha256, file.executable)
+            for file in self.files
         )
         return Manifest(name, files, env=self.env, stored_id=self.id)
 
@@ -93,13 +94,13 @@ class Lock:
     releases: tuple[LockedRelease, ...]
 
     def __post_init__(self) -> None:
-        _once([one.kind for one in self.releases])
+        _once([release.kind for release in self.releases])
 
     def release(self, target: str, arch: str | None) -> LockedRelease | None:
         """The release of a kind of device; None when the lock has none."""
-        for one in self.releases:
-            if (one.target, one.arch) == (target, arch or ""):
-                return one
+        for release in self.releases:
+            if (release.target, release.arch) == (target, arch or ""):
+                return release
         return None
 
     def required(self, target: str, arch: str | None) -> LockedRelease:
@@ -107,15 +108,15 @@ class Lock:
         found = self.release(target, arch)
         if found is None:
             kind = f"{target} {arch or '(unknown Hexagon)'}"
-            raise LockFileError(f"the lock has nothing for {kind}", hint=CURE)
+            raise LockFileError(f"the lock has no release for {kind}", hint=CURE)
         return found
 
     def of(self, name: str) -> Lock:
         """This lock; LockFileError when it is that of another release name."""
         if self.name != name:
             raise LockFileError(
-                f"the lock is that of {self.name}, not of {name}",
-                hint=f"a lock is of one playbook: --lock-file {name}.lock",
+                f"the lock belongs to {self.name}, not to {name}",
+                hint=f"each playbook has a lock of its own: --lock-file {name}.lock",
             )
         return self
 
@@ -128,17 +129,17 @@ class Lock:
             f"playbook: {_quoted(self.playbook)}",
             "releases:",
         ]
-        for one in sorted(self.releases, key=lambda each: (each.target, each.arch)):
+        for release in sorted(self.releases, key=lambda each: (each.target, each.arch)):
             lines += [
-                f"- target: {_quoted(one.target)}",
-                f"  arch: {_quoted(one.arch)}",
-                f"  id: {_quoted(one.id)}",
-                f"  build_id: {_quoted(one.build_id)}",
-                f"  env: {json.dumps(dict(one.env), sort_keys=True)}",
-                f"  count: {len(one.files)}",
+                f"- target: {_quoted(release.target)}",
+                f"  arch: {_quoted(release.arch)}",
+                f"  id: {_quoted(release.id)}",
+                f"  build_id: {_quoted(release.build_id)}",
+                f"  env: {json.dumps(dict(release.env), sort_keys=True)}",
+                f"  count: {len(release.files)}",
                 "  files:",
             ]
-            lines += [_line(each) for each in sorted(one.files, key=lambda f: f.name)]
+            lines += [_line(each) for each in sorted(release.files, key=lambda f: f.name)]
         return "\n".join(lines) + "\n"
 
 
@@ -154,12 +155,12 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _line(one: LockedFile) -> str:
-    values: dict[str, Any] = {"name": one.name, "sha256": one.sha256, "size": one.size}
-    if one.executable:
+def _line(file: LockedFile) -> str:
+    values: dict[str, Any] = {"name": file.name, "sha256": file.sha256, "size": file.size}
+    if file.executable:
         values["executable"] = True
-    if one.arch:
-        values["arch"] = one.arch
+    if file.arch:
+        values["arch"] = file.arch
     return f"  - {json.dumps(values, ensure_ascii=False)}"
 
 
@@ -168,8 +169,8 @@ def locked(
 ) -> LockedRelease:
     """A manifest as it is locked; `kinds` maps host paths to the arch of a file."""
     files = tuple(
-        LockedFile(one.name, one.sha256, one.size, one.executable, kinds.get(one.source, ""))
-        for one in sorted(manifest.files, key=lambda each: each.name)
+        LockedFile(file.name, file.sha256, file.size, file.executable, kinds.get(file.source, ""))
+        for file in sorted(manifest.files, key=lambda each: each.name)
     )
     build = str(manifest.origin.get("build_id", ""))
     return LockedRelease(target, arch or "", manifest.id, build, dict(manifest.env), files)
@@ -180,28 +181,28 @@ def differences(wanted: LockedRelease, have: LockedRelease) -> list[str]:
     said = []
     if wanted.build_id != have.build_id:
         said.append(f"QAIRT {have.build_id}, locked {wanted.build_id}")
-    old = {one.name: one for one in wanted.files}
-    new = {one.name: one for one in have.files}
+    old = {file.name: file for file in wanted.files}
+    new = {file.name: file for file in have.files}
     said += [f"{name} is not in the lock" for name in new if name not in old]
     said += [f"{name} is locked and gone" for name in old if name not in new]
-    for name, one in new.items():
+    for name, file in new.items():
         was = old.get(name)
-        if was is not None and _content(was) != _content(one):
-            said.append(f"{name}: {_shown(one, was)}, locked {_shown(was, one)}")
+        if was is not None and _content(was) != _content(file):
+            said.append(f"{name}: {_shown(file, was)}, locked {_shown(was, file)}")
     if not said and wanted.id != have.id:
         said.append(f"environment, health probe or origin differ: {have.id}, locked {wanted.id}")
     return said
 
 
-def _content(one: LockedFile) -> tuple[str, int, bool]:
+def _content(file: LockedFile) -> tuple[str, int, bool]:
     """What a device gets; the arch follows from it."""
-    return one.sha256, one.size, one.executable
+    return file.sha256, file.size, file.executable
 
 
-def _shown(one: LockedFile, other: LockedFile) -> str:
+def _shown(file: LockedFile, other: LockedFile) -> str:
     """`3f8bd88c8433 (10 bytes)`, and the mode where that is what differs."""
-    mode = " executable" if one.executable and not other.executable else ""
-    return f"{one.sha256[:12]} ({one.size} bytes{mode})"
+    mode = " executable" if file.executable and not other.executable else ""
+    return f"{file.sha256[:12]} ({file.size} bytes{mode})"
 
 
 def stale(old: Lock, new: Lock, *, limited: bool) -> list[str]:
@@ -215,8 +216,8 @@ def stale(old: Lock, new: Lock, *, limited: bool) -> list[str]:
         lines = ["is not in the lock"] if was is None else differences(was, now)
         said += [f"{now.kind}: {line}" for line in lines]
     if not limited:
-        asked = {one.kind for one in new.releases}
-        gone = [one.kind for one in old.releases if one.kind not in asked]
+        asked = {release.kind for release in new.releases}
+        gone = [release.kind for release in old.releases if release.kind not in asked]
         said += [f"{kind}: is locked, and no device is of this kind" for kind in gone]
     return said
 

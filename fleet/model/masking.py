@@ -2,21 +2,26 @@
 
 A debug module of PAM or a wrapper of sudo prints a password that it was given. So each value that
 `Secret.reveal` gave out in this process is replaced by `***` where text leaves it: in errors,
-events, on the terminal, in JSON, the journal and records. Sought as it is: not encoded, escaped
-or split. A value of fewer than `SHORT` characters is only replaced where it stands alone, between
-characters that are no letter, digit or `_`: in the middle of words it would spoil every text.
+events, on the terminal, in JSON, the journal and records. Sought as it is, in base64 wherever it
+stands in what was encoded, URL-quoted, and escaped as JSON, Python and the shell do it.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import threading
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar, cast
+from urllib.parse import quote, quote_plus
 
 MASK = "***"
-SHORT = 4  # characters
+SHORT = 4  # characters; fewer are refused: masked in the middle of words they would spoil any text
+# RFC 3986 unreserved alone, paths, encodeURIComponent, encodeURI (ECMA-262, 19.2.6)
+_UNQUOTED = ("", "/", "!'()*", "!'()*#$&+,/:;=?@")
 # Said by fleet itself, never by a device, and read again by programs: names, hashes, commands.
 OURS = frozenset({
     "run", "run_id", "host", "hosts", "device", "devices", "name", "id", "release", "current",
@@ -32,20 +37,46 @@ _Data = TypeVar("_Data")
 
 
 class _Revealed:
-    """What was given out in this process."""
+    """What was given out in this process, and what everybody may see."""
 
     def __init__(self) -> None:
-        self.long: tuple[str, ...] = ()  # longest first: one may be a part of another
-        self.short: tuple[re.Pattern[str], ...] = ()
         self._lock = threading.Lock()
+        self.clear()
+
+    def clear(self) -> None:
+        self.values: frozenset[str] = frozenset()
+        self.forms: tuple[str, ...] = ()  # longest first: one may be a part of another
+        self.coded: tuple[bytes, ...] = ()
+        self.public: frozenset[str] = frozenset()
 
     def add(self, text: str) -> None:
         with self._lock:
-            if len(text) >= SHORT:
-                self.long = tuple(sorted({*self.long, text}, key=len, reverse=True))
-            elif text:
-                pattern = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")
-                self.short = tuple({*self.short, pattern})
+            self.values |= {text}
+            self.forms = tuple(sorted({*self.forms, *_forms(text)}, key=len, reverse=True))
+            self.coded = tuple(form.encode("utf-8", "surrogateescape") for form in self.forms)
+
+
+def _forms(value: str) -> set[str]:
+    """As it is, and as programs write it down."""
+    raw = value.encode("utf-8", "surrogateescape")
+    hexed = "".join(f"%{byte:02X}" for byte in raw)
+    quoted = {hexed, quote_plus(raw), *(quote(raw, safe=safe) for safe in _UNQUOTED)}
+    small = {re.sub("%..", lambda found: found[0].lower(), form) for form in quoted}
+    escaped = {json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
+    escaped |= {repr(value)[1:-1], shlex.quote(value).strip("'"), raw.decode("utf-8", "replace")}
+    return {value, *quoted, *small, *escaped, *_base64(raw)} - {""}
+
+
+def _base64(raw: bytes) -> Iterator[str]:
+    """What of it is the same whatever stands before and behind, at each of the three places where
+    it can begin; and it alone.
+    """
+    found = [b64encode(raw).decode()]
+    for before in range(3):
+        first, end = -(-8 * before // 6), 8 * (before + len(raw)) // 6
+        found.append(b64encode(bytes(before) + raw).decode()[first:end])
+    for text in found:
+        yield from (text, text.replace("+", "-").replace("/", "_"))
 
 
 _seen = _Revealed()
@@ -53,29 +84,45 @@ _seen = _Revealed()
 
 def reveal(value: str) -> None:
     """From now on `value` is masked."""
-    for text in (value, value.strip()):
-        if text not in _seen.long:
-            _seen.add(text)
+    for text in {value, value.strip()} - {""} - _seen.values:
+        _seen.add(text)
+
+
+def publish(words: Iterable[str]) -> None:
+    """These stay as they are where they stand alone: hosts that the user named `ubuntu-01`, though
+    `ubuntu` is the password. One that is a whole secret is masked all the same.
+    """
+    _seen.public |= frozenset(words)
+
+
+def published(text: str) -> bool:
+    """Whether everybody may see this: no good secret."""
+    return text in _seen.public
 
 
 def revealed() -> bool:
     """Whether there is anything to mask."""
-    return bool(_seen.long or _seen.short)
+    return bool(_seen.forms)
 
 
 def forget() -> None:
     """Nothing was revealed: for tests, which share a process."""
-    _seen.long, _seen.short = (), ()
+    _seen.clear()
 
 
 def masked(text: str) -> str:
     """The text without what was revealed."""
-    for value in _seen.long:
-        if value in text:
-            text = text.replace(value, MASK)
-    for pattern in _seen.short:
-        text = pattern.sub(MASK, text)
-    return text
+    found = [form for form in _seen.forms if form in text]
+    if not found:
+        return text
+    words = [word for word in _seen.public if any(form in word for form in found)]
+    words = sorted({*words} - {*found}, key=len, reverse=True)
+    kept = [rf"(?<![\w.-])(?:{'|'.join(map(re.escape, words))})(?![\w-])"] if words else []
+    return re.sub(
+        "|".join([*kept, *map(re.escape, found)]),
+        lambda match: match[0] if match[0] in words else MASK,
+        text,
+    )
 
 
 def masked_data(value: _Data) -> _Data:
@@ -119,7 +166,7 @@ def _only_text(value: object) -> bool:
     )
 
 
-class Stream:
+class StreamMasker:
     """The same for bytes that come in pieces: a secret may lie across two of them."""
 
     def __init__(self) -> None:
@@ -128,7 +175,7 @@ class Stream:
     def take(self, piece: bytes) -> bytes:
         """What can be passed on; what may be the beginning of a secret waits."""
         data = self._kept + piece
-        values = [value.encode() for value in _seen.long]
+        values = _seen.coded
         passed = len(data) - max((_begun(data, value) for value in values), default=0)
         found, at = b"", 0
         for match in _matches(data, values):
@@ -142,17 +189,22 @@ class Stream:
     def end(self) -> bytes:
         """The rest."""
         rest, self._kept = self._kept, b""
-        for value in _seen.long:
-            rest = rest.replace(value.encode(), MASK.encode())
+        for value in _seen.coded:
+            rest = rest.replace(value, MASK.encode())
         return rest
 
 
 def _matches(data: bytes, values: Sequence[bytes]) -> Iterator[re.Match[bytes]]:
     """Of several that begin at the same place the first of `values`."""
-    return re.finditer(b"|".join(map(re.escape, values)), data) if values else iter(())
+    there = [re.escape(value) for value in values if value in data]
+    return re.finditer(b"|".join(there), data) if there else iter(())
 
 
 def _begun(data: bytes, value: bytes) -> int:
     """How many bytes at the end of `data` are the beginning of `value`."""
-    sizes: Iterable[int] = range(min(len(data), len(value) - 1), 0, -1)
-    return next((size for size in sizes if data.endswith(value[:size])), 0)
+    at = max(0, len(data) - len(value) + 1)
+    while (at := data.find(value[:1], at)) >= 0:
+        if value.startswith(data[at:]):
+            return len(data) - at
+        at += 1
+    return 0

@@ -76,12 +76,12 @@ class OpPackage:
 
     def library(self, role: str) -> OpLibrary | None:
         """The library of a role, CPU or HTP."""
-        return next((one for one in self.libraries if one.role == role), None)
+        return next((library for library in self.libraries if library.role == role), None)
 
     @property
     def qairt(self) -> str | None:
         """The QAIRT build it was made with: the files' own word, else the playbook's."""
-        builds = {build for one in self.libraries for build in one.builds}
+        builds = {build for library in self.libraries for build in library.builds}
         return builds.pop() if len(builds) == 1 else self.declared
 
     def as_origin(self) -> dict[str, Any]:
@@ -90,5 +90,5 @@ class OpPackage:
             "name": self.name,
             "provider": self.provider,
             "qairt": self.qairt,
-            "libraries": {one.role: one.kind for one in self.libraries},
+            "libraries": {library.role: library.kind for library in self.libraries},
         }

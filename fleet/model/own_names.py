@@ -1,8 +1,7 @@
 """Names of fleet's own files in a release folder: no file that is deployed can have them.
 
-The programs that write them: fleet/device/sh/store/{stage,stage_tar,switch}.sh, those of
-fleet/device/store, and fleet/device/windows/store.py. tests/ops/test_own_names.py reads them, and
-fails for a name that is not here.
+The programs that write them: fleet/device/sh/store/{stage,stage_tar,switch}.sh and those of
+fleet/device/store. tests/ops/test_own_names.py reads them, and fails for a name that is not here.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from fleet.model.errors import InputError
 
 KEPT = ("env.sh", "env.ps1", "manifest.json", ".installed")
 PASSING = (".files", ".end", ".new-link")  # while a release folder is made
-SEAL = ".seal"  # what begins so, in any folder: seals of earlier versions leave all of it out
+STAMP = ".seal"  # what begins so, in any folder: seals of earlier versions leave all of it out
 CURE = "rename it, or put it into a folder of its own"
 
 _ROOT = frozenset((*KEPT, *(f"{name}.new" for name in KEPT), *PASSING))
@@ -24,12 +23,12 @@ def own_name(name: str, *, windows: bool = False) -> str:
 
     `windows`: as Windows reads it, which ignores case, blanks and dots at the end, and a stream.
     """
-    if not windows and name.partition("/")[0] not in _ROOT and SEAL not in name and name[0] != ".":
+    if not windows and name.partition("/")[0] not in _ROOT and STAMP not in name and name[0] != ".":
         return ""
     parts = [part for part in name.split("/") if part not in {"", "."}]
     read = [part.partition(":")[0].rstrip(" .").casefold() if windows else part for part in parts]
     for part, seen in zip(parts, read, strict=True):
-        if seen.startswith(SEAL):
+        if seen.startswith(STAMP):
             return part
     return parts[0] if read[0] in _ROOT else ""
 

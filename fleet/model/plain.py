@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 from fleet.model.errors import InputError
@@ -74,14 +75,14 @@ class Plain:
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of texts."""
         found = self._list(key)
-        if not all(isinstance(one, str) for one in found):
+        if not all(isinstance(text, str) for text in found):
             raise self.wrong(key, "a list of texts")
         return tuple(found)
 
     def words(self, key: str) -> dict[str, str]:
         """An object of texts."""
         found = self.mapping(key)
-        if not all(isinstance(one, str) for one in found.values()):
+        if not all(isinstance(text, str) for text in found.values()):
             raise self.wrong(key, "an object of texts")
         return dict(found)
 
@@ -101,13 +102,23 @@ class Plain:
 
     def each(self, key: str) -> Iterator[Plain]:
         """A list of objects to read on in."""
-        for number, one in enumerate(self._list(key)):
-            yield Plain(one, f"{self.path(key)}[{number}]")
+        for number, item in enumerate(self._list(key)):
+            yield Plain(item, f"{self.path(key)}[{number}]")
 
     def members(self, key: str) -> Iterator[tuple[str, Plain]]:
         """An object of objects to read on in."""
-        for name, one in self.mapping(key).items():
-            yield name, Plain(one, f"{self.path(key)}.{name}")
+        for name, member in self.mapping(key).items():
+            yield name, Plain(member, f"{self.path(key)}.{name}")
+
+    def fields_of(self, kind: type[Any]) -> dict[str, Any]:
+        """What a dataclass takes as it is: its texts, numbers, flags, and mappings of those."""
+        if kind not in _KNOWN:
+            _KNOWN[kind] = {
+                field.name: _READERS[str(field.type)]
+                for field in fields(kind)
+                if str(field.type) in _READERS
+            }
+        return {name: read(self, name) for name, read in _KNOWN[kind].items()}
 
     def _list(self, key: str) -> list[Any]:
         value = self.data.get(key)
@@ -116,3 +127,17 @@ class Plain:
         if not isinstance(value, list | tuple):
             raise self.wrong(key, "a list")
         return list(value)
+
+
+# By the annotation as the dataclass writes it; modules of fleet keep annotations as text.
+_READERS: dict[str, Callable[[Plain, str], Any]] = {
+    "str": Plain.text,
+    "bool | None": Plain.flag,
+    "float | None": Plain.number,
+    "int | None": Plain.count,
+    "tuple[str, ...]": Plain.texts,
+    "Mapping[str, str]": Plain.words,
+    "Mapping[str, float]": Plain.numbers,
+    "Mapping[str, Any]": Plain.mapping,
+}
+_KNOWN: dict[type[Any], dict[str, Callable[[Plain, str], Any]]] = {}  # readers of each class

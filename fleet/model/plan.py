@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from fleet.model.command import Command
 from fleet.model.facts import Facts
@@ -59,8 +58,8 @@ class Action:
 @dataclass(frozen=True)
 class Piece:
     """A piece of new content: `count` blocks of 64 KiB of the old blob from block `first` on, or
-    (`count` 0) the bytes `start` to `end` of the new content itself. `stays`: the spare that is
-    made over has those bytes at that place.
+    (`count` 0) the bytes `start` to `end` of the new content itself. `stays`: the recyclable blob
+    that is made over has those bytes at that place.
     """
 
     start: int
@@ -79,6 +78,7 @@ class Piece:
 class Delta:
     """How the content of a blob comes out of one that the device has; pieces in order. `spare`:
     the sha256 of a file no release needs any more, which becomes the new one; "" for a new file.
+    Without pieces where they are found while they are sent.
     """
 
     base: str
@@ -88,30 +88,12 @@ class Delta:
     @property
     def bytes(self) -> int:
         """Bytes that have to be sent."""
-        return sum(one.bytes for one in self.pieces)
+        return sum(piece.bytes for piece in self.pieces)
 
     @property
     def staying(self) -> int:
-        """Bytes that the spare has at their place."""
-        return sum(one.end - one.start for one in self.pieces if one.stays)
-
-
-class Growing(Protocol):
-    """What differs of a file that is still being hashed: from the blob `base`, or from the spare.
-
-    `whole` when all pieces to the end were told; else the file waits for its hash.
-    """
-
-    @property
-    def base(self) -> str: ...  # noqa: D102
-    @property
-    def spare(self) -> str: ...  # noqa: D102
-    @property
-    def whole(self) -> bool: ...  # noqa: D102
-
-    def pieces(self, offset: int) -> Iterator[Piece]:
-        """From `offset` on, as soon as they are known; none where nothing is to be sent."""
-        ...
+        """Bytes that the recyclable blob has at their place."""
+        return sum(piece.end - piece.start for piece in self.pieces if piece.stays)
 
 
 @dataclass(frozen=True)
@@ -119,10 +101,10 @@ class Blob:
     """One blob to send from `offset` on (bytes that the device already has).
 
     `base` is the sha256 of what the live release has under the same name, "" where it has
-    nothing; with `delta` only what differs from it is sent. `spares` are contents that the device
-    has and needs no more. `part` is the name under which the
-    device has the first bytes, where that is not the hash. `late` waits for the hash of a file
-    that is still being hashed; the sha256 of `file` is then a name for this state of it.
+    nothing; with `delta` only what differs from it is sent. `recyclable` are contents that the
+    device has and needs no more. `part` is the name under which the device has the
+    first bytes, where that is not the hash. Of a file that is still being hashed the sha256 of
+    `file` is a name for this state of it.
     """
 
     file: FileRef
@@ -130,14 +112,12 @@ class Blob:
     base: str = ""
     delta: Delta | None = None
     part: str = ""
-    spares: tuple[str, ...] = ()
-    late: Callable[[], str] | None = field(default=None, compare=False)
-    growing: Growing | None = field(default=None, compare=False)
+    recyclable: tuple[str, ...] = ()
 
     @property
     def plain(self) -> bool:
         """Whether the content itself is sent."""
-        return self.delta is None and self.growing is None
+        return self.delta is None
 
     @property
     def left(self) -> int:
@@ -147,8 +127,6 @@ class Blob:
     @property
     def wire(self) -> int:
         """Bytes to send for them, before compression; 0 where that is not known yet."""
-        if self.growing:
-            return 0
         return min(self.left, self.delta.bytes) if self.delta else self.left
 
 
@@ -175,7 +153,7 @@ class SendBlobs(Action):
         if resumed := sum(1 for blob in self.blobs if blob.offset):
             told.append(f"{resumed} resumed")
         if deltas := [blob for blob in self.blobs if blob.delta]:
-            part, whole = sum(one.wire for one in deltas), sum(one.left for one in deltas)
+            part, whole = sum(delta.wire for delta in deltas), sum(delta.left for delta in deltas)
             told.append(
                 f"{len(deltas)} as what differs: {human_bytes(part)} of {human_bytes(whole)}"
             )
@@ -192,9 +170,9 @@ class StageRelease(Action):
 
     def describe(self) -> str:
         """`stage tiny-genie/0123456789abcdef: 14 files and env.sh`."""
-        one = self.manifest
+        manifest, count = self.manifest, len(self.manifest.files)
         return (
-            f"stage {one.name}/{one.id}: {len(one.files)} files and env.sh for its own paths only"
+            f"stage {manifest.name}/{manifest.id}: {count} files and env.sh for its own paths only"
         )
 
 

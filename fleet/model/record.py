@@ -51,8 +51,7 @@ class Op:
         value = data.number("value")
         if value is None:
             raise data.wrong("value", "a number")
-        texts = {name: data.text(name) for name in ("name", "unit", "kind", "shape")}
-        return cls(value=value, ran_on=data.text("ran_on"), graph=data.text("graph"), **texts)
+        return cls(value=value, **data.fields_of(cls))
 
 
 @dataclass(frozen=True)
@@ -78,33 +77,29 @@ class Metrics:
         """Metrics by name; a name that is a field goes there, all others into `others`."""
         own = set(cls.__dataclass_fields__) - {"others", "source"}
         known: dict[str, Any] = {
-            name: int(one.value) if name.endswith("_tokens") else one.value
-            for name, one in found.items()
+            name: int(measure.value) if name.endswith("_tokens") else measure.value
+            for name, measure in found.items()
             if name in own
         }
-        return cls(**known, others={name: one for name, one in found.items() if name not in own})
+        return cls(
+            **known, others={name: measure for name, measure in found.items() if name not in own}
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
             **vars(self),
-            "others": {name: dict(vars(one)) for name, one in self.others.items()},
-            "source": {name: dict(vars(one)) for name, one in self.source.items()},
+            "others": {name: dict(vars(measure)) for name, measure in self.others.items()},
+            "source": {name: dict(vars(measure)) for name, measure in self.source.items()},
         }
 
     @classmethod
     def read(cls, data: Plain) -> Self:
         """Metrics from plain data. Raises InputError."""
         return cls(
-            init_ms=data.number("init_ms"),
-            prompt_tokens=data.count("prompt_tokens"),
-            prompt_tps=data.number("prompt_tps"),
-            ttft_ms=data.number("ttft_ms"),
-            generated_tokens=data.count("generated_tokens"),
-            decode_tps=data.number("decode_tps"),
-            decode_ms=data.number("decode_ms"),
-            others={name: Measure.of(one) for name, one in data.members("others")},
-            source={name: Measure.of(one) for name, one in data.members("source")},
+            **data.fields_of(cls),
+            others={name: Measure.of(measure) for name, measure in data.members("others")},
+            source={name: Measure.of(measure) for name, measure in data.members("source")},
         )
 
 
@@ -122,25 +117,25 @@ class Record:
 
     run_id: str
     host: str
-    name: str
-    release: str
-    runner: str
-    repeat: int
-    warmup: bool
-    started: str
-    seconds: float | None
-    status: int | None
-    metrics: Metrics
-    finish: str | None
-    problems: tuple[str, ...]
-    emulated: bool | None
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    prompt_sha256: str
-    files: Mapping[str, str]
-    origin: Mapping[str, Any]
-    facts: Mapping[str, Any]
-    identity: str
+    name: str = ""
+    release: str = ""
+    runner: str = ""
+    repeat: int = 0
+    warmup: bool = False
+    started: str = ""
+    seconds: float | None = None
+    status: int | None = None
+    metrics: Metrics = Metrics()
+    finish: str | None = None
+    problems: tuple[str, ...] = ()
+    emulated: bool | None = None
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    prompt_sha256: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    identity: str = ""
     text: str = ""
     fleet: str = ""
     schema: int = SCHEMA
@@ -178,37 +173,16 @@ class Record:
         _check_schema(found)
         for key in ("run_id", "host", "metrics"):
             if key not in found.data:
-                raise InputError(f"{key}: is not there, so this is no record of a run")
+                raise InputError(f"{key}: is missing, so this is not a record of a run")
         inner, around = found.inner("metrics"), found.inner("conditions")
         return cls(
-            run_id=found.text("run_id"),
-            host=found.text("host"),
-            name=found.text("name"),
-            release=found.text("release"),
-            runner=found.text("runner"),
+            **found.fields_of(cls),
             repeat=found.count("repeat") or 0,
             warmup=found.flag("warmup") or False,
-            started=found.text("started"),
-            seconds=found.number("seconds"),
-            status=found.count("status"),
             metrics=Metrics.read(inner) if inner else Metrics(),
             finish=found.text("finish") or None,
-            problems=found.texts("problems"),
-            emulated=found.flag("emulated"),
-            argv=found.texts("argv"),
-            env=found.words("env"),
-            prompt_sha256=found.text("prompt_sha256"),
-            files=found.words("files"),
-            origin=found.mapping("origin"),
-            facts=found.mapping("facts"),
-            identity=found.text("identity"),
-            text=found.text("text"),
-            fleet=found.text("fleet"),
-            artifacts=found.words("artifacts"),
-            ops=tuple(Op.of(one) for one in found.each("ops")),
+            ops=tuple(Op.of(op) for op in found.each("ops")),
             conditions=Conditions.of(around) if around else Conditions(),
-            marks=found.texts("marks"),
-            tags=found.texts("tags"),
         )
 
 
@@ -223,6 +197,6 @@ def _check_schema(data: Plain) -> None:
         raise data.wrong("schema", "a version of a record")
     if schema is not None and schema > SCHEMA:
         raise InputError(
-            f"schema: the record is of version {schema}, this fleet reads 1 to {SCHEMA}",
+            f"schema: the record has version {schema}, this fleet reads 1 to {SCHEMA}",
             hint="pip install --upgrade npu-fleet",
         )

@@ -77,7 +77,7 @@ class RolloutSpec:
         return {
             "canary": str(self.canary),
             "canary_hosts": list(self.canary_hosts),
-            "waves": [str(one) for one in self.waves],
+            "waves": [str(wave) for wave in self.waves],
             "max_failed": str(self.max_failed),
             "max_unreachable": str(self.max_unreachable),
             "soak": self.soak,
@@ -90,7 +90,7 @@ class RolloutSpec:
         return RolloutSpec(
             canary=Amount.parse(data["canary"]),
             canary_hosts=tuple(data["canary_hosts"]),
-            waves=tuple(Amount.parse(one) for one in data["waves"]),
+            waves=tuple(Amount.parse(wave) for wave in data["waves"]),
             max_failed=Amount.parse(data["max_failed"]),
             max_unreachable=Amount.parse(data["max_unreachable"]),
             soak=float(data["soak"]),
@@ -115,11 +115,11 @@ def check_rising(waves: tuple[Amount, ...]) -> None:
 
     Counts and percentages can only be compared when the devices are known.
     """
-    if any(one.number == 0 for one in waves):
-        raise InputError("a wave of 0 devices brings nothing", hint="leave it out")
+    if any(wave.number == 0 for wave in waves):
+        raise InputError("a wave of 0 devices does nothing", hint="leave it out")
     for before, after in itertools.pairwise(waves):
         if before.percent == after.percent and after.number <= before.number:
             raise InputError(
-                f"wave {after} comes after {before} and brings no more",
-                hint="waves are cumulative (how much has it after the wave): [5%, 25%, 100%]",
+                f"wave {after} comes after {before} and adds no device",
+                hint="waves are cumulative (what has it after the wave): [5%, 25%, 100%]",
             )

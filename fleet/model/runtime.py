@@ -84,13 +84,13 @@ def version_key(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in core.split("."))
 
 
-def same_build(one: str, other: str) -> bool:
+def same_build(build: str, other: str) -> bool:
     """Qualcomm's own rule: equal major.minor.patch, idents equal when one is a prefix.
 
     Source: ai-hub-models QAIRTVersion (docs/sources/deployment.md 2): 2.45.0.260326 equals
     2.45.0.260326154327, and 2.45.0 equals both.
     """
-    a, b = (text.strip().removeprefix("v").split("_", 1)[0].split(".") for text in (one, other))
+    a, b = (text.strip().removeprefix("v").split("_", 1)[0].split(".") for text in (build, other))
     if a[:3] != b[:3]:
         return False
     ident_a, ident_b = ".".join(a[3:]), ".".join(b[3:])

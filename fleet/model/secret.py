@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 from fleet.model import masking
-from fleet.model.errors import InputError
+from fleet.model.errors import InputError, Position
 
 _CMD_SECONDS = 30.0  # a password manager may ask for a touch; longer means it hangs
 
@@ -49,16 +49,42 @@ class SecretRef:
     """Where a secret is, until it is needed. Printing it shows the reference only.
 
     `base` is the folder that a relative `file:` starts from. `literal` holds a value that
-    stood in an Ansible inventory in clear text.
+    stood in an Ansible inventory in clear text. `position` is that of the reference.
     """
 
     reference: str
     base: Path
     literal: Secret | None = None
+    position: Position | None = field(default=None, compare=False)
 
     def get(self) -> Secret:
-        """The secret. Raises InputError when the reference leads nowhere."""
-        return self.literal if self.literal is not None else resolve(self.reference, self.base)
+        """The secret. Raises InputError when the reference leads nowhere, and for a value that
+        cannot be kept out of what is shown.
+        """
+        try:
+            secret = self.literal or resolve(self.reference, self.base)
+            refuse_unmaskable(secret, f"the secret behind '{self.reference}'")
+        except InputError as error:
+            error.position = error.position or self.position
+            raise
+        return secret
+
+
+def refuse_unmaskable(secret: Secret, what: str) -> None:
+    """Raise InputError for a value that would spoil every text, or that everybody is shown."""
+    value = secret._value.strip()
+    if len(value) < masking.SHORT:
+        raise InputError(
+            f"{what} has fewer than {masking.SHORT} characters: where a device says it back, it "
+            "could not be told from other text",
+            hint="give the device a longer one, or log in with a key (identity_file)",
+        )
+    if masking.published(value):
+        raise InputError(
+            f"{what} is also the name of a host in this inventory, which is shown everywhere",
+            hint="rename the host in the inventory (`host:` keeps its address), or give the device "
+            "another one",
+        )
 
 
 def resolve(reference: str, base: Path) -> Secret:

@@ -28,11 +28,7 @@ TEMPLATES: Mapping[str, Mapping[str, str]] = {
         },
         "end": "<|im_start|>assistant\n",
     },
-    "mistral": {
-        "begin": "<s>",
-        "user": "[INST] {content}[/INST]",
-        "assistant": " {content}</s>",
-    },
+    "mistral": {"begin": "<s>", "user": "[INST] {content}[/INST]", "assistant": " {content}</s>"},
 }
 
 

@@ -127,7 +127,9 @@ class SystemState:
     `manager` is apt, opkg or None. `lists`: apt knows what its sources offer. `sources` are
     the active lines. `skels` are libQnn skels in the DSP's default folders, `on_path` QNN
     files on the login's own search paths, `trees` QAIRT trees under /opt. `reboot_required`
-    is what the system itself says.
+    is what the system itself says. `tried`: events (add, change) by which fleet applied the
+    device rules since this boot and since rules and nodes last changed. `acls` are heaps that
+    have an access list. A package of a foreign architecture has the name `name:architecture`.
     """
 
     manager: str | None = None
@@ -143,6 +145,8 @@ class SystemState:
     on_path: tuple[str, ...] = ()
     trees: tuple[str, ...] = ()
     reboot_required: bool = False
+    tried: frozenset[str] = frozenset()
+    acls: frozenset[str] = frozenset()
 
     def installed(self, name: str) -> str | None:
         """Version of an installed package; None when it is not, or was not asked."""

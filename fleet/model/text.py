@@ -18,4 +18,4 @@ def harmless(text: str) -> str:
     """Text that can be shown: no escape sequences, no controls, no turned direction, no revealed
     secret.
     """
-    return masked(_CONTROLS.sub("", _ESCAPES.sub("", text)))
+    return masked(_CONTROLS.sub("", _ESCAPES.sub("", masked(text))))  # it may hold controls

@@ -41,9 +41,9 @@ def together(blobs: Sequence[Blob], *, archive: bool) -> Iterator[Part]:
 
 
 def _listed(blobs: Sequence[Blob]) -> Iterator[Part]:
-    rows = [f"{one.file.sha256} {one.file.size} {mode_of(one)}\n" for one in blobs]
+    rows = [f"{blob.file.sha256} {blob.file.size} {mode_of(blob)}\n" for blob in blobs]
     listed = "".join(rows).encode()
-    size = sum(one.file.size for one in blobs)
+    size = sum(blob.file.size for blob in blobs)
     yield f"files {len(blobs)} {len(listed)} {size}\n".encode() + listed, 0, 0
     for blob in blobs:
         data = _content(blob)

@@ -1,10 +1,10 @@
-"""Standard input of receive.sh and of fleet_hand.py: many blobs in one stream."""
+"""Standard input of receive.sh and of the device worker: many blobs in one stream."""
 
 from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -13,13 +13,14 @@ from typing import Protocol
 
 from fleet.content.delta import after
 from fleet.model.files import Chunk, FileRef, Span, changed
-from fleet.model.plan import Blob, Delta, Growing, Piece
+from fleet.model.plan import Blob, Delta, Piece
 from fleet.ops.batches import BLOCK, Part, batches, mode_of, together
+from fleet.ops.streaming_delta import StreamingDelta
 
 CHUNK = 1 << 18  # large enough that a read costs nothing beside a send; small in memory
 SPAN = 1 << 20  # moved at a time; progress, limits and leases are looked at in between
 SMALL = 1 << 16  # from here on the bytes cost more than the programs that a blob needs there
-SMALL_BY_HAND = 1 << 20  # there a blob alone costs a thread and a sync of its own
+SMALL_FOR_WORKER = 1 << 20  # there a blob alone costs a thread and a sync of its own
 GZIP_BYTES = 4 << 20  # compressed at a time; what a broken link costs again
 _LEVEL = 1  # 100 MB/s; more levels save 5 % of a library and cost four times the time
 
@@ -51,14 +52,26 @@ class Files:
 
 
 @dataclass(frozen=True)
+class Unhashed:
+    """A blob that goes before its hash is known: `sha256` waits for that. With `delta` goes what
+    differs, as it is found.
+    """
+
+    sha256: Callable[[], str]
+    delta: StreamingDelta | None = None
+
+
+@dataclass(frozen=True)
 class Style:
-    """How blobs go over. `batches`: small ones together. `hand`: the program that takes them,
-    b"" where receive.sh does. `gzip`: sha256 of those that are compressed.
+    """How blobs go over. `batches`: small ones together. `worker`: what goes ahead for the device
+    worker that takes them, None where receive.sh does. `gzip`: sha256 of those that are compressed.
+    `unhashed`: by the name that stands for the hash.
     """
 
     batches: bool = False
-    hand: bytes = b""
+    worker: bytes | None = None
     gzip: frozenset[str] = frozenset()
+    unhashed: Mapping[str, Unhashed] = field(default_factory=dict)
     source: Source = field(default_factory=Files)
 
 
@@ -104,26 +117,26 @@ def frames(
     when a source changed while it was sent.
     """
     count = _Count(told)
-    if style.hand:
-        yield from _gathered([(style.hand, 0, 0)], count)
+    if style.worker:
+        yield from _gathered([(style.worker, 0, 0)], count)
     if trial is not None:
         blobs, on = yield from _tried(trial, blobs, style, count)
         if not on:
             return
     small: list[Blob] = []
     alone: list[Blob] = []
-    for one in blobs:
-        most = SMALL_BY_HAND if style.hand else SMALL
-        can = style.batches and not one.offset and one.file.size <= most
-        (small if can else alone).append(one)
+    most = SMALL if style.worker is None else SMALL_FOR_WORKER
+    for blob in blobs:
+        can = style.batches and not blob.offset and blob.file.size <= most
+        (small if can else alone).append(blob)
     if len(small) == 1:
         small, alone = [], list(blobs)
     left = limit
     for some in batches(small):
         if left is not None and left <= 0:
             break
-        yield from _gathered(together(some, archive=not style.hand), count)
-        left = left if left is None else left - sum(one.file.size for one in some)
+        yield from _gathered(together(some, archive=style.worker is None), count)
+        left = left if left is None else left - sum(blob.file.size for blob in some)
     for blob in alone:
         if left is not None and left <= 0:
             break
@@ -136,26 +149,26 @@ def frames(
 
 def _alone(blob: Blob, end: int, style: Style, count: _Count) -> Iterator[Chunk]:
     """One blob, and its hash behind it where that was not known before."""
-    growing = blob.growing
+    unhashed = style.unhashed.get(blob.file.sha256)
+    delta = unhashed.delta if unhashed else None
     for part in _one(blob, end, style):
         yield from count.add(*part)
-        if growing is not None:  # the device works on each piece while the next is looked for
+        if delta is not None:  # the device works on each piece while the next is looked for
             yield from count.rest()
-    told = growing is None or growing.whole
-    if blob.late is not None and told and end == blob.file.size:
+    if unhashed and (delta is None or delta.whole) and end == blob.file.size:
         yield from count.rest()
-        yield f"is {blob.late()}\n".encode()
+        yield f"is {unhashed.sha256()}\n".encode()
 
 
 def _tried(
     trial: Trial, blobs: Sequence[Blob], style: Style, count: _Count
 ) -> Generator[Chunk, None, tuple[list[Blob], bool]]:
     """The bytes of a trial; what is left then, and whether it goes on."""
-    one, left = blobs[trial.place], list(blobs)
-    edge = one.offset + trial.count
-    yield from _gathered(_one(one, edge, style), count)
+    blob, left = blobs[trial.place], list(blobs)
+    edge = blob.offset + trial.count
+    yield from _gathered(_one(blob, edge, style), count)
     yield from count.rest()
-    left[trial.place] = replace(one, offset=edge)
+    left[trial.place] = replace(blob, offset=edge)
     return left, trial.goes_on()
 
 
@@ -195,12 +208,13 @@ def _gathered(parts: Iterable[Part], count: _Count) -> Iterator[Chunk]:
         yield from count.add(*part)
 
 
-def _head(blob: Blob, offset: int, length: int, coding: str, end: int) -> Part:
+def _head(blob: Blob, span: tuple[int, int], length: int, coding: str, style: Style) -> Part:
+    """Before `length` bytes that are those from `span[0]` to `span[1]` of the blob."""
     item = blob.file
     blocks, rest = divmod(length, BLOCK)
-    words: list[object] = [item.sha256, item.size, offset, mode_of(blob)]
-    words += [blocks, rest, coding, end]
-    if blob.late is not None:  # its part has the name, and its hash comes behind the bytes
+    words: list[object] = [item.sha256, item.size, span[0], mode_of(blob)]
+    words += [blocks, rest, coding, span[1]]
+    if item.sha256 in style.unhashed:  # its part has the name, and its hash comes behind the bytes
         words = ["?", *words[1:], item.sha256]
     elif blob.part:
         words.append(blob.part)
@@ -208,14 +222,15 @@ def _head(blob: Blob, offset: int, length: int, coding: str, end: int) -> Part:
 
 
 def _one(blob: Blob, end: int, style: Style) -> Iterator[Part]:
-    if blob.growing:
-        yield from _growing(blob, blob.growing, style)
+    unhashed = style.unhashed.get(blob.file.sha256)
+    if unhashed and unhashed.delta:
+        yield from _streaming_delta(blob, unhashed.delta, style)
     elif blob.delta:
         yield from _delta(blob, style)
     elif blob.file.sha256 in style.gzip:
         yield from _compressed(blob, end, style)
     else:
-        yield _head(blob, blob.offset, end - blob.offset, "raw", end)
+        yield _head(blob, (blob.offset, end), end - blob.offset, "raw", style)
         yield from _content(blob, blob.offset, end, style)
 
 
@@ -246,7 +261,7 @@ def _compressed(blob: Blob, end: int, style: Style) -> Iterator[Part]:
     while True:
         stop = min(at + GZIP_BYTES, end)
         data = style.source.made(item, at, stop, partial(_gzip, blob, at, stop, style))
-        yield _head(blob, at, len(data), "gzip", stop)
+        yield _head(blob, (at, stop), len(data), "gzip", style)
         yield data, stop - at, len(data)
         at = stop
         if at == end:
@@ -262,37 +277,37 @@ def _delta(blob: Blob, style: Style) -> Iterator[Part]:
         return
     found = after(blob.delta, blob.offset) if blob.offset else blob.delta
     count, coding = len(found.pieces), f"delta:{found.base}"
-    if style.hand:
+    if style.worker is not None:
         count, coding = 0, _patch(found)
-    yield _head(blob, blob.offset, count * BLOCK, coding, blob.file.size)
-    for one in found.pieces:
-        yield from _piece(blob, one, style)
-    if style.hand:
+    yield _head(blob, (blob.offset, blob.file.size), count * BLOCK, coding, style)
+    for piece in found.pieces:
+        yield from _piece(blob, piece, style)
+    if style.worker is not None:
         yield b"done\n", 0, 0
 
 
-def _patch(found: Delta | Growing) -> str:
+def _patch(found: Delta | StreamingDelta) -> str:
     return f"patch:{found.base or '-'}:{found.spare or '-'}"
 
 
-def _growing(blob: Blob, found: Growing, style: Style) -> Iterator[Part]:
+def _streaming_delta(blob: Blob, found: StreamingDelta, style: Style) -> Iterator[Part]:
     """Nothing where nothing is told; the device keeps what it can when it stops."""
     pieces = found.pieces(blob.offset)
     first = next(pieces, None)
     if first is None:
         return
-    yield _head(blob, blob.offset, 0, _patch(found), blob.file.size)
-    for one in chain([first], pieces):
-        yield from _piece(blob, one, style)
+    yield _head(blob, (blob.offset, blob.file.size), 0, _patch(found), style)
+    for piece in chain([first], pieces):
+        yield from _piece(blob, piece, style)
     yield b"done\n" if found.whole else b"stop\n", 0, 0
 
 
-def _piece(blob: Blob, one: Piece, style: Style) -> Iterator[Part]:
-    if one.count:
-        yield f"copy {one.first} {one.count}\n".encode(), 0, 0
+def _piece(blob: Blob, piece: Piece, style: Style) -> Iterator[Part]:
+    if piece.count:
+        yield f"copy {piece.first} {piece.count}\n".encode(), 0, 0
         return
-    blocks, rest = divmod(one.end - one.start, BLOCK)
-    word = "same" if one.stays else "take"
+    blocks, rest = divmod(piece.end - piece.start, BLOCK)
+    word = "same" if piece.stays else "take"
     yield f"{word} {blocks} {rest}\n".encode(), 0, 0
-    if not one.stays:
-        yield from _content(blob, one.start, one.end, style)
+    if not piece.stays:
+        yield from _content(blob, piece.start, piece.end, style)

@@ -7,7 +7,7 @@ break a line of the owner file.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 from urllib.parse import quote, unquote
@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 from fleet.device.shell import device_script, odd_answer
 from fleet.model.command import Command, script
 from fleet.model.errors import DeviceError
-from fleet.model.lease import WRITE, Holder, Spent, Ticket
+from fleet.model.lease import WRITE, LeaseHolder, Spent, Ticket
 from fleet.model.masking import masked
 
 TAG = "fleet-lease 1"
@@ -33,8 +33,8 @@ class LeaseAnswer:
 
     place: str = ""
     got: int | None = None
-    held: list[Holder] = field(default_factory=list)
-    dropped: list[Holder] = field(default_factory=list)
+    held: list[LeaseHolder] = field(default_factory=list)
+    dropped: list[LeaseHolder] = field(default_factory=list)
     raced: bool = False
     freed: bool = False
     top: dict[str, int] = field(default_factory=dict)
@@ -64,13 +64,13 @@ def take_command(
     then: Command | None = None,
 ) -> Command:
     """Takes a lease for `ttl` seconds; `dead`: see `dead_word`. Once it is there `then` runs, a
-    reading command, in the same round trip; not on Windows.
+    reading command, in the same round trip.
     """
     words = (word(owner), word(reason), word(run_id), token, str(ttl), dead)
-    return _lease_script("lease_take", kind, *words, *(then.argv if then else ()))
+    return _lease_script("lease_take", kind, *words, then=then)
 
 
-def dead_word(holder: Holder) -> str:
+def dead_word(holder: LeaseHolder) -> str:
     """Names a holder whose process is known to have ended, so that it may be taken over."""
     return f"{holder.generation}:{holder.token}"
 
@@ -88,30 +88,17 @@ def free_command(ticket: Ticket) -> Command:
 
 def who_command(then: Command | None = None) -> Command:
     """Asks who holds; `then`, a reading command, runs after it in the same round trip."""
-    if then is None:
-        return _lease_script("lease_who")
-    call = then.call.under("lease_who") if then.call is not None else None
-    return replace(then, argv=_lease_script("lease_who", *then.argv).argv, call=call)
+    return _lease_script("lease_who", then=then)
 
 
-def guard(command: Command, ticket: Ticket, seconds: int = 0) -> Command:
-    """The same command, begun only while `ticket` holds, and the lease renewed with it.
+def guard(ticket: Ticket, mode: int | str = 0) -> Command:
+    """The beginning of a command that runs only while `ticket` holds, and renews it.
 
-    While the command runs the lease holds for `seconds` at least, even when the host is gone.
+    While the command runs the lease holds for `mode` seconds at least, even when the host is gone.
+    Alone, with "keep", it only renews; "revive": also after its end, if nobody took over since.
     """
-    before = _guard_words(ticket, str(seconds))
-    argv = device_script("lease_guard", *before, *command.argv).argv
-    call = command.call.under("lease_guard", *before) if command.call is not None else None
-    return replace(command, argv=argv, call=call)
-
-
-def keep_command(ticket: Ticket, *, revive: bool = False) -> Command:
-    """Only renews. `revive`: also after its end, if nobody has taken over since."""
-    return device_script("lease_guard", *_guard_words(ticket, "revive" if revive else "keep"))
-
-
-def _guard_words(ticket: Ticket, mode: str) -> tuple[str, ...]:
-    return (ticket.folder, str(ticket.generation), ticket.token, str(ticket.ttl), mode)
+    words = (ticket.folder, str(ticket.generation), ticket.token, str(ticket.ttl), str(mode))
+    return device_script("lease_guard", *words)
 
 
 def lost_words(ticket: Ticket, status: int, stderr: str) -> str:
@@ -190,18 +177,21 @@ class Holders:
     `generation` is that of the last write lease, None where one holds or it is not known.
     """
 
-    found: tuple[Holder, ...] = ()
+    found: tuple[LeaseHolder, ...] = ()
     problem: str = ""
     generation: int | None = None
 
     def notes(self) -> list[str]:
         """One line each, for people."""
         unknown = [f"who holds the board is unknown: {self.problem}"] if self.problem else []
-        return [*(f"the board is {one.describe()}" for one in self.found), *unknown]
+        return [*(f"the board is {holder.describe()}" for holder in self.found), *unknown]
 
     def as_dict(self) -> dict[str, Any]:
         """`{"holders": [...]}`, for JSON; None where it is unknown."""
-        return {"holders": None if self.problem else [one.as_dict() for one in self.found]}
+        return {"holders": None if self.problem else [holder.as_dict() for holder in self.found]}
+
+
+NOBODY = Holders()
 
 
 def holders_in(text: str, host: str) -> Holders:
@@ -210,7 +200,7 @@ def holders_in(text: str, host: str) -> Holders:
         answer = parse_lease(text, host)
     except DeviceError as error:
         return Holders(problem=error.message)
-    held = any(one.kind == WRITE for one in answer.held)
+    held = any(holder.kind == WRITE for holder in answer.held)
     return Holders(tuple(answer.held), generation=None if held else answer.top.get(WRITE))
 
 
@@ -221,9 +211,9 @@ def _number(word: str, line: str, host: str) -> int:
     return int(word)
 
 
-def _holder(words: list[str], generation: int, left: int) -> Holder:
+def _holder(words: list[str], generation: int, left: int) -> LeaseHolder:
     kind, _, owner, reason, run, token, _, age, busy = words
-    return Holder(
+    return LeaseHolder(
         kind=kind,
         generation=generation,
         owner=text_of(owner),
@@ -241,5 +231,6 @@ def _text(name: str) -> str:
     return device_script("lease").argv[2] + device_script(name).argv[2]
 
 
-def _lease_script(name: str, *args: str) -> Command:
-    return script(_text(name), *args, name=name)
+def _lease_script(name: str, *args: str, then: Command | None = None) -> Command:
+    found = script(_text(name), *args, name=name)
+    return found if then is None else found.then(then)

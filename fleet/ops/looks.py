@@ -87,9 +87,9 @@ class _Read:
         text = "\n".join(self.service.get(tag, ()))
         zones = service_zones({"thermalservice": [text]})
         return {
-            one.type: one.celsius
-            for one in zones
-            if one.celsius is not None and celsius(f"{one.celsius * 1000:.0f}") is not None
+            zone.type: zone.celsius
+            for zone in zones
+            if zone.celsius is not None and celsius(f"{zone.celsius * 1000:.0f}") is not None
         }
 
 
@@ -106,8 +106,8 @@ def conditions_of(text: str, interval: float | None = None) -> Conditions:
     limits = before.limits if before else {}
     return Conditions(
         before=replace(before, limits={}) if before else None,
-        during=tuple(_fallen(one, limits) for one in _thinned(samples["during"])),
-        after=next((_fallen(one, limits) for one in samples["after"]), None),
+        during=tuple(_fallen(sample, limits) for sample in _thinned(samples["during"])),
+        after=next((_fallen(sample, limits) for sample in samples["after"]), None),
         governors=dict(_static(read, "scaling_governor", "governor")),
         limits=limits,
         maxima={

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from fleet.transport.neighbour import Peer
 
 PIECE_BLOCKS = 8  # as in relay.sh: what is sent for one line from the workstation
-AHEAD = 2  # pieces that may be under way unasked: 16 MiB hide 0.1 s of the way to the workstation
+WINDOW = 2  # pieces that may be under way unasked: 16 MiB hide 0.1 s of the way to the workstation
 _LOOK_SECONDS = 0.25
 
 
-def opening(blob: Blob, hand: bytes) -> str:
+def opening(blob: Blob, worker: bytes) -> str:
     """What a stream of frames (fleet/ops/frames.py) has before the bytes of this one blob.
 
-    `hand`: the program that takes it, b"" where the device has no Python.
+    `worker`: the program that takes it, b"" where the device has no Python.
     """
     item = blob.file
     blocks, rest = divmod(blob.left, BLOCK)
     words = (item.sha256, item.size, blob.offset, mode_of(blob), blocks, rest, "raw", item.size)
-    return hand.decode() + " ".join(map(str, words)) + "\n"
+    return worker.decode() + " ".join(map(str, words)) + "\n"
 
 
-def relay_command(blob: Blob, base: str, target: Peer, take: Command, hand: bytes) -> Command:
+def relay_command(blob: Blob, base: str, target: Peer, take: Command, worker: bytes) -> Command:
     """Sends the blob out of the store under `base` into `take`, run on `target`."""
     item = blob.file
     block, byte = divmod(blob.offset, BLOCK)
@@ -47,7 +47,7 @@ def relay_command(blob: Blob, base: str, target: Peer, take: Command, hand: byte
         str(target.port),
         target.user,
         str(math.ceil(target.seconds)),
-        opening(blob, hand),
+        opening(blob, worker),
         render(take),
         str(block),
         str(byte + 1),
@@ -108,7 +108,7 @@ class Passage:
         self.told(min(self._sent * BLOCK, size) - self.blob.offset)
 
     def leave(self) -> Iterator[bytes]:
-        """Standard input of relay.sh: a line a piece, no further ahead than AHEAD.
+        """Standard input of relay.sh: a line a piece, no further ahead than WINDOW.
 
         While there is nothing to say an empty chunk comes now and then, so that who reads this
         can end and look after the lease.
@@ -117,12 +117,12 @@ class Passage:
         given = first
         while given < end:
             with self._news:
-                ahead = self._sent + AHEAD * PIECE_BLOCKS
-                if given >= ahead:
+                limit = self._sent + WINDOW * PIECE_BLOCKS
+                if given >= limit:
                     self._news.wait(_LOOK_SECONDS)
-                    ahead = self._sent + AHEAD * PIECE_BLOCKS
+                    limit = self._sent + WINDOW * PIECE_BLOCKS
             self.check()
-            if given >= ahead:
+            if given >= limit:
                 yield b""
                 continue
             # A first piece that begins within a block is that block alone.

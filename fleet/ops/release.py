@@ -1,16 +1,15 @@
-"""Releases on a device: what is there, and the commands that stage, switch and prune."""
+"""Releases on a device: what is there, and what has to be done."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from fleet.content.sources import key_of
-from fleet.device.hand import hand_command, hand_for, has_hand, seal
-from fleet.device.shell import device_script, framed, odd_answer
-from fleet.model.command import Command, script
-from fleet.model.facts import Facts
+from fleet.device.shell import framed, odd_answer
+from fleet.model.errors import InputError
 from fleet.model.files import FileRef
 from fleet.model.manifest import Manifest
 from fleet.model.plan import (
@@ -30,7 +29,7 @@ _SHA = re.compile(r"[0-9a-f]{64}")
 class ReleaseState:
     """What a device has of one release. `parts` maps sha256 → bytes of an unfinished upload,
     `keys` its name where that is not the hash, `bases` the sha256 of a large file it lacks →
-    that of what the live release has under its name, `spares` those that no release needs.
+    that of what the live release has under its name, `recyclable` those that no release needs.
     """
 
     current: str | None
@@ -43,7 +42,7 @@ class ReleaseState:
     bases: Mapping[str, str] = field(default_factory=dict)
     sealed: bool = False
     keys: Mapping[str, str] = field(default_factory=dict)
-    spares: tuple[str, ...] = ()
+    recyclable: tuple[str, ...] = ()
 
     @property
     def previous(self) -> str | None:
@@ -56,42 +55,27 @@ def release_dir(base: str, name: str, release_id: str) -> str:
     return f"{base}/releases/{name}/{release_id}"
 
 
-def state_command(facts: Facts, manifest: Manifest, *, verify: bool) -> Command:
-    """Asks for the state of `manifest`; with `verify` every blob is hashed on the device."""
-    by_hand = has_hand(facts)
-    mode = "hash" if verify and (by_hand or facts.tools.sha256) else "size"
-    args = (facts.base_dir, manifest.name, manifest.id, mode)
-    if by_hand:
-        return hand_command(facts, "state", *args)
-    return device_script("state", *args, *facts.tools.sha256)
-
-
-def state_input(facts: Facts, manifest: Manifest) -> Iterator[bytes]:
-    """Standard input of `state_command`."""
-    rows = []
-    for item in manifest.files:
-        key = f"{key_of(item) or '-'}\t" if facts.windows is None else ""
-        rows.append(f"{item.sha256}\t{item.size}\t{key}{item.name}\n")
-    yield hand_for(facts) + "".join(rows).encode()
-
-
-def seal_command(facts: Facts, manifest: Manifest) -> tuple[Command, bytes]:
-    """Asks only whether all is as it was at the switch; for devices with `has_hand`.
-
-    With its standard input.
+def manifest_of(text: str, release_id: str) -> Manifest:
+    """manifest.json of a release, with its files. ValueError where it is damaged, or is another's:
+    the id of a release is the hash of its content.
     """
-    args = (facts.base_dir, manifest.name, manifest.id)
-    if facts.tools.find_printf:
-        return device_script("seal", *args), b""
-    return hand_command(facts, *args), seal()
+    try:
+        data = json.loads(text)
+        files = tuple(FileRef(Path(), **item) for item in data["files"])
+        found = Manifest(data["name"], files, data["env"], tuple(data["unset"]), data["origin"])
+        if found.id != release_id:
+            raise ValueError("its content is that of another release")
+    except (KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
+        raise ValueError(str(error)) from error
+    return found
 
 
 def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
-    """The answer of `state_command`. Raises DeviceError when it was cut or makes
+    """The answer of state.sh. Raises DeviceError when it was cut or makes
     no sense.
     """
     found: dict[str, list[str]] = {
-        one: [] for one in ("history", "have", "bad", "unlinked", "spare")
+        kind: [] for kind in ("history", "have", "bad", "unlinked", "spare")
     }
     current: str | None = None
     flags = {"installed": False, "sealed": False}
@@ -124,7 +108,7 @@ def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
         unlinked=frozenset(found["unlinked"]),
         bases={sha: old for sha, old in bases.items() if _SHA.fullmatch(old)},
         keys=keys,
-        spares=tuple(one for one in found["spare"] if _SHA.fullmatch(one)),
+        recyclable=tuple(sha for sha in found["spare"] if _SHA.fullmatch(sha)),
         sealed=flags["sealed"],
     )
 
@@ -153,19 +137,6 @@ def resumed(item: FileRef, state: ReleaseState) -> Blob:
     part = state.parts.get(item.sha256, 0)
     base = state.bases.get(item.sha256, "")
     if part > item.size:
-        return Blob(item, 0, base, spares=state.spares)
-    spares = () if part else state.spares
-    return Blob(item, part, base, part=state.keys.get(item.sha256, ""), spares=spares)
-
-
-def switch_command(base: str, name: str, release_id: str, run_id: str) -> Command:
-    """Points `current/<name>` to a release and writes it into the history."""
-    return device_script("switch", base, name, release_id, run_id)
-
-
-def switch_and_prune(base: str, name: str, release_id: str, run_id: str, keep: int) -> Command:
-    """Both in one round trip. What fails after the line `switched` is the pruning."""
-    switch, prune = (device_script(one).argv[2] for one in ("switch", "prune"))
-    text = f'(\n{switch}) || exit\nset -- "$1" "$2" "$5"\n{prune}'
-    args = (base, name, release_id, run_id, str(keep))
-    return script(text, *args, name="switch_and_prune")
+        return Blob(item, 0, base, recyclable=state.recyclable)
+    recyclable = () if part else state.recyclable
+    return Blob(item, part, base, part=state.keys.get(item.sha256, ""), recyclable=recyclable)

@@ -1,14 +1,12 @@
-"""Taking blobs on the device: the command, and what it answers."""
+"""What a device answers that takes blobs and makes releases."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from fleet.device.hand import hand_command, has_hand
-from fleet.device.shell import device_script
-from fleet.model.command import Command
 from fleet.model.errors import DeviceError, DiskFullError, TransferError
+from fleet.model.events import Listener, StepStarted
 from fleet.model.facts import Facts
 from fleet.model.masking import masked
 from fleet.model.plan import Blob
@@ -17,17 +15,22 @@ _STEPS = {"staged": "stage", "switched": "switch", "pruned": "prune"}
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "File too large")
 
 
-def receive_command(facts: Facts, *, single: bool) -> Command:
-    """Takes blobs from stdin; `single` for a device whose dd cannot count bytes of a pipe."""
-    if has_hand(facts):
-        return hand_command(facts, "receive", facts.base_dir)
-    return device_script(
-        "receive",
-        facts.base_dir,
-        "single" if single else "framed",
-        sync_mode(facts),
-        *facts.tools.sha256,
-    )
+@dataclass(frozen=True)
+class Step:
+    """Stage, switch or prune behind the blobs: its name, a line for people, and its frame, made
+    when its turn in the stream comes.
+    """
+
+    name: str
+    says: str
+    frame: Callable[[], bytes]
+
+
+def step_frames(steps: Collection[Step], host: str, listener: Listener) -> Iterator[bytes]:
+    """Their frames; each step is told when it begins."""
+    for step in steps:
+        listener(StepStarted(host, step.name, step.says))
+        yield step.frame()
 
 
 def sync_mode(facts: Facts) -> str:
@@ -35,25 +38,12 @@ def sync_mode(facts: Facts) -> str:
     return "file" if facts.tools.sync_file else "all"
 
 
-def takes_frames(facts: Facts) -> bool:
-    """Many blobs in one stream: Python, or a dd that counts the bytes of a pipe."""
-    return has_hand(facts) or facts.tools.dd_fullblock
-
-
-def takes_batches(facts: Facts) -> bool:
-    """Many small blobs at once: Python, or tar and a hash tool that prints `<hash>  <name>`."""
-    if has_hand(facts):
-        return True
-    tool = facts.tools.sha256
-    return bool(tool) and tool[0] != "openssl" and facts.tools.tar and facts.tools.dd_fullblock
-
-
 @dataclass
 class Receipt:
-    """What arrived. Fed with the lines of receive.sh or fleet_hand.py as they come.
+    """What arrived. Fed with the lines of receive.sh or the device worker as they come.
 
     `took`: how many bytes of a large blob it has taken so far.
-    `done`: which of stage, switch and prune fleet_release.py has done; `wrong`: the one that
+    `done`: which of stage, switch and prune the device has done; `wrong`: the one that
     failed, and why; `unpruned`: why old files stay.
     """
 
@@ -96,7 +86,14 @@ class Receipt:
         elif kind in {"short", "moved"}:
             self.cut = True
 
-    def check(self, blobs: Sequence[Blob], facts: Facts, host: str, stderr: str) -> None:
+    def check(
+        self,
+        blobs: Sequence[Blob],
+        facts: Facts,
+        host: str,
+        stderr: str,
+        steps: Collection[Step] = (),
+    ) -> None:
         """Raise what went wrong: DiskFullError, TransferError or DeviceError."""
         if any(mark in self.failed for mark in _NO_SPACE):
             need = sum(blob.left for blob in blobs)
@@ -124,3 +121,13 @@ class Receipt:
                 device=host,
                 hint="deploy again; it goes on where it stopped",
             )
+        self.check_steps(steps, host, stderr)
+
+    def check_steps(self, steps: Collection[Step], host: str, stderr: str) -> None:
+        """Raise the DeviceError of the first that was not done; pruning may fail."""
+        for step in steps:
+            if step.name in self.done or step.name == "prune":
+                continue
+            name, why = self.wrong
+            words = why if name == step.name else masked(stderr)[-300:] or "no answer"
+            raise DeviceError(f"{step.name} failed: {words}", device=host, step=step.name)

@@ -21,7 +21,7 @@ from fleet.model.record import Record
 from fleet.profiles.formats import detect
 from fleet.profiles.formats.base import Profile
 from fleet.profiles.store import ProfileStore
-from fleet.profiles.store.database import told, writing
+from fleet.profiles.store.database import mapped_errors, writing
 from fleet.profiles.store.rows import insert
 from fleet.profiles.store.select import named
 
@@ -93,11 +93,11 @@ class Importer:
         there, ProfileStoreError where the store cannot be written.
         """
         unread: list[OSError] = []
-        found = [one for path in paths for one in _files(path, unread.append)]
-        self.done.bad += [BadFile(str(one.filename), f"{one.strerror}") for one in unread]
+        found = [entry for path in paths for entry in _files(path, unread.append)]
+        self.done.bad += [BadFile(str(error.filename), f"{error.strerror}") for error in unread]
         for start in range(0, len(found), TURN):
             turn = found[start : start + TURN]
-            self._put([item for one in turn if (item := self._read(*one)) is not None])
+            self._put([item for entry in turn if (item := self._read(*entry)) is not None])
             if progress is not None:
                 progress(start + len(turn), len(found))
         return self.done
@@ -107,7 +107,7 @@ class Importer:
         try:
             info = path.stat()
             if not stat.S_ISREG(info.st_mode):
-                raise UnknownProfileError("this is no file, but a pipe or a device")
+                raise UnknownProfileError("this is a pipe or a device, not a file")
             if info.st_size > detect.MOST_BYTES:
                 raise UnknownProfileError(f"{info.st_size} bytes are more than any profile has")
             data = path.read_bytes()
@@ -135,11 +135,7 @@ class Importer:
             sha256 = hashlib.sha256(data).hexdigest()
             record = self._record(path, read, sha256)
             self.store.raw.keep(data)
-            return _Item(
-                path,
-                ((record, record.as_dict()),),
-                ((path.name, sha256, len(data)),),
-            )
+            return _Item(path, ((record, record.as_dict()),), ((path.name, sha256, len(data)),))
         return _Item(path, tuple(_numbered(read)), ())
 
     def _record(self, path: Path, profile: Profile, sha256: str) -> Record:
@@ -156,24 +152,12 @@ class Importer:
             run_id=run_id,
             host=self.labels.host,
             name=self.labels.name,
-            release="",
             runner=profile.runner,
             repeat=count,
-            warmup=False,
-            started="",
-            seconds=None,
-            status=None,
             metrics=profile.metrics,
-            finish=None,
             problems=profile.problems,
             emulated=self.labels.emulated,
-            argv=(),
-            env={},
-            prompt_sha256="",
-            files={},
             origin=origin,
-            facts={},
-            identity="",
             text=profile.text,
             ops=profile.ops,
             tags=self.labels.tags,
@@ -182,18 +166,18 @@ class Importer:
     def _beside(self, path: Path) -> tuple[tuple[str, str, int], ...]:
         """What a run of fleet left beside its record."""
         found = []
-        for one in sorted(path.parent.rglob("*")):
-            small = one.is_file() and one.stat().st_size <= MOST_RAW_BYTES
-            if small and one != path and not one.name.endswith(".part"):
-                data = one.read_bytes()
-                name = one.relative_to(path.parent).as_posix()
+        for file in sorted(path.parent.rglob("*")):
+            small = file.is_file() and file.stat().st_size <= MOST_RAW_BYTES
+            if small and file != path and not file.name.endswith(".part"):
+                data = file.read_bytes()
+                name = file.relative_to(path.parent).as_posix()
                 found.append((name, self.store.raw.keep(data), len(data)))
         return tuple(found)
 
     def _put(self, items: Sequence[_Item]) -> None:
         self.store.raw.settle()
         link = self.store.link
-        with told(self.store.path), writing(link):
+        with mapped_errors(self.store.path), writing(link):
             for item in items:
                 for record, plain in item.records:
                     number = insert(link, record, plain, str(item.path))
@@ -201,8 +185,8 @@ class Importer:
                         self.done.known += 1
                         continue
                     self.done.new += 1
-                    for one in item.raw:
-                        link.execute("INSERT INTO raw VALUES (?, ?, ?, ?)", (number, *one))
+                    for raw in item.raw:
+                        link.execute("INSERT INTO raw VALUES (?, ?, ?, ?)", (number, *raw))
                     for tag in self.labels.tags:
                         link.execute("INSERT OR IGNORE INTO tag VALUES (?, ?)", (tag, number))
 

@@ -17,7 +17,7 @@ _FOLDER = "references"
 def names() -> tuple[str, ...]:
     """Names of all of them."""
     found = (files("fleet.data") / _FOLDER).iterdir()
-    return tuple(sorted(one.name.removesuffix(".json") for one in found if one.is_file()))
+    return tuple(sorted(file.name.removesuffix(".json") for file in found if file.is_file()))
 
 
 def plain(name: str) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def plain(name: str) -> dict[str, Any]:
     if name not in names():
         raise InputError(
             f"there is no reference '{name}'",
-            hint=f"known: {', '.join(f'reference:{one}' for one in names())}",
+            hint=f"known: {', '.join(f'reference:{known}' for known in names())}",
         )
     text = (files("fleet.data") / _FOLDER / f"{name}.json").read_text("utf-8")
     return dict(json.loads(text))

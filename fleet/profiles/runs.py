@@ -6,11 +6,9 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fleet.model.errors import InputError
 from fleet.model.home import fleet_home, kept, private_folder, write_private
 from fleet.model.masking import masked_data
 
@@ -69,30 +67,3 @@ class RunStore:
             part.replace(path)
             os.utime(folder.parents[1])
         return own
-
-    def runs(self) -> list[str]:
-        """Ids of runs that measured something, newest first."""
-        if not self.root.is_dir():
-            return []
-        found = {one.parent.name for one in self.root.glob("*/*/")}
-        return sorted(filter(is_run, found), reverse=True)
-
-    def load(self, run_id: str) -> list[dict[str, Any]]:
-        """All records of a run (`last` for the newest). Raises InputError when there is none."""
-        if run_id == "last":
-            run_id = next(iter(self.runs()), "last")
-        folder = self.root / run_id
-        if "/" in run_id or not folder.is_dir():
-            raise InputError(
-                f"there is no run '{run_id}' in {self.root}", hint="fleet profiles list"
-            )
-        return list(_read(folder))
-
-
-def _read(folder: Path) -> Iterator[dict[str, Any]]:
-    for path in record_files(folder):
-        try:
-            record = json.loads(path.read_text("utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path} is damaged: {error}") from error
-        yield record

@@ -113,7 +113,7 @@ class Outcome:
     """What a run gave. `raw` are files to keep as they are: name → content.
 
     `problems` says why it does not count; `finish` is eos, token-limit or None; `ops` are what
-    single operations of the graph took.
+    single operations of the graph took. `marks` are remarks for the record: no-token-limit.
     """
 
     metrics: Metrics = field(default_factory=Metrics)
@@ -122,6 +122,7 @@ class Outcome:
     problems: tuple[str, ...] = ()
     raw: Mapping[str, bytes] = field(default_factory=dict)
     ops: tuple[Op, ...] = ()
+    marks: tuple[str, ...] = ()
 
 
 class Defaults:

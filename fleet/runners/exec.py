@@ -112,12 +112,12 @@ class ExecRunner(Defaults):
         options = self._options(kit)
         problems = ending(start, ended)
         found: dict[str, Measure] = {}
-        for one in options.parse:
-            value = _value(one, ended)
+        for reading in options.parse:
+            value = _value(reading, ended)
             if value is not None:
-                found[one.metric] = Measure(value, one.unit)
-            elif one.required and not problems:
-                problems.append(f"unreadable: no {one.metric} in {one.file}")
+                found[reading.metric] = Measure(value, reading.unit)
+            elif reading.required and not problems:
+                problems.append(f"unreadable: no {reading.metric} in {reading.file}")
         text = (
             ended.stdout[:_TEXT_BYTES].decode("utf-8", "replace")
             if options.text == "stdout"
@@ -126,18 +126,18 @@ class ExecRunner(Defaults):
         return Outcome(Metrics.of(found), text, None, tuple(problems), dict(ended.files))
 
 
-def _value(one: Reading, ended: Ended) -> float | None:
+def _value(reading: Reading, ended: Ended) -> float | None:
     streams = {"stdout": ended.stdout, "stderr": ended.stderr}
-    data = streams.get(one.file, ended.files.get(one.file))
+    data = streams.get(reading.file, ended.files.get(reading.file))
     if data is None:
         return None
     text = data.decode("utf-8", "replace")
-    if one.regex is not None:
-        match = re.search(one.regex, text)
+    if reading.regex is not None:
+        match = re.search(reading.regex, text)
         return _number(match[1]) if match else None
     try:
         node = json.loads(text)
-        for key in (one.json_path or "").split("."):
+        for key in (reading.json_path or "").split("."):
             node = node[int(key)] if isinstance(node, list) else node[key]
     except (ValueError, KeyError, IndexError, TypeError):
         return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from array import array
 from dataclasses import replace
+from pathlib import Path
 
 from pydantic import Field
 
@@ -26,7 +28,9 @@ class ExecutorchOptions(Options):
     qnn_llama_runner.
 
     `profile_level`: 0 off, 1 basic, 2 cycles of each operation (QnnExecuTorchProfileLevel); None
-    is what the .pte was compiled with. A profiled inference takes longer.
+    is what the .pte was compiled with. A profiled inference takes longer. `reference`: output of
+    qnn_executor_runner (`output_0_0.raw`) → file of the bundle, both of float32; `tolerance`: the
+    largest difference from it that still counts.
     """
 
     model: str | None = None
@@ -39,6 +43,8 @@ class ExecutorchOptions(Options):
     iterations: int = Field(default=1, ge=1)
     shared_buffer: bool = False
     profile_level: int | None = Field(default=None, ge=0, le=2)
+    reference: dict[str, str] = Field(default_factory=dict)
+    tolerance: float | None = Field(default=None, ge=0)
     extra: list[str] = Field(default_factory=list)
 
 
@@ -102,10 +108,17 @@ class ExecutorchRunner(Defaults):
             listed = named(
                 kit.bundle, options.input_list, ("input_list.txt",), "input list", "input_list"
             )
+            for name in options.reference.values():
+                named(kit.bundle, name, (), "reference", "reference")
             argv += ["--input_list_path", listed, "--output_folder_path", "{work}/outputs"]
             argv += ["--etdump_path", "{work}/etdump.etdp", "--iteration", str(iterations)]
             argv += ["--profile_level", str(profile)] if profile is not None else []
-        collect = ("outputs.txt", SPEED, "etdump.etdp")
+        collect = (
+            "outputs.txt",
+            SPEED,
+            "etdump.etdp",
+            *(f"outputs/{n}" for n in options.reference),
+        )
         prompt, marks = kit.run.prompt.encode(), ("profiled",) if profile else ()
         return Start((*argv, *options.extra), "", collect, timeout, prompt, marks=marks)
 
@@ -130,9 +143,43 @@ class ExecutorchRunner(Defaults):
             found |= inferences(said) or speed_file(written, count)
         if not problems and not found and "etdump.etdp" not in ended.files:
             problems.append("cut: neither times nor an etdump came back")
+        if not problems:
+            options = parsed(ExecutorchOptions, kit.options, self.name)
+            distances, wrong = _compared(kit, options, ended)
+            found |= distances
+            problems += wrong
         text = ended.files.get("outputs.txt", b"").decode("utf-8", "replace").strip()
         metrics = replace(Metrics.of(found), source=source)
         return Outcome(metrics, text, None, tuple(problems), dict(ended.files))
+
+
+def _compared(
+    kit: Kit, options: ExecutorchOptions, ended: Ended
+) -> tuple[dict[str, Measure], list[str]]:
+    """How far each output is from its reference, and those that are too far or cannot be told."""
+    found, wrong = dict[str, Measure](), list[str]()
+    files = {item.name: item.source for item in kit.bundle.files}
+    for output, name in options.reference.items():
+        have, want = _floats(ended.files.get(f"outputs/{output}", b"")), _floats(_read(files[name]))
+        if not have or len(have) != len(want):
+            wrong.append(f"wrong: {output} has {len(have)} numbers, {name} {len(want)}")
+            continue
+        far = max(abs(given - wanted) for given, wanted in zip(have, want, strict=True))
+        found[f"{output.removesuffix('.raw')}_max_abs"] = Measure(far)
+        if options.tolerance is not None and not far <= options.tolerance:
+            wrong.append(f"wrong: {output} is {far:g} from {name}, tolerance {options.tolerance:g}")
+    return found, wrong
+
+
+def _floats(data: bytes) -> array[float]:
+    return array("f", data[: len(data) // 4 * 4])
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def _iterations(argv: tuple[str, ...]) -> int:

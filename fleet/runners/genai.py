@@ -1,7 +1,9 @@
 """Runner `genai`: a folder of onnxruntime-genai as a whole, a prompt in and text out.
 
 Its model is loaded by onnxruntime-genai with the QNN provider that `genai_config.json` names; a
-folder that names none would run on the CPU and is a CPU fallback.
+folder that names none would run on the CPU and is a CPU fallback. Where the decoder is one model,
+the session is opened with the CPU switched off, so that it opens only if QNN took every node: what
+genai itself says of its device is CPU on QNN too.
 """
 
 from __future__ import annotations
@@ -81,6 +83,7 @@ class GenaiRunner(Defaults):
             "prompt": kit.run.prompt,
             "max_tokens": kit.run.max_tokens,
             "context": length if isinstance(length, int) else None,
+            "npu_alone": isinstance(model, Mapping) and not _parts(model),
         }
         argv = (
             *("python3", "-I", "{release}/" + SCRIPT),
@@ -111,14 +114,26 @@ class GenaiRunner(Defaults):
         if not problems and "ttft_ms" not in found:
             problems.append("unreadable: no times in the outcome")
         finish = said.get("finish")
-        finish = next((one for one in ("eos", "token-limit") if one == finish), None)
+        finish = next((ending for ending in ("eos", "token-limit") if ending == finish), None)
         if said.get("cut_by_context") is True:
             problems.append("cut: the context is full")
         elif finish == "token-limit" and not kit.run.token_limit_counts:
             problems.append(f"cut: token limit {kit.run.max_tokens} reached")
         text = said.get("text")
         metrics = Metrics.of(found)
-        return Outcome(metrics, text if isinstance(text, str) else "", finish, tuple(problems))
+        return Outcome(
+            metrics,
+            text if isinstance(text, str) else "",
+            finish,
+            tuple(problems),
+            dict(ended.files),
+        )
+
+
+def _parts(model: Mapping[str, Any]) -> bool:
+    """Whether the decoder is a pipeline, of which some parts are for the CPU by design."""
+    decoder = model.get("decoder")
+    return isinstance(decoder, Mapping) and bool(decoder.get("pipeline"))
 
 
 def _metrics(said: Mapping[str, Any]) -> dict[str, Measure]:
@@ -126,7 +141,7 @@ def _metrics(said: Mapping[str, Any]) -> dict[str, Measure]:
     if _number(said.get("init_seconds")):
         found["init_ms"] = Measure(1000 * said["init_seconds"], "ms")
     times = said.get("token_seconds")
-    times = [one for one in times if _number(one)] if isinstance(times, list) else []
+    times = [time for time in times if _number(time)] if isinstance(times, list) else []
     asked = said["prompt_tokens"] if _number(said.get("prompt_tokens")) else 0
     if not times:
         return found

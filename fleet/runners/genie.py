@@ -13,15 +13,15 @@ from fleet.model.errors import InputError, RunnerError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
-from fleet.profiles.formats.genie import parse_profile
+from fleet.profiles.formats.genie import parse_profile, printed
 from fleet.runners.base import FLAT, Defaults, Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, parsed
 
-SCRIPT = "run/fleet_genie.py"
+SCRIPT, TOOL_SCRIPT = "run/fleet_genie.py", "run/t2t_run.sh"
 OUTCOME, PROFILE = "outcome.json", "profile.json"
 _TIMEOUT_STATUS = (124, 137)
 _BETWEEN = re.compile(rb"\[BEGIN\]: ?(.*?)(?:\[END\]|\[COMPLETE\]|\[ABORT\]|$)", re.DOTALL)
-_OWN_TIMES = re.compile(rb"^Token generation: [0-9]+ us", re.MULTILINE)  # it came to its end
+_UNLIMITED = b"[fleet: this libGenie refuses max-num-tokens"
 _STATUS = {
     10: "failed: Genie refuses the configuration",
     11: "failed: no NPU session",
@@ -53,11 +53,11 @@ class GenieRunner(Defaults):
             )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
-        """Our runner, where the runtime lacks genie-t2t-run."""
-        if kit.has_tool:
+        """What starts genie-t2t-run, or our runner where the runtime lacks it."""
+        if kit.has_tool and kit.windows:
             return ()
-        source = path_of("fleet_genie.py")
-        return (file_ref(source, SCRIPT, executable=True),)
+        script = TOOL_SCRIPT if kit.has_tool else SCRIPT
+        return (file_ref(path_of(script.removeprefix("run/")), script, executable=True),)
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
         """Create a dialog: backend, device and context from the real context binaries."""
@@ -80,14 +80,15 @@ class GenieRunner(Defaults):
             )
             return Start(argv, "bundle", (OUTCOME,), run.timeout, prompt)
         config = copy.deepcopy(bundle.config)
+        config["dialog"].pop("max-num-tokens", None)  # the script removes the last key
         config["dialog"]["max-num-tokens"] = run.max_tokens
-        tool = "{release}/genie-t2t-run.exe" if kit.windows else "{release}/bin/genie-t2t-run"
-        argv = (
-            tool,
-            *("-c", "{work}/config.json"),
-            *("--prompt_file", "{work}/prompt.txt"),
-            *("--profile", "{work}/profile.json"),
-        )
+        argv = ("--prompt_file", "{work}/prompt.txt")
+        if kit.windows:
+            argv = ("{release}/genie-t2t-run.exe", *argv, "-c", "{work}/config.json")
+            argv = (*argv, "--profile", "{work}/profile.json")
+        else:
+            tool = "{release}/bin/genie-t2t-run"
+            argv = ("sh", "{release}/" + TOOL_SCRIPT, "{work}", tool, *argv)
         folder = "" if kit.windows else "bundle"
         return Start(argv, folder, (PROFILE,), run.timeout, prompt, json.dumps(config))
 
@@ -115,17 +116,17 @@ class GenieRunner(Defaults):
                 metrics = parse_profile(profile)
             except RunnerError as error:
                 problems.append(f"failed: {error.message}")
-        if not problems and not profile and _OWN_TIMES.search(ended.stdout):
-            problems.append(
-                "unreadable: this genie-t2t-run wrote no profile: that of SDK 2.25 has no --profile"
-            )
-        elif not problems and metrics.generated_tokens is None:
+        elif kit.has_tool:
+            metrics = printed(ended.stdout.decode("utf-8", "replace"))
+        if not problems and metrics.generated_tokens is None:
             problems.append("cut: Genie wrote no query event")
-        finish = _finish(metrics, run)
+        unlimited = _UNLIMITED in ended.stderr
+        finish = _finish(metrics, run, unlimited=unlimited)
         if finish == "token-limit" and not run.token_limit_counts:
             problems.append(f"cut: token limit {run.max_tokens} reached")
         raw = {PROFILE: profile.encode()} if profile else {}
-        return Outcome(metrics, text, finish, tuple(problems), raw)
+        marks = ("no-token-limit",) if unlimited else ()
+        return Outcome(metrics, text, finish, tuple(problems), raw, marks=marks)
 
     def _split(self, start: Start, ended: Ended) -> tuple[str, str]:
         """(generated text, Genie's profile as text)."""
@@ -141,7 +142,8 @@ class GenieRunner(Defaults):
             return ended.stdout.decode("utf-8", "replace"), ""
 
 
-def _finish(metrics: Metrics, run: RunSpec) -> str | None:
+def _finish(metrics: Metrics, run: RunSpec, *, unlimited: bool) -> str | None:
     if metrics.generated_tokens is None:
         return None
-    return "token-limit" if metrics.generated_tokens >= run.max_tokens else "eos"
+    limited = not unlimited and metrics.generated_tokens >= run.max_tokens
+    return "token-limit" if limited else "eos"

@@ -48,12 +48,16 @@ done"""
 
 
 class LlamaOptions(Options):
-    """`device` as --device takes it (HTP0, or HTP0,HTP1 for large models)."""
+    """`device` as --device takes it (HTP0, or HTP0,HTP1 for large models). `seed` and
+    `temperature` are for llama-completion, whose own seed is another one each time.
+    """
 
     model: str | None = None
     device: str = Field(default="HTP0", pattern=r"^[A-Za-z0-9,]{1,60}$")
     gpu_layers: int = Field(default=99, ge=0)
     prompt_tokens: int = Field(default=128, ge=0)
+    seed: int = Field(default=0, ge=0)
+    temperature: float = Field(default=0.0, ge=0)
     repetitions: int = Field(default=1, ge=1)
     env: dict[str, str] = Field(default_factory=dict)
     extra: list[str] = Field(default_factory=list)
@@ -117,6 +121,7 @@ class LlamaCppRunner(Defaults):
             argv += ["-p", str(prompt_tokens), "-r", str(repetitions), "-o", "json", *options.extra]
         else:
             argv += ["--device", options.device, "-f", "{work}/prompt.txt", "-no-cnv"]
+            argv += ["--seed", str(options.seed), "--temp", f"{options.temperature:g}"]
             argv += ["--no-display-prompt", "-lv", "4", *options.extra]
             log = "{work}/" + LOG
             argv = ["sh", "-c", _TRIES, "fleet", log, *argv, "--log-file", log]

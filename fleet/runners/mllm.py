@@ -1,7 +1,8 @@
 """Runner `mllm`: the QNN ahead-of-time runner of mllm (mllm-qwen3-aot-runner and its kin).
 
-Facts: examples/qwen3_qnn_aot/aot_run.cpp of UbiquitousLearning/mllm: the prompt is one line of
-standard input (std::getline), the context is 1024 tokens whatever is asked, tokens go to
+Never run with the real program, which the public QNN headers do not compile; its records say so.
+Facts: examples/qwen3_qnn_aot/aot_run.cpp of UbiquitousLearning/mllm (b9c3070): the prompt is one
+line of standard input (std::getline), the context is 1024 tokens whatever is asked, tokens go to
 standard output as they come, and no time is printed.
 """
 
@@ -20,6 +21,7 @@ from fleet.runners.options import Options, ending, named, needs_program, own_fil
 CONTEXT_TOKENS = 1024  # RunnerConfig.context_len in aot_run.cpp, no option
 _MARKER = mllm.MARKER.encode()
 _HEALTH_PROMPT = b"hi\n"
+UNTRIED = "untried: fleet was never run with the real program of mllm"
 
 
 class MllmOptions(Options):
@@ -72,7 +74,7 @@ class MllmRunner(Defaults):
         config = named(bundle, options.config, ("config*.json",), "config", "config")
         argv = [program(kit.run, self.layout), "-m", model, "-t", tokenizer, "-c", config]
         argv += ["--ar_len", str(options.ar_len), *options.extra]
-        return Start(tuple(argv), "", (), timeout, prompt, feeds_prompt=True)
+        return Start(tuple(argv), "", (), timeout, prompt, feeds_prompt=True, marks=(UNTRIED,))
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """Text and, where a fork prints them, rates; the time of the whole run is ours."""

@@ -206,7 +206,7 @@ def _model(kit: Kit, options: OrtOptions) -> str:
 
 
 def _in_bundle(kit: Kit, options: OrtOptions) -> None:
-    have = {one.name for one in kit.bundle.files}
+    have = {file.name for file in kit.bundle.files}
     for key, table in (("inputs", options.inputs), ("reference", options.reference)):
         for tensor, name in table.items():
             if name not in have:
@@ -222,7 +222,7 @@ def _times(said: Mapping[str, Any]) -> dict[str, Measure]:
         if _is_number(said.get(key)):
             found[name] = Measure(float(said[key]), "ms")
     runs = said.get("runs_ms")
-    times = [float(one) for one in runs if _is_number(one)] if isinstance(runs, list) else []
+    times = [float(run) for run in runs if _is_number(run)] if isinstance(runs, list) else []
     if times:
         found["run_min_ms"] = Measure(min(times), "ms")
         found["run_max_ms"] = Measure(max(times), "ms")
@@ -240,13 +240,13 @@ def _distances(
     found: dict[str, Measure] = {}
     wrong: list[str] = []
     outputs = said.get("outputs")
-    for name, one in outputs.items() if isinstance(outputs, dict) else ():
-        if not isinstance(one, dict) or "max_abs" not in one:
+    for name, distance in outputs.items() if isinstance(outputs, dict) else ():
+        if not isinstance(distance, dict) or "max_abs" not in distance:
             continue
-        far = one["max_abs"]
+        far = distance["max_abs"]
         for key in ("max_abs", "cosine"):
-            if _is_number(one.get(key)):
-                found[f"{name}_{key}"] = Measure(float(one[key]))
+            if _is_number(distance.get(key)):
+                found[f"{name}_{key}"] = Measure(float(distance[key]))
         if not _is_number(far):
             wrong.append(f"wrong: output {name} holds what is no number")
         elif tolerance is not None and float(far) > tolerance:

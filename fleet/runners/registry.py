@@ -37,7 +37,7 @@ _MEMBERS = (
 
 @cache
 def _others() -> dict[str, EntryPoint]:
-    return {one.name: one for one in entry_points(group=GROUP)}
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
 def names() -> tuple[str, ...]:

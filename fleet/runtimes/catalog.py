@@ -79,8 +79,7 @@ class Catalog:
             path, why = found[0]
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             raise RuntimeStoreError(
-                f"runtime {runtime.id} is damaged: {path} {why}{more}",
-                hint=_repair(runtime, path),
+                f"runtime {runtime.id} is damaged: {path} {why}{more}", hint=_repair(runtime, path)
             )
         return runtime
 

@@ -14,7 +14,7 @@ from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.files import sha256_file
 from fleet.model.home import private_folder
 from fleet.runtimes.lock import file_lock
-from fleet.runtimes.progress import Progress
+from fleet.runtimes.stage import Progress
 
 CONNECT_SECONDS = 15.0
 SILENCE_SECONDS = 60.0  # a server that sends nothing for this long is gone; the total is open
@@ -27,13 +27,13 @@ _RANGE = re.compile(r"^bytes (\d+)-\d+/(\d+|\*)$")
 def checked_digest(url: str, sha256: str | None) -> str:
     """The SHA-256 in lower case. Raises InputError for none, a wrong one or a URL unlike http."""
     if not url.lower().startswith(("https://", "http://")):
-        raise InputError(f"'{url}' is no http or https URL")
+        raise InputError(f"'{url}' is not an http or https URL")
     if not sha256:
         raise InputError(
             "a download needs the SHA-256 of the file", hint=f"fleet runtime add {url} --sha256 HEX"
         )
     if not _SHA256.match(sha256.lower()):
-        raise InputError(f"'{sha256}' is no SHA-256", hint="64 hexadecimal digits")
+        raise InputError(f"'{sha256}' is not a SHA-256", hint="64 hexadecimal digits")
     return sha256.lower()
 
 
@@ -91,12 +91,12 @@ def _stream(client: httpx.Client, url: str, part: Path, progress: Progress) -> N
         if answer.status_code not in {httpx.codes.OK, httpx.codes.PARTIAL_CONTENT}:
             raise RuntimeStoreError(
                 f"{url} answers {answer.status_code} {answer.reason_phrase}",
-                hint="check the URL; some downloads need a login: add the file itself then",
+                hint="check the URL; if it needs a login, download the file yourself and add it",
             )
         start = _start(answer) if answer.status_code == httpx.codes.PARTIAL_CONTENT else 0
         if start not in {0, have}:
             _forget(part)
-            raise httpx.RemoteProtocolError("the server sent another range than was asked for")
+            raise httpx.RemoteProtocolError("the server sent another range than the requested one")
         _append(answer, part, start, progress)
 
 
@@ -155,5 +155,5 @@ def _forget(part: Path) -> None:
 def _broken(url: str, part: Path, error: Exception) -> RuntimeStoreError:
     return RuntimeStoreError(
         f"{url} cannot be downloaded: {str(error) or type(error).__name__}",
-        hint=f"try again: {_size(part) / 1e6:.1f} MB are kept and will not be sent twice",
+        hint=f"try again: {_size(part) / 1e6:.1f} MB are kept and are not downloaded again",
     )

@@ -16,7 +16,7 @@ from fleet.data import load
 from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.runtimes.scan import HEADER_BYTES, identify
 from fleet.runtimes.targets import target_of_wheel
-from fleet.runtimes.tree import Tree, ZipTree
+from fleet.runtimes.tree import FileTree, ZipTree
 
 Layout = dict[str, str]  # path in the runtime → name in the tree
 
@@ -56,12 +56,12 @@ def sdk_prefix(names: Iterable[str], where: str) -> str:
             hint="add them one by one",
         )
     raise RuntimeStoreError(
-        f"{where} is no QAIRT SDK: no lib/<target>/libQnnHtp.so in it",
+        f"{where} is not a QAIRT SDK: it has no lib/<target>/libQnnHtp.so",
         hint="give the folder that holds sdk.yaml, lib and bin, or the SDK's zip, or a wheel",
     )
 
 
-def sdk_layout(tree: Tree, targets: Collection[str]) -> Layout:
+def sdk_layout(tree: FileTree, targets: Collection[str]) -> Layout:
     """What to take of an SDK: the named targets, or all but the Windows ones.
 
     Raises InputError when a named target is not in this SDK.

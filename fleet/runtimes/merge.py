@@ -73,7 +73,7 @@ def _decide(existing: Runtime, staged: Runtime) -> _Outcome:
         elif differ:
             raise RuntimeStoreError(
                 f"{differ[0]} of {staged.source.name} differs from the one in {existing.id} "
-                f"although both are of build {existing.build_id}",
+                f"although both are build {existing.build_id}",
                 hint=f"if the new one is right: fleet runtime remove {existing.id}, add it again",
             )
         outcome.accepted.add(group)

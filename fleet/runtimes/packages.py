@@ -17,12 +17,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fleet.model.errors import RuntimeStoreError
-from fleet.model.files import FileRef, sha256_file
+from fleet.model.files import FileRef, listed, sha256_file
 from fleet.model.home import fleet_home, private_folder
 from fleet.runtimes import pip
 from fleet.runtimes.lock import file_lock
-from fleet.runtimes.progress import Progress
-from fleet.runtimes.stage import stage_folder
+from fleet.runtimes.stage import Progress, stage_folder
 from fleet.runtimes.targets import target_facts
 from fleet.runtimes.tree import ZIP_ERRORS
 
@@ -84,9 +83,9 @@ def packages_for(
             if not (folder / "packages.json").is_file():
                 if offline:
                     raise RuntimeStoreError(
-                        f"{', '.join(requirements)} for Python {python} on {target}: not here, and "
-                        "nothing is fetched offline",
-                        hint="once without --offline; the files are kept",
+                        f"{', '.join(requirements)} for Python {python} on {target} is not "
+                        "here, and --offline fetches nothing",
+                        hint="run it once without --offline; fleet keeps the files",
                     )
                 _make(folder, wish, progress)
         return _read(folder)
@@ -106,16 +105,8 @@ def _make(folder: Path, wish: dict[str, Any], progress: Progress) -> None:
         )
         for wheel in wheels:
             _unpack(wheel, made / SITE)
-        files = [
-            {
-                "name": path.relative_to(made).as_posix(),
-                "size": path.stat().st_size,
-                "sha256": sha256_file(path),
-            }
-            for path in sorted(made.rglob("*"))
-            if path.is_file()
-        ]
-        sums = {one.name: sha256_file(one) for one in wheels}
+        files = listed(made)
+        sums = {wheel.name: sha256_file(wheel) for wheel in wheels}
         text = json.dumps({**wish, "wheels": sums, "files": files}, indent=1)
         (made / "packages.json").write_text(text, "utf-8")
         made.rename(folder)
@@ -129,15 +120,17 @@ def _unpack(wheel: Path, site: Path) -> None:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(archive.read(item))
     except ZIP_ERRORS as error:
-        raise RuntimeStoreError(f"{wheel.name} is no whole wheel: {error}") from error
+        raise RuntimeStoreError(f"{wheel.name} is not a complete wheel: {error}") from error
 
 
 def _wanted(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
     for item in archive.infolist():
         path = PurePosixPath(item.filename)
         if path.is_absolute() or ".." in path.parts:
-            raise ValueError(f"{item.filename} leads out of it")
-        if not item.is_dir() and not any(fnmatchcase(item.filename, one) for one in _LEFT_OUT):
+            raise ValueError(f"{item.filename} leads out of the wheel")
+        if not item.is_dir() and not any(
+            fnmatchcase(item.filename, pattern) for pattern in _LEFT_OUT
+        ):
             yield item
 
 
@@ -145,13 +138,13 @@ def _read(folder: Path) -> Packages:
     try:
         data = json.loads((folder / "packages.json").read_text("utf-8"))
         files = tuple(
-            FileRef(folder / one["name"], one["name"], one["size"], one["sha256"])
-            for one in data["files"]
+            FileRef(folder / file["name"], file["name"], file["size"], file["sha256"])
+            for file in data["files"]
         )
         wheels = {str(name): str(sha) for name, sha in data["wheels"].items()}
     except (ValueError, KeyError, TypeError) as error:
         raise RuntimeStoreError(
-            f"{folder} is damaged: {error}", hint=f"rm -r {folder}, then once more"
+            f"{folder} is damaged: {error}", hint=f"rm -r {folder}, then try again"
         ) from error
     return Packages(files, wheels)
 
@@ -162,7 +155,7 @@ def _platforms(target: str) -> list[str]:
     found = list(facts.wheel_platforms)
     if found and facts.os == "windows":
         return found
-    match = next((m for one in found if (m := _MANYLINUX.fullmatch(one))), None)
+    match = next((m for tag in found if (m := _MANYLINUX.fullmatch(tag))), None)
     if match is None:
         raise RuntimeStoreError(
             f"no Python wheels are known for {target}",

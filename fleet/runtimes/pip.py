@@ -16,7 +16,8 @@ from packaging.version import Version
 
 from fleet.data import load
 from fleet.model.errors import RuntimeStoreError
-from fleet.runtimes.progress import Progress
+from fleet.runtimes.releases import require_known
+from fleet.runtimes.stage import Progress
 
 _PIP_SECONDS = 3600.0  # 100 MB over a slow line; pip itself gives up on a silent server
 _RAW_PROGRESS = Version("24.1")  # `--progress-bar raw` prints `Progress DONE of TOTAL`
@@ -29,7 +30,8 @@ def download(requirement: str, platforms: Sequence[str], folder: Path, progress:
     """The wheel of `requirement` for one of `platforms`, downloaded into `folder`.
 
     Wheels are tagged for one Python; the newest that has one is taken, since QAIRT's files in
-    them are the same. Raises RuntimeStoreError: no pip, no such wheel, or no network.
+    them are the same. Raises RuntimeStoreError: no pip, no such wheel, no network, or another
+    file than the one that was published.
     """
     command = _command(requirement, platforms, folder)
     said = ""
@@ -51,7 +53,7 @@ def download(requirement: str, platforms: Sequence[str], folder: Path, progress:
             "you have: fleet runtime add FILE.whl",
         )
     raise RuntimeStoreError(
-        f"pip finds no wheel of {requirement} for {platforms[0]}: {cause}",
+        f"pip found no wheel of {requirement} for {platforms[0]}: {cause}",
         hint="check the version, or add an SDK: fleet runtime add PATH",
     )
 
@@ -65,13 +67,17 @@ def download_for(
 ) -> list[Path]:
     """Wheels of exactly these packages, without what they depend on, for one Python (`3.12`).
 
-    Raises RuntimeStoreError: no pip, no such wheel, or no network.
+    Raises RuntimeStoreError: no pip, no such wheel, no network, or another file
+    than the one that was published.
     """
     names = ", ".join(requirements)
     command = [*_command(names, platforms, folder), "--python-version", python, *requirements]
     status, said = _run(command, f"downloading {names}", progress)
     if status == 0:
-        return sorted(folder.glob("*.whl"))
+        wheels = sorted(folder.glob("*.whl"))
+        for wheel in wheels:
+            require_known(wheel)
+        return wheels
     cause = _last_error(said)
     if _ABSENT.search(said) and not _BROKEN.search(said):
         raise RuntimeStoreError(
@@ -89,7 +95,7 @@ def _command(requirement: str, platforms: Sequence[str], folder: Path) -> list[s
         version = Version(importlib.metadata.version("pip"))
     except importlib.metadata.PackageNotFoundError as error:
         raise RuntimeStoreError(
-            f"this Python ({sys.executable}) has no pip, which fetches {requirement}",
+            f"this Python ({sys.executable}) has no pip, which downloads {requirement}",
             hint=f"{sys.executable} -m ensurepip, or fleet runtime add FILE.whl",
         ) from error
     bar = "raw" if version >= _RAW_PROGRESS else "off"
@@ -133,6 +139,7 @@ def _only_wheel(folder: Path, requirement: str) -> Path:
     wheels = sorted(folder.glob("*.whl"))
     if len(wheels) != 1:
         raise RuntimeStoreError(f"pip left {len(wheels)} wheels for {requirement} instead of one")
+    require_known(wheels[0])
     return wheels[0]
 
 

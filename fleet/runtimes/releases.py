@@ -6,9 +6,12 @@ The table is `fleet/data/qairt_releases.yaml`. A version that is not in it is un
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fleet.data import load
+from fleet.model.errors import RuntimeStoreError
+from fleet.model.files import sha256_file
 from fleet.model.runtime import same_build, version_key
 
 
@@ -39,6 +42,33 @@ def wheel_for(version: str) -> str | None:
 def qairt_of_wheel(wheel: str) -> str | None:
     """The QAIRT build id inside onnxruntime-qnn of this version; None if unknown."""
     return next((row["build_id"] for row in _rows() if row["wheel"] == wheel), None)
+
+
+def require_known(wheel: Path) -> None:
+    """Raises RuntimeStoreError for a wheel that claims a listed release and is not the one that
+    was published: its SHA-256 must be that of `fleet/data/wheel_hashes.yaml` for its file name.
+
+    Wheels of other packages and of releases that the table lacks pass: nothing is known of them.
+    """
+    name, version = [*wheel.name.split("-", 2), ""][:2]
+    if name != package().replace("-", "_") or qairt_of_wheel(version) is None:
+        return
+    published, got = load("wheel_hashes")["wheels"].get(wheel.name), sha256_file(wheel)
+    if published is None:
+        raise RuntimeStoreError(
+            f"{wheel.name} is not among the published wheels of {version} (SHA-256 {got})",
+            hint="if you trust where it comes from: fleet runtime add FILE.whl",
+        )
+    if got != published:
+        raise RuntimeStoreError(
+            f"{wheel.name} has the SHA-256 {got}, the published one has {published}",
+            hint="check which index pip asks (pip config list); it was not added",
+        )
+
+
+def onnx_ir_version() -> int:
+    """The newest format of a model that the onnxruntime of each release reads."""
+    return int(load("qairt_releases")["onnx_ir_version"])
 
 
 def backend_api(version: str) -> str | None:

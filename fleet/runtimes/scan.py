@@ -12,7 +12,9 @@ import hashlib
 import mmap
 import re
 import struct
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from fleet.model.errors import RuntimeStoreError
 from fleet.model.runtime import Library
@@ -69,9 +71,9 @@ def identify(head: bytes, name: str) -> tuple[str, str | None]:
     except (struct.error, IndexError) as error:
         raise _damaged(name, "its header is cut off") from error
     if _ELF_NAME.search(name):
-        raise _damaged(name, "it is no ELF file")
+        raise _damaged(name, "it is not an ELF file")
     if _PE_NAME.search(name):
-        raise _damaged(name, "it is no Windows library")
+        raise _damaged(name, "it is not a Windows library")
     return "other", None
 
 
@@ -83,25 +85,35 @@ def _check_length(data: mmap.mmap, name: str) -> None:
     except struct.error as error:
         raise _damaged(name, "its header is cut off") from error
     if end > len(data):
-        raise _damaged(name, f"it has {len(data)} bytes and its header speaks of {end}")
+        raise _damaged(name, f"it has {len(data)} bytes, and its header describes {end}")
+
+
+class ElfSegment(NamedTuple):
+    """A program header: `size` bytes at `offset` of the file, loaded at `address`."""
+
+    kind: int
+    offset: int
+    address: int
+    size: int
+
+
+def elf_segments(data: mmap.mmap | bytes) -> Iterator[ElfSegment]:
+    """The program headers of an ELF file. Raises struct.error when the table is cut off."""
+    wide = data[4] == 2
+    (start,) = struct.unpack_from("<Q" if wide else "<I", data, 32 if wide else 28)
+    length, count = struct.unpack_from("<HH", data, 54 if wide else 42)
+    for index in range(count):
+        form = "<I4xQQ8xQ" if wide else "<III4xI"
+        yield ElfSegment(*struct.unpack_from(form, data, start + index * length))
 
 
 def _elf_end(data: mmap.mmap) -> int:
     """Last byte that the segment and section tables of an ELF file speak of."""
-    if data[4] == 2:
-        phoff, shoff = struct.unpack_from("<QQ", data, 32)
-        phentsize, phnum, shentsize, shnum = struct.unpack_from("<HHHH", data, 54)
-        offsets, form = (8, 32), "<Q"
-    else:
-        phoff, shoff = struct.unpack_from("<II", data, 28)
-        phentsize, phnum, shentsize, shnum = struct.unpack_from("<HHHH", data, 42)
-        offsets, form = (4, 16), "<I"
-    end = shoff + shentsize * shnum
-    for index in range(phnum):
-        entry = phoff + index * phentsize
-        start, length = (struct.unpack_from(form, data, entry + at)[0] for at in offsets)
-        end = max(end, start + length)
-    return int(end)
+    wide = data[4] == 2
+    (start,) = struct.unpack_from("<Q" if wide else "<I", data, 40 if wide else 32)
+    length, count = struct.unpack_from("<HH", data, 58 if wide else 46)
+    ends = (segment.offset + segment.size for segment in elf_segments(data))
+    return max(int(start + length * count), *ends, 0)
 
 
 def _pe_end(data: mmap.mmap) -> int:

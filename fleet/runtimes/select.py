@@ -93,7 +93,7 @@ def select_files(
 def _row(runner: str, kind: str, target: str) -> dict[str, Any]:
     table: dict[str, Any] | None = load("runtime_files")["runners"].get(runner)
     if table is None:
-        raise InputError(f"'{runner}' is no runner", hint="one of " + ", ".join(runners()))
+        raise InputError(f"'{runner}' is not a runner", hint="one of " + ", ".join(runners()))
     if kind not in table:
         raise InputError(f"the runner {runner} is not known to work on {target}")
     return {"tool": table["tool"], "tool_required": table["tool_required"], **table[kind]}

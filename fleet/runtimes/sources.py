@@ -18,16 +18,16 @@ from fleet.runtimes.layout import (
     targets_of,
     wheel_layout,
 )
-from fleet.runtimes.tree import FolderTree, Tree, ZipTree, open_zip
+from fleet.runtimes.tree import FileTree, FolderTree, ZipTree, open_zip
 
 _WHEEL_FOLDER = "onnxruntime_qnn/"
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedSource:
     """A source and the files that are wanted of it."""
 
-    tree: Tree
+    tree: FileTree
     layout: Layout
     source: RuntimeSource
 
@@ -43,13 +43,13 @@ class Opened:
         return wanted <= given
 
 
-def open_folder(path: Path, targets: Collection[str]) -> Opened:
+def open_folder(path: Path, targets: Collection[str]) -> OpenedSource:
     """An extracted SDK: `path` itself, or the only one in it (`<version>`, `qairt/<version>`)."""
     candidates = (path, *sorted(path.glob("*")), *sorted(path.glob("qairt/*")))
     roots = [item for item in candidates if item.is_dir() and is_sdk_root(item)]
     if not roots:
         raise RuntimeStoreError(
-            f"{path} is no QAIRT SDK: no lib/<target>/libQnnHtp.so in it",
+            f"{path} is not a QAIRT SDK: it has no lib/<target>/libQnnHtp.so",
             hint="give the folder that holds sdk.yaml, lib and bin, or the SDK's zip, or a wheel",
         )
     if len(roots) > 1 and roots[0] != path:
@@ -59,21 +59,23 @@ def open_folder(path: Path, targets: Collection[str]) -> Opened:
         )
     tree = FolderTree(roots[0])
     source = RuntimeSource("sdk-folder", str(roots[0].resolve()))
-    return Opened(tree, sdk_layout(tree, targets), source)
+    return OpenedSource(tree, sdk_layout(tree, targets), source)
 
 
 @contextmanager
-def open_file(path: Path, name: str, digest: str, targets: Collection[str]) -> Iterator[Opened]:
+def open_file(
+    path: Path, name: str, digest: str, targets: Collection[str]
+) -> Iterator[OpenedSource]:
     """A wheel or an SDK zip; told apart by what is in it, not by its name."""
     with open_zip(path) as archive:
         names = archive.sizes()
         if any(member.startswith(_WHEEL_FOLDER) for member in names):
             layout = _wheel(archive, name, targets)
-            yield Opened(archive, layout, RuntimeSource("wheel", name, digest))
+            yield OpenedSource(archive, layout, RuntimeSource("wheel", name, digest))
         else:
             tree = archive.below(sdk_prefix(names, name))
             layout = sdk_layout(tree, targets)
-            yield Opened(tree, layout, RuntimeSource("sdk-zip", name, digest))
+            yield OpenedSource(tree, layout, RuntimeSource("sdk-zip", name, digest))
 
 
 def _wheel(archive: ZipTree, name: str, targets: Collection[str]) -> Layout:
@@ -82,6 +84,6 @@ def _wheel(archive: ZipTree, name: str, targets: Collection[str]) -> Layout:
     if targets and not set(targets) <= set(have):
         raise InputError(
             f"the wheel {name} is for {', '.join(have)}, not {', '.join(sorted(targets))}",
-            hint="leave --target out, or fetch the other one",
+            hint="omit --target, or fetch the other wheel",
         )
     return layout

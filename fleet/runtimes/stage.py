@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,13 +13,18 @@ from fleet.model.errors import RuntimeStoreError
 from fleet.model.home import private_folder
 from fleet.model.runtime import Library
 from fleet.runtimes.layout import Layout, group_of
-from fleet.runtimes.progress import Progress
 from fleet.runtimes.scan import scan_file
-from fleet.runtimes.tree import Tree, ZipTree
+from fleet.runtimes.tree import FileTree, ZipTree
 
 PREFIX = ".stage-"
 _LEFTOVER_SECONDS = 24 * 3600.0  # a stage of a killed process; no add takes a day
-_SPARE_BYTES = 50_000_000
+_HEADROOM_BYTES = 50_000_000
+# (what is being done, bytes done, bytes in all or None when not known)
+Progress = Callable[[str, int, int | None], None]
+
+
+def silent(_doing: str, _done: int, _total: int | None) -> None:
+    """Tell nobody how far it is."""
 
 
 @contextmanager
@@ -44,7 +49,7 @@ def _sweep(root: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def fill(tree: Tree, layout: Layout, folder: Path, progress: Progress) -> list[Library]:
+def fill(tree: FileTree, layout: Layout, folder: Path, progress: Progress) -> list[Library]:
     """Place and scan every file of `layout`. Licence files are placed and not listed.
 
     Raises RuntimeStoreError for a damaged file or a full disk.
@@ -72,8 +77,8 @@ def fill(tree: Tree, layout: Layout, folder: Path, progress: Progress) -> list[L
 
 def _require_space(folder: Path, need: int) -> None:
     free = shutil.disk_usage(folder).free
-    if free < need + _SPARE_BYTES:
+    if free < need + _HEADROOM_BYTES:
         raise RuntimeStoreError(
-            f"{need / 1e6:.0f} MB are needed in {folder.parent} and {free / 1e6:.0f} MB are free",
-            hint="free some room, or set FLEET_HOME to a larger disk",
+            f"{folder.parent} needs {need / 1e6:.0f} MB and has {free / 1e6:.0f} MB free",
+            hint="free some space, or set FLEET_HOME to a larger disk",
         )

@@ -15,10 +15,9 @@ from fleet.runtimes.catalog import Catalog
 from fleet.runtimes.consistency import build_of, require_consistent
 from fleet.runtimes.layout import group_of
 from fleet.runtimes.lock import file_lock
-from fleet.runtimes.progress import Progress, silent
-from fleet.runtimes.sources import Opened, open_file, open_folder
+from fleet.runtimes.sources import OpenedSource, open_file, open_folder
 from fleet.runtimes.spec import DEFAULT_SPEC, WheelSpec, parse_spec
-from fleet.runtimes.stage import fill, stage_folder
+from fleet.runtimes.stage import Progress, fill, silent, stage_folder
 from fleet.runtimes.targets import target_facts
 
 _LOCK_SECONDS = 120.0  # a commit renames and writes one small file; 2 minutes means it hangs
@@ -57,7 +56,7 @@ class RuntimeStore(Catalog):
                     f"{path} does not exist", hint="give an SDK folder, a zip or a wheel"
                 )
             if sha256:
-                raise InputError("a folder has no SHA-256", hint="leave --sha256 out")
+                raise InputError("a folder has no SHA-256", hint="omit --sha256")
             return self._store(open_folder(path, targets), tell)
 
     def fetch(
@@ -80,17 +79,17 @@ class RuntimeStore(Catalog):
             return known
         if offline:
             raise RuntimeStoreError(
-                f"{wheel.label} for {target} is not in {self.root}, and offline nothing is fetched",
+                f"{wheel.label} for {target} is not in {self.root}, and --offline fetches nothing",
                 hint=f"with a network: fleet runtime fetch {spec} --target {target}",
             )
         if not wheel.requirement:
             raise RuntimeStoreError(
-                f"no wheel that fleet knows holds {wheel.label}",
+                f"fleet knows no wheel with {wheel.label}",
                 hint=f"add its SDK: fleet runtime add SDK.zip --target {target}",
             )
         if not facts.wheel_platforms:
             raise RuntimeStoreError(
-                f"no wheel holds QAIRT for {target}",
+                f"there is no wheel with QAIRT for {target}",
                 hint=f"get the SDK from Qualcomm: fleet runtime add SDK.zip --target {target}",
             )
         return self._fetch_wheel(wheel, target, progress or silent)
@@ -181,7 +180,7 @@ class RuntimeStore(Catalog):
                 return known
             return self._store(opened, progress)
 
-    def _store(self, opened: Opened, progress: Progress) -> Runtime:
+    def _store(self, opened: OpenedSource, progress: Progress) -> Runtime:
         source = opened.source
         with stage_folder(self.root) as folder:
             libraries = fill(opened.tree, opened.layout, folder, progress)

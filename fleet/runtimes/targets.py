@@ -27,7 +27,6 @@ class TargetFacts:
     genie: bool
     min_glibc: str | None = None
     refused_soc_models: tuple[int, ...] = ()
-    needs_on_device: tuple[str, ...] = ()
     warning: str = ""
     wheel_machine: str | None = None
     wheel_platforms: tuple[str, ...] = ()
@@ -43,7 +42,7 @@ def target_facts(target: str) -> TargetFacts:
     row: dict[str, Any] | None = load("runtime_files")["targets"].get(target)
     if row is None:
         raise InputError(
-            f"'{target}' is no QAIRT target that fleet knows",
+            f"'{target}' is not a QAIRT target that fleet knows",
             hint="one of " + ", ".join(known_targets()),
         )
     archs = row["stub_archs"]
@@ -57,7 +56,6 @@ def target_facts(target: str) -> TargetFacts:
         genie=row["genie"],
         min_glibc=row.get("min_glibc"),
         refused_soc_models=tuple(row.get("refused_soc_models", ())),
-        needs_on_device=tuple(row.get("needs_on_device", ())),
         warning=row.get("warning", ""),
         wheel_machine=wheel.get("machine"),
         wheel_platforms=tuple(wheel.get("platforms", ())),

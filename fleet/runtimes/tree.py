@@ -41,7 +41,7 @@ ZIP_ERRORS = (
 )
 
 
-class Tree(Protocol):
+class FileTree(Protocol):
     """Named files with their sizes, and a way to bring one to a place."""
 
     def sizes(self) -> Mapping[str, int]:
@@ -137,11 +137,7 @@ class ZipTree:
     def place(self, name: str, destination: Path) -> None:
         """Extract one member; its checksum is verified on the way."""
         info = self._usable(name)
-        with (
-            _zip_errors(name),
-            self._archive.open(info) as stream,
-            destination.open("xb") as out,
-        ):
+        with _zip_errors(name), self._archive.open(info) as stream, destination.open("xb") as out:
             shutil.copyfileobj(stream, out, _CHUNK)
             if out.tell() != info.file_size:
                 raise zipfile.BadZipFile(f"{out.tell()} bytes instead of {info.file_size}")
@@ -173,7 +169,7 @@ def open_zip(path: Path, max_member: int = _MAX_MEMBER) -> Iterator[ZipTree]:
         archive = zipfile.ZipFile(path)
     except (*ZIP_ERRORS, OSError) as error:
         raise RuntimeStoreError(
-            f"{path} is no complete zip: {error}", hint="download it again"
+            f"{path} is not a complete zip: {error}", hint="download it again"
         ) from error
     with archive:
         yield ZipTree(archive, max_member=max_member)
@@ -201,5 +197,5 @@ def _zip_errors(name: str) -> Iterator[None]:
 
 def _hostile(why: str) -> RuntimeStoreError:
     return RuntimeStoreError(
-        f"the zip is refused: {why}", hint="get the SDK or wheel from its publisher again"
+        f"fleet refuses the zip: {why}", hint="download the SDK or wheel from its publisher again"
     )

@@ -40,7 +40,7 @@ class Load:
 
 
 @dataclass
-class Asked:
+class TimedRequest:
     """One request as its client saw it. Milliseconds from its start; `gaps` between tokens.
 
     `error` is "" for a whole answer; `queue_ms` is what the server said of its queue.
@@ -58,33 +58,33 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Report:
+class LoadReport:
     """A run: all requests, and how long it took in seconds."""
 
     load: Load
-    asked: tuple[Asked, ...]
+    asked: tuple[TimedRequest, ...]
     seconds: float
 
     @property
-    def errors(self) -> tuple[Asked, ...]:
+    def errors(self) -> tuple[TimedRequest, ...]:
         """Requests without a whole answer."""
-        return tuple(one for one in self.asked if one.error)
+        return tuple(request for request in self.asked if request.error)
 
     def measures(self) -> dict[str, Measure]:
         """By name, for a record. Percentiles are of whole answers; absent where there is none."""
-        good = [one for one in self.asked if not one.error]
+        good = [request for request in self.asked if not request.error]
         found = {
             "clients": Measure(self.load.clients),
             "requests": Measure(len(self.asked)),
             "errors": Measure(len(self.errors)),
             "requests_per_s": Measure(len(good) / self.seconds, "1/s"),
-            "tokens_per_s": Measure(sum(one.tokens for one in good) / self.seconds, "toks/sec"),
+            "tokens_per_s": Measure(sum(r.tokens for r in good) / self.seconds, "toks/sec"),
         }
         series = {
-            "ttft": [one.ttft_ms for one in good if one.ttft_ms is not None],
-            "inter_token": [gap for one in good for gap in one.gaps_ms],
-            "total": [one.total_ms for one in good],
-            "queue": [one.queue_ms for one in good if one.queue_ms is not None],
+            "ttft": [request.ttft_ms for request in good if request.ttft_ms is not None],
+            "inter_token": [gap for request in good for gap in request.gaps_ms],
+            "total": [request.total_ms for request in good],
+            "queue": [request.queue_ms for request in good if request.queue_ms is not None],
         }
         for name, values in series.items():
             for percent in PERCENTILES if values else ():
@@ -99,7 +99,7 @@ def look(url: str) -> dict[str, Any]:
         found = answer.json()
         whole = {"name", "release", "emulated", "build"} <= set(found)
     except httpx.InvalidURL as error:
-        raise InputError(f"{url} is no address: {error}") from error
+        raise InputError(f"{url} is not an address: {error}") from error
     except httpx.HTTPError as error:
         raise UnreachableError(
             f"{url}: {type(error).__name__}: {error}",
@@ -108,14 +108,14 @@ def look(url: str) -> dict[str, Any]:
     except (ValueError, TypeError):
         whole = False
     if not whole:
-        raise InputError(f"{url} is no service of fleet", hint="fleet serve status")
+        raise InputError(f"{url} is not a service of fleet", hint="fleet serve status")
     return dict(found)
 
 
-def run(url: str, token: str, load: Load) -> Report:
+def run(url: str, token: str, load: Load) -> LoadReport:
     """Put the load on the service; an error of one request ends nothing."""
     turn, lock = iter(_turns(load)), threading.Lock()
-    asked: list[Asked] = []
+    asked: list[TimedRequest] = []
     limits = httpx.Limits(max_connections=load.clients, max_keepalive_connections=load.clients)
     began = time.monotonic()
     with httpx.Client(
@@ -132,16 +132,16 @@ def run(url: str, token: str, load: Load) -> Report:
                     prompt = next(turn, None)
                 if prompt is None:
                     return
-                one = ask(client, prompt, load)
+                request = ask(client, prompt, load)
                 with lock:
-                    asked.append(one)
+                    asked.append(request)
 
         threads = [threading.Thread(target=work, daemon=True) for _ in range(load.clients)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    return Report(load, tuple(asked), time.monotonic() - began)
+    return LoadReport(load, tuple(asked), time.monotonic() - began)
 
 
 def _turns(load: Load) -> Iterator[str]:
@@ -152,39 +152,39 @@ def _turns(load: Load) -> Iterator[str]:
         number += 1
 
 
-def ask(client: httpx.Client, prompt: str, load: Load) -> Asked:
+def ask(client: httpx.Client, prompt: str, load: Load) -> TimedRequest:
     """One request; what went wrong is in the result."""
-    one, began = Asked(prompt), time.perf_counter()
+    request, began = TimedRequest(prompt), time.perf_counter()
     body: dict[str, Any] = {"prompt": prompt}
     if load.max_tokens is not None:
         body["max_tokens"] = load.max_tokens
     try:
         if load.stream:
             with client.stream("POST", "/generate/stream", json=body) as answer:
-                _streamed(one, answer, began)
+                _streamed(request, answer, began)
         else:
-            _whole(one, client.post("/generate", json=body))
+            _whole(request, client.post("/generate", json=body))
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-        one.error = f"{type(error).__name__}: {error}"[:300]
-    one.total_ms = (time.perf_counter() - began) * 1000
-    return one
+        request.error = f"{type(error).__name__}: {error}"[:300]
+    request.total_ms = (time.perf_counter() - began) * 1000
+    return request
 
 
-def _whole(one: Asked, answer: httpx.Response) -> None:
-    one.status = answer.status_code
-    said = answer.json()
+def _whole(request: TimedRequest, answer: httpx.Response) -> None:
+    request.status = answer.status_code
+    reply = answer.json()
     if answer.status_code != httpx.codes.OK:
-        one.error = _words(said)
+        request.error = _words(reply)
         return
-    one.text, one.queue_ms = said["text"], said["queue_ms"]
-    one.tokens = said["usage"]["completion_tokens"]
+    request.text, request.queue_ms = reply["text"], reply["queue_ms"]
+    request.tokens = reply["usage"]["completion_tokens"]
 
 
-def _streamed(one: Asked, answer: httpx.Response, began: float) -> None:
-    one.status = answer.status_code
+def _streamed(request: TimedRequest, answer: httpx.Response, began: float) -> None:
+    request.status = answer.status_code
     if answer.status_code != httpx.codes.OK:
         answer.read()
-        one.error = _words(answer.json())
+        request.error = _words(answer.json())
         return
     event, last, whole = "", None, False
     for line in answer.iter_lines():
@@ -194,20 +194,23 @@ def _streamed(one: Asked, answer: httpx.Response, began: float) -> None:
         elif key == "data" and event == "token":
             now = time.perf_counter()
             if last is None:
-                one.ttft_ms = (now - began) * 1000
+                request.ttft_ms = (now - began) * 1000
             else:
-                one.gaps_ms.append((now - last) * 1000)
+                request.gaps_ms.append((now - last) * 1000)
             last = now
-            one.text += json.loads(value)["text"]
+            request.text += json.loads(value)["text"]
         elif key == "data" and event == "done":
-            said, whole = json.loads(value), True
-            one.tokens, one.queue_ms = said["usage"]["completion_tokens"], said["queue_ms"]
+            reply, whole = json.loads(value), True
+            request.tokens, request.queue_ms = (
+                reply["usage"]["completion_tokens"],
+                reply["queue_ms"],
+            )
         elif key == "data" and event == "error":
-            one.error = _words(json.loads(value))
-    if not whole and not one.error:
-        one.error = "the stream ended before it was done"
+            request.error = _words(json.loads(value))
+    if not whole and not request.error:
+        request.error = "the stream ended before it was done"
 
 
-def _words(said: object) -> str:
-    error = said.get("error", {}) if isinstance(said, dict) else {}
+def _words(reply: object) -> str:
+    error = reply.get("error", {}) if isinstance(reply, dict) else {}
     return f"{error.get('code', 'unknown')}: {error.get('message', '')}"[:300]

@@ -49,7 +49,7 @@ def service_files() -> tuple[FileRef, ...]:
 
 def backend_of(spec: ServeSpec, bundle: Bundle) -> str:
     """The backend for a bundle. Raises InputError where there is none."""
-    genai = any(one.name == GENAI for one in bundle.files)
+    genai = any(file.name == GENAI for file in bundle.files)
     default = {"genie": "genie", "ort": "genai" if genai else "ort"}.get(bundle.kind)
     name = spec.backend or default
     if name is None or bundle.kind not in _KINDS[name]:
@@ -105,13 +105,15 @@ def service_config(
         config["ort"] = json.loads(runner.start(kit).config)
     else:
         config["context"] = _context(bundle, manifest)
+        vocabulary = (bundle.config.get("genai") or {}).get("model", {}).get("vocab_size")
+        config["vocabulary"] = vocabulary if isinstance(vocabulary, int) else None
         config["providers"] = providers_of(bundle)
     return json.dumps(config, sort_keys=True)
 
 
 def _context(bundle: Bundle, manifest: Manifest) -> int | None:
     """Tokens of a genai model; InputError where the release lacks the package for it."""
-    if not any(one.name.startswith("site/onnxruntime_genai/") for one in manifest.files):
+    if not any(file.name.startswith("site/onnxruntime_genai/") for file in manifest.files):
         raise InputError(
             f"{bundle.name} is a folder of onnxruntime-genai, and the release has no package of "
             "that name",

@@ -1,4 +1,4 @@
-"""Transports: the only importers of paramiko, fabric and adbutils."""
+"""Transports: the only importers of paramiko and adbutils."""
 
 from __future__ import annotations
 

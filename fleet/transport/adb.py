@@ -21,13 +21,11 @@ from fleet.model.errors import (
 )
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
-from fleet.transport.adblink import Link
-from fleet.transport.adbserver import AdbServer, Seen, rivals, translated
+from fleet.transport.adbserver import AdbDevice, AdbServer, rivals, translated
 from fleet.transport.adbstates import absent, check_state, find, is_target, unanswered
-from fleet.transport.adbstream import Writer, keep_warm, send
-from fleet.transport.base import Carrier, Identity, Output, Stream, Traffic
+from fleet.transport.adbwire import CLOSE, AdbConnection, Decoder, FrameWriter, keep_warm, send
+from fleet.transport.base import Carrier, Identity, Output, PortStream, Traffic
 from fleet.transport.quote import render
-from fleet.transport.shellv2 import CLOSE, Decoder
 from fleet.transport.streams import Collector, Feeder
 
 _CHUNK = 1 << 18
@@ -56,11 +54,11 @@ class AdbTransport:
         self._host = host
         self._wanted = host.serial or host.address or host.name
         self._server = AdbServer(host.adb_server)
-        self._seen: Seen | None = None
+        self._seen: AdbDevice | None = None
         self._serialno = ""
         self._tried = False
         self._again = again
-        self._links: set[Link] = set()
+        self._links: set[AdbConnection] = set()
         self._lock = threading.Lock()
 
     @property
@@ -97,39 +95,39 @@ class AdbTransport:
 
     def _find(self, deadline: Deadline) -> None:
         seen = self._server.devices(deadline)
-        one = find(seen, self._wanted, self._host.name)
-        if one is not None and one.state == "unauthorized" and is_target(self._wanted):
-            one = self._settled(deadline)
-        elif one is None and is_target(self._wanted):
+        device = find(seen, self._wanted, self._host.name)
+        if device is not None and device.state == "unauthorized" and is_target(self._wanted):
+            device = self._settled(deadline)
+        elif device is None and is_target(self._wanted):
             said = self._server.dial(self._wanted, deadline)
             good = said.startswith(("connected", "already connected"))
             asks = said.startswith("failed to authenticate")
-            one = self._settled(deadline if good or asks else Deadline(ALIVE_SECONDS))
-            if one is not None and one.state == "offline" and not good:
-                one = None
-            if one is None:
+            device = self._settled(deadline if good or asks else Deadline(ALIVE_SECONDS))
+            if device is not None and device.state == "offline" and not good:
+                device = None
+            if device is None:
                 raise unanswered(self._wanted, said, self._host.name, again=self._again)
-        if one is None:
+        if device is None:
             raise absent(seen, self._wanted, self._host.name, again=self._again)
-        check_state(one, self._host.name)
-        self._seen = one
+        check_state(device, self._host.name)
+        self._seen = device
         try:
             self._alive(deadline)
         except BaseException:
             self._seen = None
             raise
 
-    def _settled(self, deadline: Deadline) -> Seen | None:
+    def _settled(self, deadline: Deadline) -> AdbDevice | None:
         """The row after `connect`: the state comes a moment later than the answer."""
         pause, accepting = threading.Event(), Deadline(ACCEPT_SECONDS)
         while True:
-            one = find(self._server.devices(deadline), self._wanted, self._host.name)
-            passing = one is not None and (
-                one.state in {"connecting", "offline", "authorizing"}
-                or (one.state == "unauthorized" and not accepting.expired)
+            device = find(self._server.devices(deadline), self._wanted, self._host.name)
+            passing = device is not None and (
+                device.state in {"connecting", "offline", "authorizing"}
+                or (device.state == "unauthorized" and not accepting.expired)
             )
             if not passing or deadline.remaining < ALIVE_SECONDS:
-                return one
+                return device
             pause.wait(0.05)
 
     def _alive(self, deadline: Deadline) -> None:
@@ -163,7 +161,7 @@ class AdbTransport:
         who = self._serialno or seen.serial
         return Identity("adb", " ".join(filter(None, [who, seen.path])))
 
-    def _live(self) -> Seen:
+    def _live(self) -> AdbDevice:
         if self._seen is None:
             raise UnreachableError(f"{self.describe} is not open", device=self._host.name)
         return self._seen
@@ -188,13 +186,9 @@ class AdbTransport:
             link.conn.settimeout(_SLICE_SECONDS)
             if self._server.near:
                 keep_warm(link.conn)
-            writer = Writer(link.conn, deadline)
+            writer = FrameWriter(link.conn, deadline)
             feeder = Feeder(
-                self.traffic,
-                stdin,
-                writer,
-                lambda: send(link.conn, [CLOSE], deadline),
-                writer.move,
+                self.traffic, stdin, writer, lambda: send(link.conn, [CLOSE], deadline), writer.move
             )
             try:
                 self._read(link.conn, decoder, command.argv[0], deadline)
@@ -224,7 +218,7 @@ class AdbTransport:
                 raise DeadlineError(f"'{what}' did not end within {deadline.seconds:g} s")
 
     @contextlib.contextmanager
-    def _stream(self, command: Command, deadline: Deadline) -> Iterator[Link]:
+    def _stream(self, command: Command, deadline: Deadline) -> Iterator[AdbConnection]:
         """A stream to a shell of the phone, which runs the command."""
         line = f"shell,v2,raw:{render(command, bare=True)}"
         if len(line.encode()) > _COMMAND_BYTES:
@@ -238,7 +232,7 @@ class AdbTransport:
         finally:
             self._drop(link)
 
-    def _service(self, line: str, deadline: Deadline) -> Link:
+    def _service(self, line: str, deadline: Deadline) -> AdbConnection:
         """A stream to a service of the phone, by its name. `_drop` ends it."""
         seen, link = self._live(), self._server.connect(deadline)
         with self._lock:
@@ -255,12 +249,12 @@ class AdbTransport:
             raise
         return link
 
-    def _drop(self, link: Link) -> None:
+    def _drop(self, link: AdbConnection) -> None:
         with self._lock:
             self._links.discard(link)
         link.close()
 
-    def dial(self, port: int, deadline: Deadline) -> Stream:
+    def dial(self, port: int, deadline: Deadline) -> PortStream:
         """See Transport.dial: the service `tcp:PORT`, which is what `adb forward` uses."""
         with self._named():
             try:
@@ -274,7 +268,7 @@ class AdbTransport:
         link.conn.settimeout(None)
         return link.conn
 
-    def _okay(self, link: Link, deadline: Deadline) -> None:
+    def _okay(self, link: AdbConnection, deadline: Deadline) -> None:
         """OKAY, or the reason that the server gives."""
         link.conn.settimeout(max(deadline.remaining, 0.01))
         answer = link.read(4)

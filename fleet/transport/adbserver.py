@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeadlineError, FleetError, InputError, UnreachableError
-from fleet.transport.adblink import Link, RefusedError
+from fleet.transport.adbwire import AdbConnection, RefusedError
 
 DEFAULT = ("127.0.0.1", 5037)
 START_SECONDS = 20.0  # a first start makes a key and looks for USB devices
@@ -25,7 +25,7 @@ _VERSION = re.compile(r"version \d+\.\d+\.(\d+)")
 
 
 @dataclass(frozen=True)
-class Seen:
+class AdbDevice:
     """One row of `adb devices -l`. `path` is the USB path (`usb:1-4.2`), "" over TCP.
 
     `state` is the server's own word (device, offline, unauthorized, recovery, ...) or
@@ -83,18 +83,18 @@ class AdbServer:
         """True for a server on this machine."""
         return self.host in {"127.0.0.1", "localhost", "::1"}
 
-    def connect(self, deadline: Deadline) -> Link:
+    def connect(self, deadline: Deadline) -> AdbConnection:
         """A connection to the server, which is started if it is the default one and absent.
 
         Raises UnreachableError or DeadlineError.
         """
         deadline.check("connecting to the adb server")
         try:
-            return Link(self.host, self.port, deadline.remaining)
+            return AdbConnection(self.host, self.port, deadline.remaining)
         except OSError as error:
             self._start(deadline, error)
         with translated(self, deadline):
-            return Link(self.host, self.port, max(deadline.remaining, 0.01))
+            return AdbConnection(self.host, self.port, max(deadline.remaining, 0.01))
         raise AssertionError
 
     def _start(self, deadline: Deadline, why: OSError) -> None:
@@ -142,7 +142,7 @@ class AdbServer:
             return int(text, 16)
         return 0
 
-    def devices(self, deadline: Deadline) -> list[Seen]:
+    def devices(self, deadline: Deadline) -> list[AdbDevice]:
         """All that the server sees, in its order."""
         text = self.ask("host:devices-l", deadline)
         return [parse_row(line) for line in text.splitlines() if line.strip()]
@@ -163,7 +163,7 @@ class AdbServer:
         return self.ask(f"host:pair:{code}:{target}", deadline)
 
 
-def parse_row(line: str) -> Seen:
+def parse_row(line: str) -> AdbDevice:
     """One line of `host:devices-l`.
 
     `SERIAL  device usb:1-4.2 product:p model:M device:d transport_id:3`, or
@@ -176,7 +176,7 @@ def parse_row(line: str) -> Seen:
     state = "no permissions" if rest.startswith("no permissions") else (words or ["unknown"])[0]
     why = rest.partition("(")[2].partition(")")[0] if state == "no permissions" else ""
     number = tags.get("transport_id", "")
-    return Seen(
+    return AdbDevice(
         serial,
         state,
         path,

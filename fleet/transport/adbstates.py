@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from fleet.model.errors import AuthError, IdentityError, TransportError, UnreachableError
-from fleet.transport.adbserver import Seen
+from fleet.transport.adbserver import AdbDevice
 
 _TARGET = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(\d{1,5})")
 
@@ -17,11 +17,7 @@ _ACCEPT = (
 # state → (kind of error, what it means, what to do): adb's own words, packages/modules/adb
 # types.h ConnectionState.
 _STATES: dict[str, tuple[type[TransportError], str, str]] = {
-    "unauthorized": (
-        AuthError,
-        "the phone has not accepted this workstation's key",
-        _ACCEPT,
-    ),
+    "unauthorized": (AuthError, "the phone has not accepted this workstation's key", _ACCEPT),
     "authorizing": (AuthError, "the phone is asking for leave", "look at its screen"),
     "offline": (
         UnreachableError,
@@ -52,14 +48,14 @@ def is_target(serial: str) -> bool:
     return match is not None and match[1] != "usb"
 
 
-def find(seen: Sequence[Seen], wanted: str, device: str) -> Seen | None:
+def find(seen: Sequence[AdbDevice], wanted: str, device: str) -> AdbDevice | None:
     """The one row with that serial, or with that USB path (`usb:1-4.2`); None when absent.
 
     Raises IdentityError when several phones answer to it: cheap ones share a serial.
     """
-    found = [one for one in seen if wanted in {one.serial, one.path}]
+    found = [device for device in seen if wanted in {device.serial, device.path}]
     if len(found) > 1:
-        paths = ", ".join(one.path or f"transport {one.transport}" for one in found)
+        paths = ", ".join(device.path or f"transport {device.transport}" for device in found)
         raise IdentityError(
             f"{len(found)} devices have the serial {wanted}: {paths}",
             device=device,
@@ -83,11 +79,11 @@ def unanswered(wanted: str, said: str, device: str, *, again: bool = False) -> U
 
 
 def absent(
-    seen: Sequence[Seen], wanted: str, device: str, *, again: bool = False
+    seen: Sequence[AdbDevice], wanted: str, device: str, *, again: bool = False
 ) -> UnreachableError:
     """The error for a phone that the server does not see; `again`: it did a moment ago."""
-    have = ", ".join(f"{one.serial} ({one.state})" for one in seen) or "none"
-    unknown = [one for one in seen if one.state == "no permissions"]
+    have = ", ".join(f"{device.serial} ({device.state})" for device in seen) or "none"
+    unknown = [device for device in seen if device.state == "no permissions"]
     cure = _STATES["no permissions"][2] if unknown else "plug it in, enable USB debugging"
     if again and not unknown:
         text = f"the phone {wanted} was there and went; adb sees: {have}"
@@ -101,15 +97,14 @@ def absent(
     return error
 
 
-def check_state(one: Seen, device: str) -> None:
+def check_state(phone: AdbDevice, device: str) -> None:
     """Raise the error of every state but `device`, with its cure."""
-    if one.state == "device":
+    if phone.state == "device":
         return
     kind, meaning, cure = _STATES.get(
-        one.state,
-        (UnreachableError, "a state that fleet does not know", "adb devices -l"),
+        phone.state, (UnreachableError, "a state that fleet does not know", "adb devices -l")
     )
-    more = f" ({one.why})" if one.why else ""
-    error = kind(f"adb {one.serial} is {one.state}{more}: {meaning}", device=device, hint=cure)
-    error.adb_state = one.state
+    more = f" ({phone.why})" if phone.why else ""
+    error = kind(f"adb {phone.serial} is {phone.state}{more}: {meaning}", device=device, hint=cure)
+    error.adb_state = phone.state
     raise error

@@ -5,13 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypedDict, Unpack
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.files import Chunk
 
 Output = Callable[[bytes], None]
+
+
+class Streams(TypedDict, total=False):
+    """What a command reads, and who gets what it prints; see Carrier.run."""
+
+    stdin: Iterable[Chunk]
+    on_stdout: Output | None
+    on_stderr: Output | None
 
 
 @dataclass
@@ -48,7 +56,7 @@ class Identity:
 
     def same(self, other: Identity) -> bool:
         """True for the same device, whatever socket it hangs on."""
-        mine, theirs = (one.value.partition(" ")[0] for one in (self, other))
+        mine, theirs = (identity.value.partition(" ")[0] for identity in (self, other))
         return (self.kind, mine) == (other.kind, theirs)
 
 
@@ -60,15 +68,7 @@ class Carrier(Protocol):
 
     name: str
 
-    def run(
-        self,
-        command: Command,
-        deadline: Deadline,
-        *,
-        stdin: Iterable[Chunk] = (),
-        on_stdout: Output | None = None,
-        on_stderr: Output | None = None,
-    ) -> Result:
+    def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
         """Run to the end: one round trip. An exit status that is not 0 is no exception.
 
         `stdin` is sent in order, then closed; the command may answer while it is sent.
@@ -83,7 +83,7 @@ class Carrier(Protocol):
         ...
 
 
-class Stream(Protocol):
+class PortStream(Protocol):
     """A connection to a port of the device. Sending and receiving may be two threads' work."""
 
     def recv(self, size: int) -> bytes:
@@ -142,7 +142,7 @@ class Transport(Carrier, Protocol):
         """Who answered on the open connection."""
         ...
 
-    def dial(self, port: int, deadline: Deadline) -> Stream:
+    def dial(self, port: int, deadline: Deadline) -> PortStream:
         """A connection to a port of the device's own loopback, as a program there would make.
 
         Raises DeviceError where nothing listens there, or the device forbids forwarding.

@@ -19,23 +19,23 @@ class Channels:
     def __init__(self, transport: paramiko.Transport) -> None:
         self.transport = transport
         self._lock = threading.Lock()
-        self._ahead: Future[paramiko.Channel | None] | None = None
+        self._early: Future[paramiko.Channel | None] | None = None
         self._far = False
         self._refused = False
 
     def take(self, seconds: float) -> paramiko.Channel:
         """An open channel of its own for each caller. Raises what `open_session` raises."""
         with self._lock:
-            ahead, self._ahead = self._ahead, None
-        channel = self._opened(ahead, seconds)
+            early, self._early = self._early, None
+        channel = self._opened(early, seconds)
         if channel is None:
             began = time.monotonic()
             channel = self._patiently(seconds)
             self._far = time.monotonic() - began > FAR_SECONDS
         with self._lock:
-            if self._far and not self._refused and self._ahead is None:
-                self._ahead = Future()
-                args = (self._ahead, seconds)
+            if self._far and not self._refused and self._early is None:
+                self._early = Future()
+                args = (self._early, seconds)
                 threading.Thread(target=self._open, args=args, daemon=True).start()
         return channel
 
@@ -51,15 +51,15 @@ class Channels:
                 time.sleep(AGAIN_SECONDS)
 
     def _opened(
-        self, ahead: Future[paramiko.Channel | None] | None, seconds: float
+        self, early: Future[paramiko.Channel | None] | None, seconds: float
     ) -> paramiko.Channel | None:
         try:
-            channel = ahead.result(seconds) if ahead is not None else None
+            channel = early.result(seconds) if early is not None else None
         except TimeoutError as error:
             raise paramiko.SSHException("Timeout opening channel.") from error
         return None if channel is None or channel.closed else channel
 
-    def _open(self, ahead: Future[paramiko.Channel | None], seconds: float) -> None:
+    def _open(self, early: Future[paramiko.Channel | None], seconds: float) -> None:
         """Work of a thread. A server may allow few sessions, or one: then none is open ahead."""
         channel = None
         try:
@@ -69,4 +69,4 @@ class Channels:
         except (paramiko.SSHException, EOFError, OSError):
             pass
         finally:
-            ahead.set_result(channel)
+            early.set_result(channel)

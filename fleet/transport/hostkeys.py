@@ -18,7 +18,8 @@ from pathlib import Path
 import paramiko
 from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
-from fleet.model.errors import HostKeyError, InputError
+from fleet.model.errors import HostKeyError
+from fleet.model.files import told
 from fleet.model.inventory import Host
 from fleet.transport import trustlog
 
@@ -40,10 +41,8 @@ def _load(path: Path) -> paramiko.HostKeys:
     """The plain lines of a known_hosts file; read once for many boards, and when it changed."""
     if not path.is_file():
         return paramiko.HostKeys()
-    try:
+    with told(path):
         now = path.stat()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
     return _loaded(path, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
 
 
@@ -112,13 +111,13 @@ def pin(path: Path, name: str, key: paramiko.PKey, *, replace: bool = False) -> 
     """
     path = path.resolve()
     line = f"{name} {key.get_name()} {key.get_base64()}"
-    try:
+    with told(path, "write", hint=f"ls -ld {path.parent}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with (path.parent / f".{path.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             lines = _lines(path) if path.exists() else []
             if replace:
-                lines = [left for one in lines if (left := _without(one, name))]
+                lines = [left for line in lines if (left := _without(line, name))]
             if line not in lines:
                 lines.append(line)
             part = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -126,23 +125,17 @@ def pin(path: Path, name: str, key: paramiko.PKey, *, replace: bool = False) -> 
             if path.exists():
                 shutil.copymode(path, part)
             part.replace(path)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path}: {error.strerror}", hint=f"ls -ld {path.parent}"
-        ) from error
 
 
 def _lines(path: Path) -> list[str]:
-    try:
+    with told(path):
         return path.read_text("utf-8", "surrogateescape").splitlines()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _without(line: str, name: str) -> str:
     """A line of known_hosts that no longer names `name`; "" when it named nothing else."""
     names, blank, rest = line.partition(" ")
-    left = [one for one in names.split(",") if not _is(one, name)]
+    left = [listed for listed in names.split(",") if not _is(listed, name)]
     return line if left == names.split(",") else ",".join(left) and ",".join(left) + blank + rest
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
 from dataclasses import replace
+from typing import Unpack
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError, UnreachableError
-from fleet.model.files import Chunk
-from fleet.transport.base import Carrier, Identity, Output, Stream, Traffic
+from fleet.transport.base import Carrier, Identity, PortStream, Streams, Traffic
 from fleet.transport.process import Processes
 from fleet.transport.quote import render
 
@@ -51,7 +50,7 @@ class LocalTransport:
         """There is none but this."""
         raise UnreachableError("nothing is faster than no network")
 
-    def dial(self, port: int, deadline: Deadline) -> Stream:
+    def dial(self, port: int, deadline: Deadline) -> PortStream:
         """See Transport.dial."""
         try:
             made = socket.create_connection(("127.0.0.1", port), max(deadline.remaining, 0.01))
@@ -60,24 +59,10 @@ class LocalTransport:
         made.settimeout(None)
         return made
 
-    def run(
-        self,
-        command: Command,
-        deadline: Deadline,
-        *,
-        stdin: Iterable[Chunk] = (),
-        on_stdout: Output | None = None,
-        on_stderr: Output | None = None,
-    ) -> Result:
+    def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
         """See Transport.run."""
         if not self._open:
             raise UnreachableError("the local transport is not open")
-        done = self._processes.run(
-            ["sh", "-c", render(command)],
-            command.argv[0],
-            deadline,
-            stdin=stdin,
-            on_stdout=on_stdout,
-            on_stderr=on_stderr,
-        )
+        argv = ["sh", "-c", render(command)]
+        done = self._processes.run(argv, command.argv[0], deadline, **streams)
         return done if done.status >= 0 else replace(done, status=128 - done.status)

@@ -10,23 +10,20 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import UnreachableError
-from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport.agent import Agent, can_bind, lacking
-from fleet.transport.base import Output, Traffic, Transport
+from fleet.transport.base import Streams, Traffic, Transport
+from fleet.transport.connection import DEFAULT_PORT
 from fleet.transport.ssh import SshTransport
 from fleet.transport.sshclient import Hop, SshClient
 
-DEFAULT_PORT = 22
-_SPARE_SECONDS = 10.0  # for a board that is slow to start a program
+_MARGIN_SECONDS = 10.0  # for a board that is slow to start a program
 
 
 @dataclass(frozen=True)
@@ -103,28 +100,18 @@ class Bridge:
 
         Only now: before, the client would have asked the agent for its own way to the source.
         """
-        seconds = Deadline(2 * target.seconds + _SPARE_SECONDS)
+        seconds = Deadline(2 * target.seconds + _MARGIN_SECONDS)
         keys = target.hops[-1].keys
         try:
             self._agent.add(keys, self._source.key, target.key, target.user, seconds)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise UnreachableError(f"ssh-add cannot hold the key: {error}") from error
 
-    def run(
-        self,
-        command: Command,
-        deadline: Deadline,
-        *,
-        stdin: Iterable[Chunk] = (),
-        on_stdout: Output | None = None,
-        on_stderr: Output | None = None,
-    ) -> Result:
+    def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
         """Run on the source. See Transport.run."""
         if self._client is None:
             raise UnreachableError("the bridge is closed")
-        return self._client.run(
-            command, deadline, stdin=stdin, on_stdout=on_stdout, on_stderr=on_stderr
-        )
+        return self._client.run(command, deadline, **streams)
 
     def admitted(self) -> None:
         """The source is logged in: end the agent. From any thread."""
@@ -141,10 +128,5 @@ class Bridge:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -9,14 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import IO
+from collections.abc import Mapping, Sequence
+from typing import IO, Unpack
 
 from fleet.model.command import Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeadlineError, UnreachableError
-from fleet.model.files import Chunk, Span
-from fleet.transport.base import Output, Traffic
+from fleet.model.files import Span
+from fleet.transport.base import Streams, Traffic
 from fleet.transport.streams import Collector, Feeder, start
 
 _CHUNK = 1 << 16
@@ -41,10 +41,8 @@ class Processes:
         what: str,
         deadline: Deadline,
         *,
-        stdin: Iterable[Chunk] = (),
-        on_stdout: Output | None = None,
-        on_stderr: Output | None = None,
         env: Mapping[str, str] | None = None,
+        **streams: Unpack[Streams],
     ) -> Result:
         """Run to the end; the status is negative when a signal ended it. See Transport.run."""
         started = time.monotonic()
@@ -61,9 +59,12 @@ class Processes:
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise UnreachableError(f"{argv[0]} has no pipes")
         self._running.add(process)
-        out, err = Collector(self._traffic, on_stdout), Collector(self._traffic, on_stderr)
+        out = Collector(self._traffic, streams.get("on_stdout"))
+        err = Collector(self._traffic, streams.get("on_stderr"))
         pipe = Pipe(process.stdin, deadline)
-        feeder = Feeder(self._traffic, stdin, pipe.write, process.stdin.close, pipe.move)
+        feeder = Feeder(
+            self._traffic, streams.get("stdin", ()), pipe.write, process.stdin.close, pipe.move
+        )
         readers = [
             start(_pump, process.stdout, out, deadline),
             start(_pump, process.stderr, err, deadline),

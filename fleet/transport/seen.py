@@ -12,6 +12,7 @@ import paramiko
 
 from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError, TransportError
+from fleet.transport.connection import for_paramiko
 
 ADB_SECONDS = 1.0  # the server is on loopback, or is not there
 USER_CONFIG = Path("~/.ssh/config")
@@ -33,7 +34,10 @@ def config_hosts(path: Path | None = None) -> list[tuple[str, Path]]:
     found: dict[str, Path] = {}
     for file in _with_included(source):
         try:
-            names = paramiko.SSHConfig.from_path(str(file)).get_hostnames()
+            lines = map(for_paramiko, file.read_text("utf-8").splitlines())
+            # paramiko's get_hostnames knows of no `Match`.
+            text = "\n".join("Host *" if line.startswith("Match ") else line for line in lines)
+            names = paramiko.SSHConfig.from_text(text).get_hostnames()
         except (paramiko.SSHException, OSError, ValueError) as error:
             raise _unreadable(file, error) from error
         for name in names:
@@ -52,15 +56,15 @@ def _with_included(source: Path) -> list[Path]:
         files.append(file)
         try:
             text = file.read_text("utf-8")
-            words = [shlex.split(one) for one in _INCLUDE.findall(text)]
+            words = [shlex.split(line) for line in _INCLUDE.findall(text)]
         except (OSError, ValueError) as error:
             raise _unreadable(file, error) from error
-        for pattern in (one for line in words for one in line):
+        for pattern in (word for line in words for word in line):
             # Relative ones start from ~/.ssh, whichever file they stand in: ssh_config(5).
             known = os.path.expanduser(pattern)  # noqa: PTH111 - ~nobody stays as it is
             place = str(USER_CONFIG.expanduser().parent / known)
             names = glob.glob(place)  # noqa: PTH207 - hidden files stay out, as in glob(3)
-            waiting += sorted(one for one in map(Path, names) if one.is_file())
+            waiting += sorted(path for path in map(Path, names) if path.is_file())
     return files
 
 
@@ -83,12 +87,12 @@ def adb_devices(where: str | None = None) -> list[tuple[str, str, str]]:
         rows = AdbServer(where, may_start=False).devices(Deadline(ADB_SECONDS))
     except (TransportError, InputError):
         return []
-    serials = [one.serial for one in rows]
+    serials = [row.serial for row in rows]
     return [
         (
-            one.path if serials.count(one.serial) > 1 and one.path else one.serial,
-            one.state,
-            one.model,
+            row.path if serials.count(row.serial) > 1 and row.path else row.serial,
+            row.state,
+            row.model,
         )
-        for one in rows
+        for row in rows
     ]

@@ -1,4 +1,4 @@
-"""SSH: paramiko runs the commands; fabric connects where ssh config or jump hosts have a say."""
+"""SSH: one kept connection of paramiko's, and a channel of it for each command."""
 
 from __future__ import annotations
 
@@ -14,24 +14,19 @@ import paramiko
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
-from fleet.model.errors import (
-    ConnectionLostError,
-    DeadlineError,
-    DeviceError,
-    UnreachableError,
-)
+from fleet.model.errors import ConnectionLostError, DeadlineError, DeviceError, UnreachableError
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
-from fleet.transport.base import Carrier, Identity, Output, Stream, Traffic
+from fleet.transport import windows
+from fleet.transport.base import Carrier, Identity, Output, PortStream, Traffic
 from fleet.transport.channels import Channels
-from fleet.transport.direct import AnyConnection, Direct, credentials, hops_of, is_direct
+from fleet.transport.connection import Connection, connection_to, hops_of
 from fleet.transport.hostkeys import Policy, entry_name, fingerprint, known_keys
 from fleet.transport.promptness import prompt
 from fleet.transport.quote import render
 from fleet.transport.ssh_errors import mapped
 from fleet.transport.sshclient import Hop, SshClient, client
 from fleet.transport.streams import BROKEN, Collector, Feeder, start
-from fleet.transport.windows import speech
 
 _CHUNK = 1 << 16
 _PACKET = 1 << 15  # paramiko's largest packet; a longer slice would only be copied again
@@ -73,7 +68,7 @@ class SshTransport:
         self.traffic = Traffic()
         self._host = host
         self._accept_new = accept_new
-        self._connection: AnyConnection | None = None
+        self._connection: Connection | None = None
         self._sessions: Channels | None = None
         self._key = ""
 
@@ -99,7 +94,7 @@ class SshTransport:
                 self.close()
                 raise
 
-    def connection(self, limit: float) -> AnyConnection:
+    def connection(self, limit: float) -> Connection:
         """A connection with our keys and policies, not open; close() ends it."""
         host = self._host
         options: dict[str, Any] = {
@@ -109,21 +104,15 @@ class SshTransport:
             "channel_timeout": limit,
             "look_for_keys": not host.identity_files,
         }
-        connection: AnyConnection
-        if is_direct(host):
-            connection = Direct(host, limit, {**options, **credentials(host)})
-        else:
-            from fleet.transport.configured import configured  # noqa: PLC0415
-
-            connection = configured(host, limit, options)
+        connection = connection_to(host, limit, options)
         for hop in hops_of(connection):
             self._guard(hop, pinned=hop is connection)
         self._connection = connection
         return connection
 
-    def _guard(self, hop: AnyConnection, *, pinned: bool) -> None:
-        """Give a hop its trusted keys; fabric alone would accept any key."""
-        host = self._host if pinned else _unpinned(self._host)
+    def _guard(self, hop: Connection, *, pinned: bool) -> None:
+        """Give a hop its trusted keys, and the policy for others."""
+        host = self._host if pinned else replace(self._host, host_key=None)
         name = entry_name(hop.host, hop.port)
         if not host.host_key:
             for kind, key in known_keys(host, name).items():
@@ -152,7 +141,7 @@ class SshTransport:
             return "windows" if self._host.os == "windows" else "posix"
         connection = self._connection
         open_now = connection is not None and connection.transport is not None
-        return "windows" if open_now and speech.BANNER in self.banner else "posix"
+        return "windows" if open_now and windows.BANNER in self.banner else "posix"
 
     def carrier(self, deadline: Deadline) -> Carrier:
         """The ssh client, connected the same way to the same key."""
@@ -167,7 +156,7 @@ class SshTransport:
     def hops(self) -> tuple[Hop, ...]:
         """The way of the open connection, the board last."""
         self._live()
-        hops = [_hop(one) for one in hops_of(self._connection)]
+        hops = [_hop(hop) for hop in hops_of(self._connection)]
         return tuple(reversed(hops))
 
     @property
@@ -202,10 +191,10 @@ class SshTransport:
         started = time.monotonic()
         transport = self._live()
         self.traffic.add(round_trips=1)
-        what, windows = command.argv[0], self.system == "windows"
-        if windows:
-            stdin = speech.spoken(command, stdin)
-        line = speech.line() if windows else render(command)
+        what, on_windows = command.argv[0], self.system == "windows"
+        if on_windows:
+            stdin = windows.spoken(command, stdin)
+        line = windows.line() if on_windows else render(command)
         with mapped(self._host, self.describe, deadline.seconds):
             channel = self._channels(transport).take(deadline.remaining)
             try:
@@ -234,8 +223,8 @@ class SshTransport:
         for stream in (feeder, out, err):
             stream.check()
         result = Result(status, out.taken, err.taken, time.monotonic() - started)
-        if windows:
-            speech.explain(result, self._host.name)
+        if on_windows:
+            windows.explain(result, self._host.name)
         return result
 
     def _begin(self, channel: paramiko.Channel, line: str, what: str, deadline: Deadline) -> None:
@@ -263,7 +252,7 @@ class SshTransport:
         write, end = _Writer(channel, deadline), channel.shutdown_write
         return Feeder(self.traffic, stdin, write, end, broken=_BROKEN)
 
-    def dial(self, port: int, deadline: Deadline) -> Stream:
+    def dial(self, port: int, deadline: Deadline) -> PortStream:
         """See Transport.dial: a `direct-tcpip` channel."""
         transport, name = self._live(), self._host.name
         with mapped(self._host, self.describe, deadline.seconds):
@@ -345,21 +334,15 @@ def _tune(transport: paramiko.Transport) -> None:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKED_MS)
 
 
-def _hop(connection: AnyConnection) -> Hop:
+def _hop(connection: Connection) -> Hop:
     """An open connection as the ssh client is told of it."""
     key = connection.transport.get_remote_server_key()
-    kept = connection.connect_kwargs.get("key_filename") or ()
     command = connection.gateway if isinstance(connection.gateway, str) else ""
     return Hop(
         address=connection.host,
         port=connection.port,
         user=connection.user,
-        keys=(kept,) if isinstance(kept, str) else tuple(kept),
+        keys=tuple(connection.options.get("key_filename", ())),
         known=(f"{key.get_name()} {key.get_base64()}",),
         command=command.replace("%", "%%").replace("\n", " "),
     )
-
-
-def _unpinned(host: Host) -> Host:
-    """The same host for its jump hosts: the pin of the board is not theirs."""
-    return replace(host, host_key=None)

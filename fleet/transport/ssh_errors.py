@@ -60,7 +60,7 @@ def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> It
         raise AuthError(
             f"{way} refuses the login: {error}",
             device=host.name,
-            hint=f"{by_hand(host)}; check user, identity_file and password",
+            hint=f"{manual_command(host)}; check user, identity_file and password",
         ) from error
     except (TimeoutError, socket.gaierror, NoValidConnectionsError, ProxyCommandFailure) as error:
         raise _unreachable(host, way, seconds, error) from error
@@ -70,7 +70,7 @@ def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> It
         raise disk_full(error) or _broken(host, way, error, opening=opening) from error
 
 
-def by_hand(host: Host) -> str:
+def manual_command(host: Host) -> str:
     """The same login with the ssh client: only what the inventory says, as it is typed."""
     words = ["ssh"]
     words += ["-F", str(host.ssh_config)] if host.ssh_config else []
@@ -90,11 +90,11 @@ def _unreachable(host: Host, way: str, seconds: float, error: Exception) -> Unre
     else:
         why = str(error).replace("[Errno None] ", "")
     if isinstance(error, NoValidConnectionsError):
-        numbers = {getattr(one, "errno", None) or 0 for one in error.errors.values()} - {0}
+        numbers = {getattr(each, "errno", None) or 0 for each in error.errors.values()} - {0}
         why += f" ({', '.join(sorted(map(os.strerror, numbers)))})"
         if len(numbers) == 1:
             hint = _CURES.get(min(numbers), hint)
-        if all(str(one[0]).startswith(("127.", "::1")) for one in error.errors):
+        if all(str(address[0]).startswith(("127.", "::1")) for address in error.errors):
             hint = "that is this machine: is a tunnel down, or a lab board? fleet lab up"
     return UnreachableError(f"{way}: {why}", device=host.name, hint=hint)
 

@@ -13,17 +13,16 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Unpack
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import ConnectionLostError, DeadlineError, UnreachableError
-from fleet.model.files import Chunk
 from fleet.model.masking import masked
-from fleet.transport.base import Output, Traffic
+from fleet.transport.base import Streams, Traffic
 from fleet.transport.process import Processes, end
 from fleet.transport.quote import render
 
@@ -116,36 +115,20 @@ class SshClient:
     def _ssh(self) -> list[str]:
         return [client(), "-F", str(self._config), "-S", str(self._socket)]
 
-    def run(
-        self,
-        command: Command,
-        deadline: Deadline,
-        *,
-        stdin: Iterable[Chunk] = (),
-        on_stdout: Output | None = None,
-        on_stderr: Output | None = None,
-    ) -> Result:
+    def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
         """See Transport.run. Raises ConnectionLostError and DeadlineError."""
         if self._master is None or self._master.poll() is not None:
             raise ConnectionLostError("the ssh client has ended", device=self._device)
+        argv = [*self._ssh(), "board", render(command)]
         try:
-            done = self._processes.run(
-                [*self._ssh(), "board", render(command)],
-                command.argv[0],
-                deadline,
-                stdin=stdin,
-                on_stdout=on_stdout,
-                on_stderr=on_stderr,
-                env=self._env,
-            )
+            done = self._processes.run(argv, command.argv[0], deadline, env=self._env, **streams)
         except DeadlineError as error:
             error.device = self._device
             raise
         if done.status == _LOST or done.status < 0:
             said = masked(done.error_text)[-200:]
             raise ConnectionLostError(
-                f"the ssh client ended while '{command.argv[0]}' ran: {said}",
-                device=self._device,
+                f"the ssh client ended while '{command.argv[0]}' ran: {said}", device=self._device
             )
         return done
 

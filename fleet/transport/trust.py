@@ -102,11 +102,6 @@ def trust_host(host: Host, offer: Offer) -> None:
     """
     why = trustlog.REFLASHED if offer.pinned else trustlog.NEW
     trustlog.note(
-        host,
-        address=offer.name,
-        kind=offer.kind,
-        old=offer.pinned,
-        new=offer.fingerprint,
-        why=why,
+        host, address=offer.name, kind=offer.kind, old=offer.pinned, new=offer.fingerprint, why=why
     )
     pin(host.known_hosts, offer.name, offer.key, replace=True)

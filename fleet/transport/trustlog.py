@@ -12,6 +12,7 @@ from io import FileIO
 from pathlib import Path
 
 from fleet.model.errors import InputError
+from fleet.model.files import told
 from fleet.model.inventory import Host
 
 NEW, REFLASHED, ACCEPTED = "new", "reflashed", "accept-new"
@@ -50,15 +51,11 @@ def note(host: Host, *, address: str, kind: str, old: str, new: str, why: str) -
     )
     path = log_path(host)
     data = json.dumps(asdict(line), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-    try:
+    with told(path, "write", hint=f"ls -ld {path.parent}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+", buffering=0) as stream:
             stream.write((b"\n" if _torn(stream) else b"") + data)
             os.fsync(stream.fileno())
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path}: {error.strerror}", hint=f"ls -ld {path.parent}"
-        ) from error
 
 
 def _torn(stream: FileIO) -> bool:
@@ -80,10 +77,8 @@ def read(path: Path) -> list[Trusted]:
     """All lines, oldest first. Raises InputError naming the line that is damaged."""
     if not path.is_file():
         return []
-    try:
+    with told(path):
         lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
     found = []
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from fleet.data import load
 from fleet.model.cause import Cause
 from fleet.triage.knowledge import knowledge
 
@@ -42,7 +42,8 @@ class Explained:
                 for m in self.meanings
             ],
             "causes": [
-                {"id": one.id, "title": one.title, "layer": one.layer} for one in self.causes
+                {"id": cause.id, "title": cause.title, "layer": cause.layer}
+                for cause in self.causes
             ],
         }
 
@@ -51,8 +52,8 @@ def explain(code: str) -> Explained:
     """14001, 0x36b1, 0x80000406, -8, AEE_EUNABLETOLOAD, QNN_..., GENIE_...; unknown has none."""
     code = code.strip()[:100]
     meanings = _of_number(_value(code)) if _NUMBER.fullmatch(code) else _of_name(code.upper())
-    words = {code.lower()} | {name.lower() for one in meanings for name in one.names}
-    words |= {form for one in meanings for form in _forms(one.number)}
+    words = {code.lower()} | {name.lower() for meaning in meanings for name in meaning.names}
+    words |= {form for meaning in meanings for form in _forms(meaning.number)}
     return Explained(code, tuple(meanings), _causes(words))
 
 
@@ -68,8 +69,15 @@ def _forms(number: int) -> set[str]:
     return forms
 
 
+@cache
+def _table() -> dict[str, Any]:
+    from fleet.data import load  # noqa: PLC0415 - yaml
+
+    return load("error_codes")
+
+
 def _of_number(value: int) -> list[Meaning]:
-    table = load("error_codes")
+    table = _table()
     found = []
     unsigned = value & 0xFFFFFFFF
     on_dsp = unsigned - int(table["dsp_offset"])
@@ -99,12 +107,12 @@ def _note(family: str, value: int) -> str:
 
 
 def _component(value: int) -> str:
-    rows = load("error_codes")["qnn_ranges"]
+    rows = _table()["qnn_ranges"]
     return next((str(name) for low, high, name in rows if low <= value <= high), "")
 
 
 def _of_name(name: str) -> list[Meaning]:
-    table = load("error_codes")
+    table = _table()
     return [
         Meaning(_FAMILIES[family], number, tuple(names))
         for family in ("qnn", "genie", "fastrpc")
@@ -116,8 +124,10 @@ def _of_name(name: str) -> list[Meaning]:
 def _causes(words: set[str]) -> tuple[Cause, ...]:
     """Causes that list the code, in the order that lines with nothing but the code would give."""
     known = knowledge()
-    found = [one for one in known.causes.values() if words & {code.lower() for code in one.codes}]
-    weight = dict.fromkeys((one.id for one in found), 0.0)
+    found = [
+        cause for cause in known.causes.values() if words & {code.lower() for code in cause.codes}
+    ]
+    weight = dict.fromkeys((cause.id for cause in found), 0.0)
     for text in [form.format(word) for word in words for form in _LINES]:
         for index in known.matcher.match(text):
             cause, signature, part = known.owners[index]

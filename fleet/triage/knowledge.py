@@ -2,61 +2,163 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
-from fleet.config.cause_file import load_causes
-from fleet.data import load
 from fleet.model.cause import Cause, Signature
 from fleet.model.errors import InputError
+from fleet.triage import index
+from fleet.triage.grammar import expanded
 from fleet.triage.matcher import Matcher
+
+PARTS = ("match", "unless", "needs")
+TABLES = (
+    "benign",
+    "success",
+    "platform_words",
+    "context_words",
+    "next_steps",
+    "sentences",
+    "families",
+)
 
 
 @dataclass(frozen=True)
 class Known:
     """Causes and their patterns. `patterns[i]` of the matcher belongs to `owners[i]`.
 
-    An owner is the cause, its signature and the part of it: match, unless or needs.
+    An owner is the cause, its signature and the part of it: match, unless or needs; `against`
+    has the causes of the same patterns.
     """
 
     causes: dict[str, Cause]
     owners: tuple[tuple[Cause, Signature, str], ...]
     matcher: Matcher
+    against: Matcher
+    opposed: tuple[Cause, ...]
     benign: Matcher
     success: Matcher
+    needs: tuple[str, ...]
     failure_words: Matcher
     platforms: tuple[tuple[str, Matcher], ...]
+    contexts: dict[str, Matcher]
+    steps: tuple[dict[str, str], ...]
+    stepping: Matcher
+    sentences: tuple[str, ...]
+    saying: Matcher
+    subjects: Matcher
+    symptoms: Matcher
+    families: dict[tuple[int, int], str]
 
 
 @cache
 def knowledge(folder: Path | None = None) -> Known:
     """What is in fleet/data/causes, or in another folder. InputError for a mistake there."""
-    with as_file(files("fleet.data") / "causes") as shipped:
+    paths = _paths(folder)
+    raw = index.read([*paths, *_tables()]) if folder is None else None
+    if raw is not None:
+        return _known([index.cause_of(row) for row in raw["causes"]], raw["tables"], raw["words"])
+    return _known(_parsed(paths), _loaded(), None)
+
+
+def write_index() -> None:
+    """Write what `knowledge` reads instead of the files, while they are the same."""
+    paths = _paths(None)
+    causes = _parsed(paths)
+    known = _known(causes, _loaded(), None)
+    head = {"tables": _loaded(), "words": [matcher.words for matcher in _matchers(known)]}
+    index.write([*paths, *_tables()], causes, head)
+
+
+def _paths(folder: Path | None) -> list[Path]:
+    with as_file(files("fleet") / "data" / "causes") as shipped:
         paths = sorted((folder or shipped).glob("*.yaml"))
-        if not paths:
-            raise InputError(f"{folder or shipped} has no cause files")
-        causes = load_causes(paths)
-    success = load("success")
+    if not paths:
+        raise InputError(f"{folder or shipped} has no cause files")
+    return paths
+
+
+def _tables() -> list[Path]:
+    with as_file(files("fleet") / "data") as data:
+        return [data / f"{name}.yaml" for name in TABLES]
+
+
+def _parsed(paths: Sequence[Path]) -> Sequence[Cause]:
+    from fleet.config.cause_file import load_causes  # noqa: PLC0415 - pydantic and yaml
+
+    return load_causes(paths)
+
+
+def _loaded() -> dict[str, Any]:
+    from fleet.data import load  # noqa: PLC0415 - yaml
+
+    return {name: load(name) for name in TABLES}
+
+
+def _known(
+    causes: Sequence[Cause], tables: dict[str, Any], words: list[list[list[str]]] | None
+) -> Known:
     owners = tuple(
         (cause, signature, part)
         for cause in causes
         for signature in cause.signatures
-        for part in ("match", "unless", "needs")
+        for part in PARTS
         if getattr(signature, part)
     )
+    opposed = tuple(cause for cause in causes for _ in cause.against)
+    given = iter(words) if words is not None else None
+
+    def matcher(patterns: Sequence[str], names: Sequence[str] = ()) -> Matcher:
+        return Matcher(patterns, names=names, words=next(given) if given else None)
+
+    success = tables["success"]
+    families = tables["families"]
     return Known(
-        causes={one.id: one for one in causes},
+        causes={cause.id: cause for cause in causes},
         owners=owners,
-        matcher=Matcher(
-            [getattr(signature, part) for _, signature, part in owners],
-            names=[f"cause {cause.id}" for cause, _, _ in owners],
+        matcher=matcher(
+            [expanded(getattr(signature, part)) for _, signature, part in owners],
+            [f"cause {cause.id}" for cause, _, _ in owners],
         ),
-        benign=Matcher([one["match"] for one in load("benign")["patterns"]]),
-        success=Matcher([row["match"] for row in success["patterns"]]),
-        failure_words=Matcher(success["failure_words"]),
+        against=matcher(
+            [expanded(pattern) for cause in causes for pattern in cause.against],
+            [f"cause {cause.id}" for cause in opposed],
+        ),
+        opposed=opposed,
+        benign=matcher([row["match"] for row in tables["benign"]["patterns"]]),
+        success=matcher([row["match"] for row in success["patterns"]]),
+        needs=tuple(row.get("needs", "") for row in success["patterns"]),
+        failure_words=matcher(success["failure_words"]),
         platforms=tuple(
-            (name, Matcher(patterns)) for name, patterns in load("platform_words").items()
+            (name, matcher(patterns)) for name, patterns in tables["platform_words"].items()
         ),
+        contexts={name: matcher(patterns) for name, patterns in tables["context_words"].items()},
+        steps=tuple(tables["next_steps"]["steps"]),
+        stepping=matcher([row["when"] for row in tables["next_steps"]["steps"]]),
+        sentences=tuple(row["says"] for row in tables["sentences"]["sentences"]),
+        saying=matcher([expanded(row["match"]) for row in tables["sentences"]["sentences"]]),
+        subjects=matcher([row["match"] for row in families["subjects"]]),
+        symptoms=matcher([row["match"] for row in families["symptoms"]]),
+        families={
+            (about, wrong): families["table"][subject["id"]].get(symptom["id"], "")
+            for about, subject in enumerate(families["subjects"])
+            for wrong, symptom in enumerate(families["symptoms"])
+        },
     )
+
+
+def _matchers(known: Known) -> list[Matcher]:
+    """In the order in which `_known` makes them."""
+    return [
+        known.matcher, known.against, known.benign, known.success, known.failure_words,
+        *(matcher for _, matcher in known.platforms), *known.contexts.values(),
+        known.stepping, known.saying, known.subjects, known.symptoms,
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    write_index()

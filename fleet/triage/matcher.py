@@ -7,34 +7,99 @@ from collections.abc import Sequence
 import re2
 
 from fleet.model.errors import InputError
+from fleet.triage.literals import literals
 
 _MEMORY = 256 << 20  # of the automaton; it grows with the lines that are seen
+_SEARCHED = 1 << 18  # in a longer text looking for each word takes longer than all patterns
+
+
+def _options() -> re2.Options:
+    options = re2.Options()
+    options.case_sensitive = False
+    options.log_errors = False
+    options.max_mem = _MEMORY
+    return options
 
 
 class Matcher:
     """Numbered patterns; `match` gives the numbers that are found in a text."""
 
-    def __init__(self, patterns: Sequence[str], *, names: Sequence[str] = ()) -> None:
-        """Raises InputError for a pattern that RE2 does not know; `names` say where it stands."""
-        options = re2.Options()
-        options.case_sensitive = False
-        options.log_errors = False
-        options.max_mem = _MEMORY
-        self._set = re2.Set.SearchSet(options)
-        for index, pattern in enumerate(patterns):
-            try:
-                self._set.Add(pattern)
-            except re2.error as error:
-                place = names[index] if names else "a pattern"
-                raise InputError(
-                    f"{place}: '{pattern}' is no pattern of RE2",
-                    hint="RE2 has no look-around and no back references: github.com/google/re2",
-                ) from error
-        self._set.Compile()
-        self._empty = not patterns
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        *,
+        names: Sequence[str] = (),
+        words: Sequence[Sequence[str]] | None = None,
+    ) -> None:
+        """Raises InputError for a pattern that RE2 does not know; `names` say where it stands.
+
+        `words` are the literals of each pattern: those of an index that was checked before.
+        """
+        self.patterns = patterns
+        if words is None:
+            _check(patterns, names)
+        self.words = words if words is not None else [literals(pattern) for pattern in patterns]
+        self._sets: dict[tuple[int, ...], re2.Set] = {}
+
+    def over(self, text: str) -> Matched:
+        """The patterns that can be found in lines of `text`."""
+        if len(text) > _SEARCHED:
+            return Matched(self, tuple(range(len(self.patterns))))
+        low = text.lower()
+        there: dict[str, bool] = {}
+        picked = []
+        for number, words in enumerate(self.words):
+            for word in words:
+                if word not in there:
+                    there[word] = word in low
+                if there[word]:
+                    picked.append(number)
+                    break
+            else:
+                if not words:
+                    picked.append(number)
+        return Matched(self, tuple(picked))
 
     def match(self, text: str) -> list[int]:
         """Numbers of the patterns that occur in `text`."""
-        if self._empty:
+        return self.over(text).match(text)
+
+    def compiled(self, numbers: tuple[int, ...]) -> re2.Set:
+        """These patterns as one automaton."""
+        if numbers not in self._sets:
+            if len(self._sets) > 64:
+                self._sets.clear()
+            made = re2.Set.SearchSet(_options())
+            for number in numbers:
+                made.Add(self.patterns[number])
+            made.Compile()
+            self._sets[numbers] = made
+        return self._sets[numbers]
+
+
+class Matched:
+    """The patterns of a matcher that one text can hold."""
+
+    def __init__(self, matcher: Matcher, numbers: tuple[int, ...]) -> None:
+        """Compiles them when it is first asked."""
+        self._matcher = matcher
+        self._numbers = numbers
+
+    def match(self, line: str) -> list[int]:
+        """Numbers of the patterns that occur in a line of the text."""
+        if not self._numbers:
             return []
-        return list(self._set.Match(text.encode("utf-8", "replace")) or ())
+        found = self._matcher.compiled(self._numbers).Match(line.encode("utf-8", "replace"))
+        return [self._numbers[index] for index in found or ()]
+
+
+def _check(patterns: Sequence[str], names: Sequence[str]) -> None:
+    for index, pattern in enumerate(patterns):
+        try:
+            re2.compile(pattern, _options())
+        except re2.error as error:
+            place = names[index] if names else "a pattern"
+            raise InputError(
+                f"{place}: '{pattern}' is no pattern of RE2",
+                hint="RE2 has no look-around and no back references: github.com/google/re2",
+            ) from error

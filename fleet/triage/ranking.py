@@ -8,7 +8,7 @@ against the chance that none of them is it; tests/triage measures how well it is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fleet.model.cause import Cause
 from fleet.model.diagnosis import Evidence, Ranked
@@ -37,6 +37,7 @@ class Witness:
     order: int = 0
     summary: bool = False
     fact: bool = False
+    slots: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 def rank(
@@ -46,49 +47,64 @@ def rank(
 
     Lines that only sum up count where nothing else does; otherwise they only fill the end.
     """
-    every = [one for one in witnesses if one.cause.id in known]
-    if any(one.cause.severity == "error" and not one.summary for one in every):
-        every = [one for one in every if one.cause.severity == "error" or not one.fact]
-    causal = [one for one in every if not one.summary]
+    every = [witness for witness in witnesses if witness.cause.id in known]
+    if any(witness.cause.severity == "error" and not witness.summary for witness in every):
+        every = [
+            witness for witness in every if witness.cause.severity == "error" or not witness.fact
+        ]
+    causal = [witness for witness in every if not witness.summary]
     counted = _not_excluded(causal or every)
     scores = _scores(counted, platform)
     shares = _confidences(scores)
     if causal:
         rest = _scores(
-            [one for one in every if one.summary and one.cause.id not in scores], platform
+            [witness for witness in every if witness.summary and witness.cause.id not in scores],
+            platform,
         )
         scores |= {key: _SUMMED * value for key, value in rest.items()}
         shares |= {key: _SUMMED * value for key, value in rest.items()}
-        counted += [one for one in every if one.cause.id in rest]
+        counted += [witness for witness in every if witness.cause.id in rest]
     ranked = sorted(scores, key=lambda key: (-scores[key], key))
     return tuple(
         Ranked(
             cause=known[key],
             confidence=shares[key],
-            evidence=tuple(dict.fromkeys(one.evidence for one in counted if one.cause.id == key)),
+            evidence=tuple(
+                dict.fromkeys(witness.evidence for witness in counted if witness.cause.id == key)
+            ),
             platform=platform,
             summary=not causal,
+            agreeing=sum(witness.cause.id == key and witness.weight > 0 for witness in counted),
+            slots=_slots(witness for witness in counted if witness.cause.id == key),
         )
         for key in ranked
         if scores[key] >= _LEAST * (_SUMMED if causal else 1.0)
     )[:SHOWN]
 
 
+def _slots(witnesses: Iterable[Witness]) -> dict[str, str]:
+    """Of the strongest witness that has the slot."""
+    found: dict[str, str] = {}
+    for witness in sorted(witnesses, key=lambda witness: -witness.weight):
+        found = {**witness.slots, **found}
+    return found
+
+
 def _scores(witnesses: Iterable[Witness], platform: str) -> dict[str, float]:
     scores: dict[str, float] = {}
-    for one in witnesses:
-        weight = one.weight * _LATER ** min(one.order, _LATEST)
-        if platform and platform not in one.cause.platforms and not one.fact:
+    for witness in witnesses:
+        weight = witness.weight * _LATER ** min(witness.order, _LATEST)
+        if platform and platform not in witness.cause.platforms and not witness.fact:
             weight *= _FOREIGN
-        left = 1 - scores.get(one.cause.id, 0.0)
-        scores[one.cause.id] = 1 - left * (1 - weight)
+        left = 1 - scores.get(witness.cause.id, 0.0)
+        scores[witness.cause.id] = 1 - left * (1 - weight)
     return scores
 
 
 def _confidences(scores: Mapping[str, float]) -> dict[str, float]:
     """A cause's score, held against the others; the curve was fitted on reported cases."""
     whole = sum(scores.values()) + 1 - max(scores.values(), default=0.0)
-    alone = len([one for one in scores.values() if one >= _LEAST]) == 1
+    alone = len([score for score in scores.values() if score >= _LEAST]) == 1
     shares = {}
     for key, score in scores.items():
         share = score if alone else score * score / whole + score * (1 - score) / 2
@@ -99,11 +115,11 @@ def _confidences(scores: Mapping[str, float]) -> dict[str, float]:
 
 def _not_excluded(witnesses: list[Witness]) -> list[Witness]:
     """Without those that a sure one rules out; two that rule out each other both stay."""
-    sure = {one.cause.id: one.cause for one in witnesses if one.weight >= CERTAIN}
+    sure = {witness.cause.id: witness.cause for witness in witnesses if witness.weight >= CERTAIN}
     out = {
         other
         for cause in sure.values()
         for other in cause.excludes
         if other not in sure or cause.id not in sure[other].excludes
     }
-    return [one for one in witnesses if one.cause.id not in out]
+    return [witness for witness in witnesses if witness.cause.id not in out]

@@ -2,46 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from fleet.model.diagnosis import HEALTHY, PROBLEM, UNRECOGNISED, Diagnosis, Evidence, Ranked
-from fleet.triage.knowledge import Known, knowledge
-from fleet.triage.ranking import Witness, rank
-from fleet.triage.text import Line, lines_of
+from fleet.model.diagnosis import HEALTHY, PROBLEM, UNRECOGNISED, Diagnosis, Ranked
+from fleet.triage.asking import answered, questions
+from fleet.triage.calibration import calibrated
+from fleet.triage.families import guesses
+from fleet.triage.grammar import beside
+from fleet.triage.knowledge import knowledge
+from fleet.triage.ranking import rank
+from fleet.triage.reading import LogReading
+from fleet.triage.text import lines_of
+from fleet.triage.unknown import next_step, suspects, understood
+from fleet.triage.witnesses import heard
 
-MAX_LINES = 200_000  # distinct lines that are looked at; a log repeats itself long before
-_PER_SIGNATURE = 3  # lines of evidence that are kept for each
+_CAPPED = 0.45  # without a word of a deployment a cause is a guess
+_LEAST_ALONE = 0.85  # and less than this is none at all, where any machine can have it
+_ANY_MACHINE = {"host", "link", "os", "user"}  # layers whose words are those of all software
 
 
 def triage(
-    text: str, target: str = "log", *, platform: str = "", causes: Path | None = None
+    text: str,
+    target: str = "log",
+    *,
+    platform: str = "",
+    causes: Path | None = None,
+    answers: Mapping[str, str] | None = None,
 ) -> Diagnosis:
     """The causes that a log shows, most likely first; none where nothing in it is known.
 
-    `platform` (linux, android, windows) is taken from the log where it is not given. Never
+    `platform` (linux, android, windows) is taken from the log where it is not given. `answers`
+    are those to questions of the diagnosis before, by their ids: yes, no, or pasted output. Never
     raises for what is in the log.
     """
     known = knowledge(causes)
-    lines = lines_of(text)
-    seen = platform or platform_of(lines, known)
-    ranked = rank(witnesses(lines, known), seen, known=known.causes)
-    verdict = verdict_of(ranked) if ranked else _without_cause(lines, known)
-    return Diagnosis(
-        target=target,
-        verdict=verdict,
-        causes=ranked,
-        notes=_notes(lines, ranked, verdict),
+    reading = LogReading(lines_of(text), known)
+    seen = platform or platform_of(reading)
+    said = answered(answers or {}, known)
+    scored = rank([*heard(reading), *said], seen, known=known.causes)
+    names = beside(reading.text)
+    ranked = tuple(
+        replace(cause, slots={**cause.slots, **names})
+        for cause in calibrated(in_context(scored, reading))
     )
-
-
-def _without_cause(lines: list[Line], known: Known) -> str:
-    """Healthy only where the log says that the work was done, and nothing speaks against it."""
-    done = False
-    for text in dict.fromkeys(line.text for line in lines):
-        if known.failure_words.match(text) and not known.benign.match(text):
-            return UNRECOGNISED
-        done = done or bool(known.success.match(text))
-    return HEALTHY if done else UNRECOGNISED
+    if ranked:
+        asked = tuple(
+            question
+            for question in questions(ranked, reading)
+            if question.id not in (answers or {})
+        )
+        verdict = verdict_of(ranked)
+        return Diagnosis(target, verdict, ranked, notes=_notes(ranked), questions=asked)
+    if reading.succeeded and not reading.failures:
+        note = "it says that its work was done, and no line of it is a sign of a failure"
+        return Diagnosis(target, HEALTHY, notes=(note,))
+    if not reading.lines:
+        return Diagnosis(target, UNRECOGNISED, notes=("the log is empty",))
+    step, why = next_step(reading)
+    return Diagnosis(
+        target,
+        UNRECOGNISED,
+        notes=(why,),
+        questions=(*guesses(reading), step),
+        understood=understood(reading),
+        suspects=suspects(reading),
+    )
 
 
 def verdict_of(ranked: tuple[Ranked, ...]) -> str:
@@ -49,82 +76,33 @@ def verdict_of(ranked: tuple[Ranked, ...]) -> str:
     return PROBLEM if ranked[0].cause.severity == "error" else "advice"
 
 
-def witnesses(lines: list[Line], known: Known, source: str = "log") -> list[Witness]:
-    """What the lines say for each cause, in the order of the lines."""
-    hits: dict[int, list[Line]] = {}
-    causal: dict[int, int] = {}
-    seen: set[str] = set()
-    for line in lines:
-        if line.text in seen or len(seen) > MAX_LINES:
-            continue
-        seen.add(line.text)
-        found = known.matcher.match(line.text)
-        if not found or known.benign.match(line.text):
-            continue
-        for index in found:
-            hits.setdefault(index, []).append(line)
-            _, signature, part = known.owners[index]
-            if part == "match" and not signature.summary:
-                causal.setdefault(line.number, len(causal))
-    return [one for index in hits for one in _heard(index, hits, causal, known, source)]
+def in_context(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Ranked, ...]:
+    """What is left of the causes in a text that is about something else."""
+    if reading.of_people or reading.of_build or reading.of_others:
+        return ()
+    if reading.of_device:
+        return tuple(cause for cause in ranked if any(map(reading.in_reach, _numbers(cause))))
+    return tuple(
+        replace(cause, confidence=min(cause.confidence, _CAPPED))
+        for cause in ranked
+        if cause.confidence >= _LEAST_ALONE or cause.cause.layer not in _ANY_MACHINE
+    )
 
 
-def _heard(
-    index: int, hits: dict[int, list[Line]], causal: dict[int, int], known: Known, source: str
-) -> list[Witness]:
-    cause, signature, part = known.owners[index]
-    if part != "match":
-        return []
-    # The other parts of a signature stand right behind its match.
-    for beside in range(index + 1, min(index + 3, len(known.owners))):
-        owner, other, kind = known.owners[beside]
-        if owner is cause and other is signature and kind == "unless" and beside in hits:
-            return []
-        if owner is cause and other is signature and kind == "needs" and beside not in hits:
-            return []
-    lines = hits[index]
-    first = causal.get(lines[0].number, len(causal))
-    return [
-        Witness(
-            cause,
-            signature.weight if number == 0 else 0.0,
-            Evidence(source, line.text, line.number),
-            first,
-            signature.summary,
-        )
-        for number, line in enumerate(lines[:_PER_SIGNATURE])
-    ]
+def _numbers(one: Ranked) -> list[int]:
+    """Of its lines; what an answer or a fact says has none."""
+    return [evidence.line for evidence in one.evidence if evidence.source == "log"] or [1]
 
 
-def platform_of(lines: list[Line], known: Known) -> str:
+def platform_of(reading: LogReading) -> str:
     """What the words of the log show; "" when they show nothing or several."""
-    votes = dict.fromkeys((name for name, _ in known.platforms), 0)
-    for line in lines[:MAX_LINES]:
-        for name, matcher in known.platforms:
-            votes[name] += bool(matcher.match(line.text))
+    votes = {name: len(reading.matching(matcher)) for name, matcher in reading.known.platforms}
     best = max(votes, key=lambda name: votes[name])
     others = sum(count for name, count in votes.items() if name != best)
     return best if votes[best] > 2 * others else ""
 
 
-_LOUDER = "the log level up (genie-t2t-run --log verbose, ORT log severity 0, adb logcat)"
-
-
-def _notes(lines: list[Line], ranked: tuple[Ranked, ...], verdict: str) -> tuple[str, ...]:
-    if not lines:
-        return ("the log is empty",)
-    if verdict == HEALTHY:
-        return ("it says that its work was done, and no line of it is a sign of a failure",)
-    if not ranked:
-        text = (
-            "nothing in it is known, neither of a failure nor of a success: that says nothing of "
-            f"the device. Run it again with {_LOUDER} and paste all of it"
-        )
-        return (text,)
+def _notes(ranked: tuple[Ranked, ...]) -> tuple[str, ...]:
     if ranked[0].summary:
-        text = (
-            "only the last line of the chain is here, which many causes share: run it again with "
-            f"{_LOUDER} and paste everything before it"
-        )
-        return (text,)
+        return ("only the last line of the chain is here, which many causes share",)
     return ()

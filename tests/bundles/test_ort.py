@@ -64,6 +64,7 @@ def test_a_wrapper_and_its_binary(folder: Path) -> None:
     assert (bundle.qairt, bundle.qairt_source) == (BUILD, V73)
     assert (bundle.usable, bundle.warnings) == (True, ())
     assert bundle.config["models"]["model.onnx"]["inputs"] == {"x": ("float", (1, 8, 64))}
+    assert bundle.config["models"]["model.onnx"]["ir_version"] == onnx.IR_VERSION
 
 
 def test_a_binary_that_is_not_there_is_missing(folder: Path) -> None:
@@ -103,7 +104,7 @@ def test_another_build_than_the_binary_is_said(folder: Path) -> None:
     wrapped(folder / "model.onnx", V73, ep_sdk_version="v2.40.0.250101000000")
     (remark,) = look(folder).warnings
     assert "says QAIRT 2.40.0.250101000000" in remark
-    assert "the binary counts" in remark
+    assert "fleet uses that of the binary" in remark
 
 
 def test_an_embedded_context_is_known_by_its_record(folder: Path) -> None:
@@ -139,7 +140,7 @@ def test_a_genai_folder_names_its_parts(folder: Path) -> None:
     assert [(one.name, one.named_by) for one in bundle.missing] == [
         ("embeddings.onnx", "genai_config.json: model.decoder.pipeline.embeddings.filename")
     ]
-    assert any("no tokenizer" in one for one in bundle.warnings)
+    assert any("without a tokenizer" in one for one in bundle.warnings)
     (folder / "tokenizer.json").write_text("{}")
     wrapped(folder / "embeddings.onnx", V73)
     assert look(folder).usable

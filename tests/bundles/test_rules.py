@@ -13,7 +13,7 @@ from fleet.bundles.preflight import RULES, preflight
 from fleet.bundles.rule import Case
 from fleet.facts.soc import identify
 from fleet.model.bundle import MissingFile, WrongHash
-from fleet.model.facts import DeviceNode, Facts, Soc, Tools, User
+from fleet.model.facts import Android, DeviceNode, Facts, Soc, Tools, User
 from fleet.model.files import FileRef
 from fleet.model.finding import Finding
 from fleet.model.op_package import OpLibrary, OpPackage
@@ -63,6 +63,10 @@ def bundle(case: Case, **changes: Any) -> Case:
 
 def facts(case: Case, **changes: Any) -> Case:
     return replace(case, facts=replace(case.facts, **changes))
+
+
+def android(case: Case) -> Case:
+    return facts(case, android=Android())
 
 
 def soc(case: Case, kernel: int | None = None, chip: str | None = None, **changes: Any) -> Case:
@@ -191,7 +195,7 @@ ROWS = [
         "binary-newer-than-runtime",
         "warn",
         lambda c: shard(c, backend_api=None, build_id=None),
-        ("unknown", "could not be checked"),
+        ("unknown", "could not check it"),
     ),
     Row(
         "runtime-differs",
@@ -351,8 +355,15 @@ ROWS = [
         lambda c: node(c, opened("ENOENT", exists=False)),
         ("ENOENT", "remoteproc"),
     ),
-    Row("fastrpc-node", "warn", node, ("could not be checked",)),
-    Row("fastrpc-node", "warn", lambda c: node(c, opened(None)), ("could not be checked",)),
+    Row("fastrpc-node", "warn", node, ("could not check it",)),
+    Row("fastrpc-node", "warn", lambda c: android(node(c, opened("EACCES", "root")))),
+    Row(
+        "fastrpc-node",
+        "warn",
+        lambda c: android(node(c, opened("ENOENT", exists=False))),
+        ("SELinux", "session decides"),
+    ),
+    Row("fastrpc-node", "warn", lambda c: node(c, opened(None)), ("could not check it",)),
     Row(
         "libcdsprpc-missing",
         "refuse",
@@ -366,6 +377,12 @@ ROWS = [
         ("qcom-fastrpc1",),
     ),
     Row("libcdsprpc-missing", "warn", lambda c: facts(c, libcdsprpc_unversioned=None)),
+    Row(
+        "dsp-shell-missing",
+        "warn",
+        lambda c: facts(c, dsp_shells=()),
+        ("fastrpc_shell_unsigned_3", "hexagon-dsp-binaries", "/usr/share/hexagon-dsp"),
+    ),
     Row(
         "op-package-machine",
         "refuse",
@@ -398,6 +415,12 @@ ROWS = [
         "refuse",
         lambda c: ops(c, "CPU", problem="XInterfaceProvider is hidden there"),
         ("/ops/CPU/libX.so", "hidden", "provider: XInterfaceProvider"),
+    ),
+    Row(
+        "onnx-ir-too-new",
+        "refuse",
+        lambda c: bundle(c, config={"models": {"m.onnx": {"ir_version": 14}}}),
+        ("m.onnx", "IR version 14", "IR version 13"),
     ),
     Row(
         "dsp-library-path",

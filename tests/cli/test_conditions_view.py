@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from fleet.cli.conditions_view import conditions_line
+from fleet.cli.measured import conditions_line
 from fleet.model.conditions import Conditions, Sample
 
 
@@ -20,8 +20,8 @@ def test_a_line_of_several_runs() -> None:
     second = Conditions(look(0, 52.0), (), look(2, 52.0), cost=0.0021)
     records = [{"conditions": asdict(one)} for one in (first, second)]
     assert conditions_line(records) == (
-        "started at 41.3 to 52.0 °C (nspss-0), 61.0 °C at most; governor performance; "
-        "power battery Charging, usb online; looks took 0.21% of a CPU at most"
+        "started at 41.3 to 52.0 °C (nspss-0), 61.0 °C peak; governor performance; "
+        "power battery Charging, usb online; sampling used at most 0.21% of a CPU"
     )
 
 

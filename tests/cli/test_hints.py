@@ -28,6 +28,13 @@ NAMES = {"last", "all"}  # arguments that look like prose
 OPTIONS = {"kind", "phone_kind", "folder", "save", "profile"}
 
 
+def _plain(value: object) -> object:
+    """Typer gives several values as a tuple and a path as text; from 0.29 on a list, a path."""
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Path) else value
+
+
 def parsed(command: str) -> dict[str, object]:
     """The parameters, as the real parser takes them. Raises where it refuses."""
     words = shlex.split(re.sub(r"<[^>]*>", "PLACE", command))[1:]
@@ -37,7 +44,7 @@ def parsed(command: str) -> dict[str, object]:
         return {}
     context = LEAVES[name].make_context(name, words)
     return {
-        param.name: context.params[param.name]
+        param.name: _plain(context.params[param.name])
         for param in LEAVES[name].params
         if context.get_parameter_source(param.name).name == "COMMANDLINE"
     }
@@ -214,15 +221,15 @@ def test_an_unknown_host_key_hint_by_hint(server: Sshd, tmp_path: Path) -> None:
 def test_a_board_that_another_holds(server: Sshd, tmp_path: Path) -> None:
     fleet = Shell(tmp_path)
     inventory(tmp_path / "i.yaml", server)
-    assert fleet("fleet lock evk-1 -i i.yaml", FLEET_OWNER="ann@desk").returncode == 0
-    refused = fleet("fleet lock all -i i.yaml --for 5m")
+    assert fleet("fleet reserve evk-1 -i i.yaml", FLEET_OWNER="ann@desk").returncode == 0
+    refused = fleet("fleet reserve all -i i.yaml --for 5m")
     who, unlock = hinted(refused)
-    as_json = json.loads(fleet("fleet lock all -i i.yaml --json").stdout)
+    as_json = json.loads(fleet("fleet reserve all -i i.yaml --json").stdout)
     assert commands_in(as_json[0]["error"]["hint"]) == [who, unlock]
     assert "ann@desk" in fleet(who).stdout
     assert fleet(unlock).returncode == 0
-    assert fleet("fleet lock all -i i.yaml --for 5m").returncode == 0
-    assert fleet("fleet unlock all -i i.yaml").returncode == 0
+    assert fleet("fleet reserve all -i i.yaml --for 5m").returncode == 0
+    assert fleet("fleet unreserve all -i i.yaml").returncode == 0
 
 
 def test_a_wrong_key_names_the_login_by_hand(server: Sshd, tmp_path: Path) -> None:
@@ -237,8 +244,8 @@ def test_a_wrong_key_names_the_login_by_hand(server: Sshd, tmp_path: Path) -> No
     host = server.host()
     wanted = {f"port {host.port}", f"user {host.user}", "hostname 127.0.0.1"}
     assert wanted | {f"identityfile {tmp_path}/other key"} <= set(taken)
-    by_hand = fleet(command.replace("ssh ", "ssh -oBatchMode=yes -oStrictHostKeyChecking=no ", 1))
-    assert "Permission denied" in by_hand.stderr
+    typed = fleet(command.replace("ssh ", "ssh -oBatchMode=yes -oStrictHostKeyChecking=no ", 1))
+    assert "Permission denied" in typed.stderr
 
 
 def test_what_a_deploy_says_to_do_next(tmp_path: Path) -> None:
@@ -248,10 +255,10 @@ def test_what_a_deploy_says_to_do_next(tmp_path: Path) -> None:
         deploy = shlex.join(["fleet", *boards.deploy_args("-l", "b1")])
         (resume,) = (c for c in hinted(fleet(deploy)) if "resume" in c)
         given = f"-i {boards.inventory}"
-        lock = fleet(f"fleet lock b1 {given}", FLEET_OWNER="ann@desk")
+        lock = fleet(f"fleet reserve b1 {given}", FLEET_OWNER="ann@desk")
         assert lock.returncode == 0, lock.stderr
         who, unlock, *_ = hinted(fleet(resume))
-        assert (who, unlock) == (f"fleet who b1 {given}", f"fleet unlock b1 --force {given}")
+        assert (who, unlock) == (f"fleet who b1 {given}", f"fleet unreserve b1 --force {given}")
         assert fleet(unlock).returncode == 0
         boards.make_sick("b1", sick=False)
         assert fleet(resume).returncode == 0
@@ -304,7 +311,7 @@ def test_a_run_that_is_gone_on_with_is_of_the_boards_and_the_lock_that_it_was(
         expected: dict[str, object] = {
             "playbook": str(boards.playbook),
             "inventory": str(boards.inventory),
-            "limit": ("b1", "!b2"),
+            "limit": ["b1", "!b2"],
         }
         if locked:
             expected |= {locked[2:]: True, "lock_file": str(tmp_path / "my.lock")}

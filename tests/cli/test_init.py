@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleet.config.inventory import load_inventory
-from fleet.config.scaffold.devices import Seen, from_address, read_back, safe_name, tried, unique
+from fleet.config.scaffold.devices import from_address, read_back, safe_name, tried, unique
 from fleet.config.scaffold.files import write_all
-from fleet.config.scaffold.texts import inventory_text
+from fleet.config.scaffold.texts import FoundDevice, inventory_text
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
 from fleet.model.errors import InputError
@@ -112,6 +112,12 @@ def test_hosts_of_an_ssh_config(tmp_path: Path) -> None:
     assert (first.address, first.ssh_config) == ("evk-01", config)
     missing = fleet(tmp_path, "init", "y", "--ssh-config", "nope")
     assert (missing.returncode, (tmp_path / "y").exists()) == (2, False)
+
+
+def test_a_match_and_comments_make_no_hosts(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host evk # my board\nMatch final all\n  Port 1\nMatch user a\nHost b\n")
+    assert config_hosts(config) == [("b", config), ("evk", config)]
 
 
 def test_hosts_of_files_that_the_users_config_includes(tmp_path: Path) -> None:
@@ -236,7 +242,7 @@ def test_a_device_that_does_not_answer_is_written_all_the_same(tmp_path: Path) -
         port = server.getsockname()[1]
     done = fleet(tmp_path, "init", "x", f"127.0.0.1:{port}", "--probe")
     assert done.returncode == 0, done.stderr
-    assert "127.0.0.1 was not asked: " in done.stderr
+    assert "127.0.0.1 did not answer: " in done.stderr
     assert "not asked" in (tmp_path / "x/inventories/boards.yaml").read_text()
     assert not list(tmp_path.rglob("*known_hosts*"))
 
@@ -260,7 +266,9 @@ def test_what_is_no_address_is_refused(tmp_path: Path, text: str) -> None:
 def test_any_name_comes_back_from_the_file(tmp_path: Path, names: list[str]) -> None:
     seen = unique(
         tried(
-            Seen(safe_name(name), name, {"host": name, "labels": {"said": name}}, facts={"a": name})
+            FoundDevice(
+                safe_name(name), name, {"host": name, "labels": {"said": name}}, facts={"a": name}
+            )
         )
         for name in names
     )
@@ -312,7 +320,7 @@ def test_phones_of_an_adb_server_that_runs_are_taken() -> None:
 
 
 def test_a_phone_that_is_not_ready_is_a_comment() -> None:
-    text = inventory_text([Seen("B2", "adb", {"serial": "B2"}, usable=False)])
+    text = inventory_text([FoundDevice("B2", "adb", {"serial": "B2"}, usable=False)])
     assert "    # B2:" in text
 
 

@@ -17,7 +17,8 @@ EXAMPLE = Path(__file__).parents[2] / "inventories" / "evks.yaml"
 def run(*words: str | Path) -> Result:
     """The result; a FleetError is in `exception`, as main() would get it."""
     root = typer.Typer()
-    inventory.register(root)
+    root.add_typer(inventory.app, name="inventory")
+    root.command()(inventory.schema)
     return CliRunner().invoke(root, [str(word) for word in words])
 
 
@@ -124,7 +125,10 @@ def test_list_json_has_references_and_no_secrets(mixed: Path) -> None:
     [
         (["inventory", "check"], "no inventory is given"),
         (["inventory", "list"], "no inventory is given"),
-        (["inventory", "list", "a.yaml", "-i", "b.yaml"], "two inventories are given"),
+        (
+            ["inventory", "list", "a.yaml", "-i", "b.yaml"],
+            "two inventories are given: FILE and --inventory",
+        ),
         (["inventory", "list", "no-such.yaml"], "there is no file"),
     ],
 )

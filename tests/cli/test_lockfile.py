@@ -188,9 +188,9 @@ def test_another_playbooks_lock_and_other_files_are_not_overwritten(
     for argv in (("lock-file",), ("lock-file", "--check"), ("plan", "--write-lock")):
         done = cli(*argv, str(other), "-i", inventory)
         assert done.returncode == 2, done.stdout
-        assert "that of tiny-genie, not of other" in done.stderr
+        assert "belongs to tiny-genie, not to other" in done.stderr
     for words in (("deploy", str(other), "--frozen"), ("status", "--drift", str(other))):
-        assert "that of tiny-genie" in cli(*words, "-i", inventory).stderr
+        assert "belongs to tiny-genie" in cli(*words, "-i", inventory).stderr
     stranger = cli.folder / "important.txt"
     stranger.write_text("mine")
     done = cli("lock-file", playbook, "-i", inventory, "--lock-file", str(stranger))

@@ -154,7 +154,7 @@ def test_what_the_table_says_is_not_said_again(capsys: pytest.CaptureFixture[str
 
 def test_a_mean_is_called_one(capsys: pytest.CaptureFixture[str]) -> None:
     shown(runs(executor(), "executorch"))
-    assert "lab001: its program gives the mean of a run, no single inferences" in (
+    assert "lab001: its program reports only the mean of a run, not single inferences" in (
         capsys.readouterr().err
     )
 
@@ -165,7 +165,7 @@ def test_a_mean_of_the_program_is_said_to_be_one(
     """qnn-net-run with `client` gives its own clock alone, whose mean is of all inferences."""
     for metrics, mean in ((net_run("client"), True), (executor(), True), (net_run(), False)):
         shown(runs(metrics, "qnn-net-run"))
-        assert ("gives the mean of a run" in capsys.readouterr().err) is mean, metrics
+        assert ("reports only the mean of a run" in capsys.readouterr().err) is mean, metrics
 
 
 def test_what_failed_has_no_empty_columns(screen: io.StringIO) -> None:

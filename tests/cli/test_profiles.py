@@ -111,7 +111,7 @@ def test_a_damaged_record_is_named_and_the_rest_is_shown(home: Path) -> None:
 def test_the_files_of_the_real_viewer_are_known_by_content() -> None:
     done = profiles("import", REAL / "viewer")
     assert done.exit_code == 0, done.output
-    assert "12 new records, 0 known, 0 files are no profiles, 0 bad" in done.stdout
+    assert "12 new records, 0 known, 0 files are not profiles, 0 bad" in done.stdout
     known = profiles("import", REAL / "executorch" / "stderr_profile0.txt", "--json")
     assert json.loads(known.stdout)["new"] == 1
 
@@ -119,7 +119,7 @@ def test_the_files_of_the_real_viewer_are_known_by_content() -> None:
 def test_import_names_what_is_bad_and_takes_the_rest() -> None:
     done = profiles("import", DATA, "--host", "evk-09", "--name", "m", "--tag", "t", "--hardware")
     assert done.exit_code == 1
-    assert "7 new records, 0 known, 0 files are no profiles, 1 bad" in done.stdout
+    assert "7 new records, 0 known, 0 files are not profiles, 1 bad" in done.stdout
     assert "prof_basic_qnn.log" in done.stderr
     assert "qnn-profile-viewer" in done.stderr
     rows = plain("list", "tag:t,host:evk-09,name:m,emulated:no", "--records")
@@ -167,7 +167,7 @@ def test_baselines() -> None:
     assert "--replace" in error("baseline", "save", "good", "last").hint
     assert [one["name"] for one in plain("baseline", "list")] == ["good"]
     assert [one["run"] for one in plain("list", "baseline:good")] == [RUN]
-    assert "is forgotten" in profiles("baseline", "remove", "good").stdout
+    assert "removed baseline good" in profiles("baseline", "remove", "good").stdout
     gone = error("list", "baseline:good")
     assert isinstance(gone, InputError)
     assert "baseline list" in gone.hint

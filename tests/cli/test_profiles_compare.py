@@ -18,13 +18,13 @@ from fleet.cli import output
 from fleet.cli.main import main
 from fleet.model.record import Record
 from fleet.profiles.runs import RunStore
-from tests.profiles.compare.made import newer, noisy, op, repeats, save
+from tests.profiles.compare.made import newer, noisy, op, repeats, save, separate
 
 
 @pytest.fixture
 def sides(tmp_path: Path) -> tuple[str, str]:
-    a = repeats(noisy(10, 12, 1), ops=(op("conv", 10),))
-    b = newer(repeats(noisy(9, 12, 2), ops=(op("conv", 12),)))
+    a = separate(noisy(10, 12, 1), ops=(op("conv", 10),))
+    b = newer(separate(noisy(9, 12, 2), ops=(op("conv", 12),)))
     return str(save(tmp_path / "a.jsonl", a)), str(save(tmp_path / "b.jsonl", b))
 
 
@@ -71,8 +71,8 @@ def test_eighty_columns_break_no_word(
     capsys: pytest.CaptureFixture[str],
     host: str,
 ) -> None:
-    a = save(tmp_path / "a.jsonl", repeats(noisy(10, 12, 1), host=host))
-    b = save(tmp_path / "b.jsonl", newer(repeats(noisy(9, 12, 2), host=host)))
+    a = save(tmp_path / "a.jsonl", separate(noisy(10, 12, 1), host=host))
+    b = save(tmp_path / "b.jsonl", newer(separate(noisy(9, 12, 2), host=host)))
     assert fleet(monkeypatch, str(a), str(b)) == 0
     text = screen.getvalue()
     assert {host, "change", "interval", "verdict", "slower"} <= words_of(text), text
@@ -95,7 +95,7 @@ def test_eighty_columns_name_the_rows_of_what_stands_below(
         for side, middle in zip(sides, (10, 9), strict=True):
             side += [
                 replace(made, metrics=replace(made.metrics, prompt_tps=100.0 + made.repeat))
-                for made in repeats(noisy(middle, 12, 1), host=host)
+                for made in separate(noisy(middle, 12, 1), host=host)
             ]
     a = save(tmp_path / "a.jsonl", sides[0])
     b = save(tmp_path / "b.jsonl", newer(sides[1]))
@@ -132,7 +132,7 @@ def test_exit_codes(
 def test_strict_refuses_what_differs_and_what_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    a = repeats(noisy(10, 12, 1))
+    a = separate(noisy(10, 12, 1))
     other = [replace(one, prompt_sha256="", facts={**one.facts, "kernel": "7"}) for one in newer(a)]
     files = str(save(tmp_path / "a.jsonl", a)), str(save(tmp_path / "b.jsonl", other))
     assert fleet(monkeypatch, *files) == 0
@@ -168,7 +168,7 @@ def test_a_run_of_the_store_and_a_matrix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = RunStore(tmp_path / "runs")
-    for one in newer(repeats(noisy(10, 6, 1))):
+    for one in newer(separate(noisy(10, 6, 1))):
         store.save(store.folder("20261102-100000-bbbbbb", one.host, one.repeat, warmup=False), one)
     words = ("last", "--store", str(store.root), "--matrix", "--metric", "decode_tps")
     assert fleet(monkeypatch, *words) == 0
@@ -181,7 +181,7 @@ def test_hostile_text_of_a_device_is_only_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = "evk\x1b[31m[bold]x[/bold]"
-    made = repeats(noisy(10, 6, 1), host=bad, ops=(op(bad, 1),))
+    made = separate(noisy(10, 6, 1), host=bad, ops=(op(bad, 1),))
     file = str(save(tmp_path / "a.jsonl", made))
     assert fleet(monkeypatch, file, file) == 0
     text = capsys.readouterr().out
@@ -193,3 +193,21 @@ def test_other_commands_do_not_pay_for_numpy() -> None:
     code = "import sys, fleet.cli.main as m; m.build('profiles'); print('numpy' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+def test_the_last_run_against_the_one_before_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`prev` and `last~N` are runs of the name of the last one."""
+    store = RunStore(tmp_path / "runs")
+    for hour, (name, rate) in enumerate((("llm", 8), ("llm", 9), ("other", 1), ("llm", 10))):
+        for made in repeats([rate] * 6, name=name):
+            one = replace(made, run_id=f"run-{hour}", started=f"2026-11-01T1{hour}:00:00Z")
+            store.save(store.folder(one.run_id, one.host, one.repeat, warmup=False), one)
+    where = ("--store", str(store.root), "--json")
+    assert fleet(monkeypatch, *where) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [data[side]["selection"] for side in "ab"] == ["prev", "last"]
+    assert data["rows"][0]["difference"]["mid_a"] == 9
+    assert fleet(monkeypatch, "last~2", "last", *where) == 0
+    assert json.loads(capsys.readouterr().out)["rows"][0]["difference"]["mid_a"] == 8

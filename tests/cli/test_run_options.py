@@ -47,10 +47,10 @@ def test_the_last_word_on_the_end_of_a_series() -> None:
 
 def test_refused() -> None:
     for gates, words in (
-        ((None, "3%", "10m"), "two ends of one series"),
-        (("warm", None, None), "no temperature"),
-        ((None, "3", None), "no percentage"),
-        ((None, None, "soon"), "no duration"),
+        ((None, "3%", "10m"), "--until and --sustained exclude each other"),
+        (("warm", None, None), "not a temperature"),
+        ((None, "3", None), "not a percentage"),
+        ((None, None, "soon"), "not a duration"),
     ):
         with pytest.raises(InputError, match=words):
             run(BOOK, *gates)

@@ -14,7 +14,7 @@ from tests.runtimes.fakes import ARM, BUILD, sdk_files, wheel_files, write_tree,
 ID = f"qairt-{BUILD}"
 app = typer.Typer()
 app.callback()(lambda: None)
-runtime.register(app)
+app.add_typer(runtime.app, name="runtime")
 
 
 @pytest.fixture(autouse=True)

@@ -4,19 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from fleet.config.inventory import Reading, load_inventory, read_inventory
+from fleet.config.inventory import InventoryReading, load_inventory, read_inventory
 from fleet.config.ssh_args import understand
 from fleet.model.errors import InputError, InventoryError
 from fleet.model.inventory import Host
 
 
-def reading(folder: Path, text: str) -> Reading:
+def reading(folder: Path, text: str) -> InventoryReading:
     path = folder / "hosts.yml"
     path.write_text(text, "utf-8")
     return read_inventory(path)
 
 
-def only(folder: Path, body: str) -> tuple[Host, Reading]:
+def only(folder: Path, body: str) -> tuple[Host, InventoryReading]:
     found = reading(folder, f"all:\n  hosts:\n    evk:\n      {body}\n")
     assert found.errors == ()
     assert found.inventory is not None

@@ -261,7 +261,7 @@ BAD_VALUES = [
     ("host: '{{ ip }}'", 13, "templates ({{ ... }}) are not evaluated", "without a template"),
     ("proxy_jump: 'a, b'", 19, "is no jump host", "no space"),
     ("host_key: MD5:aa", 17, "is no fingerprint", "ssh-keygen -lf"),
-    ("connect_timeout: 5 minutes", 24, "'5 minutes' is no duration", "90s, 5m or 1h"),
+    ("connect_timeout: 5 minutes", 24, "'5 minutes' is not a duration", "90s, 5m or 1h"),
     ("connect_timeout: -1", 24, "must be above 0", ""),
     ("connect_timeout: .inf", 24, "between 0 and 7 days", ""),
     ("connect_timeout: yes", 24, "not a truth value", ""),

@@ -149,7 +149,7 @@ BAD = [
     (R + "max_unreachable: few}", "3:28", "'few' is neither", "10%"),
     (R + "waves: 3}", "3:18", "'waves' must be a list", "[5%, 50%]"),
     (R + "waves: [5%, x]}", "3:18", "'x' is neither", "10%"),
-    (R + "waves: [50%, 5%]}", "3:18", "comes after 50% and brings no more", "cumulative"),
+    (R + "waves: [50%, 5%]}", "3:18", "comes after 50% and adds no device", "cumulative"),
     (R + "waves: [0]}", "3:18", "a wave of 0 devices", "leave it out"),
     (R + "soak: 0}", "3:17", "above 0", ""),
     (R + "on_fail: stopp}", "3:20", "'stopp' is no on_fail", "did you mean 'stop'?"),
@@ -193,7 +193,7 @@ BAD += [
     (with_run("{prompt: a, repeats: 0}"), "4:24", "'repeats' must be at least 1, not 0", ""),
     (with_run("{prompt: a, repeats: yes}"), "4:24", "must be a whole number, not a truth", ""),
     (with_run("{prompt: a, warmups: -1}"), "4:24", "'warmups' must be at least 0", ""),
-    (with_run("{prompt: a, timeout: 5 min}"), "4:24", "'5 min' is no duration", "90s, 5m"),
+    (with_run("{prompt: a, timeout: 5 min}"), "4:24", "'5 min' is not a duration", "90s, 5m"),
     (with_run("{prompt: a, runner: geni}"), "4:23", "'geni' is no runner", "'genie'?"),
     (with_run("{prompt: a, token_limit_counts: 1}"), "4:35", "must be true or false", ""),
     (with_run("[a]"), "4:3", "'run' must be a mapping, not a list", ""),
@@ -205,16 +205,16 @@ BAD += [
 
 
 BAD += [
-    (with_run("{prompt: a, cool: hot}"), "4:21", "'hot' is no temperature", "45C"),
-    (with_run("{prompt: a, cool: 113F}"), "4:21", "'113F' is no temperature", "45C"),
-    (with_run("{prompt: a, cool: 200C}"), "4:21", "no temperature from 1 to 150", "45C"),
+    (with_run("{prompt: a, cool: hot}"), "4:21", "'hot' is not a temperature", "45C"),
+    (with_run("{prompt: a, cool: 113F}"), "4:21", "'113F' is not a temperature", "45C"),
+    (with_run("{prompt: a, cool: 200C}"), "4:21", "not a temperature from 1 to 150", "45C"),
     (with_run("{prompt: a, cool: [45]}"), "4:21", "a temperature is needed here", "45C"),
     (with_run("{prompt: a, cool: {belo: 3}}"), "4:22", "unknown key 'belo'", "'below'?"),
     (with_run("{prompt: a, cool: {zone: x}}"), "4:21", "key 'below' is missing", "add `below:`"),
     (with_run("{prompt: a, cool: {below: 9, otherwise: goon}}"), "4:43", "no otherwise", "go on"),
     (with_run("{prompt: a, cool: {below: 9, zone: ''}}"), "4:38", "'' is no thermal zone", "glob"),
     (with_run("{prompt: a, until: 3}"), "4:22", "a percentage is needed here", "3%"),
-    (with_run("{prompt: a, until: 0%}"), "4:22", "'0%' is no percentage", "3%"),
+    (with_run("{prompt: a, until: 0%}"), "4:22", "'0%' is not a percentage", "3%"),
     (
         with_run("{prompt: a, until: {narrower: 3%, at_most: 3}}"),
         "4:46",
@@ -232,7 +232,7 @@ BAD += [
     (with_run("{prompt: a, until: {narrower: 3%, metric: A b}}"), "4:45", "is no metric", "ttft"),
     (with_run("{prompt: a, until: 3%, sustained: 9m}"), "4:26", "both until and sust", "remove"),
     (with_run("{prompt: a, repeats: 50, until: 3%}"), "4:28", "would be fewer than 50", "at_most"),
-    (with_run("{prompt: a, sustained: 5 min}"), "4:26", "'5 min' is no duration", "90s, 5m"),
+    (with_run("{prompt: a, sustained: 5 min}"), "4:26", "'5 min' is not a duration", "90s, 5m"),
     (with_run("{prompt: a, sample: 1ms}"), "4:23", "between 100ms and 1m", "`off`"),
     (with_run("{prompt: a, sample: on}"), "4:23", "`off` or a duration", "1s"),
 ]

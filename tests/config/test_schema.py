@@ -20,7 +20,7 @@ KINDS = ("inventory", "playbook")
 BEYOND_A_SCHEMA = re.compile(
     r"no bundle folder|is a file|prompt file|not UTF-8|NUL|larger|such user|contains itself"
     r"|host name|group name|runs backwards|more than 10000|between 0 and 7 days|empty|no value"
-    r"|no prompt|is no runner|above 0|would fill|is no path|brings no more|between 100ms and 1m"
+    r"|no prompt|is no runner|above 0|would fill|is no path|adds no device|between 100ms and 1m"
     r"|would be fewer|at a level of"
 )
 

@@ -15,7 +15,7 @@ from fleet.bundles.found import read_sums
 from fleet.bundles.inspect import inspect_bundle
 from fleet.content import hashes
 from fleet.content.hashes import HashCache, Hashing
-from fleet.content.signatures import Signature, Signatures, hash_and_sign
+from fleet.content.signatures import BlockSignature, Signatures, hash_and_sign
 from fleet.model.errors import BundleError
 from tests.bundles.conftest import V73, MakeFolder
 
@@ -101,7 +101,7 @@ def test_hashing_beside_other_work(big: Path, monkeypatch: pytest.MonkeyPatch) -
     """What it finds is kept at once, and signed."""
     go = threading.Event()
 
-    def waiting(path: Path, **more: Any) -> tuple[str, Signature]:
+    def waiting(path: Path, **more: Any) -> tuple[str, BlockSignature]:
         assert go.wait(20)
         return hash_and_sign(path, **more)
 
@@ -125,7 +125,7 @@ def test_hashing_what_cannot_be_read(big: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(FileNotFoundError):
         missing.result()
 
-    def broken(*_: object, **__: object) -> tuple[str, Signature]:
+    def broken(*_: object, **__: object) -> tuple[str, BlockSignature]:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(hashes, "hash_and_sign", broken)

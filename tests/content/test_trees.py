@@ -156,7 +156,7 @@ def test_small_files_are_held_until_they_are_sent(
     for name in ("a", "b c", "d/e"):
         put(tmp_path / "root" / name, name.encode())
     monkeypatch.setattr(sources, "HELD_BYTES", 6)
-    files = {one.name: one for one in sources.files_of([tmp_path / "root"])}
+    files = {one.name: one for one in sources.SourceFiles([tmp_path / "root"]).start().files()}
     assert {name: one.held for name, one in files.items()} == {
         "a": b"a",
         "b c": b"b c",

@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from tests import mutants
+from tests.faults import stopping
 from tests.tiers import gate
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +63,7 @@ def page(groups: dict[str, list[Promise]]) -> str:
                 f"- `{n}` *slow*" for n in one.slow
             ]
             parts.append("\n".join(tests) + "\n")
-    return "\n".join(parts)
+    return "\n".join([*parts, stopping.page(), mutants.page(mutants.load())])
 
 
 if __name__ == "__main__":

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutants import Mutant
+from tests.mutants import load as load_mutants
+
 from .promises import ROOT, Promise, load, page
 
 WANTED = {"T": 9, "R": 6, "D": 7, "S": 6, "L": 6, "H": 5, "V": 6}
+MUTANTS = load_mutants()
 PROMISES = [one for rows in load().values() for one in rows]
 
 
@@ -48,6 +52,15 @@ def test_it_has_a_proof_that_exists(one: Promise) -> None:
             known = found_in(ROOT / path)
             assert test in known, f"{one.id}: there is no {name}"
             assert known[test] == slow, f"{one.id}: {name} stands in the wrong tier"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.id)
+def test_a_mutant_is_of_code_that_is_there_and_runs_tests_that_exist(mutant: Mutant) -> None:
+    assert (ROOT / mutant.file).read_text("utf-8").count(mutant.old) == 1
+    assert mutant.promise in {one.id for one in PROMISES}
+    for name in mutant.tests:
+        path, _, test = name.partition("::")
+        assert not test or test.partition("[")[0] in found_in(ROOT / path), name
 
 
 def test_the_search_can_fail() -> None:

@@ -23,6 +23,8 @@ def _walk(path: str, command: Command) -> Iterator[tuple[str, Command]]:
         yield path.strip(), command
         return
     for name, child in children.items():
+        if child.hidden:  # the old word of a command
+            continue
         yield from _walk(f"{path} {name}", child)
 
 

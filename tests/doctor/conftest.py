@@ -13,7 +13,7 @@ from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.doctor.examine import Round, examine
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
 from fleet.model.diagnosis import Diagnosis
@@ -62,7 +62,7 @@ class Ward:
             load_playbook(PLAYBOOK),
             [self.host(name) for name in names],
             lambda _: None,
-            options=Options(run="never"),
+            options=DeployOptions(run="never"),
             runtimes=cached_store(),
             runs=self.runs,
         )

@@ -12,7 +12,7 @@ from fleet.config.playbook import load_playbook
 from fleet.doctor.cure import Cure, apply_cures, plan_cures
 from fleet.doctor.examine import Round, examine
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.lab import Lab
 from fleet.model.diagnosis import PROBLEM, Diagnosis
 from fleet.model.inventory import Host
@@ -69,7 +69,7 @@ def patient(namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
             playbook,
             [found.host],
             lambda _: None,
-            options=Options(run="never"),
+            options=DeployOptions(run="never"),
             runtimes=cached_store(),
             runs=found.runs,
         )
@@ -159,7 +159,7 @@ def test_the_release_before_is_taken_where_the_playbook_is_not_there(patient: Pa
         other,
         [patient.host],
         lambda _: None,
-        options=Options(run="never"),
+        options=DeployOptions(run="never"),
         runtimes=cached_store(),
         runs=patient.runs,
     )

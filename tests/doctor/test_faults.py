@@ -11,7 +11,7 @@ from fleet.config.schema import schema
 from fleet.doctor.examine import Round, diagnose
 from fleet.engine.session import Session
 from fleet.lab.packages import LIB
-from fleet.model.diagnosis import HEALTHY, PROBLEM, UNCHECKED
+from fleet.model.diagnosis import ADVICE, HEALTHY, PROBLEM, UNCHECKED
 
 from .conftest import Ward, ids
 
@@ -72,6 +72,15 @@ def test_a_fault_is_named(ward: Ward, fault: str) -> None:
     CHECK.validate({"schema": 1, "targets": [json.loads(json.dumps(found.as_dict()))]})
 
 
+def test_a_board_at_95_degrees_with_half_its_clocks_is_not_simply_healthy(ward: Ward) -> None:
+    with ward.broken("hot"):
+        found = ward.look(folders=("npu",))
+    assert found.verdict == ADVICE, [cause.as_dict() for cause in found.causes]
+    assert ids(found) == ["thermal-throttling"]
+    (check,) = [check for check in found.checks if check.id == "heat"]
+    assert check.text.endswith("95 °C: clocks are lowered from 90 °C on; policy0 is held at 50%")
+
+
 def test_a_healthy_board_has_no_finding(ward: Ward) -> None:
     found = ward.look(folders=("npu",))
     assert found.verdict == HEALTHY, [one.as_dict() for one in found.checks]
@@ -130,6 +139,7 @@ def test_only_one_check(ward: Ward) -> None:
         nodes = ward.look(only=("nodes",))
     assert {one.id for one in found.checks} == {"disk"}
     assert found.verdict == HEALTHY
+    assert found.as_dict()["verdict"] == "nothing-wrong-seen"
     assert {one.id for one in nodes.checks} == {"nodes", "heap"}
     assert nodes.verdict == PROBLEM
 
@@ -149,3 +159,13 @@ def test_verify_hashes_what_looks_old(ward: Ward) -> None:
         ward.lab.exec("lab001", ["sh", "-c", back + 'cp -a /run/keep "$b"; chmod a-w "$b"'])
     assert quick.verdict == UNCHECKED, "no session was opened"
     assert ids(thorough)[0] == "context-binary-corrupt"
+
+
+def test_a_look_tells_the_causes_of_a_log_apart(ward: Ward) -> None:
+    """The same log has two causes; the board with the fault shows which."""
+    log = "cannot open /dev/fastrpc-cdsp: errno 13 (Permission denied)\n"
+    fine = ward.look(log=log, only=("nodes",))
+    assert fine.verdict != PROBLEM, "the node opens now"
+    with ward.broken("no-node"):
+        gone = ward.look(log=log, only=("nodes",))
+    assert ids(gone)[0] == "fastrpc-node-missing"

@@ -22,7 +22,7 @@ from fleet.model.errors import (
     UnreachableError,
 )
 from fleet.model.inventory import Host
-from fleet.transport.adbserver import AdbServer, Seen
+from fleet.transport.adbserver import AdbDevice, AdbServer
 from fleet.transport.adbstates import absent, check_state
 from tests.transport.sshd import free_port, make_key, running
 
@@ -95,12 +95,12 @@ PHONE = Host("phone", transport="adb", serial="R5CX10ABCDE")
 )
 def test_each_state_of_a_phone_has_its_word(state: str, word: str) -> None:
     with pytest.raises(TransportError) as caught:
-        check_state(Seen("R5CX10ABCDE", state), "phone")
+        check_state(AdbDevice("R5CX10ABCDE", state), "phone")
     assert link_check(PHONE, caught.value).facts == {"link": word}
 
 
 def test_a_phone_that_is_absent_is_not_what_another_one_is() -> None:
-    other = Seen("R3", "offline")
+    other = AdbDevice("R3", "offline")
     found = absent([other], "R5CX10ABCDE", "phone")
     assert link_check(PHONE, found).facts == {"link": "unreachable"}
 

@@ -14,7 +14,7 @@ import pytest
 
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.model.diagnosis import HEALTHY, PROBLEM, UNCHECKED
 from fleet.model.errors import HealthError
 from tests.support_runtime import cached_store
@@ -31,7 +31,7 @@ def deploy(ward: Ward, bundle: Path) -> None:
         playbook,
         [ward.host("lab002")],
         lambda _: None,
-        options=Options(run="never"),
+        options=DeployOptions(run="never"),
         runtimes=cached_store(),
         runs=ward.runs,
     )
@@ -60,7 +60,7 @@ def test_what_was_staged_and_never_live_is_asked(ward: Ward, tmp_path: Path) -> 
     assert "never live" in check.text
     assert found.verdict == PROBLEM
     assert "contextCreateFromBinary gives 5005" in check.text
-    assert ids(found)
+    assert ids(found)[0] == "context-binary-corrupt", ids(found)
     ward.deploy("lab002")
     healed = ward.look("lab002")
     assert healed.verdict == HEALTHY, [one.as_dict() for one in healed.checks]

@@ -13,8 +13,8 @@ import pytest
 
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
-from fleet.engine.transfer.depot import Pace
+from fleet.engine.options import DeployOptions
+from fleet.engine.transfer.context import TransferOptions
 from fleet.model.events import Event
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
@@ -39,8 +39,10 @@ class Bench:
     events: list[Event] = field(default_factory=list)
 
     def operation(self, **changes: object) -> Operation:
-        changes.setdefault("pace", Pace(compress="never"))  # a slow hour would change the bytes
-        options = Options(**changes)  # type: ignore[arg-type]
+        changes.setdefault(
+            "transfer", TransferOptions(compress="never")
+        )  # a slow hour would change the bytes
+        options = DeployOptions(**changes)  # type: ignore[arg-type]
         return Operation(
             self.playbook,
             [self.host],

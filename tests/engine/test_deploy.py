@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from fleet.engine import releases
-from fleet.engine.transfer.depot import Pace
+from fleet.engine.transfer.context import TransferOptions
 from fleet.facts.gather import gather
 from fleet.model.errors import DiskFullError, HealthError, PreflightError, UnreachableError
 from fleet.model.events import DeviceDone, Progress, StepStarted
@@ -73,6 +74,7 @@ def test_plan_shows_everything_and_touches_nothing(bench: Bench) -> None:
     assert done.round_trips == 2
     assert not bench.base.exists()
     json.dumps(done.plan.as_dict())
+    assert pickle.loads(pickle.dumps(done.plan)) == done.plan
 
 
 def test_run_measures_what_is_deployed_only(bench: Bench) -> None:
@@ -113,8 +115,8 @@ def test_a_cut_link_is_resumed_at_the_byte(
     total = planned.plan.bytes  # type: ignore[union-attr]
     with Chaos(bench.server.port, budgets) as cable:
         bench.host = cable.through(bench.host, bench.base.parent)
-        pace = Pace(carrier=carrier, compress="never")
-        (done,) = bench.operation(run="never", pace=pace).deploy()
+        transfer = TransferOptions(carrier=carrier, compress="never")
+        (done,) = bench.operation(run="never", transfer=transfer).deploy()
         assert cable.cuts == 3
     assert done.error is None, done.error
     assert done.outcome == "changed"
@@ -129,7 +131,9 @@ def test_a_link_that_stays_broken_is_said_and_harms_nothing(
     with Chaos(bench.server.port, [20_000_000] + [50_000] * 20) as cable:
         host = bench.host
         bench.host = cable.through(host, bench.base.parent)
-        (broken,) = bench.operation(run="never", pace=Pace(carrier="paramiko")).deploy()
+        (broken,) = bench.operation(
+            run="never", transfer=TransferOptions(carrier="paramiko")
+        ).deploy()
     assert broken.outcome == "unreachable"
     assert "goes on where it stopped" in broken.error.hint  # type: ignore[union-attr]
     assert bench.current() is None

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from fleet.config.playbook import load_playbook
+from fleet.device.texts import text_of
+from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.releasing import check_health
 from fleet.engine.session import Session
-from fleet.engine.workbench import Workbench
 from fleet.model.manifest import Manifest
 from fleet.ops.release import release_dir
 from fleet.runners.registry import OWN
@@ -56,7 +57,7 @@ def session(bench: Bench) -> Iterator[Session]:
 
 def genie(bench: Bench, _: Path) -> tuple[Manifest, str]:
     """A runtime with genie-t2t-run, which no wheel has: of it only the program is there."""
-    table = Workbench(bench.playbook, bench.store, bench.events.append, offline=True)
+    table = ReleaseBuilder(bench.playbook, bench.store, bench.events.append, offline=True)
     target = default_target("linux", "x86_64")
     assert target is not None
     parts = table.parts(target, "v73")
@@ -69,7 +70,7 @@ def llama_cpp(bench: Bench, folder: Path) -> tuple[Manifest, str]:
     (folder / "bundle" / "model.gguf").write_text("GGUF")
     (folder / "llama-completion").write_text("program")
     (folder / "playbook.yaml").write_text(LLAMA)
-    table = Workbench(
+    table = ReleaseBuilder(
         load_playbook(folder / "playbook.yaml"), bench.store, bench.events.append, offline=True
     )
     return table.manifest(table.parts("x86_64-linux-clang", None)), "bin/llama-completion"
@@ -94,6 +95,8 @@ def test_the_prompt_of_a_probe_is_in_the_file(
     place = Path(release_dir(str(bench.base), manifest.name, manifest.id), program)
     place.parent.mkdir(parents=True)
     (place.parents[1] / "bundle").mkdir()
+    (place.parents[1] / "run").mkdir()
+    (place.parents[1] / "run" / "t2t_run.sh").write_text(text_of("t2t_run.sh"))
     place.write_text(READS_A_FILE.format(heard=heard))
     place.chmod(0o755)
     check_health(session, manifest, str(bench.base), "20261123-000000-abcdef")

@@ -11,7 +11,7 @@ import pytest
 # 24 threads at once, each with small blocks of its own; how many heaps came to be.
 COUNT = """
 import sys, threading
-from fleet.engine.heaps import few_heaps
+from fleet.engine.pool import few_heaps
 if sys.argv[1] == "few":
     assert few_heaps()
 go = threading.Barrier(25)

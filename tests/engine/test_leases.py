@@ -28,7 +28,7 @@ from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError, LeaseHeldError, LeaseLostError, TransportError
 from fleet.model.events import Event, Warned
 from fleet.model.inventory import Host
-from fleet.model.lease import Holder
+from fleet.model.lease import LeaseHolder
 from fleet.ops.batches import BLOCK
 from fleet.ops.frames import CHUNK
 from fleet.ops.lease import parse_lease, who_command
@@ -86,7 +86,7 @@ class Place:
     def add(self, session: Session, text: str) -> None:
         session.ask(script(ADD, str(self.log), text), "add", mutates=True)
 
-    def holders(self) -> list[Holder]:
+    def holders(self) -> list[LeaseHolder]:
         with self.session() as session:
             text = session.ask(who_command(), "who").text
         return parse_lease(text, "board").held
@@ -177,7 +177,7 @@ def test_another_writer_is_told_who_and_why(place: Place) -> None:
         ):
             place.add(second, "two")
         assert "fleet who board" in caught.value.hint
-        assert "fleet unlock board --force" in caught.value.hint
+        assert "fleet unreserve board --force" in caught.value.hint
         second.ask(script("true"), "reading goes on")
         place.add(first, "three")
     assert place.lines() == ["one", "three"]
@@ -189,7 +189,7 @@ def test_a_broken_holder_stops_before_its_next_step(place: Place) -> None:
         (result,) = reserving.release([place.host], force=True, parallel=1)
         assert result.outcome == "changed"
         assert "deploy app" in result.text
-        with pytest.raises(LeaseLostError, match=r"taken over by .*unlock --force"):
+        with pytest.raises(LeaseLostError, match=r"taken over by .*unreserve --force"):
             place.add(session, "two")
     assert place.lines() == ["one"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from fleet.engine.drift import drift
 from fleet.engine.pool import DeviceResult
-from fleet.engine.workbench import Workbench
+from fleet.engine.release_builder import ReleaseBuilder
 from fleet.facts.gather import gather
 from fleet.model.errors import LockFileError, RuntimeStoreError
 from fleet.model.facts import Facts
@@ -88,11 +88,11 @@ def test_a_kind_of_device_that_is_not_locked_is_refused(bench: Bench) -> None:
     for frozen in (False, True):
         (done,) = bench.operation(run="never", lock=lock, frozen=frozen).deploy()
         assert isinstance(done.error, LockFileError)
-        assert "nothing for x86_64-linux-clang v68" in done.text
+        assert "no release for x86_64-linux-clang v68" in done.text
 
 
 def test_each_kind_has_its_own_section(bench: Bench, qairt_store: RuntimeStore) -> None:
-    work = Workbench(bench.playbook, qairt_store, bench.events.append)
+    work = ReleaseBuilder(bench.playbook, qairt_store, bench.events.append)
     from fleet.model.lockfile import locked
 
     kinds = ((X86, "v73"), (ARM, "v73"))
@@ -104,7 +104,7 @@ def test_each_kind_has_its_own_section(bench: Bench, qairt_store: RuntimeStore) 
     archs = {one.name: one.arch for one in evk.files}
     assert archs["dsp/libQnnHtpV73Skel.so"] == "hexagon-v73"
     assert archs["lib/libQnnHtp.so"] == "aarch64"
-    frozen = Workbench(bench.playbook, qairt_store, bench.events.append, frozen=lock)
+    frozen = ReleaseBuilder(bench.playbook, qairt_store, bench.events.append, frozen=lock)
     for kind, release in zip(kinds, releases, strict=True):
         again = locked(frozen.manifest(frozen.parts(*kind)), *kind, frozen.kinds(*kind))
         assert differences(release, again) == []

@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-from fleet.engine.transfer.neighbours import STRIKES, Holder, Neighbours
+from fleet.engine.transfer.neighbours import STRIKES, BlobHolder, Neighbours
 from fleet.model.deadline import Deadline
 from fleet.model.errors import CancelledError, ConnectionLostError
 from fleet.transport.neighbour import Peer
@@ -23,9 +23,9 @@ LAN = "desk"
 LONG = 30.0  # a test that needs it has failed
 
 
-def holder(name: str) -> Holder:
+def holder(name: str) -> BlobHolder:
     hop = Hop("127.0.0.1", 22, "ubuntu", ("id",), ("ssh-ed25519 AAAA",))
-    return Holder(Peer(name, (hop,), "127.0.0.1", 22, 5.0), "/base")
+    return BlobHolder(Peer(name, (hop,), "127.0.0.1", 22, 5.0), "/base")
 
 
 def nothing() -> None:

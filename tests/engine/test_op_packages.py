@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.workbench import Workbench
+from fleet.engine.release_builder import ReleaseBuilder
 from fleet.model.errors import PreflightError
 from fleet.model.op_package import OpPackageSpec
 from fleet.model.playbook import Playbook
@@ -41,16 +41,16 @@ def package(folder: Path, machine: str = "aarch64") -> OpPackageSpec:
     return OpPackageSpec("MyAdd", cpu, htp)
 
 
-def workbench(bench: Bench, playbook: Playbook) -> Workbench:
-    return Workbench(playbook, bench.store, bench.events.append, offline=True)
+def builder(bench: Bench, playbook: Playbook) -> ReleaseBuilder:
+    return ReleaseBuilder(playbook, bench.store, bench.events.append, offline=True)
 
 
 def test_both_halves_go_to_a_device_and_the_manifest_says_what_they_are(
     bench: Bench, tmp_path: Path
 ) -> None:
     spec = package(tmp_path)
-    plain = workbench(bench, bench.playbook)
-    table = workbench(bench, replace(bench.playbook, op_packages=(spec,)))
+    plain = builder(bench, bench.playbook)
+    table = builder(bench, replace(bench.playbook, op_packages=(spec,)))
     manifest = table.manifest(table.parts(ARM, "v73"))
     before = plain.manifest(plain.parts(ARM, "v73"))
     assert {one.name: one.source for one in manifest.files} == {
@@ -74,7 +74,7 @@ def test_both_halves_go_to_a_device_and_the_manifest_says_what_they_are(
 
 
 def test_code_for_the_dsp_stays_off_the_emulator(bench: Bench, tmp_path: Path) -> None:
-    table = workbench(bench, replace(bench.playbook, op_packages=(package(tmp_path, "x86_64"),)))
+    table = builder(bench, replace(bench.playbook, op_packages=(package(tmp_path, "x86_64"),)))
     names = {one.name for one in table.manifest(table.parts(X86, "v73")).files}
     assert "lib/libMyAdd_CPU.so" in names
     assert not any(name.startswith("dsp/") for name in names)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from fleet.content import trees
-from fleet.content.sources import files_of
+from fleet.content.sources import SourceFiles
 from fleet.model.errors import InputError
+from fleet.model.files import FileRef
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FLEET_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
+
+
+def files_of(sources: Sequence[Path]) -> tuple[FileRef, ...]:
+    return SourceFiles(sources).start().files()
 
 
 def put(path: Path, text: str, mode: int = 0o644) -> Path:
@@ -86,8 +92,8 @@ def test_links(source: Path, tmp_path: Path) -> None:
         ("../outside", "link that leads out of"),
         ("../none", "link that leads out of"),
         ("d", "link to a folder"),
-        ("none", "no regular file"),
-        ("d/loop", "no regular file"),
+        ("none", "not a regular file"),
+        ("d/loop", "not a regular file"),
     ):
         link = source / "d" / "loop" if target == "d/loop" else source / "bad"
         link.symlink_to(source / target if target == "d/loop" else target)
@@ -105,7 +111,7 @@ def test_what_is_no_file(source: Path) -> None:
     pipe = source / "d" / "pipe"
     os.mkfifo(pipe)
     for what in (source, pipe):
-        with pytest.raises(InputError, match="pipe is no regular file"):
+        with pytest.raises(InputError, match="pipe is not a regular file"):
             files_of([what])
 
 

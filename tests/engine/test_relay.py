@@ -20,7 +20,7 @@ from fleet.config.inventory import load_inventory
 from fleet.engine.pool import DeviceResult
 from fleet.engine.pushing import Push, PushOptions
 from fleet.engine.session import Session
-from fleet.engine.transfer.depot import Pace
+from fleet.engine.transfer.context import TransferOptions
 from fleet.lab import Lab
 from fleet.model.command import Command
 from fleet.model.deadline import Deadline
@@ -66,8 +66,8 @@ class Desk:
             self.hear(event)
 
         self.events.clear()
-        pace = Pace(compress="never", relay=True)
-        options = PushOptions(parallel=parallel, pace=pace)
+        transfer = TransferOptions(compress="never", relay=True)
+        options = PushOptions(parallel=parallel, transfer=transfer)
         return Push("model", [self.item], hosts, say, options).push()
 
     @property

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.workbench import Workbench
+from fleet.engine.release_builder import ReleaseBuilder
 from fleet.model.errors import InputError, PlaybookError
 
 from .conftest import Bench
@@ -127,7 +127,7 @@ def test_what_does_not_fit_is_one_error(
     text = f"name: x\nbundle: {bundle}\nrun: {run}\n"
     playbook = load_playbook(written(tmp_path, text, "", model_bin="x"))
     with pytest.raises(PlaybookError) as caught:
-        Workbench(playbook, bench.store, bench.events.append, offline=True)
+        ReleaseBuilder(playbook, bench.store, bench.events.append, offline=True)
     assert words in caught.value.message
     assert caught.value.hint
 
@@ -142,7 +142,7 @@ run: {program: llama-bench, libraries: [config.json], prompt: a}
     path = written(tmp_path, text, "", tokenizer_json="t", config_json="c")
     (tmp_path / "config.json").write_text("another")
     (tmp_path / "bundle" / "model.mllm").write_text("m")
-    table = Workbench(load_playbook(path), bench.store, bench.events.append, offline=True)
+    table = ReleaseBuilder(load_playbook(path), bench.store, bench.events.append, offline=True)
     with pytest.raises(InputError, match=r"two files for config"):
         table.manifest(table.parts("aarch64-oe-linux-gcc11.2", "v73"))
 
@@ -187,6 +187,6 @@ def test_a_bundle_of_the_wrong_kind_says_what_it_lacks(bench: Bench, tmp_path: P
     text = "name: x\nbundle: {path: bundle, kind: executorch}\nrun: {program: llama-bench}\n"
     playbook = load_playbook(written(tmp_path, text, "", model_bin="x"))
     with pytest.raises(Exception, match=r"no ") as caught:
-        Workbench(playbook, bench.store, bench.events.append, offline=True)
+        ReleaseBuilder(playbook, bench.store, bench.events.append, offline=True)
     assert "bundle: kind:" in getattr(caught.value, "hint", "")
     assert replace(playbook, bundle_kind="files").bundle_kind == "files"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def test_a_listener_that_is_gone_is_no_disk_that_is_full(tmp_path: Path) -> None
     session = Session(Host("evk"), closed)
     path = tmp_path / "stdout.log"
     tee = _Tee(path, session, "stdout")
-    with pytest.raises(BrokenPipeError), tee:
+    with pytest.raises(BrokenPipeError), closing(tee):
         tee.take(b"hunt")
     assert tee._file.closed
     assert path.read_bytes() == b"hunt"
@@ -36,6 +37,9 @@ def test_what_cannot_be_written_at_the_end_is_the_workstations() -> None:
     heard: list[Event] = []
     session = Session(Host("evk"), heard.append)
     tee = _Tee(Path("/dev/full"), session, "stdout")
-    with pytest.raises(WorkstationError, match="cannot write /dev/full: No space left"), tee:
+    with (
+        pytest.raises(WorkstationError, match="cannot write /dev/full: No space left"),
+        closing(tee),
+    ):
         tee.take(b"text")
     assert heard == [Output("evk", "stdout", "text")]

@@ -18,9 +18,9 @@ from onnx import TensorProto, helper
 from fleet.config.playbook import load_playbook
 from fleet.engine import releases
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.engine.pushing import Push
-from fleet.engine.transfer.depot import Pace
+from fleet.engine.transfer.context import TransferOptions
 from fleet.model.events import Event
 from fleet.model.files import FileRef, file_ref
 from fleet.model.plan import DevicePlan
@@ -86,7 +86,7 @@ class Bench:
         self.events: list[Event] = []
 
     def operation(self, **changes: object) -> Operation:
-        options = Options(pace=Pace(compress="never"), **changes)  # type: ignore[arg-type]
+        options = DeployOptions(transfer=TransferOptions(compress="never"), **changes)  # type: ignore[arg-type]
         return Operation(
             self.playbook, [self.host], self.events.append,
             options=options, runtimes=self.store, runs=self.runs,
@@ -303,7 +303,7 @@ def model(path: Path, op: str = "Relu", **attributes: Any) -> None:
     graph = helper.make_graph([node], "g", values[:1], values[1:])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(helper.make_model(graph, opset_imports=opsets), str(path))
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), str(path))
 
 
 def copied(name: str, folder: Path) -> Path:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from fleet.device.hand import has_hand
 from fleet.device.texts import path_of
+from fleet.device.worker import runs_worker
 from fleet.facts.gather import gather, short_source, source
 from fleet.facts.parse import parse
 from fleet.facts.view import summary
@@ -105,7 +105,7 @@ def test_the_short_probe_says_the_same_of_what_bringing_files_needs(
     assert short.disk.available_bytes
     for name in ("sha256", "dd_fullblock", "find_printf", "sync_file", "tar", "gzip"):
         assert getattr(short.tools, name) == getattr(whole.tools, name), name
-    assert has_hand(short) == has_hand(whole)
+    assert runs_worker(short) == runs_worker(whole)
     assert (short.libc, short.nodes, short.thermal) == (None, (), ())
     assert len(short_source()) < len(source()) * 2 / 3
 
@@ -129,7 +129,7 @@ def test_a_python_without_its_library_takes_no_blobs(tmp_path: Path, lacks: str)
     short, whole = probe("dash", text=short_source(), PATH=path), probe("dash", PATH=path)
     assert short.tools.python3 == f"{tmp_path}/bin/python3"
     assert whole.tools.python3 == sys.executable
-    assert (has_hand(short), has_hand(whole)) == (lacks == "", lacks == "")
+    assert (runs_worker(short), runs_worker(whole)) == (lacks == "", lacks == "")
 
 
 @pytest.mark.parametrize("names", [[], ["python3.11"], ["python3.6"], ["python3.6", "python3.12"]])
@@ -141,7 +141,9 @@ def test_python_is_told_by_its_name_where_that_is_plain(tmp_path: Path, names: l
     tools = probe("dash", text=short_source(), PATH=path).tools
     if len(names) == 1:
         assert (tools.python3, tools.python3_version) == (f"{tmp_path}/python3", names[0][6:])
-        assert has_hand(probe("dash", text=short_source(), PATH=path)) == (names[0] != "python3.6")
+        assert runs_worker(probe("dash", text=short_source(), PATH=path)) == (
+            names[0] != "python3.6"
+        )
     else:
         told = ".".join(map(str, sys.version_info[:3]))
         assert (tools.python3, tools.python3_version) == (sys.executable, told)
@@ -317,10 +319,26 @@ def test_spares_are_room(tmp_path: Path, shell: str) -> None:
     said = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
     values = [line.split("\t") for line in said.splitlines()]
     free, spare = (
-        sum(int(one[1]) for one in values if one[0] == key) * 1024
+        sum(int(value[1]) for value in values if value[0] == key) * 1024
         for key in ("disk_free_kb", "disk_spare_kb")
     )
     assert 14 << 20 <= spare < 15 << 20
     found = parse(said).disk
-    assert (found.available_bytes, found.spare_bytes) == (free, spare)
+    assert (found.available_bytes, found.recyclable_bytes) == (free, spare)
     assert found.room_bytes == free + spare
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_shells_of_the_dsp_where_libcdsprpc_looks(shell: str, tmp_path: Path) -> None:
+    assert probe(shell, tmp_path).dsp_shells == ()
+    places = (
+        "usr/share/hexagon-dsp/sa8775p/Qualcomm/IQ9075-EVK/dsp/cdsp",
+        "usr/lib/dsp",
+        "usr/lib/rfsa/adsp",
+    )
+    for place in places:
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "fastrpc_shell_unsigned_3").touch()
+    found = probe(shell, tmp_path).dsp_shells
+    assert found is not None
+    assert sorted(found) == sorted(f"/{place}/fastrpc_shell_unsigned_3" for place in places)

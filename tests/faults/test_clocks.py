@@ -25,6 +25,9 @@ PYTHON = re.compile(r"time\.time\(|time_ns\(|datetime\.|gmtime|localtime|st_[amc
 # it with `--verify`. `%Y %Z` are compared for equality only, as inode numbers are.
 SHELL_ALLOWED = {
     ("device/sh/facts/doctor.sh", '[ "$f" -nt "$rel/$mark" ] || continue'),
+    # Whether the rules or nodes changed since udev was asked: of one device's times, by order.
+    ("device/sh/system/system.sh", 'newest=$(stat -c %z "$R"/dev/fastrpc-*'),
+    ("device/sh/system/system.sh", 'made=$(stat -c %z "$f" 2>/dev/null)'),
     ("device/sh/store/state.sh", '[ "$blob" -nt "$rel/.installed" ]'),
     ("device/sh/store/state.sh", "'%i %s %Y %Z %n'"),
     ("device/sh/store/switch.sh", "'%i %s %Y %Z %n'"),
@@ -42,9 +45,11 @@ PYTHON_ALLOWED = {
     "doctor/bundle.py",
     "profiles/runs.py",
     "engine/rollout/journal.py",
+    "engine/fsck.py",  # when it passed, for people
     "engine/running.py",
-    "device/store/fleet_release.py",  # as state.sh
-    "device/store/fleet_seal.py",  # for equality only, as state.sh
+    "profiles/compare/turns.py",  # hours between two sides, by what their records say
+    "device/store/release.py",  # as state.sh
+    "device/store/stamp.py",  # for equality only, as state.sh
     "profiles/imports.py",
     "profiles/report/page.py",
     "profiles/report/times.py",
@@ -56,7 +61,6 @@ PYTHON_ALLOWED = {
     "device/server/server.py",  # lines of the log
     "transport/hostkeys.py",  # whether known_hosts is still the file that was read
     "transport/trustlog.py",
-    "device/windows/store.py",  # as state.sh: what is younger than its seal is hashed
 }
 
 

@@ -17,7 +17,7 @@ from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.rollout.judge import Tally
 from fleet.engine.session import Session
 from fleet.engine.transfer import upload as uploading
-from fleet.engine.transfer.depot import Depot, Pace
+from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.model.command import script
 from fleet.model.errors import ConnectionLostError, LeaseLostError, TransportError
 from fleet.model.events import Event, Warned
@@ -73,8 +73,8 @@ def deployed(
         deploy_in(session, app)
         result.outcome = "changed"
 
-    depot = Depot(Pace(carrier="paramiko", compress="never"))
-    (result,) = on_every_device([host], work, events.append, parallel=1, depot=depot)
+    transfer = TransferContext(TransferOptions(carrier="paramiko", compress="never"))
+    (result,) = on_every_device([host], work, events.append, parallel=1, transfer=transfer)
     return result
 
 

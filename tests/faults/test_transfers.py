@@ -14,11 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from fleet.device.hand import hand_for
 from fleet.engine.session import Session
 from fleet.engine.states import ask_state
 from fleet.engine.transfer import upload as uploading
-from fleet.engine.transfer.depot import Depot, Pace
+from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.engine.transfer.upload import Upload
 from fleet.facts.gather import gather
 from fleet.model.deadline import Deadline
@@ -27,7 +26,8 @@ from fleet.model.facts import Facts
 from fleet.model.files import file_ref
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
-from fleet.model.plan import Blob, SendBlobs
+from fleet.model.plan import Blob, SendBlobs, StageRelease
+from fleet.ops.backend import ReleaseBackend, backend_for
 from fleet.ops.release import actions_for
 from tests.chaos import Chaos, Fault
 from tests.transport.sshd import Sshd, running
@@ -45,9 +45,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploading, "WAIT_SECONDS", 0.0)
 
 
-def one_way() -> Depot:
+def one_way() -> TransferContext:
     """All on the connection that is there: a script of faults counts connections."""
-    return Depot(Pace(carrier="paramiko", compress="never"))
+    return TransferContext(TransferOptions(carrier="paramiko", compress="never"))
 
 
 def facts_of(host: Host) -> Facts:
@@ -60,10 +60,10 @@ def facts_of(host: Host) -> Facts:
 
 
 def upload(host: Host, facts: Facts, app: Manifest, blobs: list[Blob] | None = None) -> Session:
-    session = Session(host, lambda _: None, depot=one_way())
+    session = Session(host, lambda _: None, transfer=one_way())
     session.open()
     try:
-        Upload(session, facts, app).send(blobs or [Blob(one) for one in app.blobs.values()])
+        Upload(session, facts, app).send(blobs or [Blob(file) for file in app.blobs.values()])
     finally:
         session.close()
     return session
@@ -102,7 +102,7 @@ def test_a_cut_at_every_byte_of_a_small_file(
         end = link.sent
     assert end - begin > item.size
     outcomes = set()
-    program = min(len(hand_for(facts)), end - begin - 1500)
+    program = min(len(backend_for(facts).worker or b""), end - begin - 1500)
     for at in (*range(begin, begin + program, 997), *range(begin + program, end, stride)):
         shutil.rmtree(base, ignore_errors=True)
         with (
@@ -240,7 +240,7 @@ def test_a_part_that_was_changed_meanwhile_is_found_and_sent_again(
 
 def go_on(host: Host, facts: Facts, app: Manifest) -> None:
     """What the next deploy sends: the rest of what is there, or nothing."""
-    session = Session(host, lambda _: None, depot=one_way())
+    session = Session(host, lambda _: None, transfer=one_way())
     session.open()
     try:
         state = ask_state(session, facts, app)
@@ -280,8 +280,6 @@ ODD = (
 def test_files_with_any_name_arrive(host: Host, base: Path, tmp_path: Path, tar: bool) -> None:
     from dataclasses import replace as other
 
-    from fleet.ops import staging
-
     contents = {f"data/{name}": name.encode() for name in ODD} | {"data/empty": b""}
     app = app_of(tmp_path / "src", contents)
     if tar:
@@ -292,9 +290,9 @@ def test_files_with_any_name_arrive(host: Host, base: Path, tmp_path: Path, tar:
         session = upload(host, plain, app)
         session = Session(host, lambda _: None)
         session.open()
-        session.ask(
-            staging.stage_command(plain, app, "r1"), "stage", stdin=staging.stage_input(plain, app)
-        )
+        order = ReleaseBackend(plain).turns([StageRelease(app)], "r1")[0].order
+        assert order is not None
+        session.ask(order.command, "stage", stdin=order.stdin)
         state = ask_state(session, plain, app)
         assert not state.unlinked
         session.close()

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from fleet.lab import Lab
-from fleet.lab.faults import FAULTS
-from fleet.lab.handfaults import HAND_FAULTS
+from fleet.lab.faults import FAULTS, SET_UP_FAULTS
 from fleet.lab.packages import LIB
 from fleet.model.errors import LabError
 
@@ -250,7 +249,7 @@ SHOWS = {
     "dsp-path": "grep -q '^export DSP_LIBRARY_PATH' /home/ubuntu/.profile",
 }
 # What these change is not there on a bare board; tests/doctor shows each with its cause.
-ELSEWHERE = {name for name, fault in HAND_FAULTS.items() if fault.needs}
+ELSEWHERE = {name for name, fault in SET_UP_FAULTS.items() if fault.needs}
 QUIET = "exec >/dev/null 2>&1; "
 
 

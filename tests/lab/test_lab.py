@@ -11,7 +11,7 @@ import pytest
 
 from fleet.lab import Lab
 from fleet.lab.faults import FAULTS
-from fleet.lab.folder import Folder, start_ticks
+from fleet.lab.folder import LabFolder, start_ticks
 from fleet.lab.profiles import profile
 from fleet.model.errors import LabError
 
@@ -151,7 +151,7 @@ def test_unknown_words_are_refused_with_the_known_ones(lab: Lab, tmp_path: Path)
 def test_up_twice_is_one_lab(lab: Lab) -> None:
     again = Lab.up(lab.folder.root, count=2, kind="namespace", base_port=0)
     assert [b.port for b in again.boards] == [b.port for b in lab.boards]
-    with pytest.raises(LabError, match="up already"):
+    with pytest.raises(LabError, match="already up"):
         Lab.up(lab.folder.root, count=3, kind="namespace")
 
 
@@ -187,7 +187,7 @@ def test_a_folder_that_cannot_be_a_layer(namespaces: None, tmp_path: Path) -> No
 
 
 def test_a_stale_state_kills_nobody(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = LabFolder(tmp_path)
     victim = subprocess.Popen(["sleep", "60"])
     try:
         folder.state_file.write_text(

@@ -100,11 +100,11 @@ def test_what_is_there_twice_is_refused() -> None:
 def test_a_lock_is_of_one_name_and_of_its_kinds() -> None:
     lock = Lock("x", "b" * 64, (RELEASE,))
     assert lock.of("x") is lock
-    with pytest.raises(LockFileError, match="that of x, not of y"):
+    with pytest.raises(LockFileError, match="belongs to x, not to y"):
         lock.of("y")
     assert lock.required("t", "v73") is RELEASE
     for target, arch in (("t", None), ("t", "v75"), ("u", "v73")):
-        with pytest.raises(LockFileError, match="nothing for"):
+        with pytest.raises(LockFileError, match="no release for"):
             lock.required(target, arch)
 
 

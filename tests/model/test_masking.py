@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import base64
+import itertools
 import json
+import os
+import random
+import urllib.parse
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fleet.cli import output
 from fleet.device.shell import framed, odd_answer
+from fleet.doctor.bundle import redacted
 from fleet.engine.rollout.journal import Journal
 from fleet.model import masking
-from fleet.model.errors import DeviceError
+from fleet.model.errors import DeviceError, InputError, Position
 from fleet.model.events import Output, RunDone, StepStarted
 from fleet.model.facts import Facts, Soc, User
-from fleet.model.masking import Stream, masked, masked_data
-from fleet.model.secret import Secret, resolve
+from fleet.model.masking import StreamMasker, masked, masked_data, publish
+from fleet.model.secret import Secret, SecretRef, resolve
 from fleet.model.text import harmless
 from fleet.profiles.compare.seen import options, system
 from tests.profiles.records import record
@@ -47,11 +54,102 @@ def test_the_end_of_a_line_of_windows_does_not_hide_it(tmp_path: Path) -> None:
     assert masked(f"[{CANARY}]") == "[***]"
 
 
-def test_a_short_one_is_masked_where_it_stands_alone() -> None:
-    revealed("no")
-    assert masked("password [no] for noah: no.") == "password [***] for noah: ***."
+def test_a_short_one_is_refused_where_it_comes_in(tmp_path: Path) -> None:
+    """Masked in the middle of words it would spoil every text: `no` is in `noah`."""
+    (tmp_path / "pw").write_text("abc\n")
+    at = Position(tmp_path / "inventory.yaml", 4, 17)
+    with pytest.raises(InputError, match="'file:pw' has fewer than 4 characters") as caught:
+        SecretRef("file:pw", tmp_path, position=at).get()
+    assert str(caught.value).startswith(f"{at}: ")
+    assert "identity_file" in caught.value.hint
+    assert "abc" not in str(caught.value)
     revealed("")
     assert masked("an empty one is none") == "an empty one is none"
+
+
+def test_a_name_of_the_inventory_that_holds_one_stays_a_name() -> None:
+    """With the password `ubuntu`, `fleet trust ubuntu-01` is a command that can be pasted."""
+    publish(["ubuntu-01", "/home/ubuntu/evks.yaml"])
+    revealed("ubuntu")
+    hint = "fleet trust ubuntu-01 -i /home/ubuntu/evks.yaml; then fleet facts -l 'ubuntu-01,x'"
+    assert masked(hint) == hint
+    assert masked("ubuntu ubuntu-012 my-ubuntu-01 ubuntu-01.") == "*** ***-012 my-***-01 ubuntu-01."
+    assert masked_data({"text": "of ubuntu-01: ubuntu"}) == {"text": "of ubuntu-01: ***"}
+
+
+def test_one_that_is_a_name_of_the_inventory_is_refused(tmp_path: Path) -> None:
+    publish(["evk-07"])
+    with pytest.raises(InputError, match="name of a host in this inventory") as caught:
+        SecretRef("literal", tmp_path, Secret("evk-07")).get()
+    assert "rename the host" in caught.value.hint
+    revealed("evk-07")
+    assert masked("password [evk-07] of evk-07") == "password [***] of ***", "however it came in"
+
+
+WORDS = "abcXYZ0189 '\"`\\$%&+/=?#[]{}()<>|;:,.~^*!@-_\tßéñ€漢字🔑\u0301\x7f"
+
+
+def generated(number: int) -> str:
+    """The secrets of the property test: 4 to 200 characters."""
+    source = random.Random(number)
+    size = 200 if number % 5 == 0 else source.randint(4, 24)
+    return "".join(source.choice(WORDS) for _ in range(size)).strip().ljust(4, "x")
+
+
+def echoes(value: str, source: random.Random) -> list[str]:
+    """What a board may say of it, by other means than those of the redactor."""
+    raw = value.encode()
+    around = [bytes(source.randbytes(n)) + raw + bytes(source.randbytes(n)) for n in range(4)]
+    spoken = [base64.b64encode(text).decode() for text in around]
+    spoken += [base64.urlsafe_b64encode(text).decode() for text in around]
+    spoken += ["".join(f"%{byte:02x}" for byte in raw), urllib.parse.quote(value, safe="")]
+    spoken += [urllib.parse.quote_plus(value), urllib.parse.urlencode({"p": value})]
+    return [value, *spoken, json.dumps({"p": value}), repr(value), f"'{value}'"]
+
+
+def said(text: str, source: random.Random, folder: Path) -> Iterator[str]:
+    """The text by every way out."""
+    error = DeviceError(text, hint=f"try {text}", device="b")
+    yield from (str(error), error.hint, repr(error), json.dumps(error.as_dict()))
+    yield from (repr(Output("b", "stdout", text)), repr(RunDone("b", {"problems": [text]})))
+    yield from (harmless(text), json.dumps(masked_data({"a": [{"text": text}]})))
+    yield redacted(harmless(text))
+    raw, at, stream = text.encode(), 0, StreamMasker()
+    found = b""
+    while at < len(raw):
+        size = source.choice((1, 2, 7, 64))
+        found, at = found + stream.take(raw[at : at + size]), at + size
+    yield (found + stream.end()).decode("utf-8", "replace")
+    journal = Journal.begin(folder / "journal.jsonl", "r", {"waves": [], "rollout": None})
+    journal.write("rolling", text=text)
+    journal.close()
+    yield (folder / "journal.jsonl").read_text("utf-8")
+
+
+@pytest.mark.parametrize("hundred", range(10))
+def test_a_thousand_generated_secrets_appear_nowhere(
+    hundred: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # of 1,000 journals
+    for number in range(100 * hundred, 100 * hundred + 100):
+        value, source = generated(number), random.Random(number)
+        masking.forget()
+        revealed(value)
+        parts = echoes(value, source)
+        shown = list(
+            said("pam_debug: [" + "] [".join(parts) + "] end", source, tmp_path / str(number))
+        )
+        for text, form in itertools.product(shown, seen_as(value)):
+            assert form not in text, (number, form, text)
+        assert all("pam_debug: [" in text and "] end" in text for text in shown)
+
+
+def seen_as(value: str) -> set[str]:
+    raw = value.encode()
+    inner = [base64.b64encode(bytes(n) + raw)[4 if n else 0 : -4].decode() for n in range(3)]
+    quoted = urllib.parse.quote(value, safe="")
+    escaped = {json.dumps(value)[1:-1], repr(value)[1:-1]}
+    return {value, quoted, *escaped, *(part for part in inner if len(part) >= 4)}
 
 
 def test_errors_events_lines_and_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +230,7 @@ def test_a_stream_with_one_that_begins_like_another(size: int) -> None:
     revealed("hunter22secret")
     revealed("ret x")
     data = b"pw hunter22secret x hunter hunter22secre hunter22secret"
-    stream, found = Stream(), b""
+    stream, found = StreamMasker(), b""
     for at in range(0, len(data), size):
         found += stream.take(data[at : at + size])
     assert found + stream.end() == masked(data.decode()).encode()
@@ -142,7 +240,7 @@ def test_a_stream_with_one_that_begins_like_another(size: int) -> None:
 def test_a_stream_in_pieces_of_any_size(size: int) -> None:
     revealed(CANARY)
     data = f"cana {CANARY} can{CANARY}{CANARY[:-1]} end canary-".encode()
-    stream, found = Stream(), b""
+    stream, found = StreamMasker(), b""
     for at in range(0, len(data), size):
         found += stream.take(data[at : at + size])
     found += stream.end()

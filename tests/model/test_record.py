@@ -70,7 +70,7 @@ def test_unknown_keys_are_passed_over_at_every_level() -> None:
 
 
 def test_a_newer_schema_is_refused() -> None:
-    with pytest.raises(InputError, match="is of version 3, this fleet reads 1 to 2") as caught:
+    with pytest.raises(InputError, match="has version 3, this fleet reads 1 to 2") as caught:
         Record.from_dict({**plain(record()), "schema": 3})
     assert "upgrade" in caught.value.hint
 
@@ -107,7 +107,7 @@ def test_what_is_wrong_is_said_by_its_key(key: str, value: object, said: str) ->
 def test_without_these_it_is_no_record(key: str) -> None:
     data = plain(WHOLE)
     del data[key]
-    with pytest.raises(InputError, match=f"{key}: is not there"):
+    with pytest.raises(InputError, match=f"{key}: is missing"):
         Record.from_dict(data)
 
 

@@ -7,27 +7,27 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fleet.device.hand import hand, hand_for, has_hand
 from fleet.device.shell import device_script
+from fleet.model.command import Command
 from fleet.model.facts import Disk, Facts, Tools
 from fleet.model.files import Chunk, FileRef, Span, file_ref
 from fleet.model.manifest import Manifest
-from fleet.model.plan import Blob
+from fleet.model.plan import Action, Blob, PruneReleases, StageRelease, SwitchRelease
 from fleet.ops import release, upload
+from fleet.ops.backend import backend_for
 from fleet.ops.frames import Style, frames
 from fleet.ops.release import ReleaseState
-from fleet.ops.staging import stage_command, stage_frame, stage_input
 
 # With `+tar` the device has tar, that of busybox under busybox; without, links one by one.
 SHELLS = ("dash", "bash", "busybox", "mksh", "dash+tar", "busybox+tar", "mksh+tar")
-KINDS = (*SHELLS, "python")  # the last does the same by fleet_hand.py and fleet_release.py
+KINDS = (*SHELLS, "python")  # the last does the same by the device worker
 
 
 class Board:
@@ -81,8 +81,8 @@ class Board:
         )
 
     def state(self, manifest: Manifest, *, verify: bool = False) -> ReleaseState:
-        command = release.state_command(self.facts, manifest, verify=verify)
-        done = self.argv(command.argv, b"".join(release.state_input(self.facts, manifest)))
+        asked = backend_for(self.facts).state(manifest, verify=verify)
+        done = self.do(asked.command, b"".join(asked.stdin))
         assert done.returncode == 0, done.stderr
         return release.parse_state(done.stdout.decode(), "board", manifest)
 
@@ -90,35 +90,31 @@ class Board:
         self, blobs: list[Blob], *, cut: int | None = None, batches: bool = False
     ) -> upload.Receipt:
         """`cut` counts from behind the program, where there is one."""
-        program = hand_for(self.facts)
-        data = flat(frames(blobs, lambda *_: None, Style(batches=batches, hand=program)))
-        command = upload.receive_command(self.facts, single=False)
-        done = self.argv(command.argv, data if cut is None else data[: len(program) + cut])
+        backend = backend_for(self.facts)
+        style = Style(batches=batches, worker=backend.worker)
+        data = flat(frames(blobs, lambda *_: None, style))
+        end = None if cut is None else len(program(self.facts)) + cut
+        done = self.do(backend.receive(), data[:end])
         receipt = upload.Receipt()
         receipt.take(done.stdout)
         return receipt
 
+    def do(self, command: Command, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return self.argv(command.argv, stdin)
+
+    def act(self, action: Action, run: str = "r1") -> subprocess.CompletedProcess[bytes]:
+        """One step of a release, as its back end has it done."""
+        command, stdin = ordered(self.facts, [action], run)
+        return self.do(command, stdin)
+
     def stage(self, manifest: Manifest, run: str = "r1") -> subprocess.CompletedProcess[bytes]:
-        if has_hand(self.facts):
-            return self.frame(stage_frame(self.facts, manifest, run))
-        command = stage_command(self.facts, manifest, run)
-        return self.argv(command.argv, b"".join(stage_input(self.facts, manifest)))
+        return self.act(StageRelease(manifest), run)
 
     def switch(self, manifest: Manifest, run: str = "r1") -> subprocess.CompletedProcess[bytes]:
-        if has_hand(self.facts):
-            return self.frame(f"switch {manifest.name} {manifest.id} {run}\n".encode())
-        return self.argv(
-            release.switch_command(str(self.base), manifest.name, manifest.id, run).argv
-        )
+        return self.act(SwitchRelease(manifest.name, manifest.id), run)
 
     def prune(self, keep: str, name: str = "app") -> subprocess.CompletedProcess[bytes]:
-        if has_hand(self.facts):
-            return self.frame(f"prune {name} {keep}\n".encode())
-        return self.run("prune", str(self.base), name, keep)
-
-    def frame(self, frame: bytes) -> subprocess.CompletedProcess[bytes]:
-        command = upload.receive_command(self.facts, single=False)
-        return self.argv(command.argv, hand() + frame)
+        return self.act(PruneReleases(name, int(keep)))
 
     def deploy(self, manifest: Manifest) -> None:
         state = self.state(manifest)
@@ -135,12 +131,30 @@ class Board:
 
     def store(self) -> set[str]:
         folder = self.base / "store"
-        return {one.name for one in folder.iterdir()} if folder.is_dir() else set()
+        return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+
+
+def program(facts: Facts) -> bytes:
+    """What goes ahead of a stream for the device worker."""
+    return backend_for(facts).worker or b""
+
+
+def actions_of(app: Manifest) -> tuple[Action, ...]:
+    return StageRelease(app), SwitchRelease("app", app.id), PruneReleases("app", 2)
+
+
+def ordered(facts: Facts, actions: Sequence[Action], run: str = "r1") -> tuple[Command, bytes]:
+    """Steps of a release that go together, and their standard input."""
+    backend = backend_for(facts)
+    (turn,) = backend.turns(actions, run)
+    if turn.order is not None:
+        return turn.order.command, b"".join(turn.order.stdin)
+    return backend.receive(), program(facts) + b"".join(step.frame() for step in turn.steps)
 
 
 def flat(chunks: Iterable[Chunk]) -> bytes:
     """What a transport sends."""
-    return b"".join(one.load() if isinstance(one, Span) else one for one in chunks)
+    return b"".join(chunk.load() if isinstance(chunk, Span) else chunk for chunk in chunks)
 
 
 def make_files(root: Path, content: dict[str, bytes]) -> tuple[FileRef, ...]:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from fleet.model.errors import DeviceError
+from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
-from fleet.model.plan import Blob, PruneReleases, StageRelease, SwitchRelease
-from fleet.ops.staging import stage_input
-from fleet.ops.tail import at_once, check_steps, goes_at_once, steps_for
+from fleet.model.plan import Action, Blob
+from fleet.ops.backend import backend_for
 from fleet.ops.upload import Receipt
 
-from .board import SHELLS, Board, manifest
+from .board import SHELLS, Board, actions_of, manifest, ordered
 
 DONE = {"stage", "switch", "prune"}
 OLD = {"f": b"old", "gone": b"1"}
 NEW = {"f": b"new", "lib/two": b"2", "lib/deep/three": b"3" * 3000}
 
 
-@pytest.fixture(params=[one for one in SHELLS if "+tar" in one])
+@pytest.fixture(params=[kind for kind in SHELLS if "+tar" in kind])
 def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
     return Board(tmp_path, request.param)
 
@@ -34,8 +35,8 @@ def brought(board: Board, root: Path, content: dict[str, bytes]) -> Manifest:
 
 
 def run(board: Board, app: Manifest, cut: int | None = None) -> Receipt:
-    data = b"".join(stage_input(board.facts, app))
-    done = board.argv(at_once(board.facts, app, "r1", 2).argv, data[:cut])
+    command, data = ordered(board.facts, actions_of(app))
+    done = board.argv(command.argv, data[:cut])
     receipt = Receipt()
     receipt.take(done.stdout)
     assert (done.returncode == 0) == (receipt.done == DONE), done
@@ -54,7 +55,7 @@ def test_all_three_are_done_and_told(board: Board, tmp_path: Path) -> None:
     old, new = after(board, tmp_path)
     assert (run(board, new).done, board.current) == (DONE, new.id)
     rel = board.base / "releases" / "app" / new.id
-    names = {str(one.relative_to(rel)) for one in rel.rglob("*") if not one.is_dir()}
+    names = {str(path.relative_to(rel)) for path in rel.rglob("*") if not path.is_dir()}
     assert names - {".seal"} == {*NEW, ".installed", "env.sh", "manifest.json"}
     assert board.state(new).previous == old.id
     assert (run(board, new).done, board.current) == (DONE, new.id), "again"
@@ -63,7 +64,7 @@ def test_all_three_are_done_and_told(board: Board, tmp_path: Path) -> None:
 def test_a_stream_that_was_cut_changes_nothing(board: Board, tmp_path: Path) -> None:
     """Also between two files of the archive, where some tar see its end."""
     old, new = after(board, tmp_path)
-    data = b"".join(stage_input(board.facts, new))
+    _, data = ordered(board.facts, actions_of(new))
     end = data.index(b".end\0")
     for cut in (*range(0, end + 1, 512), 700, end - 100, end - 1):
         receipt = run(board, new, cut)
@@ -77,10 +78,9 @@ def test_a_blob_that_is_gone_ends_it(board: Board, tmp_path: Path) -> None:
     (board.base / "store" / new.files[0].sha256).unlink()
     receipt = run(board, new)
     assert (receipt.done, board.current) == (set(), old.id)
-    actions = (StageRelease(new), SwitchRelease("app", new.id, old.id), PruneReleases("app", 2))
-    steps = steps_for(actions, board.facts, "r1")
+    steps = backend_for(board.facts).turns(actions_of(new), "r1")[0].steps
     with pytest.raises(DeviceError, match=r"stage failed: blob \w+ is gone") as caught:
-        check_steps(receipt, steps, "board", "blob x is gone")
+        receipt.check_steps(steps, "board", "blob x is gone")
     assert caught.value.step == "stage"
 
 
@@ -114,8 +114,12 @@ def test_pruning_that_fails_leaves_the_new_release(board: Board, tmp_path: Path)
 
 
 def test_when_they_go_together(board: Board, tmp_path: Path) -> None:
-    app = manifest(tmp_path / "src", NEW)
-    actions = [StageRelease(app), SwitchRelease("app", app.id, None), PruneReleases("app", 2)]
-    assert goes_at_once(actions, board.facts)
-    assert not goes_at_once(actions[:1], board.facts), "nothing is switched"
-    assert not goes_at_once(actions, board.without(tar=False)), "no end to be seen"
+    actions = actions_of(manifest(tmp_path / "src", NEW))
+
+    def names(facts: Facts, some: Sequence[Action]) -> list[list[str]]:
+        return [[step.name for step in turn.steps] for turn in backend_for(facts).turns(some, "r")]
+
+    assert names(board.facts, actions) == [["stage", "switch", "prune"]]
+    assert names(board.facts, actions[:1]) == [["stage"]], "nothing is switched"
+    without = names(board.without(tar=False), actions)
+    assert without == [["stage"], ["switch", "prune"]], "no end to be seen"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fleet.device.hand import hand_for
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
 from fleet.ops import upload
+from fleet.ops.backend import backend_for
 from fleet.ops.batches import BATCH_BYTES, BATCH_FILES
 from fleet.ops.frames import CHUNK, SMALL, Style, frames
 
@@ -37,11 +37,11 @@ def test_all_arrive_with_their_modes(board: Board, tmp_path: Path) -> None:
     blobs = [*blobs_of(tmp_path, BATCH_FILES + 40), *blobs_of_size(tmp_path, SMALL + 1)]
     receipt = board.send(blobs, batches=True)
     receipt.check(blobs, board.facts, "board", "")
-    assert board.store() == {one.file.sha256 for one in blobs}
-    for one in blobs:
-        path = board.base / "store" / one.file.sha256
-        assert path.read_bytes() == one.file.source.read_bytes()
-        assert path.stat().st_mode & 0o777 == (0o555 if one.file.executable else 0o444)
+    assert board.store() == {blob.file.sha256 for blob in blobs}
+    for blob in blobs:
+        path = board.base / "store" / blob.file.sha256
+        assert path.read_bytes() == blob.file.source.read_bytes()
+        assert path.stat().st_mode & 0o777 == (0o555 if blob.file.executable else 0o444)
 
 
 def blobs_of_size(root: Path, size: int) -> list[Blob]:
@@ -51,15 +51,15 @@ def blobs_of_size(root: Path, size: int) -> list[Blob]:
 def test_a_byte_that_changed_on_the_way_is_found(board: Board, tmp_path: Path) -> None:
     blobs = blobs_of(tmp_path, 20)
     victim = blobs[7].file
-    style = Style(batches=True, hand=hand_for(board.facts))
+    style = Style(batches=True, worker=backend_for(board.facts).worker)
     data = flat(frames(blobs, lambda *_: None, style))
     content = victim.source.read_bytes()
     data = data.replace(content, bytes([content[0] ^ 1]) + content[1:])
-    done = board.argv(upload.receive_command(board.facts, single=False).argv, data)
+    done = board.argv(backend_for(board.facts).receive().argv, data)
     receipt = upload.Receipt()
     receipt.take(done.stdout)
     assert set(receipt.bad) == {victim.sha256}
-    assert board.store() == {one.file.sha256 for one in blobs} - {victim.sha256}
+    assert board.store() == {blob.file.sha256 for blob in blobs} - {victim.sha256}
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -68,11 +68,11 @@ def test_a_cut_leaves_only_whole_blobs(board: Board, tmp_path: Path, seed: int) 
     data = flat(frames(blobs, lambda *_: None, Style(batches=True)))
     board.send(blobs, cut=random.Random(seed).randrange(len(data)), batches=True)
     for name in board.store() - {".batch.part"}:
-        good = next(one.file for one in blobs if one.file.sha256 == name)
+        good = next(blob.file for blob in blobs if blob.file.sha256 == name)
         assert (board.base / "store" / name).read_bytes() == good.source.read_bytes()
     again = board.send(blobs, batches=True)
     again.check(blobs, board.facts, "board", "")
-    assert board.store() == {one.file.sha256 for one in blobs}
+    assert board.store() == {blob.file.sha256 for blob in blobs}
 
 
 def test_a_store_that_cannot_be_written_says_why(board: Board, tmp_path: Path) -> None:
@@ -92,11 +92,11 @@ def test_batches_are_small(tmp_path: Path) -> None:
     blobs = blobs_of(tmp_path, 2100, size=9000)
     seen: list[int] = []
     data = flat(frames(blobs, lambda done, _: seen.append(done), Style(batches=True)))
-    counts = [int(one) for one in re.findall(rb"batch ([0-9]+) 0 0 [0-9]+ [0-9]+\n", data)]
+    counts = [int(count) for count in re.findall(rb"batch ([0-9]+) 0 0 [0-9]+ [0-9]+\n", data)]
     assert sum(counts) == 2101
     assert len(counts) >= 3
-    assert all(one <= BATCH_FILES for one in counts)
-    payload = sum(one.file.size for one in blobs)
+    assert all(count <= BATCH_FILES for count in counts)
+    payload = sum(blob.file.size for blob in blobs)
     assert seen[-1] == payload
     assert seen == sorted(seen)
     assert len(data) < payload + len(blobs) * 1100 + BATCH_BYTES
@@ -105,14 +105,14 @@ def test_batches_are_small(tmp_path: Path) -> None:
 def test_chunks_are_gathered(tmp_path: Path) -> None:
     blobs = blobs_of(tmp_path, 400)
     chunks = list(frames(blobs, lambda *_: None))
-    assert all(len(one) >= CHUNK for one in chunks[:-1])
+    assert all(len(chunk) >= CHUNK for chunk in chunks[:-1])
     assert len(chunks) == 1
     assert b"batch" not in flat(chunks)
 
 
 @pytest.mark.parametrize(
     "board",
-    [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in KINDS],
+    [kind if kind in FAST else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS],
     indirect=True,
 )
 def test_a_link_a_blob_and_a_size_that_differ_are_found_among_many(

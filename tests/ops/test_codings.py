@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -13,16 +14,17 @@ from typing import Any
 import pytest
 
 from fleet.content.delta import after, delta
-from fleet.content.signatures import BLAKE2, CRC, XXH3, Signature, hash_and_sign
-from fleet.device.hand import hand, hand_command, hand_for
+from fleet.content.signatures import BLAKE2, CRC, XXH3, BlockSignature, hash_and_sign
+from fleet.device.worker import worker, worker_command
 from fleet.model.errors import DiskFullError
 from fleet.model.facts import Facts
 from fleet.model.files import BLOCK_BYTES, FileRef, file_ref
 from fleet.model.plan import Blob, Delta
 from fleet.ops import upload
+from fleet.ops.backend import backend_for
 from fleet.ops.frames import GZIP_BYTES, Files, Style, Trial, frames
 
-from .board import SHELLS, Board, flat
+from .board import SHELLS, Board, flat, program
 
 MIB = 1 << 20
 
@@ -38,11 +40,13 @@ def python(tmp_path: Path) -> Board:
 
 
 def stream(board: Board, blob: Blob, **style: Any) -> bytes:
-    return flat(frames([blob], lambda *_: None, Style(hand=hand_for(board.facts), **style)))
+    return flat(
+        frames([blob], lambda *_: None, Style(worker=backend_for(board.facts).worker, **style))
+    )
 
 
 def receive(board: Board, data: bytes, facts: Facts | None = None) -> tuple[upload.Receipt, bytes]:
-    done = board.argv(upload.receive_command(facts or board.facts, single=False).argv, data)
+    done = board.argv(backend_for(facts or board.facts).receive().argv, data)
     receipt = upload.Receipt()
     receipt.take(done.stdout)
     return receipt, done.stderr
@@ -65,12 +69,14 @@ def test_large_blobs_are_hashed_on_the_way(python: Board, tmp_path: Path) -> Non
     rng = random.Random(1)
     files = [a_file(tmp_path, f"f{n}", rng.randbytes(LARGE + n * 77)) for n in range(3)]
     files.append(a_file(tmp_path, "small", b"small"))
-    style = Style(hand=hand())
-    receipt, _ = receive(python, flat(frames([Blob(one) for one in files], lambda *_: None, style)))
-    assert receipt.ok == {one.sha256 for one in files}
-    for one in files:
-        assert stored(python, one).read_bytes() == one.source.read_bytes()
-        assert stored(python, one).stat().st_mode & 0o777 == 0o444
+    style = Style(worker=worker())
+    receipt, _ = receive(
+        python, flat(frames([Blob(file) for file in files], lambda *_: None, style))
+    )
+    assert receipt.ok == {file.sha256 for file in files}
+    for file in files:
+        assert stored(python, file).read_bytes() == file.source.read_bytes()
+        assert stored(python, file).stat().st_mode & 0o777 == 0o444
 
 
 BROAD = 64 * MIB + 77  # from here on the hash tool of a device without Python follows
@@ -126,7 +132,7 @@ def test_a_tool_that_stumbles_on_the_way_is_asked_again(bare: Board, tmp_path: P
 
 def test_a_full_disk_is_called_so_with_the_tool_behind(tmp_path: Path) -> None:
     dash, item = Board(tmp_path, "dash"), broad(tmp_path)
-    command = upload.receive_command(dash.facts, single=False)
+    command = backend_for(dash.facts).receive()
     limited = ("sh", "-c", 'trap "" XFSZ; ulimit -f 20000; exec "$@"', "x", *command.argv)
     receipt = upload.Receipt()
     receipt.take(dash.argv(limited, stream(dash, Blob(item))).stdout)
@@ -158,7 +164,7 @@ def test_it_goes_on_at_the_byte(python: Board, tmp_path: Path, seed: int) -> Non
     rng = random.Random(seed)
     item = a_file(tmp_path, "f", rng.randbytes(2 * LARGE))
     data = stream(python, Blob(item))
-    cut = rng.randrange(len(hand()), len(data))
+    cut = rng.randrange(len(worker()), len(data))
     receipt, _ = receive(python, data[:cut])
     assert not receipt.ok
     part = stored(python, item).with_suffix(".part")
@@ -170,7 +176,7 @@ def test_it_goes_on_at_the_byte(python: Board, tmp_path: Path, seed: int) -> Non
 
 def test_a_program_that_is_cut_does_nothing(python: Board, tmp_path: Path) -> None:
     data = stream(python, Blob(a_file(tmp_path, "f", b"x")))
-    for cut in (0, 10, 5000, len(hand()) - 1):
+    for cut in (0, 10, 5000, len(worker()) - 1):
         receipt, said = receive(python, data[:cut])
         assert (receipt.ok, receipt.failed, said) == (set(), "", b"")
     assert python.store() == set()
@@ -180,7 +186,7 @@ def test_a_stream_may_end_within_a_blob(python: Board, tmp_path: Path) -> None:
     """The first megabytes go one way, the rest another."""
     item = a_file(tmp_path, "f", random.Random(2).randbytes(3 * LARGE))
     seen: list[int] = []
-    style = Style(hand=hand())
+    style = Style(worker=worker())
     first = frames([Blob(item)], lambda done, _: seen.append(done), style, limit=LARGE + 5)
     receipt, _ = receive(python, flat(first))
     assert not receipt.cut
@@ -202,7 +208,7 @@ def test_a_stream_may_ask_after_its_beginning(board: Board, tmp_path: Path, on: 
         asked.append(sent[-1])
         return on
 
-    style = Style(hand=hand_for(board.facts))
+    style = Style(worker=backend_for(board.facts).worker)
     blobs = [Blob(small), Blob(large)]
     trial = Trial(1, LARGE, goes_on)
     data = flat(frames(blobs, lambda done, _: sent.append(done), style, trial=trial))
@@ -225,7 +231,7 @@ def test_no_hash_tool_is_needed(python: Board, tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_grow_is_said(python: Board, tmp_path: Path) -> None:
     item = a_file(tmp_path, "f", bytes(LARGE))
-    command = upload.receive_command(python.facts, single=False)
+    command = backend_for(python.facts).receive()
     limited = ("sh", "-c", 'ulimit -f 2000; exec "$@"', "x", *command.argv)
     receipt = upload.Receipt()
     receipt.take(python.argv(limited, stream(python, Blob(item))).stdout)
@@ -240,22 +246,33 @@ def test_gzip_goes_in_pieces(board: Board, tmp_path: Path) -> None:
     item = a_file(tmp_path, "lib.so", text)
     assert item.size > 2 * GZIP_BYTES
     wire: list[int] = []
-    style = Style(hand=hand_for(board.facts), gzip=frozenset([item.sha256]))
+    style = Style(worker=backend_for(board.facts).worker, gzip=frozenset([item.sha256]))
     data = flat(frames([Blob(item)], lambda _, sent: wire.append(sent), style))
     assert data.count(b" gzip ") == 3
     assert len(data) < item.size / 3
-    assert wire[-1] == pytest.approx(len(data) - len(style.hand), abs=1000)
+    assert wire[-1] == pytest.approx(len(data) - len(style.worker or b""), abs=1000)
     receipt, _ = receive(board, data)
     assert receipt.ok == {item.sha256}
     assert stored(board, item).read_bytes() == text
+
+
+def test_pieces_leave_no_file_open(
+    python: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleet.ops.frames.GZIP_BYTES", 1000)
+    item = a_file(tmp_path, "f", os.urandom(100_000))
+    command = backend_for(python.facts).receive()
+    limited = ("sh", "-c", 'ulimit -n 30; exec "$@"', "x", *command.argv)
+    data = stream(python, Blob(item), gzip=frozenset([item.sha256]))
+    assert python.argv(limited, data).stdout.endswith(f"ok {item.sha256}\n".encode())
 
 
 def test_gzip_goes_on_after_a_cut(board: Board, tmp_path: Path) -> None:
     text = b"".join(b"line %d of a library\n" % n for n in range(400_000))
     item = a_file(tmp_path, "lib.so", text)
     data = stream(board, Blob(item), gzip=frozenset([item.sha256]))
-    program = len(hand_for(board.facts))
-    receipt, _ = receive(board, data[: program + (len(data) - program) * 2 // 3])
+    head = len(program(board.facts))
+    receipt, _ = receive(board, data[: head + (len(data) - head) * 2 // 3])
     assert not receipt.ok
     part = stored(board, item).with_suffix(".part")
     have = part.stat().st_size
@@ -289,10 +306,10 @@ VERSIONS = {
 
 def rebuilt(found: Delta, old: bytes, new: bytes, start: int = 0) -> bytes:
     out = bytearray(new[:start])
-    for one in found.pieces:
-        blocks = slice(one.first * BLOCK_BYTES, (one.first + one.count) * BLOCK_BYTES)
-        out += old[blocks] if one.count else new[one.start : one.end]
-        assert len(out) == one.end
+    for piece in found.pieces:
+        blocks = slice(piece.first * BLOCK_BYTES, (piece.first + piece.count) * BLOCK_BYTES)
+        out += old[blocks] if piece.count else new[piece.start : piece.end]
+        assert len(out) == piece.end
     return bytes(out)
 
 
@@ -319,7 +336,7 @@ def test_another_content_is_sent_whole(tmp_path: Path) -> None:
     _, old = hash_and_sign(tmp_path / "old")
     assert delta(a_file(tmp_path, "new", RNG.randbytes(9 * MIB)), "0" * 64, old) is None
     assert delta(a_file(tmp_path, "tiny", OLD[:MIB]), "0" * 64, old) is None
-    assert delta(a_file(tmp_path, "any", OLD), "0" * 64, Signature(0, b"")) is None
+    assert delta(a_file(tmp_path, "any", OLD), "0" * 64, BlockSignature(0, b"")) is None
 
 
 @pytest.mark.parametrize("name", VERSIONS)
@@ -331,7 +348,7 @@ def test_the_device_makes_it_out_of_the_old_one(board: Board, tmp_path: Path, na
     found = delta(item, first.sha256, old)
     blob = Blob(item, 0, first.sha256, found)
     data = stream(board, blob)
-    assert len(data) < 420_000 + len(hand_for(board.facts))
+    assert len(data) < 420_000 + len(program(board.facts))
     receipt, said = receive(board, data)
     assert receipt.ok == {item.sha256}, said
     assert stored(board, item).read_bytes() == VERSIONS[name]
@@ -393,7 +410,7 @@ def test_the_device_signs_as_the_host_does(python: Board, tmp_path: Path) -> Non
     path = tmp_path / "f"
     path.write_bytes(OLD)
     _, mine = hash_and_sign(path, CRC)
-    command = hand_command(python.facts, "sign", str(path), str(BLOCK_BYTES))
-    said = python.argv(command.argv, hand()).stdout.split()
+    command = worker_command(python.facts, "sign", str(path), str(BLOCK_BYTES))
+    said = python.argv(command.argv, worker()).stdout.split()
     assert said[:2] == [CRC.encode(), str(len(OLD)).encode()]
     assert bytes.fromhex(b"".join(said[2:]).decode()) == mine.entries

@@ -18,17 +18,13 @@ from pathlib import Path
 
 import pytest
 
-from fleet.device.hand import hand, has_hand
-from fleet.device.shell import device_script
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, PruneReleases, SendBlobs, StageRelease, SwitchRelease
-from fleet.ops import release, upload
+from fleet.ops.backend import backend_for
 from fleet.ops.frames import Style, frames
 from fleet.ops.release import actions_for
-from fleet.ops.staging import stage_command, stage_frame, stage_input
-from fleet.ops.tail import at_once
 
-from .board import Board, flat, manifest
+from .board import Board, actions_of, flat, manifest, ordered, program
 
 KILLED = -9
 OLD = {"lib/libA.so": b"old" * 1000, "bin/tool": b"#!/bin/sh\n", "data/same": b"s" * 500}
@@ -91,43 +87,30 @@ def python_trap(board: Board, argv: tuple[str, ...], at: int, *, everything: boo
     return [python, option, hook + program, str(board.base), *args]
 
 
-def python_steps(board: Board, app: Manifest) -> dict[str, Step]:
-    """The same by the device's own program; `all` is what a push does, in one stream."""
+def one_by_one(board: Board, app: Manifest) -> dict[str, Step]:
+    """The commands of a deploy in their order, with what each reads."""
+    backend = backend_for(board.facts)
     blobs = [Blob(item) for item in app.blobs.values()]
-    frame = {
-        "receive": flat(frames(blobs, lambda *_: None, Style(batches=True, hand=hand()))),
-        "stage": hand() + stage_frame(board.facts, app, "r9"),
-        "switch": hand() + f"switch app {app.id} r9\n".encode(),
-        "prune": hand() + b"prune app 2\n",
-    }
-    frame["all"] = frame["receive"] + b"".join(
-        frame[one][len(hand()) :] for one in ("stage", "switch", "prune")
-    )
-    argv = upload.receive_command(board.facts, single=False).argv
-    return {name: (argv, data) for name, data in frame.items()}
+    style = Style(batches=backend.batches, worker=backend.worker)
+    found = {"receive": (backend.receive().argv, flat(frames(blobs, lambda *_: None, style)))}
+    for name, action in zip(("stage", "switch", "prune"), actions_of(app), strict=True):
+        command, stdin = ordered(board.facts, [action], "r9")
+        found[name] = (command.argv, stdin)
+    return found
 
 
 def steps(board: Board, app: Manifest) -> dict[str, Step]:
-    """The commands of a deploy in their order, with what each reads."""
-    if has_hand(board.facts):
-        return python_steps(board, app)
-    blobs = [Blob(item) for item in app.blobs.values()]
-    return {
-        "receive": (
-            upload.receive_command(board.facts, single=False).argv,
-            flat(frames(blobs, lambda *_: None, Style(batches=upload.takes_batches(board.facts)))),
-        ),
-        "stage": (
-            stage_command(board.facts, app, "r9").argv,
-            b"".join(stage_input(board.facts, app)),
-        ),
-        "switch": (release.switch_command(str(board.base), "app", app.id, "r9").argv, b""),
-        "prune": (device_script("prune", str(board.base), "app", "2").argv, b""),
-        "at once": (
-            at_once(board.facts, app, "r9", 2).argv,
-            b"".join(stage_input(board.facts, app)),
-        ),
-    }
+    """`all` is what a push does by the device worker, in one stream."""
+    found = one_by_one(board, app)
+    text = len(program(board.facts))
+    if text:
+        parts = [found[name][1][text:] for name in ("stage", "switch", "prune")]
+        argv, data = found["receive"]
+        return {**found, "all": (argv, data + b"".join(parts))}
+    if board.facts.tools.tar:
+        command, stdin = ordered(board.facts, actions_of(app), "r9")
+        found["at once"] = (command.argv, stdin)
+    return found
 
 
 def whole(board: Board, apps: dict[str, Manifest]) -> str:
@@ -200,7 +183,7 @@ def kill_everywhere(tmp_path: Path, script: str, everything: bool, places: range
     names = list(todo)
     for name in names[: {"all": 0, "at once": 1}.get(script, names.index(script))]:
         assert not killed_at(board, todo[name], 1 << 30, everything=True)
-    assert whole(board, {one.id: one for one in (old, new)})
+    assert whole(board, {app.id: app for app in (old, new)})
 
     def look() -> str:
         return after(board, old, new, later)
@@ -248,7 +231,7 @@ def bring(board: Board, app: Manifest) -> None:
 
 def after(board: Board, old: Manifest, new: Manifest, later: Manifest) -> str:
     """Whole after the kill; a deploy goes on from there, and what was live can be gone back to."""
-    live = whole(board, {one.id: one for one in (old, new)})
+    live = whole(board, {app.id: app for app in (old, new)})
     bring(board, new)
     assert whole(board, {new.id: new}) == new.id
     assert board.state(new).previous == old.id

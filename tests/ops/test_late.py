@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
-from fleet.device.hand import hand_for
 from fleet.model.files import FileRef, file_ref
 from fleet.model.plan import Blob
-from fleet.ops import ahead, upload
-from fleet.ops.frames import Style, frames
-from fleet.ops.release import state_input
+from fleet.ops import speculative, upload
+from fleet.ops.backend import backend_for
+from fleet.ops.frames import Style, Unhashed, frames
 
-from .board import KINDS, Board, flat, manifest
+from .board import KINDS, Board, flat, manifest, program
 
 MIB = 1 << 20
 KEY = "late-" + "5" * 32
@@ -33,16 +34,24 @@ def a_file(tmp_path: Path, size: int = 300_000) -> FileRef:
     return file_ref(path, "model")
 
 
-def late(item: FileRef, sha256: str, offset: int = 0) -> Blob:
-    return Blob(replace(item, sha256=KEY), offset, late=lambda: sha256)
+def late(board: Board, item: FileRef, sha256: str, *packed: str) -> bytes:
+    """The stream of a file whose hash follows it; `packed`: what of it is compressed."""
+    blob = Blob(replace(item, sha256=KEY))
+    return stream(board, blob, {KEY: Unhashed(lambda: sha256)}, frozenset(packed))
 
 
-def stream(board: Board, blob: Blob, **style: frozenset[str]) -> bytes:
-    return flat(frames([blob], lambda *_: None, Style(hand=hand_for(board.facts), **style)))  # type: ignore[arg-type]
+def stream(
+    board: Board,
+    blob: Blob,
+    unhashed: Mapping[str, Unhashed] = MappingProxyType({}),
+    gzip: frozenset[str] = frozenset(),
+) -> bytes:
+    style = Style(worker=backend_for(board.facts).worker, gzip=gzip, unhashed=unhashed)
+    return flat(frames([blob], lambda *_: None, style))
 
 
 def receive(board: Board, data: bytes) -> upload.Receipt:
-    done = board.argv(upload.receive_command(board.facts, single=False).argv, data)
+    done = board.argv(backend_for(board.facts).receive().argv, data)
     receipt = upload.Receipt()
     receipt.take(done.stdout)
     return receipt
@@ -51,7 +60,7 @@ def receive(board: Board, data: bytes) -> upload.Receipt:
 @pytest.mark.parametrize("size", [300_000, 64 * MIB + 77])
 def test_it_gets_the_name_that_follows(board: Board, tmp_path: Path, size: int) -> None:
     item = a_file(tmp_path, size)
-    receipt = receive(board, stream(board, late(item, item.sha256)))
+    receipt = receive(board, late(board, item, item.sha256))
     assert (receipt.ok, receipt.cut, receipt.failed) == ({item.sha256}, False, "")
     assert board.store() == {item.sha256}
     stored = board.base / "store" / item.sha256
@@ -62,22 +71,21 @@ def test_it_gets_the_name_that_follows(board: Board, tmp_path: Path, size: int) 
 @pytest.mark.parametrize("size", [300_000, 64 * MIB + 77])
 def test_another_content_never_gets_it(board: Board, tmp_path: Path, size: int) -> None:
     item = a_file(tmp_path, size)
-    receipt = receive(board, stream(board, late(item, "a" * 64)))
+    receipt = receive(board, late(board, item, "a" * 64))
     assert (receipt.ok, receipt.bad) == (set(), {"a" * 64: item.sha256})
     assert board.store() == set()
 
 
 def test_compressed_pieces_come_together(board: Board, tmp_path: Path) -> None:
     item = a_file(tmp_path, 9 * MIB)
-    data = stream(board, late(item, item.sha256), gzip=frozenset([KEY]))
-    assert receive(board, data).ok == {item.sha256}
+    assert receive(board, late(board, item, item.sha256, KEY)).ok == {item.sha256}
 
 
 @pytest.mark.parametrize("lacking", [1, 30, 65, 68, 100, 5000])
 def test_without_its_hash_it_stays_a_part(board: Board, tmp_path: Path, lacking: int) -> None:
     """A cut in that line, before it, and in the content."""
     item = a_file(tmp_path)
-    receipt = receive(board, stream(board, late(item, item.sha256))[:-lacking])
+    receipt = receive(board, late(board, item, item.sha256)[:-lacking])
     assert receipt.ok == set()
     assert board.store() == {f"{KEY}.part"}
 
@@ -87,15 +95,15 @@ def test_the_next_one_goes_on_under_the_hash(
 ) -> None:
     """By then the hash is known; the part still has the other name."""
     app = manifest(tmp_path / "src", {"model": b"x" * 500_000, "tool": b"1"})
-    item = next(one for one in app.files if one.name == "model")
-    receive(board, stream(board, late(item, item.sha256))[: -len(b"is \n") - 64 - 200_000])
-    monkeypatch.setattr("fleet.ops.release.key_of", lambda one: KEY if one is item else "")
+    item = next(file for file in app.files if file.name == "model")
+    receive(board, late(board, item, item.sha256)[: -len(b"is \n") - 64 - 200_000])
+    monkeypatch.setattr("fleet.ops.backend.key_of", lambda file: KEY if file is item else "")
     state = board.state(app)
     have = state.parts[item.sha256]
     assert 200_000 < have <= 300_000
     assert (state.keys, set(state.parts)) == ({item.sha256: KEY}, {item.sha256})
     rest = Blob(item, have, part=KEY)
-    assert len(stream(board, rest)) < len(hand_for(board.facts)) + 300_500
+    assert len(stream(board, rest)) < len(program(board.facts)) + 300_500
     assert receive(board, stream(board, rest)).ok == {item.sha256}
     assert board.store() == {item.sha256}
     assert (board.base / "store" / item.sha256).read_bytes() == b"x" * 500_000
@@ -139,9 +147,9 @@ def test_without_stat_nothing_goes_ahead(tmp_path: Path) -> None:
 
 
 def answer(board: Board, files: list[FileRef]) -> dict[str, int]:
-    command = ahead.ahead_command(board.facts, "app")
-    done = board.argv(command.argv, ahead.ahead_input(board.facts, files))
-    return ahead.parse_ahead(done.stdout.decode(), "board").free
+    asked = backend_for(board.facts).speculative("app", files)
+    done = board.argv(asked.command.argv, b"".join(asked.stdin))
+    return speculative.parse_speculative(done.stdout.decode(), "board").free
 
 
 def test_a_given_up_part_is_pruned(board: Board, tmp_path: Path) -> None:
@@ -154,9 +162,9 @@ def test_a_given_up_part_is_pruned(board: Board, tmp_path: Path) -> None:
 
 
 def test_who_takes_such_blobs(board: Board, tmp_path: Path) -> None:
-    assert ahead.takes_late(board.facts)
+    assert backend_for(board.facts).late
     python = bool(board.facts.tools.python3)
-    assert ahead.takes_late(board.without(sha256=())) == python
-    assert ahead.takes_late(board.without(dd_fullblock=False)) == python
+    assert backend_for(board.without(sha256=())).late == python
+    assert backend_for(board.without(dd_fullblock=False)).late == python
     app = manifest(tmp_path / "src", {"f": b"1"})
-    assert b"\t-\tf\n" in b"".join(state_input(board.facts, app))
+    assert b"\t-\tf\n" in b"".join(backend_for(board.facts).state(app).stdin)

@@ -19,7 +19,7 @@ import pytest
 from fleet.device.shell import device_script
 from fleet.model.command import Command, script
 from fleet.model.errors import DeviceError
-from fleet.model.lease import RESERVE, WRITE, Holder, Ticket, human_seconds
+from fleet.model.lease import RESERVE, WRITE, LeaseHolder, Ticket, human_seconds
 from fleet.ops import lease
 from fleet.ops.lease import LeaseAnswer
 from fleet.transport.quote import render
@@ -82,7 +82,7 @@ class LeaseBoard(Board):
             lease.drop_command(who, "because", f"{self.number:032x}", force=force)
         )  # fmt: skip
 
-    def who(self) -> list[Holder]:
+    def who(self) -> list[LeaseHolder]:
         return self.ask(lease.who_command()).held
 
     @property
@@ -93,7 +93,7 @@ class LeaseBoard(Board):
         (self.folder / name).write_text(text)
 
     def generations(self) -> list[str]:
-        return sorted(one.name for one in self.folder.iterdir())
+        return sorted(path.name for path in self.folder.iterdir())
 
 
 @pytest.fixture(params=SHELLS)
@@ -150,20 +150,20 @@ def test_the_guard_runs_the_step_as_it_is(board: LeaseBoard) -> None:
     show = script(
         'printf "%s|" "$@" "$FLEET_X" "$(umask)"; cat; echo err >&2; exit 7', "a b", "$(x)"
     )
-    done = board.do(lease.guard(show, ticket), b"input", {"FLEET_X": "value"})
+    done = board.do(lease.guard(ticket).then(show), b"input", {"FLEET_X": "value"})
     mask = subprocess.run(["sh", "-c", "umask"], capture_output=True, text=True, check=True)
     assert done.returncode == 7
     assert done.stdout.decode() == f"a b|$(x)|value|{mask.stdout.strip()}|input"
     assert done.stderr == b"err\n"
-    assert board.do(lease.guard(Command(("no-such-program",)), ticket)).returncode == 127
-    kept = lease.guard(Command(("true",), {"A": "b"}, "/somewhere", ("C",)), ticket)
+    assert board.do(lease.guard(ticket).then(Command(("no-such-program",)))).returncode == 127
+    kept = lease.guard(ticket).then(Command(("true",), {"A": "b"}, "/somewhere", ("C",)))
     assert (kept.env, kept.cwd, kept.unset) == ({"A": "b"}, "/somewhere", ("C",))
 
 
 def lost(board: LeaseBoard, ticket: Ticket, command: Command | None = None) -> str:
     """Why the guard refuses; and the step did not run."""
     mark = board.leases / "mark"
-    done = board.do(command or lease.guard(Command(("touch", str(mark))), ticket))
+    done = board.do(command or lease.guard(ticket).then(Command(("touch", str(mark)))))
     assert not mark.exists()
     assert done.returncode == lease.LOST_STATUS, done
     assert done.stdout == b""
@@ -176,13 +176,13 @@ def test_who_was_broken_loses_and_learns_by_whom(board: LeaseBoard) -> None:
     ticket = board.ticket(board.take())
     assert board.drop("bob@desk").dropped == []
     assert len(board.drop("bob@desk").held) == 1
-    assert [one.owner for one in board.drop("bob@desk", force=True).dropped] == ["ann@desk"]
+    assert [holder.owner for holder in board.drop("bob@desk", force=True).dropped] == ["ann@desk"]
     assert lost(board, ticket) == "it was taken over by bob@desk (because)"
     assert board.who() == []
     assert board.take("carl@desk").got == 3
     assert lost(board, ticket) == "it was taken over by carl@desk (deploy app)"
-    assert lost(board, ticket, lease.keep_command(ticket))
-    assert lost(board, ticket, lease.keep_command(ticket, revive=True))
+    assert lost(board, ticket, lease.guard(ticket, "keep"))
+    assert lost(board, ticket, lease.guard(ticket, "revive"))
 
 
 def test_what_was_given_back_or_removed_is_lost(board: LeaseBoard) -> None:
@@ -200,8 +200,8 @@ def test_an_end_in_time_and_a_new_holder(board: LeaseBoard) -> None:
     board.put("write.1/keep", f"{boot()} {uptime()} 5\n")
     assert board.who() == []
     assert lost(board, ticket) == "it was not renewed within 5 s"
-    assert board.do(lease.keep_command(ticket, revive=True)).returncode == 0, "nobody took it"
-    assert board.do(lease.guard(Command(("true",)), ticket)).returncode == 0
+    assert board.do(lease.guard(ticket, "revive")).returncode == 0, "nobody took it"
+    assert board.do(lease.guard(ticket).then(Command(("true",)))).returncode == 0
     board.put("write.1/keep", f"{boot()} {uptime()} 5\n")
     board.put("write.1/step", f"{boot()} {uptime()} idle 0\n")
     assert board.take("bob@desk").got == 2
@@ -212,7 +212,7 @@ def test_a_step_holds_the_lease_while_it_runs(board: LeaseBoard) -> None:
     ticket = board.ticket(board.take())
     look = [*board.shell, *lease.who_command().argv[1:]]
     inner = Command(("env", f"FLEET_LEASE_DIR={board.leases}", *look))
-    done = board.do(lease.guard(inner, ticket, 500))
+    done = board.do(lease.guard(ticket, 500).then(inner))
     (holder,) = lease.parse_lease(done.stdout.decode(), "board").held
     assert holder.busy
     assert 490 < holder.left <= 501
@@ -228,7 +228,7 @@ def test_the_end_of_a_lost_step_revives_nothing(board: LeaseBoard) -> None:
         'printf "%s 5\\n" "$2" > "$1/keep"; printf "%s run %s\\n" "$2" "$PPID" > "$1/step"',
         str(board.folder / "write.1"), old,
     )  # fmt: skip
-    assert board.do(lease.guard(break_it, ticket)).returncode == 0
+    assert board.do(lease.guard(ticket).then(break_it)).returncode == 0
     assert board.who() == []
 
 
@@ -237,7 +237,7 @@ def test_another_boot_ends_a_write_lease_unless_revived(board: LeaseBoard) -> No
     board.put("write.1/keep", f"another-boot {uptime() + 50} 60\n")
     assert board.who() == []
     assert "not renewed" in lost(board, ticket)
-    assert board.do(lease.keep_command(ticket, revive=True)).returncode == 0
+    assert board.do(lease.guard(ticket, "revive")).returncode == 0
     assert len(board.who()) == 1
 
 
@@ -253,20 +253,20 @@ def test_a_reservation_lives_on_after_a_boot(board: LeaseBoard) -> None:
 def test_a_reservation_keeps_others_out(board: LeaseBoard) -> None:
     assert board.take("ann@desk", RESERVE, ttl=3600, reason="camera").got == 1
     refused = board.take("bob@desk")
-    assert [one.reason for one in refused.held] == ["camera"]
+    assert [holder.reason for holder in refused.held] == ["camera"]
     assert board.take("bob@desk", RESERVE).got is None
     mine = board.take("ann@desk")
     assert mine.got == 1, "the owner writes under it"
     assert board.take("ann@desk", RESERVE, ttl=7200, reason="longer").got == 2
-    assert [one.owner for one in board.drop("bob@desk").held] == ["ann@desk", "ann@desk"]
+    assert [holder.owner for holder in board.drop("bob@desk").held] == ["ann@desk", "ann@desk"]
     done = board.drop("ann@desk")
-    assert [one.reason for one in done.dropped] == ["longer"]
-    assert [one.kind for one in done.held] == [WRITE], "the deploy goes on"
+    assert [holder.reason for holder in done.dropped] == ["longer"]
+    assert [holder.kind for holder in done.held] == [WRITE], "the deploy goes on"
 
 
 def test_no_reservation_over_a_foreign_writer(board: LeaseBoard) -> None:
     board.take("ann@desk")
-    assert [one.kind for one in board.take("bob@desk", RESERVE).held] == [WRITE]
+    assert [holder.kind for holder in board.take("bob@desk", RESERVE).held] == [WRITE]
     assert board.take("ann@desk", RESERVE).got == 1
 
 
@@ -288,7 +288,7 @@ def test_a_hangup_ends_a_step_no_sooner_and_is_no_reason_to_stay_busy(
     begun, ended = tmp_path / "begun", tmp_path / "ended"
     step = script(': > "$1"; while read -r _; do :; done; : > "$2"', str(begun), str(ended))
     guarded = subprocess.Popen(
-        [*board.shell, *lease.guard(step, ticket).argv[1:]], stdin=subprocess.PIPE
+        [*board.shell, *lease.guard(ticket).then(step).argv[1:]], stdin=subprocess.PIPE
     )
     end = time.monotonic() + 60
     while not begun.exists():
@@ -311,11 +311,11 @@ def test_no_text_becomes_syntax(board: LeaseBoard, text: str) -> None:
     assert board.take(text, RESERVE, ttl=3600, reason=text).got == 1
     assert board.take(text, reason=text).got == 1, "the same owner, as written"
     write, reserve = board.who()
-    for one in (write, reserve):
-        assert one.reason == one.owner
-        assert all(c.isprintable() for c in one.owner)
+    for holder in (write, reserve):
+        assert holder.reason == holder.owner
+        assert all(c.isprintable() for c in holder.owner)
         if text.isprintable():
-            assert one.owner == text
+            assert holder.owner == text
     ticket = board.ticket(LeaseAnswer(str(board.folder), 1))
     board.drop("bob", force=True)
     assert lost(board, ticket)
@@ -365,7 +365,7 @@ def test_a_number_that_leaves_none_is_named_with_its_maker(board: LeaseBoard, ki
             assert (answer.got, answer.raced, answer.dropped) == (None, False, [])
             assert maker in spent.describe()
             assert str(last) in spent.describe()
-    assert [one for one in board.generations() if "99999" in one] == [last.name]
+    assert [name for name in board.generations() if "99999" in name] == [last.name]
     shutil.rmtree(last)
     assert board.ask(lease.who_command()).spent == []
     assert board.take("bob@desk", kind).got
@@ -505,8 +505,8 @@ def test_a_holder_that_renews_in_the_last_instant_stays(
         between(f"echo '{boot()} {uptime() + 50} 0 0' > write.1/{name}")
         answer = board.take("bob@desk")
         assert answer.got is None
-        assert [one.owner for one in answer.held] == ["ann@desk"]
-    assert board.do(lease.guard(Command(("true",)), ticket)).returncode == 0
+        assert [holder.owner for holder in answer.held] == ["ann@desk"]
+    assert board.do(lease.guard(ticket).then(Command(("true",)))).returncode == 0
     assert board.generations() == ["write.1"]
 
 
@@ -520,7 +520,7 @@ def test_a_slow_taker_of_a_number_long_gone_is_refused(
     between(f"cp -r '{aside}' write.9")
     answer = board.take("bob@desk")
     assert answer.got is None
-    assert [(one.owner, one.generation) for one in answer.held] == [("ann@desk", 9)]
+    assert [(holder.owner, holder.generation) for holder in answer.held] == [("ann@desk", 9)]
     assert board.generations() == ["write.1", "write.9"]
 
 
@@ -533,7 +533,7 @@ def test_a_reservation_in_the_last_instant_keeps_a_writer_out(
     between(f"cp -r '{aside}' reserve.1")
     answer = board.take("bob@desk")
     assert answer.got is None
-    assert [(one.owner, one.kind) for one in answer.held] == [("ann@desk", RESERVE)]
+    assert [(holder.owner, holder.kind) for holder in answer.held] == [("ann@desk", RESERVE)]
     assert board.generations() == ["reserve.1"]
 
 
@@ -559,7 +559,7 @@ def test_busybox_tools_alone(tmp_path: Path) -> None:
     board = LeaseBoard(tmp_path, "busybox")
     board.extra = {"PATH": str(bin_dir)}
     ticket = board.ticket(board.take())
-    assert board.do(lease.guard(Command(("true",)), ticket)).returncode == 0
+    assert board.do(lease.guard(ticket).then(Command(("true",)))).returncode == 0
     assert board.take("bob@desk").got is None
     assert board.drop("bob@desk", force=True).dropped
     assert "taken over by bob@desk" in lost(board, ticket)
@@ -571,7 +571,7 @@ def test_who_goes_before_a_reading_command(board: LeaseBoard) -> None:
     base = str(board.base)
     done = board.do(lease.who_command(device_script("status", base)))
     answer = lease.parse_lease("noise\n" + done.stdout.decode(), "board")
-    assert [one.owner for one in answer.held] == ["ann@desk"]
+    assert [holder.owner for holder in answer.held] == ["ann@desk"]
     assert done.stdout.decode().splitlines()[-2:] == ["fleet-status 1", "end"]
 
 
@@ -580,7 +580,7 @@ def test_commands_fit_into_dropbear() -> None:
     long = "é'" * 200
     take = lease.take_command(WRITE, long, long, long, token="f" * 32, ttl=60)
     scripts = ("stage", "switch", "prune", "receive", "run", "collect", "place", "accept")
-    steps = [lease.guard(device_script(name, "/" + "x" * 200), ticket, 60) for name in scripts]
+    steps = [lease.guard(ticket, 60).then(device_script(name, "/" + "x" * 200)) for name in scripts]
     reads = [lease.who_command(device_script(name, "/x")) for name in ("status", "state")]
     for command in (take, lease.drop_command(long, long, "f" * 32, force=True), *steps, *reads):
         assert len(render(command)) < DROPBEAR_BYTES

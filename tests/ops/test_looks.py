@@ -102,7 +102,7 @@ def test_a_run_is_looked_at(board: Board, root: Path, tmp_path: Path) -> None:
     done = board.argv(command.argv, b"a prompt\n", {"FLEET_SYSROOT": str(root)})
     assert (done.returncode, done.stdout, done.stderr) == (7, b"a prompt\n", b"")
     seen = conditions_of((work / LOOKS).read_text(), 0.1)
-    heats = [one.zones["nspss-0"] for one in seen.samples]
+    heats = [sample.zones["nspss-0"] for sample in seen.samples]
     assert len(seen.during) >= 3
     assert (heats[0], heats[-1]) == (41.3, 52.0)
     assert heats == sorted(heats)
@@ -126,7 +126,7 @@ def test_looks_that_cost_too_much_wait(shell: str, root: Path, tmp_path: Path) -
     assert (done.returncode, done.stderr) == (0, b"")
     seen = conditions_of((work / LOOKS).read_text(), 0.1)
     assert seen.after is not None
-    gaps = [after.at - one.at for one, after in pairwise([*seen.during, seen.after])]
+    gaps = [after.at - before.at for before, after in pairwise([*seen.during, seen.after])]
     assert seen.during
     assert len(seen.during) < 20
     assert max(gaps) >= 1.0
@@ -179,7 +179,7 @@ def test_android_tells_by_its_service(shell: str, root: Path, tmp_path: Path) ->
     assert seen.before is not None
     assert seen.after is not None
     assert seen.before.zones == seen.after.zones == {"skin": 30.1, "CPU0": 41.5}
-    assert all(one.zones == {} for one in seen.during)
+    assert all(sample.zones == {} for sample in seen.during)
 
 
 @pytest.mark.parametrize("shell", ["dash", "busybox", "mksh"])
@@ -209,7 +209,7 @@ def test_looks_end_when_the_script_is_killed(shell: str, root: Path, tmp_path: P
 def found(words: str) -> list[int]:
     """Processes with these words in their command line."""
     done = subprocess.run(["pgrep", "-f", "--", words], capture_output=True, check=False)
-    return [int(one) for one in done.stdout.split()]
+    return [int(word) for word in done.stdout.split()]
 
 
 @pytest.mark.parametrize(
@@ -273,4 +273,4 @@ def test_garbage_is_never_an_error(text: str) -> None:
 def test_the_command_fits_into_dropbear() -> None:
     ticket = Ticket("/data/local/tmp/fleet-lease", 999_999_999, "f" * 32, 86400)
     words = ("/" + "x" * 200, "", "300", "prompt", "keep", *("/" + "y" * 150,) * 8)
-    assert len(render(lease.guard(run_command(1.0, *words), ticket, 60))) < DROPBEAR_BYTES
+    assert len(render(lease.guard(ticket, 60).then(run_command(1.0, *words)))) < DROPBEAR_BYTES

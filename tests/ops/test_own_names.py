@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.device.windows import basics
+from fleet.device.store.files import put
 from fleet.model.own_names import PASSING, own_name
 from fleet.model.plan import Blob
 
@@ -17,9 +17,8 @@ from .board import KINDS, SHELLS, Board, manifest
 
 PUBLIC = b"a library that many releases have\n" * 100
 PROGRAMS = {
-    "fleet.device.sh.store": ("stage.sh", "stage_tar.sh", "switch.sh", "state.sh", "seal.sh"),
-    "fleet.device.store": ("fleet_release.py", "fleet_seal.py"),
-    "fleet.device.windows": ("store.py",),
+    "fleet.device.sh.store": ("stage.sh", "stage_tar.sh", "switch.sh", "state.sh", "stamp.sh"),
+    "fleet.device.store": ("release.py", "stamp.py", "links_posix.py", "links_windows.py"),
 }
 ROOTS = r"(?:\$rel|\$new|\{rel\}|\{place\}|\{release\}|(?:rel|new) \+ \"|-C \"\$new\")"
 
@@ -96,6 +95,7 @@ def test_all_names_of_the_device_programs_are_known() -> None:
         for program in programs:
             text = (files(room) / program).read_text("utf-8")
             found |= set(re.findall(ROOTS + r"/(\.?[a-z][a-z.-]*[a-z0-9])\b", text))
+            found |= set(re.findall(r'env = "([a-z0-9.]+)"', text))
             found |= set(re.findall(r"! -name '?(\.[a-z.*]+[a-z*])", text))
     assert {"env.sh", "env.ps1", "manifest.json", ".installed", ".seal", ".files"} <= found
     assert {".seal.new", ".installed.new", ".new-link", ".end"} <= found
@@ -122,7 +122,7 @@ def test_the_windows_program_writes_into_no_hard_link(tmp_path: Path) -> None:
     for part in (f"{path}.{os.getpid()}", f"{path}.new"):
         blob.write_bytes(PUBLIC)
         os.link(blob, part)
-    basics.put(str(path), "{}")
+    put(str(path), "{}")
     assert (blob.read_bytes(), path.read_text()) == (PUBLIC, "{}")
 
 

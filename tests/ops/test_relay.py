@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from fleet.device.hand import hand, hand_for
+from fleet.device.worker import worker
 from fleet.model.command import Command
 from fleet.model.errors import CancelledError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.plan import Blob
+from fleet.ops.backend import backend_for
 from fleet.ops.frames import Style, frames
-from fleet.ops.relay import AHEAD, PIECE_BLOCKS, Passage, opening, relay_command
-from fleet.ops.upload import receive_command
+from fleet.ops.relay import PIECE_BLOCKS, WINDOW, Passage, opening, relay_command
 from fleet.transport.neighbour import Peer
 from fleet.transport.sshclient import Hop
 
-from .board import SHELLS, Board, flat
+from .board import SHELLS, Board, flat, program
 
 MIB = 1 << 20
 SIZE = 10 * MIB + 77
@@ -55,14 +55,14 @@ def agent(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path / "agent"
 
 
-@pytest.mark.parametrize("program", [b"", hand()])
+@pytest.mark.parametrize("text", [b"", worker()])
 @pytest.mark.parametrize("offset", [0, 5 * MIB + 3])
 def test_what_goes_before_the_bytes_is_what_the_workstation_would_send(
-    item: FileRef, program: bytes, offset: int
+    item: FileRef, text: bytes, offset: int
 ) -> None:
     blob = Blob(item, offset)
-    whole = flat(frames([blob], lambda *_: None, Style(hand=program)))
-    assert opening(blob, program).encode() + item.source.read_bytes()[offset:] == whole
+    whole = flat(frames([blob], lambda *_: None, Style(worker=text)))
+    assert opening(blob, text).encode() + item.source.read_bytes()[offset:] == whole
 
 
 def relay(
@@ -82,8 +82,8 @@ def relay(
     (board.tools / "ssh").chmod(0o755)
     blob = Blob(item, offset)
     facts = board.facts if python else board.without(python3=None)
-    take = receive_command(facts, single=False)
-    command = relay_command(blob, str(source), TARGET, take, hand_for(facts))
+    take = backend_for(facts).receive()
+    command = relay_command(blob, str(source), TARGET, take, program(facts))
     done = board.argv(command.argv, b"\n" * lines, {"SSH_AUTH_SOCK": str(agent)})
     passage = Passage(blob, lambda _: None, lambda: None)
     passage.take(done.stdout)
@@ -142,7 +142,7 @@ def test_words_of_the_command_stay_words(item: FileRef, tmp_path: Path) -> None:
 
 
 def receive(root: Path) -> Command:
-    return receive_command(replace(Board(root, "dash").facts, base_dir="/b c"), single=False)
+    return backend_for(replace(Board(root, "dash").facts, base_dir="/b c")).receive()
 
 
 def passage_of(item: FileRef, offset: int = 0) -> tuple[Passage, list[int]]:
@@ -155,7 +155,7 @@ def test_leave_is_given_as_the_bytes_go(tmp_path: Path) -> None:
     item = FileRef(tmp_path / "x", "x", size, hashlib.sha256(b"").hexdigest())
     passage, told = passage_of(item)
     leave = passage.leave()
-    for _ in range(AHEAD):
+    for _ in range(WINDOW):
         assert next(leave) == b"\n"
     assert next(leave) == b"", "no further ahead; who reads this may look after his lease"
     passage.take(b"sent 8\nok")
@@ -165,7 +165,7 @@ def test_leave_is_given_as_the_bytes_go(tmp_path: Path) -> None:
     passage.take(b" abc\nsent 104\n")
     assert passage.receipt.ok == {"abc"}
     assert told[-1] == size
-    assert list(leave) == [b"\n"] * (13 - AHEAD - 1)
+    assert list(leave) == [b"\n"] * (13 - WINDOW - 1)
 
 
 def test_leave_ends_where_nothing_more_may_be_sent(item: FileRef) -> None:

@@ -16,7 +16,8 @@ from fleet.model.errors import DeviceError, DiskFullError, TransferError
 from fleet.model.files import FileRef
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, PruneReleases, SendBlobs, StageRelease, SwitchRelease
-from fleet.ops import release, upload
+from fleet.ops import release
+from fleet.ops.backend import backend_for
 from fleet.ops.frames import frames
 from fleet.ops.release import actions_for
 
@@ -207,7 +208,7 @@ def test_history_rollback_and_prune(board: Board, tmp_path: Path) -> None:
     assert board.state(apps[3]).previous == apps[4].id
     done = board.prune("2")
     assert done.returncode == 0
-    left = {one.name for one in (board.base / "releases" / "app").iterdir()}
+    left = {path.name for path in (board.base / "releases" / "app").iterdir()}
     assert left == {apps[3].id, apps[4].id}
     assert board.store() == set(apps[3].blobs) | set(apps[4].blobs)
 
@@ -218,7 +219,7 @@ def test_the_previous_release_is_never_pruned(board: Board, tmp_path: Path, keep
     for app in apps:
         board.deploy(app)
     board.prune(keep)
-    left = {one.name for one in (board.base / "releases" / "app").iterdir()}
+    left = {path.name for path in (board.base / "releases" / "app").iterdir()}
     assert left == {apps[1].id, apps[2].id}
 
 
@@ -238,7 +239,7 @@ def test_no_hash_tool_keeps_the_part_for_reading_back(board: Board, tmp_path: Pa
     (blob,) = [Blob(item) for item in app.blobs.values()]
     facts = board.without(sha256=(), sync_file=False)
     data = flat(frames([blob], lambda *_: None))
-    done = board.argv(upload.receive_command(facts, single=False).argv, data)
+    done = board.argv(backend_for(facts).receive().argv, data)
     assert done.stdout.decode() == f"unhashed {blob.file.sha256}\n"
     done = board.run("accept", str(board.base), "file", stdin=f"{blob.file.sha256} 555\n".encode())
     assert done.returncode == 0
@@ -250,7 +251,7 @@ def test_single_stream_for_a_dd_without_fullblock(board: Board, tmp_path: Path) 
     app = manifest(tmp_path / "src", {"f": os.urandom(70_000)})
     (blob,) = [Blob(item) for item in app.blobs.values()]
     data = flat(frames([blob], lambda *_: None))
-    done = board.argv(upload.receive_command(board.facts, single=True).argv, data)
+    done = board.argv(backend_for(board.facts).receive(single=True).argv, data)
     assert done.stdout.decode() == f"ok {blob.file.sha256}\n"
 
 
@@ -345,7 +346,7 @@ GARBAGE = ["*", "..", "/", "", "../../x", "$(id)", "zz", "abc\r", "-rf"]
 
 
 @pytest.mark.parametrize(
-    "line", ["\n".join(GARBAGE), *(pytest.param(one, marks=pytest.mark.slow) for one in GARBAGE)]
+    "line", ["\n".join(GARBAGE), *(pytest.param(line, marks=pytest.mark.slow) for line in GARBAGE)]
 )
 def test_garbage_in_the_history_removes_nothing_that_stays(
     board: Board, tmp_path: Path, line: str
@@ -358,7 +359,7 @@ def test_garbage_in_the_history_removes_nothing_that_stays(
     (board.base / "beside").write_text("kept")
     done = board.prune("2")
     assert done.returncode == 0, done.stderr
-    left = {one.name for one in (board.base / "releases" / "app").iterdir()}
+    left = {path.name for path in (board.base / "releases" / "app").iterdir()}
     assert left == {apps[1].id, apps[2].id}
     assert board.current == apps[2].id
     assert (board.base / "beside").read_text() == "kept"
@@ -426,14 +427,15 @@ def test_more_than_four_gigabytes(board: Board, tmp_path: Path) -> None:
     assert board.state(app).parts == {sha: blob.offset}
     facts = board.without(sha256=("echo", sha), sync_file=True)
     data = flat(frames([blob], lambda *_: None))
-    done = board.argv(upload.receive_command(facts, single=False).argv, data)
+    done = board.argv(backend_for(facts).receive().argv, data)
     assert done.stdout.decode() == f"ok {sha}\n", done.stderr
     assert (board.base / "store" / sha).stat().st_size == size
     assert board.state(app).have == {sha}
 
 
 @pytest.mark.parametrize(
-    "shell", ["dash", *(pytest.param(one, marks=pytest.mark.slow) for one in ("busybox", "mksh"))]
+    "shell",
+    ["dash", *(pytest.param(shell, marks=pytest.mark.slow) for shell in ("busybox", "mksh"))],
 )
 def test_a_run_past_its_limit_takes_its_children_along(shell: str, tmp_path: Path) -> None:
     board = Board(tmp_path, shell)

@@ -10,6 +10,7 @@ import pytest
 
 from fleet.model.manifest import Manifest
 from fleet.ops import release
+from fleet.ops.backend import backend_for
 
 from .board import Board, manifest
 
@@ -36,9 +37,10 @@ def app(board: Board, tmp_path: Path) -> Manifest:
 
 def asked(board: Board, app: Manifest, shell: str) -> release.ReleaseState:
     """By the command for a device with this shell and GNU's find; "" for Python."""
-    command, stdin = release.seal_command(board.without(find_printf=bool(shell)), app)
+    question = backend_for(board.without(find_printf=bool(shell))).stamped(app)
+    assert question is not None
     asker = Board(board.base.parent, shell or "python")
-    done = asker.argv(command.argv, stdin)
+    done = asker.argv(question.command.argv, b"".join(question.stdin))
     assert done.returncode == 0, done.stderr
     assert done.stderr == b""
     return release.parse_state(done.stdout.decode(), "board", app)
@@ -90,7 +92,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     [
         "",
         "dash",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("bash", "busybox", "mksh")),
+        *(pytest.param(shell, marks=pytest.mark.slow) for shell in ("bash", "busybox", "mksh")),
     ],
 )
 @pytest.mark.parametrize("change", CHANGES)

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from fleet.content.delta import after, delta, made_over
-from fleet.content.signatures import Signature, hash_and_sign
-from fleet.device.hand import hand
-from fleet.device.store import fleet_spare
+from fleet.content.signatures import BlockSignature, hash_and_sign
+from fleet.device.store import recycle
+from fleet.device.worker import worker
 from fleet.model.files import BLOCK_BYTES, FileRef
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, Delta, Piece
-from fleet.ops import upload
+from fleet.ops.backend import backend_for
 
 from .board import Board, make_files
 from .test_codings import OLD, RNG, VERSIONS, a_file, receive, stored, stream
@@ -38,7 +38,7 @@ def board(tmp_path: Path) -> Board:
     return Board(tmp_path, "python")
 
 
-def signed(root: Path, name: str, data: bytes) -> tuple[FileRef, Signature]:
+def signed(root: Path, name: str, data: bytes) -> tuple[FileRef, BlockSignature]:
     item = a_file(root, name, data)
     return item, hash_and_sign(item.source)[1]
 
@@ -47,12 +47,12 @@ def rebuilt(
     pieces: Sequence[Piece], base: bytes, spare: bytes, new: bytes, start: int = 0
 ) -> bytes:
     out = bytearray(new[:start])
-    for one in pieces:
-        assert one.start == len(out)
-        blocks = slice(one.first * BLOCK_BYTES, (one.first + one.count) * BLOCK_BYTES)
-        there = spare if one.stays else new
-        out += base[blocks] if one.count else there[one.start : one.end]
-        assert len(out) == one.end
+    for piece in pieces:
+        assert piece.start == len(out)
+        blocks = slice(piece.first * BLOCK_BYTES, (piece.first + piece.count) * BLOCK_BYTES)
+        there = spare if piece.stays else new
+        out += base[blocks] if piece.count else there[piece.start : piece.end]
+        assert len(out) == piece.end
     return bytes(out)
 
 
@@ -100,8 +100,8 @@ def over(board: Board, root: Path, new: bytes) -> tuple[Blob, Path]:
     """A board with an old blob and a spare, and the next version as what differs from both."""
     old, base = signed(root, "old", OLD)
     spare, other = signed(root, "spare", SPARE)
-    for one in (old, spare):
-        assert receive(board, stream(board, Blob(one)))[0].ok
+    for file in (old, spare):
+        assert receive(board, stream(board, Blob(file)))[0].ok
     place = stored(board, spare).with_name(f"{spare.sha256}.spare")
     stored(board, spare).rename(place)
     item, own = signed(root, "new", new)
@@ -122,7 +122,7 @@ def test_a_spare_becomes_the_next_version(board: Board, tmp_path: Path, name: st
     assert (path.stat().st_ino, path.stat().st_mode & 0o777) == (inode, 0o444)
     assert board.store() == {blob.file.sha256, blob.base}
     assert (board.base / "store" / blob.base).read_bytes() == OLD
-    assert len(data) < 620_000 + len(hand())
+    assert len(data) < 620_000 + len(worker())
 
 
 @pytest.mark.parametrize("how", ["mapped", "open", "a second name"])
@@ -177,7 +177,7 @@ def test_cut_anywhere_it_is_the_beginning_of_one(board: Board, tmp_path: Path) -
     blob, spare = over(board, tmp_path, VERSIONS["seven bytes more"])
     whole, rng = spare.read_bytes(), random.Random(3)
     data, base = stream(board, blob), signed(tmp_path, "old", OLD)[1]
-    first = len(hand()) + data[len(hand()) :].index(b"\n") + 1
+    first = len(worker()) + data[len(worker()) :].index(b"\n") + 1
     last = len(data) - len("take 0 12345\ndone\n") - 12_352  # then nothing is lacking
     for cut in [first, *rng.choices(range(first, last), k=25), last]:
         receipt, said = receive(board, data[:cut])
@@ -199,7 +199,7 @@ def test_cut_anywhere_it_is_the_beginning_of_one(board: Board, tmp_path: Path) -
 def test_killed_on_the_way_it_is_no_blob(board: Board, tmp_path: Path) -> None:
     """What a kill leaves is of no use to anybody, and goes with the next pruning."""
     blob, _ = over(board, tmp_path, VERSIONS["changed in the middle"])
-    data, command = stream(board, blob), upload.receive_command(board.facts, single=False)
+    data, command = stream(board, blob), backend_for(board.facts).receive()
     with subprocess.Popen(command.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdin is not None
         running.stdin.write(data[: len(data) - 60_000])
@@ -225,7 +225,7 @@ def test_killed_before_each_change_of_the_disk(
     board: Board, tmp_path: Path, everything: bool
 ) -> None:
     blob, spare = over(board, tmp_path, VERSIONS["changed in the middle"])
-    step = (upload.receive_command(board.facts, single=False).argv, stream(board, blob))
+    step = (backend_for(board.facts).receive().argv, stream(board, blob))
     whole, new = spare.read_bytes(), stored(board, blob.file)
     for at in range(1, 100):
         if not killed_at(board, step, at, everything=everything):
@@ -242,7 +242,7 @@ def test_killed_before_each_change_of_the_disk(
     assert new.read_bytes() == VERSIONS["changed in the middle"]
 
 
-SMALL = fleet_spare.LEAST - 1
+SMALL = recycle.LEAST - 1
 
 
 def releases(board: Board, root: Path, sizes: list[int]) -> list[Manifest]:
@@ -258,26 +258,26 @@ def releases(board: Board, root: Path, sizes: list[int]) -> list[Manifest]:
 
 
 def blob_of(app: Manifest, name: str) -> str:
-    return next(one.sha256 for one in app.files if one.name == name)
+    return next(file.sha256 for file in app.files if file.name == name)
 
 
 def test_what_is_large_stays_as_a_spare(board: Board, tmp_path: Path) -> None:
-    large = fleet_spare.LEAST
+    large = recycle.LEAST
     apps = releases(board, tmp_path, [SMALL, large, large + 1, large + 2])
-    used = {sha for one in apps[2:] for sha in one.blobs}
+    used = {sha for app in apps[2:] for sha in app.blobs}
     spare = blob_of(apps[1], "f")
     assert board.store() == used | {f"{spare}.spare"}
     content = (board.base / "store" / f"{spare}.spare").read_bytes()
     assert hashlib.sha256(content).hexdigest() == spare
     lacking = Manifest("app", make_files(tmp_path, {"f": bytes(large)}))
-    assert board.state(lacking).spares == (spare,)
+    assert board.state(lacking).recyclable == (spare,)
 
 
 @pytest.mark.parametrize("kind", ["dash", "busybox"])
 def test_without_python_there_are_none(tmp_path: Path, kind: str) -> None:
     bare = Board(tmp_path, kind)
-    apps = releases(bare, tmp_path, [fleet_spare.LEAST + n for n in range(3)])
-    assert bare.store() == {sha for one in apps[1:] for sha in one.blobs}
+    apps = releases(bare, tmp_path, [recycle.LEAST + n for n in range(3)])
+    assert bare.store() == {sha for app in apps[1:] for sha in app.blobs}
     left = bare.base / "store" / f"{'0' * 64}.spare"
     left.write_bytes(b"of a time when it had Python")
     assert bare.prune("2").returncode == 0
@@ -288,17 +288,17 @@ def test_the_new_ones_stay_within_a_share_of_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"{n:064x}" for n in range(4)]
-    for number, one in enumerate(names):
-        path = tmp_path / (one if number >= 2 else f"{one}.spare")
-        path.write_bytes(bytes(fleet_spare.LEAST))
-    (tmp_path / "odd.spare").write_bytes(bytes(fleet_spare.LEAST))
-    monkeypatch.setattr(fleet_spare, "free", lambda _: fleet_spare.LEAST * (3 * 4 - 2))
-    fleet_spare.keep(str(tmp_path), [one.name for one in tmp_path.iterdir()])
-    assert {one.name for one in tmp_path.iterdir()} == {f"{names[n]}.spare" for n in (0, 2, 3)}
-    monkeypatch.setattr(fleet_spare, "free", lambda _: fleet_spare.MARGIN + 100)
-    fleet_spare.give_way(str(tmp_path), 100)
+    for number, name in enumerate(names):
+        path = tmp_path / (name if number >= 2 else f"{name}.spare")
+        path.write_bytes(bytes(recycle.LEAST))
+    (tmp_path / "odd.spare").write_bytes(bytes(recycle.LEAST))
+    monkeypatch.setattr(recycle, "free", lambda _: recycle.LEAST * (3 * 4 - 2))
+    recycle.keep(str(tmp_path), [path.name for path in tmp_path.iterdir()])
+    assert {path.name for path in tmp_path.iterdir()} == {f"{names[n]}.spare" for n in (0, 2, 3)}
+    monkeypatch.setattr(recycle, "free", lambda _: recycle.MARGIN + 100)
+    recycle.give_way(str(tmp_path), 100)
     assert len(list(tmp_path.iterdir())) == 3
-    fleet_spare.give_way(str(tmp_path), 101)
+    recycle.give_way(str(tmp_path), 101)
     assert not list(tmp_path.iterdir())
 
 
@@ -307,11 +307,11 @@ def test_no_lease_is_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = tmp_path / "f"
     path.write_bytes(b"x")
     with path.open("rb") as stream:
-        assert fleet_spare.alone(stream.fileno())
+        assert recycle.alone(stream.fileno())
 
         def refuse(*_: object) -> int:
             raise OSError(22, "Invalid argument")
 
         monkeypatch.setattr("fcntl.fcntl", refuse)
-        assert not fleet_spare.alone(stream.fileno())
+        assert not recycle.alone(stream.fileno())
     assert sys.platform == "linux"

@@ -11,7 +11,7 @@ import pytest
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
 from fleet.model.events import Event
@@ -44,7 +44,7 @@ class Desk:
             load_playbook(playbook),
             self.hosts,
             self.events.append,
-            options=Options(**changes),  # type: ignore[arg-type]
+            options=DeployOptions(**changes),  # type: ignore[arg-type]
             runtimes=self.store,
             runs=self.runs,
         )

@@ -12,7 +12,7 @@ import pytest
 from fleet.engine.leasing import Lease
 from fleet.engine.session import Session
 from fleet.engine.transfer import upload as uploading
-from fleet.engine.transfer.depot import Depot, Pace
+from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.engine.transfer.upload import Upload
 from fleet.facts.gather import gather
 from fleet.model.deadline import Deadline
@@ -119,10 +119,10 @@ def slow_push(phone: Desk, folder: Path, then: Fault) -> tuple[Session, Chaos, E
     source = folder / "blob"
     source.write_bytes(bytes(range(256)) * (AHEAD // 256))
     item = file_ref(source, "data/blob")
-    depot = Depot(Pace(compress="never"))
+    transfer = TransferContext(TransferOptions(compress="never"))
     with Chaos(phone.lab.phones[0].port, [Fault(cut=CUT, rate=RATE)], then=then) as cable:
         host = replace(phone.hosts[0], serial=f"127.0.0.1:{cable.port}", connect_timeout=20.0)
-        session, failure = Session(host, lambda _: None, depot=depot), None
+        session, failure = Session(host, lambda _: None, transfer=transfer), None
         session.open()
         facts = gather(session.transport, host, Deadline(20))
         try:

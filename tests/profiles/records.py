@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from fleet.model.record import Metrics, Record
+from fleet.profiles.runs import RunStore, record_files
 
 
 def record(**changes: object) -> Record:
@@ -28,3 +30,14 @@ def put(root: Path, one: Record) -> Path:
     path = folder / "record.json"
     path.write_text(json.dumps(one.as_dict()), "utf-8")
     return path
+
+
+def run_ids(store: RunStore) -> list[str]:
+    """Newest first; only runs that measured something."""
+    return sorted({path.parents[2].name for path in store.root.glob("*/*/*/record.json")})[::-1]
+
+
+def load(store: RunStore, run_id: str = "last") -> list[dict[str, Any]]:
+    """All records of a run as plain data."""
+    folder = store.root / (run_ids(store)[0] if run_id == "last" else run_id)
+    return [json.loads(path.read_text("utf-8")) for path in record_files(folder)]

@@ -121,7 +121,7 @@ def test_a_clock_makes_cycles_a_time(store: ProfileStore, tmp_path: Path) -> Non
     export(store, parse(""), target, clock_hz=2e9)
     assert spans(target)[0] == ("conv", 1, 0.0, 0.15)
     notes = json.loads(target.read_text("utf-8"))["otherData"]["notes"]
-    assert "cycles at 2000 MHz, as was said" in notes
+    assert "cycles at 2000 MHz, as given" in notes
     assert CYCLES not in notes
 
 
@@ -133,7 +133,7 @@ def test_what_cannot_be_exported(store: ProfileStore, tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=said):
             export(store, parse(text), tmp_path / name)
-    with pytest.raises(ProfileStoreError, match="cannot be written"):
+    with pytest.raises(ProfileStoreError, match="cannot write"):
         export(store, parse(""), tmp_path / "none" / "x.csv")
     assert {one.name for one in tmp_path.iterdir()} == {"x.db"}
 

@@ -11,6 +11,7 @@ from fleet.engine.undo import UndoLog
 from fleet.model.errors import InputError, WorkstationError
 from fleet.model.record import Metrics, Record
 from fleet.profiles.runs import RunStore, new_run_id
+from tests.profiles.records import load
 
 
 def record(host: str = "evk", **changes: object) -> Record:
@@ -26,13 +27,12 @@ def record(host: str = "evk", **changes: object) -> Record:
 
 def test_save_and_load(tmp_path: Path) -> None:
     store = RunStore(tmp_path / "runs")
-    assert store.runs() == []
     for host in ("b", "a"):
         folder = store.folder("20260101-000000-aaaaaa", host, 0, warmup=False)
         store.save(folder, record(host))
     warm = store.folder("20260101-000000-aaaaaa", "a", 0, warmup=True)
     store.save(warm, record("a", warmup=True))
-    found = store.load("last")
+    found = load(store)
     assert [(one["host"], one["warmup"]) for one in found] == [
         ("a", False), ("a", True), ("b", False)
     ]  # fmt: skip
@@ -40,44 +40,11 @@ def test_save_and_load(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.part"))
 
 
-def test_newest_first(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    for run in ("20260101-000000-a", "20260301-000000-b", "20260201-000000-c"):
-        store.save(store.folder(run, "h", 0, warmup=False), record())
-    assert store.runs()[0] == "20260301-000000-b"
-    assert store.load("last")
-
-
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     made = [store.folder("r", "h", 0, warmup=False).name for _ in range(3)]
     made += [store.folder("r", "h", 0, warmup=True).name for _ in range(2)]
     assert made == ["0", "0-2", "0-3", "warmup-0", "warmup-0-2"]
-
-
-def test_a_run_that_has_only_a_journal_measured_nothing(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    store.save(store.folder("20260101-000000-a", "h", 0, warmup=False), record())
-    (tmp_path / "20260301-000000-b").mkdir()
-    (tmp_path / "20260301-000000-b" / "journal.jsonl").touch()
-    assert store.runs() == ["20260101-000000-a"]
-    assert len(store.load("last")) == 1
-
-
-@pytest.mark.parametrize("name", ["none", "../up", "/etc", "last"])
-def test_a_run_that_is_not_there(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no run") as caught:
-        RunStore(tmp_path).load(name)
-    assert "profiles list" in caught.value.hint
-
-
-@pytest.mark.parametrize("text", ["{", "[" * 200_000], ids=["cut", "deep"])
-def test_a_damaged_record_is_named(text: str, tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    folder = store.folder("r", "h", 0, warmup=False)
-    (folder / "record.json").write_text(text)
-    with pytest.raises(InputError, match=r"record\.json is damaged"):
-        store.load("r")
 
 
 @pytest.mark.parametrize("text", ["{", "[" * 200_000], ids=["cut", "deep"])

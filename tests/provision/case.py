@@ -65,6 +65,8 @@ def state_of(data: dict[str, Any]) -> SystemState:
         on_path=tuple(data.get("on_path", ())),
         trees=tuple(data.get("trees", ())),
         reboot_required=data.get("reboot_required", False),
+        acls=frozenset(data.get("acls", ())),
+        tried=frozenset(data.get("tried", ())),
     )
 
 

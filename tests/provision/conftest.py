@@ -14,10 +14,10 @@ import pytest
 from fleet.config.playbook import load_playbook
 from fleet.engine.applying import apply_system
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.engine.planning import Planned
 from fleet.engine.pool import DeviceResult
-from fleet.engine.provisioning import look
+from fleet.engine.provisioning import system_snapshot
 from fleet.engine.session import Session
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo, undo_root
@@ -103,7 +103,7 @@ class Bare:
             playbook,
             [self.host],
             self.events.append,
-            options=Options(**options),  # type: ignore[arg-type]
+            options=DeployOptions(**options),  # type: ignore[arg-type]
             runtimes=self.store,
             runs=self.runs,
         )
@@ -129,7 +129,7 @@ class Bare:
 
     def _look(self, session: Session, spec: SystemSpec) -> Planned:
         facts = gather(session.transport, self.host, Deadline(30))
-        found = look(session, spec, facts)
+        found = system_snapshot(session, spec, facts)
         steps = found.plan.steps
         plan = DevicePlan(
             self.host,

@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 
 from fleet.cli.results import show_admin
+from fleet.engine.become import Become
+from fleet.engine.session import Session
 from fleet.lab.namespace import enter
+from fleet.model.command import Command
 from fleet.model.files import file_ref
 from fleet.model.secret import SecretRef
 from fleet.model.system import SystemSpec, WantedFile
@@ -122,6 +125,25 @@ def test_a_wrong_password_is_tried_once_before_anything(bare: Make, tmp_path: Pa
     assert attempts == 1
     assert "1 incorrect password attempt" in board.root("cat /var/log/sudo.log")
     assert board.tree() == before
+
+
+def test_with_a_live_ticket_of_sudo_the_password_is_no_input_of_the_command(bare: Make) -> None:
+    """Without `-k` sudo would ask for none, and the command would read it."""
+    board = bare("bare-evk")
+    ticket = "Defaults timestamp_type=global, timestamp_timeout=5"
+    board.root(f"echo '{ticket}' > /etc/sudoers.d/81-ticket; chmod 440 /etc/sudoers.d/81-ticket")
+    assert board.host.become_password is not None
+    secret = board.host.become_password.get()
+    session = Session(board.host, board.events.append)
+    session.open()
+    try:
+        typed = [secret.reveal().encode() + b"\n"]
+        session.ask(Command(("sudo", "-S", "-v")), "become", stdin=typed)
+        assert session.run(Command(("sudo", "-n", "true")), "become").ok, "the ticket lives"
+        result = Become("password", secret).run(session, Command(("cat",)), "x", 30.0)
+        assert result.text == "", "cat found nothing to read"
+    finally:
+        session.close()
 
 
 def test_sudo_with_a_password_and_none_given(bare: Make) -> None:

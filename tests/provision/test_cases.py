@@ -31,3 +31,13 @@ def test_every_action_has_a_way_back_or_a_reason(path: Path) -> None:
     for action in json.loads(path.read_text("utf-8"))["expect"]["actions"]:
         assert action.get("undo") or action.get("no undo"), action["does"]
         assert action["root"] or "runs" not in action
+
+
+@pytest.mark.parametrize(("enabled", "verb"), [("static", "start"), ("disabled", "enable --now")])
+def test_the_cure_of_an_inactive_daemon_does_not_enable_a_static_unit(
+    enabled: str, verb: str, tmp_path: Path
+) -> None:
+    case = json.loads((CASES / "units" / "daemon-inactive.json").read_text("utf-8"))
+    case["state"] = {"units": {"cdsprpcd.service": ["loaded", "inactive", enabled]}}
+    (finding,) = run(case, tmp_path).findings
+    assert finding.cure.startswith(f"sudo systemctl {verb} cdsprpcd.service")

@@ -57,7 +57,9 @@ def test_each_packaging_from_what_the_device_shows(
     installed = board.root("dpkg-query -W -f '${Package} '")
     assert all(f" {name} " in f" {installed}" for name in packages)
     facts = done.left.facts
-    assert all(node.open_error == "" for node in facts.nodes if "cdsp" in node.path)
+    closed = [node.path for node in facts.nodes if "cdsp" in node.path and node.open_error]
+    withheld = ["/dev/fastrpc-cdsp-secure"] if profile == "bare-radxa" else []
+    assert closed == withheld, "what its rules leave to daemons stays so"
     assert facts.libcdsprpc_unversioned
     assert group in {node.group for node in facts.nodes}
 
@@ -267,3 +269,14 @@ def test_provision_without_a_wish_says_where_it_would_stand(bare: Make) -> None:
     board = bare("bare-evk-nopasswd")
     with pytest.raises(InputError, match="wants nothing of the system"):
         board.operation(board.spec()).provision()
+
+
+def test_a_packaging_without_its_source_is_refused_before_anything_is_touched(bare: Make) -> None:
+    board = bare("bare-evk-norepo")
+    before = board.tree()
+    result = board.operation(board.spec(fastrpc="ubuntu-ppa")).provision()[0]
+    assert result.outcome == "refused"
+    hint = result.error.hint  # type: ignore[union-attr]
+    assert "fingerprint in `system.repositories`" in hint
+    assert hint.endswith("sudo add-apt-repository ppa:ubuntu-qcom-iot/qcom-ppa")
+    assert board.tree() == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -20,10 +21,18 @@ SUDO = r"""#!/bin/sh
 case " $* " in *" -S "*) IFS= read -r p || p= ;; *) exec /usr/bin/sudo.real "$@" ;; esac
 printf 'pam_debug: password [%s] rejected\n' "$p" >&2
 printf 'pam_debug: password [%s] rejected\n' "$p"
+printf 'Authorization: Basic %s\n' "$(printf 'ubuntu:%s' "$p" | base64 -w 0)" >&2
+printf 'log?p=%s\n' "$(printf %s "$p" | od -An -v -tx1 | tr -d '\n' | tr ' ' %)" >&2
 [ -e /etc/let-in ] || exit 1
 case " $* " in *" apt-get "*) exit 100 ;; esac
 printf '%s\n' "$p" | /usr/bin/sudo.real "$@"
 """
+
+
+def encoded() -> tuple[str, str]:
+    """What base64 and URLs make of it. Of base64 without the ends, which its neighbours share."""
+    basic = base64.b64encode(f"ubuntu:{CANARY}".encode()).decode()
+    return basic[-len(CANARY) :].rstrip("="), "".join(f"%{ord(char):02x}" for char in CANARY)
 
 
 @pytest.mark.parametrize("let_in", [False, True], ids=["sudo-refuses", "a-step-fails"])
@@ -53,7 +62,7 @@ def test_the_password_is_shown_and_kept_nowhere(
     home.mkdir()
     (home / "runtimes").symlink_to(board.store.root)
     env = {**os.environ, "FLEET_HOME": str(home), "NO_COLOR": "1"}
-    forms = (CANARY, repr(CANARY)[1:-1], json.dumps(CANARY)[1:-1])
+    forms = (CANARY, repr(CANARY)[1:-1], json.dumps(CANARY)[1:-1], *encoded())
     for words in (["provision"], ["provision", "--json"], ["deploy"], ["deploy", "--json"]):
         done = subprocess.run(
             [sys.executable, "-m", "fleet", *words, str(playbook), "-i", str(inventory)],

@@ -28,7 +28,7 @@ STEPS = [
     (6, "install", "qcom-libdmabufheap-dev"),
     (5, "apply device rules", "fastrpc-*"),
     (6, "add ubuntu to group", "fastrpc"),
-    (6, "log in anew", "fastrpc"),
+    (6, "log in again", "fastrpc"),
     (2, "send", "files"),
     (3, "send", "files"),
     (4, "stage", "env.sh"),

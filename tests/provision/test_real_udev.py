@@ -17,6 +17,7 @@ import pytest
 from fleet.lab import packages
 from fleet.model.system import RuleSeen
 from fleet.ops.system.access import ruled
+from fleet.ops.system.fastrpc import own_rule
 from fleet.ops.system.steps_files import ReloadUdev
 from fleet.triage.knowledge import knowledge
 
@@ -174,3 +175,10 @@ def test_the_command_of_a_cause_applies_the_rules(cause: str, reached: list[str]
     found = applied(rules_of("ubuntu-qcom-iot/qcom-ppa"), shlex.split(trigger))
     assert [node for node, (event, _, _) in found.items() if event == "add"] == reached, found
     assert all(found[node][1] for node in reached), found
+
+
+def test_our_own_rule_leaves_secure_nodes_and_gives_no_right_to_write() -> None:
+    text = own_rule("fastrpc", frozenset({"fastrpc", "dma_heap"})).content.decode()
+    found = applied(text)
+    assert found[NODES["cdsp"]][1] == {"GROUP": "995", "MODE": "0640"}
+    assert found[NODES["secure"]][1] == {}

@@ -7,11 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from fleet.model.errors import InputError
+from fleet.model.events import Warned
 from fleet.model.system import SystemSpec, WantedFile, WantedUnit
 
 from .conftest import Bare, changes
 
 Make = Callable[..., Bare]
+HEAP = "ls -l /dev/dma_heap/system"
 UBUNTU = "apt-get -q update && apt-get -y -q install "
 
 SPECS = {
@@ -71,9 +73,13 @@ def test_undo_restores_the_board(bare: Make, name: str) -> None:
     assert done.plan.system_steps
     assert done.left.system_steps == ()
     assert board.tree() != before
+    listed = board.root(HEAP).split()[0].endswith("+")
     result = board.undo("run1")
     assert result.error is None, result.error
     assert changes(before, board.tree()) == []
+    assert listed == (name == "everything of a bare board"), "no part of the mode"
+    assert not board.root(HEAP).split()[0].endswith("+")
+    assert "access list" not in result.text
 
 
 def test_a_repository_is_taken_away_again(bare: Make) -> None:
@@ -115,3 +121,42 @@ def test_an_undo_is_played_once(bare: Make) -> None:
     board.provision(SystemSpec(groups=("npu",)))
     assert board.undo("run1").outcome == "changed"
     assert board.undo("run1").outcome == "unchanged"
+
+
+LISTS = "import os; print(os.listxattr('/dev/dma_heap/system'))"
+
+
+def test_an_access_list_that_came_by_the_rules_is_taken_back(bare: Make) -> None:
+    board = bare("bare-evk-nopasswd")
+    before = board.root(f'python3 -c "{LISTS}"')
+    board.provision(SystemSpec(fastrpc="auto"))
+    if "posix_acl" not in board.root(f'python3 -c "{LISTS}"'):
+        pytest.skip("no access lists on this machine's tmpfs")
+    assert board.undo("run1").error is None
+    assert board.root(f'python3 -c "{LISTS}"') == before
+
+
+def test_an_access_list_that_no_step_knew_of_is_said(bare: Make) -> None:
+    board = bare("bare-evk-nopasswd")
+    board.provision(SystemSpec(rules={"70-npu.rules": 'KERNEL=="fastrpc-*", MODE="0666"\n'}))
+    board.root(UBUNTU + "acl; setfacl -m g:video:rw /dev/dma_heap/system")
+    if "posix_acl" not in board.root(f'python3 -c "{LISTS}"'):
+        pytest.skip("no access lists on this machine's tmpfs")
+    result = board.undo("run1")
+    assert result.text.count("access list") == 1, result.text
+    assert "/dev/dma_heap/system: has an access list" in result.text
+
+
+def test_an_access_list_that_was_there_is_said_to_stay(bare: Make) -> None:
+    board = bare("bare-evk-nopasswd")
+    board.root(UBUNTU + "acl; setfacl -m g:video:rw /dev/dma_heap/system")
+    if "posix_acl" not in board.root(f'python3 -c "{LISTS}"'):
+        pytest.skip("no access lists on this machine's tmpfs")
+    board.provision(SystemSpec(fastrpc="auto"))
+    result = board.undo("run1")
+    assert result.error is None, result.error
+    said = [event.text for event in board.events if isinstance(event, Warned)]
+    assert any("the access list of /dev/dma_heap/system stays" in text for text in said)
+    assert len([text for text in said if "access list" in text]) == 1, said
+    assert "the access list of /dev/dma_heap/system stays" in result.text
+    assert "group:video" in board.root("getfacl -cp /dev/dma_heap/system")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fleet.device.texts import path_of
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError
 from fleet.model.playbook import RunSpec
@@ -30,6 +33,7 @@ BUNDLE = Bundle(
     files=(),
     missing=(),
 )
+LIMITED = {"dialog": {"max-num-tokens": 3, "type": "basic", "engine": {}}}
 DATA = Path(__file__).parent / "data" / "genie-t2t-run"
 RUN = RunSpec(prompt="line 1\nline 2", max_tokens=10, timeout=30)
 GENIE = GenieRunner()
@@ -71,11 +75,16 @@ def test_our_runner_where_the_tool_is_missing() -> None:
 
 def test_the_tool_gets_a_token_limit_and_a_time_limit() -> None:
     start = GENIE.start(TOOL_KIT)
-    assert start.argv[0] == "{release}/bin/genie-t2t-run"
+    assert start.argv[:2] == ("sh", "{release}/run/t2t_run.sh")
+    assert start.argv[3] == "{release}/bin/genie-t2t-run"
     assert start.timeout == 30
     assert json.loads(start.config)["dialog"]["max-num-tokens"] == 10
     assert "max-num-tokens" not in BUNDLE.config["dialog"]
-    assert GENIE.files(TOOL_KIT) == ()
+    (script,) = GENIE.files(TOOL_KIT)
+    assert script.name == "run/t2t_run.sh"
+    windows = replace(TOOL_KIT, windows=True)
+    assert GENIE.files(windows) == ()
+    assert GENIE.start(windows).argv[0] == "{release}/genie-t2t-run.exe"
 
 
 def test_health_opens_a_session_only() -> None:
@@ -130,13 +139,74 @@ def test_what_does_not_count(status: int, collected: bytes, problem: str) -> Non
     assert found.problems[0].startswith(problem)
 
 
-def test_a_tool_that_knows_no_profile_is_named_as_that() -> None:
-    """genie-t2t-run of SDK 2.25 ignores options that it does not know, with status 0."""
+def test_a_tool_that_knows_no_profile_has_the_times_that_it_prints() -> None:
+    """genie-t2t-run of SDK 2.25 has no --profile."""
     out = (DATA / "with--profile-ignored.stdout.txt").read_bytes()
     found = GENIE.read(GENIE.start(TOOL_KIT), TOOL_KIT, Ended(0, out))
-    (problem,) = found.problems
-    assert problem.startswith("unreadable: this genie-t2t-run wrote no profile")
+    metrics = found.metrics
+    assert (metrics.decode_ms, metrics.decode_tps) == (343.666, 72.745)
+    assert metrics.others["prompt_ms"].value == 112.152
+    assert metrics.generated_tokens == 25
+    assert found.problems == ("cut: token limit 10 reached",)
     assert found.text.startswith("fleet puts a compiled model on the NPU")
+    silent = GENIE.read(GENIE.start(TOOL_KIT), TOOL_KIT, Ended(0, b"[BEGIN]: x[END]"))
+    assert silent.problems == ("cut: Genie wrote no query event",)
+
+
+def test_a_run_without_the_token_limit_is_marked() -> None:
+    said = b"[fleet: this libGenie refuses max-num-tokens; it is run again without a token limit]\n"
+    ran = Ended(0, b"[BEGIN]: hi[END]", {"profile.json": done(12).encode()}, said)
+    found = GENIE.read(GENIE.start(TOOL_KIT), TOOL_KIT, ran)
+    assert (found.problems, found.finish, found.marks) == ((), "eos", ("no-token-limit",))
+
+
+TOOL = """#!/bin/sh
+# $KNOWS: options in its help; $REFUSES: keys that its libGenie refuses
+if [ "$1" = --help ]; then echo "Usage: $KNOWS"; exit 0; fi
+echo "$@" >> argv
+for word; do case $last in -c) config=$word ;; esac; last=$word; done
+if grep -q "$REFUSES" "$config"; then
+  echo "  - at '/': validation failed for additional property 'max-num-tokens': instance" >&2
+  exit 1
+fi
+cp "$config" kept
+echo '[BEGIN]: hi[END]'
+echo warned >&2
+exit ${STATUS:-0}
+"""
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox", "mksh"])
+def test_the_tool_is_started_with_what_it_knows(tmp_path: Path, shell: str) -> None:
+    tool, work = tmp_path / "genie-t2t-run", tmp_path / "work"
+    tool.write_text(TOOL)
+    tool.chmod(0o755)
+    work.mkdir()
+    start = GENIE.start(replace(TOOL_KIT, bundle=replace(BUNDLE, config=LIMITED)))
+    (work / "config.json").write_text(start.config)
+
+    def ran(**env: str) -> tuple[int, str, str, list[str]]:
+        (tmp_path / "argv").unlink(missing_ok=True)
+        words = [shell, *(["sh"] if shell == "busybox" else []), str(path_of("t2t_run.sh"))]
+        words += [str(work), str(tool), "--prompt_file", "p"]
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], **env}, timeout=20,
+        )  # fmt: skip
+        argv = (tmp_path / "argv").read_text().splitlines()
+        return done.returncode, done.stdout, done.stderr, argv
+
+    old = ran(KNOWS="--prompt_file PATH", REFUSES="nothing")
+    config = f"-c {work}/config.json"
+    assert old == (0, "[BEGIN]: hi[END]\n", "warned\n", [f"--prompt_file p {config}"])
+    new = ran(KNOWS="--profile FILE", REFUSES="nothing", STATUS="7")
+    assert new[0] == 7
+    assert new[3] == [f"--prompt_file p --profile {work}/profile.json {config}"]
+    status, _, said, argv = ran(KNOWS="", REFUSES="max-num-tokens")
+    assert (status, len(argv)) == (0, 2)
+    assert "[fleet: this libGenie refuses max-num-tokens" in said
+    without = json.loads((tmp_path / "kept").read_text())
+    assert without == {"dialog": {"type": "basic", "engine": {}}}
 
 
 def test_a_cpu_backend_is_marked() -> None:

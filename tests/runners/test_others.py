@@ -42,6 +42,7 @@ def test_mllm_starts_in_one_folder_with_the_prompt_on_standard_input() -> None:
     )
     assert (start.cwd, start.prompt, start.feeds_prompt) == ("", b"hi\n", True)
     assert OWN["mllm"].layout == FLAT
+    assert start.marks == ("untried: fleet was never run with the real program of mllm",)
 
 
 def test_mllm_reads_what_comes_after_its_question() -> None:
@@ -100,7 +101,11 @@ NET_FILES = ("model.bin", "a.raw", "b.raw", "c.raw")
 def test_qnn_net_run_writes_its_input_list() -> None:
     one = kit("qnn", NET_FILES, spec(options={**NET, "profiling": "optrace"}), has_tool=True)
     start = OWN["qnn-net-run"].start(one)
-    assert start.argv[:3] == ("{release}/bin/qnn-net-run", "--retrieve_context", "model.bin")
+    assert start.argv[:3] == ("sh", "{release}/run/net_run.sh", "{work}")
+    assert json.loads(start.argv[3]) == {"devices": [{"cores": [{"perf_profile": "burst"}]}]}
+    assert start.argv[5:8] == ("{release}/bin/qnn-net-run", "--retrieve_context", "model.bin")
+    assert "--perf_profile" not in start.argv, "deprecated for HTP"
+    assert after(start.argv, "--keep_num_outputs") == "0"
     assert start.config == "a.raw mask:=b.raw\nc.raw mask:=b.raw\n"
     assert after(start.argv, "--input_list") == "{work}/config.json"
     assert after(start.argv, "--profiling_level") == "detailed"

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from fleet.config.playbook import DEFAULT_RUNNERS, load_playbook
-from fleet.engine.workbench import runner_of
+from fleet.engine.release_builder import runner_of
 from fleet.model.errors import PlaybookError
 from fleet.runners import registry
 from fleet.runners.registry import OWN, names, runner

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from fleet.data import load
 from fleet.model.errors import InputError, RuntimeStoreError
+from fleet.runtimes.releases import require_known
 from fleet.runtimes.spec import parse_spec
 from fleet.runtimes.store import RuntimeStore
 from tests.runtimes.fakes import ARM, BUILD, OTHER, X86, wheel_files, write_zip
@@ -26,7 +28,13 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setattr("fleet.runtimes.pip.require_known", lambda _: None)  # hand-made wheels
     return folder
+
+
+@pytest.fixture
+def shipped_hashes(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleet.runtimes.pip.require_known", require_known)
 
 
 def publish(
@@ -135,15 +143,15 @@ def test_no_pip(store: RuntimeStore, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("spec", ["2.45.0", "2.45.0.260326", "v2.45.0.260326154327_123"])
 def test_a_qairt_without_a_wheel(store: RuntimeStore, spec: str) -> None:
-    with pytest.raises(RuntimeStoreError, match="no wheel that fleet knows") as caught:
+    with pytest.raises(RuntimeStoreError, match="fleet knows no wheel") as caught:
         store.fetch(spec, target=ARM)
     assert "fleet runtime add" in caught.value.hint
 
 
 def test_a_target_without_a_wheel(store: RuntimeStore) -> None:
-    with pytest.raises(RuntimeStoreError, match="no wheel holds QAIRT for aarch64-android"):
+    with pytest.raises(RuntimeStoreError, match="there is no wheel with QAIRT for aarch64-android"):
         store.fetch(target="aarch64-android")
-    with pytest.raises(InputError, match="no QAIRT target"):
+    with pytest.raises(InputError, match="not a QAIRT target"):
         store.fetch(target="aarch64-linux")
 
 
@@ -151,3 +159,28 @@ def test_a_target_without_a_wheel(store: RuntimeStore) -> None:
 def test_other_specs_are_refused(spec: str) -> None:
     with pytest.raises(InputError, match="neither a QAIRT version nor onnxruntime-qnn"):
         parse_spec(spec)
+
+
+def test_a_wheel_that_is_not_the_published_one_is_refused(
+    store: RuntimeStore, index: Path, shipped_hashes: None
+) -> None:
+    publish(index, "2.7.0", "cp312", LINUX_ARM)
+    with pytest.raises(RuntimeStoreError, match="the published one has 40f6f8ab") as raised:
+        store.fetch("2.51.0", target=ARM)
+    assert "pip config list" in str(raised.value.hint)
+    assert not store.list()
+
+
+def test_a_wheel_that_was_never_published_is_refused(
+    store: RuntimeStore, index: Path, shipped_hashes: None
+) -> None:
+    publish(index, "2.7.0", "cp310", LINUX_ARM)
+    with pytest.raises(RuntimeStoreError, match=r"not among the published wheels of 2\.7\.0"):
+        store.fetch("2.51.0", target=ARM)
+
+
+def test_every_release_has_hashes_of_its_wheels() -> None:
+    published = load("wheel_hashes")["wheels"]
+    for row in load("qairt_releases")["releases"]:
+        of_release = [name for name in published if f"-{row['wheel']}-" in name]
+        assert len(of_release) == 12  # four Pythons, three platforms

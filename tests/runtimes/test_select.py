@@ -143,9 +143,9 @@ def test_what_cannot_be_asked(sdk: Runtime) -> None:
     with pytest.raises(RuntimeStoreError, match="has no x86_64-linux-clang") as caught:
         select_files(sdk, X86, None, "genie")
     assert f"fleet runtime fetch 2.51.0 --target {X86}" in caught.value.hint
-    with pytest.raises(InputError, match="is no runner"):
+    with pytest.raises(InputError, match="is not a runner"):
         select_files(sdk, ARM, "v73", "snpe")
-    with pytest.raises(InputError, match="no QAIRT target"):
+    with pytest.raises(InputError, match="not a QAIRT target"):
         select_files(sdk, "aarch64-linux", "v73", "genie")
     assert runners() == ("genie", "qnn-net-run", "mllm", "executorch", "ort", "exec")
 

@@ -86,11 +86,11 @@ def test_two_sdks_in_one_folder_are_refused(store: RuntimeStore, tmp_path: Path)
 
 def test_what_is_no_sdk_is_refused(store: RuntimeStore, tmp_path: Path) -> None:
     write_tree(tmp_path / "x", {"readme.txt": b"hello"})
-    with pytest.raises(RuntimeStoreError, match="no QAIRT SDK"):
+    with pytest.raises(RuntimeStoreError, match="not a QAIRT SDK"):
         store.add(tmp_path / "x")
-    with pytest.raises(RuntimeStoreError, match="no QAIRT SDK"):
+    with pytest.raises(RuntimeStoreError, match="not a QAIRT SDK"):
         store.add(write_zip(tmp_path / "x.zip", {"readme.txt": b"hello"}))
-    with pytest.raises(RuntimeStoreError, match="no complete zip"):
+    with pytest.raises(RuntimeStoreError, match="not a complete zip"):
         store.add(tmp_path / "x" / "readme.txt")
     with pytest.raises(InputError, match="does not exist"):
         store.add(tmp_path / "nothing")

@@ -1,6 +1,7 @@
 """The real server with a backend that says the words of the prompt back. A process of its own.
 
-Usage: echo.py FOLDER [SECONDS A WORD] [LIMIT=VALUE ...]; a prompt `fail`, `crash`, `hang` does so.
+Usage: echo.py FOLDER [SECONDS A WORD] [LIMIT=VALUE ...]; a prompt `fail`, `crash`, `hang` does so,
+the word `hold` waits for the file FOLDER/go.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ class Echo:
     kind = "generate"
     context = 100
 
-    def __init__(self, pause: float) -> None:
+    def __init__(self, pause: float, folder: Path) -> None:
         self._pause = pause
+        self._go = folder / "go"
 
     def open(self) -> None:
         time.sleep(self._pause)
@@ -44,6 +46,8 @@ class Echo:
             if job.cancelled:
                 return {"finish": "cancelled", "prompt_tokens": None, "completion_tokens": count}
             time.sleep(self._pause)
+            while word == "hold" and not self._go.exists():
+                time.sleep(0.01)
             job.take(word + " ")
         finish = "length" if len(words) > limit else "stop"
         made = min(len(words), limit)
@@ -61,7 +65,7 @@ def main() -> None:
     config = json.loads((folder / "config.json").read_text())
 
     async def serve() -> int:
-        return await server.Server(str(folder), config, Echo(pause)).run()
+        return await server.Server(str(folder), config, Echo(pause, folder)).run()
 
     server.leave(asyncio.run(serve()))
 

@@ -21,13 +21,14 @@ from .conftest import ROOT, TOKEN, Echo, config
 GENAI = """
 class Config:
     def __init__(self, path): assert path == "."
+    def overlay(self, text): pass
 class Model:
     def __init__(self, config): assert registered == [("QNN", "/lib/qnn.so")]
 class Tokenizer:
     def __init__(self, model): pass
     def encode(self, text): return list(text.split())
     def create_stream(self): return self
-    def decode(self, token): return token + " "
+    def decode(self, token): return "%s " % token
 class GeneratorParams:
     def __init__(self, model): pass
     def set_search_options(self, max_length): self.most = max_length
@@ -48,7 +49,14 @@ def prepared(folder: Path, **changes: object) -> Path:
     site.mkdir()
     (site / "onnxruntime_genai.py").write_text(GENAI)
     (site / "onnxruntime_qnn.py").write_text(QNN)
-    more = {"backend": "genai", "site": str(site), "context": 20, "providers": ["qnn"], **changes}
+    more = {
+        "backend": "genai",
+        "site": str(site),
+        "context": 20,
+        "vocabulary": 100,
+        "providers": ["qnn"],
+        **changes,
+    }
     (folder / "config.json").write_text(json.dumps(config(a_port(), **more)))
     (folder / "token").write_text(TOKEN)
     (folder / "token").chmod(0o600)
@@ -87,6 +95,15 @@ def test_the_loop_of_tokens(genai: Echo) -> None:
     long = genai.post({"prompt": "w " * 20})
     assert long.status_code == httpx.codes.BAD_REQUEST
     assert long.json()["error"]["code"] == "context_exceeded"
+
+
+def test_token_ids_go_to_the_model_as_they_are(genai: Echo) -> None:
+    whole = genai.post({"prompt": [1, 42, 99]}).json()
+    assert (whole["text"], whole["usage"]["prompt_tokens"]) == ("1 42 99 ", 3)
+    for wrong in ([], [1, "a"], [True], [1.0], [-1], [100]):
+        said = genai.post({"prompt": wrong})
+        assert said.status_code == httpx.codes.BAD_REQUEST, wrong
+        assert said.json()["error"]["param"] == "prompt"
 
 
 def test_a_model_that_would_run_on_the_cpu_is_refused(tmp_path: Path) -> None:

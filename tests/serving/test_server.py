@@ -287,8 +287,8 @@ def test_a_request_past_its_time_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_stop_finishes_what_runs_and_refuses_the_rest(tmp_path: Path) -> None:
-    with echo(tmp_path, 0.1) as one, one.client() as client:
-        text = "w " * 20
+    with echo(tmp_path) as one, one.client() as client:
+        text = "w hold" + " w" * 18
         with client.stream("POST", STREAM, json={"prompt": text}) as answer:
             lines = answer.iter_lines()
             assert next(lines) == "event: token"
@@ -301,6 +301,7 @@ def test_a_stop_finishes_what_runs_and_refuses_the_rest(tmp_path: Path) -> None:
             waiting.join()
             refused = one.post({"prompt": "new"})
             health = one.health()
+            (tmp_path / "go").touch()
             rest = list(lines)
         assert sum(line == "event: token" for line in rest) == 19
         assert "event: done" in rest

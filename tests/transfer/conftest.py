@@ -13,7 +13,7 @@ from fleet.engine.pool import DeviceResult
 from fleet.engine.pushing import Push, PushOptions
 from fleet.engine.session import Session
 from fleet.engine.states import facts_of
-from fleet.engine.transfer.depot import Pace
+from fleet.engine.transfer.context import TransferOptions
 from fleet.model.events import Event
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
@@ -34,9 +34,13 @@ class Target:
     events: list[Event] = field(default_factory=list)
 
     def push(
-        self, *sources: Path, name: str = "app", pace: Pace | None = None, verify: bool = False
+        self,
+        *sources: Path,
+        name: str = "app",
+        transfer: TransferOptions | None = None,
+        verify: bool = False,
     ) -> DeviceResult:
-        options = PushOptions(pace=pace or Pace(compress="never"), verify=verify)
+        options = PushOptions(transfer=transfer or TransferOptions(compress="never"), verify=verify)
         return self.work(sources, name, options).push()[0]
 
     def work(self, sources: Sequence[Path], name: str, options: PushOptions) -> Push:

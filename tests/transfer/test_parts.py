@@ -15,11 +15,11 @@ import pytest
 from fleet.content.signatures import BLAKE2, CRC, Signatures, hash_and_sign
 from fleet.engine.session import Session
 from fleet.engine.transfer.carriers import TRIAL_BYTES, Carriers, Choice
+from fleet.engine.transfer.compression import CompressionSample, Sampler
+from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.engine.transfer.deltas import with_asked
-from fleet.engine.transfer.depot import Depot, Pace
 from fleet.engine.transfer.limits import Hubs, Throttle, hub_of, parse_rate
 from fleet.engine.transfer.reading import SharedSource
-from fleet.engine.transfer.sampling import Sample, Sampler
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import ConnectionLostError, InputError, UnreachableError
@@ -189,7 +189,7 @@ def test_compressing_must_save_time(
 ) -> None:
     """At 100 MB/s of zlib and a half left, 30 MB/s is where 0.8 of the time is reached."""
     sampler = Sampler()
-    monkeypatch.setattr(sampler, "sample", lambda _: Sample(0.5, 1e-8))
+    monkeypatch.setattr(sampler, "sample", lambda _: CompressionSample(0.5, 1e-8))
     assert sampler.pays(a_file(tmp_path, b""), rate) is pays
 
 
@@ -320,7 +320,7 @@ def test_what_was_asked_for_is_taken_or_refused() -> None:
     with pytest.raises(UnreachableError, match="Permission denied"):
         choice_of(Link(200e6, other=None), "ssh", GIB)
     with pytest.raises(InputError, match="no carrier"):
-        Pace(carrier="pigeon")
+        TransferOptions(carrier="pigeon")
 
 
 def test_signatures_are_kept_and_damage_is_passed_over(tmp_path: Path) -> None:
@@ -356,7 +356,9 @@ def test_a_device_says_how_it_signed(tmp_path: Path, kind: str | None, said: str
     text = "" if said == "?" else f"{said}{signature.size}\n{signature.entries.hex()}"
     blob = Blob(a_file(tmp_path, old.read_bytes() + b"more"), base=sha)
     facts = Facts(tools=Tools(python3="/usr/bin/python3", dd_fullblock=True))
-    session = Session(Host("b"), lambda _: None, depot=Depot(signatures=Signatures(tmp_path / "n")))
+    session = Session(
+        Host("b"), lambda _: None, transfer=TransferContext(signatures=Signatures(tmp_path / "n"))
+    )
     answer = Result(0, text.encode(), b"", 0.0)
     session.ask = lambda *_, **__: answer  # type: ignore[method-assign]
     (found,) = with_asked(session, facts, [blob])
@@ -370,7 +372,7 @@ def test_a_device_that_cannot_be_asked_spoils_no_other(tmp_path: Path) -> None:
     sha, signature = hash_and_sign(old, BLAKE2)
     blob = Blob(a_file(tmp_path, old.read_bytes() + b"more"), base=sha)
     facts = Facts(tools=Tools(python3="/usr/bin/python3", dd_fullblock=True))
-    depot = Depot(signatures=Signatures(tmp_path / "none"))
+    transfer = TransferContext(signatures=Signatures(tmp_path / "none"))
     asked: list[str] = []
     begun, other = threading.Event(), threading.Event()
 
@@ -389,7 +391,7 @@ def test_a_device_that_cannot_be_asked_spoils_no_other(tmp_path: Path) -> None:
         return answer
 
     def session_of(name: str) -> Session:
-        session = Session(Host(name), lambda _: None, depot=depot)
+        session = Session(Host(name), lambda _: None, transfer=transfer)
         session.ask = ask(name)  # type: ignore[method-assign,assignment]
         return session
 

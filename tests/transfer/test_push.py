@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fleet.content.hashes import HashCache
-from fleet.engine.transfer import carriers, sampling
-from fleet.engine.transfer.depot import Pace
+from fleet.engine.transfer import carriers, compression
+from fleet.engine.transfer.context import TransferOptions
 from fleet.model.errors import InputError
 from fleet.model.events import Chosen, Warned
 from fleet.transport.sshclient import client
@@ -81,7 +81,7 @@ def test_every_carrier_brings_it_whole(target: Target, tmp_path: Path, carrier: 
         pytest.skip("no ssh client with AES-GCM here")
     source = tmp_path / "model.bin"
     source.write_bytes(LARGE)
-    done = target.push(source, pace=Pace(carrier=carrier, compress="never"))
+    done = target.push(source, transfer=TransferOptions(carrier=carrier, compress="never"))
     assert done.outcome == "changed", done.error
     assert (target.current / "model.bin").read_bytes() == LARGE
     assert done.bytes_sent == len(LARGE)
@@ -97,11 +97,11 @@ def test_a_client_that_proves_slower_is_left_in_the_middle(
     if not client():
         pytest.skip("no ssh client with AES-GCM here")
     monkeypatch.setattr(carriers, "SLOWER", 1e9)
-    monkeypatch.setattr(sampling, "WORTH", 1e9)  # however quick the link is here
+    monkeypatch.setattr(compression, "WORTH", 1e9)  # however quick the link is here
     source = a_folder(tmp_path)
     content = LARGE if compress == "never" else RNG.randbytes(MIB) + bytes(47 * MIB)
     (source / "model.bin").write_bytes(content)
-    done = target.push(source, pace=Pace(compress=compress))
+    done = target.push(source, transfer=TransferOptions(compress=compress))
     assert done.outcome == "changed", done.error
     assert same(source, target.current)
     size = sum(one.stat().st_size for one in source.rglob("*") if one.is_file())
@@ -115,12 +115,12 @@ def test_the_ssh_client_believes_no_other_key(target: Target, tmp_path: Path) ->
     """It gets the key of the open connection, and nothing of the user's known_hosts."""
     from fleet.model.deadline import Deadline
     from fleet.model.errors import UnreachableError
-    from fleet.transport.ssh import SshTransport, _hop
+    from fleet.transport.ssh import SshTransport
     from fleet.transport.sshclient import SshClient
 
     link = SshTransport(target.host)
     link.open(Deadline(10))
-    hop = _hop(link._connection)
+    (hop,) = link.hops()
     other = (target.server.folder / "id.pub").read_text().split()[:2]
     wrong = SshClient((replace(hop, known=(" ".join(other),)),), link.traffic, "board")
     with pytest.raises(UnreachableError, match="Host key verification failed"):
@@ -257,7 +257,7 @@ def test_whole_is_whole(target: Target, tmp_path: Path) -> None:
     source.write_bytes(LARGE)
     target.push(source)
     source.write_bytes(LARGE + b"more")
-    done = target.push(source, pace=Pace(whole=True, compress="never"))
+    done = target.push(source, transfer=TransferOptions(whole=True, compress="never"))
     assert done.bytes_sent == len(LARGE) + 4
 
 
@@ -266,7 +266,7 @@ def test_what_shrinks_is_compressed_when_asked(target: Target, tmp_path: Path) -
     source.write_bytes(b"".join(b"symbol %d\n" % n for n in range(500_000)))
     random_file = tmp_path / "weights.bin"
     random_file.write_bytes(LARGE[: 4 * MIB])
-    done = target.push(source, random_file, pace=Pace(compress="always"))
+    done = target.push(source, random_file, transfer=TransferOptions(compress="always"))
     assert done.outcome == "changed", done.error
     size = source.stat().st_size
     assert 4 * MIB < done.bytes_sent < 4 * MIB + size / 2
@@ -307,7 +307,7 @@ def test_bad_sources_are_refused(target: Target, tmp_path: Path) -> None:
         ([empty], "no files"),
         ([outside], "leads out"),
         ([folder], "link to a folder"),
-        ([pipe], "no regular file"),
+        ([pipe], "not a regular file"),
         ([one, two], "two files"),
     ):
         with pytest.raises(InputError, match=words):

@@ -35,27 +35,27 @@ from fleet.model.files import Span
 from fleet.model.inventory import Host
 from fleet.transport import transport_for
 from fleet.transport.adb import _SERIAL, AdbTransport
-from fleet.transport.adbserver import AdbServer, Seen, address, parse_row, rivals
+from fleet.transport.adbserver import AdbDevice, AdbServer, address, parse_row, rivals
 from fleet.transport.adbstates import check_state, find, is_target
-from fleet.transport.shellv2 import FRAME_BYTES, Decoder
+from fleet.transport.adbwire import FRAME_BYTES, Decoder
 
 ROWS = {
-    "8A1X\tdevice": Seen("8A1X", "device"),
-    "8A1X                   device usb:1-4.2 product:p model:Pixel_9 device:d transport_id:3": Seen(
-        "8A1X", "device", "usb:1-4.2", "Pixel_9", 3
+    "8A1X\tdevice": AdbDevice("8A1X", "device"),
+    "8A1X                   device usb:1-4.2 product:p model:Pixel_9 device:d transport_id:3": (
+        AdbDevice("8A1X", "device", "usb:1-4.2", "Pixel_9", 3)
     ),
-    "10.0.0.5:5555          offline transport_id:12": Seen(
+    "10.0.0.5:5555          offline transport_id:12": AdbDevice(
         "10.0.0.5:5555", "offline", transport=12
     ),
     "????????????           no permissions (user in plugdev group; are your udev rules wrong?); "
-    "see [http://developer.android.com/tools/device.html] usb:3-1 transport_id:2": Seen(
+    "see [http://developer.android.com/tools/device.html] usb:3-1 transport_id:2": AdbDevice(
         "????????????",
         "no permissions",
         "usb:3-1",
         transport=2,
         why="user in plugdev group; are your udev rules wrong?",
     ),
-    "R5C\tunauthorized usb:1-2 transport_id:x": Seen("R5C", "unauthorized", "usb:1-2"),
+    "R5C\tunauthorized usb:1-2 transport_id:x": AdbDevice("R5C", "unauthorized", "usb:1-2"),
 }
 
 
@@ -66,7 +66,7 @@ def test_rows_of_devices(line: str) -> None:
 
 @given(st.text(max_size=200))
 def test_any_row_is_read(line: str) -> None:
-    assert isinstance(parse_row(line), Seen)
+    assert isinstance(parse_row(line), AdbDevice)
 
 
 @pytest.mark.parametrize(
@@ -85,15 +85,15 @@ def test_every_state_has_its_error_and_its_cure(
     state: str, kind: type[TransportError], cure: str
 ) -> None:
     with pytest.raises(kind) as caught:
-        check_state(Seen("8A1X", state), "s24")
+        check_state(AdbDevice("8A1X", state), "s24")
     assert f"8A1X is {state}" in str(caught.value)
     assert cure in caught.value.hint
 
 
 def test_two_devices_with_one_serial_are_refused() -> None:
     twins = [
-        Seen("0123456789ABCDEF", "device", "usb:1-6", transport=3),
-        Seen("0123456789ABCDEF", "device", "usb:1-7", transport=4),
+        AdbDevice("0123456789ABCDEF", "device", "usb:1-6", transport=3),
+        AdbDevice("0123456789ABCDEF", "device", "usb:1-7", transport=4),
     ]
     with pytest.raises(IdentityError, match="usb:1-6, usb:1-7") as caught:
         find(twins, "0123456789ABCDEF", "bench")

@@ -133,8 +133,8 @@ def test_one_over_which_nothing_comes_any_more_ends_by_its_deadline(
         link.open(Deadline(20))
         assert say(link, "a") == "a"
         assert link._sessions is not None
-        assert link._sessions._ahead is not None
-        assert link._sessions._ahead.result(20) is not None
+        assert link._sessions._early is not None
+        assert link._sessions._early.result(20) is not None
         way.swallow()
         asked = ThreadPoolExecutor(1).submit(link.run, Command(("true",)), Deadline(0.5))
         try:

@@ -73,18 +73,20 @@ EARLY = "from fleet.transport.lean import import_early as early"
 REPORT = "print(json.dumps([held.seen, 'invoke' in sys.modules]))"
 
 
-def test_alone_in_the_main_thread_invoke_is_kept_out_and_can_be_had_later() -> None:
+def test_alone_in_the_main_thread_invoke_is_kept_out_and_match_exec_needs_none() -> None:
     found = printed(
         EARLY,
         "held.go.set()",
         "early()",
         "before = [held.seen, 'invoke' in sys.modules]",
-        "from fleet.transport.lean import with_invoke",
-        "with_invoke()",
+        "from fleet.transport.lean import run_match_exec",
+        "run_match_exec()",
         "import paramiko.config",
-        "print(json.dumps([before, paramiko.config.invoke.__name__]))",
+        "run = paramiko.config.invoke.run",
+        "told = [run(line, hide='stdout').ok for line in ('true', 'read line', 'exit 3')]",
+        "print(json.dumps([before, told, 'invoke' in sys.modules]))",
     )
-    assert found == [["kept out", False], "invoke"]
+    assert found == [["kept out", False], [True, False, False], False]
 
 
 def test_beside_a_thread_nothing_is_imported() -> None:

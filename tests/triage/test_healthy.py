@@ -143,6 +143,14 @@ def test_weights_on_the_npu_are_none_beside_those_on_the_cpu(name: str) -> None:
     assert (found.verdict, found.causes) == ("healthy", ())
 
 
+def test_a_run_that_does_not_say_where_it_ran_is_not_healthy() -> None:
+    """llama.cpp below `-lv 4` names no buffer: it may have run on the CPU."""
+    log = "common_perf_print: eval time = 14988 ms / 108 runs ( 138 ms, 7.21 tokens per second)\n"
+    assert triage(log).verdict == "not-recognised"
+    placed = log + "load_tensors:  HTP0 model buffer size =   504.00 MiB\n"
+    assert triage(placed).verdict == "healthy"
+
+
 @pytest.mark.parametrize("log", ["could not load model: error -42\n", "", "all is well\n", "x"])
 def test_a_log_of_which_nothing_is_known_is_not_recognised(log: str) -> None:
     found = triage(log)
@@ -192,6 +200,12 @@ def test_a_crash_without_a_result_is_not_after_the_work(log: str) -> None:
     found = triage(log)
     assert "teardown-crash" not in [one.cause.id for one in found.causes]
     assert found.verdict != "healthy"
+
+
+@pytest.mark.parametrize("line", ["the [END] token is 2", "prompt [end] of the list"])
+def test_a_word_in_brackets_is_no_answer(line: str) -> None:
+    found = triage(f"{line}\nSegmentation fault (core dumped)\n")
+    assert "teardown-crash" not in [one.cause.id for one in found.causes]
 
 
 def test_a_crash_behind_the_answer_is_after_the_work() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from fleet.engine.applying import apply_system
 from fleet.engine.planning import Planned
-from fleet.engine.provisioning import look
+from fleet.engine.provisioning import system_snapshot
 from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
 from fleet.engine.states import ask_state
@@ -63,7 +63,7 @@ def host(machine: Machine, tmp_path: Path) -> Host:
 
 def planned(session: Session, spec: SystemSpec) -> Planned:
     facts = gather(session.transport, session.host, Deadline(60))
-    found = look(session, spec, facts)
+    found = system_snapshot(session, spec, facts)
     steps = found.plan.steps
     plan = DevicePlan(
         session.host, facts, "", Manifest("none", ()), actions=steps, system=len(steps)

@@ -14,7 +14,7 @@ RECORD = "aihub.json"
 _MAX_MEMBER = 64_000_000_000  # the largest shard seen has 1.5 GB; a float ONNX model has its all
 _MAX_FILES = 10_000
 _MAX_RATIO = 250  # of the whole; weights shrink 1 to 4 times
-_SPARE_BYTES = 50_000_000
+_HEADROOM_BYTES = 50_000_000
 
 
 def safe_name(text: str, otherwise: str) -> str:
@@ -36,8 +36,8 @@ def lay_out(asset: Path, folder: Path, stem: str) -> None:
             asset.rename(folder / safe_name(stem + asset.suffix, stem))
     except RuntimeStoreError as error:
         raise AiHubError(
-            f"what AI Hub sent is no archive to trust: {error.message}",
-            hint="pull it again; when it stays so, look at the job on AI Hub",
+            f"fleet does not trust the archive from AI Hub: {error.message}",
+            hint="pull it again; if that does not help, look at the job on AI Hub",
         ) from error
     except OSError as error:
         raise AiHubError(
@@ -57,21 +57,21 @@ def _unpack(tree: ZipTree, asset: Path, folder: Path) -> None:
     if not sizes:
         raise AiHubError("the archive that AI Hub sent is empty", hint="look at the job on AI Hub")
     # Members of a bomb share their bytes: each alone looks harmless.
-    if len(sizes) > _MAX_FILES or total > _SPARE_BYTES + _MAX_RATIO * asset.stat().st_size:
+    if len(sizes) > _MAX_FILES or total > _HEADROOM_BYTES + _MAX_RATIO * asset.stat().st_size:
         raise AiHubError(
-            f"the archive is refused: {len(sizes)} files with {total} bytes out of "
+            f"fleet refuses the archive: {len(sizes)} files with {total} bytes out of "
             f"{asset.stat().st_size}",
             hint="look at the job on AI Hub",
         )
     free = shutil.disk_usage(folder).free
-    if free < total + _SPARE_BYTES:
+    if free < total + _HEADROOM_BYTES:
         raise AiHubError(
-            f"{total / 1e6:.0f} MB are needed in {folder} and {free / 1e6:.0f} MB are free",
+            f"{folder} needs {total / 1e6:.0f} MB and has {free / 1e6:.0f} MB free",
             hint="choose another folder: -o",
         )
     if RECORD in sizes:
         raise AiHubError(
-            f"the archive has a file {RECORD}, which is ours to write",
+            f"the archive has a file {RECORD}, a name that fleet reserves",
             hint="look at the job on AI Hub",
         )
     for name in sizes:
@@ -79,7 +79,7 @@ def _unpack(tree: ZipTree, asset: Path, folder: Path) -> None:
             check_name(name)
         except FleetError as error:
             raise AiHubError(
-                f"the archive is refused: {error.message}", hint="look at the job on AI Hub"
+                f"fleet refuses the archive: {error.message}", hint="look at the job on AI Hub"
             ) from error
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -40,8 +40,7 @@ class Hub:
             from qai_hub import api_utils, public_api_pb2, public_rest_api  # noqa: PLC0415
         except ImportError as error:
             raise AiHubError(
-                f"the client of AI Hub is not installed: {error.msg}",
-                hint=install_extra("aihub"),
+                f"the client of AI Hub is not installed: {error.msg}", hint=install_extra("aihub")
             ) from None
         self._client = qai_hub
         self._api = public_rest_api
@@ -93,7 +92,7 @@ class Hub:
         found = self._call(
             f"device {name}", lambda: self._api.get_device_list(self._config, name, os)
         )
-        return next((one for one in found.devices if one.name == name), None)
+        return next((device for device in found.devices if device.name == name), None)
 
     def download(self, model_id: str, folder: Path, verbose: bool) -> Path:
         """The file of a model in `folder`, called `model` and as its name on AI Hub ends.
@@ -151,11 +150,11 @@ class Hub:
             return self._refusal(status, str(error) if of_hub else "", what)
         if isinstance(error, OSError) and error.errno is not None and not _of_network(error):
             return AiHubError(
-                f"{what} cannot be stored: {error.strerror}", hint="free some room, or use -o"
+                f"{what} cannot be stored: {error.strerror}", hint="free some space, or use -o"
             )
         if _of_network(error):
             return AiHubError(
-                f"no answer to the end from AI Hub for {what}: {type(error).__name__}",
+                f"AI Hub did not finish its answer for {what}: {type(error).__name__}",
                 hint="check the network, the proxy and api_url of the client, then try again; "
                 "nothing was written",
             )
@@ -166,30 +165,28 @@ class Hub:
 
     def _refusal(self, status: int, text: str, what: str) -> FleetError:
         """What `status` means. `text` is AI Hub's; the words of a storage are not quoted."""
-        said = self._said(text)
-        if status == 401:
-            return AiHubError("AI Hub refuses the API token (401)", hint=_CONFIGURE)
+        answer = self._answer(text)
         if status == 404:
             return InputError(
                 f"AI Hub does not find {what}, or this account may not see it",
                 hint="check the id; the owner can share it with your account",
             )
-        if status == 403:
-            return AiHubError(
-                f"AI Hub gives this account no access to {what} (403){said}",
-                hint="ask its owner to share it with your account, then try again",
-            )
-        if status == 426:
-            return AiHubError(
-                f"this qai-hub {self.client_version} is too old for AI Hub (426)",
-                hint="pip install --upgrade qai-hub",
-            )
-        if status == 429:
-            return AiHubError("AI Hub asks to slow down (429)", hint="try again in some minutes")
         verb = "has a problem with" if status >= 500 else "refuses"
-        return AiHubError(f"AI Hub {verb} {what} ({status}){said}", hint="try again later")
+        message, hint = {
+            401: ("AI Hub refuses the API token (401)", _CONFIGURE),
+            403: (
+                f"AI Hub gives this account no access to {what} (403){answer}",
+                "ask its owner to share it with your account, then try again",
+            ),
+            426: (
+                f"this qai-hub {self.client_version} is too old for AI Hub (426)",
+                "pip install --upgrade qai-hub",
+            ),
+            429: ("AI Hub asks to slow down (429)", "try again in some minutes"),
+        }.get(status, (f"AI Hub {verb} {what} ({status}){answer}", "try again later"))
+        return AiHubError(message, hint=hint)
 
-    def _said(self, text: str) -> str:
+    def _answer(self, text: str) -> str:
         try:
             text = str(json.loads(text)["detail"])
         except (ValueError, KeyError, TypeError):
@@ -206,7 +203,7 @@ class Hub:
 
 def _not_found(error: BaseException) -> bool:
     chain = (error, error.__cause__, error.__context__)
-    return any(isinstance(one, FileNotFoundError) for one in chain)
+    return any(isinstance(link, FileNotFoundError) for link in chain)
 
 
 def _status(error: BaseException) -> int | None:
@@ -230,14 +227,14 @@ def _of_network(error: BaseException) -> bool:
 @contextmanager
 def _silent() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in _TALKERS]
-    before = [one.level for one in loggers]
-    for one in loggers:
-        one.setLevel(logging.CRITICAL)
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        for one, level in zip(loggers, before, strict=True):
-            one.setLevel(level)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 @contextmanager

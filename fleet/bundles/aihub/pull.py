@@ -14,14 +14,14 @@ from typing import Any
 
 from fleet.bundles.aihub.archive import RECORD, lay_out, safe_name
 from fleet.bundles.aihub.hub import Hub
-from fleet.bundles.aihub.source import Source, checked_id, date_of, find
+from fleet.bundles.aihub.source import HubSource, checked_id, date_of, find
 from fleet.bundles.aihub.stage import require_free, whole
 from fleet.bundles.aihub.target import Target, target_of
 from fleet.bundles.aihub.versions import qairt_of, record_version
 from fleet.bundles.found import SUMS
 from fleet.bundles.kinds import guessed
 from fleet.model.errors import FleetError
-from fleet.model.files import sha256_file
+from fleet.model.files import listed
 
 _WEIGHTS = ("*.bin", "*.dlc", "*.data", "*.onnx", "*.tflite")
 _RUNTIME = re.compile(r"--target_runtime[= ]+([A-Za-z0-9_]+)")
@@ -39,7 +39,7 @@ class Pulled:
     def next_commands(self) -> list[str]:
         """What fits the files: a look, and wrappers where context binaries have none."""
         kind = self.record["kind"]
-        names = [one["name"] for one in self.record["files"]]
+        names = [file["name"] for file in self.record["files"]]
         folder = shlex.quote(str(self.folder))
         commands = [f"fleet bundle inspect --kind {kind} {folder}"]
         if kind == "qnn" and any(name.endswith(".bin") for name in names):
@@ -86,7 +86,7 @@ def _stem(title: str) -> str:
     return re.sub(r"(\.(zip|genie|onnx|bin|dlc|tflite|onnxruntime_genai))+$", "", title) or "model"
 
 
-def _target(hub: Hub, source: Source) -> tuple[Target, list[str]]:
+def _target(hub: Hub, source: HubSource) -> tuple[Target, list[str]]:
     device = getattr(source.job, "device", None)
     name, os = (device.name, device.os) if device else ("", "")
     attributes = list(device.attributes) if device else []
@@ -103,7 +103,7 @@ def _target(hub: Hub, source: Source) -> tuple[Target, list[str]]:
 
 
 def _record(
-    hub: Hub, source: Source, target: Target, bundle: Path
+    hub: Hub, source: HubSource, target: Target, bundle: Path
 ) -> tuple[dict[str, Any], list[str]]:
     metadata = hub.metadata_of(source.model)
     version, where, notes = qairt_of(metadata, source.tools)
@@ -152,18 +152,10 @@ def _record(
 
 def _files(bundle: Path) -> list[dict[str, Any]]:
     """Every file with size in bytes and SHA-256; SHA256SUMS of the weights when there is none."""
-    paths = sorted(path for path in bundle.rglob("*") if path.is_file())
-    files = [
-        {
-            "name": path.relative_to(bundle).as_posix(),
-            "size": path.stat().st_size,
-            "sha256": sha256_file(path),
-        }
-        for path in paths
-    ]
-    weights = [one for one in files if any(fnmatchcase(str(one["name"]), w) for w in _WEIGHTS)]
+    files = listed(bundle)
+    weights = [file for file in files if any(fnmatchcase(str(file["name"]), w) for w in _WEIGHTS)]
     if weights and not (bundle / SUMS).exists():
-        lines = "".join(f"{one['sha256']}  {one['name']}\n" for one in weights)
+        lines = "".join(f"{file['sha256']}  {file['name']}\n" for file in weights)
         (bundle / SUMS).write_text(lines, "utf-8")
     return files
 
@@ -171,5 +163,5 @@ def _files(bundle: Path) -> list[dict[str, Any]]:
 def _kind(bundle: Path) -> str:
     """The kind of bundle; `files` where only a guess without any mark is left."""
     kind = guessed(bundle)
-    genie = any(fnmatchcase(one.name, "*genie_config*.json") for one in bundle.iterdir())
+    genie = any(fnmatchcase(path.name, "*genie_config*.json") for path in bundle.iterdir())
     return "files" if kind == "genie" and not genie else kind

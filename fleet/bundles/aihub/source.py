@@ -19,7 +19,7 @@ _ENDED = ("done", "failed")
 
 
 @dataclass(frozen=True)
-class Source:
+class HubSource:
     """A model, as the client's messages. `job` is None for an uploaded model."""
 
     model: Message
@@ -35,13 +35,13 @@ def checked_id(reference: str) -> str:
     scheme, found, name = reference.partition(":")
     if f"{scheme}:" != _SCHEME or not found or not _ID.match(name):
         raise InputError(
-            f"'{reference}' names no job or model of AI Hub",
-            hint="fleet bundle pull aihub:ID; the id ends the address of the job: /jobs/ID/",
+            f"'{reference}' is not a job or model of AI Hub",
+            hint="fleet bundle pull aihub:ID; the id is the end of the job's address: /jobs/ID/",
         )
     return name
 
 
-def find(hub: Hub, name: str, wait_seconds: float, say: Callable[[str], None]) -> Source:
+def find(hub: Hub, name: str, wait_seconds: float, say: Callable[[str], None]) -> HubSource:
     """The model of a job, or a model by its own id. Ids of jobs begin with `j`.
 
     A job that still runs is waited for up to `wait_seconds`. Raises AiHubError when it failed
@@ -50,13 +50,13 @@ def find(hub: Hub, name: str, wait_seconds: float, say: Callable[[str], None]) -
     if not name.startswith("j"):
         model = hub.model(name)
         if not model.producer_id:
-            return Source(model, None, "", "", "", {})
+            return HubSource(model, None, "", "", "", {})
         name = model.producer_id
     kind, job, state = _ended(hub, name, wait_seconds, say)
     if not job.HasField("target_model"):
-        raise AiHubError(f"job {name} is done and names no model", hint="look at the job on AI Hub")
+        raise AiHubError(f"job {name} is done but names no model", hint="look at the job on AI Hub")
     model = hub.model(job.target_model.model_id)  # complete only now
-    return Source(model, job, name, kind, state, _tools(hub, name, kind))
+    return HubSource(model, job, name, kind, state, _tools(hub, name, kind))
 
 
 def date_of(stamp: Message) -> str | None:
@@ -113,4 +113,4 @@ def _tools(hub: Hub, name: str, kind: str) -> dict[str, str]:
     except InputError:
         return {}
     detail = getattr(result, f"{kind}_detail")
-    return {one.name: one.version for one in getattr(detail, "tool_versions", ())}
+    return {tool.name: tool.version for tool in getattr(detail, "tool_versions", ())}

@@ -16,11 +16,11 @@ def require_free(folder: Path) -> None:
     """Raises InputError when something is there already."""
     if folder.exists() or folder.is_symlink():
         raise InputError(
-            f"{folder} is there already; nothing is written over",
+            f"{folder} already exists; fleet does not overwrite it",
             hint="name another folder with -o, or remove this one",
         )
     if not folder.parent.is_dir():
-        raise InputError(f"{folder.parent} is no folder", hint=f"mkdir -p '{folder.parent}'")
+        raise InputError(f"{folder.parent} is not a folder", hint=f"mkdir -p '{folder.parent}'")
 
 
 @contextmanager

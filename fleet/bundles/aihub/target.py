@@ -35,7 +35,7 @@ def target_of(name: str, os: str, attributes: Iterable[str], metadata: Mapping[s
         "the model": _number(metadata.get("qnn_context_bin_soc_model")),
         "the device": _number(next((v for key, v in told if key == "soc-model"), None)),
     }
-    soc_model = next((one for one in models.values() if one), None)
+    soc_model = next((model for model in models.values() if model), None)
     row = next((row for row in map(by_hub_chipset, chipsets) if row), None) or _only(soc_model)
     archs = {
         "the model": _arch(metadata.get("qnn_context_bin_hexagon_version")),
@@ -48,7 +48,7 @@ def target_of(name: str, os: str, attributes: Iterable[str], metadata: Mapping[s
         attributes=tuple(attributes),
         chip=str(row["chip"]) if row else None,
         soc_model=soc_model or (row.get("soc_model") if row else None),
-        hexagon_arch=next((one for one in archs.values() if one), None),
+        hexagon_arch=next((arch for arch in archs.values() if arch), None),
         notes=(*_contradictions("Hexagon arch", archs), *_contradictions("soc_model", models)),
     )
 

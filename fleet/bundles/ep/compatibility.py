@@ -39,4 +39,4 @@ def parse(text: str) -> Compatibility | None:
 
 
 def _numbers(part: str) -> tuple[int, ...]:
-    return tuple(number for one in part.split(",") if (number := int(one or 0)))
+    return tuple(number for text in part.split(",") if (number := int(text or 0)))

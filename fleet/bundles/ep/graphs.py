@@ -96,7 +96,7 @@ def read_graphs(path: Path, library: Path) -> GraphFile:
     if "binary" not in answer or not answer.get("graphs"):
         raise BundleError(
             f"{path}: {answer.get('problem') or 'libQnnSystem finds no graph in it'}",
-            hint="give a context binary that is whole; `fleet bundle inspect` names what is wrong",
+            hint="use a complete context binary; `fleet bundle inspect` names what is wrong",
         )
     info = answer["binary"]
     return GraphFile(
@@ -114,13 +114,13 @@ def _graph(path: Path, item: Mapping[str, Any]) -> Graph:
     name = item["name"]
     if item["inputs"] is None or item["outputs"] is None:
         raise BundleError(
-            f"{path}: the tensors of graph {name} are described in a form that is not known here",
+            f"{path}: the tensors of graph {name} have a description that fleet does not know",
             hint="report the QAIRT version that compiled it",
         )
     return Graph(
         name,
-        tuple(_tensor(path, name, one) for one in item["inputs"]),
-        tuple(_tensor(path, name, one) for one in item["outputs"]),
+        tuple(_tensor(path, name, tensor) for tensor in item["inputs"]),
+        tuple(_tensor(path, name, tensor) for tensor in item["outputs"]),
     )
 
 

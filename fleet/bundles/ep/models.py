@@ -41,7 +41,7 @@ class OnnxModel:
 
     `others` counts nodes that are no EPContext: they are compiled on the device, or run on its
     CPU. `external` are files with weights. `compatibility` is the record that
-    `bundles.ep.compatibility` reads, "" without one.
+    `bundles.ep.compatibility` reads, "" without one. `ir_version` is that of ONNX's format.
     """
 
     name: str
@@ -51,6 +51,7 @@ class OnnxModel:
     others: int
     external: tuple[str, ...]
     compatibility: str
+    ir_version: int
 
 
 def read_model(path: Path, name: str) -> OnnxModel:
@@ -67,17 +68,17 @@ def read_model(path: Path, name: str) -> OnnxModel:
         outputs = _values(onnx, model.graph.output)
     except Exception as error:
         raise BundleError(
-            f"{name} is no ONNX model, or damaged: {str(error).splitlines()[0][:200]}",
+            f"{name} is not an ONNX model, or is damaged: {str(error).splitlines()[0][:200]}",
             hint="export or copy it again",
         ) from error
     if not model.graph.node:
-        raise BundleError(f"{name} has no node: not an ONNX model, or an empty one")
+        raise BundleError(f"{name} has no nodes: it is empty, or not an ONNX model")
     nodes = tuple(
-        _ep_node(onnx, one, name)
-        for one in model.graph.node
-        if one.op_type == "EPContext" and one.domain == DOMAIN
+        _ep_node(onnx, node, name)
+        for node in model.graph.node
+        if node.op_type == "EPContext" and node.domain == DOMAIN
     )
-    weights = {one.name for one in model.graph.initializer}
+    weights = {tensor.name for tensor in model.graph.initializer}
     return OnnxModel(
         name,
         {key: value for key, value in inputs.items() if key not in weights},
@@ -85,7 +86,8 @@ def read_model(path: Path, name: str) -> OnnxModel:
         nodes,
         len(model.graph.node) - len(nodes),
         _external(onnx, model.graph, name),
-        next((one.value for one in model.metadata_props if one.key == COMPATIBILITY), ""),
+        next((entry.value for entry in model.metadata_props if entry.key == COMPATIBILITY), ""),
+        model.ir_version,
     )
 
 
@@ -96,13 +98,15 @@ def beside(model: str, named: str, key: str) -> str:
         raise BundleError(
             f"{model}: {key} is '{named[:200]}'; ONNX Runtime takes names below the folder of the "
             "model only, with / between folders",
-            hint="put the file beside the model and make the wrapper anew: fleet bundle wrap-ep",
+            hint="put the file beside the model and make the wrapper again: fleet bundle wrap-ep",
         )
     return str(PurePosixPath(model).parent / path)
 
 
 def _ep_node(onnx: ModuleType, node: NodeProto, model: str) -> EpNode:
-    found = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    found = {
+        attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
+    }
 
     def text(key: str) -> str:
         value = found.get(key, b"")
@@ -128,21 +132,21 @@ def _values(
     onnx: ModuleType, values: Iterable[ValueInfoProto]
 ) -> dict[str, tuple[str, tuple[int | str, ...]]]:
     found = {}
-    for one in values:
-        kind = one.type.tensor_type
+    for value in values:
+        kind = value.type.tensor_type
         shape = tuple(
             int(dim.dim_value) if dim.HasField("dim_value") else str(dim.dim_param)
             for dim in kind.shape.dim
         )
-        found[one.name] = (onnx.TensorProto.DataType.Name(kind.elem_type).lower(), shape)
+        found[value.name] = (onnx.TensorProto.DataType.Name(kind.elem_type).lower(), shape)
     return found
 
 
 def _external(onnx: ModuleType, graph: GraphProto, model: str) -> tuple[str, ...]:
     names: list[str] = []
-    for one in graph.initializer:
-        if one.data_location == onnx.TensorProto.EXTERNAL:
-            for pair in one.external_data:
+    for tensor in graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            for pair in tensor.external_data:
                 if pair.key == "location" and pair.value not in names:
                     beside(model, pair.value, "external_data")
                     names.append(pair.value)

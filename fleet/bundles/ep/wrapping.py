@@ -45,7 +45,7 @@ def wrapper_names(file: GraphFile) -> dict[str, Graph]:
     found: dict[str, Graph] = {}
     for graph in file.graphs:
         name = f"{_UNFIT.sub('_', graph.name).strip('._') or 'graph'}.onnx"
-        if name.lower() in {one.lower() for one in found}:
+        if name.lower() in {other.lower() for other in found}:
             raise BundleError(f"{file.path}: two of its graphs would be called {name}")
         found[name] = graph
     return found
@@ -60,8 +60,8 @@ def wrapper(file: GraphFile, graph: Graph) -> bytes:
     helper = onnx.helper
     node = helper.make_node(
         "EPContext",
-        [one.name for one in graph.inputs],
-        [one.name for one in graph.outputs],
+        [tensor.name for tensor in graph.inputs],
+        [tensor.name for tensor in graph.outputs],
         name=graph.name,
         domain=DOMAIN,
         main_context=1,
@@ -75,8 +75,8 @@ def wrapper(file: GraphFile, graph: Graph) -> bytes:
         helper.make_graph(
             [node],
             graph.name,
-            [_value(onnx, one) for one in graph.inputs],
-            [_value(onnx, one) for one in graph.outputs],
+            [_value(onnx, tensor) for tensor in graph.inputs],
+            [_value(onnx, tensor) for tensor in graph.outputs],
         ),
         opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, 1)],
         producer_name="fleet",
@@ -99,7 +99,7 @@ def write_wrappers(files: Sequence[GraphFile], folder: Path | None = None) -> li
         if not (target / file.path.name).is_file():
             raise BundleError(
                 f"{target} has no {file.path.name}: a wrapper names the binary beside it",
-                hint="leave --output out, or copy the binaries there first",
+                hint="omit --output, or copy the binaries there first",
             )
         for name, graph in wrapper_names(file).items():
             path = target / name
@@ -110,14 +110,13 @@ def write_wrappers(files: Sequence[GraphFile], folder: Path | None = None) -> li
         for path, (_, content) in planned.items():
             if path.exists() and path.read_bytes() != content:
                 raise BundleError(
-                    f"{path} is there already and is another file",
-                    hint="move it away, then once more",
+                    f"{path} already exists with other content", hint="move it away, then try again"
                 )
         for path, (_, content) in planned.items():
             _write(path, content)
     except OSError as error:
         raise BundleError(f"cannot write the wrappers: {error}") from error
-    return [one for one, _ in planned.values()]
+    return [made for made, _ in planned.values()]
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -126,7 +125,7 @@ def _write(path: Path, content: bytes) -> None:
     part.replace(path)
 
 
-def _value(onnx: ModuleType, one: Tensor) -> ValueInfoProto:
-    kind = getattr(onnx.TensorProto, one.element)
-    made: ValueInfoProto = onnx.helper.make_tensor_value_info(one.name, kind, list(one.shape))
+def _value(onnx: ModuleType, tensor: Tensor) -> ValueInfoProto:
+    kind = getattr(onnx.TensorProto, tensor.element)
+    made: ValueInfoProto = onnx.helper.make_tensor_value_info(tensor.name, kind, list(tensor.shape))
     return made

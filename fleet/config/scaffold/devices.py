@@ -5,13 +5,13 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fleet.config.groups import ALL, UNGROUPED
 from fleet.config.inventory import load_inventory
-from fleet.config.scaffold.texts import inventory_text
+from fleet.config.scaffold.texts import FoundDevice, inventory_text
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
 
@@ -20,23 +20,7 @@ _ADDRESS = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Seen:
-    """A device that was seen. `about` says where; `values` are keys of the inventory.
-
-    `facts` are keys that were asked from the device: written as comments, for a person to
-    take over. A device that cannot be used (adb, an alias that is no address) is written as
-    a comment as a whole.
-    """
-
-    name: str
-    about: str
-    values: dict[str, object] = field(default_factory=dict)
-    usable: bool = True
-    facts: dict[str, str] = field(default_factory=dict)
-
-
-def from_address(text: str) -> Seen:
+def from_address(text: str) -> FoundDevice:
     """`[user@]host[:port]`, with [IPv6] in brackets. Raises InputError."""
     match = _ADDRESS.fullmatch(text)
     if match is None or text.startswith("-"):
@@ -52,7 +36,7 @@ def from_address(text: str) -> Seen:
         values["user"] = match["user"]
     if port:
         values["port"] = port
-    seen = tried(Seen(safe_name(host), "given", values))
+    seen = tried(FoundDevice(safe_name(host), "given", values))
     if not seen.usable:
         raise InputError(f"'{text}' is no address: {seen.about}", hint="write a name or an IP")
     return seen
@@ -76,18 +60,18 @@ def safe_name(text: str) -> str:
     return f"host-{name}" if name in {ALL, UNGROUPED} else name
 
 
-def unique(found: Iterable[Seen]) -> list[Seen]:
+def unique(found: Iterable[FoundDevice]) -> list[FoundDevice]:
     """Each device once: the same name with other values gets a number."""
-    names: dict[str, Seen] = {}
-    for one in found:
-        name, number = one.name, 2
-        while name in names and names[name].values != one.values:
-            name, number = f"{one.name}-{number}", number + 1
-        names.setdefault(name, replace(one, name=name))
+    names: dict[str, FoundDevice] = {}
+    for device in found:
+        name, number = device.name, 2
+        while name in names and names[name].values != device.values:
+            name, number = f"{device.name}-{number}", number + 1
+        names.setdefault(name, replace(device, name=name))
     return list(names.values())
 
 
-def tried(seen: Seen) -> Seen:
+def tried(seen: FoundDevice) -> FoundDevice:
     """The device, not usable when the inventory refuses its values; `about` then says why."""
     try:
         read_back([seen])
@@ -96,7 +80,7 @@ def tried(seen: Seen) -> Seen:
     return seen
 
 
-def read_back(devices: list[Seen]) -> tuple[Host, ...]:
+def read_back(devices: list[FoundDevice]) -> tuple[Host, ...]:
     """The hosts of the inventory that would be written.
 
     Raises InventoryError for values that it refuses, InputError when a name is lost.
@@ -105,7 +89,7 @@ def read_back(devices: list[Seen]) -> tuple[Host, ...]:
         path = Path(folder) / "inventory.yaml"
         path.write_text(inventory_text(devices), "utf-8")
         hosts = load_inventory(path).hosts
-    lost = {one.name for one in devices if one.usable} - {one.name for one in hosts}
+    lost = {device.name for device in devices if device.usable} - {host.name for host in hosts}
     if lost:
         raise InputError(f"these names are lost: {', '.join(sorted(lost))}")
     return hosts

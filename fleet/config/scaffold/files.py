@@ -61,10 +61,10 @@ def _name(part: Path, path: Path) -> None:
 
 
 def _make(folder: Path, made: list[Path]) -> None:
-    lacking = [one for one in (folder, *folder.parents) if not os.path.lexists(one)]
-    for one in reversed(lacking):
-        one.mkdir()
-        made.append(one)
+    lacking = [parent for parent in (folder, *folder.parents) if not os.path.lexists(parent)]
+    for parent in reversed(lacking):
+        parent.mkdir()
+        made.append(parent)
 
 
 def _take_away(files: list[Path], folders: list[Path]) -> None:

@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
 
 import yaml
 
 _WIDE = 10**6  # no line is folded
 
 
-class Device(Protocol):
-    """What the inventory text needs of a device (devices.Seen)."""
+@dataclass(frozen=True)
+class FoundDevice:
+    """A device that was seen. `about` says where; `values` are keys of the inventory.
 
-    @property
-    def name(self) -> str:
-        """Name of the host."""
+    `facts` are keys that were asked from the device: written as comments, for a person to
+    take over. A device that cannot be used (adb, an alias that is no address) is written as
+    a comment as a whole.
+    """
 
-    @property
-    def about(self) -> str:
-        """Where it was seen."""
-
-    @property
-    def values(self) -> Mapping[str, object]:
-        """Its keys."""
-
-    @property
-    def usable(self) -> bool:
-        """False: it is written as a comment."""
-
-    @property
-    def facts(self) -> Mapping[str, str]:
-        """Keys that are written as comments."""
+    name: str
+    about: str
+    values: dict[str, object] = field(default_factory=dict)
+    usable: bool = True
+    facts: dict[str, str] = field(default_factory=dict)
 
 
-def inventory_text(devices: Sequence[Device]) -> str:
+def inventory_text(devices: Sequence[FoundDevice]) -> str:
     """The inventory with comments."""
     lines = [
         "# Devices. Keys: docs/inventory.md. Checked by: fleet inventory check FILE",
@@ -45,14 +37,14 @@ def inventory_text(devices: Sequence[Device]) -> str:
         "all:",
         "  hosts:",
     ]
-    if not any(one.usable for one in devices):
+    if not any(device.usable for device in devices):
         lines[-1] = "  hosts: {}"
         lines.append("    # evk-01: {host: 10.0.0.7, user: ubuntu}")
-    for one in devices:
-        mark = "" if one.usable else "# "
-        body = _dump({one.name: dict(one.values) or None}).removesuffix(" null").split("\n")
-        body += [f"  # {line}" for line in _dump(one.facts).split("\n") if one.facts]
-        lines.append(f"    # {comment(one.about)}")
+    for device in devices:
+        mark = "" if device.usable else "# "
+        body = _dump({device.name: dict(device.values) or None}).removesuffix(" null").split("\n")
+        body += [f"  # {line}" for line in _dump(device.facts).split("\n") if device.facts]
+        lines.append(f"    # {comment(device.about)}")
         lines += [f"    {mark}{line}" for line in body]
     return "\n".join(lines) + "\n"
 
@@ -92,7 +84,7 @@ _PROMPT = "prompt: |\n    What is an NPU? Answer in one sentence."
 
 def comment(text: str) -> str:
     """One line without what could end a comment."""
-    return "".join(one for one in " ".join(text.split()) if one.isprintable())
+    return "".join(char for char in " ".join(text.split()) if char.isprintable())
 
 
 def _dump(value: Mapping[str, object]) -> str:

@@ -18,12 +18,17 @@ import time
 from typing import Any
 
 BAD, NO_MODEL, FAILED, LATE = 10, 11, 12, 124
+# Over a decoder of one part: with it no node can be on the CPU, or the model does not open.
+NPU_ALONE = '{"model": {"decoder": {"session_options": {"session.disable_cpu_ep_fallback": "1"}}}}'
 
 
-def opened(genai: Any, qnn: Any) -> "tuple[Any, Any]":
+def opened(genai: Any, qnn: Any, *, npu_alone: bool) -> "tuple[Any, Any]":
     """(model, tokenizer) of the working folder."""
     genai.register_execution_provider_library(qnn.get_ep_name(), qnn.get_library_path())
-    model = genai.Model(genai.Config("."))
+    config = genai.Config(".")
+    if npu_alone:
+        config.overlay(NPU_ALONE)
+    model = genai.Model(config)
     return model, genai.Tokenizer(model)
 
 
@@ -68,11 +73,12 @@ def work(arguments: argparse.Namespace, spec: "dict[str, Any]", said: "dict[str,
         import onnxruntime_genai as genai
         import onnxruntime_qnn as qnn
 
-        model, tokenizer = opened(genai, qnn)
+        model, tokenizer = opened(genai, qnn, npu_alone=spec["npu_alone"])
     except Exception as error:
         sys.stderr.write("no model: %s\n" % error)
         said["error"] = str(error)
         return NO_MODEL
+    said["npu_alone"] = spec["npu_alone"]
     said["init_seconds"] = time.perf_counter() - began
     if arguments.check:
         return 0

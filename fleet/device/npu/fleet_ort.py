@@ -65,9 +65,9 @@ class Model:
         ort, name = self.ort, self.qnn.get_ep_name()
         ort.set_default_logger_severity(self.spec["log"])
         ort.register_execution_provider_library(name, self.qnn.get_library_path())
-        devices = [one for one in ort.get_ep_devices() if one.ep_name == name]
+        devices = [device for device in ort.get_ep_devices() if device.ep_name == name]
         # An NPU where there is one; on x86_64 the provider offers its emulator as a CPU.
-        devices.sort(key=lambda one: str(one.device.type).upper().find("NPU") < 0)
+        devices.sort(key=lambda device: str(device.device.type).upper().find("NPU") < 0)
         if not devices:
             raise RuntimeError("the QNN provider finds no device here")
         options = ort.SessionOptions()
@@ -89,15 +89,15 @@ class Model:
         """Inputs by name: from .npy files, else random by shape with a fixed seed."""
         rng = self.np.random.default_rng(self.spec["seed"])
         given, found = dict(self.spec["inputs"]), {}
-        for one in self.session.get_inputs():
-            kind = TYPES.get(one.type) or one.type[len("tensor(") : -1]
-            shape = [self._dimension(one.name, part) for part in one.shape]
-            if one.name in given:
-                found[one.name] = self._loaded(one.name, given.pop(one.name), kind, shape)
+        for tensor in self.session.get_inputs():
+            kind = TYPES.get(tensor.type) or tensor.type[len("tensor(") : -1]
+            shape = [self._dimension(tensor.name, part) for part in tensor.shape]
+            if tensor.name in given:
+                found[tensor.name] = self._loaded(tensor.name, given.pop(tensor.name), kind, shape)
             else:
-                found[one.name] = self._random(rng, kind, shape)
+                found[tensor.name] = self._random(rng, kind, shape)
         if given:
-            known = ", ".join(one.name for one in self.session.get_inputs())
+            known = ", ".join(tensor.name for tensor in self.session.get_inputs())
             raise BadRequestError("no input %s; the model has %s" % (", ".join(given), known))
         return found
 
@@ -132,12 +132,12 @@ class Model:
     def compared(self, outputs: "List[Any]") -> "Dict[str, Any]":
         """Each output: shape, range, and how far it is from its reference."""
         found = {}
-        for one, value in zip(self.session.get_outputs(), outputs):
+        for tensor, value in zip(self.session.get_outputs(), outputs):
             said: "Dict[str, Any]" = {"shape": list(value.shape), "type": str(value.dtype)}
-            path = self.spec["reference"].get(one.name)
+            path = self.spec["reference"].get(tensor.name)
             if path is not None:
-                said.update(self._distance(one.name, value, path))
-            found[one.name] = said
+                said.update(self._distance(tensor.name, value, path))
+            found[tensor.name] = said
         unknown = sorted(set(self.spec["reference"]) - set(found))
         if unknown:
             raise BadRequestError("no output %s; the model has %s" % (unknown[0], ", ".join(found)))

@@ -73,7 +73,7 @@ class Backend:
 
     def call(self, place: int, *args: "tuple[type, object]") -> int:
         """The function at a place of the table; 0 is good."""
-        kind = c.CFUNCTYPE(c.c_uint64, *(one for one, _ in args))
+        kind = c.CFUNCTYPE(c.c_uint64, *(argument for argument, _ in args))
         return int(kind(self.table[place])(*(value for _, value in args)))
 
     def step(self, name: str, place: int, *args: "tuple[type, object]") -> bool:

@@ -81,8 +81,8 @@ class Answers:
         return {key: self._config[key] for key in ("release", "emulated")}
 
     def _models(self) -> "Dict[str, Any]":
-        one = {"id": self._config["name"], "object": "model", "created": 0, "owned_by": "fleet"}
-        return {"object": "list", "data": [{**one, **self._provenance()}]}
+        model = {"id": self._config["name"], "object": "model", "created": 0, "owned_by": "fleet"}
+        return {"object": "list", "data": [{**model, **self._provenance()}]}
 
     async def _whole(self, job: Job, client: "_Client") -> "Tuple[str, Dict[str, Any]]":
         """All of a job. Raises HttpError; ConnectionError when the client has gone."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Union
 
 from fleet.device.server.wire import Head, HttpError
 
@@ -41,9 +41,11 @@ _MARK = re.compile(r"<[^<>\s]{1,40}>|\[/?[A-Z_]{1,20}\]")
 
 
 class Ask(NamedTuple):
-    """A request for text. `usage`: a stream ends with a chunk that counts the tokens."""
+    """A request for text. `prompt` is text or token ids; `usage`: a stream ends with a chunk that
+    counts the tokens.
+    """
 
-    prompt: str
+    prompt: "Union[str, List[int]]"
     limit: int
     stream: bool = False
     usage: bool = False
@@ -87,6 +89,7 @@ class Reader:
         self._tokens: int = config["max_tokens"]
         self._bytes: int = config["max_prompt_bytes"]
         self._template: "Optional[Dict[str, str]]" = config.get("template")
+        self._vocabulary: "Optional[int]" = config.get("vocabulary")  # None: no token ids
         texts = "".join((self._template or {}).values())
         self._marks = tuple(sorted(set(_MARK.findall(texts))))
 
@@ -95,7 +98,10 @@ class Reader:
         _only(body, ("prompt", "max_tokens"))
         if "prompt" not in body:
             raise bad("prompt", "it is missing", "missing_field")
-        return Ask(self._text("prompt", body["prompt"]), self._limit(body, "max_tokens"))
+        prompt, limit = body["prompt"], self._limit(body, "max_tokens")
+        if isinstance(prompt, list) and self._vocabulary is not None:
+            return Ask(self._ids(prompt, self._vocabulary), limit)
+        return Ask(self._text("prompt", prompt), limit)
 
     def chat(self, body: "Dict[str, Any]") -> Ask:
         """Body of /v1/chat/completions."""
@@ -128,15 +134,15 @@ class Reader:
             raise bad("inputs", "an object of tensors by name")
         if output not in ("json", "npy"):
             raise bad("output", "json or npy")
-        for name, one in inputs.items():
+        for name, tensor in inputs.items():
             param = "inputs.%s" % name[:80]
-            if not isinstance(one, dict) or len({"data", "npy"} & set(one)) != 1:
+            if not isinstance(tensor, dict) or len({"data", "npy"} & set(tensor)) != 1:
                 raise bad(param, "an object with either data or npy")
-            if set(one) - {"data", "npy", "shape"}:
+            if set(tensor) - {"data", "npy", "shape"}:
                 raise bad(param, "only data, shape and npy are known")
-            if not isinstance(one.get("npy", ""), str):
+            if not isinstance(tensor.get("npy", ""), str):
                 raise bad(param, "npy is text in base64")
-            if "shape" in one and not _is_shape(one["shape"]):
+            if "shape" in tensor and not _is_shape(tensor["shape"]):
                 raise bad(param, "shape is a list of at most 8 whole numbers")
         return Infer(inputs, output == "npy")
 
@@ -149,6 +155,13 @@ class Reader:
         if not 1 <= value <= self._tokens:
             raise bad(key, "from 1 to %d" % self._tokens)
         return value
+
+    def _ids(self, prompt: "List[Any]", vocabulary: int) -> "List[int]":
+        if not prompt:
+            raise bad("prompt", "it is empty")
+        if not all(type(token) is int and 0 <= token < vocabulary for token in prompt):
+            raise bad("prompt", "token ids are whole numbers from 0 to %d" % (vocabulary - 1))
+        return prompt
 
     def _text(self, param: str, value: object) -> str:
         if not isinstance(value, str):
@@ -174,24 +187,24 @@ class Reader:
         if not isinstance(messages, list) or not 1 <= len(messages) <= MESSAGES:
             raise bad("messages", "a list of 1 to %d messages" % MESSAGES)
         parts = [self._template.get("begin", "")]
-        parts += [self._message("messages[%d]" % n, one) for n, one in enumerate(messages)]
+        parts += [self._message("messages[%d]" % n, message) for n, message in enumerate(messages)]
         if messages[-1]["role"] != "user":
             raise bad("messages", "the last one must be of the user")
         return self._text("messages", "".join([*parts, self._template.get("end", "")]))
 
-    def _message(self, param: str, one: object) -> str:
-        if not isinstance(one, dict):
+    def _message(self, param: str, message: object) -> str:
+        if not isinstance(message, dict):
             raise bad(param, "an object with role and content")
-        if set(one) - {"role", "content", "name"}:
+        if set(message) - {"role", "content", "name"}:
             raise bad(param, "only role and content are known", "unknown_field")
-        if not isinstance(one.get("name", ""), str):
+        if not isinstance(message.get("name", ""), str):
             raise bad(param + ".name", "text")
-        role = one.get("role")
+        role = message.get("role")
         form = (self._template or {}).get(role) if isinstance(role, str) else None
         if role not in ROLES or form is None:
             known = [name for name in ROLES if name in (self._template or {})]
             raise bad(param + ".role", "this service knows %s" % ", ".join(known))
-        text = self._text(param + ".content", _joined(one.get("content")))
+        text = self._text(param + ".content", _joined(message.get("content")))
         for mark in self._marks:
             if mark in text:
                 raise bad(param + ".content", "it holds the mark %s of the template" % mark)
@@ -201,10 +214,10 @@ class Reader:
 def _joined(content: object) -> object:
     """A list of text parts as one text; anything else as it is."""
     if isinstance(content, list) and all(
-        isinstance(one, dict) and one.get("type") == "text" and isinstance(one.get("text"), str)
-        for one in content
+        isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
+        for part in content
     ):
-        return "".join(one["text"] for one in content)
+        return "".join(part["text"] for part in content)
     return content
 
 
@@ -227,5 +240,5 @@ def _refuse(body: "Dict[str, Any]") -> None:
 def _is_shape(value: object) -> bool:
     if not isinstance(value, list) or len(value) > 8:
         return False
-    sizes: "List[int]" = [one for one in value if type(one) is int and 0 <= one < 1 << 31]
+    sizes: "List[int]" = [size for size in value if type(size) is int and 0 <= size < 1 << 31]
     return len(sizes) == len(value) and math.prod(sizes) < 1 << 31

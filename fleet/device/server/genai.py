@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict
+from typing import Any, Dict, List, Union
 
 from fleet.device.server.work import BackendError, Job
 
@@ -26,8 +26,7 @@ class GenaiBackend:
         self._genai: Any = onnxruntime_genai
         if "qnn" not in config["providers"]:
             raise BackendError(
-                "no_npu",
-                "genai_config.json names no QNN provider: it would run on the CPU",
+                "no_npu", "genai_config.json names no QNN provider: it would run on the CPU"
             )
         self._model: Any = None
         self.context = config.get("context")
@@ -50,9 +49,9 @@ class GenaiBackend:
         """Drop the model."""
         self._model = self._tokenizer = None
 
-    def generate(self, prompt: str, limit: int, job: Job) -> "Dict[str, Any]":
-        """One loop of at most `limit` tokens."""
-        ids = self._tokenizer.encode(prompt)
+    def generate(self, prompt: "Union[str, List[int]]", limit: int, job: Job) -> "Dict[str, Any]":
+        """One loop of at most `limit` tokens, from text or from token ids."""
+        ids = self._tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
         asked, count = len(ids), 0
         if self.context is not None and asked >= self.context:
             message = "the prompt is too long: %d tokens, and %d is the whole context"

@@ -71,7 +71,7 @@ def _schemas(config: "Dict[str, Any]") -> "Schema":
         "Error": _object({"error": _object(error, *error)}, "error"),
         "Usage": _object(usage, *usage),
         "Health": _object(health, *health),
-        "Ask": _object({"prompt": _prompt(config), "max_tokens": _limit(config)}, "prompt"),
+        "Ask": _object({"prompt": _asked(config), "max_tokens": _limit(config)}, "prompt"),
         "Generated": _object(generated, *generated),
     }
 
@@ -86,13 +86,20 @@ def _prompt(config: "Dict[str, Any]") -> "Schema":
     }
 
 
+def _asked(config: "Dict[str, Any]") -> "Schema":
+    if config.get("vocabulary") is None:
+        return _prompt(config)
+    token = {"type": "integer", "minimum": 0, "maximum": config["vocabulary"] - 1}
+    return {"anyOf": [_prompt(config), {"type": "array", "items": token, "minItems": 1}]}
+
+
 def _limit(config: "Dict[str, Any]") -> "Schema":
     most = config["max_tokens"]
     return {"type": ["integer", "null"], "minimum": 1, "maximum": most, "default": most}
 
 
 def _chat(config: "Dict[str, Any]") -> "Schema":
-    roles = [one for one in ("system", "user", "assistant") if one in config["template"]]
+    roles = [role for role in ("system", "user", "assistant") if role in config["template"]]
     part = _object({"type": {"const": "text"}, "text": _TEXT}, "type", "text", closed=False)
     content = {"anyOf": [_prompt(config), {"type": "array", "items": part, "minItems": 1}]}
     message = {"role": {"enum": roles}, "content": content, "name": _TEXT}
@@ -170,7 +177,7 @@ def document(config: "Dict[str, Any]", kind: str) -> "Schema":
     models = _get("The one model.", {"type": "object"}, *_NO_TOKEN, "401")
     models["get"]["security"] = [{"token": []}]
     tensors: "List[str]" = ["outputs", "run_ms"]
-    ran = _object({one: {} for one in tensors}, *tensors, closed=False)
+    ran = _object({name: {} for name in tensors}, *tensors, closed=False)
     more = (
         _text_paths(config)
         if kind == "generate"

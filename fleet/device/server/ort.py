@@ -41,23 +41,23 @@ class OrtBackend:
     def infer(self, inputs: "Dict[str, Any]", npy: bool) -> "Dict[str, Any]":
         """One run. Raises BackendError 400 for what does not fit the model."""
         session = self._model.session
-        wanted = {one.name: one for one in session.get_inputs()}
+        wanted = {tensor.name: tensor for tensor in session.get_inputs()}
         for name in inputs:
             if name not in wanted:
                 raise _bad("there is no input %s; the model has %s" % (name, ", ".join(wanted)))
         feed = {}
-        for name, one in wanted.items():
+        for name, tensor in wanted.items():
             if name not in inputs:
                 raise _bad("the input %s is missing" % name)
-            kind = TYPES.get(one.type) or one.type[len("tensor(") : -1]
+            kind = TYPES.get(tensor.type) or tensor.type[len("tensor(") : -1]
             feed[name] = self._array(name, inputs[name], kind)
-            if not _fits(feed[name].shape, one.shape):
-                shapes = (name, list(feed[name].shape), list(one.shape))
+            if not _fits(feed[name].shape, tensor.shape):
+                shapes = (name, list(feed[name].shape), list(tensor.shape))
                 raise _bad("the input %s is %s, the model takes %s" % shapes)
         began = time.perf_counter()
         outputs = session.run(None, feed)
         took = (time.perf_counter() - began) * 1000
-        names = [one.name for one in session.get_outputs()]
+        names = [tensor.name for tensor in session.get_outputs()]
         said = {name: self._said(value, npy) for name, value in zip(names, outputs)}
         return {"outputs": said, "run_ms": round(took, 3)}
 
@@ -114,7 +114,7 @@ class OrtBackend:
             stream = io.BytesIO()
             self._model.np.save(stream, value)
             return {**said, "npy": base64.b64encode(stream.getvalue()).decode()}
-        return {**said, "data": [_plain(one) for one in value.ravel().tolist()]}
+        return {**said, "data": [_plain(number) for number in value.ravel().tolist()]}
 
 
 def _plain(value: Any) -> Any:

@@ -19,14 +19,7 @@ from typing import Any, Dict, Optional, Set, Tuple
 from fleet.device.server.answers import Answers
 from fleet.device.server.api import Reader
 from fleet.device.server.openapi import document
-from fleet.device.server.wire import (
-    HEADER_BYTES,
-    Head,
-    HttpError,
-    read_body,
-    read_head,
-    send_json,
-)
+from fleet.device.server.wire import HEADER_BYTES, Head, HttpError, read_body, read_head, send_json
 from fleet.device.server.work import BackendError, Full, Job, Worker
 
 BAD, NO_SESSION, NO_PORT, BROKEN = 10, 11, 12, 70

@@ -46,12 +46,7 @@ class HttpError(Exception):
         """The body: always of this shape."""
         kind = "invalid_request_error" if self.status < 500 else "service_error"
         return {
-            "error": {
-                "code": self.code,
-                "message": self.message,
-                "param": self.param,
-                "type": kind,
-            }
+            "error": {"code": self.code, "message": self.message, "param": self.param, "type": kind}
         }
 
 

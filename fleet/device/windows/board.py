@@ -6,7 +6,9 @@ standard input is the work's own. Runs on POSIX too, where the tests are.
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import json
 import os
 import shutil
 import signal
@@ -15,25 +17,26 @@ import sys
 import threading
 from collections.abc import Callable
 
-from fleet.device.windows.basics import FailedError, boot, is_file, say
-from fleet.device.windows.guard import guarded
-from fleet.device.windows.lease import answer, drop, free, take, who
-from fleet.device.windows.store import (
-    err,
-    prune,
-    reason,
-    receive,
-    stage,
-    state,
-    status,
-    switch,
-    switch_and_prune,
-)
+from fleet.device.store.clock import FailedError, boot
+from fleet.device.store.files import is_file, reason
+from fleet.device.store.guard import guarded
+from fleet.device.store.lease import answer, drop, free, take, who
+from fleet.device.store.links_windows import WindowsLinks
+from fleet.device.store.release import Releases
+from fleet.device.store.stamp import say, text_of
+from fleet.device.store.stream import Input
+from fleet.device.store.worker import receive
 
 LATE = 124
 STRANGE = 250  # the program ended with a number that ssh cannot carry, such as 0xC0000005
 MARK = b"fleet-file\n"
 PATH = "FLEET_PATH"  # of a release: goes before PATH, which only the device knows
+
+
+def err(text: str, status: int) -> int:
+    """Words on standard error; the status."""
+    sys.stderr.write(text + "\n")
+    return status
 
 
 def run(work: str, config: str, limit: str, feed: str, after: str, *argv: str) -> int:
@@ -96,7 +99,7 @@ def collect(work: str, *patterns: str) -> int:
     """See collect.sh."""
     out = sys.stdout.buffer
     out.write(MARK)
-    found = 44
+    status = 44
     for pattern in patterns:
         for path in sorted(glob.glob(os.path.join(glob.escape(work), *pattern.split("/")))):
             if not is_file(path):
@@ -106,11 +109,11 @@ def collect(work: str, *patterns: str) -> int:
             with open(path, "rb") as stream:
                 shutil.copyfileobj(stream, out)
             out.write(b"\n")
-            found = 0
+            status = 0
     out.write(b"end\n")
     out.flush()
     shutil.rmtree(work, ignore_errors=True)
-    return found
+    return status
 
 
 def show(path: str) -> int:
@@ -129,23 +132,63 @@ def boot_id() -> int:
     return 0
 
 
+def state(base: str, name: str, release: str, how: str, *_: str) -> int:
+    """See state.sh; `sealed` is never said."""
+    Releases(WindowsLinks(), base, name).state(release, how, Input())
+    return 0
+
+
+def fsck(what: str, base: str, blocks: str, word: str) -> int:
+    """See fsck.sh."""
+    from fleet.device.store.fsck import check  # noqa: PLC0415 - sent for this call only
+
+    return check(WindowsLinks(), what, base, blocks, word)
+
+
+def status(base: str) -> int:
+    """See status.sh."""
+    say("fleet-status 1")
+    system = WindowsLinks()
+    names = sorted(os.listdir(base + "/current")) if os.path.isdir(base + "/current") else []
+    for name in names:
+        if name.startswith("."):
+            continue
+        release = system.live(base, name)
+        rel = f"{base}/releases/{name}/{release}"
+        record = text_of(rel + "/manifest.json")
+        whole = bool(release) and bool(record) and is_file(rel + "/.installed")
+        broken = 0
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            for file in json.loads(record or "{}").get("files", []):
+                blob = "{}/store/{}".format(base, file["sha256"])
+                broken += not system.leads(rel + "/" + file["name"], blob)
+        health = "installed" if whole and not broken else "damaged"
+        say(f"name {name} {release or '-'} {health} {broken}")
+        for past in text_of(f"{base}/history/{name}").split():
+            say(f"history {name} {past}")
+        if record:
+            say(f"manifest {name} " + " ".join(record.split("\n")))
+    checked = text_of(base + "/fsck").split()
+    say(*(f"fsck {word}" for word in checked[:1]), "end")
+    return 0
+
+
 WORKS: dict[str, Callable[..., int]] = {
     "boot_id": boot_id,
     "collect": collect,
-    "prune": prune,
-    "receive": receive,
+    "fsck": fsck,
+    "receive": lambda base: receive(WindowsLinks(), base),
     "run": run,
     "show": show,
-    "stage": stage,
     "state": state,
     "status": status,
-    "switch": switch,
-    "switch_and_prune": switch_and_prune,
 }
-ANSWERS: dict[str, Callable[..., None]] = {
-    "lease_drop": drop,
-    "lease_free": free,
-    "lease_take": take,
+# The words that each takes; a reading command goes on behind them once the lease is there.
+LEASES: dict[str, tuple[Callable[..., object], int]] = {
+    "lease_drop": (drop, 4),
+    "lease_free": (free, 3),
+    "lease_take": (take, 7),
+    "lease_who": (who, 0),
 }
 
 
@@ -153,11 +196,10 @@ def work(name: str, *args: str) -> int:
     """One of the works, also inside of another."""
     if name == "lease_guard":
         return guarded(args, lambda then: main(*then))
-    if name == "lease_who":
-        answer(who)
-        return work(*args) if args else 0
-    if name in ANSWERS:
-        return answer(ANSWERS[name], *args)
+    if name in LEASES:
+        ask, count = LEASES[name]
+        on = answer(ask, *args[:count])
+        return work(*args[count:]) if args[count:] and (on or ask is who) else 0
     if name not in WORKS:
         return err(f"{name} is not done on Windows (docs/platforms.md)", 70)
     return WORKS[name](*args)

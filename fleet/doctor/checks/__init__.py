@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from fleet.doctor.checks import board, bundle, env, fastrpc, pair, runtime, system
+from fleet.doctor.checks import board, bundle, env, fastrpc, heat, pair, runtime, system
 from fleet.doctor.seen import Seen
 from fleet.model.cause import LAYERS
 from fleet.model.diagnosis import UNKNOWN, Check
@@ -40,6 +40,7 @@ LOOKS = (
     Look("dsp", "dsp", board.dsp),
     Look("firmware", "dsp", board.firmware),
     Look("busy", "dsp", board.busy),
+    Look("heat", "session", heat.heat),
     Look("runtime", "runtime", runtime.files),
     Look("machine", "runtime", runtime.machine),
     Look("stub", "runtime", pair.stub),

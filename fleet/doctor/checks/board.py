@@ -67,7 +67,7 @@ def dsp(seen: Seen) -> Iterator[Check]:
         text = "no compute DSP in /sys/class/remoteproc"
         yield _DSP.unknown(text, {"dsp.state": "absent"}, _STATES)
     elif bad and len(bad) == len(states):
-        word = "crashed" if any("crashed" in one for one in bad) else "offline"
+        word = "crashed" if any("crashed" in state for state in bad) else "offline"
         yield _DSP.bad(", ".join(bad), {"dsp.state": word}, _STATES, said)
     elif bad:
         yield _DSP.warn(", ".join(bad), {"dsp.state": "running"}, _STATES, said)

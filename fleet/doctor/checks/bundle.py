@@ -26,12 +26,12 @@ _CONFIG = Maker("config", "bundle")
 
 def contexts(seen: Seen) -> Iterator[Check]:
     """Context binaries are whole, for this chip, not newer than the runtime, and not too large."""
-    for one in subjects(seen):
-        yield from _of_release(one)
-        named = set(_named([_json(text or "null")[0] for text in one.configs.values()]))
-        for context in one.contexts:
-            yield from _context(context, one, seen, named)
-        yield from _sizes(one)
+    for subject in subjects(seen):
+        yield from _of_release(subject)
+        named = set(_named([_json(text or "null")[0] for text in subject.configs.values()]))
+        for context in subject.contexts:
+            yield from _context(context, subject, seen, named)
+        yield from _sizes(subject)
 
 
 def _of_release(one: Subject) -> Iterator[Check]:
@@ -59,7 +59,7 @@ def _context(context: Context, one: Subject, seen: Seen, named: set[str]) -> Ite
         yield from _marks(context, name, one, seen.facts.soc.hexagon_arch)
     else:
         text = f"{name} shows no QAIRT build: cut, damaged, or no context binary"
-        if name in {PurePosixPath(one).name for one in named}:
+        if name in {PurePosixPath(name).name for name in named}:
             yield _BUNDLE.bad(text, {"bundle.contexts": "corrupt"}, command, size)
         else:
             yield _BUNDLE.warn(text, {}, command, size)
@@ -100,7 +100,8 @@ def _newer(binary: str, runtime: str) -> bool | None:
     """Is the release that compiled it above that of the runtime? None: one is unknown."""
     try:
         first, second = (
-            version_key(".".join(one.lstrip("v").split(".")[:2])) for one in (binary, runtime)
+            version_key(".".join(version.lstrip("v").split(".")[:2]))
+            for version in (binary, runtime)
         )
     except ValueError:
         return None
@@ -126,8 +127,8 @@ def _sizes(one: Subject) -> Iterator[Check]:
 
 def configs(seen: Seen) -> Iterator[Check]:
     """Genie configurations of set-ups by hand are JSON, and their files are there."""
-    for one in subjects(seen):
-        for path, text in one.configs.items():
+    for subject in subjects(seen):
+        for path, text in subject.configs.items():
             data, why = _json(text or "null")
             # Any other JSON of the folder is no business of Genie's.
             if why and text and ("dialog" in text or "genie" in PurePosixPath(path).name):
@@ -135,7 +136,7 @@ def configs(seen: Seen) -> Iterator[Check]:
                 syntax = {"bundle.config": "syntax"}
                 yield _CONFIG.bad(f"{name} is no JSON: {why}", syntax, f"cat {path}", text[:200])
             elif isinstance(data, dict) and "dialog" in data:
-                yield _config(path, data, one)
+                yield _config(path, data, subject)
 
 
 def _config(path: str, data: dict[str, Any], one: Subject) -> Check:
@@ -166,7 +167,7 @@ def _named(value: object) -> Iterator[str]:
             if key in {"path", "extensions"} and isinstance(inner, str):
                 yield inner
             elif key in _CONTEXT_KEYS and isinstance(inner, list):
-                yield from (one for one in inner if isinstance(one, str))
+                yield from (item for item in inner if isinstance(item, str))
             else:
                 yield from _named(inner)
     elif isinstance(value, list):

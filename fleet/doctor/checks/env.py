@@ -18,7 +18,7 @@ _SET = "DSP_LIBRARY_PATH is set and replaces ADSP_LIBRARY_PATH"
 
 def paths(seen: Seen) -> Iterator[Check]:
     """ADSP_LIBRARY_PATH is separated by `;`, and DSP_LIBRARY_PATH does not replace it."""
-    by_hand = any(one.there for one in seen.folders) or not seen.releases
+    put_there = any(folder.there for folder in seen.folders) or not seen.releases
     found = False
     for name, command, value in _settings(seen):
         if name == "ADSP" and is_joined(value):
@@ -28,7 +28,7 @@ def paths(seen: Seen) -> Iterator[Check]:
         else:
             continue
         found = True
-        if by_hand:
+        if put_there:
             yield _PATHS.bad(text, facts, command, value)
         else:
             text += " (releases of fleet set their own)"
@@ -55,5 +55,5 @@ def _settings(seen: Seen) -> Iterator[tuple[str, str, str]]:
 
 def is_joined(value: str) -> bool:
     """True for folders that are joined by ':', which the library takes for one name."""
-    parts = [one for one in value.split(":") if one]
+    parts = [part for part in value.split(":") if part]
     return ";" not in value and len(parts) > 1 and not _DRIVE.match(value)

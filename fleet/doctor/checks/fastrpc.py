@@ -29,12 +29,12 @@ def groups(seen: Seen) -> Iterator[Check]:
     """The login has the groups that the database gives it, as far as nodes ask for them."""
     user = seen.facts.user
     waiting = set(user.groups_db) - set(user.groups_live)
-    closed = {one.group for one in seen.facts.nodes if one.open_error in DENIED}
+    closed = {node.group for node in seen.facts.nodes if node.open_error in DENIED}
     asked = sorted(waiting & closed)
     said = f"session: {' '.join(user.groups_live)}; database: {' '.join(user.groups_db)}"
     command = 'id -nG; id -nG "$(id -un)"'
-    refused = [one for one in seen.facts.nodes if one.open_error in DENIED]
-    lacking = [one for one in refused if _to_join(one) not in user.groups_db]
+    refused = [node for node in seen.facts.nodes if node.open_error in DENIED]
+    lacking = [node for node in refused if _to_join(node) not in user.groups_db]
     facts = {"user.member": "no" if lacking else "yes"} if refused else {}
     if asked:
         text = f"{user.name} is in {', '.join(asked)}, but this login is older than that"
@@ -65,12 +65,12 @@ def heap(seen: Seen) -> Iterator[Check]:
 
 
 def _opened(make: Maker, every: Sequence[DeviceNode], paths: Sequence[str], fact: str) -> Check:
-    mine = [one for one in every if one.path in paths]
-    there = [one for one in mine if one.exists]
+    mine = [node for node in every if node.path in paths]
+    there = [node for node in mine if node.exists]
     shown = there or mine[:1]
-    command = "ls -l " + " ".join(one.path for one in shown)
-    said = "; ".join(_said(one) for one in shown) or "no node was looked for"
-    good = [one for one in there if one.open_error == ""]
+    command = "ls -l " + " ".join(node.path for node in shown)
+    said = "; ".join(_said(node) for node in shown) or "no node was looked for"
+    good = [node for node in there if node.open_error == ""]
     if good:
         return make.ok(f"{good[0].path} opens", {fact: "ok"}, command, said)
     word = (there[0].open_error or "unknown") if there else "ENOENT" if mine else "unknown"
@@ -109,7 +109,7 @@ def library(seen: Seen) -> Iterator[Check]:
 def _inside(seen: Seen, said: str) -> Check:
     symbols = {row[0]: row[-1] for row in seen.pairs("dspqueue")}
     machines = {seen.elves[path].machine for path in symbols if path in seen.elves}
-    wanted = {one.machine for one in subjects(seen)} | {device_machine(seen)}
+    wanted = {subject.machine for subject in subjects(seen)} | {device_machine(seen)}
     # Boards of a lab have stand-ins of the machine that runs them.
     if machines and not machines & wanted and not seen.facts.lab:
         text = f"libcdsprpc.so is for {', '.join(sorted(machines))}"

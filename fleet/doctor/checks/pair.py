@@ -25,18 +25,21 @@ def skel(seen: Seen) -> Iterator[Check]:
 
 def _halves(seen: Seen, make: Maker, ending: str) -> Iterator[Check]:
     arch = seen.facts.soc.hexagon_arch
-    for one in subjects(seen):
+    for subject in subjects(seen):
         # The emulator has neither; without the arch it is not known which are wanted.
-        if one.emulator or not one.lib or arch is None:
+        if subject.emulator or not subject.lib or arch is None:
             continue
-        every = [lib for lib in one.named(ending) if "Calculator" not in lib.name]
+        every = [lib for lib in subject.named(ending) if "Calculator" not in lib.name]
         name = f"libQnnHtp{arch.upper()}{ending}"
         mine = [lib for lib in every if lib.name == name]
         if mine:
-            yield _judged(mine[0], arch, one, make)
+            yield _judged(mine[0], arch, subject, make)
         else:
             there = ", ".join(sorted({lib.name for lib in every})) or "none"
-            text, command = f"{name} is missing; this chip is {arch}", f"ls -l {one.root}/*/{name}"
+            text, command = (
+                f"{name} is missing; this chip is {arch}",
+                f"ls -l {subject.root}/*/{name}",
+            )
             yield make.bad(text, {f"runtime.{make.id}": "missing"}, command, f"there: {there}")
 
 

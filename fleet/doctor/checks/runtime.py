@@ -27,9 +27,9 @@ def files(seen: Seen) -> Iterator[Check]:
     if not seen.releases and not seen.folders:
         text = "no release of fleet and no folder to look at; name one with --folder"
         yield _FILES.unknown(text, {"release": "none"})
-    for one in subjects(seen):
-        if one.release is not None:
-            yield _release(one, one.release)
+    for subject in subjects(seen):
+        if subject.release is not None:
+            yield _release(subject, subject.release)
     if large := seen.lines.get("unhashed"):
         text = f"{len(large)} files are younger than their release and too large to hash each time"
         yield _FILES.unknown(f"{text}; --verify hashes all")
@@ -45,7 +45,7 @@ def _release(one: Subject, release: Release) -> Check:
         how = "staged" if release.staged else "installed"
         text = f"{one.label}: every file as {how}, {one.build}"
         return _FILES.ok(text, {"release": "installed"}, "fleet status")
-    what = "is not sealed: an install did not end" if one.unsealed else "is damaged"
+    what = "is not finished: an install did not end" if one.unsealed else "is damaged"
     before = any(known != release.id for known in release.history)
     facts = {
         "release": "damaged",
@@ -57,19 +57,19 @@ def _release(one: Subject, release: Release) -> Check:
 
 def machine(seen: Seen) -> Iterator[Check]:
     """Libraries are whole, and for this machine."""
-    for one in subjects(seen):
-        host = [lib for lib in one.libraries if lib.machine not in {"", "hexagon"}]
+    for subject in subjects(seen):
+        host = [lib for lib in subject.libraries if lib.machine not in {"", "hexagon"}]
         # A lab board stands for an arm64 board, so there only a mixture is wrong.
-        device = (seen.facts.lab and one.machine) or device_machine(seen)
+        device = (seen.facts.lab and subject.machine) or device_machine(seen)
         odd = [lib for lib in host if lib.machine != device]
         if odd:
             text = f"{odd[0].name} is for {odd[0].machine}, this is {device}"
             said = "\n".join(f"{lib.path}: {lib.machine}" for lib in odd[:_SHOWN])
             yield _MACHINE.bad(text, {"runtime.machine": "wrong"}, f"file {odd[0].path}", said)
         elif host:
-            yield _MACHINE.ok(f"{one.label}: {host[0].machine}", {"runtime.machine": "ok"})
-        for lib in one.libraries:
-            if lib.machine == "" and one.release is None:
+            yield _MACHINE.ok(f"{subject.label}: {host[0].machine}", {"runtime.machine": "ok"})
+        for lib in subject.libraries:
+            if lib.machine == "" and subject.release is None:
                 text = f"{lib.name} is no library: cut or overwritten"
                 said = f"{lib.size} bytes, no whole ELF file"
                 yield _MACHINE.bad(text, {"runtime.files": "damaged"}, f"file {lib.path}", said)
@@ -78,16 +78,16 @@ def machine(seen: Seen) -> Iterator[Check]:
 
 def builds(seen: Seen) -> Iterator[Check]:
     """All libraries of a set-up come from one build of QAIRT."""
-    for one in subjects(seen):
+    for subject in subjects(seen):
         # Stub and skel of another build are a finding of their own.
-        main = [lib for lib in one.libraries if lib.build and not lib.name.endswith(_PAIR)]
+        main = [lib for lib in subject.libraries if lib.build and not lib.name.endswith(_PAIR)]
         found = {lib.build for lib in main if lib.name.startswith("libQnn")}
         if len(found) > 1:
-            text = f"{one.label} mixes {', '.join(sorted(found))}"
+            text = f"{subject.label} mixes {', '.join(sorted(found))}"
             said = "\n".join(f"{lib.build}  {lib.path}" for lib in main)
-            yield _BUILDS.bad(text, {"runtime.builds": "mixed"}, f"ls -lR {one.root}", said)
+            yield _BUILDS.bad(text, {"runtime.builds": "mixed"}, f"ls -lR {subject.root}", said)
         elif found:
-            yield _BUILDS.ok(f"{one.label}: {next(iter(found))}", {"runtime.builds": "one"})
+            yield _BUILDS.ok(f"{subject.label}: {next(iter(found))}", {"runtime.builds": "one"})
 
 
 def needs(seen: Seen) -> Iterator[Check]:
@@ -104,7 +104,7 @@ def needs(seen: Seen) -> Iterator[Check]:
 
 def elsewhere(seen: Seen) -> Iterator[Check]:
     """Other builds of QNN on the system, which a search path may find first."""
-    mine = {one.build for one in subjects(seen) if one.build and not one.emulator}
+    mine = {subject.build for subject in subjects(seen) if subject.build and not subject.emulator}
     foreign = [seen.elves[p] for p in seen.lines.get("system", []) if p in seen.elves]
     odd = [lib for lib in foreign if lib.build and mine and lib.build not in mine]
     if not odd:
@@ -114,8 +114,8 @@ def elsewhere(seen: Seen) -> Iterator[Check]:
     vendor = any(lib.path.startswith(("/vendor", "/odm")) for lib in odd)
     facts = {"runtime.vendor": "older"} if vendor else {"runtime.system": "other-build"}
     # Releases of fleet name their own folders only; a set-up by hand may not.
-    by_hand = any(one.release is None for one in subjects(seen))
+    own_folders = any(subject.release is None for subject in subjects(seen))
     said = "\n".join(f"{lib.build}  {lib.path}" for lib in odd[:_SHOWN])
     command = "find / -name 'libQnnHtpV*.so' 2>/dev/null"
     text = f"{odd[0].path} is of {odd[0].build}"
-    yield _ELSEWHERE.warn(text, facts if by_hand else {}, command, said)
+    yield _ELSEWHERE.warn(text, facts if own_folders else {}, command, said)

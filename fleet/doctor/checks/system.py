@@ -28,9 +28,9 @@ def libc(seen: Seen) -> Iterator[Check]:
     """The C library is as new as the runtime needs."""
     facts = seen.facts
     have = f"{facts.libc or 'unknown'} {facts.libc_version or ''}".strip()
-    wanted = [(one, least) for one in subjects(seen) if (least := _least(one))]
-    for one, least in wanted if facts.os_family != "android" else ():
-        text = f"{one.label} needs glibc {least}, here is {have}"
+    wanted = [(subject, least) for subject in subjects(seen) if (least := _least(subject))]
+    for subject, least in wanted if facts.os_family != "android" else ():
+        text = f"{subject.label} needs glibc {least}, here is {have}"
         if facts.libc not in {None, "glibc"}:
             yield _LIBC.bad(text, {"os.libc": "other"}, _GLIBC, have)
             return
@@ -57,7 +57,7 @@ def container(seen: Seen) -> Iterator[Check]:
         yield _CONTAINER.ok("no container", {"os.container": "no"})
         return
     facts, command, said = {"os.container": "yes"}, "ls /.dockerenv /run/.containerenv", marks[0]
-    nodes = any(one.exists for one in seen.facts.nodes if one.path in CDSP)
+    nodes = any(node.exists for node in seen.facts.nodes if node.path in CDSP)
     if nodes and seen.facts.libcdsprpc:
         yield _CONTAINER.ok("this is inside a container, and it has nodes and library", {}, command)
     else:

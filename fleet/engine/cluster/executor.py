@@ -12,10 +12,9 @@ from typing import Any
 import distributed
 
 from fleet.engine.cluster import worker
-from fleet.engine.cluster.errand import Errand
 from fleet.engine.cluster.fanout import FanOut
-from fleet.engine.cluster.placing import Place, place_of
-from fleet.engine.cluster.versions import check_versions
+from fleet.engine.cluster.placement import Place, check_versions, place_of
+from fleet.engine.cluster.remote_job import RemoteJob
 from fleet.engine.cluster.wire import TOPIC
 from fleet.engine.pool import DeviceResult, Remote, Work
 from fleet.model.errors import FleetError, UnreachableError
@@ -35,8 +34,8 @@ class ClusterExecutor(Remote):
     def __init__(self, client: distributed.Client, *, limit: int | None = None) -> None:
         self.client = client
         self.limit = limit
-        self._errands: dict[tuple[int, str], Errand] = {}
-        self._by_id: dict[str, Errand] = {}
+        self._jobs: dict[tuple[int, str], RemoteJob] = {}
+        self._by_id: dict[str, RemoteJob] = {}
         self._lock = threading.Lock()
         self._plain = client.get_executor(pure=False, retries=0)
         client.subscribe_topic(TOPIC, self._heard)
@@ -59,35 +58,35 @@ class ClusterExecutor(Remote):
 
         Raises UnreachableError when the cluster has no worker, InputError for a site without.
         """
-        errand = self._errand(work, hosts)
-        errand.listener = listener
-        return FanOut(self, errand, listener, admit, done).run(hosts)
+        job = self._job(work, hosts)
+        job.listener = listener
+        return FanOut(self, job, listener, admit, done).run(hosts)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
         """Tell the workers to forget the work, and leave the cluster."""
         with self._lock:
-            errands, self._errands = list(self._errands.values()), {}
-        for errand in errands:
-            errand.close()
-            self.forget(sorted(errand.flags))
+            jobs, self._jobs = list(self._jobs.values()), {}
+        for job in jobs:
+            job.close()
+            self.forget(sorted(job.flags))
         self._plain.shutdown(wait=not cancel_futures)
         self.client.close()
 
     def places(self) -> list[Place]:
         """The workers of now."""
         info = self.client.scheduler_info(n_workers=-1)["workers"]
-        return [place_of(address, one) for address, one in info.items()]
+        return [place_of(address, known) for address, known in info.items()]
 
-    def prepare(self, errand: Errand, places: Sequence[Place]) -> None:
-        """Check and instruct processes that do not know the errand yet.
+    def prepare(self, job: RemoteJob, places: Sequence[Place]) -> None:
+        """Check and instruct processes that do not know the job yet.
 
         Raises InputError for another version, or what the order cannot be made for.
         """
-        new = [one.address for one in places if one.address not in errand.prepared]
+        new = [place.address for place in places if place.address not in job.prepared]
         if not new:
             return
         machines = check_versions(self.call(new, worker.who))
-        said = self.call(list(machines), worker.open_run, errand.order)
+        said = self.call(list(machines), worker.open_run, job.order)
         for address, problem in said.items():
             if isinstance(problem, UnreachableError):
                 continue  # it died meanwhile
@@ -95,7 +94,7 @@ class ClusterExecutor(Remote):
                 raise problem
             if isinstance(problem, Exception):
                 raise FleetError(f"worker {address}: {type(problem).__name__}: {problem}")
-            errand.prepared[address] = machines[address]
+            job.prepared[address] = machines[address]
 
     def call(
         self,
@@ -130,24 +129,24 @@ class ClusterExecutor(Remote):
 
     def _alive(self) -> set[str]:
         try:
-            return {one.address for one in self.places()}
+            return {place.address for place in self.places()}
         except (OSError, TimeoutError, RuntimeError):
             return set()
 
     def _heard(self, event: tuple[float, Any]) -> None:
         message = event[1]
-        errand = self._by_id.get(message.get("order", "")) if isinstance(message, dict) else None
-        if errand is not None:
+        job = self._by_id.get(message.get("order", "")) if isinstance(message, dict) else None
+        if job is not None:
             with contextlib.suppress(queue.Full):
-                errand.take(message)
+                job.take(message)
 
-    def _errand(self, work: Work, hosts: Sequence[Host]) -> Errand:
+    def _job(self, work: Work, hosts: Sequence[Host]) -> RemoteJob:
         key = (id(getattr(work, "__self__", work)), getattr(work, "__name__", ""))
         with self._lock:
-            if key not in self._errands:
-                errand = Errand(work, hosts, self.call, self._alive)
-                self._errands[key] = self._by_id[errand.order.id] = errand
-            return self._errands[key]
+            if key not in self._jobs:
+                job = RemoteJob(work, hosts, self.call, self._alive)
+                self._jobs[key] = self._by_id[job.order.id] = job
+            return self._jobs[key]
 
 
 def _said(value: Any) -> Any:  # noqa: ANN401 - whatever the function gives

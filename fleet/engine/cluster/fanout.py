@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fleet.engine.cluster import worker
-from fleet.engine.cluster.errand import Errand
-from fleet.engine.cluster.homecoming import Homecoming
-from fleet.engine.cluster.placing import Place, serving, site_of
+from fleet.engine.cluster.placement import Place, serving, site_of
+from fleet.engine.cluster.remote_job import RemoteJob
+from fleet.engine.cluster.result_collection import ResultCollection
 from fleet.engine.cluster.wire import Reply, brought_home, may_travel
 from fleet.engine.pool import DeviceResult, done_event, note
 from fleet.model.errors import CancelledError, FleetError, InputError, UnreachableError
@@ -21,7 +21,7 @@ from fleet.model.home import disk_full
 from fleet.model.inventory import Host
 
 WINDOW = 2  # tasks a thread: one that runs, one that waits for it to end
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 REPLY_SECONDS = 30.0
 ABSENT_SECONDS = 60.0  # a nanny starts a dead worker anew within seconds, a machine boots in more
 STARTS = 3  # processes that were started anew under the address of one that died
@@ -39,7 +39,6 @@ class _Task:
     host: Host
     attempt: int = 1
     starts: int = 0
-    lost: bool = False
     future: Any = None
 
 
@@ -52,8 +51,8 @@ class Cluster(Protocol):
     def places(self) -> list[Place]:
         """The workers of now."""
 
-    def prepare(self, errand: Errand, places: Sequence[Place]) -> None:
-        """Instruct processes that do not know the errand yet."""
+    def prepare(self, job: RemoteJob, places: Sequence[Place]) -> None:
+        """Instruct processes that do not know the job yet."""
 
     def call(
         self,
@@ -73,14 +72,14 @@ class FanOut:
     def __init__(
         self,
         executor: Cluster,
-        errand: Errand,
+        job: RemoteJob,
         listener: Listener,
         admit: Callable[[Host], bool] | None = None,
         done: Callable[[DeviceResult], None] | None = None,
     ) -> None:
         self._admit, self._tell = admit, done
-        self._executor, self._errand, self._say = executor, errand, listener
-        self._home = Homecoming(executor.call, errand.order.id, errand.runs)
+        self._executor, self._job, self._say = executor, job, listener
+        self._home = ResultCollection(executor.call, job.order.id, job.runs)
         self._ended: queue.SimpleQueue[tuple[_Task, Any]] = queue.SimpleQueue()
         self._waiting: dict[str, deque[_Task]] = {}
         self._out: dict[str, dict[str, _Task]] = {}
@@ -98,7 +97,7 @@ class FanOut:
             else:
                 self._waiting.setdefault(site_of(host), deque()).append(_Task(host))
         try:
-            self._look()
+            self._refresh()
             while len(self._done) < len(hosts):
                 self._fill()
                 self._collect()
@@ -107,7 +106,7 @@ class FanOut:
             raise
         return [self._done[host.name] for host in hosts]
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         """The workers of now; new ones are told what this is about.
 
         Raises InputError (site without worker, other version) and UnreachableError (no worker)
@@ -126,9 +125,9 @@ class FanOut:
                 if first:
                     raise
                 self._places[site] = []
-        wanted = {one.address: one for places in self._places.values() for one in places}
+        wanted = {place.address: place for places in self._places.values() for place in places}
         try:
-            self._executor.prepare(self._errand, list(wanted.values()))
+            self._executor.prepare(self._job, list(wanted.values()))
         except FleetError as error:
             if first:
                 raise
@@ -143,14 +142,14 @@ class FanOut:
                     self._fail(waiting.popleft().host, problem)
 
     def _usable(self, site: str) -> list[Place]:
-        return [one for one in self._places[site] if one.address in self._errand.prepared]
+        return [place for place in self._places[site] if place.address in self._job.prepared]
 
     def _fill(self) -> None:
-        busy = sum(len(one) for one in self._out.values())
+        busy = sum(len(tasks) for tasks in self._out.values())
         for site, waiting in self._waiting.items():
             places = self._usable(site)
             out = self._out.setdefault(site, {})
-            room = WINDOW * sum(one.threads for one in places) - len(out)
+            room = WINDOW * sum(place.threads for place in places) - len(out)
             if self._executor.limit is not None:
                 room = min(room, self._executor.limit - busy)
             while room > 0 and waiting:
@@ -158,11 +157,11 @@ class FanOut:
                 if task.attempt == 1 and self._admit is not None and not self._admit(task.host):
                     self._done[task.host.name] = DeviceResult(task.host, "not attempted")
                     continue
-                self._send(task, [one.address for one in places], out)
+                self._send(task, [place.address for place in places], out)
                 room, busy = room - 1, busy + 1
 
     def _send(self, task: _Task, addresses: list[str], out: dict[str, _Task]) -> None:
-        host, order = task.host, self._errand.order.id
+        host, order = task.host, self._job.order.id
         key = f"fleet-{host.name}-{order}-{task.attempt}-{task.starts}"
         task.future = self._executor.client.submit(
             worker.work_on, order, host, task.attempt,
@@ -175,16 +174,16 @@ class FanOut:
         """Wait for tasks that ended; look at the workers where none did for a while."""
         found = []
         try:
-            found.append(self._ended.get(timeout=LOOK_SECONDS))
+            found.append(self._ended.get(timeout=POLL_SECONDS))
             while True:
                 found.append(self._ended.get_nowait())
         except queue.Empty:
             pass
         ended = [task for task, future in found if task.future is future]  # else: given up
-        good = [one for one in ended if one.future.status == "finished"]
+        good = [task for task in ended if task.future.status == "finished"]
         by_host = self._replies(good)
         if by_host:
-            self._errand.settle()  # what a board said comes before its end
+            self._job.settle()  # what a board said comes before its end
         for task in ended:
             self._out[site_of(task.host)].pop(task.host.name, None)
             self._unflag(task, by_host.get(task.host.name))
@@ -194,19 +193,19 @@ class FanOut:
 
     def _unflag(self, task: _Task, reply: Reply | None) -> None:
         """The flag of a board that is done goes; others stay while distributed may repeat."""
-        name = worker.ticket(self._errand.order.id, task.host.name, task.attempt)
+        name = worker.ticket(self._job.order.id, task.host.name, task.attempt)
         if reply is not None and reply.state == "done":
             self._executor.forget([name])
         else:
-            self._errand.flags.add(name)
+            self._job.flags.add(name)
 
     def _replies(self, tasks: Sequence[_Task]) -> dict[str, Reply]:
         """What tasks gave back; one whose worker died with its result is left out."""
-        futures = [one.future for one in tasks]
+        futures = [task.future for task in tasks]
         try:
             replies = self._executor.client.gather(futures)
         except Exception:  # noqa: BLE001 - whatever the worst of them raises: ask each
-            replies = [self._reply(one) for one in futures]
+            replies = [self._reply(future) for future in futures]
         named = zip(tasks, replies, strict=True)
         return {task.host.name: reply for task, reply in named if reply is not None}
 
@@ -224,7 +223,7 @@ class FanOut:
             self._bring(task, reply)
         elif reply is not None and reply.state == "unknown" and task.starts < STARTS:
             task.starts += 1
-            self._errand.prepared.clear()
+            self._job.prepared.clear()
             self._again(task)
         elif task.future is not None and task.future.status == "cancelled":
             self._fail(task.host, UnreachableError(
@@ -236,7 +235,7 @@ class FanOut:
 
     def _lost(self, task: _Task, elsewhere: str) -> None:
         """The worker died while it had this board (or distributed began it a second time)."""
-        what = self._errand.order.what
+        what = self._job.order.what
         safe = what in REPEATABLE or ":" in what
         if safe and task.attempt == 1:
             task.attempt += 1
@@ -255,13 +254,13 @@ class FanOut:
     def _again(self, task: _Task) -> None:
         task.future = None
         self._waiting.setdefault(site_of(task.host), deque()).append(task)
-        self._look()
+        self._refresh()
 
     def _strand(self) -> None:
         """Tasks whose workers are all gone would wait for ever, boards without a worker too."""
-        alive = {one.address for one in self._executor.places()}
-        for address in set(self._errand.prepared) - alive:
-            self._errand.prepared.pop(address)
+        alive = {place.address for place in self._executor.places()}
+        for address in set(self._job.prepared) - alive:
+            self._job.prepared.pop(address)
         for site, out in self._out.items():
             if out and not self._usable(site):
                 stranded = list(out.values())
@@ -271,17 +270,17 @@ class FanOut:
                     task.future = None
                     self._lost(task, "")
         if any(waiting and not self._out.get(site) for site, waiting in self._waiting.items()):
-            self._look()
+            self._refresh()
 
     def _bring(self, task: _Task, reply: Reply) -> None:
         result, host = reply.result, task.host
         if result is None:
             return
-        brought_home(result, host, self._errand.manifests)
+        brought_home(result, host, self._job.manifests)
         try:
             result.records = self._home.bring(reply, self._address(reply.worker))
         except (FleetError, OSError) as error:
-            self._errand.kept.add(host.name)
+            self._job.kept.add(host.name)
             own = error if isinstance(error, FleetError) else disk_full(error)
             note(result, own or FleetError(str(error)))
         for record in result.records:
@@ -289,8 +288,8 @@ class FanOut:
         self._finish(result)
 
     def _address(self, name: str) -> str:
-        every = (one for places in self._places.values() for one in places)
-        return next((one.address for one in every if one.name == name), name)
+        every = (place for places in self._places.values() for place in places)
+        return next((place.address for place in every if place.name == name), name)
 
     def _fail(self, host: Host, error: FleetError) -> None:
         result = DeviceResult(host)
@@ -310,4 +309,4 @@ class FanOut:
             self._executor.client.cancel([task.future for task in tasks])
         except (OSError, TimeoutError, RuntimeError) as error:
             raise CancelledError(f"cancelled; the scheduler does not answer: {error}") from error
-        self._errand.tell(worker.stop_run)
+        self._job.tell(worker.stop_run)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fleet.engine.cluster.wire import event_as_data
 from fleet.model.events import DeviceDone, Event, Output, Progress, RunDone, Warned
 
 FLUSH_SECONDS = 0.25
@@ -65,7 +64,7 @@ class Publisher:
             if last_of:
                 self._told = {k: v for k, v in self._told.items() if k[0] != last_of}
             for start in range(0, len(events), BATCH_EVENTS):
-                self._send([event_as_data(one) for one in events[start : start + BATCH_EVENTS]])
+                self._send([event.as_dict() for event in events[start : start + BATCH_EVENTS]])
 
     def close(self) -> None:
         """Send the rest and end."""

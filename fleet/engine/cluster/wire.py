@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.engine.resolver import Parts
 from fleet.model import events
@@ -47,13 +47,13 @@ class Order:
     run_id: str
     what: str
     playbook: Playbook | None = None
-    options: Options = field(default_factory=Options)
+    options: DeployOptions = field(default_factory=DeployOptions)
     bundle: Bundle | None = None
     texts: Mapping[Path, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Kind:
+class DeviceKind:
     """What devices of one target and Hexagon arch get, as the workstation resolved it."""
 
     parts: Parts
@@ -87,11 +87,6 @@ class Reply:
     files: tuple[Carried, ...] = ()
 
 
-def event_as_data(event: Event) -> dict[str, Any]:
-    """An event as a message: names, texts and numbers."""
-    return event.as_dict()
-
-
 def event_of(data: Mapping[str, Any]) -> Event | None:
     """The event of a message; None for one that does not travel."""
     kind = _EVENTS.get(str(data.get("event")))
@@ -104,13 +99,11 @@ def may_travel(host: Host) -> None:
     if any(ref is not None and ref.literal is not None for ref in refs):
         raise InputError(
             "a password stands in the inventory in clear text, and workers get references only",
-            device=host.name,
             hint="use env:NAME, file:PATH or cmd:PROGRAM; the worker resolves it",
         )
     if host.transport == "local":
         raise InputError(
             "`transport: local` is this workstation; a worker would take itself for the board",
-            device=host.name,
             hint=f"leave it out: --limit 'all' --limit '!{host.name}'",
         )
 
@@ -122,14 +115,14 @@ def brought_home(result: DeviceResult, host: Host, known: Mapping[str, Manifest]
     if plan is None:
         return
     manifest = known.get(plan.manifest.id, plan.manifest)
-    actions = tuple(_at_home(one, manifest) for one in plan.actions)
+    actions = tuple(_at_home(action, manifest) for action in plan.actions)
     result.plan = replace(plan, host=host, manifest=manifest, actions=actions)
 
 
 def _at_home(action: Action, manifest: Manifest) -> Action:
     if isinstance(action, SendBlobs):
         have = manifest.blobs
-        blobs = (Blob(have.get(one.file.sha256, one.file), one.offset) for one in action.blobs)
+        blobs = (Blob(have.get(blob.file.sha256, blob.file), blob.offset) for blob in action.blobs)
         return replace(action, blobs=tuple(blobs))
     if isinstance(action, StageRelease | ProbeHealth):
         return replace(action, manifest=manifest)

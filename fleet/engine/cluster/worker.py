@@ -18,14 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fleet.engine.cluster.bench import RemoteBench
 from fleet.engine.cluster.blobs import Blobs
-from fleet.engine.cluster.wire import SILENT_SECONDS, TOPIC, Carried, Kind, Order, Reply
+from fleet.engine.cluster.remote_builder import RemoteBuilder
+from fleet.engine.cluster.wire import SILENT_SECONDS, TOPIC, Carried, DeviceKind, Order, Reply
 from fleet.engine.leasing import TTL_SECONDS
 from fleet.engine.operation import Operation
 from fleet.engine.pool import DeviceResult, Work, guarded
 from fleet.engine.session import Session
-from fleet.engine.transfer.depot import Depot
+from fleet.engine.transfer.context import TransferContext
 from fleet.model.errors import CancelledError, InputError, LeaseHeldError, TransferError
 from fleet.model.events import Progress, StepStarted
 from fleet.model.home import fleet_home, private_folder, write_private
@@ -35,7 +35,7 @@ from fleet.model.version import VERSION
 from fleet.profiles.runs import RunStore
 
 INLINE_BYTES = 256 << 10  # a profile has some 50 kB; logs may have 64 MiB
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 AGAIN_SECONDS = 5.0
 PATIENCE_SECONDS = TTL_SECONDS + 15.0  # the lease of a worker that is lost has ended by then
 
@@ -50,7 +50,7 @@ def blobs() -> Blobs:
 
 
 class Run:
-    """An order in this process: one Operation, one bench, its sessions and its waits."""
+    """An order in this process: one Operation, one builder, its sessions and its waits."""
 
     def __init__(self, order: Order, log_event: Callable[[str, Any], None], me: str) -> None:
         from fleet.engine.cluster.publisher import Publisher  # noqa: PLC0415 - starts a thread
@@ -63,9 +63,9 @@ class Run:
         self.sessions: set[Session] = set()
         self.stopped = False
         self.heard = time.monotonic()
-        self.answers: dict[str, Kind | Exception] = {}
+        self.answers: dict[str, DeviceKind | Exception] = {}
         self._changed = threading.Condition()
-        self.depot = Depot()
+        self.transfer = TransferContext()
         self.work: Work = self._work()
 
     def _work(self) -> Work:
@@ -78,17 +78,17 @@ class Run:
             return found
         if order.playbook is None:
             raise InputError(f"{order.what} needs a playbook")
-        bench = RemoteBench(order, self.publisher, blobs(), self.ask_kind, self.fetch)
+        builder = RemoteBuilder(order, self.publisher, blobs(), self.ask_kind, self.fetch)
         operation = Operation(
             order.playbook,
             (),
             self.publisher,
             options=order.options,
             runs=self.store,
-            bench=bench,
+            builder=builder,
             run_id=order.run_id,
         )
-        self.depot = operation.depot
+        self.transfer = operation.transfer
         bound: Work = getattr(operation, name)
         return bound
 
@@ -119,7 +119,7 @@ class Run:
         config = places.get(host.ssh_config, host.ssh_config) if host.ssh_config else None
         return replace(host, known_hosts=known, ssh_config=config)
 
-    def ask_kind(self, target: str, arch: str | None, python: str | None) -> Kind:
+    def ask_kind(self, target: str, arch: str | None, python: str | None) -> DeviceKind:
         """What devices of this kind get; the workstation may fetch a runtime for that."""
         key = f"{target} {arch or ''} {python or ''}"
         self.say(ask="kind", key=key, target=target, arch=arch, python=python)
@@ -145,9 +145,9 @@ class Run:
 
     def _here(self, host: str, sha: str, left: dict[str, int]) -> bool:
         store, done = blobs(), 0
-        for one, size in left.items():
-            part = store.parts.get(one)
-            done += size if store.path(one).exists() else part.written if part else 0
+        for blob, size in left.items():
+            part = store.parts.get(blob)
+            done += size if store.path(blob).exists() else part.written if part else 0
         self.publisher(Progress(host, "fetch", done, sum(left.values())))
         return store.has(sha, left[sha])
 
@@ -164,9 +164,9 @@ class Run:
                     raise CancelledError("cancelled by the workstation")
                 if time.monotonic() - self.heard > SILENT_SECONDS:
                     raise TransferError(f"the workstation is silent; waited for {what}")
-                self._changed.wait(LOOK_SECONDS)
+                self._changed.wait(POLL_SECONDS)
 
-    def answer(self, key: str, value: Kind | Exception) -> None:
+    def answer(self, key: str, value: DeviceKind | Exception) -> None:
         """The workstation answers an ask, or says why a blob cannot come."""
         with self._changed:
             self.answers[key] = value
@@ -208,7 +208,7 @@ def beat(order: str) -> None:
         _runs[order].heard = time.monotonic()
 
 
-def answer(order: str, key: str, value: Kind | Exception) -> None:
+def answer(order: str, key: str, value: DeviceKind | Exception) -> None:
     """See Run.answer."""
     if order in _runs:
         _runs[order].answer(key, value)
@@ -292,7 +292,7 @@ def _work(run: Run, host: Host, *, patient: bool) -> DeviceResult:
 
 def _once(run: Run, host: Host) -> DeviceResult:
     try:
-        session = Session(run.host(host), run.publisher, depot=run.depot)
+        session = Session(run.host(host), run.publisher, transfer=run.transfer)
     except InputError as error:
         return DeviceResult(host, "failed", error.message, error=error)
     run.sessions.add(session)
@@ -309,7 +309,7 @@ def _files(run: Run, host: str) -> tuple[Carried, ...]:
     found = []
     for path in sorted(run.folder.glob(f"*/{run.order.run_id}/*")):
         if path.name == host:
-            found += [one for one in sorted(path.rglob("*")) if one.is_file()]
+            found += [file for file in sorted(path.rglob("*")) if file.is_file()]
         elif path.name == f"{host}.jsonl":
             found.append(path)
     return tuple(_carried(path, run.folder) for path in found)

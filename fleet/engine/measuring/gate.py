@@ -19,7 +19,7 @@ from fleet.model.events import Cooling, StepStarted, Warned
 from fleet.model.gates import CoolSpec
 from fleet.ops.looks import look_command, zones_of
 
-LOOK_SECONDS = 2.0  # between two looks: a heat sink loses less than a degree in that time
+POLL_SECONDS = 2.0  # between two looks: a heat sink loses less than a degree in that time
 TRIES = 6  # of one look over a link that breaks
 WAIT_SECONDS = 0.5  # before the second try; doubled for each further one
 _BROKEN = (ConnectionLostError, DeadlineError, UnreachableError)
@@ -53,17 +53,13 @@ def cool_down(session: Session, spec: CoolSpec, last: Sample | None = None) -> t
             text += f", not below {spec.below:g} °C"
             return _given_up(session, spec, f"{text} after {_clock(spec.timeout)}", text)
         if not said:
-            said = True
-            session.emit(StepStarted(session.host.name, _STEP, f"{text}, {_waiting(spec)}"))
+            said, waiting = True, f"waiting for {spec.below:g} °C, {_clock(spec.timeout)} at most"
+            session.emit(StepStarted(session.host.name, _STEP, f"{text}, {waiting}"))
         session.emit(
             Cooling(session.host.name, heat.zone, heat.celsius, spec.below, deadline.remaining)
         )
         session.check()
-        time.sleep(min(LOOK_SECONDS, deadline.remaining))
-
-
-def _waiting(spec: CoolSpec) -> str:
-    return f"waiting for {spec.below:g} °C, {_clock(spec.timeout)} at most"
+        time.sleep(min(POLL_SECONDS, deadline.remaining))
 
 
 def _clock(seconds: float) -> str:
@@ -84,7 +80,6 @@ def _given_up(session: Session, spec: CoolSpec, problem: str, mark: str) -> tupl
         return (f"not cooled: {mark}",)
     raise DeviceError(
         problem,
-        device=host,
         step=_STEP,
         hint="a higher temperature or a longer timeout; or `otherwise: go on` under `run: cool:` "
         "of the playbook, which runs all the same and marks the record: docs/measuring.md",
@@ -92,19 +87,18 @@ def _given_up(session: Session, spec: CoolSpec, problem: str, mark: str) -> tupl
 
 
 def _heat(session: Session, spec: CoolSpec) -> Heat | None:
-    found = zones_of(_look(session))
+    found = zones_of(_sample(session))
     if found and not matching(found, spec.zone):
         listed = ", ".join(list(found)[:_SHOWN_ZONES])
         raise DeviceError(
             f"there is no thermal zone '{spec.zone}'; the device has: {listed}",
-            device=session.host.name,
             step=_STEP,
             hint="one of these names, a glob like 'cpu*', or `zone: auto`",
         )
-    return hottest({name: one for name, one in found.items() if one is not None}, spec.zone)
+    return hottest({name: heat for name, heat in found.items() if heat is not None}, spec.zone)
 
 
-def _look(session: Session) -> str:
+def _sample(session: Session) -> str:
     """One look. A broken link is made anew as for an upload; the last error comes out."""
     for attempt in range(TRIES):
         try:

@@ -53,5 +53,5 @@ def heat_of(sample: Sample | None) -> float | None:
 
 def peak(conditions: Conditions) -> float | None:
     """The highest °C at the compute in any look of a run."""
-    found = [heat for one in conditions.samples if (heat := heat_of(one)) is not None]
+    found = [heat for sample in conditions.samples if (heat := heat_of(sample)) is not None]
     return max(found, default=None)

@@ -63,7 +63,7 @@ class Series:
 
     def wants(self, records: Sequence[Record]) -> bool:
         """True when one more run is due after these, warm-ups left out."""
-        done = [one for one in records if not one.warmup]
+        done = [record for record in records if not record.warmup]
         if len(done) < self._run.repeats:
             return True
         if self._run.sustained:
@@ -73,11 +73,13 @@ class Series:
     def _wider(self, until: UntilSpec, done: Sequence[Record]) -> bool:
         if len(done) < HOPELESS:
             return len(done) < until.at_most
-        good = [one for one in done if one.counts]
+        good = [record for record in done if record.counts]
         if not good:
             self.warning = f"no run counts, so there is no interval of {until.metric}"
             return False
-        values = [v for one in good if (v := metric_of(one.metrics, until.metric)) is not None]
+        values = [
+            v for record in good if (v := metric_of(record.metrics, until.metric)) is not None
+        ]
         if not values:
             known = ", ".join(metric_names(good[0].metrics)) or "no number at all"
             self.warning = f"no run has the metric '{until.metric}'; there is: {known}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from fleet.engine.measuring.heat import heat_of, peak
 from fleet.engine.measuring.series import metric_of
-from fleet.model.conditions import Conditions, Sample
+from fleet.model.conditions import Conditions
 from fleet.model.gates import DEFAULT_METRIC
 from fleet.model.record import Record
 
@@ -33,7 +33,7 @@ def marks_of(record: Record, earlier: Sequence[Record], metric: str = "") -> tup
     first repeats while it got hotter. `capped: ...`: a clock may not run as fast as the hardware
     could, since before the run; the kernel does not say whether by heat or by a person.
     """
-    first = [one for one in earlier if one.counts][:FIRST]
+    first = [record for record in earlier if record.counts][:FIRST]
     found = [
         *_limit_fell(record.conditions, first[0].conditions if first else None),
         *_clock_fell(record.conditions),
@@ -49,11 +49,11 @@ def _gigahertz(value: float) -> str:
 def _limit_fell(now: Conditions, first: Conditions | None) -> Iterator[str]:
     """A limit below the one before this run or before the first run; not while it gets cooler."""
     begin = heat_of(now.before)
-    for one in (*now.during, *((now.after,) if now.after else ())):
-        heat = heat_of(one)
+    for sample in (*now.during, *((now.after,) if now.after else ())):
+        heat = heat_of(sample)
         if begin is not None and heat is not None and heat < begin:
             continue
-        for name, hz in one.limits.items():
+        for name, hz in sample.limits.items():
             if hz < now.limits.get(name, 0.0):
                 yield _fell(name, now.limits[name], hz)
     for name, hz in now.limits.items():
@@ -77,30 +77,26 @@ def _clock_fell(now: Conditions) -> Iterator[str]:
         if governor != "performance":
             continue
         was_up, low = False, 0
-        for one in now.samples:
-            clock, limit = one.clocks.get(name), _limit(one, now, name)
+        for sample in now.samples:
+            clock, limit = sample.clocks.get(name), sample.limits.get(name) or now.limits.get(name)
             if clock is None or limit is None:
                 continue
-            hot = (heat_of(one) or begin) >= begin + HOT
+            hot = (heat_of(sample) or begin) >= begin + HOT
             low = low + 1 if was_up and hot and clock < NEAR * limit else 0
             was_up = was_up or clock >= NEAR * limit
             if low == 2:
                 yield (
                     f"{name} fell to {_gigahertz(clock)} of {_gigahertz(limit)} GHz "
-                    f"at {heat_of(one):.0f} °C"
+                    f"at {heat_of(sample):.0f} °C"
                 )
                 break
-
-
-def _limit(sample: Sample, now: Conditions, name: str) -> float | None:
-    return sample.limits.get(name) or now.limits.get(name)
 
 
 def _rate_fell(record: Record, first: Sequence[Record], metric: str) -> Iterator[str]:
     """Below all of the first repeats and well below their median, and hotter than they were."""
     value, heat = metric_of(record.metrics, metric), peak(record.conditions)
-    values = [v for one in first if (v := metric_of(one.metrics, metric)) is not None]
-    heats = [h for one in first if (h := peak(one.conditions)) is not None]
+    values = [v for record in first if (v := metric_of(record.metrics, metric)) is not None]
+    heats = [h for record in first if (h := peak(record.conditions)) is not None]
     if value is None or heat is None or len(values) < FIRST or not heats:
         return
     middle = statistics.median(values)

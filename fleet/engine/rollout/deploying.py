@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from fleet.config.select import select
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult
-from fleet.engine.rollout.crew import BoardCrew
 from fleet.engine.rollout.deployment import Deployment
 from fleet.engine.rollout.driver import Ending, Rollout
-from fleet.engine.rollout.inputs import content_hashes, file_hashes
+from fleet.engine.rollout.inputs import Inputs, content_hashes, file_hashes
 from fleet.engine.rollout.journal import NAME, Journal
+from fleet.engine.rollout.state import row
+from fleet.engine.rollout.wave_executor import DeviceExecutor
 from fleet.engine.rollout.waves import Wave, plan_waves
-from fleet.model.errors import InputError, InventoryError
+from fleet.model.errors import FleetError, InputError, InventoryError
 from fleet.model.events import DeviceDone, Listener, RolloutDone, Warned
 from fleet.model.inventory import Host, Inventory
 from fleet.model.rollout import ALL_AT_ONCE, RolloutSpec
@@ -50,49 +51,60 @@ def waves_of(spec: RolloutSpec | None, hosts: Sequence[Host]) -> tuple[Wave, ...
 
 def begin(operation: Deployment, listener: Listener) -> Journal:
     """The journal of a new run; on disk only where the operation knows its inputs."""
-    options, inputs = operation.options, operation.inputs
+    inputs = operation.inputs
+    kept = inputs is not None and inputs.kept
+    if inputs is not None and not kept:
+        text = "an input is no file that can be read again: this run cannot be resumed"
+        listener(Warned("", text))
+    path = operation.runs.root / operation.run_id / NAME if kept else None
+    journal = Journal.claim(path)
+    try:
+        header = _header(operation, inputs if kept else None)
+    except FleetError:
+        journal.drop()
+        raise
+    journal.head(operation.run_id, header)
+    return journal
+
+
+def _header(operation: Deployment, inputs: Inputs | None) -> dict[str, Any]:
     spec = operation.playbook.rollout
     header: dict[str, Any] = {
         "name": operation.playbook.name,
         "rollout": spec.as_dict() if spec else None,
         "waves": [wave.as_dict() for wave in operation.waves()],
-        "options": _plain_options(options),
+        "options": _plain_options(operation.options),
     }
-    if inputs is None or not inputs.kept:
-        if inputs is not None:
-            text = "an input is no file that can be read again: this run cannot be resumed"
-            listener(Warned("", text))
-        return Journal.begin(None, operation.run_id, header)
-    header["inputs"] = inputs.as_dict()
-    contents = content_hashes(operation.playbook, operation.bench.bundle)
-    header["hashes"] = {**file_hashes(inputs), **contents}
-    return Journal.begin(operation.runs.root / operation.run_id / NAME, operation.run_id, header)
+    if inputs is not None:
+        header["inputs"] = inputs.as_dict()
+        contents = content_hashes(operation.playbook, operation.builder.bundle)
+        header["hashes"] = {**file_hashes(inputs), **contents}
+    return header
 
 
-def _plain_options(options: Options) -> dict[str, Any]:
+def _plain_options(options: DeployOptions) -> dict[str, Any]:
     """Those that a later process can take from a file; a lock is read again from its own."""
-    every = {one.name: getattr(options, one.name) for one in fields(options)}
+    every = {field.name: getattr(options, field.name) for field in fields(options)}
     plain = {k: v for k, v in every.items() if v is None or isinstance(v, str | int | float)}
-    return {**plain, "pace": asdict(options.pace)}
+    return {**plain, "pace": asdict(options.transfer)}
 
 
 def roll_out(
     operation: Deployment, journal: Journal, listener: Listener
 ) -> tuple[list[DeviceResult], Ending]:
     """Go on with the waves of a journal; results in the order of the hosts, of every device."""
-    crew = BoardCrew(operation, journal, listener)
-    rollout = Rollout(crew, journal, listener, quiet=journal.state.header["rollout"] is None)
+    executor = DeviceExecutor(operation, journal, listener)
+    rollout = Rollout(executor, journal, listener, quiet=journal.state.header["rollout"] is None)
     ending = rollout.run()
     results = [_result(host, rollout, journal, ending) for host in operation.hosts]
-    for one in results:
-        if one.outcome == NOT_ATTEMPTED:
+    for result in results:
+        if result.outcome == NOT_ATTEMPTED:
             hint = f"fleet resume {operation.run_id}"
-            done = DeviceDone(one.host.name, one.outcome, one.text, hint, 0.0, 0, 0, emulated=False)
+            done = DeviceDone(
+                result.host.name, result.outcome, result.text, hint, 0.0, 0, 0, emulated=False
+            )
             listener(done)
-    devices = tuple(
-        {"host": one.host.name, "wave": one.wave, "outcome": one.outcome, "text": one.text}
-        for one in results
-    )
+    devices = tuple(row(r.host.name, r.wave, r.outcome, r.text) for r in results)
     listener(RolloutDone("", operation.run_id, ending.word, ending.text, devices))
     journal.close()
     return results, ending

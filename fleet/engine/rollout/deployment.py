@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult, Work
+from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.rollout.inputs import Inputs
 from fleet.engine.rollout.waves import Wave
 from fleet.engine.session import Session
-from fleet.engine.workbench import Workbench
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
@@ -22,15 +22,12 @@ class Deployment(Protocol):
 
     playbook: Playbook
     hosts: tuple[Host, ...]
-    options: Options
+    options: DeployOptions
     run_id: str
     inputs: Inputs | None
     owed: frozenset[str]
     runs: RunStore
-
-    @property
-    def bench(self) -> Workbench:
-        """What the devices share on this machine."""
+    builder: ReleaseBuilder
 
     def waves(self) -> tuple[Wave, ...]:
         """Which device is reached in which wave."""

@@ -9,33 +9,26 @@ from typing import Literal, Protocol
 
 from fleet.engine.pool import FINE, DeviceResult
 from fleet.engine.rollout.journal import Journal
-from fleet.engine.rollout.judge import Tally, Verdict, judge, tally
-from fleet.engine.rollout.state import BACK, LEFT, Device
+from fleet.engine.rollout.judge import Tally, WaveVerdict, judge, tally
+from fleet.engine.rollout.state import BACK, LEFT, RolloutDevice
 from fleet.engine.rollout.waves import Wave
 from fleet.model.errors import WorkstationError
-from fleet.model.events import (
-    Listener,
-    Looked,
-    RolledBack,
-    Soaking,
-    WaveJudged,
-    WaveStarted,
-)
+from fleet.model.events import Listener, Looked, RolledBack, Soaking, WaveJudged, WaveStarted
 
 Done = Callable[[DeviceResult], None]
 Word = Literal["finished", "failed", "stopped", "rolled back", "not rolled back"]
 
 
-class Crew(Protocol):
+class WaveExecutor(Protocol):
     """Who works on devices. Each result goes to `done`, in the thread of the caller."""
 
     def deploy(self, names: Sequence[str], admit: Callable[[str], bool], done: Done) -> None:
         """Deploy to each device that `admit` lets begin; it is asked in order."""
 
-    def look(self, devices: Sequence[Device], done: Done) -> None:
+    def check(self, devices: Sequence[RolloutDevice], done: Done) -> None:
         """Look at devices again after the soak."""
 
-    def back(self, devices: Sequence[Device], done: Done) -> None:
+    def back(self, devices: Sequence[RolloutDevice], done: Done) -> None:
         """Switch devices back to `was`, where `release` is current."""
 
     def wait(self, seconds: float) -> None:
@@ -57,8 +50,10 @@ class Rollout:
     still owed. After a verdict that is not `go` no device is begun.
     """
 
-    def __init__(self, crew: Crew, journal: Journal, say: Listener, *, quiet: bool = False) -> None:
-        self._crew, self._journal = crew, journal
+    def __init__(
+        self, executor: WaveExecutor, journal: Journal, say: Listener, *, quiet: bool = False
+    ) -> None:
+        self._executor, self._journal = executor, journal
         self._state = journal.state
         self._say: Listener = (lambda _: None) if quiet else say
         self.results: dict[str, DeviceResult] = {}
@@ -82,16 +77,16 @@ class Rollout:
             begun = all(self._state.devices[name].outcome for name in wave.hosts)
             why = f"stopped {'after' if begun else 'in'} {wave.title}: {verdict.text}"
             return self._back(why) if verdict.word == "rollback" else Ending("stopped", why)
-        bad = sum(1 for one in self._state.devices.values() if not one.fine)
+        bad = sum(1 for device in self._state.devices.values() if not device.fine)
         if bad:
             return Ending("failed", f"{bad} of {len(self._state.devices)} devices are not done")
         return Ending("finished")
 
-    def _wave(self, wave: Wave) -> Verdict:
+    def _wave(self, wave: Wave) -> WaveVerdict:
         todo = [name for name in wave.hosts if not self._state.devices[name].fine]
-        soaking = self._state.spec.soak and self._to_look_at(wave)
+        soaking = self._state.spec.soak and self._to_check(wave)
         if not todo and not soaking and wave.name in self._state.passed:
-            return Verdict("go")
+            return WaveVerdict("go")
         self._say(WaveStarted("", wave.name, f"{wave.title}: {_devices(todo, wave)}", tuple(todo)))
         waiting = set(todo)
         seen = self._tally(wave, waiting)
@@ -112,7 +107,7 @@ class Rollout:
             self._end(result)
 
         if todo:
-            self._crew.deploy(todo, admit, done)
+            self._executor.deploy(todo, admit, done)
         verdict = self._judge(wave, seen, unkept)
         if verdict.word == "go" and self._state.spec.soak:
             self._soak(wave)
@@ -121,13 +116,13 @@ class Rollout:
         self._say(WaveJudged("", wave.name, verdict.word, verdict.text))
         return verdict
 
-    def _judge(self, wave: Wave, seen: Tally, unkept: Sequence[str]) -> Verdict:
+    def _judge(self, wave: Wave, seen: Tally, unkept: Sequence[str]) -> WaveVerdict:
         """The verdict of the devices; where they are well, what this workstation could not keep
         ends the rollout, and no device is to blame for it.
         """
         verdict = judge(wave, self._state.spec, seen)
         if verdict.word == "go" and unkept and self._state.spec.on_fail != "continue":
-            return Verdict("stop", unkept[0])
+            return WaveVerdict("stop", unkept[0])
         return verdict
 
     def _tally(self, wave: Wave, waiting: set[str]) -> Tally:
@@ -149,23 +144,23 @@ class Rollout:
             seconds=round(result.seconds, 3),
         )
 
-    def _to_look_at(self, wave: Wave) -> list[Device]:
+    def _to_check(self, wave: Wave) -> list[RolloutDevice]:
         devices = [self._state.devices[name] for name in wave.hosts]
-        return [one for one in devices if one.to_look_at]
+        return [device for device in devices if device.to_check]
 
     def _soak(self, wave: Wave) -> None:
         """Wait, then look at each device of the wave that this run changed."""
-        devices = self._to_look_at(wave)
+        devices = self._to_check(wave)
         if not devices:
             return
         seconds = self._state.spec.soak
         self._journal.write("soak", wave=wave.name, seconds=seconds)
         text = f"{wave.title} soaks for {seconds:g} s, then {len(devices)} devices are looked at"
         self._say(Soaking("", wave.name, text, seconds))
-        self._crew.wait(seconds)
-        self._crew.look(devices, self._looked)
+        self._executor.wait(seconds)
+        self._executor.check(devices, self._checked)
 
-    def _looked(self, result: DeviceResult) -> None:
+    def _checked(self, result: DeviceResult) -> None:
         name = result.host.name
         fine = result.outcome in FINE
         text = result.text if fine else f"after the soak: {result.text}"
@@ -183,18 +178,18 @@ class Rollout:
         """Switch back every device that this run switched; those that cannot be are named."""
         if not self._state.rolling:
             self._journal.write("rolling", text=why)
-        asked = [one for one in self._state.devices.values() if one.to_roll_back]
+        asked = [device for device in self._state.devices.values() if device.to_roll_back]
         for device in asked:
             if device.was is None:
                 self._settle(device, LEFT, "there was no release before; it stays as it is")
-        self._crew.back([one for one in asked if one.was is not None], self._returned)
-        every = [one for one in self._state.devices.values() if one.switched]
-        count = sum(1 for one in every if one.back == BACK)
+        self._executor.back([device for device in asked if device.was is not None], self._returned)
+        every = [device for device in self._state.devices.values() if device.switched]
+        count = sum(1 for device in every if device.back == BACK)
         text = f"{why}; {count} of {len(every)} switched devices are rolled back"
-        left = [one.name for one in every if one.back != BACK]
+        left = [device.name for device in every if device.back != BACK]
         if left:
             text += f", not: {', '.join(left)}"
-        open_ = any(one.to_roll_back for one in every)
+        open_ = any(device.to_roll_back for device in every)
         return Ending("not rolled back" if open_ else "rolled back", text)
 
     def _returned(self, result: DeviceResult) -> None:
@@ -204,7 +199,7 @@ class Rollout:
             self.results[device.name] = result
         self._settle(device, word, result.text)
 
-    def _settle(self, device: Device, word: str, text: str) -> None:
+    def _settle(self, device: RolloutDevice, word: str, text: str) -> None:
         self._journal.write("back", host=device.name, outcome=word, text=text)
         self._say(RolledBack(device.name, *self._state.outcome(device)))
 

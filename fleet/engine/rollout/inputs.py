@@ -9,6 +9,7 @@ from typing import Any
 
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError
+from fleet.model.files import sha256_file, told
 from fleet.model.playbook import Playbook
 
 
@@ -25,7 +26,7 @@ class Inputs:
     def kept(self) -> bool:
         """True when they can be read again: a pipe cannot."""
         files = (self.playbook, self.inventory, self.lock_file)
-        return all(one is None or one.is_file() for one in files)
+        return all(path is None or path.is_file() for path in files)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for the journal."""
@@ -74,8 +75,8 @@ def content_hashes(playbook: Playbook, bundle: Bundle) -> dict[str, str]:
     if playbook.run is not None:
         text = playbook.run.prompt.encode()
         found[f"prompt of {playbook.path}"] = hashlib.sha256(text).hexdigest()
-    packages = [one.file for package in bundle.op_packages for one in package.libraries]
-    lines = sorted(f"{one.name} {one.sha256}\n" for one in (*bundle.files, *packages))
+    packages = [library.file for package in bundle.op_packages for library in package.libraries]
+    lines = sorted(f"{item.name} {item.sha256}\n" for item in (*bundle.files, *packages))
     found[f"bundle {playbook.bundle}"] = hashlib.sha256("".join(lines).encode()).hexdigest()
     return found
 
@@ -91,7 +92,5 @@ def require_same(then: dict[str, str], now: dict[str, str], run_id: str) -> None
 
 
 def _file(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    with told(path):
+        return sha256_file(path)

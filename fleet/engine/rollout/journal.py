@@ -14,12 +14,14 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from fleet.engine.rollout.state import Line, RunState
 from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError, WorkstationError
+from fleet.model.files import told
 from fleet.model.home import private_folder
 from fleet.model.masking import masked
 from fleet.model.version import VERSION
@@ -44,8 +46,10 @@ class Journal:
         self._size = 0
 
     @classmethod
-    def begin(cls, path: Path | None, run_id: str, header: dict[str, Any]) -> Journal:
-        """A new run. Raises WorkstationError when its journal cannot be written."""
+    def claim(cls, path: Path | None) -> Journal:
+        """The empty journal of a run that is prepared: one that dies on the way leaves that much.
+        Raises WorkstationError when it cannot be written.
+        """
         journal = cls(path)
         if path is not None:
             try:
@@ -55,8 +59,26 @@ class Journal:
                 _sync_folder(path.parent)
             except OSError as error:
                 raise _unwritable(path, error) from error
-        journal.write("run", schema=SCHEMA, run=run_id, fleet=VERSION, **_here(), **header)
         return journal
+
+    @classmethod
+    def begin(cls, path: Path | None, run_id: str, header: dict[str, Any]) -> Journal:
+        """A new run. Raises WorkstationError when its journal cannot be written."""
+        journal = cls.claim(path)
+        journal.head(run_id, header)
+        return journal
+
+    def head(self, run_id: str, header: dict[str, Any]) -> None:
+        """The first line: the run is prepared, and can be resumed from here on."""
+        self.write("run", schema=SCHEMA, run=run_id, fleet=VERSION, **_here(), **header)
+
+    def drop(self) -> None:
+        """The run was refused before it began: nothing of it is kept."""
+        self.close()
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+            with suppress(OSError):  # others may have put something there
+                self.path.parent.rmdir()
 
     @classmethod
     def reopen(cls, path: Path) -> Journal:
@@ -66,26 +88,22 @@ class Journal:
         """
         journal = cls(path)
         try:
-            journal._file = os.open(path, os.O_RDWR)
-            _lock(journal._file, path)
-            journal._size = journal._replay(path.read_bytes())
-            os.ftruncate(journal._file, journal._size)
-        except OSError as error:
-            journal.close()
-            raise InputError(f"cannot read {path}: {error.strerror}") from error
+            with told(path):
+                journal._file = os.open(path, os.O_RDWR)
+                _lock(journal._file, path)
+                journal._size = journal._replay(path.read_bytes())
+                os.ftruncate(journal._file, journal._size)
         except InputError:
             journal.close()
             raise
         return journal
 
     @classmethod
-    def look(cls, path: Path) -> RunState:
+    def read(cls, path: Path) -> RunState:
         """The state of a run, without taking it. Raises InputError as `reopen` does."""
         journal = cls(path)
-        try:
+        with told(path):
             journal._replay(path.read_bytes())
-        except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror}") from error
         return journal.state
 
     def write(self, kind: str, **values: Any) -> None:  # noqa: ANN401 - a line of JSON
@@ -135,7 +153,8 @@ class Journal:
             end += len(raw)
         if not self.state.header:
             raise InputError(
-                f"{self.path} has no first line: the run ended before it began",
+                f"{self.path} has no first line: the run ended before it began, and "
+                "changed no device",
                 hint="fleet deploy",
             )
         return end
@@ -201,8 +220,8 @@ def _lock(file: int, path: Path) -> None:
 
 def _whole_lines(data: bytes) -> Iterator[bytes]:
     *whole, _ = data.split(b"\n")
-    for one in whole:
-        yield one + b"\n"
+    for line in whole:
+        yield line + b"\n"
 
 
 def _unwritable(path: Path | None, error: OSError) -> WorkstationError:
@@ -214,8 +233,8 @@ def _unwritable(path: Path | None, error: OSError) -> WorkstationError:
 
 def _sync_folder(folder: Path) -> None:
     """The names too: that of the file and that of its folder."""
-    for one in (folder, folder.parent):
-        file = os.open(one, os.O_RDONLY)
+    for path in (folder, folder.parent):
+        file = os.open(path, os.O_RDONLY)
         try:
             os.fsync(file)
         finally:

@@ -15,7 +15,7 @@ Word = Literal["go", "stop", "rollback"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class WaveVerdict:
     """What comes after a wave. `text` is the reason where it did not go well, else ""."""
 
     word: Word
@@ -74,7 +74,7 @@ def tally(wave: Wave, outcomes: Mapping[str, str]) -> Tally:
     return seen
 
 
-def judge(wave: Wave, spec: RolloutSpec, seen: Tally) -> Verdict:
+def judge(wave: Wave, spec: RolloutSpec, seen: Tally) -> WaveVerdict:
     """Whether the rollout goes on after, or within, a wave.
 
     A limit is exceeded by the first device above it. A wave that ended and in which
@@ -92,10 +92,10 @@ def judge(wave: Wave, spec: RolloutSpec, seen: Tally) -> Verdict:
     if nothing:
         text = _nothing(seen)
     if not text:
-        return Verdict("go")
+        return WaveVerdict("go")
     if spec.on_fail == "continue":
-        return Verdict("stop" if nothing else "go", text)
-    return Verdict("rollback" if spec.on_fail == "rollback" else "stop", text)
+        return WaveVerdict("stop" if nothing else "go", text)
+    return WaveVerdict("rollback" if spec.on_fail == "rollback" else "stop", text)
 
 
 def _over(count: int, allowed: int, size: int, what: str, limit: Amount) -> str:

@@ -11,11 +11,11 @@ from fleet.config.inventory import load_inventory
 from fleet.config.lockfile import load_lock
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.engine.rollout.inputs import Inputs, content_hashes, file_hashes, require_same
 from fleet.engine.rollout.journal import NAME, Journal, busy
 from fleet.engine.rollout.state import RunState
-from fleet.engine.transfer.depot import Pace
+from fleet.engine.transfer.context import TransferOptions
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
@@ -25,12 +25,15 @@ from fleet.runtimes.store import RuntimeStore
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A run with a journal. `state` is None where it cannot be read, `problem` says why."""
+    """A run with a journal. `state` is None where it cannot be read, `problem` says why, and
+    `word` whether it is damaged or not begun.
+    """
 
     run_id: str
     state: RunState | None
     working: bool
     problem: str = ""
+    word: str = "damaged"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON and for a table."""
@@ -40,8 +43,8 @@ class KnownRun:
             "run": self.run_id,
             "name": state.header["name"] if state else None,
             "begun": state.header["at"] if state else None,
-            "state": "working" if self.working else state.word if state else "damaged",
-            "done": sum(1 for one in every if one.fine and not one.back),
+            "state": "working" if self.working else state.word if state else self.word,
+            "done": sum(1 for device in every if device.fine and not device.back),
             "devices": len(every),
             "text": self.problem or (state.text if state else ""),
         }
@@ -51,9 +54,10 @@ def known_runs(runs: RunStore) -> Iterator[KnownRun]:
     """Every run that has a journal, newest first."""
     for path in sorted(runs.root.glob(f"*/{NAME}"), reverse=True):
         try:
-            yield KnownRun(path.parent.name, Journal.look(path), busy(path))
+            yield KnownRun(path.parent.name, Journal.read(path), busy(path))
         except InputError as error:
-            yield KnownRun(path.parent.name, None, working=False, problem=error.message)
+            word = "damaged" if path.stat().st_size else "not begun"
+            yield KnownRun(path.parent.name, None, busy(path), error.message, word)
 
 
 def journal_path(run_id: str, runs: RunStore) -> Path:
@@ -101,8 +105,9 @@ def _reopen(
     header, run_id = journal.state.header, journal.state.header["run"]
     try:
         inputs, then = Inputs.from_dict(header["inputs"]), dict(header["hashes"])
-        known = header["options"]
-        options = Options(**{**known, "pace": Pace(**known["pace"])})
+        known = dict(header["options"])
+        transfer = TransferOptions(**known.pop("pace"))
+        options = DeployOptions(**known, transfer=transfer)
     except (KeyError, TypeError) as error:
         raise InputError(
             f"{journal.path} is damaged: {type(error).__name__}: {error}", hint="fleet deploy"
@@ -123,14 +128,14 @@ def _reopen(
         inputs=inputs,
     )
     if not force:
-        require_same(then, content_hashes(playbook, operation.bench.bundle), run_id)
+        require_same(then, content_hashes(playbook, operation.builder.bundle), run_id)
     return operation
 
 
 def _hosts(state: RunState, inputs: Inputs) -> list[Host]:
     """The devices of the run in the order of the inventory."""
-    hosts = [one for one in load_inventory(inputs.inventory).hosts if one.name in state.devices]
-    gone = set(state.devices) - {one.name for one in hosts}
+    hosts = [host for host in load_inventory(inputs.inventory).hosts if host.name in state.devices]
+    gone = set(state.devices) - {host.name for host in hosts}
     if gone:
         raise InputError(
             f"{inputs.inventory} has no longer: {', '.join(sorted(gone))}",

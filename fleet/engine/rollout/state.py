@@ -14,7 +14,7 @@ LEFT, BACK = "left", "rolled back"  # final outcomes of a rollback
 
 
 @dataclass
-class Device:
+class RolloutDevice:
     """What the run did to one device.
 
     `outcome` is that of the last attempt, "" while there is none. `release` is what it gets,
@@ -49,7 +49,7 @@ class Device:
         return self.switched and not self.fine
 
     @property
-    def to_look_at(self) -> bool:
+    def to_check(self) -> bool:
         """True when this run changed it, and nobody has looked since."""
         return self.fine and not self.looked and (self.touched or self.outcome == "changed")
 
@@ -66,7 +66,7 @@ class RunState:
     header: Line = field(default_factory=dict)
     waves: tuple[Wave, ...] = ()
     spec: RolloutSpec = ALL_AT_ONCE
-    devices: dict[str, Device] = field(default_factory=dict)
+    devices: dict[str, RolloutDevice] = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
     releases: dict[str, str] = field(default_factory=dict)
     rolling: str = ""
@@ -94,9 +94,11 @@ class RunState:
 
     def _begin(self, line: Line) -> None:
         self.header = line
-        self.waves = tuple(Wave(one["wave"], tuple(one["hosts"])) for one in line["waves"])
+        self.waves = tuple(Wave(wave["wave"], tuple(wave["hosts"])) for wave in line["waves"])
         self.spec = RolloutSpec.from_dict(line["rollout"]) if line["rollout"] else ALL_AT_ONCE
-        self.devices = {name: Device(name, wave.name) for wave in self.waves for name in wave.hosts}
+        self.devices = {
+            name: RolloutDevice(name, wave.name) for wave in self.waves for name in wave.hosts
+        }
 
     def _judged(self, line: Line) -> None:
         if line["verdict"] == "go":
@@ -104,7 +106,7 @@ class RunState:
         else:
             self.passed.discard(line["wave"])
 
-    def _device(self, kind: str, device: Device, line: Line) -> None:
+    def _device(self, kind: str, device: RolloutDevice, line: Line) -> None:
         if kind == "begin":
             device.attempts += 1
             device.outcome, device.text, device.step, device.looked = "", "", "", ""
@@ -129,10 +131,10 @@ class RunState:
     def complete(self) -> bool:
         """True when nothing is left to do: all is there and looked at, or all is rolled back."""
         if self.rolling:
-            return not any(one.to_roll_back for one in self.devices.values())
+            return not any(device.to_roll_back for device in self.devices.values())
         soak = bool(self.spec.soak)
         return bool(self.devices) and all(
-            one.fine and not (soak and one.to_look_at) for one in self.devices.values()
+            device.fine and not (soak and device.to_check) for device in self.devices.values()
         )
 
     @property
@@ -142,7 +144,7 @@ class RunState:
             return "rolled back" if self.rolling else "finished"
         return self.ending or "unfinished"
 
-    def outcome(self, device: Device) -> tuple[str, str]:
+    def outcome(self, device: RolloutDevice) -> tuple[str, str]:
         """Outcome and text of a device for people, the rollback included."""
         if device.back:
             word = "rolled back" if device.back == BACK else "not rolled back"
@@ -151,8 +153,11 @@ class RunState:
 
     def rows(self) -> list[dict[str, str]]:
         """Host, wave, outcome and text of every device, for JSON."""
-        found = []
-        for one in self.devices.values():
-            outcome, text = self.outcome(one)
-            found.append({"host": one.name, "wave": one.wave, "outcome": outcome, "text": text})
-        return found
+        return [
+            row(device.name, device.wave, *self.outcome(device)) for device in self.devices.values()
+        ]
+
+
+def row(host: str, wave: str, outcome: str, text: str) -> dict[str, str]:
+    """What became of a device, for JSON."""
+    return {"host": host, "wave": wave, "outcome": outcome, "text": text}

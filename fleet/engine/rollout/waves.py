@@ -43,11 +43,13 @@ def plan_waves(
     brings nothing is left out; what no wave covers is one more.
     """
     chosen = set(canaries)
-    order = [one for one in names if one in chosen] + [one for one in names if one not in chosen]
+    order = [name for name in names if name in chosen] + [
+        name for name in names if name not in chosen
+    ]
     first = len(chosen) if chosen else spec.canary.of(len(order), up=True)
     waves = [Wave(CANARY, tuple(order[:first]))] if first else []
     done = first
-    for share in (*(one.of(len(order), up=True) for one in spec.waves), len(order)):
+    for share in (*(wave.of(len(order), up=True) for wave in spec.waves), len(order)):
         if share > done:
             number = len(waves) + 1 - bool(first)
             waves.append(Wave(str(number), tuple(order[done:share])))

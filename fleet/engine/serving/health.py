@@ -10,15 +10,15 @@ from typing import Any
 
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeadlineError, DeviceError
-from fleet.transport.base import Stream
+from fleet.transport.base import PortStream
 
 HEALTH_SECONDS = 10.0
 _MOST_BYTES = 64 << 10
 _REQUEST = b"GET /health HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-Dial = Callable[[int, Deadline], Stream]
+Dial = Callable[[int, Deadline], PortStream]
 
 
-def ask_health(dial: Dial, port: int, host: str) -> dict[str, Any]:
+def ask_health(dial: Dial, port: int) -> dict[str, Any]:
     """What /health says, whatever its status. Raises DeviceError, DeadlineError."""
     deadline = Deadline(HEALTH_SECONDS)
     stream = dial(port, deadline)
@@ -32,12 +32,12 @@ def ask_health(dial: Dial, port: int, host: str) -> dict[str, Any]:
             said.extend(chunk)
     except OSError as error:
         if not deadline.expired:
-            raise DeviceError(f"/health at port {port}: {error}", device=host) from error
+            raise DeviceError(f"/health at port {port}: {error}") from error
     finally:
         late.cancel()
         stream.close()
     if deadline.expired:
-        raise DeadlineError(f"/health at port {port} does not answer", device=host)
+        raise DeadlineError(f"/health at port {port} does not answer")
     try:
         found = json.loads(bytes(said).partition(b"\r\n\r\n")[2])
         if not isinstance(found, dict) or "status" not in found:
@@ -45,18 +45,17 @@ def ask_health(dial: Dial, port: int, host: str) -> dict[str, Any]:
     except ValueError as error:
         raise DeviceError(
             f"what answers at port {port} is no service of fleet: {bytes(said[:100])!r}",
-            device=host,
             hint="another program has this port: `serve: {port: ...}`",
         ) from error
     return found
 
 
-def health_or_none(dial: Dial, port: int | None, host: str) -> dict[str, Any] | None:
+def health_or_none(dial: Dial, port: int | None) -> dict[str, Any] | None:
     """As ask_health; None where nothing of ours answers."""
     if port is None:
         return None
     with contextlib.suppress(DeviceError, DeadlineError):
-        return ask_health(dial, port, host)
+        return ask_health(dial, port)
     return None
 
 

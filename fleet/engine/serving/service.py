@@ -13,7 +13,7 @@ from fleet.device.shell import MARK
 from fleet.engine.applying import apply_system
 from fleet.engine.leasing import Lease
 from fleet.engine.operation import Operation
-from fleet.engine.planning import plan_device, plan_system
+from fleet.engine.planning import plan_device, plan_system, refuse, require_current
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.serving.health import belongs, health_or_none
 from fleet.engine.session import Session
@@ -21,7 +21,7 @@ from fleet.engine.states import facts_of
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
 from fleet.model.deadline import Deadline
-from fleet.model.errors import DeviceError, InputError, PreflightError
+from fleet.model.errors import DeviceError, InputError
 from fleet.model.events import Listener, StepStarted, Warned
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
@@ -37,7 +37,7 @@ from fleet.serving.files import service_config
 
 UNITS = "/etc/systemd/system/"
 TOKEN_BYTES = 32
-LOOK_SECONDS = 0.3
+POLL_SECONDS = 0.3
 STOP_MARGIN = 30.0
 
 
@@ -58,11 +58,7 @@ class Serving:
         self._run_id = new_run_id()
 
     def start(
-        self,
-        operation: Operation,
-        *,
-        unit: str = "auto",
-        again: bool = False,
+        self, operation: Operation, *, unit: str = "auto", again: bool = False
     ) -> list[DeviceResult]:
         """Start it with the deployed release, which must be the playbook's. `unit`: user,
         system, none (our supervisor), or auto: user where it works. `again`: stop it first.
@@ -70,9 +66,9 @@ class Serving:
 
         def work(session: Session, result: DeviceResult) -> None:
             with Lease(session, f"serve {self.playbook.name}", self._run_id) as lease:
-                plan = plan_device(session, operation.bench).plan
+                plan = plan_device(session, operation.builder).plan
                 result.plan = plan
-                _must_be_current(plan)
+                require_current(plan)
                 lease.take()
                 self._start(session, result, operation, unit, again=again)
 
@@ -90,7 +86,7 @@ class Serving:
         assert result.plan is not None
         plan, name = result.plan, self.playbook.name
         base = plan.facts.base_dir
-        seen = self._look(session, base)
+        seen = self._state(session, base)
         kept = seen.kept_by
         config = self._config(plan, operation)
         same = seen.release == plan.manifest.id and seen.config == json.loads(config)
@@ -102,7 +98,6 @@ class Serving:
             raise DeviceError(
                 f"{name} runs with "
                 + (f"release {seen.release}" if seen.older else "another configuration"),
-                device=session.host.name,
                 hint="fleet serve restart, with the same inventory and playbook",
             )
         chosen = kept if kept and unit == "auto" else unit
@@ -123,17 +118,17 @@ class Serving:
             session.emit(Warned(session.host.name, text))
 
     def _config(self, plan: DevicePlan, operation: Operation) -> str:
-        bench = operation.bench
+        builder = operation.builder
         run = self.playbook.run
-        kit = bench.kit(
-            run or RunSpec(runner=bench.runner.name), has_tool=False, target=plan.target
+        kit = builder.kit(
+            run or RunSpec(runner=builder.runner.name), has_tool=False, target=plan.target
         )
         place = release_dir(plan.facts.base_dir, plan.manifest.name, plan.manifest.id)
         return service_config(
             self.playbook,
-            bench.bundle,
+            builder.bundle,
             plan.manifest,
-            runner=bench.runner,
+            runner=builder.runner,
             kit=kit,
             release=place,
             emulated=plan.facts.emulated,
@@ -162,9 +157,7 @@ class Serving:
     def _system(self, session: Session, operation: Operation, spec: SystemSpec) -> None:
         """Steps as root, as a deploy does them: planned, noted for `fleet undo`."""
         planned = plan_system(session, spec)
-        refused = [one for one in planned.plan.findings if one.refuses]
-        if refused:
-            raise PreflightError(refused[0].message, device=session.host.name, hint=refused[0].cure)
+        refuse(planned.plan)
         log = UndoLog(undo_root(operation.runs), self._run_id, session.host.name)
         apply_system(session, planned, log, allow_reboot=False)
 
@@ -185,26 +178,25 @@ class Serving:
     def _wait(self, session: Session, base: str) -> dict[str, Any]:
         """Until /health says ready. Raises DeviceError with the last words of the log."""
         limit, pause = Deadline(self.playbook.health_timeout), threading.Event()
-        host, name = session.host.name, self.playbook.name
+        name = self.playbook.name
         while True:
             session.check()
-            said = health_or_none(session.transport.dial, self.spec.port, host)
+            said = health_or_none(session.transport.dial, self.spec.port)
             if said is not None and belongs(said, name) and said.get("ready"):
                 return said
-            seen = self._look(session, base)
+            seen = self._state(session, base)
             over = seen.failed or seen.kept_by is None or limit.expired
             if over or (seen.restarts or 0) >= 3:
                 why = " | ".join(self._log(session, base, 6).splitlines()[-4:])
                 raise DeviceError(
                     f"{name} does not become ready: {why or 'its log is empty'}",
-                    device=host,
                     step="serve",
                     hint="fleet serve logs, then fleet serve stop, with the same inventory "
                     "and playbook",
                 )
-            pause.wait(LOOK_SECONDS)
+            pause.wait(POLL_SECONDS)
 
-    def _look(self, session: Session, base: str) -> ServiceSeen:
+    def _state(self, session: Session, base: str) -> ServiceSeen:
         command = serving.state_command(base, self.playbook.name)
         text = session.ask(command, "serve").text
         return serving.parse_service(text, session.host.name)
@@ -218,9 +210,9 @@ class Serving:
 
         def work(session: Session, result: DeviceResult) -> None:
             facts = facts_of(session)
-            seen = self._look(session, facts.base_dir)
+            seen = self._state(session, facts.base_dir)
             port = seen.port or self.spec.port
-            said = health_or_none(session.transport.dial, port, session.host.name)
+            said = health_or_none(session.transport.dial, port)
             said = said if belongs(said, self.playbook.name) else None
             result.outcome, result.text = _judged(seen, said)
             result.details = {
@@ -241,7 +233,7 @@ class Serving:
         def work(session: Session, result: DeviceResult) -> None:
             with Lease(session, f"serve {self.playbook.name}", self._run_id) as lease:
                 base = facts_of(session).base_dir
-                kept = self._look(session, base).kept_by
+                kept = self._state(session, base).kept_by
                 result.outcome = "unchanged" if kept is None else "changed"
                 result.text = "it does not run" if kept is None else "stopped"
                 if kept is not None:
@@ -273,41 +265,20 @@ class Serving:
             done = session.run(serving.token_command(base, name), "token")
             found = done.stdout.partition(MARK)[2].decode("ascii", "replace").strip()
             if not found:
-                raise DeviceError(
-                    "there is no token yet", device=session.host.name, hint="fleet serve start"
-                )
+                raise DeviceError("there is no token yet", hint="fleet serve start")
             result.details = {"token": Secret(found)}
             result.outcome = "changed" if new else "ok"
 
         return on_every_device(self._hosts, work, self._say, parallel=self._parallel)
 
 
-def _must_be_current(plan: DevicePlan) -> None:
-    refusals = [one for one in plan.findings if one.refuses]
-    if refusals:
-        first = refusals[0]
-        raise PreflightError(
-            f"pre-flight {first.rule}: {first.message}", device=plan.host.name, hint=first.cure
-        )
-    if not plan.unchanged:
-        raise DeviceError(
-            f"{plan.manifest.name}/{plan.manifest.id} is not what is deployed there "
-            f"({plan.current or 'nothing'} is)",
-            device=plan.host.name,
-            hint="fleet deploy, with the same inventory and playbook",
-        )
-
-
 def _way(seen: ServiceSeen, wanted: str, facts: Facts, session: Session) -> str:
     """Who shall keep it. Raises InputError for a systemd that is not there."""
     if facts.tools.python3 is None:
-        raise DeviceError(
-            "the server needs python3, and the device has none", device=session.host.name
-        )
+        raise DeviceError("the server needs python3, and the device has none")
     if wanted == USER and not seen.user_systemd:
         raise InputError(
             "systemctl --user does not work there",
-            device=session.host.name,
             hint="--unit system (needs root), or --unit none",
         )
     way = (USER if seen.user_systemd else NONE) if wanted == "auto" else wanted

@@ -10,13 +10,12 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from fleet.engine.session import Session
 from fleet.model.deadline import Deadline
 from fleet.model.errors import ConnectionLostError, FleetError, InputError, TransportError
-from fleet.transport.base import Stream
+from fleet.transport.base import PortStream
 
 DIAL_SECONDS = 10.0
 BACKLOG = 128
@@ -51,17 +50,12 @@ class Tunnel:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._listener.close()
         with self._lock:
-            for one in self._open:
-                _hang_up(one)
+            for connection in self._open:
+                _hang_up(connection)
 
     def wait(self) -> None:
         """Until the end, which is Ctrl-C."""
@@ -78,7 +72,7 @@ class Tunnel:
             threading.Thread(target=self._serve, args=(near,), daemon=True).start()
 
     def _serve(self, near: socket.socket) -> None:
-        far: Stream | None = None
+        far: PortStream | None = None
         try:
             far = self._dial()
             other = threading.Thread(target=_pump, args=(near, far), daemon=True)
@@ -97,7 +91,7 @@ class Tunnel:
                 self._open.discard(near)
             near.close()
 
-    def _dial(self) -> Stream:
+    def _dial(self) -> PortStream:
         """A channel; the connection is made anew once where it is gone."""
         used = self._session.transport
         try:
@@ -110,7 +104,7 @@ class Tunnel:
             return self._session.transport.dial(self._port, Deadline(DIAL_SECONDS))
 
 
-def _pump(source: Stream, sink: Stream) -> None:
+def _pump(source: PortStream, sink: PortStream) -> None:
     """All bytes from one side to the other; its end too."""
     with contextlib.suppress(OSError, EOFError):
         while chunk := source.recv(_CHUNK):

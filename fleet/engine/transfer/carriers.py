@@ -28,7 +28,7 @@ SLOWER = 0.8  # of the open connection's rate: then the client is let go
 Try = Callable[[Blob, int, Carrier], float]
 
 
-class Turn:
+class CarrierTrial:
     """The first bytes over a carrier that has to prove itself while it sends."""
 
     def __init__(self, place: int, count: int, first: Carrier, rate: float) -> None:
@@ -66,15 +66,22 @@ class Choice:
     blobs: list[Blob]
     rate: float | None
     why: str
-    turn: Turn | None = None
+    turn: CarrierTrial | None = None
 
     def back(self) -> Choice:
         """What is left when the turn was lost, for the first carrier."""
         if self.turn is None:
             return self
-        left, place = list(self.blobs), self.turn.place
-        left[place] = _further(left[place], self.turn.count)
+        left = _further(self.blobs, self.turn.place, self.turn.count)
         return Choice(self.turn.first, left, None, self.turn.why)
+
+    def measured(self, attempt: Try) -> Choice:
+        """What is left when the beginning of the largest blob has shown the rate."""
+        large = [n for n, blob in enumerate(self.blobs) if blob.plain]
+        place = max(large, key=lambda n: self.blobs[n].left)
+        count = self.blobs[place].left // 8
+        rate = attempt(self.blobs[place], count, self.carrier)
+        return replace(self, rate=rate, blobs=_further(self.blobs, place, count))
 
 
 class Carriers:
@@ -110,26 +117,26 @@ class Carriers:
             return Choice(self._second or first, left, None, "as asked for")
         if not name or self._wanted != "auto":
             return Choice(first, left, None, "as asked for" if name else "the only one")
-        place = next((n for n, one in enumerate(left) if _long(one)), None)
-        if place is None or sum(one.wire for one in left) < WORTH_BYTES:
+        place = next((n for n, blob in enumerate(left) if _long(blob)), None)
+        if place is None or sum(blob.wire for blob in left) < WORTH_BYTES:
             return Choice(first, left, None, "little to send")
         opening = threading.Thread(target=self._open, daemon=True)
         opening.start()
         rate = 0.0
         while _long(left[place]):
             rate = attempt(left[place], TRIAL_BYTES, first)
-            left[place] = _further(left[place], TRIAL_BYTES)
+            left = _further(left, place, TRIAL_BYTES)
             if not opening.is_alive():
                 break
         opening.join()
         if self._second is None or not _long(left[place]):
             why = self._failed.message if self._failed else "the client came too late"
             return Choice(first, left, rate, why)
-        turn = Turn(place, _enough(left[place], rate), first, rate)
+        turn = CarrierTrial(place, _enough(left[place], rate), first, rate)
         choice = Choice(self._second, left, None, "", turn)
         return self._judged(choice, turn, attempt) if apart else choice
 
-    def _judged(self, choice: Choice, turn: Turn, attempt: Try) -> Choice:
+    def _judged(self, choice: Choice, turn: CarrierTrial, attempt: Try) -> Choice:
         """After a stream of its own for the second carrier's turn."""
         other = attempt(choice.blobs[turn.place], turn.count, choice.carrier)
         turn.judge(other)
@@ -165,13 +172,16 @@ def _long(blob: Blob) -> bool:
     return blob.plain and blob.left > 2 * TRIAL_BYTES
 
 
-def _further(blob: Blob, count: int) -> Blob:
-    return replace(blob, offset=blob.offset + count)
+def _further(blobs: Sequence[Blob], place: int, count: int) -> list[Blob]:
+    """What is left when `count` bytes of the blob at `place` have gone."""
+    left = list(blobs)
+    left[place] = replace(left[place], offset=left[place].offset + count)
+    return left
 
 
 def way(session: Session, count: int) -> tuple[str, ...]:
     """Which way so many bytes will go, for the plan."""
-    first, wanted = session.transport, session.depot.pace.carrier
+    first, wanted = session.transport, session.transfer.options.carrier
     if not count:
         return ()
     return (_carrier(first, wanted, count), *_relay(session))
@@ -179,7 +189,7 @@ def way(session: Session, count: int) -> tuple[str, ...]:
 
 def _relay(session: Session) -> tuple[str, ...]:
     lan = lan_of(session.host)
-    if session.depot.neighbours is None or not lan:
+    if session.transfer.neighbours is None or not lan:
         return ()
     return (f"relay: files from {LEAST_BYTES >> 20} MiB may come from boards of lan {lan}",)
 

@@ -10,7 +10,7 @@ from fleet.engine.session import Session
 from fleet.model.plan import Blob
 from fleet.ops.upload import Receipt
 
-_FAR_AHEAD = "adb"  # the carrier in front of which bytes wait that nobody can count
+_FAR_OFF = "adb"  # the carrier in front of which bytes wait that nobody can count
 
 
 class Counting:
@@ -23,7 +23,7 @@ class Counting:
         self._session = session
         self._blobs = blobs
         self._receipt = receipt
-        self._exact = all(one.plain and one.file.sha256 not in packed for one in blobs)
+        self._exact = all(blob.plain and blob.file.sha256 not in packed for blob in blobs)
         self._before = session.payload_bytes
         self._over = False
 
@@ -35,16 +35,16 @@ class Counting:
     def broke(self, carrier: str) -> None:
         """The link is gone: nothing counts after it, and of what waited only what arrived."""
         self._over = True
-        if carrier == _FAR_AHEAD:
-            arrived = self._before + sum(self._known(one) for one in self._blobs)
+        if carrier == _FAR_OFF:
+            arrived = self._before + sum(self._known(blob) for blob in self._blobs)
             self._session.payload_bytes = min(self._session.payload_bytes, arrived)
 
     def settle(self, lacking: Sequence[Blob]) -> None:
         """The device has said what it lacks now."""
         if not self._exact:
             return
-        left = {one.file.sha256: one.left for one in lacking}
-        gone = (max(0, one.left - left.get(one.file.sha256, 0)) for one in self._blobs)
+        left = {blob.file.sha256: blob.left for blob in lacking}
+        gone = (max(0, blob.left - left.get(blob.file.sha256, 0)) for blob in self._blobs)
         self._session.payload_bytes = self._before + sum(gone)
 
     def _known(self, blob: Blob) -> int:

@@ -12,96 +12,105 @@ from fleet.content.signatures import (
     DIGEST,
     DIGESTS,
     XXH3,
-    Signature,
+    BlockSignature,
     Signatures,
     hash_and_sign,
 )
-from fleet.device.hand import hand, hand_command, has_hand
 from fleet.engine.session import Session
-from fleet.engine.transfer.depot import Depot
+from fleet.engine.transfer.context import TransferContext
 from fleet.model.errors import DeviceError, TransportError
 from fleet.model.facts import Facts
 from fleet.model.files import BLOCK_BYTES
 from fleet.model.plan import Blob, Delta, Piece
-from fleet.ops.upload import takes_frames
+from fleet.ops.backend import backend_for
 
 SIGNING_BYTES_PER_SECOND = 20e6  # Python on a small core, reading slow flash
-STAYING = 0.5  # of the bytes; what stays of a spare need not be written
-MOST_OVER = 64 << 20  # bytes to send into a spare: they are lost when the device loses power
+STAYING = 0.5  # of the bytes; what stays of a recyclable blob need not be written
+MOST_OVER = (
+    64 << 20
+)  # bytes to send into a recyclable blob: they are lost when the device loses power
 _ENTRY = 2 * DIGEST
 
 
-def with_known(depot: Depot, facts: Facts, blobs: Iterable[Blob]) -> tuple[Blob, ...]:
+def with_known(transfer: TransferContext, facts: Facts, blobs: Iterable[Blob]) -> tuple[Blob, ...]:
     """The same blobs, each with its delta where the old content was hashed on this workstation."""
-    return _all(depot, facts, blobs, None)
+    return _all(transfer, facts, blobs, None)
 
 
 def with_asked(session: Session, facts: Facts, blobs: Iterable[Blob]) -> tuple[Blob, ...]:
     """As `with_known`; what is not known here is signed on the device, one round trip a blob."""
-    return _all(session.depot, facts, blobs, session)
+    return _all(session.transfer, facts, blobs, session)
 
 
 def _all(
-    depot: Depot, facts: Facts, blobs: Iterable[Blob], session: Session | None
+    transfer: TransferContext, facts: Facts, blobs: Iterable[Blob], session: Session | None
 ) -> tuple[Blob, ...]:
     done: list[Blob] = []
     blobs = tuple(blobs)
-    taken = {one.delta.spare for one in blobs if one.delta}
+    if (
+        transfer.options.whole
+        or not any(blob.base or blob.recyclable for blob in blobs)
+        or not backend_for(facts).frames
+    ):
+        return blobs
+    taken = {blob.delta.spare for blob in blobs if blob.delta}
     for blob in blobs:
-        one = _with(depot, facts, blob, session, taken)
-        taken |= {one.delta.spare} if one.delta else set()
-        done.append(one)
+        made = _with(transfer, facts, blob, session, taken)
+        taken |= {made.delta.spare} if made.delta else set()
+        done.append(made)
     return tuple(done)
 
 
-def _with(depot: Depot, facts: Facts, blob: Blob, session: Session | None, taken: set[str]) -> Blob:
-    if not blob.plain or depot.pace.whole or not takes_frames(facts):
+def _with(
+    transfer: TransferContext, facts: Facts, blob: Blob, session: Session | None, taken: set[str]
+) -> Blob:
+    if not blob.plain:
         return blob
     sha = blob.file.sha256
-    if sha in blob.spares and sha not in taken:
+    if sha in blob.recyclable and sha not in taken:
         return replace(blob, delta=Delta("", (Piece(0, blob.file.size, stays=True),), sha))
     if blob.file.size < SMALLEST or not blob.base:
         return blob
-    old = depot.signatures.load(blob.base) or depot.asked.get(blob.base)
+    old = transfer.signatures.load(blob.base) or transfer.asked.get(blob.base)
     if old is None and session is not None:
         old = _asked(session, facts, blob)
         if old is not None:
-            depot.asked[blob.base] = old
+            transfer.asked[blob.base] = old
     found = None
     if old is not None:
-        found = depot.delta(blob, old.kind, partial(_find, depot.signatures, blob, old))
+        found = transfer.delta(blob, old.kind, partial(_find, transfer.signatures, blob, old))
     over = [
         made
-        for spare in blob.spares
-        if spare not in taken and (made := _over(depot, blob, found, spare))
+        for spare in blob.recyclable
+        if spare not in taken and (made := _over(transfer, blob, found, spare))
     ]
-    best = max(over, key=lambda one: one.staying, default=found)
+    best = max(over, key=lambda delta: delta.staying, default=found)
     return replace(blob, delta=best) if best else blob
 
 
-def _over(depot: Depot, blob: Blob, found: Delta | None, spare: str) -> Delta | None:
-    """The content out of a spare, where most of that stays."""
+def _over(transfer: TransferContext, blob: Blob, found: Delta | None, spare: str) -> Delta | None:
+    """The content out of a recyclable blob, where most of that stays."""
     plain = found or Delta(blob.base, (Piece(0, blob.file.size),))
 
     def make() -> Delta | None:
-        old, new = (depot.signatures.load(one) for one in (spare, blob.file.sha256))
+        old, new = (transfer.signatures.load(sha) for sha in (spare, blob.file.sha256))
         if old is None or new is None or old.kind != new.kind or new.size != blob.file.size:
             return None
         made = made_over(plain, spare, old, new)
         few = len(made.pieces) <= MOST_PIECES and made.bytes <= MOST_OVER
         return made if few and made.staying >= blob.file.size * STAYING else None
 
-    return depot.delta(blob, f"over {spare} {found is None}", make)
+    return transfer.delta(blob, f"over {spare} {found is None}", make)
 
 
-def _find(known: Signatures, blob: Blob, old: Signature) -> Delta | None:
+def _find(known: Signatures, blob: Blob, old: BlockSignature) -> Delta | None:
     try:
         return delta(blob.file, blob.base, old, _own(known, blob, old.kind))
     except OSError:
         return None
 
 
-def _own(known: Signatures, blob: Blob, kind: str) -> Signature | None:
+def _own(known: Signatures, blob: Blob, kind: str) -> BlockSignature | None:
     """Of the new content; a file of a runtime was hashed without being signed."""
     own = known.load(blob.file.sha256)
     if own is not None or kind != XXH3:
@@ -112,15 +121,14 @@ def _own(known: Signatures, blob: Blob, kind: str) -> Signature | None:
     return own
 
 
-def _asked(session: Session, facts: Facts, blob: Blob) -> Signature | None:
+def _asked(session: Session, facts: Facts, blob: Blob) -> BlockSignature | None:
     """The device signs its old blob, where it has Python and the link is what costs."""
-    if not has_hand(facts):
+    asked = backend_for(facts).sign(blob.base)
+    if asked is None:
         return None
-    path = f"{facts.base_dir}/store/{blob.base}"
-    command = hand_command(facts, "sign", path, str(BLOCK_BYTES))
     seconds = 60.0 + 8 * blob.file.size / SIGNING_BYTES_PER_SECOND
     try:
-        answer = session.ask(command, "sign", stdin=[hand()], seconds=seconds)
+        answer = session.ask(asked.command, "sign", stdin=asked.stdin, seconds=seconds)
         return _signature(answer.text.split())
     except TransportError:
         raise
@@ -128,9 +136,9 @@ def _asked(session: Session, facts: Facts, blob: Blob) -> Signature | None:
         return None
 
 
-def _signature(words: list[str]) -> Signature | None:
+def _signature(words: list[str]) -> BlockSignature | None:
     """Of `[kind] size entries...`; BLAKE2 is meant where none is named. Raises ValueError."""
     kind, size, *lines = [BLAKE2, *words] if words and words[0].isdigit() else words
     entries = bytes.fromhex("".join(lines))
     whole = len(entries) == -(-int(size) // BLOCK_BYTES) * _ENTRY
-    return Signature(int(size), entries, kind) if whole and kind in DIGESTS else None
+    return BlockSignature(int(size), entries, kind) if whole and kind in DIGESTS else None

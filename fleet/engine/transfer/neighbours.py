@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LEAST_BYTES = 8 << 20  # of a relayed blob; below, the logins cost more than the bytes
 STRIKES = 2  # neighbours that could not be logged in to, after which a board serves no more
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 
 
 def lan_of(host: Host) -> str:
@@ -28,7 +28,7 @@ def lan_of(host: Host) -> str:
 
 
 @dataclass(frozen=True)
-class Holder:
+class BlobHolder:
     """A board that has blobs, and where its store is."""
 
     peer: Peer
@@ -36,7 +36,7 @@ class Holder:
 
 
 @dataclass
-class Turn:
+class RelayTurn:
     """What a board is to do now: get `sha` from `source`, or from the workstation (None).
 
     Who has it sets `arrived`. Who could not get it from the source says why by one of the
@@ -44,21 +44,21 @@ class Turn:
     """
 
     sha: str
-    source: Holder | None
+    source: BlobHolder | None
     arrived: bool = False
 
 
 @dataclass
 class _Lan:
-    holders: dict[str, dict[str, Holder]] = field(default_factory=dict)
+    holders: dict[str, dict[str, BlobHolder]] = field(default_factory=dict)
     seeding: set[str] = field(default_factory=set)
     serving: set[str] = field(default_factory=set)
     strikes: dict[str, set[str]] = field(default_factory=dict)
     dumb: set[str] = field(default_factory=set)
 
-    def usable(self, sha: str, name: str) -> list[Holder]:
+    def usable(self, sha: str, name: str) -> list[BlobHolder]:
         found = self.holders.get(sha, {}).values()
-        return [one for one in found if one.peer.name not in {name, *self.dumb}]
+        return [holder for holder in found if holder.peer.name not in {name, *self.dumb}]
 
 
 class Neighbours:
@@ -68,7 +68,7 @@ class Neighbours:
         self._lans: dict[str, _Lan] = {}
         self._change = threading.Condition()
 
-    def have(self, lan: str, holder: Holder, shas: Iterable[str]) -> None:
+    def have(self, lan: str, holder: BlobHolder, shas: Iterable[str]) -> None:
         """This board has these blobs."""
         with self._change:
             known = self._lan(lan).holders
@@ -76,20 +76,20 @@ class Neighbours:
                 known.setdefault(sha, {})[holder.peer.name] = holder
             self._change.notify_all()
 
-    def damaged(self, lan: str, turn: Turn) -> None:
+    def damaged(self, lan: str, turn: RelayTurn) -> None:
         """What the source has is not that blob, or no more."""
         if turn.source is not None:
             with self._change:
                 self._lan(lan).holders.get(turn.sha, {}).pop(turn.source.peer.name, None)
 
-    def broke(self, lan: str, turn: Turn) -> None:
+    def broke(self, lan: str, turn: RelayTurn) -> None:
         """The source, or the way from it, went away while it sent: it serves no more."""
         if turn.source is not None:
             with self._change:
                 self._lan(lan).dumb.add(turn.source.peer.name)
                 self._change.notify_all()
 
-    def shut_out(self, lan: str, turn: Turn, name: str) -> None:
+    def shut_out(self, lan: str, turn: RelayTurn, name: str) -> None:
         """The source could not log in to the board `name`; whose fault it is will show."""
         if turn.source is not None:
             with self._change:
@@ -103,12 +103,12 @@ class Neighbours:
     def turn(
         self,
         lan: str,
-        me: Holder,
+        me: BlobHolder,
         wanted: Sequence[str],
         patience: Deadline,
         check: Callable[[], object],
-    ) -> Iterator[Turn]:
-        """Wait for a neighbour that has one of `wanted` and is free, or for leave to get one
+    ) -> Iterator[RelayTurn]:
+        """Wait for a neighbour that has one of `wanted` and is free, or for permission to get one
         from the workstation. `check` raises when waiting has no sense any more; after
         `patience` it is the workstation, whoever else gets it from there.
         """
@@ -116,7 +116,7 @@ class Neighbours:
         with self._change:
             place = self._lan(lan)
             while (found := self._next(place, name, wanted, patience)) is None:
-                self._change.wait(_LOOK_SECONDS)
+                self._change.wait(_POLL_SECONDS)
                 check()
             mine = found.source is None and found.sha not in place.seeding
             if found.source is not None:
@@ -139,12 +139,14 @@ class Neighbours:
         return self._lans.setdefault(lan, _Lan())
 
     @staticmethod
-    def _next(place: _Lan, name: str, wanted: Sequence[str], patience: Deadline) -> Turn | None:
+    def _next(
+        place: _Lan, name: str, wanted: Sequence[str], patience: Deadline
+    ) -> RelayTurn | None:
         for sha in wanted:
-            for one in place.usable(sha, name):
-                if one.peer.name not in place.serving:
-                    return Turn(sha, one)
+            for holder in place.usable(sha, name):
+                if holder.peer.name not in place.serving:
+                    return RelayTurn(sha, holder)
         for sha in wanted:
             if not place.usable(sha, name) and sha not in place.seeding:
-                return Turn(sha, None)
-        return Turn(wanted[0], None) if patience.expired else None
+                return RelayTurn(sha, None)
+        return RelayTurn(wanted[0], None) if patience.expired else None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Protocol
 
-from fleet.device.hand import hand_for
 from fleet.engine.leasing import LeasedStall
 from fleet.engine.session import Session
-from fleet.engine.transfer.neighbours import LEAST_BYTES, Holder, Neighbours, Turn, lan_of
+from fleet.engine.transfer.neighbours import LEAST_BYTES, BlobHolder, Neighbours, RelayTurn, lan_of
 from fleet.model.command import Result
 from fleet.model.deadline import Deadline, Stall
 from fleet.model.errors import TransportError, UnreachableError
@@ -16,36 +16,86 @@ from fleet.model.events import Relayed, Warned
 from fleet.model.facts import Facts
 from fleet.model.masking import masked
 from fleet.model.plan import Blob
+from fleet.ops.backend import backend_for
 from fleet.ops.lease import lost_words
 from fleet.ops.relay import Passage, relay_command
-from fleet.ops.upload import receive_command
+from fleet.ops.upload import Step
 from fleet.transport.neighbour import Bridge, peer_of
 
 WORTH_BYTES_PER_SECOND = 2e6  # a LAN that is slower is not worth the waiting
 WAIT_SECONDS = 60.0
+SETTLE_TRIES = 10
+SETTLE_SECONDS = 0.5
 
 
-@dataclass(frozen=True)
-class Direct:
-    """The upload that this is a part of: its way without neighbours, what it tells of bytes
-    that have gone, and for how many seconds it waits for a sign.
-    """
+class DirectUpload(Protocol):
+    """The upload that this is a part of: its way without neighbours."""
 
-    send: Callable[[Blob], object]
-    told: Callable[[], Callable[[int], object]]
-    patience: Callable[[Blob], float]
+    def send_directly(self, blobs: Sequence[Blob], tail: Sequence[Step] = ()) -> None:
+        """Send these from the workstation."""
+
+    def lacking(self) -> tuple[Blob, ...]:
+        """What the device lacks by now."""
+
+    def counter(self) -> Callable[[int], object]:
+        """Takes how many bytes have gone by another way."""
+
+    def patience(self, blobs: Sequence[Blob]) -> float:
+        """Seconds to wait for a sign."""
+
+
+def deliver(
+    upload: DirectUpload,
+    session: Session,
+    facts: Facts,
+    neighbours: Neighbours,
+    blobs: Sequence[Blob],
+    *,
+    tail: Sequence[Step],
+) -> None:
+    """Large blobs by neighbours where that can be, all else and the `tail` by the upload."""
+    near, relaying = [blob for blob in blobs if suits(blob)], None
+    try:
+        relaying = Relaying(session, facts, neighbours, upload) if near else None
+    except UnreachableError as error:
+        text = f"no relay for this device: {error.message}; sent directly"
+        session.emit(Warned(session.host.name, text))
+    if relaying is None:
+        upload.send_directly(blobs, tail)
+        return
+    upload.send_directly([blob for blob in blobs if blob not in near])
+    # What a neighbour says of this device is not believed.
+    lacking = _settled(upload) if relaying.fetch(near) else ()
+    upload.send_directly(lacking, tail)
+    relaying.have(near)
+
+
+def suits(blob: Blob) -> bool:
+    """True for a blob that is worth a neighbour's time."""
+    return blob.plain and blob.left >= LEAST_BYTES
+
+
+def _settled(upload: DirectUpload) -> tuple[Blob, ...]:
+    """What is lacking; of a relay that broke, the last bytes may still be on their way."""
+    before, now = None, upload.lacking()
+    for _ in range(SETTLE_TRIES):
+        if not any(blob.offset for blob in now) or now == before:
+            break
+        time.sleep(SETTLE_SECONDS)
+        before, now = now, upload.lacking()
+    return now
 
 
 def tell_of(session: Session, facts: Facts, shas: frozenset[str]) -> None:
     """A device has these blobs: its neighbours may get them from it."""
-    neighbours, lan = session.depot.neighbours, lan_of(session.host)
+    neighbours, lan = session.transfer.neighbours, lan_of(session.host)
     if neighbours is None or not lan or not shas:
         return
     try:
         peer = peer_of(session.transport, session.host)
     except TransportError:
         return
-    neighbours.have(lan, Holder(peer, facts.base_dir), shas)
+    neighbours.have(lan, BlobHolder(peer, facts.base_dir), shas)
 
 
 class Relaying:
@@ -53,25 +103,23 @@ class Relaying:
     who is asked next: Upload asks the device itself.
     """
 
-    def __init__(self, session: Session, facts: Facts, neighbours: Neighbours) -> None:
+    def __init__(
+        self, session: Session, facts: Facts, neighbours: Neighbours, upload: DirectUpload
+    ) -> None:
         """Raises UnreachableError that says why this device takes no part."""
         self._session = session
         self._facts = facts
         self._neighbours = neighbours
+        self._upload = upload
         self._lan = lan_of(session.host)
         if not self._lan:
             raise UnreachableError("it has no label `lan`")
         if not facts.tools.sha256 or not facts.tools.dd_fullblock:
             raise UnreachableError("it has no hash tool, or no dd that counts bytes of a pipe")
-        self._me = Holder(peer_of(session.transport, session.host), facts.base_dir)
+        self._me = BlobHolder(peer_of(session.transport, session.host), facts.base_dir)
         self._alone = False
 
-    @staticmethod
-    def suits(blob: Blob) -> bool:
-        """True for a blob that is worth a neighbour's time."""
-        return blob.plain and blob.left >= LEAST_BYTES
-
-    def fetch(self, blobs: Sequence[Blob], direct: Direct) -> bool:
+    def fetch(self, blobs: Sequence[Blob]) -> bool:
         """Get each from a neighbour or directly, whichever can be first.
 
         True when a neighbour was asked: the device must say then what it has.
@@ -87,28 +135,28 @@ class Relaying:
             with turns as turn:
                 blob = left.pop(turn.sha)
                 if turn.source is None:
-                    direct.send(blob)
+                    self._upload.send_directly([blob])
                     turn.arrived = True
                 else:
                     asked = True
-                    turn.arrived = self._relayed(turn, turn.source, blob, direct)
+                    turn.arrived = self._relayed(turn, turn.source, blob)
         for blob in left.values():
-            direct.send(blob)
+            self._upload.send_directly([blob])
         return asked
 
     def have(self, blobs: Sequence[Blob]) -> None:
         """The device has said that it has these."""
         self._neighbours.have(self._lan, self._me, [blob.file.sha256 for blob in blobs])
 
-    def _relayed(self, turn: Turn, source: Holder, blob: Blob, direct: Direct) -> bool:
+    def _relayed(self, turn: RelayTurn, source: BlobHolder, blob: Blob) -> bool:
         session, name = self._session, self._session.host.name
-        passage = Passage(blob, direct.told(), session.check)
+        passage = Passage(blob, self._upload.counter(), session.check)
         try:
             with Bridge(source.peer, session.transport.traffic) as bridge, session.beside(bridge):
                 why = self._lend(bridge)
                 if not why:
                     passage.admitted = bridge.admitted
-                    result = self._run(bridge, source, blob, passage, direct)
+                    result = self._run(bridge, source, blob, passage)
                     why = self._judge(turn, passage, result)
         except TransportError as error:
             session.check()
@@ -131,13 +179,12 @@ class Relaying:
             return error.message
         return ""
 
-    def _run(
-        self, bridge: Bridge, source: Holder, blob: Blob, passage: Passage, direct: Direct
-    ) -> Result:
+    def _run(self, bridge: Bridge, source: BlobHolder, blob: Blob, passage: Passage) -> Result:
         """The source sends; what takes it on the target is guarded by the target's lease."""
         facts, lease = self._facts, self._session.lease
-        take = receive_command(facts, single=False)
-        seconds = direct.patience(blob)
+        backend = backend_for(facts)
+        take = backend.receive()
+        seconds = self._upload.patience([blob])
         go = passage.leave()
         result = bridge.run(
             relay_command(
@@ -145,7 +192,7 @@ class Relaying:
                 source.base_dir,
                 self._me.peer,
                 take if lease is None else lease.guarded(take),
-                hand_for(facts),
+                backend.worker or b"",
             ),
             Stall(seconds) if lease is None else LeasedStall(seconds, lease),
             stdin=go if lease is None else lease.feed(go),
@@ -157,7 +204,7 @@ class Relaying:
             lease.judge(result, result.error_text, 0.0)
         return result
 
-    def _judge(self, turn: Turn, passage: Passage, result: Result) -> str:
+    def _judge(self, turn: RelayTurn, passage: Passage, result: Result) -> str:
         """Why the blob is not there, and who is asked no more for that; "" when it is."""
         receipt, sha = passage.receipt, turn.sha
         if sha in receipt.ok:
@@ -181,6 +228,6 @@ class Relaying:
             self._shut_out(turn)
         return f"it stopped: {said}" if passage.inside else f"it cannot log in there: {said}"
 
-    def _shut_out(self, turn: Turn) -> None:
+    def _shut_out(self, turn: RelayTurn) -> None:
         self._alone = True
         self._neighbours.shut_out(self._lan, turn, self._session.host.name)

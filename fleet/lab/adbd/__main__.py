@@ -11,13 +11,13 @@ from pathlib import Path
 
 from fleet.lab.adbd.shell import serve_shell
 from fleet.lab.adbd.sync import Sync
-from fleet.lab.adbd.wire import Link, Manner, Stream
+from fleet.lab.adbd.wire import AdbStream, DaemonConnection, Manner
 
 FEATURES = "shell_v2,cmd,stat_v2,ls_v2,fixed_push_mkdir"
 OLD_FEATURES = "cmd"
 
 
-class Daemon:
+class Adbd:
     """Serves every connection with the same manner, root and shell."""
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -29,7 +29,7 @@ class Daemon:
         self._argv = (shell,)
         self._env = dict(os.environ)
 
-    async def _service(self, stream: Stream, name: str) -> None:
+    async def _service(self, stream: AdbStream, name: str) -> None:
         kind, _, rest = name.partition(":")
         words = kind.split(",")
         if kind == "sync":
@@ -43,7 +43,7 @@ class Daemon:
         """One connection."""
         raw = writer.get_extra_info("socket")
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await Link(reader, writer, self._manner, self._service).serve()
+        await DaemonConnection(reader, writer, self._manner, self._service).serve()
 
 
 async def main() -> None:
@@ -55,7 +55,7 @@ async def main() -> None:
     parser.add_argument("--state", default="device", choices=("device", "recovery", "sideload"))
     parser.add_argument("--old", action="store_true", help="an adbd without shell_v2")
     options = parser.parse_args()
-    daemon = Daemon(options)
+    daemon = Adbd(options)
     server = await asyncio.start_server(
         daemon.connected, "127.0.0.1", options.port, limit=4 << 20, reuse_address=True
     )

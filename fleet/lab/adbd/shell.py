@@ -9,14 +9,14 @@ import signal
 import struct
 from collections.abc import Mapping, Sequence
 
-from fleet.lab.adbd.wire import Stream
+from fleet.lab.adbd.wire import AdbStream
 
 _FRAME = struct.Struct("<BI")
 _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
 
 
 async def serve_shell(
-    stream: Stream, command: str, *, framed: bool, argv: Sequence[str], env: Mapping[str, str]
+    stream: AdbStream, command: str, *, framed: bool, argv: Sequence[str], env: Mapping[str, str]
 ) -> None:
     """Run `command` with the shell `argv`; `framed` is the shell protocol (v2)."""
     process = await asyncio.create_subprocess_exec(
@@ -46,13 +46,13 @@ async def serve_shell(
         feeding.cancel()
 
 
-async def _pass_on(source: asyncio.StreamReader, stream: Stream, number: int | None) -> None:
+async def _pass_on(source: asyncio.StreamReader, stream: AdbStream, number: int | None) -> None:
     while chunk := await source.read(1 << 16):
         head = b"" if number is None else _FRAME.pack(number, len(chunk))
         await stream.write(head + chunk)
 
 
-async def _feed(stream: Stream, process: asyncio.subprocess.Process, *, framed: bool) -> None:
+async def _feed(stream: AdbStream, process: asyncio.subprocess.Process, *, framed: bool) -> None:
     sink = process.stdin
     if sink is None:
         return

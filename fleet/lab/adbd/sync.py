@@ -7,7 +7,7 @@ import stat
 import struct
 from pathlib import Path
 
-from fleet.lab.adbd.wire import Stream
+from fleet.lab.adbd.wire import AdbStream
 
 _ASK = struct.Struct("<4sI")
 _STAT2 = struct.Struct("<IQQIIIIQqqq")
@@ -17,7 +17,7 @@ _CHUNK = 1 << 16
 class Sync:
     """One `sync:` stream over the files below a root."""
 
-    def __init__(self, stream: Stream, root: Path) -> None:
+    def __init__(self, stream: AdbStream, root: Path) -> None:
         self._stream, self._root = stream, root
 
     async def serve(self) -> None:

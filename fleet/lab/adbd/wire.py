@@ -28,10 +28,10 @@ class Manner:
     auth: str = "none"
 
 
-class Stream:
+class AdbStream:
     """One stream. `write` waits for the peer's OKAY: one packet is under way at a time."""
 
-    def __init__(self, link: Link, local: int, remote: int) -> None:
+    def __init__(self, link: DaemonConnection, local: int, remote: int) -> None:
         self._link, self.local, self.remote = link, local, remote
         self._buffer = bytearray()
         self._changed = asyncio.Event()
@@ -100,10 +100,10 @@ class Stream:
         self._link.streams.pop(self.local, None)
 
 
-Service = Callable[[Stream, str], Awaitable[None]]
+Service = Callable[[AdbStream, str], Awaitable[None]]
 
 
-class Link:
+class DaemonConnection:
     """One connection of an adb server."""
 
     def __init__(
@@ -115,17 +115,17 @@ class Link:
     ) -> None:
         self._reader, self._writer = reader, writer
         self._manner, self._service = manner, service
-        self.streams: dict[int, Stream] = {}
+        self.streams: dict[int, AdbStream] = {}
         self.max_payload = 4096
         self._version = VERSION_SUMS
         self._count = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending = asyncio.Lock()
 
-    async def send(self, command: int, one: int, two: int, data: bytes = b"") -> None:
+    async def send(self, command: int, first: int, second: int, data: bytes = b"") -> None:
         """One packet."""
         total = 0 if self._version >= VERSION else sum(data) & 0xFFFFFFFF
-        head = _HEAD.pack(command, one, two, len(data), total, command ^ 0xFFFFFFFF)
+        head = _HEAD.pack(command, first, second, len(data), total, command ^ 0xFFFFFFFF)
         async with self._sending:
             self._writer.write(head + data)
             await self._writer.drain()
@@ -135,10 +135,10 @@ class Link:
         try:
             while True:
                 head = await self._reader.readexactly(_HEAD.size)
-                command, one, two, size, _, magic = _HEAD.unpack(head)
+                command, first, second, size, _, magic = _HEAD.unpack(head)
                 if command ^ 0xFFFFFFFF != magic or size > MAX_PAYLOAD:
                     return
-                await self._obey(command, one, two, await self._reader.readexactly(size))
+                await self._obey(command, first, second, await self._reader.readexactly(size))
         except (asyncio.IncompleteReadError, ConnectionError):
             return
         finally:
@@ -146,24 +146,24 @@ class Link:
                 stream.end()
             self._writer.close()
 
-    async def _obey(self, command: int, one: int, two: int, data: bytes) -> None:
-        stream = self.streams.get(two)
+    async def _obey(self, command: int, first: int, second: int, data: bytes) -> None:
+        stream = self.streams.get(second)
         if command == CNXN:
-            self._version, self.max_payload = min(one, VERSION), min(two, MAX_PAYLOAD)
+            self._version, self.max_payload = min(first, VERSION), min(second, MAX_PAYLOAD)
             await (self._welcome() if self._manner.auth == "none" else self._ask())
-        elif command == AUTH and one == PUBLIC_KEY and self._manner.auth == "key":
+        elif command == AUTH and first == PUBLIC_KEY and self._manner.auth == "key":
             await self._welcome()
-        elif command == AUTH and one == SIGNATURE:
+        elif command == AUTH and first == SIGNATURE:
             await self._ask()
         elif command == OPEN:
-            await self._open(one, data.rstrip(b"\0").decode("utf-8", "replace"))
+            await self._open(first, data.rstrip(b"\0").decode("utf-8", "replace"))
         elif command == WRTE and stream is not None:
             stream.take(data)
             await self.send(OKAY, stream.local, stream.remote)
         elif command == OKAY and stream is not None:
             stream.ready()
         elif command == CLSE and stream is not None:
-            self.streams.pop(two).end()
+            self.streams.pop(second).end()
 
     async def _welcome(self) -> None:
         await self.send(CNXN, VERSION, MAX_PAYLOAD, self._manner.banner.encode())
@@ -173,12 +173,12 @@ class Link:
 
     async def _open(self, remote: int, name: str) -> None:
         self._count += 1
-        stream = self.streams[self._count] = Stream(self, self._count, remote)
+        stream = self.streams[self._count] = AdbStream(self, self._count, remote)
         task = asyncio.create_task(self._run(stream, name))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, stream: Stream, name: str) -> None:
+    async def _run(self, stream: AdbStream, name: str) -> None:
         try:
             await self._service(stream, name)
         except (EOFError, ConnectionError):

@@ -15,6 +15,8 @@ DENIED = {"EACCES", "EPERM"}
 # The event that applies rules to nodes that are there. The public rules for FastRPC match it and
 # no other (qualcomm/fastrpc debian/fastrpc-support.udev, files/60-fastrpc.rules); a boot makes it.
 ACTION = "add"
+RETRY = "change"  # once, where `add` did not give what the rules say
+MARK = "/run/fleet-udev-"  # and the event: it was made since this boot
 
 _TERM = re.compile(r'\s*([A-Z_]+(?:\{[^}]*\})?)\s*(==|!=|\+=|:=|=)\s*"((?:[^"\\]|\\.)*)"\s*,?')
 
@@ -38,11 +40,13 @@ def readable(mode: str | None, owner_is_user: bool, in_group: bool) -> bool:
     return bool(bits & 0o040) if in_group else bool(bits & 0o004)
 
 
-def ruled(node: str, rules: Iterable[RuleSeen]) -> tuple[str | None, str | None] | None:
+def ruled(
+    node: str, rules: Iterable[RuleSeen], *, setfacl: bool = True
+) -> tuple[str | None, str | None] | None:
     """(group, mode) that the rules give a node, later files winning; None when none names it.
 
     Only matches by KERNEL, SUBSYSTEM and ACTION are read (`add` is what we trigger); a rule with
-    another condition is left out.
+    another condition is left out. Without `setfacl` on the device no rule gives an access list.
     """
     name = node.removeprefix("/dev/")
     subsystem = "dma_heap" if name.startswith("dma_heap/") else None
@@ -57,7 +61,7 @@ def ruled(node: str, rules: Iterable[RuleSeen]) -> tuple[str | None, str | None]
                 continue
             for key, operator, value in terms:
                 if operator not in {"=", ":="}:
-                    if key.startswith("RUN") and "setfacl" in value:
+                    if setfacl and key.startswith("RUN") and "setfacl" in value:
                         acl = re.search(r"g:([^:]+):r", value)
                         group, mode, found = (acl[1], "0660", True) if acl else (group, mode, found)
                     continue
@@ -74,7 +78,7 @@ def _matches(terms: list[tuple[str, str, str]], kernel: str, subsystem: str | No
         if operator not in {"==", "!="}:
             continue
         if key == "KERNEL":
-            hit = any(fnmatchcase(kernel, one) for one in value.split("|"))
+            hit = any(fnmatchcase(kernel, pattern) for pattern in value.split("|"))
             named = named or operator == "=="
         elif key == "SUBSYSTEM":
             hit = value in {subsystem, "misc" if subsystem is None else subsystem}

@@ -7,22 +7,49 @@ brings that is not installed yet.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from fleet.model.facts import DeviceNode, Facts
 from fleet.model.finding import Finding
-from fleet.model.system import UDEV_RULES, RuleSeen, SystemSpec, SystemState, WantedFile
-from fleet.ops.system.access import CDSP, DENIED, HEAP, nodes, readable, ruled
-from fleet.ops.system.packaging import BSP, UPSTREAM, Packaging, installed, offered, packagings
+from fleet.model.system import UDEV_RULES, FileSeen, RuleSeen, SystemSpec, SystemState, WantedFile
+from fleet.ops.system.access import (
+    ACTION,
+    CDSP,
+    DENIED,
+    HEAP,
+    RETRY,
+    nodes,
+    readable,
+    ruled,
+)
+from fleet.ops.system.packaging import (
+    BSP,
+    UPSTREAM,
+    Packaging,
+    installed,
+    offered,
+    packagings,
+    source_known,
+)
 
 RULE_FILE = f"{UDEV_RULES}99-fleet-fastrpc.rules"
 DEFAULT_GROUP = "fastrpc"
 LIBRARY = "libcdsprpc.so"
+NOTHING = FileSeen()
+# Units that can be neither enabled nor disabled: nothing to install (man systemctl).
+FIXED_UNITS = {"static", "generated", "transient", "indirect"}
+_OWN = {
+    "fastrpc": 'KERNEL=="fastrpc-*", KERNEL!="*-secure"',
+    "adsprpc": 'KERNEL=="adsprpc-smd*", KERNEL!="*-secure"',
+    "dma_heap": 'SUBSYSTEM=="dma_heap", KERNEL=="system|qcom,system"',
+}
 
 
 @dataclass(frozen=True)
 class FastRpc:
-    """What is lacking. `apply_to` are kernel names of nodes that need their rules applied.
+    """What is lacking. `apply_to` are kernel names of nodes that need their rules applied,
+    by the event `action`; `waits` those that only a boot can give them to.
 
     `link` is the versioned library to link, "" for the one that the packages will bring,
     None when no link is needed. `group` None: no membership is needed.
@@ -33,6 +60,8 @@ class FastRpc:
     group: str | None = None
     rule: WantedFile | None = None
     apply_to: tuple[str, ...] = ()
+    action: str = ACTION
+    waits: tuple[str, ...] = ()
     link: str | None = None
     findings: tuple[Finding, ...] = ()
 
@@ -44,13 +73,23 @@ def fastrpc(spec: SystemSpec, facts: Facts, state: SystemState, *, reload: bool 
     """
     chosen, lacking = _packaging(spec, facts, state)
     need = FastRpc(chosen)
+    if lacking and chosen.packages and not source_known(chosen, spec, state):
+        return replace(need, findings=(_no_source(chosen),))
     if lacking:
         need = _with_library(need, spec, state)
     elif not facts.libcdsprpc_unversioned:
         need = replace(need, link=facts.libcdsprpc[0])
     brings = bool(need.packages and chosen.rules)
-    view = _View(spec, facts, state, reload, chosen if brings else None)
+    setfacl = has_setfacl(spec, state, need.packages)
+    view = _View(spec, facts, state, reload, setfacl, chosen if brings else None)
     return _warn_of_unit(_with_rights(need, view), state)
+
+
+def has_setfacl(spec: SystemSpec, state: SystemState, also: tuple[str, ...]) -> bool:
+    """Is setfacl there when the rules are applied? `also` are packages of the recipe."""
+    wanted = [name.partition("=")[0] for name in (*also, *spec.packages)]
+    wanted += [deb.name.split("_")[0] for deb in spec.debs]
+    return "setfacl" in state.tools or "acl" in wanted
 
 
 @dataclass(frozen=True)
@@ -61,6 +100,7 @@ class _View:
     facts: Facts
     state: SystemState
     reload: bool
+    setfacl: bool
     comes: Packaging | None = None
 
     @property
@@ -68,22 +108,29 @@ class _View:
         """Rules that are there or come with packages, with those of the spec in their place."""
         own = {UDEV_RULES + name: text for name, text in self.spec.rules.items()}
         hidden = {path.rpartition("/")[2] for path in own}
-        kept = [one for one in self.state.rules if one.path.rpartition("/")[2] not in hidden]
+        kept = [rule for rule in self.state.rules if rule.path.rpartition("/")[2] not in hidden]
         kept += [_rules_of(self.comes)] if self.comes is not None else []
         return (*kept, *(RuleSeen(path, tuple(text.splitlines())) for path, text in own.items()))
 
+    def given(self, node: DeviceNode) -> tuple[str | None, str | None] | None:
+        """(group, mode) that the rules give a node; None when none names it."""
+        return ruled(node.path, self.rules, setfacl=self.setfacl)
+
     def refused(self, paths: tuple[str, ...]) -> list[DeviceNode]:
         """Nodes that refuse the deploy user, or will after the rules were applied; none when
-        one of them opens.
+        one of them opens. A secure node is none of them beside its plain sibling: vendors
+        leave it to their daemons (qualcomm/fastrpc files/60-fastrpc.rules).
         """
         there = nodes(self.facts, paths)
         refusing = [node for node in there if self._refuses(node)]
-        return [] if len(refusing) < len(there) else refusing
+        if len(refusing) < len(there):
+            return []
+        return [node for node in refusing if not secure(node)] or refusing
 
     def _refuses(self, node: DeviceNode) -> bool:
         """Now, or once the rules are applied: by this deploy or by the next boot."""
         now = node.open_error in DENIED
-        given = ruled(node.path, self.rules) if self.reload or self.comes else None
+        given = self.given(node) if self.reload or self.comes else None
         if given is None or self.facts.user.uid == 0:
             return now
         group, mode = given[0] or node.group, given[1] or node.mode
@@ -111,7 +158,9 @@ def _with_library(need: FastRpc, spec: SystemSpec, state: SystemState) -> FastRp
 
 def _no_packages(state: SystemState) -> Finding:
     known = ", ".join(
-        f"{one.id} ({' '.join(one.packages)})" for one in packagings().values() if one.packages
+        f"{packaging.id} ({' '.join(packaging.packages)})"
+        for packaging in packagings().values()
+        if packaging.packages
     )
     unread = state.manager is not None and not state.lists
     return Finding(
@@ -119,11 +168,12 @@ def _no_packages(state: SystemState) -> Finding:
         severity="refuse",
         message="libcdsprpc is not installed, and "
         + (
-            "the device has never read what its sources offer"
+            "the device has never read its package lists"
             if unread
-            else "no packaging of FastRPC is on offer"
+            else "no packaging of FastRPC is available"
         ),
-        have=f"{state.manager} offers none" if state.manager else "no package manager",
+        have=_foreign(state)
+        or (f"{state.manager} offers none" if state.manager else "no package manager"),
         need=f"one of {known}",
         cure="name the packaging in the playbook (`fastrpc: debian`), or run "
         "`sudo apt-get update` on the device"
@@ -132,6 +182,29 @@ def _no_packages(state: SystemState) -> Finding:
         "a system image that has FastRPC",
         source="docs/sources/deployment.md 6",
     )
+
+
+def _no_source(packaging: Packaging) -> Finding:
+    tutorial = (
+        f", or on the device, as its tutorial does: {packaging.setup}" if packaging.setup else ""
+    )
+    return Finding(
+        rule="fastrpc-source",
+        severity="refuse",
+        message=f"the playbook names {packaging.id}, and no source of the device has its packages",
+        have=f"no source of {packaging.title}",
+        need=" ".join(packaging.packages),
+        cure="name the source with its key and fingerprint in `system.repositories` of the "
+        f"playbook{tutorial}",
+        source=packaging.source,
+    )
+
+
+def _foreign(state: SystemState) -> str:
+    """Packages of FastRPC for another architecture than the device's own."""
+    wanted = {name for packaging in packagings().values() for name in packaging.packages}
+    seen = [name for name in state.packages if name.partition(":")[0] in wanted and ":" in name]
+    return f"for another architecture only: {', '.join(sorted(seen))}" if seen else ""
 
 
 def _rules_of(packaging: Packaging) -> RuleSeen:
@@ -149,25 +222,52 @@ def _with_rights(need: FastRpc, view: _View) -> FastRpc:
         return need
     group = _group(need, refusing, view)
     apply_to = []
-    own_rule = member = False
+    lacking: set[str] = set()
+    member = False
     for node in refusing:
-        given = ruled(node.path, view.rules)
+        given = view.given(node)
         if given is None and _would_open(node.mode, node.group, group, view.facts):
             member = True
         elif given is not None and _helps(given, node, group, view):
             member = member or not readable(given[1] or node.mode, False, False)
             if not _is_as(node, given):
                 apply_to.append(_name(node))
-        else:
+        elif not secure(node):
             member = True
             apply_to.append(_name(node))
-            own_rule = True
-    return replace(
+            lacking.add(_kind(node.path))
+    need = replace(
         need,
         group=group if member else None,
-        rule=_own_rule(group) if own_rule else None,
+        rule=own_rule(group, lacking | _ruled_by_us(view.state)) if lacking else None,
         apply_to=tuple(dict.fromkeys(apply_to)),
     )
+    return _by_the_next_event(need, view)
+
+
+def _by_the_next_event(need: FastRpc, view: _View) -> FastRpc:
+    """Rules that one event did not apply are tried by another, once; then a boot is left."""
+    tried = view.state.tried
+    late_group = need.group is not None and view.state.groups.get(need.group, ()) is None
+    if need.packages or need.rule or view.reload or late_group or not tried:
+        return need
+    if RETRY not in tried:
+        return replace(need, action=RETRY)
+    if not need.apply_to:
+        return need
+    finding = Finding(
+        rule="device-rules-wait",
+        severity="warn" if view.spec.reboot else "refuse",
+        message="the device rules that are there were applied and did not reach the nodes; "
+        "a reboot applies them",
+        have=f"{', '.join(need.apply_to)} as before the rules",
+        need="a reboot",
+        cure="`reboot: true` in `system:` of the playbook and --allow-reboot, or sudo reboot "
+        "on the device",
+        source="qualcomm/fastrpc files/60-fastrpc.rules: only the event `add` matches",
+    )
+    findings = (*need.findings, finding)
+    return replace(need, apply_to=(), waits=need.apply_to, findings=findings)
 
 
 def _name(node: DeviceNode) -> str:
@@ -196,7 +296,7 @@ def _is_as(node: DeviceNode, given: tuple[str | None, str | None]) -> bool:
 def _group(need: FastRpc, refusing: list[DeviceNode], view: _View) -> str:
     """The group of the rules, then the node's own where no rule names it, then the packaging's."""
     for node in refusing:
-        given = ruled(node.path, view.rules)
+        given = view.given(node)
         if given is None:
             if _usable(node.group) and readable(node.mode, False, True):
                 return str(node.group)
@@ -210,29 +310,50 @@ def _usable(group: str | None) -> bool:
     return group not in {None, "", "root", "UNKNOWN"} and not str(group).isdigit()
 
 
-def _own_rule(group: str) -> WantedFile:
-    text = (
-        f"# Written by fleet: members of {group} may use the compute DSP.\n"
-        f'KERNEL=="fastrpc-*", GROUP="{group}", MODE="0660"\n'
-        f'KERNEL=="adsprpc-smd*", GROUP="{group}", MODE="0660"\n'
-        f'SUBSYSTEM=="dma_heap", KERNEL=="system|qcom,system", GROUP="{group}", MODE="0660"\n'
-    )
-    return WantedFile(RULE_FILE, text.encode())
+def secure(node: DeviceNode) -> bool:
+    """A node for signed code of the vendor."""
+    return node.path.endswith("-secure")
+
+
+def _kind(path: str) -> str:
+    return next(kind for kind in _OWN if kind in path)
+
+
+def _ruled_by_us(state: SystemState) -> set[str]:
+    """Kinds of nodes that our rule file on the device gives already."""
+    text = (state.files.get(RULE_FILE, NOTHING).content or b"").decode("utf-8", "replace")
+    return {kind for kind in _OWN if kind in text.partition("\n")[2]}
+
+
+def own_rule(group: str, kinds: Collection[str]) -> WantedFile:
+    """A rule file that lets members of a group read nodes of these kinds, the secure ones left
+    out: a FastRPC client opens for reading (`access.readable`).
+    """
+    head = f"# Written by fleet: members of {group} may use the compute DSP.\n"
+    lines = [
+        f'{match}, GROUP="{group}", MODE="0640"\n' for kind, match in _OWN.items() if kind in kinds
+    ]
+    return WantedFile(RULE_FILE, "".join([head, *lines]).encode())
 
 
 def _warn_of_unit(need: FastRpc, state: SystemState) -> FastRpc:
-    """An inactive daemon is a warning: calls work without it (docs/sources/deployment.md 6)."""
+    """An inactive daemon is a warning: calls work without it (docs/sources/deployment.md 6).
+
+    A static unit cannot be enabled: device rules start it, by ENV{SYSTEMD_WANTS}
+    (qualcomm/fastrpc files/60-fastrpc.rules since 1.0.8).
+    """
     unit = need.packaging.unit
     seen = state.units.get(unit or "")
     if unit is None or seen is None or seen.load != "loaded" or seen.active == "active":
         return need
+    verb = "start" if seen.enabled in FIXED_UNITS else "enable --now"
     finding = Finding(
         rule="cdsprpcd-inactive",
         severity="warn",
         message=f"{unit} is {seen.active or 'unknown'}: no DSP logs and no file access for the DSP",
         have=seen.active or "unknown",
         need="active",
-        cure=f"sudo systemctl enable --now {unit} on the device; NPU sessions work without it",
+        cure=f"sudo systemctl {verb} {unit} on the device; NPU sessions work without it",
         source="docs/sources/deployment.md 6",
     )
     return replace(need, findings=(*need.findings, finding))

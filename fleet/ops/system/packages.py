@@ -31,14 +31,18 @@ def package_steps(
     """
     if state.manager is None and (spec.packages or spec.debs or spec.repositories):
         return ([], []), [_no_manager(spec)]
-    debs = [f"{base}/staged/{one.name}" for one in spec.debs if not _has_deb(state, one.name)]
+    debs = [f"{base}/staged/{deb.name}" for deb in spec.debs if not _has_deb(state, deb.name)]
     names = [name for name in (*also, *spec.packages) if not _has(state, name)]
     names = list(dict.fromkeys(names))
     before: list[Action] = []
     if (names or debs) and (halfway := _halfway(state)):
         before.append(RepairPackages(halfway))
-    added = [one for one in spec.repositories if not _has_repository(spec, state, one)]
-    before += [AddRepository(one, base, _seen(state, one)) for one in added]
+    added = [
+        repository
+        for repository in spec.repositories
+        if not _has_repository(spec, state, repository)
+    ]
+    before += [AddRepository(repository, base, _seen(state, repository)) for repository in added]
     unknown = [name for name in names if state.candidate(name.partition("=")[0]) is None]
     if added or unknown:
         before.append(RefreshPackages(state.manager or "apt"))
@@ -68,16 +72,16 @@ def _halfway(state: SystemState) -> tuple[str, ...]:
     return tuple(sorted(name for name, seen in state.packages.items() if not seen.whole))
 
 
-def _has_repository(spec: SystemSpec, state: SystemState, one: Repository) -> bool:
+def _has_repository(spec: SystemSpec, state: SystemState, repository: Repository) -> bool:
     """Both of its files are there, as they should be."""
     return all(
         (seen := state.files.get(path)) is not None and seen.content == content
-        for path, content in repository_files(spec)[one.name]
+        for path, content in repository_files(spec)[repository.name]
     )
 
 
-def _seen(state: SystemState, one: Repository) -> tuple[FileSeen, FileSeen]:
-    key, source = key_path(one.name), list_path(one.name)
+def _seen(state: SystemState, repository: Repository) -> tuple[FileSeen, FileSeen]:
+    key, source = key_path(repository.name), list_path(repository.name)
     return state.files.get(key, NOT_THERE), state.files.get(source, NOT_THERE)
 
 
@@ -91,11 +95,11 @@ def _removals(spec: SystemSpec, state: SystemState) -> list[Action]:
 
 
 def _no_manager(spec: SystemSpec) -> Finding:
-    wanted = [*spec.packages, *(one.name for one in spec.debs)]
+    wanted = [*spec.packages, *(deb.name for deb in spec.debs)]
     return Finding(
         rule="system-packages",
         severity="refuse",
-        message="packages are wanted, and the device has neither apt nor opkg",
+        message="the playbook wants packages, and the device has neither apt nor opkg",
         have="no package manager",
         need=", ".join(wanted) or "a repository",
         cure="use a system image that holds them, or `system.files` for single files",

@@ -14,7 +14,10 @@ _NOT_ROWS = {"qnn_packages"}
 
 @dataclass(frozen=True)
 class Packaging:
-    """One row. `group`, `rules`, `heap` and `unit` are None where nobody saw what it brings."""
+    """One row. `group`, `rules`, `heap` and `unit` are None where nobody saw what it brings.
+
+    `setup` is the command by which its tutorial adds the source.
+    """
 
     id: str
     title: str
@@ -26,6 +29,7 @@ class Packaging:
     heap: bool | None
     unit: str | None
     source: str
+    setup: str = ""
 
 
 @cache
@@ -43,6 +47,7 @@ def packagings() -> dict[str, Packaging]:
             heap=row["heap"],
             unit=row["unit"],
             source=row["source"],
+            setup=row.get("setup", ""),
         )
         for name, row in load("fastrpc").items()
         if name not in _NOT_ROWS
@@ -56,10 +61,23 @@ def qnn_packages() -> tuple[str, ...]:
 
 def installed(state: SystemState) -> Packaging | None:
     """The row of which a package is installed."""
-    for one in packagings().values():
-        if any(state.installed(name) for name in one.packages):
-            return one
+    for packaging in packagings().values():
+        if any(state.installed(name) for name in packaging.packages):
+            return packaging
     return None
+
+
+def source_known(packaging: Packaging, spec: SystemSpec, state: SystemState) -> bool:
+    """Can the packages come from somewhere? One that has to be set up needs a source of its own:
+    of the device or of the playbook, which brings its key.
+    """
+    local = {deb.name.split("_")[0] for deb in spec.debs}
+    there = all(
+        state.candidate(name) or state.installed(name) or name in local
+        for name in packaging.packages
+    )
+    marked = any(mark in place for mark in packaging.marks for place in state.sources)
+    return there or marked or bool(spec.repositories) or not packaging.setup
 
 
 def offered(spec: SystemSpec, state: SystemState) -> Packaging | None:
@@ -74,13 +92,13 @@ def offered(spec: SystemSpec, state: SystemState) -> Packaging | None:
     if begun is not None:
         return begun
     local = {deb.name.split("_")[0] for deb in spec.debs}
-    places = [*state.sources, *(one.uri for one in spec.repositories)]
-    for one in rows.values():
-        if not one.packages:
+    places = [*state.sources, *(repository.uri for repository in spec.repositories)]
+    for packaging in rows.values():
+        if not packaging.packages:
             continue
-        if all(state.candidate(name) or name in local for name in one.packages):
-            return one
-    for one in rows.values():
-        if any(mark in place for mark in one.marks for place in places):
-            return one
+        if all(state.candidate(name) or name in local for name in packaging.packages):
+            return packaging
+    for packaging in rows.values():
+        if any(mark in place for mark in packaging.marks for place in places):
+            return packaging
     return None

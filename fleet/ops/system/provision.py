@@ -8,8 +8,8 @@ from fleet.model.facts import Facts
 from fleet.model.finding import Finding
 from fleet.model.plan import Action
 from fleet.model.system import LOADER_CONF, REMOVE, UDEV_RULES, SystemSpec, SystemState, WantedFile
-from fleet.ops.system.access import CDSP, HEAP
-from fleet.ops.system.fastrpc import LIBRARY, FastRpc, fastrpc
+from fleet.ops.system.access import ACTION, CDSP, HEAP
+from fleet.ops.system.fastrpc import FIXED_UNITS, LIBRARY, FastRpc, fastrpc, has_setfacl
 from fleet.ops.system.packages import package_steps
 from fleet.ops.system.packaging import qnn_packages
 from fleet.ops.system.steps_files import LinkLibrary, ReloadUdev, RunLdconfig, WriteFile
@@ -23,8 +23,6 @@ from fleet.ops.system.steps_users import (
 )
 from fleet.ops.system.wanted import wanted_files
 
-# Units that can be neither enabled nor disabled: nothing to install (man systemctl).
-_FIXED_UNITS = {"static", "generated", "transient", "indirect"}
 _UNITS = "/etc/systemd/system/"
 
 
@@ -92,7 +90,7 @@ def _groups(draft: _Draft, members: list[AddMember]) -> list[Action]:
     wanted = [*draft.spec.groups, *draft.spec.members]
     if draft.dsp is not None and draft.dsp.group:
         wanted.append(draft.dsp.group)
-    wanted += [one.group for one in members]
+    wanted += [member.group for member in members]
     return [
         CreateGroup(name, draft.shadow_tools)
         for name in dict.fromkeys(wanted)
@@ -121,7 +119,7 @@ def _members(draft: _Draft) -> list[AddMember]:
 
 
 def _writes(draft: _Draft, wanted: tuple[WantedFile, ...]) -> list[WriteFile]:
-    return [step for one in wanted if (step := _write(draft, one)) is not None]
+    return [step for file in wanted if (step := _write(draft, file)) is not None]
 
 
 def _files(draft: _Draft, writes: list[WriteFile]) -> list[Action]:
@@ -138,7 +136,14 @@ def _files(draft: _Draft, writes: list[WriteFile]) -> list[Action]:
         names = tuple(dict.fromkeys([*names, "fastrpc-*", "system"]))
     if names:
         before = tuple(node for node in draft.facts.nodes if node.path.startswith((*CDSP, *HEAP)))
-        steps.append(ReloadUdev(names, before))
+        action = draft.dsp.action if draft.dsp is not None else ACTION
+        setfacl = has_setfacl(draft.spec, draft.state, draft.dsp.packages if draft.dsp else ())
+        heaps = [node.path for node in before if node.exists and node.path.startswith(HEAP)]
+        heaps = [path for path in heaps if setfacl and path.rpartition("/")[2] in names]
+        had = draft.state.acls
+        new = tuple(path for path in heaps if path not in had)
+        kept = tuple(path for path in heaps if path in had)
+        steps.append(ReloadUdev(names, before, action, new, kept))
     return steps
 
 
@@ -160,7 +165,7 @@ def _write(draft: _Draft, want: WantedFile) -> WriteFile | None:
             Finding(
                 rule="system-file",
                 severity="refuse",
-                message=f"{want.path} {why}: fleet could not put back what is there",
+                message=f"{want.path} {why}: fleet could not restore what is there",
                 have=seen.kind,
                 need="a readable file, a link, or nothing",
                 cure=f"ls -ld {want.path} on the device; move it out of the way",
@@ -177,13 +182,27 @@ def _units(draft: _Draft) -> list[Action]:
         if seen is None:
             draft.findings.append(_no_systemd(want.name))
             continue
-        fixed = seen.enabled in _FIXED_UNITS
+        fixed = seen.enabled in FIXED_UNITS
+        if fixed and want.enabled:
+            draft.findings.append(_not_enabled(want.name, seen.enabled))
         enabled = want.enabled if want.enabled != (seen.enabled == "enabled") else None
         enabled = None if fixed else enabled
         running = want.running if want.running != (seen.active == "active") else None
         if enabled is not None or running is not None:
             steps.append(SetUnit(want.name, enabled, running, seen))
     return steps
+
+
+def _not_enabled(name: str, state: str) -> Finding:
+    return Finding(
+        rule="system-unit",
+        severity="warn",
+        message=f"{name} is {state}: device rules or another unit start it, nothing enables it",
+        have=state,
+        need="a unit with [Install]",
+        cure="leave `enabled` out of `system.units`; `running: true` starts it",
+        source="man systemctl, is-enabled",
+    )
 
 
 def _no_systemd(name: str) -> Finding:
@@ -206,8 +225,10 @@ def _links(draft: _Draft) -> list[Action]:
 def _end(draft: _Draft, steps: list[Action]) -> list[Action]:
     """A reboot where it is wanted, else a new login where groups are new."""
     changed = any(step.needs_root for step in steps)
-    if draft.spec.reboot and (changed or draft.state.reboot_required):
+    waits = draft.dsp is not None and draft.dsp.waits
+    if draft.spec.reboot and (changed or waits or draft.state.reboot_required):
         why = "the device asks for it" if draft.state.reboot_required else "the playbook asks"
+        why = "the device rules wait for it" if waits else why
         return [Reboot(why, "systemctl" in draft.state.tools)]
     live, user = set(draft.facts.user.groups_live), draft.facts.user
     new = [step.group for step in steps if isinstance(step, AddMember) and step.user == user.name]

@@ -58,6 +58,8 @@ def parse_system(text: str, host: str) -> SystemState:
         on_path=tuple(dict.fromkeys(row[1] for row in found.get("onpath", ()))),
         trees=tuple(row[0] for row in found.get("tree", ())),
         reboot_required="reboot" in found,
+        acls=frozenset(row[0] for row in found.get("acl", ())),
+        tried=frozenset(row[0] for row in found.get("tried", ())),
     )
 
 
@@ -67,7 +69,12 @@ def _first(found: dict[str, list[list[str]]], key: str) -> str:
 
 def _packages(found: dict[str, list[list[str]]]) -> dict[str, PackageSeen]:
     offered = {row[0]: row[1] for row in found.get("candidate", ())}
-    there = {row[0]: row[1] for row in found.get("installed", ()) if row[2] == "installed"}
+    own = {_first(found, "native"), "all", ""}
+    there = {
+        name if arch in own else f"{name}:{arch}": version
+        for name, version, status, arch, *_ in found.get("installed", ())
+        if status == "installed"
+    }
     halfway = {row[0] for row in found.get("halfway", ())}
     names = dict.fromkeys([*there, *offered, *sorted(halfway)])
     return {
@@ -78,7 +85,7 @@ def _packages(found: dict[str, list[list[str]]]) -> dict[str, PackageSeen]:
 def _groups(found: dict[str, list[list[str]]]) -> dict[str, tuple[str, ...] | None]:
     groups: dict[str, tuple[str, ...] | None] = {row[0]: None for row in found.get("nogroup", ())}
     for name, members, *_ in found.get("group", ()):
-        groups[name] = tuple(one for one in members.split(",") if one)
+        groups[name] = tuple(user for user in members.split(",") if user)
     return groups
 
 

@@ -13,7 +13,7 @@ from fleet.model.facts import DeviceNode
 from fleet.model.files import FileRef, human_bytes
 from fleet.model.plan import Action
 from fleet.model.system import FileSeen, WantedFile
-from fleet.ops.system.access import ACTION
+from fleet.ops.system.access import ACTION, MARK
 from fleet.ops.system.step import SystemStep, argv
 
 NOT_THERE = FileSeen()
@@ -47,10 +47,10 @@ class WriteFile(SystemStep):
 
     def describe(self) -> str:
         """`write /etc/udev/rules.d/60-x.rules (0644 root:root, 120 bytes)`."""
-        one = self.file
+        wanted = self.file
         word = "write" if self.before.kind == "absent" else "replace"
-        size = len(one.content)
-        return f"{word} {one.path} ({one.mode} {one.owner}:{one.group}, {size} bytes)"
+        size = len(wanted.content)
+        return f"{word} {wanted.path} ({wanted.mode} {wanted.owner}:{wanted.group}, {size} bytes)"
 
     def staged(self) -> Mapping[str, bytes]:
         """The content."""
@@ -59,8 +59,8 @@ class WriteFile(SystemStep):
     def commands(self) -> tuple[Command, ...]:
         """Install under a temporary name, then rename."""
         (source,) = self.staged()
-        one = self.file
-        return install_commands(source, one.path, one.mode, one.owner, one.group)
+        wanted = self.file
+        return install_commands(source, wanted.path, wanted.mode, wanted.owner, wanted.group)
 
     def undo_staged(self) -> Mapping[str, bytes]:
         """What was there before."""
@@ -80,14 +80,16 @@ class WriteFile(SystemStep):
 
     def as_shell(self) -> str:
         """The content stands in the text; an administrator has no staged file."""
-        one = self.file
-        first, second = install_commands("/dev/stdin", one.path, one.mode, one.owner, one.group)
-        text = one.content.decode("utf-8", "replace")
-        plain = text.encode() == one.content and text.endswith("\n") and _HERE not in text
+        wanted = self.file
+        first, second = install_commands(
+            "/dev/stdin", wanted.path, wanted.mode, wanted.owner, wanted.group
+        )
+        text = wanted.content.decode("utf-8", "replace")
+        plain = text.encode() == wanted.content and text.endswith("\n") and _HERE not in text
         if plain and "\r" not in text and "\0" not in text:
             head = f"{shlex.join(first.argv)} <<'{_HERE}'\n{text}{_HERE}"
         else:
-            coded = base64.b64encode(one.content).decode()
+            coded = base64.b64encode(wanted.content).decode()
             head = f"printf %s {coded} | base64 -d | {shlex.join(first.argv)}"
         return f"{head}\n{shlex.join(second.argv)}"
 
@@ -103,7 +105,7 @@ class PlaceFiles(Action):
     @property
     def bytes(self) -> int:  # type: ignore[override]
         """Payload, when the device has none of them."""
-        return sum(one.size for one in self.files)
+        return sum(file.size for file in self.files)
 
     def describe(self) -> str:
         """`send 3 package files, 1.2 MB`."""
@@ -134,34 +136,48 @@ class ReloadUdev(SystemStep):
     """Read the rules anew and apply them to the nodes that are there.
 
     `names` are kernel names or globs; `before` the nodes as they are now: a rule that is
-    gone does not give a node its old mode back.
+    gone does not give a node its old mode back. A mark below /run says until the next boot
+    that the event `action` was made. `acls` are nodes to which the rules may give an access
+    list, `kept` those that had one before. The undo is no refresh: the package that brings
+    setfacl may go after it, and udevd reads rule files anew by itself.
     """
 
     names: tuple[str, ...]
     before: tuple[DeviceNode, ...] = ()
-    refreshes = True
+    action: str = ACTION
+    acls: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+    @property
+    def no_undo(self) -> str:  # type: ignore[override]
+        """What the undo leaves."""
+        kept = f"the access list of {', '.join(self.kept)} stays as the rules made it"
+        return kept if self.kept else ""
 
     def describe(self) -> str:
         """`apply device rules to fastrpc-*, system`."""
-        return f"apply device rules to {', '.join(self.names)}"
+        again = f", by the event {self.action}" * (self.action != ACTION)
+        return f"apply device rules to {', '.join(self.names)}{again}"
 
     def commands(self) -> tuple[Command, ...]:
-        """Reload, trigger for those names, wait until they are handled."""
+        """Reload, trigger for those names, wait until they are handled, note it."""
         match = [f"--sysname-match={name}" for name in self.names]
         return (
             argv("udevadm", "control", "--reload"),
-            argv("udevadm", "trigger", f"--action={ACTION}", *match),
+            argv("udevadm", "trigger", f"--action={self.action}", *match),
             argv("udevadm", "settle", "--timeout=30"),
+            argv("touch", "--", MARK + self.action),
         )
 
     def undo(self) -> tuple[Command, ...]:
-        """Reload, and give the nodes what they had."""
-        back: list[Command] = [argv("udevadm", "control", "--reload")]
+        """Give the nodes what they had, and reload."""
+        back = [argv("setfacl", "-b", "--", path) for path in self.acls]
         for node in self.before:
             if node.exists and node.mode and node.owner and node.group:
                 back.append(argv("chown", "--", f"{node.owner}:{node.group}", node.path))
                 back.append(argv("chmod", "--", node.mode.rjust(4, "0"), node.path))
-        return tuple(back)
+        tidy = argv("rm", "-f", "--", MARK + self.action)
+        return (*back, tidy, argv("udevadm", "control", "--reload"))
 
 
 @dataclass(frozen=True)

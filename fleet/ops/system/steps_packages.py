@@ -46,18 +46,18 @@ class AddRepository(SystemStep):
     @property
     def files(self) -> tuple[WriteFile, WriteFile]:
         """The key and the source in deb822 form."""
-        one = self.repository
-        text = sources_text(one).encode()
-        return (
-            WriteFile(WantedFile(key_path(one.name), one.key), self.base, self.before[0]),
-            WriteFile(WantedFile(list_path(one.name), text), self.base, self.before[1]),
-        )
+        repository = self.repository
+        text = sources_text(repository).encode()
+        key = WantedFile(key_path(repository.name), repository.key)
+        source = WantedFile(list_path(repository.name), text)
+        old_key, old_source = self.before
+        return WriteFile(key, self.base, old_key), WriteFile(source, self.base, old_source)
 
     def describe(self) -> str:
         """`add repository qcom: URI SUITE main, key ABCD...`."""
-        one = self.repository
-        parts = " ".join((one.uri, one.suite, *one.components))
-        return f"add repository {one.name}: {parts}, key {one.fingerprint}"
+        repository = self.repository
+        parts = " ".join((repository.uri, repository.suite, *repository.components))
+        return f"add repository {repository.name}: {parts}, key {repository.fingerprint}"
 
     def staged(self) -> Mapping[str, bytes]:
         """Both contents."""
@@ -141,10 +141,12 @@ class InstallPackages(SystemStep):
         return f"install {shown}{tail}"
 
     def commands(self) -> tuple[Command, ...]:
-        """One call of the package manager for all of them."""
+        """One call of the package manager for all of them; with what they recommend, as the
+        tutorials do it: fastrpc-support only recommends the shells of the DSP.
+        """
         if self.manager == "opkg":
             return (argv("opkg", "install", *self.names),)
-        return (argv(*_APT, "--no-install-recommends", "install", "--", *self.names),)
+        return (argv(*_APT, "install", "--", *self.names),)
 
     def undo(self) -> tuple[Command, ...]:
         """Purge what came."""

@@ -120,9 +120,9 @@ class Reconnect(Action):
     no_undo = "a login ends by itself"
 
     def describe(self) -> str:
-        """`log in anew for group fastrpc (...)`."""
+        """`log in again for group fastrpc (...)`."""
         return (
-            f"log in anew for {', '.join(self.groups)} "
+            f"log in again for {', '.join(self.groups)} "
             "(shells that are open on the device keep their old groups)"
         )
 

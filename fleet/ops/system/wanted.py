@@ -28,10 +28,10 @@ def questions(spec: SystemSpec) -> Questions:
     packages += [deb_name(deb.name)[0] for deb in spec.debs]
     packages += qnn_packages()
     groups = [*spec.groups, *spec.members, *(row.group for row in rows if row.group)]
-    files = [one.path for one in wanted_files(spec)] + [RULE_FILE] * bool(rows)
-    units = [one.name for one in spec.units] + [row.unit for row in rows if row.unit]
-    for one in spec.repositories:
-        files += [key_path(one.name), list_path(one.name)]
+    files = [file.path for file in wanted_files(spec)] + [RULE_FILE] * bool(rows)
+    units = [unit.name for unit in spec.units] + [row.unit for row in rows if row.unit]
+    for repository in spec.repositories:
+        files += [key_path(repository.name), list_path(repository.name)]
     return Questions(
         tuple(dict.fromkeys(packages)),
         tuple(dict.fromkeys([*groups, *([DEFAULT_GROUP] * bool(rows)), "render", "system"])),
@@ -53,11 +53,11 @@ def wanted_files(spec: SystemSpec) -> tuple[WantedFile, ...]:
 def repository_files(spec: SystemSpec) -> dict[str, tuple[tuple[str, bytes], ...]]:
     """Repository name → (path, content) of its two files."""
     return {
-        one.name: (
-            (key_path(one.name), one.key),
-            (list_path(one.name), sources_text(one).encode()),
+        repository.name: (
+            (key_path(repository.name), repository.key),
+            (list_path(repository.name), sources_text(repository).encode()),
         )
-        for one in spec.repositories
+        for repository in spec.repositories
     }
 
 

@@ -12,12 +12,13 @@ import numpy as np
 from fleet.model.gates import fewest
 from fleet.model.record import Record
 from fleet.profiles.compare import metrics as known
-from fleet.profiles.compare.conditions import Finding, Weight, between, check_vary
-from fleet.profiles.compare.groups import Group, by_board, chip, runs_of, values_of
+from fleet.profiles.compare.conditions import APART, ConditionFinding, Weight, between, check_vary
+from fleet.profiles.compare.groups import RecordGroup, chip
 from fleet.profiles.compare.ops import OpDiff, compare_ops, lonely_units
-from fleet.profiles.compare.verdict import CHANCE, Row, Verdict, direction, judge
+from fleet.profiles.compare.sides import row_of, sides_of
+from fleet.profiles.compare.verdict import CHANCE, MetricRow, Verdict, direction, judge
 from fleet.profiles.stats import ranks
-from fleet.profiles.stats.difference import FEWEST_PAIRS, difference
+from fleet.profiles.stats.difference import FEWEST_PAIRS
 from fleet.profiles.stats.families import holm
 from fleet.profiles.stats.trend import Floats
 
@@ -46,10 +47,10 @@ class Overall:
 class Comparison:
     """B against A: conditions first, then rows, then what several boards say together."""
 
-    a: Group
-    b: Group
-    findings: tuple[Finding, ...]
-    rows: tuple[Row, ...]
+    a: RecordGroup
+    b: RecordGroup
+    findings: tuple[ConditionFinding, ...]
+    rows: tuple[MetricRow, ...]
     overall: tuple[Overall, ...]
     ops: tuple[OpDiff, ...]
     remarks: tuple[str, ...]
@@ -58,7 +59,7 @@ class Comparison:
     @property
     def metrics(self) -> list[str]:
         """The metrics that were asked."""
-        return [one.metric.name for one in self.overall]
+        return [summary.metric.name for summary in self.overall]
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -68,10 +69,10 @@ class Comparison:
         return tuple(sorted({left[n][0].host for n in left if n not in both})) if both else ()
 
     @property
-    def refused(self) -> tuple[Finding, ...]:
+    def refused(self) -> tuple[ConditionFinding, ...]:
         """What `--strict` does not let pass: all that differs or is unknown and not meant."""
         fine = {Weight.COMPARED, Weight.REMARK}
-        return tuple(one for one in self.findings if one.weight not in fine)
+        return tuple(finding for finding in self.findings if finding.weight not in fine)
 
     def as_dict(self) -> dict[str, Any]:
         """The document of `--json`, with its own version."""
@@ -82,29 +83,29 @@ class Comparison:
             "margin": self.margin,
             "chance": CHANCE,
             "correction": "holm",
-            "conditions": [one.as_dict() for one in self.findings],
-            "rows": [one.as_dict() for one in self.rows],
-            "overall": [one.as_dict() for one in self.overall],
-            "ops": [one.as_dict() for one in self.ops],
+            "conditions": [finding.as_dict() for finding in self.findings],
+            "rows": [row.as_dict() for row in self.rows],
+            "overall": [summary.as_dict() for summary in self.overall],
+            "ops": [diff.as_dict() for diff in self.ops],
             "remarks": list(self.remarks),
         }
 
 
-def _group(one: Group) -> dict[str, Any]:
+def _group(group: RecordGroup) -> dict[str, Any]:
     return {
-        "selection": one.label,
-        "runs": one.runs,
-        "boards": len(one.boards),
-        "records": len(one.records),
-        "counted": len(one.counted),
-        "dropped": one.dropped,
-        "emulated": sorted({r.emulated for r in one.records}),
+        "selection": group.label,
+        "runs": group.runs,
+        "boards": len(group.boards),
+        "records": len(group.records),
+        "counted": len(group.counted),
+        "dropped": group.dropped,
+        "emulated": sorted({r.emulated for r in group.records}),
     }
 
 
 def compare(
-    a: Group,
-    b: Group,
+    a: RecordGroup,
+    b: RecordGroup,
     names: Sequence[str] = (),
     *,
     margin: float = MARGIN,
@@ -122,15 +123,16 @@ def compare(
     pairs, remarks = pair(a, b)
     findings = between(a, b, pairs, vary)
     blocked = {
-        label: [one.what for one in findings if one.weight is Weight.BLOCKS
-                and one.board in {"", label}]
+        label: [finding.what for finding in findings if finding.weight is Weight.BLOCKS
+                and finding.board in {"", label}]
         for label, _, _ in pairs
     }  # fmt: skip
     wanted = list(names) or known.present(a.records)
     metrics = [known.metric(n, (*a.records, *b.records)) for n in wanted]
     made = [
-        _rows(label, _side(left), _side(right), metrics, blocked[label])
+        [row_of(label, *sides, metric, blocked[label]) for metric in metrics]
         for label, left, right in pairs
+        for sides in [sides_of(left, right)]
     ]
     rows = [row for alike in zip(*made, strict=True) for row in alike]
     named = [row.metric.name in gated for row in rows]
@@ -147,38 +149,38 @@ def compare(
     )  # fmt: skip
 
 
-def pair(a: Group, b: Group) -> tuple[list[Pair], list[str]]:
+def pair(a: RecordGroup, b: RecordGroup) -> tuple[list[Pair], list[str]]:
     """What is held against what: each board against itself, else all against all of one chip."""
     left, right = a.boards, b.boards
-    both = [one for one in left if one in right]
+    both = [identity for identity in left if identity in right]
     if both:
         remarks = []
         for label, mine, others in ((a.label, left, right), (b.label, right, left)):
-            alone = sorted({mine[one][0].host for one in mine if one not in others})
+            alone = sorted({mine[identity][0].host for identity in mine if identity not in others})
             if alone:
                 shown = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
                 remarks.append(f"only in {label}, left out: {shown}")
         names = _names(both, right)
-        return [(names[one], left[one], right[one]) for one in both], remarks
+        return [(names[identity], left[identity], right[identity]) for identity in both], remarks
     if not left or not right:
-        return [], [f"{one.label} has no records" for one in (a, b) if not one.records]
+        return [], [f"{group.label} has no records" for group in (a, b) if not group.records]
     label = " → ".join(
-        next(iter(one.values()))[0].host if len(one) == 1 else f"{len(one)} boards"
-        for one in (left, right)
+        next(iter(side.values()))[0].host if len(side) == 1 else f"{len(side)} boards"
+        for side in (left, right)
     )
     text = "A and B have no board in common: boards of one kind differ among themselves too"
-    records = [[r for one in side.values() for r in one] for side in (left, right)]
+    records = [[r for board in side.values() for r in board] for side in (left, right)]
     return [(label, records[0], records[1])], [text]
 
 
-def _remarks(rows: Sequence[Row]) -> list[str]:
+def _remarks(rows: Sequence[MetricRow]) -> list[str]:
     """What is remarked on rows; boards of which the same is said stand together."""
     said: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         for text in row.difference.remarks:
             said.setdefault((row.metric.name, text), []).append(row.board)
     found = [f"{', '.join(boards)} {name}: {text}" for (name, text), boards in said.items()]
-    if any(row.shown and row.difference.how in {"values", "repeats"} for row in rows):
+    if any(row.difference.how in {"values", "repeats"} for row in rows):
         found.append(
             f"fewer than {fewest()} runs a side: what differs from boot to boot is in these changes"
         )
@@ -186,64 +188,25 @@ def _remarks(rows: Sequence[Row]) -> list[str]:
 
 
 def _names(identities: Sequence[str], boards: dict[str, list[Record]]) -> dict[str, str]:
-    hosts = [boards[one][0].host for one in identities]
+    hosts = [boards[identity][0].host for identity in identities]
     return {
-        one: host if hosts.count(host) == 1 else f"{host} ({one[-8:]})"
-        for one, host in zip(identities, hosts, strict=True)
+        identity: host if hosts.count(host) == 1 else f"{host} ({identity[-8:]})"
+        for identity, host in zip(identities, hosts, strict=True)
     }
 
 
-@dataclass(frozen=True)
-class _Side:
-    """Records of one side of a pair, read once for all metrics."""
-
-    records: Sequence[Record]
-    runs: list[list[Record | None]]
-    boards: int
-    chips: int
-    emulated: bool
-
-    def values(self, name: str) -> list[list[float]]:
-        """Runs of one board; of several boards one value each, for boards are the unit then."""
-        return values_of(self.runs, name) if self.boards == 1 else by_board(self.runs, name)
-
-
-def _side(records: Sequence[Record]) -> _Side:
-    boards = {one.identity or one.host: one for one in records}
-    # Run ids are the same on all boards of a run: with several boards they are no unit.
-    runs = [[one if one.counts else None for one in records]]
-    if len(boards) == 1:
-        runs = runs_of(records)
-    emulated = any(one.emulated for one in records)
-    return _Side(records, runs, len(boards), len(set(map(chip, boards.values()))), emulated)
-
-
-def _rows(
-    label: str, a: _Side, b: _Side, metrics: Sequence[known.Metric], blocked: Sequence[str]
-) -> list[Row]:
-    found = []
-    for metric in metrics:
-        units = known.units(a.records, metric.name) | known.units(b.records, metric.name)
-        why = f"differs: {', '.join(blocked)}" if blocked else ""
-        if len(units) > 1:
-            why = f"units differ: {', '.join(sorted(units))}"
-        elif max(a.chips, b.chips) > 1:
-            why = "several chips in one group"
-        change = difference(a.values(metric.name), b.values(metric.name))
-        found.append(Row(label, metric, change, why=why, emulated=a.emulated or b.emulated))
-    return found
-
-
-def _overall(metrics: Sequence[known.Metric], rows: Sequence[Row], margin: float) -> list[Overall]:
+def _overall(
+    metrics: Sequence[known.Metric], rows: Sequence[MetricRow], margin: float
+) -> list[Overall]:
     """The board as the unit: signed ranks of their changes, Holm over the metrics."""
     found = []
     for metric in metrics:
-        mine = [one for one in rows if one.metric == metric]
-        good = [one.difference.mid for one in mine if one.verdict is not Verdict.INCOMPARABLE]
-        gaps = np.array([math.log1p(one) for one in good if one is not None and one > -1])
+        mine = [row for row in rows if row.metric == metric]
+        good = [row.difference.mid for row in mine if row.verdict is not Verdict.INCOMPARABLE]
+        gaps = np.array([math.log1p(share) for share in good if share is not None and share > -1])
         found.append((metric, mine, gaps))
     many = [len(gaps) >= FEWEST_PAIRS for _, _, gaps in found]
-    asked = [ranks.signed_rank(one[2]) for one, enough in zip(found, many, strict=True) if enough]
+    asked = [ranks.signed_rank(item[2]) for item, enough in zip(found, many, strict=True) if enough]
     corrected = iter(holm(asked))
     return [
         _together(metric, mine, gaps, next(corrected) if enough else None, margin)
@@ -252,14 +215,14 @@ def _overall(metrics: Sequence[known.Metric], rows: Sequence[Row], margin: float
 
 
 def _together(
-    metric: known.Metric, rows: Sequence[Row], gaps: Floats, p: float | None, margin: float
+    metric: known.Metric, rows: Sequence[MetricRow], gaps: Floats, p: float | None, margin: float
 ) -> Overall:
-    words = [str(one.verdict) for one in rows]
+    words = [str(row.verdict) for row in rows]
     moved = {str(word): words.count(str(word)) for word in Verdict if str(word) in words}
     bounds = ranks.centre(gaps, 0.95) if p is not None else None
     if p is None or bounds is None:
         return Overall(metric, moved, None, rows[0].verdict if len(rows) == 1 else None)
-    low, mid, high = (math.expm1(one) for one in bounds)
+    low, mid, high = (math.expm1(bound) for bound in bounds)
     verdict = Verdict.NONE
     if max(-low, high) <= margin:
         verdict = Verdict.SAME
@@ -270,7 +233,7 @@ def _together(
 
 def _ops(pairs: Sequence[Pair], blocked: dict[str, list[str]]) -> tuple[list[OpDiff], list[str]]:
     """Of all boards of one chip together; a board that is not comparable is not among them."""
-    fit = [one for one in pairs if not blocked[one[0]]]
+    fit = [pair for pair in pairs if not set(blocked[pair[0]]) - APART]
     a = [r for _, side, _ in fit for r in side if r.ops]
     b = [r for _, _, side in fit for r in side if r.ops]
     if len({chip(r) for r in (*a, *b)}) > 1:

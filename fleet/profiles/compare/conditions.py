@@ -11,7 +11,8 @@ from typing import Any
 from fleet.model.errors import InputError
 from fleet.model.record import Record
 from fleet.profiles.compare import seen
-from fleet.profiles.compare.groups import Group, build, chip, short_build
+from fleet.profiles.compare.groups import RecordGroup, build, chip, short_build
+from fleet.profiles.compare.turns import apart
 
 
 class Weight(StrEnum):
@@ -25,7 +26,7 @@ class Weight(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class ConditionFinding:
     """One difference. `what` is the word for `--vary`; `board` is "" for all of them."""
 
     what: str
@@ -76,7 +77,8 @@ _QUESTIONS = (
     _Question("throttled", seen.throttled, Weight.WARNS, of="repeat"),
     _Question("fleet", lambda r: r.fleet or None, Weight.REMARK),
 )
-CAUSES = tuple(one.what for one in _QUESTIONS if one.cause)
+APART = frozenset({"boot", "time"})  # measured one after the other: `turns.apart`
+CAUSES = tuple(question.what for question in _QUESTIONS if question.cause)
 _CHANGE_LIBRARIES = {"runtime", "runner", "chip", "op packages"}
 
 
@@ -84,13 +86,12 @@ def check_vary(words: Sequence[str]) -> None:
     """Refuse a word that names nothing which can be what is compared. Raises InputError."""
     for word in words:
         if word not in CAUSES:
-            raise InputError(
-                f"--vary {word}: nothing of that name can be what is compared",
-                hint=f"one of: {', '.join(CAUSES)}",
-            )
+            raise InputError(f"--vary {word}: no such cause", hint=f"one of: {', '.join(CAUSES)}")
 
 
-def check(a: Sequence[Record], b: Sequence[Record], vary: Sequence[str] = ()) -> list[Finding]:
+def check(
+    a: Sequence[Record], b: Sequence[Record], vary: Sequence[str] = ()
+) -> list[ConditionFinding]:
     """What differs between two groups of records that count, worst first.
 
     Exactly one cause that differs is what is compared; with more of them it has to be said which
@@ -101,24 +102,28 @@ def check(a: Sequence[Record], b: Sequence[Record], vary: Sequence[str] = ()) ->
     runs = [_one_of_each(side, _run) for side in (a, b)]
     releases = [_one_of_each(side, _release) for side in runs]
     asked = {"repeat": (a, b), "run": runs, "release": releases}
-    found = [one for question in _QUESTIONS for one in _ask(question, *asked[question.of])]
-    causes = {one.what for one in found if one.what in CAUSES and one.weight is not Weight.UNKNOWN}
+    found = [finding for question in _QUESTIONS for finding in _ask(question, *asked[question.of])]
+    causes = {f.what for f in found if f.what in CAUSES and f.weight is not Weight.UNKNOWN}
     meant = set(vary) or (causes if len(causes) == 1 else set())
     if vary or causes:
         changed = meant & causes
-        found = [_judged(one, changed) for one in found]
+        found = [_judged(finding, changed) for finding in found]
     found += seen.by_number(a, b, _number)
+    if (not_in_turns := apart(a, b)) is not None:
+        what, left, right = not_in_turns
+        text = "not measured in turns"
+        found.append(ConditionFinding(what, Weight.BLOCKS, left, right, text=text))
     order = list(Weight)
-    return sorted(found, key=lambda one: order.index(one.weight))
+    return sorted(found, key=lambda finding: order.index(finding.weight))
 
 
-def _judged(one: Finding, meant: set[str]) -> Finding:
-    if one.weight is Weight.UNKNOWN:
-        return one
-    implied = one.what == "libraries" and meant & _CHANGE_LIBRARIES
-    if one.what in meant or implied:
-        return replace(one, weight=Weight.COMPARED)
-    return one
+def _judged(finding: ConditionFinding, meant: set[str]) -> ConditionFinding:
+    if finding.weight is Weight.UNKNOWN:
+        return finding
+    implied = finding.what == "libraries" and meant & _CHANGE_LIBRARIES
+    if finding.what in meant or implied:
+        return replace(finding, weight=Weight.COMPARED)
+    return finding
 
 
 _run = attrgetter("run_id", "identity", "release", "prompt_sha256", "runner")
@@ -130,21 +135,21 @@ def _release(record: Record) -> Hashable:
 
 
 def _one_of_each(records: Sequence[Record], key: Callable[[Record], Hashable]) -> list[Record]:
-    return list({key(one): one for one in records}.values())
+    return list({key(record): record for record in records}.values())
 
 
-def _ask(question: _Question, a: Sequence[Record], b: Sequence[Record]) -> list[Finding]:
+def _ask(question: _Question, a: Sequence[Record], b: Sequence[Record]) -> list[ConditionFinding]:
     left, right = (set(map(question.read, side)) for side in (a, b))
     known_left, known_right = left - {None}, right - {None}
     texts = [
-        _words([question.shown(one) for one in side if one is not None], None in side)
+        _words([question.shown(answer) for answer in side if answer is not None], None in side)
         for side in (left, right)
     ]
-    make = Finding(question.what, question.weight, texts[0], texts[1])
+    make = ConditionFinding(question.what, question.weight, texts[0], texts[1])
     if known_left and known_right and known_left != known_right:
         return [make]
-    told = bool(known_left or known_right)
-    if None in left | right and (question.needed or told):
+    known = bool(known_left or known_right)
+    if None in left | right and (question.needed or known):
         return [replace(make, weight=Weight.UNKNOWN)]
     mixed = question.weight in {Weight.BLOCKS, Weight.WARNS} and len(known_left) > 1
     if mixed and question.what not in {"finish", "prompt tokens"}:
@@ -153,8 +158,8 @@ def _ask(question: _Question, a: Sequence[Record], b: Sequence[Record]) -> list[
     return []
 
 
-def _number(what: str, a: str, b: str, *, unknown: bool = False) -> Finding:
-    return Finding(what, Weight.UNKNOWN if unknown else Weight.WARNS, a, b)
+def _number(what: str, a: str, b: str, *, unknown: bool = False) -> ConditionFinding:
+    return ConditionFinding(what, Weight.UNKNOWN if unknown else Weight.WARNS, a, b)
 
 
 def _words(found: list[str], unknown: bool) -> str:
@@ -164,21 +169,22 @@ def _words(found: list[str], unknown: bool) -> str:
 
 
 def between(
-    a: Group, b: Group, pairs: Sequence[tuple[str, Sequence[Record], Sequence[Record]]],
+    a: RecordGroup, b: RecordGroup, pairs: Sequence[tuple[str, Sequence[Record], Sequence[Record]]],
     vary: Sequence[str] = (),
-) -> list[Finding]:  # fmt: skip
+) -> list[ConditionFinding]:  # fmt: skip
     """The findings of pairs of boards; what all pairs share stands once, without a board."""
     found = [
         (label, check([r for r in left if r.counts], [r for r in right if r.counts], vary))
         for label, left, right in pairs
     ]
-    shared = [one for one in (found[0][1] if found else []) if all(one in f for _, f in found)]
-    own = [replace(one, board=label) for label, mine in found for one in mine if one not in shared]
+    first = found[0][1] if found else []
+    shared = [finding for finding in first if all(finding in mine for _, mine in found)]
+    own = [replace(f, board=label) for label, mine in found for f in mine if f not in shared]
     if a.counted and b.counted and all(r.emulated for r in (*a.counted, *b.counted)):
-        text = "emulated on both sides: these are no NPU numbers"
-        shared.append(Finding("emulated", Weight.REMARK, "yes", "yes", text=text))
+        text = "emulated on both sides: these are not NPU numbers"
+        shared.append(ConditionFinding("emulated", Weight.REMARK, "yes", "yes", text=text))
     if a.dropped.keys() != b.dropped.keys():
-        told = [", ".join(f"{n} {word}" for word, n in one.dropped.items()) or "none"
-                for one in (a, b)]  # fmt: skip
-        shared.insert(0, Finding("runs that do not count", Weight.WARNS, *told))
+        dropped = [", ".join(f"{n} {word}" for word, n in group.dropped.items()) or "none"
+                for group in (a, b)]  # fmt: skip
+        shared.insert(0, ConditionFinding("runs that do not count", Weight.WARNS, *dropped))
     return [*shared, *own]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +12,12 @@ from typing import Any
 from fleet.model.errors import InputError
 from fleet.model.gates import LEAST_REPEATS
 from fleet.profiles.compare.comparing import Comparison
-from fleet.profiles.compare.verdict import MEASURED, Row, Verdict
+from fleet.profiles.compare.verdict import MEASURED, MetricRow, Verdict
 
 EXAMPLES = 'decode_tps<-5%, ttft_ms>+20ms, ttft_ms>200ms, slower, "decode_tps slower"'
 _NAME = re.compile(r"[A-Za-z_][\w.\-/]*")
 _NUMBER = re.compile(r"([+-]?)(\d+(?:\.\d+)?)\s*(%|[A-Za-zµ][A-Za-zµ/]*)?")
-_WORDS = {str(one): one for one in (Verdict.FASTER, Verdict.SLOWER, Verdict.HIGHER, Verdict.LOWER)}
+_WORDS = {v.value: v for v in (Verdict.FASTER, Verdict.SLOWER, Verdict.HIGHER, Verdict.LOWER)}
 # To the unit of the metric: milliseconds.
 _SCALE = {("s", "ms"): 1e3, ("us", "ms"): 1e-3, ("ms", "us"): 1e3, ("s", "us"): 1e6}
 
@@ -37,7 +38,7 @@ class Gate:
     word: Verdict | None = None
 
 
-class Outcome(StrEnum):
+class GateOutcome(StrEnum):
     """What became of a gate on one board."""
 
     PASSED = "passed"
@@ -46,13 +47,13 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedGate:
     """One gate on one board; `text` says why, with numbers."""
 
     gate: Gate
     board: str
     metric: str
-    outcome: Outcome
+    outcome: GateOutcome
     text: str
 
     def as_dict(self) -> dict[str, Any]:
@@ -105,86 +106,90 @@ def _wrong(text: str, at: int, why: str) -> InputError:
 
 def named(gates: Sequence[Gate], metrics: Sequence[str]) -> set[str]:
     """The metrics whose change these gates ask; a gate without a metric asks all of them."""
-    asked = {one.metric for one in gates if one.word is not None or one.change}
+    asked = {gate.metric for gate in gates if gate.word is not None or gate.change}
     return set(metrics) if "" in asked else asked
 
 
-def judge_gates(gates: Sequence[Gate], comparison: Comparison, refused: str = "") -> list[Judged]:
+def judge_gates(
+    gates: Sequence[Gate], comparison: Comparison, refused: str = ""
+) -> list[JudgedGate]:
     """Every gate on every board that it asks. No board at all: it could not be judged.
 
     `refused`: why none may be judged.
     """
     if refused:
-        return [Judged(one, "", one.metric, Outcome.UNJUDGED, refused) for one in gates]
+        return [JudgedGate(gate, "", gate.metric, GateOutcome.UNJUDGED, refused) for gate in gates]
     found = []
     for gate in gates:
-        rows = [one for one in comparison.rows if gate.metric in {"", one.metric.name}]
+        rows = [row for row in comparison.rows if gate.metric in {"", row.metric.name}]
         if not rows:
-            text = "nothing was measured that it asks for"
-            found.append(Judged(gate, "", gate.metric, Outcome.UNJUDGED, text))
+            text = "the metric was not measured"
+            found.append(JudgedGate(gate, "", gate.metric, GateOutcome.UNJUDGED, text))
         found += [
-            Judged(gate, host, gate.metric, Outcome.UNJUDGED, "in A, but not in B")
+            JudgedGate(gate, host, gate.metric, GateOutcome.UNJUDGED, "in A, but not in B")
             for host in comparison.missing
         ]
         for row in rows:
             outcome, text = _judge(gate, row)
-            found.append(Judged(gate, row.board, row.metric.name, outcome, text))
+            found.append(JudgedGate(gate, row.board, row.metric.name, outcome, text))
     return found
 
 
-def _judge(gate: Gate, row: Row) -> tuple[Outcome, str]:
+def _judge(gate: Gate, row: MetricRow) -> tuple[GateOutcome, str]:
     level = gate.word is None and not gate.change
     if level:
         return _level(gate, row)
-    one = row.difference
-    said = f"{row.verdict}: {row.why}" if row.why else str(row.verdict)
-    if one.low is not None:
-        said = f"{percent(one.mid)} ({interval(row)}), {said}"
+    change = row.difference
+    text = row.said
+    if change.low is not None:
+        text = f"{percent(change.mid)} ({interval(row)}), {text}"
     if row.verdict not in MEASURED:
-        return Outcome.UNJUDGED, said
+        told = row.verdict is not Verdict.INCOMPARABLE
+        return GateOutcome.UNJUDGED, f"{text}; {row.needed(math.inf)}" if told else text
     if gate.word is not None:
-        return (Outcome.TRIPPED if row.verdict is gate.word else Outcome.PASSED), said
-    return _limit(gate, row, said)
+        return (GateOutcome.TRIPPED if row.verdict is gate.word else GateOutcome.PASSED), text
+    return _limit(gate, row, text)
 
 
-def _limit(gate: Gate, row: Row, said: str) -> tuple[Outcome, str]:
+def _limit(gate: Gate, row: MetricRow, text: str) -> tuple[GateOutcome, str]:
     """The whole interval within the limit has passed; what may be beyond it has not.
 
     A change that must not be trips where it is one for sure, and its middle beyond the limit;
     one that must be (`decode_tps<+5%`) where the whole interval says that it is not.
     """
-    limit, one = _share(gate, row), row.difference
-    if limit is None or one.low is None or one.mid is None or one.high is None:
-        return Outcome.UNJUDGED, _mismatch(gate, row)
-    near, far = (one.high, one.low) if gate.below else (one.low, one.high)
+    limit, change = _share(gate, row), row.difference
+    if limit is None or change.low is None or change.mid is None or change.high is None:
+        return GateOutcome.UNJUDGED, _mismatch(gate, row)
+    near, far = (change.high, change.low) if gate.below else (change.low, change.high)
     if not _beyond(gate, far, limit):
-        return Outcome.PASSED, said
+        return GateOutcome.PASSED, text
     sure = max(limit, 0.0) if gate.below else min(limit, 0.0)
-    told = row.shown or sure == limit != 0.0  # what has to be is missing where nothing changed, too
-    if told and _beyond(gate, one.mid, limit) and _beyond(gate, near, sure):
-        return Outcome.TRIPPED, said
-    return Outcome.UNJUDGED, f"{said}; it may be beyond the limit or not"
+    # A change that must be is missing where nothing changed, too.
+    decided = row.shown or sure == limit != 0.0
+    if decided and _beyond(gate, change.mid, limit) and _beyond(gate, near, sure):
+        return GateOutcome.TRIPPED, text
+    return GateOutcome.UNJUDGED, f"{text}; the interval includes the limit; {row.needed(limit)}"
 
 
-def _level(gate: Gate, row: Row) -> tuple[Outcome, str]:
+def _level(gate: Gate, row: MetricRow) -> tuple[GateOutcome, str]:
     """B by itself; what A is does not matter."""
-    scale, one = _scale(gate, row), row.difference.b
+    scale, bounds = _scale(gate, row), row.difference.b
     if scale is None:
-        return Outcome.UNJUDGED, _mismatch(gate, row)
-    if one is None:
-        return Outcome.UNJUDGED, f"the runs of B give no interval: {LEAST_REPEATS} do"
-    said = f"{one.mid:.4g} {row.metric.unit} ({one.low:.4g} to {one.high:.4g})"
-    ends = [_beyond(gate, end, gate.limit * scale) for end in (one.low, one.high)]
+        return GateOutcome.UNJUDGED, _mismatch(gate, row)
+    if bounds is None:
+        return GateOutcome.UNJUDGED, f"the runs of B give no interval: {LEAST_REPEATS} do"
+    text = f"{bounds.mid:.4g} {row.metric.unit} ({bounds.low:.4g} to {bounds.high:.4g})"
+    ends = [_beyond(gate, end, gate.limit * scale) for end in (bounds.low, bounds.high)]
     if all(ends):
-        return Outcome.TRIPPED, said
-    return (Outcome.UNJUDGED if any(ends) else Outcome.PASSED), said
+        return GateOutcome.TRIPPED, text
+    return (GateOutcome.UNJUDGED if any(ends) else GateOutcome.PASSED), text
 
 
 def _beyond(gate: Gate, value: float, limit: float) -> bool:
     return value < limit if gate.below else value > limit
 
 
-def _share(gate: Gate, row: Row) -> float | None:
+def _share(gate: Gate, row: MetricRow) -> float | None:
     """The limit as a share of A."""
     if gate.unit == "%":
         return gate.limit
@@ -192,20 +197,20 @@ def _share(gate: Gate, row: Row) -> float | None:
     return gate.limit * scale / abs(base) if scale is not None and base else None
 
 
-def _scale(gate: Gate, row: Row) -> float | None:
+def _scale(gate: Gate, row: MetricRow) -> float | None:
     if gate.unit in {"", row.metric.unit}:
         return 1.0
     return _SCALE.get((gate.unit, row.metric.unit))
 
 
-def _mismatch(gate: Gate, row: Row) -> str:
+def _mismatch(gate: Gate, row: MetricRow) -> str:
     return f"{gate.text!r} does not fit a metric in {row.metric.unit or 'no unit'}"
 
 
-def interval(row: Row) -> str:
+def interval(row: MetricRow) -> str:
     """`-7.0 % to -4.5 %`; `alone` where it is not corrected for the questions beside it."""
-    one = row.difference
-    return f"{percent(one.low)} to {percent(one.high)}" + (" alone" if row.alone else "")
+    change = row.difference
+    return f"{percent(change.low)} to {percent(change.high)}" + (" alone" if row.alone else "")
 
 
 def percent(share: float | None) -> str:

@@ -15,7 +15,7 @@ from fleet.profiles.compare.metrics import KNOWN, value
 
 
 @dataclass(frozen=True)
-class Group:
+class RecordGroup:
     """What one selection found. `label` is what the user wrote; warm-ups are not in it."""
 
     label: str
@@ -24,12 +24,12 @@ class Group:
     @cached_property
     def counted(self) -> tuple[Record, ...]:
         """The records that count."""
-        return tuple(one for one in self.records if one.counts)
+        return tuple(record for record in self.records if record.counts)
 
     @cached_property
     def dropped(self) -> dict[str, int]:
         """Why records do not count, with how many each: the word before the colon."""
-        bad = [one.problems[0] for one in self.records if one.problems]
+        bad = [record.problems[0] for record in self.records if record.problems]
         found = Counter(problem.partition(":")[0] for problem in bad)
         return dict(sorted(found.items()))
 
@@ -37,44 +37,50 @@ class Group:
     def boards(self) -> dict[str, list[Record]]:
         """Identity → records, in the order of their names."""
         found: dict[str, list[Record]] = {}
-        for one in self.records:
-            found.setdefault(one.identity or f"host {one.host}", []).append(one)
+        for record in self.records:
+            found.setdefault(record.identity or f"host {record.host}", []).append(record)
         return dict(sorted(found.items(), key=lambda item: item[1][0].host))
 
     @cached_property
     def runs(self) -> int:
         """How many runs are in it."""
-        return len({one.run_id for one in self.counted})
+        return len({record.run_id for record in self.counted})
 
 
-def group(label: str, records: Iterable[Record]) -> Group:
+def group(label: str, records: Iterable[Record]) -> RecordGroup:
     """Records as a group: without warm-ups, oldest first."""
-    found = [one for one in records if not one.warmup]
-    return Group(label, tuple(sorted(found, key=attrgetter("started", "run_id", "repeat"))))
+    found = [record for record in records if not record.warmup]
+    return RecordGroup(label, tuple(sorted(found, key=attrgetter("started", "run_id", "repeat"))))
 
 
-def runs_of(records: Iterable[Record]) -> list[list[Record | None]]:
+def runs_of(records: Iterable[Record], *, by_boot: bool = False) -> list[list[Record | None]]:
     """Records that count: one list a run, one place a repeat, None where none counts.
 
-    A run that was resumed may have a repeat twice; the later one that counts stands.
+    A run that was resumed may have a repeat twice; the later one that counts stands. With
+    `by_boot` all runs of a boot are one list.
     """
     runs: dict[str, dict[int, Record | None]] = {}
-    for one in records:
-        mine = runs.setdefault(one.run_id, {})
-        if one.counts:
-            mine[one.repeat] = one
+    boots: dict[str, list[Record | None]] = {}
+    places: dict[str, str] = {}
+    for record in records:
+        mine = runs.setdefault(record.run_id, {})
+        places.setdefault(record.run_id, record.conditions.boot_id if by_boot else record.run_id)
+        if record.counts:
+            mine[record.repeat] = record
         else:
-            mine.setdefault(one.repeat, None)
-    return [_row(one) for one in runs.values()]
+            mine.setdefault(record.repeat, None)
+    for run_id, repeats in runs.items():
+        boots.setdefault(places[run_id], []).extend(_row(repeats))
+    return list(boots.values())
 
 
 def values_of(runs: Iterable[Sequence[Record | None]], name: str) -> list[list[float]]:
     """The values of one metric in the places of `runs_of`, nan where there is none."""
     if name in KNOWN:
         read, nan = attrgetter(name), math.nan
-        found = [[None if one is None else read(one.metrics) for one in run] for run in runs]
-        return [[nan if one is None else one for one in run] for run in found]
-    return [[math.nan if one is None else value(one, name) for one in run] for run in runs]
+        found = [[None if r is None else read(r.metrics) for r in run] for run in runs]
+        return [[nan if number is None else number for number in run] for run in found]
+    return [[math.nan if record is None else value(record, name) for record in run] for run in runs]
 
 
 def by_run(records: Sequence[Record], name: str) -> list[list[float]]:
@@ -86,9 +92,9 @@ def by_board(runs: Iterable[Sequence[Record | None]], name: str) -> list[list[fl
     """The median of each board, as if a board were one run of one repeat."""
     boards: dict[str, list[float]] = {}
     for run in runs:
-        for one in run:
-            if one is not None and math.isfinite(found := value(one, name)):
-                boards.setdefault(one.identity or one.host, []).append(found)
+        for record in run:
+            if record is not None and math.isfinite(found := value(record, name)):
+                boards.setdefault(record.identity or record.host, []).append(found)
     return [[statistics.median(found)] for found in boards.values()]
 
 

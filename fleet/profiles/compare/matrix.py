@@ -12,8 +12,9 @@ from fleet.model.errors import InputError
 from fleet.model.record import Record
 from fleet.profiles.compare import metrics as known
 from fleet.profiles.compare.conditions import Weight, check
-from fleet.profiles.compare.groups import Group, build, by_run, chip
-from fleet.profiles.compare.verdict import MEASURED, Row, Verdict, judge
+from fleet.profiles.compare.groups import RecordGroup, build, by_run, chip
+from fleet.profiles.compare.sides import row_of, sides_of
+from fleet.profiles.compare.verdict import MEASURED, MetricRow, Verdict, judge
 from fleet.profiles.stats.difference import difference
 from fleet.profiles.stats.interval import Interval
 
@@ -27,13 +28,13 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Cell:
+class MatrixCell:
     """One board with one version. `row` is the change since the first version, None there."""
 
     middle: float | None
     spread: Interval | None
     count: int
-    row: Row | None
+    row: MetricRow | None
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Matrix:
     metric: known.Metric
     boards: tuple[str, ...]
     versions: tuple[str, ...]
-    cells: dict[tuple[str, str], Cell]
+    cells: dict[tuple[str, str], MatrixCell]
     chips: dict[str, str]
     emulated: frozenset[str]
     notes: tuple[str, ...] = ()
@@ -69,7 +70,7 @@ class Matrix:
         }
 
 
-def _plain(cell: Cell | None, version: str) -> dict[str, Any]:
+def _plain(cell: MatrixCell | None, version: str) -> dict[str, Any]:
     if cell is None:
         return {"version": version, "count": 0}
     spread = cell.spread and [cell.spread.low, cell.spread.high]
@@ -78,7 +79,7 @@ def _plain(cell: Cell | None, version: str) -> dict[str, Any]:
             "change": change}  # fmt: skip
 
 
-def matrix(group: Group, name: str, columns: str = "runtime", margin: float = 0.01) -> Matrix:
+def matrix(group: RecordGroup, name: str, columns: str = "runtime", margin: float = 0.01) -> Matrix:
     """The matrix of one metric. Verdicts are corrected together, as those of a comparison.
 
     Raises InputError where no run that counts has that metric.
@@ -88,11 +89,11 @@ def matrix(group: Group, name: str, columns: str = "runtime", margin: float = 0.
     parts: dict[tuple[str, str], list[Record]] = {}
     began: dict[str, str] = {}
     for label, records in _boards(group).items():
-        for one in records:
-            if one.counts and math.isfinite(known.value(one, name)):
-                version = read(one) or "unknown"
-                parts.setdefault((label, version), []).append(one)
-                began[version] = min(began.get(version, one.started), one.started)
+        for record in records:
+            if record.counts and math.isfinite(known.value(record, name)):
+                version = read(record) or "unknown"
+                parts.setdefault((label, version), []).append(record)
+                began[version] = min(began.get(version, record.started), record.started)
     if not parts:
         raise InputError(
             f"no run that counts in '{group.label}' has {name}",
@@ -112,7 +113,7 @@ def matrix(group: Group, name: str, columns: str = "runtime", margin: float = 0.
     )  # fmt: skip
 
 
-def _boards(group: Group) -> dict[str, list[Record]]:
+def _boards(group: RecordGroup) -> dict[str, list[Record]]:
     found: dict[str, list[Record]] = {}
     for identity, records in group.boards.items():
         host = records[0].host
@@ -121,14 +122,14 @@ def _boards(group: Group) -> dict[str, list[Record]]:
 
 
 def _number(version: str) -> tuple[list[int], str]:
-    return [int(one) for one in re.findall(r"\d+", version)], version
+    return [int(digits) for digits in re.findall(r"\d+", version)], version
 
 
 def _rows(
     metric: known.Metric, parts: dict[tuple[str, str], list[Record]], boards: Sequence[str],
     versions: Sequence[str], margin: float,
-) -> tuple[dict[tuple[str, str], Row], list[str]]:  # fmt: skip
-    found: dict[tuple[str, str], Row] = {}
+) -> tuple[dict[tuple[str, str], MetricRow], list[str]]:  # fmt: skip
+    found: dict[tuple[str, str], MetricRow] = {}
     notes: list[str] = []
     for board in boards:
         mine = [v for v in versions if (board, v) in parts]
@@ -141,22 +142,18 @@ def _rows(
             warns = [f.what for f in findings if f.weight is Weight.WARNS]
             if warns:
                 notes.append(f"{board}, {version}: differs as well: {', '.join(warns)}")
-            why = f"differs: {', '.join(blocks)}" if blocks else ""
-            units = known.units(first, metric.name) | known.units(other, metric.name)
-            why = why or ("units differ" if len(units) > 1 else "")
-            change = difference(by_run(first, metric.name), by_run(other, metric.name))
-            found[board, version] = Row(board, metric, change, why=why)
+            found[board, version] = row_of(board, *sides_of(first, other), metric, blocks)
     judged = judge(list(found.values()), margin)
     return dict(zip(found, judged, strict=True)), notes
 
 
-def _cell(records: Sequence[Record], name: str, row: Row | None) -> Cell:
+def _cell(records: Sequence[Record], name: str, row: MetricRow | None) -> MatrixCell:
     runs = by_run(records, name)
     found = difference(runs, [])
-    return Cell(found.mid_a, found.a, found.count_a, row)
+    return MatrixCell(found.mid_a, found.a, found.count_a, row)
 
 
-def words(cell: Cell | None) -> str:
+def words(cell: MatrixCell | None) -> str:
     """A cell for people: `10.03 ±1.2 %` and what changed: `-5.0 % slower`."""
     if cell is None or cell.middle is None:
         return "-"
@@ -168,4 +165,4 @@ def words(cell: Cell | None) -> str:
     change = "?" if row.difference.mid is None else f"{row.difference.mid * 100:+.1f} %"
     if row.verdict in MEASURED - {Verdict.NONE, Verdict.SAME}:
         return f"{text}\n{change} {row.verdict}"
-    return f"{text}\n{row.verdict}"
+    return f"{text}\n{row.said}"

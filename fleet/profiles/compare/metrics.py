@@ -26,8 +26,8 @@ class Metric:
 
 
 KNOWN = {
-    one.name: one
-    for one in (
+    metric.name: metric
+    for metric in (
         Metric("init_ms", "ms", -1, "init ms"),
         Metric("ttft_ms", "ms", -1, "TTFT ms"),
         Metric("prompt_tps", "tok/s", 1, "prompt tok/s"),
@@ -40,17 +40,8 @@ KNOWN = {
 # What a comparison asks by itself; decode_ms says the same as decode_tps, tokens are conditions.
 USUAL = ("init_ms", "ttft_ms", "prompt_tps", "decode_tps")
 _TIMES = {
-    "ns",
-    "us",
-    "µs",
-    "ms",
-    "s",
-    "sec",
-    "seconds",
-    "min",
-    "microsec",
-    "milliseconds",
-    "cycles",
+    *("ns", "us", "µs", "ms", "s", "sec", "seconds", "min"),
+    *("microsec", "milliseconds", "cycles"),
 }
 _RATE = re.compile(r"^.+(/s|/sec|ps)$|^hz$", re.IGNORECASE)
 
@@ -76,8 +67,8 @@ def value(record: Record, name: str) -> float:
     if name in KNOWN:
         found = getattr(record.metrics, name)
         return math.nan if found is None else float(found)
-    one = record.metrics.others.get(name)
-    return math.nan if one is None else float(one.value)
+    measure = record.metrics.others.get(name)
+    return math.nan if measure is None else float(measure.value)
 
 
 def units(records: Sequence[Record], name: str) -> set[str]:

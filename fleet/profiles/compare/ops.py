@@ -81,10 +81,10 @@ def typical(records: Iterable[Record]) -> dict[str, list[tuple[str, str, float]]
     found: dict[str, list[tuple[str, str, float]]] = {}
     for unit, ops in _read(records).items():
         often = Counter(name for _, name, _ in ops)
-        for (graph, name, shape), one in ops.items():
-            told = name if often[name] == 1 else " ".join(filter(None, (name, shape, graph)))
-            where = "+".join(sorted(one.places))
-            found.setdefault(unit, []).append((told, where, statistics.median(one.values)))
+        for (graph, name, shape), seen in ops.items():
+            label = name if often[name] == 1 else " ".join(filter(None, (name, shape, graph)))
+            where = "+".join(sorted(seen.places))
+            found.setdefault(unit, []).append((label, where, statistics.median(seen.values)))
         found[unit].sort(key=lambda op: (-op[2], op[0]))
     return found
 
@@ -105,30 +105,30 @@ def _summed(ops: Sequence[Op]) -> Iterable[tuple[Key, Op, float]]:
     for op in ops:
         found.setdefault((op.unit, (op.graph, op.name, op.shape)), []).append(op)
     for (_, key), alike in found.items():
-        yield key, alike[0], sum(one.value for one in alike)
+        yield key, alike[0], sum(op.value for op in alike)
 
 
 def _diff(unit: str, a: dict[Key, _Seen], b: dict[Key, _Seen]) -> OpDiff:
     pairs = _joined(a, b)
-    total = sum(statistics.median(one.values) for one in a.values())
+    total = sum(statistics.median(seen.values) for seen in a.values())
     changes = [_change(left, right, total) for left, right in pairs]
-    both = [one for one in changes if one.a is not None and one.b is not None]
-    by_share = sorted(changes, key=lambda one: (-abs(one.share), one.name))
+    both = [change for change in changes if change.a is not None and change.b is not None]
+    by_share = sorted(changes, key=lambda change: (-abs(change.share), change.name))
     return OpDiff(
         unit,
         len(both),
         total,
-        sum(statistics.median(one.values) for one in b.values()),
-        tuple(one for one in by_share if one.a is None),
-        tuple(one for one in by_share if one.b is None),
-        tuple(one for one in by_share if _left(one)),
-        tuple(one for one in by_share if one in both and one.share)[:MOVERS],
+        sum(statistics.median(seen.values) for seen in b.values()),
+        tuple(change for change in by_share if change.a is None),
+        tuple(change for change in by_share if change.b is None),
+        tuple(change for change in by_share if _left(change)),
+        tuple(change for change in by_share if change in both and change.share)[:MOVERS],
     )
 
 
-def _left(one: OpChange) -> bool:
+def _left(change: OpChange) -> bool:
     """True where B ran it in a place that is no NPU and that A had not, on a board at least."""
-    before, after = set(one.ran_on_a.split("+")), set(one.ran_on_b.split("+")) - {""}
+    before, after = set(change.ran_on_a.split("+")), set(change.ran_on_b.split("+")) - {""}
     return "npu" in before and bool(after) and ("npu" not in after or bool(after - before))
 
 
@@ -142,8 +142,8 @@ def _joined(a: dict[Key, _Seen], b: dict[Key, _Seen]) -> list[tuple[_Seen | None
         others = bare.get(key[:2], [])
         if len(others) == 1 and not (key[2] and others[0][2]) and others[0] in right:
             pairs.append((left.pop(key), right.pop(others[0])))
-    pairs += [(one, None) for one in left.values()]
-    pairs += [(None, one) for one in right.values()]
+    pairs += [(seen, None) for seen in left.values()]
+    pairs += [(None, seen) for seen in right.values()]
     return pairs
 
 
@@ -155,12 +155,12 @@ def _by_name(ops: dict[Key, _Seen]) -> dict[tuple[str, str], list[Key]]:
 
 
 def _change(left: _Seen | None, right: _Seen | None, total: float) -> OpChange:
-    one = left or right
-    if one is None:
+    seen = left or right
+    if seen is None:
         raise ValueError("an operation of neither side")
     a = statistics.median(left.values) if left else None
     b = statistics.median(right.values) if right else None
     share = ((b or 0.0) - (a or 0.0)) / total if total else 0.0
     places = ["+".join(sorted(side.places)) if side else "" for side in (left, right)]
-    op = one.op
+    op = seen.op
     return OpChange(op.name, op.shape, op.graph, op.kind, a, b, share, places[0], places[1])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TypeVar
 
+from fleet.model.conditions import Sample
 from fleet.model.record import Record
 
 WARMER = 5.0  # °C at the start; a passively cooled board throttles over less, docs/compare.md
@@ -64,7 +65,7 @@ def system(record: Record) -> str | None:
     """Operating system and kernel."""
     facts = record.facts
     words = [str(facts.get(name) or "") for name in ("os_id", "os_version", "kernel")]
-    return " ".join(one for one in words if one) or None
+    return " ".join(word for word in words if word) or None
 
 
 Named = frozenset[tuple[str, object]]
@@ -99,7 +100,7 @@ def megahertz(found: Named) -> str:
 
 def throttled(record: Record) -> str | None:
     """Whether the record bears that mark; without any look at clocks nobody knows."""
-    if record.marks and any(one.partition(":")[0] == "throttled" for one in record.marks):
+    if record.marks and any(mark.partition(":")[0] == "throttled" for mark in record.marks):
         return "yes"
     looked = record.conditions
     return "no" if looked.before or looked.during or looked.after else None
@@ -109,14 +110,17 @@ def throttled(record: Record) -> str | None:
 prompt_tokens = attrgetter("metrics.prompt_tokens")
 
 
+def _first(records: Sequence[Record]) -> list[Sample]:
+    """The samples before each run, where there are any."""
+    return [record.conditions.before for record in records if record.conditions.before]
+
+
 def _starts(records: Sequence[Record]) -> list[float]:
-    first = [one.conditions.before for one in records]
-    return [max(one.zones.values()) for one in first if one is not None and one.zones]
+    return [max(sample.zones.values()) for sample in _first(records) if sample.zones]
 
 
 def _loads(records: Sequence[Record]) -> list[float]:
-    first = [one.conditions.before for one in records]
-    return [one.load for one in first if one is not None and one.load is not None]
+    return [sample.load for sample in _first(records) if sample.load is not None]
 
 
 def _tokens(records: Sequence[Record]) -> list[float]:
@@ -134,12 +138,12 @@ def by_number(
         ("generated tokens", _tokens, "", lambda mid: LONGER * mid, False),
     ):
         sides = [read(side) for side in (a, b)]
-        texts = [f"{statistics.median(one):.4g}{unit}" if one else "unknown" for one in sides]
+        texts = [f"{statistics.median(side):.4g}{unit}" if side else "unknown" for side in sides]
         if not all(sides):
             if needed or any(sides):
                 found.append(make(what, *texts, unknown=True))
             continue
-        left, right = (statistics.median(one) for one in sides)
+        left, right = (statistics.median(values) for values in sides)
         if abs(right - left) > limit(left):
             found.append(make(what, *texts))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -15,6 +16,7 @@ from fleet.profiles.stats.families import holm, questions
 
 # One false alarm in twenty, less what the choice between two ways to compare costs.
 CHANCE = 0.049
+MOST_RUNS = 40  # a side: what `fleet ab` measures at most
 
 
 class Verdict(StrEnum):
@@ -26,6 +28,7 @@ class Verdict(StrEnum):
     LOWER = "lower"
     SAME = "same"  # within the margin, surely
     NONE = "no difference shown"
+    DIFFERS = "differs"  # among repeats of fewer runs than a verdict takes
     FEW = "too few runs"
     INCOMPARABLE = "not comparable"
 
@@ -35,12 +38,13 @@ MEASURED = {Verdict.FASTER, Verdict.SLOWER, Verdict.HIGHER, Verdict.LOWER, Verdi
 
 
 @dataclass(frozen=True)
-class Row:
+class MetricRow:
     """One metric on one board. `why` where nothing can be said.
 
     `p` is corrected for the rows that were asked together, and so is the interval of the
     `difference`: it belongs to the level 1 - CHANCE / `questions`. Where so few runs have none
-    of that level (`alone`) it is that of the row by itself.
+    of that level (`alone`) it is that of the row by itself. `seconds`: what a
+    run took; `few`: the runs of the side that has fewer.
     """
 
     board: str
@@ -52,6 +56,32 @@ class Row:
     emulated: bool = False
     questions: int = 1
     alone: bool = False
+    seconds: float | None = None
+    few: int = 1
+
+    @property
+    def said(self) -> str:
+        """The verdict with its reason, for people."""
+        if self.verdict is Verdict.DIFFERS:
+            return f"{self.verdict} ({self.why})"
+        return f"{self.verdict}: {self.why}" if self.why else str(self.verdict)
+
+    def needed(self, limit: float) -> str:
+        """What would judge the change against a limit (a share of A): runs a side, minutes.
+
+        Half the interval narrows with the root of the runs; a change at the limit is never told.
+        """
+        change = self.difference
+        runs = fewest_runs(self.questions)
+        if change.how == "runs" and None not in (change.low, change.mid, change.high):
+            low, mid, high = (float(end or 0.0) for end in (change.low, change.mid, change.high))
+            reach, room = max(high - mid, mid - low), abs(mid - limit)
+            count = min(change.count_a, change.count_b)
+            runs = max(runs, count + 1, math.ceil(count * (reach / max(room, 1e-9)) ** 2))
+        if runs > MOST_RUNS:
+            return f"the change is too near the limit for {MOST_RUNS} runs a side to tell"
+        time = f", {math.ceil(2 * runs * self.seconds / 60)} min a board" if self.seconds else ""
+        return f"about {runs} runs a side in turns would judge it{time}"
 
     @property
     def shown(self) -> bool:
@@ -77,12 +107,12 @@ class Row:
         }
 
 
-def judge(rows: Sequence[Row], margin: float) -> list[Row]:
+def judge(rows: Sequence[MetricRow], margin: float) -> list[MetricRow]:
     """The verdicts of rows that were asked together. `margin`: a share that does not matter.
 
     Rows that are not comparable take no part.
     """
-    asked = [n for n, one in enumerate(rows) if one.difference.how and not one.why]
+    asked = [n for n, row in enumerate(rows) if row.difference.how and not row.why]
     alone = [rows[n].difference.p for n in asked]
     corrected = zip(holm(alone), questions(alone, CHANCE), strict=True)
     judged = {
@@ -100,23 +130,36 @@ def judge(rows: Sequence[Row], margin: float) -> list[Row]:
     return found
 
 
-def _judged(row: Row, margin: float) -> Row:
+def _judged(row: MetricRow, margin: float) -> MetricRow:
+    if row.difference.how != "runs":
+        return _of_few_runs(row)
     if row.difference.least * row.questions > CHANCE:
         why = (
-            f"{row.questions} questions at once take {_runs_for(row.questions)} runs a side, "
+            f"{row.questions} questions at once take {fewest_runs(row.questions)} runs a side, "
             "or ask fewer with --metric"
         )
         return replace(row, verdict=Verdict.FEW, why=why, alone=True)
-    one = row.difference.at(1 - CHANCE / row.questions)
-    row = replace(row, difference=one)
-    if one.low is not None and one.high is not None and max(-one.low, one.high) <= margin:
+    change = row.difference.at(1 - CHANCE / row.questions)
+    row = replace(row, difference=change)
+    low, high = change.low, change.high
+    if low is not None and high is not None and max(-low, high) <= margin:
         return replace(row, verdict=Verdict.SAME)
     if row.p <= CHANCE:
-        return replace(row, verdict=direction(row.metric, _sign(one)))
+        return replace(row, verdict=direction(row.metric, _sign(change)))
     return replace(row, verdict=Verdict.NONE)
 
 
-def _runs_for(questions: int) -> int:
+def _of_few_runs(row: MetricRow) -> MetricRow:
+    """Repeats say whether two runs differ, and nothing of what a run differs by itself."""
+    runs = "one run a side" if row.few == 1 else f"{row.few} runs on one side"
+    shown = row.p <= CHANCE
+    why = runs if shown else f"{runs}, {LEAST_REPEATS} are needed"
+    change = replace(row.difference, low=None, high=None, bounds=None)
+    verdict = Verdict.DIFFERS if shown else Verdict.FEW
+    return replace(row, verdict=verdict, why=why, difference=change)
+
+
+def fewest_runs(questions: int) -> int:
     """How many runs a side can answer so many questions at once."""
     count = LEAST_REPEATS
     while ranks.least_rank_sum(count, count) * questions > CHANCE:
@@ -124,10 +167,10 @@ def _runs_for(questions: int) -> int:
     return count
 
 
-def _sign(one: Difference) -> int:
-    if one.mid:
-        return 1 if one.mid > 0 else -1
-    return 1 if one.above > 0.5 else -1
+def _sign(change: Difference) -> int:
+    if change.mid:
+        return 1 if change.mid > 0 else -1
+    return 1 if change.above > 0.5 else -1
 
 
 def direction(metric: Metric, sign: int) -> Verdict:

@@ -10,10 +10,11 @@ from pathlib import Path
 from fleet.model.errors import InputError
 from fleet.model.text import harmless
 from fleet.profiles.compare.comparing import Comparison
-from fleet.profiles.compare.conditions import Finding, Weight
-from fleet.profiles.compare.gates import Judged, Outcome, interval, percent
+from fleet.profiles.compare.conditions import ConditionFinding, Weight
+from fleet.profiles.compare.gates import GateOutcome, JudgedGate, interval, percent
 from fleet.profiles.compare.ops import OpDiff
-from fleet.profiles.compare.verdict import MEASURED, Row, Verdict
+from fleet.profiles.compare.verdict import MEASURED, MetricRow, Verdict
+from fleet.profiles.files import written_whole
 
 COLUMNS = ("device", "metric", "A", "B", "change", "95 % interval", "verdict", "emulated")
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -23,12 +24,8 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]#|<>~@&]|:(?=//)|(?<=www)\.)")
 
 def save(path: Path, text: str) -> None:
     """Write a file whole or not at all. Raises InputError where it cannot be written."""
-    part = path.with_name(path.name + ".part")
-    try:
+    with written_whole(path, InputError) as part:
         part.write_text(text, "utf-8")
-        part.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
 
 
 def number(value: float | None) -> str:
@@ -36,66 +33,63 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def verdict(row: Row, margin: float) -> str:
+def verdict(row: MetricRow, margin: float) -> str:
     """The word, with its reason where there is no answer."""
     if row.verdict is Verdict.SAME:
         return f"same within {margin * 100:g} %"
-    return f"{row.verdict}: {row.why}" if row.why else str(row.verdict)
+    return row.said
 
 
-def cells(row: Row, margin: float) -> tuple[str, ...]:
+def cells(row: MetricRow, margin: float) -> tuple[str, ...]:
     """One row of the table for people, as `COLUMNS`."""
-    one = row.difference
-    told = one.low is not None and (row.verdict in MEASURED or row.alone)
+    change = row.difference
+    judged = change.low is not None and (row.verdict in MEASURED or row.alone)
     return (
         row.board,
         row.metric.shown,
-        f"{number(one.mid_a)} (n {one.count_a})",
-        f"{number(one.mid_b)} (n {one.count_b})",
-        "-" if one.mid is None else percent(one.mid),
-        interval(row) if told else "-",
+        f"{number(change.mid_a)} (n {change.count_a})",
+        f"{number(change.mid_b)} (n {change.count_b})",
+        "-" if change.mid is None else percent(change.mid),
+        interval(row) if judged else "-",
         verdict(row, margin),
         "yes" if row.emulated else "no",
     )
 
 
-def finding(one: Finding) -> str:
+def finding(item: ConditionFinding) -> str:
     """`runtime: A 2.50.0, B 2.51.0`, for a line under the word of its weight."""
-    text = f"{one.what}: A {one.a or 'none'}, B {one.b or 'none'}"
-    text = f"{text} ({one.text})" if one.text else text
-    return f"{one.board}: {text}" if one.board else text
+    text = f"{item.what}: A {item.a or 'none'}, B {item.b or 'none'}"
+    text = f"{text} ({item.text})" if item.text else text
+    return f"{item.board}: {text}" if item.board else text
 
 
-def markdown(one: Comparison, judged: Sequence[Judged] = ()) -> str:
+def markdown(comparison: Comparison, judged: Sequence[JudgedGate] = ()) -> str:
     """A comment for a pull request: gates, table, conditions, operations."""
-    lines = [f"### Profiles: {_md(one.b.label)} against {_md(one.a.label)}", ""]
+    lines = [f"### Profiles: {_md(comparison.b.label)} against {_md(comparison.a.label)}", ""]
     if judged:
-        told = [(g.gate.text, g.board, g.metric, g.outcome, g.text) for g in judged]
-        lines += _table(("gate", "device", "metric", "outcome", "measured"), told)
-    lines += _table(COLUMNS, [cells(row, one.margin) for row in one.rows])
-    lines += [*(_md(text) for text in together(one)), ""] if together(one) else []
+        gate_rows = [(g.gate.text, g.board, g.metric, g.outcome, g.text) for g in judged]
+        lines += _table(("gate", "device", "metric", "outcome", "measured"), gate_rows)
+    lines += _table(COLUMNS, [cells(row, comparison.margin) for row in comparison.rows])
+    lines += [*(_md(text) for text in together(comparison)), ""] if together(comparison) else []
     for weight in Weight:
-        mine = [finding(f) for f in one.findings if f.weight is weight]
+        mine = [finding(f) for f in comparison.findings if f.weight is weight]
         if mine:
             lines += [f"**{HEADS[weight]}**", "", *(f"- {_md(text)}" for text in mine), ""]
-    for ops in one.ops:
+    for ops in comparison.ops:
         rows = [
             (op.name, op.shape, number(op.a), number(op.b), percent(op.share))
             for op in (*ops.left_npu, *ops.movers[:5])
         ]
-        lines += [
-            _md(operations(ops)),
-            "",
-            *(_table(("op", "shape", "A", "B", "of the whole"), rows)),
-        ]
-    lines += [f"- {_md(text)}" for text in one.remarks]
+        columns = ("op", "shape", "A", "B", "of the whole")
+        lines += [_md(operations(ops)), "", *_table(columns, rows)]
+    lines += [f"- {_md(text)}" for text in comparison.remarks]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def together(one: Comparison) -> list[str]:
+def together(comparison: Comparison) -> list[str]:
     """What several boards say of each metric, in a line."""
     found = []
-    for mine in one.overall:
+    for mine in comparison.overall:
         boards = sum(mine.moved.values())
         moved = ", ".join(f"{count} {word}" for word, count in mine.moved.items())
         text = f"{mine.metric.name}, {boards} boards: {moved}"
@@ -139,7 +133,7 @@ def _md(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", flat)
 
 
-def junit(one: Comparison, judged: Sequence[Judged] = ()) -> str:
+def junit(comparison: Comparison, judged: Sequence[JudgedGate] = ()) -> str:
     """JUnit XML as CI systems read it: a test case for each gate and board.
 
     Tripped is a failure, not judged an error. Without gates each row is a case, and one that
@@ -148,18 +142,18 @@ def junit(one: Comparison, judged: Sequence[Judged] = ()) -> str:
     suite = ET.Element("testsuite", name="fleet profiles compare", time="0")
     for gate in judged:
         case = _case(suite, f"{gate.gate.text} {gate.metric}", gate.board)
-        if gate.outcome is not Outcome.PASSED:
-            kind = "failure" if gate.outcome is Outcome.TRIPPED else "error"
-            _told(case, kind, gate.text, str(gate.outcome))
+        if gate.outcome is not GateOutcome.PASSED:
+            kind = "failure" if gate.outcome is GateOutcome.TRIPPED else "error"
+            _add_result(case, kind, gate.text, str(gate.outcome))
         else:
             ET.SubElement(case, "system-out").text = _xml(gate.text)
-    for row in () if judged else one.rows:
+    for row in () if judged else comparison.rows:
         case = _case(suite, row.metric.name, row.board)
-        text = "  ".join(cells(row, one.margin)[2:])
+        text = "  ".join(cells(row, comparison.margin)[2:])
         if row.verdict in MEASURED:
             ET.SubElement(case, "system-out").text = _xml(text)
         else:
-            ET.SubElement(case, "skipped", message=_xml(verdict(row, one.margin)))
+            ET.SubElement(case, "skipped", message=_xml(verdict(row, comparison.margin)))
     for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
     suite.set("tests", str(len(suite.findall("testcase"))))
@@ -176,7 +170,7 @@ def _case(suite: ET.Element, name: str, board: str) -> ET.Element:
     )
 
 
-def _told(case: ET.Element, tag: str, text: str, kind: str) -> None:
+def _add_result(case: ET.Element, tag: str, text: str, kind: str) -> None:
     ET.SubElement(case, tag, message=_xml(text), type=kind).text = _xml(text)
 
 

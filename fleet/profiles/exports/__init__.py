@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from fleet.model.errors import InputError, ProfileStoreError
-from fleet.profiles.exports import flat, lines, parquet, trace
+from fleet.model.errors import InputError
+from fleet.profiles.exports import flat, parquet, trace
+from fleet.profiles.files import written_whole
 from fleet.profiles.store import ProfileStore, Query
 
 Writer = Callable[[ProfileStore, Query, Path, float | None], int]
 WRITERS: dict[str, Writer] = {
-    "jsonl": lines.write,
-    "csv": flat.write,
+    "jsonl": flat.write_lines,
+    "csv": flat.write_csv,
     "parquet": parquet.write,
     "trace": trace.write,
 }
@@ -30,20 +30,9 @@ def export(
     """
     kind = kind or SUFFIXES.get(target.suffix.lower(), "")
     if kind not in WRITERS:
-        known = ", ".join(WRITERS)
-        raise InputError(
-            f"the name {target.name} does not say which format", hint=f"--format {known}"
-        )
+        formats = f"--format {', '.join(WRITERS)}"
+        raise InputError(f"the name {target.name} does not say which format", hint=formats)
     if not store.count(query):
         raise InputError(f"'{query.text}' selects no records", hint="fleet profiles list")
-    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        written = WRITERS[kind](store, query, part, clock_hz)
-        part.replace(target)
-    except OSError as error:
-        raise ProfileStoreError(
-            f"{target} cannot be written: {error.strerror}", hint=f"ls -ld {target.parent}"
-        ) from error
-    finally:
-        part.unlink(missing_ok=True)
-    return written
+    with written_whole(target) as part:
+        return WRITERS[kind](store, query, part, clock_hz)

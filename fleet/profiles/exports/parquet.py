@@ -15,9 +15,8 @@ from fleet.profiles.store import ProfileStore, Query
 ROWS = 5000  # a row group
 
 
-def write(store: ProfileStore, query: Query, target: Path, clock_hz: float | None) -> int:
+def write(store: ProfileStore, query: Query, target: Path, _clock_hz: float | None) -> int:
     """How many records were written. Raises InputError without pyarrow."""
-    del clock_hz
     arrow, files = _library("pyarrow"), _library("pyarrow.parquet")
     wanted = flat.columns(store, query)
     types = {"string": arrow.string(), "bool": arrow.bool_()}
@@ -27,7 +26,7 @@ def write(store: ProfileStore, query: Query, target: Path, clock_hz: float | Non
     with files.ParquetWriter(str(target), schema) as writer:
         rows = flat.rows(store, query)
         while some := list(islice(rows, ROWS)):
-            made = {name: [one.get(name) for one in some] for name in wanted}
+            made = {name: [row.get(name) for row in some] for name in wanted}
             writer.write_table(arrow.table(made, schema=schema))
             count += len(some)
     return count

@@ -17,7 +17,7 @@ from fleet.model.record import Op, Record
 from fleet.profiles.store import ProfileStore, Query
 
 LAID = "operations are laid one after the other: their profile has no start times"
-CYCLES = "cycles are no time: each is drawn as 1 us"
+CYCLES = "cycles are not time: each is drawn as 1 us"
 _TO_US = {"us": 1.0, "ms": 1000.0, "ns": 0.001, "s": 1e6}
 
 
@@ -78,10 +78,10 @@ def _microseconds(op: Op, clock_hz: float | None) -> tuple[float, str]:
     if op.unit in _TO_US:
         return op.value * _TO_US[op.unit], LAID
     if op.unit == "cycles" and clock_hz:
-        return op.value / clock_hz * 1e6, f"cycles at {clock_hz / 1e6:g} MHz, as was said"
+        return op.value / clock_hz * 1e6, f"cycles at {clock_hz / 1e6:g} MHz, as given"
     if op.unit == "cycles":
         return op.value, CYCLES
-    return op.value, f"{op.unit or 'a number without a unit'} is no time: each is drawn as 1 us"
+    return op.value, f"{op.unit or 'a number without a unit'} is not time: each is drawn as 1 us"
 
 
 def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:

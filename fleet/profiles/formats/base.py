@@ -95,7 +95,7 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
 
 
-def mean(values: list[float]) -> float:
+def mean(values: Sequence[float]) -> float:
     """The mean of at least one value."""
     return sum(values) / len(values)
 
@@ -113,13 +113,24 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def spread(name: str, took: Sequence[float]) -> dict[str, Measure]:
-    """What the mean of several inferences hides, in µs: the first, which pays for what is made
-    ready once, the median, and the 90th percentile. {} of a single one.
+    """What the mean of several inferences hides, in µs: as `apart`, and the median and the 90th
+    percentile. {} of a single one.
     """
     if len(took) < 2:
         return {}
-    values = (("first", took[0]), ("median", middle(took)), ("p90", percentile(took, 90)))
-    return {f"{name}_{word}_us": Measure(value, "us") for word, value in values}
+    values = (("median", middle(took)), ("p90", percentile(took, 90)))
+    found = {f"{name}_{word}_us": Measure(value, "us") for word, value in values}
+    return apart(name, took, "us") | found
+
+
+def apart(name: str, took: Sequence[float], unit: str) -> dict[str, Measure]:
+    """The first execution, which pays for what is made ready once, and the mean of the later
+    ones. {} of a single one.
+    """
+    if len(took) < 2:
+        return {}
+    values = (("first", took[0]), ("later", mean(took[1:])))
+    return {f"{name}_{word}_{unit}": Measure(value, unit) for word, value in values}
 
 
 class Sources:

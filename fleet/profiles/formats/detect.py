@@ -99,7 +99,7 @@ def _list(text: str) -> Profile | list[dict[str, Any]]:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _no_json(text, error) from error
-    rows = [one for one in data if isinstance(one, dict)]
+    rows = [item for item in data if isinstance(item, dict)]
     if rows and len(rows) == len(data) and "run_id" in rows[0]:
         return rows
     if rows and "n_prompt" in rows[0]:

@@ -29,7 +29,7 @@ from fleet.profiles.formats.base import (
     slug,
     spread,
 )
-from fleet.profiles.formats.qnn_events import Event, named, operations
+from fleet.profiles.formats.qnn_events import ProfileEvent, named, operations
 
 OBSERVER = "PyTorchObserver {"
 INSTALL = "pip install executorch"
@@ -52,8 +52,8 @@ def observed(text: str) -> dict[str, Measure]:
         said: Any = json.loads(match[1]) if match else {}
         scale = float(said.get("SCALING_FACTOR_UNITS_PER_SECOND", 1000))
 
-        def between(one: str, two: str) -> float:
-            return (float(said[two]) - float(said[one])) / scale
+        def between(begin: str, end: str) -> float:
+            return (float(said[end]) - float(said[begin])) / scale
 
         generated, prompt = int(said["generated_tokens"]), int(said["prompt_tokens"])
         prefill = between("inference_start_ms", "prompt_eval_end_ms")
@@ -71,7 +71,7 @@ def observed(text: str) -> dict[str, Measure]:
         return {}
     except RecursionError:
         return {}
-    return found if all(finite(one.value) is not None for one in found.values()) else {}
+    return found if all(finite(measure.value) is not None for measure in found.values()) else {}
 
 
 def inferences(text: str) -> dict[str, Measure]:
@@ -145,14 +145,14 @@ def _inspected(inspector: Any) -> Profile:  # noqa: ANN401 - a foreign class
     sources, ops = Sources(), list[Op]()
     values = defaultdict[tuple[str, str], list[float]](list)
     for block in inspector.event_blocks:
-        nodes: list[Event] = []
+        nodes: list[ProfileEvent] = []
         for event in block.events:
             name, raw = str(event.name), _numbers(getattr(event.perf_data, "raw", None) or ())
             bare = _BARE.fullmatch(name) if getattr(event, "is_delegated_op", False) else None
             if not raw:
                 continue
             if bare and "OpId_" in name:
-                nodes.append(Event("NODE", name, mean(raw) * _NS, bare["unit"], "QNN"))
+                nodes.append(ProfileEvent("NODE", name, mean(raw) * _NS, bare["unit"], "QNN"))
             elif bare:
                 for took in raw:
                     sources.add(name, round(took * _NS), bare["unit"])
@@ -181,10 +181,10 @@ def _inspected(inspector: Any) -> Profile:  # noqa: ANN401 - a foreign class
 def _named(name: str, bare: re.Match[str], value: float) -> tuple[str, str, float]:
     """As in other profiles of QNN, but for the execution, which is ExecuTorch's there."""
     said = name if bare["unit"] == "cycles" else bare["name"]
-    found = named(Event("", said, value, bare["unit"]))
+    found = named(ProfileEvent("", said, value, bare["unit"]))
     key, unit, value = found or (slug(name), bare["unit"], value)
     return ("qnn_execute_us" if key == "execute_us" else key), unit, value
 
 
 def _numbers(values: Iterable[object]) -> list[float]:
-    return [one for one in map(finite, values) if one is not None]
+    return [number for number in map(finite, values) if number is not None]

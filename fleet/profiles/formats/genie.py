@@ -9,6 +9,7 @@ file takes it from getTimeStampInUs, so it is µs.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -40,6 +41,10 @@ _TIMES = {
 }
 _OURS = {*_COUNTS.values(), *_RATES.values(), *_TIMES.values()}
 _TOKENS = frozenset({"", "tokens", "toks"})
+_PROMPT_TOOK = re.compile(r"^Prompt processing: ([0-9]{1,12}) us", re.MULTILINE)
+_ANSWER_TOOK = re.compile(
+    r"^Token generation: ([0-9]{1,12}) us, ([0-9]{1,9}(?:\.[0-9]{1,9})?) tokens/s", re.MULTILINE
+)
 Event = dict[str, Any]
 
 
@@ -50,6 +55,20 @@ def parse_profile(text: str) -> Metrics:
     known is left out (None), not guessed; so is a sum or mean that would lack one.
     """
     return read(text).metrics
+
+
+def printed(said: str) -> Metrics:
+    """What genie-t2t-run of SDK 2.25, which knows no profile, prints at its end: the time of the
+    prompt, and time and rate of the answer, whose product is the number of its tokens.
+    """
+    found = {}
+    if prompt := _PROMPT_TOOK.search(said):
+        found["prompt_ms"] = Measure(float(prompt[1]) / 1000, "ms")
+    if answer := _ANSWER_TOOK.search(said):
+        took, rate = float(answer[1]) / 1000, float(answer[2])
+        found["decode_ms"], found["decode_tps"] = Measure(took, "ms"), Measure(rate, "tok/s")
+        found["generated_tokens"] = Measure(round(rate * took / 1000))
+    return Metrics.of(found)
 
 
 def read(text: str) -> Profile:
@@ -67,7 +86,7 @@ def read_data(data: dict[str, Any]) -> Profile:
     main = _main(families)
     for family, events in families.items():
         word = "" if family == main else slug(family.removeprefix("Genie")) + "_"
-        found |= {word + name: one for name, one in _numbers(family, events).items()}
+        found |= {word + name: measure for name, measure in _numbers(family, events).items()}
     metrics = replace(Metrics.of(found), source=sources.found)
     return Profile("genie", metrics, runner="genie", problems=_problems(families))
 

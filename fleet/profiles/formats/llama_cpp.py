@@ -104,7 +104,7 @@ def elsewhere(text: str, device: str = "") -> str:
     """
     before = [line.partition(_WEIGHTS)[0] for line in text.splitlines() if _WEIGHTS in line]
     held = sorted({words[-1] for words in map(str.split, before) if words})
-    used = {found[0] for one in held if (found := _HTP.match(one))}
+    used = {found[0] for buffer in held if (found := _HTP.match(buffer))}
     wanted = set(_HTP.findall(device)) if device else used
     if wanted and wanted <= used:
         return ""
@@ -161,8 +161,8 @@ def _profile(found: Mapping[str, Measure], kind: str) -> Profile:
     if not found:
         raise ProfileError("llama.cpp wrote no rates there", hint="llama-bench -o json")
     sources = Sources()
-    for name, one in found.items():
-        sources.add(name, one.value, one.unit)
+    for name, measure in found.items():
+        sources.add(name, measure.value, measure.unit)
     metrics = replace(Metrics.of(found), source=sources.found)
     return Profile(kind, metrics, runner="llama.cpp")
 

@@ -18,7 +18,7 @@ from fleet.model.errors import ProfileError
 from fleet.model.record import Measure
 from fleet.profiles.formats import qnn_json
 from fleet.profiles.formats.base import RATE, Profile, number
-from fleet.profiles.formats.qnn_events import Event, profile_of
+from fleet.profiles.formats.qnn_events import ProfileEvent, profile_of
 
 COLUMNS = (
     *("Msg Timestamp", "Message", "Time", "Unit of Measurement"),
@@ -44,7 +44,7 @@ def read(text: str) -> Profile:
     return _profile(text, list(_rows(text)))
 
 
-def _profile(text: str, rows: list[Event]) -> Profile:
+def _profile(text: str, rows: list[ProfileEvent]) -> Profile:
     runtime = _BACKEND.search(text[: _heading(text)[1]])
     return replace(profile_of(rows, "qnn-csv"), runtime=runtime[1] if runtime else "")
 
@@ -98,7 +98,7 @@ def _heading(text: str) -> tuple[str, int]:
     return "", 0
 
 
-def _rows(text: str) -> Iterator[Event]:
+def _rows(text: str) -> Iterator[ProfileEvent]:
     heading, place = _heading(text)
     above, lines = len(text[:place].splitlines()), text[place:].splitlines()
     header = [name.strip() for name in heading.split(",")]
@@ -136,7 +136,7 @@ def _rows(text: str) -> Iterator[Event]:
             said = _GRAPH.fullmatch(identifier) if netrun else None
             if said or of != (stamp, message):
                 graph, of = said[1] if said else "", (stamp, message)
-            yield Event(
+            yield ProfileEvent(
                 message,
                 identifier,
                 _value(time, line),

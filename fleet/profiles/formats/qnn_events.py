@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from fleet.model.record import Measure, Metrics, Op
-from fleet.profiles.formats.base import RATE, RATE_UNIT, Profile, Sources, mean, slug, spread
+from fleet.profiles.formats.base import RATE, RATE_UNIT, Profile, Sources, apart, mean, slug, spread
 
 _ESTIMATES = "Performance Estimates"
 _HEADINGS = ("Mode", "Bandwidth Stats", "HTP ID", "Missing Ops")  # of estimates, with no number
@@ -39,7 +39,7 @@ _SIMULATED = re.compile(r"Simulated \((?P<what>.*?)(?: \((?P<side>lower|upper) e
 
 
 @dataclass(frozen=True)
-class Event:
+class ProfileEvent:
     """One row. `value` None: the source has no number there (UNKNOWN). `parent` is the row of
     the top level that it stands under, "" on that level.
 
@@ -75,7 +75,7 @@ class Event:
         return f"{self.parent} / {self.identifier}" if self.parent else self.identifier
 
 
-def profile_of(events: list[Event], kind: str) -> Profile:
+def profile_of(events: list[ProfileEvent], kind: str) -> Profile:
     """The profile that rows make, from whichever file they come."""
     sources = Sources()
     values: dict[tuple[str, str], dict[tuple[str, str], list[float]]] = {}
@@ -96,6 +96,8 @@ def profile_of(events: list[Event], kind: str) -> Profile:
             others[shown] = Measure(mean(taken), unit)
             if name == "execute_us":
                 others |= spread(shown.removesuffix("_us"), taken)
+            elif name == "accelerator_execute_cycles":
+                others |= apart(shown.removesuffix("_cycles"), taken, "cycles")
     metrics = replace(Metrics(others=others), source=sources.found)
     problems = () if others else ("cut: the profile holds no number",)
     return Profile(kind, metrics, operations(events), problems=problems)
@@ -113,7 +115,7 @@ def _apart(name: str, place: tuple[str, str], places: list[tuple[str, str]]) -> 
     return name
 
 
-def named(event: Event) -> tuple[str, str, float] | None:
+def named(event: ProfileEvent) -> tuple[str, str, float] | None:
     """(name, unit, value) of a number that goes into the metrics."""
     value, text = event.value or 0.0, event.identifier
     if event.netrun:
@@ -147,17 +149,17 @@ def unit_of(name: str, value: float, unit: str) -> tuple[str, str, float]:
     return f"{name}_{slug(unit) or 'unitless'}", unit, value
 
 
-def operations(events: list[Event]) -> tuple[Op, ...]:
+def operations(events: list[ProfileEvent]) -> tuple[Op, ...]:
     """Means over the inferences; graphs are told apart by their names, or by their operations."""
     graphs: dict[tuple[str, tuple[tuple[str, str], ...]], list[list[float]]] = defaultdict(list)
-    block: list[Event] = []
-    for event in [*events, Event("", "", None, "")]:
+    block: list[ProfileEvent] = []
+    for event in [*events, ProfileEvent("", "", None, "")]:
         if event.is_op:
             if event.value is not None:
                 block.append(event)
         elif block and not event.parent:
-            names = tuple((one.identifier, one.unit) for one in block)
-            graphs[block[0].graph, names].append([one.value or 0.0 for one in block])
+            names = tuple((node.identifier, node.unit) for node in block)
+            graphs[block[0].graph, names].append([node.value or 0.0 for node in block])
             block = []
     known = len({graph for graph, _ in graphs}) == len(graphs)
     found: list[Op] = []

@@ -16,7 +16,7 @@ from typing import Any
 from fleet.model.errors import ProfileError
 from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats.base import RATE, RATE_UNIT, Profile, finite, json_fault
-from fleet.profiles.formats.qnn_events import Event, profile_of
+from fleet.profiles.formats.qnn_events import ProfileEvent, profile_of
 
 
 def loaded(text: str) -> Profile:
@@ -59,20 +59,20 @@ def _with_rate(metrics: Metrics) -> Metrics:
     return replace(metrics, others=others)
 
 
-def _message(message: object) -> Iterator[Event]:
+def _message(message: object) -> Iterator[ProfileEvent]:
     if isinstance(message, Mapping) and isinstance(message.get("profilingEvents"), list):
         method = str(message.get("method", "")).partition("_")[2]  # without BACKEND, APP
         for event in message["profilingEvents"]:
             yield from _event(event, "", method)
 
 
-def _event(event: object, parent: str, method: str) -> Iterator[Event]:
+def _event(event: object, parent: str, method: str) -> Iterator[ProfileEvent]:
     if not isinstance(event, dict):
         return
     identifier = str(event.get("identifier", ""))
     unit = str(event.get("unit", "")).upper()
     kind = "NODE" if parent and event.get("type") == "NODE" else method
-    yield Event(kind, identifier, finite(event.get("value")), unit, parent)
+    yield ProfileEvent(kind, identifier, finite(event.get("value")), unit, parent)
     below = event.get("sub-events")
-    for one in below if isinstance(below, list) else ():
-        yield from _event(one, parent or identifier, method)
+    for nested in below if isinstance(below, list) else ():
+        yield from _event(nested, parent or identifier, method)

@@ -27,25 +27,25 @@ def sparkline(values: Sequence[float | None], width: int = 60, *, plain: bool = 
     """
     steps = ASCII_STEPS if plain else STEPS
     columns = _pooled(values, max(width, 1))
-    there = [one for one in columns if one is not None]
+    there = [number for number in columns if number is not None]
     if not there:
         return ""
     low, span = min(there), max(there) - min(there)
     top = len(steps) - 1
     return "".join(
-        " " if one is None else steps[round((one - low) / span * top) if span else top // 2]
-        for one in columns
+        " " if number is None else steps[round((number - low) / span * top) if span else top // 2]
+        for number in columns
     )
 
 
 def _pooled(values: Sequence[float | None], width: int) -> list[float | None]:
-    good = [one if one is not None and math.isfinite(one) else None for one in values]
+    good = [number if number is not None and math.isfinite(number) else None for number in values]
     if len(good) <= width:
         return good
     found: list[float | None] = []
     for place in range(width):
         some = good[place * len(good) // width : (place + 1) * len(good) // width]
-        there = [one for one in some if one is not None]
+        there = [number for number in some if number is not None]
         found.append(sum(there) / len(there) if there else None)
     return found
 
@@ -67,28 +67,28 @@ def bars(found: Sequence[Bar], width: int = 80, *, plain: bool = False) -> list[
     """
     if not found:
         return []
-    names = min(max(len(one.name) for one in found), max(width // 3, 8))
-    numbers = max(len(f"{one.middle:.4g}") for one in found)
+    names = min(max(len(bar.name) for bar in found), max(width // 3, 8))
+    numbers = max(len(f"{bar.middle:.4g}") for bar in found)
     room = width - names - numbers - 4
-    most = max(max(one.middle, one.high or one.middle) for one in found)
-    drawn = room >= LEAST and most > 0 and all(one.middle >= 0 for one in found)
+    most = max(max(bar.middle, bar.high or bar.middle) for bar in found)
+    drawn = room >= LEAST and most > 0 and all(bar.middle >= 0 for bar in found)
     lines = []
-    for one in found:
-        name = one.name if len(one.name) <= names else one.name[: names - 1] + "~"
-        piece = _bar(one, room, most, plain=plain) if drawn else ""
-        lines.append(f"{name:<{names}}  {one.middle:>{numbers}.4g}  {piece}".rstrip())
+    for bar in found:
+        name = bar.name if len(bar.name) <= names else bar.name[: names - 1] + "~"
+        piece = _bar(bar, room, most, plain=plain) if drawn else ""
+        lines.append(f"{name:<{names}}  {bar.middle:>{numbers}.4g}  {piece}".rstrip())
     return lines
 
 
-def _bar(one: Bar, room: int, most: float, *, plain: bool) -> str:
+def _bar(bar: Bar, room: int, most: float, *, plain: bool) -> str:
     fill, line, end = ("#", "-", "|") if plain else ("█", "─", "│")
 
     def at(value: float) -> int:
         return min(max(round(value / most * room) - 1, 0), room - 1)
 
-    letters = [fill if place <= at(one.middle) else " " for place in range(room)]
-    if one.low is not None and one.high is not None:
-        left, right = at(one.low), at(one.high)
+    letters = [fill if place <= at(bar.middle) else " " for place in range(room)]
+    if bar.low is not None and bar.high is not None:
+        left, right = at(bar.low), at(bar.high)
         for place in range(left, right + 1):
             letters[place] = line
         letters[left] = letters[right] = end

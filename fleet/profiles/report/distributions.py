@@ -5,38 +5,41 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from fleet.profiles.compare.metrics import Metric, value
 from fleet.profiles.report.drawing import GROUPS, INK, SHAPES, Spec
-from fleet.profiles.report.points import share_of, thinned
-from fleet.profiles.report.summary import Report, Row, clean
+from fleet.profiles.report.summary import Report, ReportRow, clean
 
+BUDGET = 4000  # points of all distributions of a page: what keeps it under 2 MB
+LEAST = 8
 ROWS = 100  # of a picture
 LABEL = 140  # px
+_Point = TypeVar("_Point")
 
 
 def labels(report: Report) -> list[str]:
     """What each row is called: the board, and what tells it from other rows of its group."""
     found = []
     for row in report.rows:
-        alike = [one for one in report.rows if (one.group, one.board) == (row.group, row.board)]
+        place = row.group, row.board
+        alike = [other for other in report.rows if (other.group, other.board) == place]
         parts = [row.board]
-        if len({one.model for one in report.rows}) > 1:
+        if len({other.model for other in report.rows}) > 1:
             parts.append(row.model or "unknown model")
-        if len({one.runtime for one in alike}) > 1:
+        if len({other.runtime for other in alike}) > 1:
             parts.append(_release(row.runtime, alike))
-        if Counter((one.model, one.runtime) for one in alike)[row.model, row.runtime] > 1:
+        if Counter((other.model, other.runtime) for other in alike)[row.model, row.runtime] > 1:
             parts.append(row.release[:8] or "unknown release")
         found.append(" · ".join(parts))
     return found
 
 
-def _release(runtime: str, alike: Sequence[Row]) -> str:
+def _release(runtime: str, alike: Sequence[ReportRow]) -> str:
     """`2.51.0`, with its date where another one of the board begins so too."""
     brief = ".".join(runtime.split(".")[:3])
-    others = {one.runtime for one in alike} - {runtime}
-    clash = any(one.startswith(f"{brief}.") for one in others)
+    others = {row.runtime for row in alike} - {runtime}
+    clash = any(other.startswith(f"{brief}.") for other in others)
     return (runtime if clash else brief) or "unknown runtime"
 
 
@@ -72,21 +75,22 @@ def distribution(report: Report, metric: Metric) -> tuple[Spec, str]:
     return _spec(report, points, spans, order), "; ".join(left)
 
 
-def _points(row: Row, label: str, metric: Metric, most: int) -> list[Spec]:
-    found = [(value(one, metric.name), one) for one in row.counted]
+def _points(row: ReportRow, label: str, metric: Metric, most: int) -> list[Spec]:
+    found = [(value(record, metric.name), record) for record in row.counted]
     found = [pair for pair in found if math.isfinite(pair[0])]
     found.sort(key=lambda pair: pair[0])
     return [
         {
             "l": label, "g": str(row.group), "v": number,
-            "f": "hollow" if one.emulated else "full",
-            "t": f"{label}: {number:.4g} {metric.unit}, {clean(one.run_id)} run {one.repeat + 1}",
+            "f": "hollow" if record.emulated else "full",
+            "t": f"{label}: {number:.4g} {metric.unit}, {clean(record.run_id)} "
+                 f"run {record.repeat + 1}",
         }
-        for number, one in thinned(found, most)
+        for number, record in thinned(found, most)
     ]  # fmt: skip
 
 
-def _span(row: Row, label: str, metric: Metric) -> Spec:
+def _span(row: ReportRow, label: str, metric: Metric) -> Spec:
     cell = row.cells[metric.name]
     spread = cell.spread
     ends = (spread.low, spread.high) if spread else (None, None)
@@ -99,22 +103,18 @@ def _span(row: Row, label: str, metric: Metric) -> Spec:
 
 def colour(report: Report) -> Spec:
     """The encoding of groups by colour."""
-    count = len(report.groups)
-    return {
-        "field": "g", "type": "nominal", "legend": None,
-        "scale": {"domain": [str(n) for n in range(count)],
-                  "range": [GROUPS[n % len(GROUPS)] for n in range(count)]},
-    }  # fmt: skip
+    return _by_group(report, GROUPS)
 
 
 def shape(report: Report) -> Spec:
     """The encoding of groups by shape: colour alone is not for everybody."""
-    count = len(report.groups)
-    return {
-        "field": "g", "type": "nominal", "legend": None,
-        "scale": {"domain": [str(n) for n in range(count)],
-                  "range": [SHAPES[n % len(SHAPES)] for n in range(count)]},
-    }  # fmt: skip
+    return _by_group(report, SHAPES)
+
+
+def _by_group(report: Report, marks: Sequence[str]) -> Spec:
+    places = range(len(report.groups))
+    scale = {"domain": [str(n) for n in places], "range": [marks[n % len(marks)] for n in places]}
+    return {"field": "g", "type": "nominal", "legend": None, "scale": scale}
 
 
 def _spec(
@@ -135,7 +135,7 @@ def _spec(
         "autosize": {"type": "fit-x", "contains": "padding"},
         "layer": [
             {
-                "data": {"values": [one for one in spans if one["a"] is not None]},
+                "data": {"values": [span for span in spans if span["a"] is not None]},
                 "mark": {"type": "rule", "strokeWidth": step - 5, "opacity": 0.22, "aria": False},
                 "encoding": {**base, "x": {**x, "field": "a"}, "x2": {"field": "b"}, "color": ink},
             },
@@ -154,3 +154,17 @@ def _spec(
             },
         ],
     }  # fmt: skip
+
+
+def thinned(ordered: Sequence[_Point], most: int) -> list[_Point]:
+    """At most so many of the values in their order: the ends, and evenly spaced ranks between."""
+    most = max(most, 2)
+    if len(ordered) <= most:
+        return list(ordered)
+    step = (len(ordered) - 1) / (most - 1)
+    return [ordered[round(place * step)] for place in range(most)]
+
+
+def share_of(rows: int, charts: int) -> int:
+    """How many points each row of each chart may have."""
+    return max(LEAST, BUDGET // max(1, rows * charts))

@@ -13,9 +13,9 @@ MOST = 12
 def operations(report: Report) -> dict[str, tuple[Spec, str]]:
     """Unit → the picture, and what it says: medians of the runs that count, the largest first."""
     groups = [typical(group.counted) for group in report.groups]
-    units = sorted({unit for one in groups for unit in one})
+    units = sorted({unit for group in groups for unit in group})
     return {
-        clean(unit): _picture(report, clean(unit), [one.get(unit, []) for one in groups])
+        clean(unit): _picture(report, clean(unit), [group.get(unit, []) for group in groups])
         for unit in units
     }
 
@@ -24,14 +24,14 @@ def _picture(
     report: Report, unit: str, groups: list[list[tuple[str, str, float]]]
 ) -> tuple[Spec, str]:
     largest: dict[str, float] = {}
-    for one in groups:
-        for name, _, middle in one:
+    for group in groups:
+        for name, _, middle in group:
             largest[name] = max(middle, largest.get(name, 0.0))
     top = sorted(largest, key=lambda name: (-largest[name], name))[:MOST]
     values, elsewhere = list[Spec](), set[str]()
-    for place, one in enumerate(groups):
-        total = sum(middle for _, _, middle in one)
-        for name, where, middle in one:
+    for place, group in enumerate(groups):
+        total = sum(middle for _, _, middle in group)
+        for name, where, middle in group:
             if name not in top:
                 continue
             if where not in {"", "npu"}:
@@ -52,7 +52,7 @@ def _spec(report: Report, values: list[Spec], unit: str) -> Spec:
     several = len(report.groups) > 1
     y: Spec = {"field": "n", "type": "nominal", "sort": "ascending", "title": None,
                "axis": {"labelLimit": LABEL - 12, "labelOverlap": False,
-                        "minExtent": extent([str(one["n"])[3:] for one in values]),
+                        "minExtent": extent([str(bar["n"])[3:] for bar in values]),
                         "labelExpr": "substring(datum.label, 3)"}}  # fmt: skip
     base: Spec = {"y": y}
     if several:

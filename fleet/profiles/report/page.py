@@ -30,6 +30,9 @@ _DARK_RULES = (
 )
 
 
+_OPS = "Operations"
+
+
 def page(report: Report, title: str = "") -> str:
     """The whole file. Raises InputError where the drawing library is not installed."""
     style = _asset("page.css").replace("DARK", _DARK_RULES, 1)
@@ -65,7 +68,7 @@ def _title(report: Report) -> str:
 
 
 def _head(report: Report, name: str) -> str:
-    times = sorted(one.started[:10] for one in report.records if one.started)
+    times = sorted(record.started[:10] for record in report.records if record.started)
     span = f"{times[0]} to {times[-1]}, " if times and times[0] != times[-1] else ""
     span = span or (f"{times[0]}, " if times else "")
     chosen = " and ".join(clean(group.label) or "all runs" for group in report.groups)
@@ -77,12 +80,13 @@ def _head(report: Report, name: str) -> str:
 
 
 def _sections(report: Report) -> list[str]:
-    said = "".join(f"<li>{escape(one)}</li>" for one in headline(report))
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in headline(report))
     return [
         parts.emulated(report),
-        f'<ul class="lead">{said}</ul>',
+        f'<ul class="lead">{items}</ul>',
         parts.key(report),
         parts.tiles(report),
+        tables.verdicts(report),
         tables.boards(report),
         _distributions(report),
         _heat(report),
@@ -126,13 +130,12 @@ def _better(way: int) -> str:
 
 
 def _heat(report: Report) -> str:
-    named = {one.name: one for one in report.metrics}
+    named = {metric.name: metric for metric in report.metrics}
     metric = named.get("decode_tps") or next(iter(report.metrics), None)
     found, whole = curves(report, metric) if metric else ([], 0)
     if not found:
         return ""
-    cards = [parts.card(one.title, picture(one.spec, one.title, one.text), one.text, one.left)
-             for one in found]  # fmt: skip
+    cards = [parts.card(c.title, picture(c.spec, c.title, c.text), c.text, c.left) for c in found]
     few = f" The {len(found)} of {whole} boards whose temperature moved most." * (
         whole > len(found)
     )
@@ -145,12 +148,10 @@ def _heat(report: Report) -> str:
 def _operations(report: Report) -> str:
     cards = [
         parts.card(
-            f"Largest operations, {unit or 'no unit'}",
-            picture(spec, "Operations", text),
-            text,
+            f"Largest operations, {unit or 'no unit'}", picture(spec, "Operations", text), text
         )
         for unit, (spec, text) in operations(report).items()
-    ]  # fmt: skip
+    ]
     return f'<h2 id="operations">Operations</h2>{_cards(cards)}' if cards else ""
 
 

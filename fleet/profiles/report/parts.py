@@ -23,18 +23,18 @@ def mark(place: int) -> str:
 
 def card(title: str, drawn: str, *notes: str) -> str:
     """A picture with its name and what it leaves out."""
-    said = "".join(f'<p class="note">{escape(one)}</p>' for one in notes if one)
-    return f'<section class="card"><h3>{escape(title)}</h3>{drawn}{said}</section>'
+    items = "".join(f'<p class="note">{escape(note)}</p>' for note in notes if note)
+    return f'<section class="card"><h3>{escape(title)}</h3>{drawn}{items}</section>'
 
 
 def emulated(report: Report) -> str:
     """The banner; "" where all runs are of hardware."""
     rows = [row for row in report.rows if row.emulated in {"yes", "mixed"}]
     if report.emulated == "yes":
-        text = "Emulated: lab boards or the HTP emulator. These are no numbers of an NPU."
+        text = "Emulated: lab boards or the HTP emulator. These are not NPU numbers."
     elif rows:
         text = f"{len(rows)} of {many(len(report.rows), 'row')} below have emulated runs, "
-        text += "which are no numbers of an NPU."
+        text += "which are not NPU numbers."
     elif report.emulated in {"unknown", "mixed"}:
         text = "Nobody wrote down whether all of these runs were on hardware or emulated."
     else:
@@ -46,16 +46,17 @@ def tiles(report: Report) -> str:
     """The big numbers, a tile a metric with a line a group."""
     made = dict[str, list[str]]()
     several = len(report.groups) > 1
-    for one in figures(report):
-        span = f"{number(one.low)} to {number(one.high)}, {one.rows} rows"
-        made.setdefault(one.metric.shown, []).append(
-            f'<dd class="g">{mark(one.group) if several else ""}<span class="big">'
-            f'{number(one.middle)}</span> <span class="unit">{escape(one.metric.unit)}</span></dd>'
-            f'<dd class="quiet">{span if one.rows > 1 else "middle"}</dd>'
+    for figure in figures(report):
+        span = f"{number(figure.low)} to {number(figure.high)}, {figure.rows} rows"
+        unit = escape(figure.metric.unit)
+        made.setdefault(figure.metric.shown, []).append(
+            f'<dd class="g">{mark(figure.group) if several else ""}<span class="big">'
+            f'{number(figure.middle)}</span> <span class="unit">{unit}</span></dd>'
+            f'<dd class="quiet">{span if figure.rows > 1 else "middle"}</dd>'
         )
     shown = "".join(
-        f'<div class="tile"><dt>{escape(name)}</dt>{"".join(said)}</div>'
-        for name, said in made.items()
+        f'<div class="tile"><dt>{escape(name)}</dt>{"".join(lines)}</div>'
+        for name, lines in made.items()
     )
     return f'<dl class="tiles">{shown}</dl>' if made else ""
 
@@ -64,8 +65,8 @@ def key(report: Report) -> str:
     """What colours and shapes mean; "" for one group."""
     if len(report.groups) < 2:
         return ""
-    said = "".join(
-        f"<li>{mark(place)}{escape(clean(one.label))} ({many(len(one.records), 'run')})</li>"
-        for place, one in enumerate(report.groups)
+    items = "".join(
+        f"<li>{mark(place)}{escape(clean(group.label))} ({many(len(group.records), 'run')})</li>"
+        for place, group in enumerate(report.groups)
     )
-    return f'<ul class="key" aria-label="Groups">{said}</ul>'
+    return f'<ul class="key" aria-label="Groups">{items}</ul>'

@@ -10,7 +10,8 @@ from functools import cached_property
 
 from fleet.model.record import Record
 from fleet.model.text import harmless
-from fleet.profiles.compare.groups import Group, build, by_run, chip, short_build
+from fleet.profiles.compare.comparing import Comparison, compare
+from fleet.profiles.compare.groups import RecordGroup, build, by_run, chip, short_build
 from fleet.profiles.compare.metrics import Metric, metric, present, units, value
 from fleet.profiles.stats.difference import difference
 from fleet.profiles.stats.interval import Interval
@@ -20,7 +21,7 @@ LONG = 80  # characters of a name
 
 
 @dataclass(frozen=True)
-class Cell:
+class ReportCell:
     """One metric of a row: its middle and the interval of that, as a comparison has them.
 
     The middle is the median of runs or repeats; where they drift, their level. The interval is
@@ -33,7 +34,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """One board with one runtime and one release of a model, in one group (its place, from 0)."""
 
     group: int
@@ -43,57 +44,63 @@ class Row:
     model: str
     release: str
     records: tuple[Record, ...]
-    cells: dict[str, Cell]
+    cells: dict[str, ReportCell]
 
     @cached_property
     def counted(self) -> tuple[Record, ...]:
         """The runs that count, oldest first."""
-        return tuple(one for one in self.records if one.counts)
+        return tuple(record for record in self.records if record.counts)
 
     @cached_property
     def emulated(self) -> str:
         """yes, no, mixed or unknown."""
-        said = {one.emulated for one in self.records}
-        return _ANSWERS[said.pop()] if len(said) == 1 else "mixed"
+        return _alike({_ANSWERS[record.emulated] for record in self.records})
 
     @cached_property
     def problems(self) -> dict[str, int]:
         """Why runs do not count, with how many each."""
-        return _words([one.problems for one in self.records])
+        return _words([record.problems for record in self.records])
 
     @cached_property
     def marks(self) -> dict[str, int]:
         """Remarks on runs that count, with how many each."""
-        return _words([one.marks for one in self.counted])
+        return _words([record.marks for record in self.counted])
 
 
 @dataclass(frozen=True)
 class Report:
-    """Groups, what was measured of them, rows. `left_out`: metrics that are not shown, and why."""
+    """Groups, what was measured of them, rows. `left_out`: metrics that are not shown, and why.
 
-    groups: tuple[Group, ...]
+    `comparisons`: each further group against the first, by the engine of `profiles compare`.
+    """
+
+    groups: tuple[RecordGroup, ...]
     metrics: tuple[Metric, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ReportRow, ...]
     left_out: dict[str, str]
+    comparisons: tuple[Comparison, ...] = ()
 
     @cached_property
     def records(self) -> tuple[Record, ...]:
         """All runs of all groups, warm-ups left out."""
-        return tuple(one for group in self.groups for one in group.records)
+        return tuple(record for group in self.groups for record in group.records)
 
     @cached_property
     def boards(self) -> int:
         """How many boards; one that is in two groups is one."""
-        return len({one.identity or f"host {one.host}" for one in self.records})
+        return len({record.identity or f"host {record.host}" for record in self.records})
 
     @cached_property
     def emulated(self) -> str:
         """yes, no, mixed or unknown, over all runs."""
-        said = {row.emulated for row in self.rows}
-        return said.pop() if len(said) == 1 else "mixed"
+        return _alike({row.emulated for row in self.rows})
 
 
 _ANSWERS = {True: "yes", False: "no", None: "unknown"}
+
+
+def _alike(answers: set[str]) -> str:
+    return answers.pop() if len(answers) == 1 else "mixed"
 
 
 def clean(text: str) -> str:
@@ -107,26 +114,29 @@ def _words(found: Sequence[Sequence[str]]) -> dict[str, int]:
     return dict(sorted(words.items()))
 
 
-def gather(groups: Sequence[Group]) -> Report:
+def gather(groups: Sequence[RecordGroup]) -> Report:
     """The report of groups, each with at least one record."""
-    records = [one for group in groups for one in group.records]
+    records = [record for group in groups for record in group.records]
     wanted, left_out = _metrics(records)
     names = _names(records)
-    rows = [row for place, one in enumerate(groups) for row in _rows(place, one, wanted, names)]
-    return Report(tuple(groups), tuple(wanted), tuple(rows), left_out)
+    rows = [row for place, group in enumerate(groups) for row in _rows(place, group, wanted, names)]
+    asked = [measured.name for measured in wanted]
+    first, *others = groups
+    comparisons = [compare(first, other, asked) for other in others if asked]
+    return Report(tuple(groups), tuple(wanted), tuple(rows), left_out, tuple(comparisons))
 
 
 def _metrics(records: Sequence[Record]) -> tuple[list[Metric], dict[str, str]]:
     found, left_out = list[Metric](), dict[str, str]()
-    counted = [one for one in records if one.counts]
+    counted = [record for record in records if record.counts]
     for name in present(counted):
         if len(units(counted, name)) > 1:
             left_out[name] = "runs give it in several units"
         elif len(found) == METRICS:
             left_out[name] = f"a report shows {METRICS} metrics"
-        elif any(math.isfinite(value(one, name)) for one in counted):
-            one = metric(name, counted)
-            found.append(Metric(name, clean(one.unit), one.better, clean(one.shown)))
+        elif any(math.isfinite(value(record, name)) for record in counted):
+            measured = metric(name, counted)
+            found.append(Metric(name, clean(measured.unit), measured.better, clean(measured.shown)))
     return found, left_out
 
 
@@ -134,8 +144,8 @@ def _names(records: Sequence[Record]) -> dict[str, str]:
     """Identity → what the board is called; two boards of one name bear a piece of the identity."""
     hosts: dict[str, set[str]] = {}
     latest: dict[str, str] = {}
-    for one in sorted(records, key=lambda r: r.started):
-        latest[_key(one)] = clean(one.host) or "unknown device"
+    for record in sorted(records, key=lambda r: r.started):
+        latest[_key(record)] = clean(record.host) or "unknown device"
     for key, host in latest.items():
         hosts.setdefault(host, set()).add(key)
     return {
@@ -144,30 +154,32 @@ def _names(records: Sequence[Record]) -> dict[str, str]:
     }
 
 
-def _key(one: Record) -> str:
-    return one.identity or f"host {one.host}"
+def _key(record: Record) -> str:
+    return record.identity or f"host {record.host}"
 
 
-def _rows(place: int, group: Group, metrics: Sequence[Metric], names: dict[str, str]) -> list[Row]:
+def _rows(
+    place: int, group: RecordGroup, metrics: Sequence[Metric], names: dict[str, str]
+) -> list[ReportRow]:
     found: dict[tuple[str, ...], list[Record]] = {}
-    for one in group.records:
-        key = (names[_key(one)], clean(one.name), build(one), one.release)
-        found.setdefault(key, []).append(one)
+    for record in group.records:
+        key = (names[_key(record)], clean(record.name), build(record), record.release)
+        found.setdefault(key, []).append(record)
     rows = []
     for (board, model, runtime, release), mine in sorted(found.items()):
-        cells = {one.name: cell for one in metrics if (cell := _cell(mine, one.name))}
-        told = next((name for one in reversed(mine) if (name := chip(one))), "")
+        cells = {metric.name: cell for metric in metrics if (cell := _cell(mine, metric.name))}
+        known_chip = next((name for record in reversed(mine) if (name := chip(record))), "")
         rows.append(
-            Row(place, board, clean(told), clean(short_build(runtime)), model,
+            ReportRow(place, board, clean(known_chip), clean(short_build(runtime)), model,
                 clean(release)[:12], tuple(mine), cells)
         )  # fmt: skip
     return rows
 
 
-def _cell(records: Sequence[Record], name: str) -> Cell | None:
-    values = [value(one, name) for one in records if one.counts]
-    found = [one for one in values if math.isfinite(one)]
+def _cell(records: Sequence[Record], name: str) -> ReportCell | None:
+    values = [value(record, name) for record in records if record.counts]
+    found = [number for number in values if math.isfinite(number)]
     alone = difference(by_run(records, name), [])
     if alone.mid_a is None:
         return None
-    return Cell(alone.mid_a, alone.a, len(found))
+    return ReportCell(alone.mid_a, alone.a, len(found))

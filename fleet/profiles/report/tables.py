@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 from fleet.model.record import Record
+from fleet.profiles.compare.groups import build
 from fleet.profiles.compare.metrics import Metric
+from fleet.profiles.compare.seen import system
+from fleet.profiles.compare.writing import COLUMNS, cells
 from fleet.profiles.report import words
 from fleet.profiles.report.parts import mark
-from fleet.profiles.report.summary import Cell, Report, Row, clean
+from fleet.profiles.report.summary import Report, ReportCell, ReportRow, clean
 
 SHOWN = 8  # of a list of words
 
@@ -19,7 +22,7 @@ def boards(report: Report) -> str:
     several = len(report.groups) > 1
     heads = [("group", "")] * several
     heads += [("board", ""), *[("model", "")] * _models(report), ("QAIRT", "")]
-    heads += [("counted", "n"), *((one.shown, "n") for one in report.metrics)]
+    heads += [("counted", "n"), *((metric.shown, "n") for metric in report.metrics)]
     heads += [("emulated", ""), ("problems and remarks", ""), ("chip", ""), ("release", "")]
     head = "".join(
         f'<th scope="col" aria-sort="none"{_class(kind)}><button type="button">{escape(name)}'
@@ -48,7 +51,7 @@ def _class(kind: str) -> str:
     return f' class="{kind}"' if kind else ""
 
 
-def _row(row: Row, report: Report, *, several: bool) -> str:
+def _row(row: ReportRow, report: Report, *, several: bool) -> str:
     whole, good = len(row.records), len(row.counted)
     cells = []
     if several:
@@ -56,19 +59,19 @@ def _row(row: Row, report: Report, *, several: bool) -> str:
         cells.append(f'<td data-v="{row.group}" class="g">{mark(row.group)}{escape(label)}</td>')
     name = escape(row.board)
     cells.append(f'<th scope="row" title="{name}">{name}</th>')
-    cells += [f"<td>{escape(one) or 'unknown'}</td>" for one in
+    cells += [f"<td>{escape(text) or 'unknown'}</td>" for text in
               (*[row.model] * _models(report), row.runtime)]  # fmt: skip
     cells.append(f'<td class="n" data-v="{good}">{good}/{whole}</td>')
-    cells += [_cell(row.cells.get(one.name), one) for one in report.metrics]
+    cells += [_cell(row.cells.get(metric.name), metric) for metric in report.metrics]
     flag = '<span class="badge">emulated</span>' if row.emulated == "yes" else row.emulated
     cells.append(f'<td data-v="{row.emulated}">{flag}</td>')
-    said = [f"{word} {n}" for word, n in {**row.problems, **row.marks}.items()]
-    cells.append(f"<td>{escape(', '.join(said))}</td>")
-    cells += [f"<td>{escape(one) or 'unknown'}</td>" for one in (row.chip, row.release)]
+    remarks = [f"{word} {n}" for word, n in {**row.problems, **row.marks}.items()]
+    cells.append(f"<td>{escape(', '.join(remarks))}</td>")
+    cells += [f"<td>{escape(text) or 'unknown'}</td>" for text in (row.chip, row.release)]
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _cell(cell: Cell | None, metric: Metric) -> str:
+def _cell(cell: ReportCell | None, metric: Metric) -> str:
     if cell is None:
         return '<td class="n" data-v="">-</td>'
     spread = cell.spread
@@ -86,11 +89,11 @@ def _cell(cell: Cell | None, metric: Metric) -> str:
 
 def plain(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> str:
     """A table of texts."""
-    head = "".join(f'<th scope="col"><button type="button">{escape(one)}</button></th>'
-                   for one in heads).replace("<th ", '<th aria-sort="none" ')  # fmt: skip
+    head = "".join(f'<th scope="col"><button type="button">{escape(title)}</button></th>'
+                   for title in heads).replace("<th ", '<th aria-sort="none" ')  # fmt: skip
     body = "".join(
         f'<tr><th scope="row">{escape(first)}</th>'
-        + "".join(f"<td>{escape(one)}</td>" for one in rest)
+        + "".join(f"<td>{escape(text)}</td>" for text in rest)
         + "</tr>"
         for first, *rest in rows
     )
@@ -100,6 +103,21 @@ def plain(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> 
         f'<table class="sortable"><caption>{name}</caption><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def verdicts(report: Report) -> str:
+    """The rows of `profiles compare`, for each further group against the first."""
+    found = [
+        tuple(map(clean, (row[0], comparison.b.label, *row[1:])))
+        for comparison in report.comparisons
+        for row in (cells(made, comparison.margin) for made in comparison.rows)
+    ]
+    if not found:
+        return ""
+    heads = (COLUMNS[0], "group", *COLUMNS[1:])
+    first = clean(report.groups[0].label)
+    caption = f"Against {first}"
+    return f'<h2 id="verdicts">{escape(caption)}</h2>' + plain(heads, found, caption)
 
 
 def outside(report: Report) -> str:
@@ -124,13 +142,15 @@ def around(report: Report) -> str:
 
 
 def _conditions(records: Sequence[Record]) -> tuple[str, ...]:
-    found = [one.conditions for one in records]
-    starts = [h for one in found if one.before and (h := one.before.hottest) is not None]
-    most = [h for one in found for look in one.samples if (h := look.hottest) is not None]
-    loads = [one.before.load for one in found if one.before and one.before.load is not None]
-    costs = [one.cost for one in found if one.cost is not None]
-    governors = {text for one in found for text in one.governors.values()}
-    power = {f"{name} {text}" for one in found for name, text in one.power.items()}
+    found = [record.conditions for record in records]
+    first = [conditions.before for conditions in found if conditions.before]
+    starts = [heat for sample in first if (heat := sample.hottest) is not None]
+    samples = [sample for conditions in found for sample in conditions.samples]
+    most = [heat for sample in samples if (heat := sample.hottest) is not None]
+    loads = [sample.load for sample in first if sample.load is not None]
+    costs = [conditions.cost for conditions in found if conditions.cost is not None]
+    governors = {text for conditions in found for text in conditions.governors.values()}
+    power = {f"{name} {text}" for conditions in found for name, text in conditions.power.items()}
     return (
         _span(starts), f"{max(most):.1f}" if most else "unknown", _list(governors), _list(power),
         _span(loads, 2), f"{max(costs):.2%}" if costs else "unknown",
@@ -146,25 +166,26 @@ def _span(values: Sequence[float], digits: int = 1) -> str:
 
 def _list(found: Iterable[str]) -> str:
     """Words, or `unknown`."""
-    some = sorted({clean(one) for one in found if one})
+    some = sorted({clean(text) for text in found if text})
     text = ", ".join(some[:SHOWN])
     return (text + f" and {len(some) - SHOWN} more" * (len(some) > SHOWN)) or "unknown"
 
 
 def provenance(report: Report) -> str:
     """Where the numbers come from, folded away."""
-    rows = []
-    for row in report.rows:
-        mine = row.records
-        system = {" ".join(str(one.facts.get(k) or "") for k in ("os_id", "os_version", "kernel"))
-                  .strip() for one in mine}  # fmt: skip
-        rows.append((
-            row.board, _list(one.identity for one in mine),
-            _list(str(one.origin.get("build_id") or "") for one in mine), _list(system),
-            _list(one.runner for one in mine), _list(one.prompt_sha256[:12] for one in mine),
-            _list(one.run_id for one in mine), _list(one.fleet for one in mine),
-            _list(" ".join(one.argv) for one in mine[:1]),
-        ))  # fmt: skip
-    heads = ("board", "identity", "build id", "system", "runner", "prompt", "runs", "fleet",
-             "command of the first run")  # fmt: skip
+    columns: dict[str, Callable[[Record], str]] = {
+        "identity": lambda record: record.identity,
+        "build id": build,
+        "system": lambda record: system(record) or "",
+        "runner": lambda record: record.runner,
+        "prompt": lambda record: record.prompt_sha256[:12],
+        "runs": lambda record: record.run_id,
+        "fleet": lambda record: record.fleet,
+    }
+    rows = [
+        (row.board, *(_list(map(read, row.records)) for read in columns.values()),
+         _list(" ".join(record.argv) for record in row.records[:1]))
+        for row in report.rows
+    ]  # fmt: skip
+    heads = ("board", *columns, "command of the first run")
     return f"<details><summary>Provenance</summary>{plain(heads, rows, 'Provenance')}</details>"

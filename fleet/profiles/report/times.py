@@ -11,9 +11,8 @@ from datetime import UTC, datetime
 from fleet.model.record import Record
 from fleet.profiles.compare.groups import build, short_build
 from fleet.profiles.compare.metrics import Metric, value
-from fleet.profiles.report.distributions import colour, labels, shape
+from fleet.profiles.report.distributions import colour, labels, shape, thinned
 from fleet.profiles.report.drawing import GROUPS, HEAT, INK, MUTED, Spec
-from fleet.profiles.report.points import thinned
 from fleet.profiles.report.summary import Report, clean
 
 CURVES = 6
@@ -54,7 +53,7 @@ def history(report: Report, metric: Metric) -> tuple[Spec, str] | None:
         return None
     kept = set(list(lines)[:LINES])
     left = [f"{len(kept)} of {len(lines)} boards; the table has all"] * (len(kept) < len(lines))
-    values = [one for one in values if (int(one["g"]), one["l"]) in kept]
+    values = [point for point in values if (int(point["g"]), point["l"]) in kept]
     drawn = _thinned(values, max(2, MEDIANS // len(kept)))
     if len(drawn) < len(values):
         left.append(f"{len(drawn)} of {len(values)} medians, evenly spaced, with the ends")
@@ -63,16 +62,16 @@ def history(report: Report, metric: Metric) -> tuple[Spec, str] | None:
 
 def _thinned(values: Sequence[Spec], most: int) -> list[Spec]:
     lines: dict[str, list[Spec]] = {}
-    for one in sorted(values, key=lambda one: float(one["at"])):
-        lines.setdefault(one["k"], []).append(one)
-    return [one for line in lines.values() for one in thinned(line, most)]
+    for point in sorted(values, key=lambda point: float(point["at"])):
+        lines.setdefault(point["k"], []).append(point)
+    return [point for line in lines.values() for point in thinned(line, most)]
 
 
 def _by_run(records: Sequence[Record], name: str) -> list[tuple[float, float, str]]:
     found = []
     for run, mine in runs_of(records).items():
-        at = next((t for one in mine if (t := when(one.started)) is not None), None)
-        good = [v for one in mine if math.isfinite(v := value(one, name))]
+        at = next((t for record in mine if (t := when(record.started)) is not None), None)
+        good = [v for record in mine if math.isfinite(v := value(record, name))]
         if at is not None and good:
             found.append((at, statistics.median(good), run))
     return sorted(found)
@@ -81,7 +80,7 @@ def _by_run(records: Sequence[Record], name: str) -> list[tuple[float, float, st
 def _history_spec(
     report: Report, values: Sequence[Spec], builds: dict[str, float], lines: int
 ) -> Spec:
-    moments = [one["at"] for one in values]
+    moments = [point["at"] for point in values]
     days = (max(moments) - min(moments)) / 1000 / DAY
     x = {"field": "at", "type": "temporal", "title": "UTC" if days < 2 else None,
          "scale": {"type": "utc"}, "axis": {"format": "%H:%M" if days < 2 else "%d %b",
@@ -103,7 +102,7 @@ def _history_spec(
         "encoding": {**about, "shape": shape(report), "description": {"field": "t"}},
     })  # fmt: skip
     if not many:
-        last = {one["k"]: one for one in sorted(values, key=lambda one: float(one["at"]))}
+        last = {point["k"]: point for point in sorted(values, key=lambda point: float(point["at"]))}
         layer.append({
             "data": {"values": list(last.values())},
             "mark": {"type": "text", "align": "left", "dx": 6, "limit": 90, "aria": False},
@@ -151,15 +150,15 @@ def curves(report: Report, metric: Metric) -> tuple[list[Curve], int]:
             moved, where = max(heats) - min(heats), (row.group, row.board)
             if where not in found or moved > found[where][0]:
                 found[where] = (moved, label, row.group, mine)
-    chosen = sorted(found.values(), key=lambda one: (-one[0], one[1]))[:CURVES]
-    return [_curve(metric, *one[1:]) for one in chosen], len(found)
+    chosen = sorted(found.values(), key=lambda run: (-run[0], run[1]))[:CURVES]
+    return [_curve(metric, *run[1:]) for run in chosen], len(found)
 
 
 def runs_of(records: Sequence[Record]) -> dict[str, list[Record]]:
     """Run id → its records."""
     runs: dict[str, list[Record]] = {}
-    for one in records:
-        runs.setdefault(one.run_id, []).append(one)
+    for record in records:
+        runs.setdefault(record.run_id, []).append(record)
     return runs
 
 
@@ -167,17 +166,17 @@ def _heats(records: Sequence[Record]) -> list[tuple[float, float]]:
     """(seconds since 1970, °C of the hottest zone)."""
     return sorted(
         (start + look.at, heat)
-        for one in records
-        if (start := when(one.started)) is not None
-        for look in one.conditions.samples
+        for record in records
+        if (start := when(record.started)) is not None
+        for look in record.conditions.samples
         if (heat := look.hottest) is not None
     )
 
 
 def _curve(metric: Metric, label: str, place: int, mine: Sequence[Record]) -> Curve:
     heats = _heats(mine)
-    speeds = [(at, value(one, metric.name)) for one in mine
-              if (at := when(one.started)) is not None]  # fmt: skip
+    speeds = [(at, value(record, metric.name)) for record in mine
+              if (at := when(record.started)) is not None]  # fmt: skip
     speeds = [pair for pair in speeds if math.isfinite(pair[1])]
     began = min(at for at, _ in (*heats, *speeds))
     looks, shown = thinned(heats, LOOKS), thinned(speeds, LOOKS)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fleet.profiles.compare.metrics import Metric
-from fleet.profiles.report.summary import Cell, Report, Row, clean
+from fleet.profiles.report.summary import Report, ReportCell, ReportRow, clean
 
 
 @dataclass(frozen=True)
@@ -47,46 +47,66 @@ def figures(report: Report) -> list[Figure]:
     return found
 
 
-def _cells(report: Report, place: int, metric: Metric) -> list[Cell]:
+def _cells(report: Report, place: int, metric: Metric) -> list[ReportCell]:
     rows = [row for row in report.rows if row.group == place]
     return [row.cells[metric.name] for row in rows if metric.name in row.cells]
 
 
 def headline(report: Report) -> list[str]:
     """Sentences, the most important first."""
-    whole, counted = len(report.records), sum(one.counts for one in report.records)
-    said = [
+    whole, counted = len(report.records), sum(record.counts for record in report.records)
+    sentences = [
+        *verdicts(report),
         f"{many(report.boards, 'board')}, {many(whole, 'run')}; "
-        + ("all of them count." if counted == whole else f"{counted:,} of them count.")
+        + ("all of them count." if counted == whole else f"{counted:,} of them count."),
     ]
     if counted < whole:
-        why = Counter[str]()
-        for row in report.rows:
-            why.update(row.problems)
-        words = ", ".join(f"{word} {n}" for word, n in why.most_common())
-        said.append(f"{many(whole - counted, 'run')} left out: {words}.")
+        words = _counts(row.problems for row in report.rows)
+        sentences.append(f"{many(whole - counted, 'run')} left out: {words}.")
     models = sorted({row.model or "unknown model" for row in report.rows})
     if len(models) > 1:
-        said.append(f"Several models, {_some(models)}: their numbers do not compare.")
+        sentences.append(f"Several models, {_some(models)}: their numbers do not compare.")
     if report.metrics:
         widest = _widest(report, report.metrics[-1] if len(report.metrics) < 4
                          else report.metrics[3])  # fmt: skip
         if widest:
-            said.append(widest)
+            sentences.append(widest)
     else:
-        said.append("No run that counts has a number.")
+        sentences.append("No run that counts has a number.")
     drifting = [row.board for row in report.rows if any(c.spread and c.spread.drift for c in
                 row.cells.values())]  # fmt: skip
     if drifting:
         names = list(dict.fromkeys(drifting))
-        said.append(f"Runs drift on {_some(names)}: their level changes from run to run.")
-    marked = Counter[str]()
-    for row in report.rows:
-        marked.update(row.marks)
-    if marked:
-        words = ", ".join(f"{word} {n}" for word, n in marked.most_common())
-        said.append(f"Remarks on runs that count: {words}.")
-    return said
+        sentences.append(f"Runs drift on {_some(names)}: their level changes from run to run.")
+    marks = _counts(row.marks for row in report.rows)
+    if marks:
+        sentences.append(f"Remarks on runs that count: {marks}.")
+    return sentences
+
+
+def verdicts(report: Report) -> list[str]:
+    """What each further group is against the first, as `profiles compare` says it."""
+    found = []
+    for comparison in report.comparisons:
+        parts = [
+            clean(summary.metric.shown)
+            + " "
+            + ", ".join(f"{boards} {word}" for word, boards in summary.moved.items())
+            for summary in comparison.overall
+            if summary.moved
+        ]
+        if parts:
+            sides = f"{clean(comparison.b.label)} against {clean(comparison.a.label)}"
+            found.append(f"{sides}, by board: {'; '.join(parts)}.")
+    return found
+
+
+def _counts(words: Iterable[dict[str, int]]) -> str:
+    """`failed 3, cut 1`, the most frequent first."""
+    whole = Counter[str]()
+    for counts in words:
+        whole.update(counts)
+    return ", ".join(f"{word} {count}" for word, count in whole.most_common())
 
 
 def _widest(report: Report, metric: Metric) -> str:
@@ -98,7 +118,7 @@ def _widest(report: Report, metric: Metric) -> str:
         return ""
     low = min(rows, key=lambda row: row.cells[metric.name].middle)
     high = max(rows, key=lambda row: row.cells[metric.name].middle)
-    ends = [one.cells[metric.name].middle for one in (low, high)]
+    ends = [end.cells[metric.name].middle for end in (low, high)]
     if ends[0] <= 0:
         return ""
     several = f" with {latest}" if len({row.runtime for row in report.rows}) > 1 else ""
@@ -114,11 +134,11 @@ def _some(names: Sequence[str], most: int = 4) -> str:
     return f"{', '.join(names[:most])} and {len(names) - most} more"
 
 
-def outside(report: Report) -> list[tuple[Row, str, int]]:
+def outside(report: Report) -> list[tuple[ReportRow, str, int]]:
     """(row, why in full, how many runs) of what does not count."""
     found = Counter[tuple[int, str]]()
     for place, row in enumerate(report.rows):
-        for one in row.records:
-            if one.problems:
-                found[place, clean("; ".join(one.problems))] += 1
+        for record in row.records:
+            if record.problems:
+                found[place, clean("; ".join(record.problems))] += 1
     return [(report.rows[place], why, n) for (place, why), n in sorted(found.items())]

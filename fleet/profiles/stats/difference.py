@@ -73,7 +73,7 @@ def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Diffe
     (ratios) where all values are above 0.
     """
     left, right = _table(a), _table(b)
-    both = [one[np.isfinite(one)] for one in (left, right)]
+    both = [side[np.isfinite(side)] for side in (left, right)]
     spread_a, spread_b = _whole(left, level), _whole(right, level)
     units_a, units_b = _units(left, level), _units(right, level)
     mid_a = spread_a.mid if spread_a else _median(units_a)
@@ -82,7 +82,7 @@ def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Diffe
         spread_a, spread_b, len(units_a), len(units_b), mid_a, mid_b, mid=_share(mid_a, mid_b)
     )
     if not len(both[0]) or not len(both[1]):
-        empty = [n for n, one in zip("AB", both, strict=True) if not len(one)]
+        empty = [n for n, values in zip("AB", both, strict=True) if not len(values)]
         return replace(base, why=f"no value in {' and '.join(empty)}")
     ratio = bool(min(both[0].min(), both[1].min()) > 0)
     if min(len(left), len(right)) >= fewest(level):
@@ -94,24 +94,24 @@ def _of_repeats(base: Difference, a: Floats, b: Floats, level: float, *, ratio: 
     """Few runs: their repeats are what is compared, as many of one side as of the other."""
     upto = min(a.shape[1], b.shape[1])
     cut = a.shape[1] > upto or b.shape[1] > upto
-    sides = {name: _log(_kept(one[:, :upto]), ratio) for name, one in (("A", a), ("B", b))}
-    if not all(one.size for one in sides.values()):
-        return replace(base, why="A and B have no repeats of one number")
-    tell = f"{fewest(level)} runs a side and more would tell"
+    sides = {name: _log(_kept(runs[:, :upto]), ratio) for name, runs in (("A", a), ("B", b))}
+    if not all(runs.size for runs in sides.values()):
+        return replace(base, why="no repeat has a value in both A and B")
+    tell = f"{fewest(level)} runs a side or more are needed"
     unlike = _which(sides, _unlike)
     if unlike:
-        return replace(base, why=f"the runs of {unlike} differ among themselves: {tell}")
-    moved = _which(sides, lambda one: trend(_found(_by_repeat(one))) is not None)
+        return replace(base, why=f"the runs of {unlike} differ from each other: {tell}")
+    moved = _which(sides, lambda runs: trend(_found(_by_repeat(runs))) is not None)
     if moved:
         found = _of_pairs(base, sides["A"], sides["B"], level, ratio=ratio)
         return replace(found, remarks=(f"{moved} drift over the repeats", *found.remarks))
-    wander = _which(sides, lambda one: leans(_found(_by_repeat(one))))
+    wander = _which(sides, lambda runs: leans(_found(_by_repeat(runs))))
     if wander:
         return replace(base, why=f"the repeats of {wander} wander: {tell}")
-    first, second = (one[:, :upto][np.isfinite(one[:, :upto])] for one in (a, b))
+    first, second = (runs[:, :upto][np.isfinite(runs[:, :upto])] for runs in (a, b))
     found = _of_values(base, first, second, level, ratio=ratio, how="values")
-    said = (f"the first {upto} repeats of each",) if cut else ()
-    return replace(found, remarks=(*said, *found.remarks))
+    cut_remark = (f"the first {upto} repeats of each",) if cut else ()
+    return replace(found, remarks=(*cut_remark, *found.remarks))
 
 
 def _which(groups: Mapping[str, Floats], test: Callable[[Floats], bool]) -> str:
@@ -128,7 +128,7 @@ def _of_values(
     least = ranks.least_rank_sum(*sorted((len(a), len(b))))
     if least > 1 - level or min(len(a), len(b)) < fewest(level):
         fewer = min(len(a), len(b))
-        return replace(base, why=f"{fewer} of {fewest(level)} runs that it takes")
+        return replace(base, why=f"{fewer} of {fewest(level)} runs that an interval needs")
     order = np.searchsorted(np.sort(a), b, "left") + np.searchsorted(np.sort(a), b, "right")
     return replace(
         _changed(base, partial(ranks.shift, left, right), level, ratio=ratio),
@@ -145,11 +145,11 @@ def _of_pairs(base: Difference, a: Floats, b: Floats, level: float, *, ratio: bo
     paired = np.isfinite(first) & np.isfinite(second)
     gaps = second[paired] - first[paired]
     if leans(gaps):
-        return replace(base, why=f"repeats wander: {fewest(level)} runs a side would tell")
+        return replace(base, why=f"repeats wander: {fewest(level)} runs a side are needed")
     if ranks.least_signed_rank(len(gaps)) > 1 - level:
-        why = f"{len(gaps)} of {FEWEST_PAIRS} pairs of repeats that it takes where they drift"
+        why = f"{len(gaps)} of {FEWEST_PAIRS} pairs that drifting repeats need"
         return replace(base, why=why)
-    mids = [_level(one[paired], ratio) for one in (first, second)]
+    mids = [_level(values[paired], ratio) for values in (first, second)]
     base = replace(base, count_a=len(gaps), count_b=len(gaps), mid_a=mids[0], mid_b=mids[1])
     return replace(
         _changed(base, partial(ranks.centre, gaps), level, ratio=ratio),
@@ -170,7 +170,7 @@ def _changed(
         found = shifts(level)
         if found is None or not unit:
             return None
-        low, mid, high = (math.expm1(one) if ratio else one / unit for one in found)
+        low, mid, high = (math.expm1(shift) if ratio else shift / unit for shift in found)
         return low, mid, high
 
     found = bounds(level)
@@ -187,13 +187,13 @@ def _changed(
 
 def _table(runs: Sequence[Run]) -> Floats:
     """One row a run, one column a repeat, nan where there is no value; no empty rows."""
-    widths = {len(one) for one in runs}
+    widths = {len(run) for run in runs}
     if len(widths) == 1:
         rows = np.array(runs, dtype=float)
     else:
         rows = np.full((len(runs), max(widths, default=0)), np.nan)
-        for row, one in zip(rows, runs, strict=True):
-            row[: len(one)] = one
+        for row, run in zip(rows, runs, strict=True):
+            row[: len(run)] = run
     rows[~np.isfinite(rows)] = np.nan
     return _kept(rows)
 

@@ -71,7 +71,7 @@ def _drifting(found: Floats, level: float) -> Interval | None:
     half = t_quantile(level, shown.df) * shown.noise / math.sqrt(len(found))
     ends = [mid - half, mid, mid + half]
     if ratio:
-        ends = [math.exp(one) for one in ends]
+        ends = [math.exp(end) for end in ends]
         drift = math.expm1(shown.change)
     else:
         drift = shown.change / abs(mid) if mid else math.copysign(1, shown.change)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fleet.profiles.store.query import Query
-from fleet.profiles.store.rows import Row, RunRow
+from fleet.profiles.store.rows import RecordRow, RunRow
+from fleet.profiles.store.select import Query
 from fleet.profiles.store.store import ProfileStore
 
-__all__ = ["ProfileStore", "Query", "Row", "RunRow"]
+__all__ = ["ProfileStore", "Query", "RecordRow", "RunRow"]

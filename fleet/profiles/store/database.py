@@ -57,13 +57,13 @@ def connect(path: Path) -> sqlite3.Connection:
 
     Raises ProfileStoreError: no database, one of a newer fleet, of another program, not writable.
     """
-    with told(path):
+    with mapped_errors(path):
         private_folder(path.parent)
         open_private(path, "ab").close()  # with its rights; SQLite gives its other files the same
         link = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
-        with told(path):
-            _prepare(link, path)
+        with mapped_errors(path):
+            prepare(link, path)
     except BaseException:
         link.close()
         raise
@@ -71,7 +71,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def mapped_errors(path: Path) -> Iterator[None]:
     """Errors of SQLite and of the file as ProfileStoreError with the cure."""
     try:
         yield
@@ -80,7 +80,7 @@ def told(path: Path) -> Iterator[None]:
         if "malformed" in text or "not a database" in text:
             raise ProfileStoreError(
                 f"{path} is damaged or no database: {text}",
-                hint=f"mv {path} {path}.broken && fleet profiles list (takes the runs in anew)",
+                hint=f"mv {path} {path}.broken && fleet profiles list (imports the runs again)",
             ) from error
         locked = "locked" in text
         hint = "wait for the other fleet, or end it" if locked else f"ls -l {path.parent}"
@@ -103,7 +103,8 @@ def writing(link: sqlite3.Connection) -> Iterator[None]:
     link.execute("COMMIT")
 
 
-def _prepare(link: sqlite3.Connection, path: Path) -> None:
+def prepare(link: sqlite3.Connection, path: Path) -> None:
+    """Make the tables where there are none. Raises InputError, ProfileStoreError, as `connect`."""
     version = _pragma(link, "user_version")
     if version == 0:
         with writing(link):

@@ -9,8 +9,7 @@ from typing import Any
 
 from fleet.model.errors import InputError
 from fleet.profiles.store.database import writing
-from fleet.profiles.store.query import Query
-from fleet.profiles.store.select import named
+from fleet.profiles.store.select import Query, named
 
 
 @dataclass(frozen=True)
@@ -27,27 +26,16 @@ class Baseline:
         return asdict(self)
 
 
-def tag(link: sqlite3.Connection, query: Query, name: str) -> int:
-    """Put the tag on the records; how many have it new. Raises InputError for no name."""
-    named(name, "tag")
+def tag(link: sqlite3.Connection, query: Query, name: str, *, away: bool = False) -> int:
+    """Put the tag on the records, or take it away; how many changed. Raises InputError."""
     where, values = query.sql()
+    if away:
+        sql = f"DELETE FROM tag WHERE name = ? AND record IN (SELECT r.id FROM record r {where})"  # noqa: S608
+    else:
+        named(name, "tag")
+        sql = f"INSERT OR IGNORE INTO tag SELECT ?, r.id FROM record r {where}"  # noqa: S608
     with writing(link):
-        done = link.execute(
-            f"INSERT OR IGNORE INTO tag SELECT ?, r.id FROM record r {where}",  # noqa: S608
-            [name, *values],
-        )
-        return done.rowcount
-
-
-def untag(link: sqlite3.Connection, query: Query, name: str) -> int:
-    """Take the tag away; how many had it."""
-    where, values = query.sql()
-    with writing(link):
-        done = link.execute(
-            f"DELETE FROM tag WHERE name = ? AND record IN (SELECT r.id FROM record r {where})",  # noqa: S608
-            [name, *values],
-        )
-        return done.rowcount
+        return link.execute(sql, [name, *values]).rowcount
 
 
 def save(link: sqlite3.Connection, name: str, query: Query, *, replace: bool) -> int:
@@ -94,7 +82,7 @@ def baselines(link: sqlite3.Connection) -> list[Baseline]:
         "SELECT b.name, b.selection, b.made, count(r.record) FROM baseline b "
         "LEFT JOIN baseline_record r ON r.baseline = b.name GROUP BY b.name ORDER BY b.name"
     )
-    return [Baseline(*one) for one in found]
+    return [Baseline(*row) for row in found]
 
 
 def _forget(link: sqlite3.Connection, name: str) -> None:

@@ -25,10 +25,6 @@ class RawFiles:
         self._bytes = 0
         self._fresh = False
 
-    def path(self, sha256: str) -> Path:
-        """Where a content lies."""
-        return self.root / sha256[:2] / sha256
-
     def keep(self, data: bytes) -> str:
         """Keep a content; its sha256. It is written by `settle`."""
         sha256 = hashlib.sha256(data).hexdigest()
@@ -69,19 +65,6 @@ class RawFiles:
                 f"{target} cannot be written: {error.strerror}", hint=f"df -h {self.root.parent}"
             ) from error
         return True
-
-    def read(self, sha256: str) -> bytes:
-        """The content again. Raises ProfileStoreError: gone, or not what was kept."""
-        target = self.path(sha256)
-        try:
-            data = target.read_bytes()
-        except OSError as error:
-            raise ProfileStoreError(
-                f"{target} cannot be read: {error.strerror}", hint="import the file again"
-            ) from error
-        if hashlib.sha256(data).hexdigest() != sha256:
-            raise ProfileStoreError(f"{target} is damaged", hint=f"rm {target}; import it again")
-        return data
 
 
 def _size(path: str) -> int:

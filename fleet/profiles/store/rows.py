@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from fleet.model.errors import ProfileStoreError
-from fleet.model.record import Metrics, Record
+from fleet.model.record import Record
 from fleet.profiles.store.database import NUMBERS
 
 _UNSAID = ("tags", "artifacts", "counts")  # not what was measured: no part of the identity
@@ -32,7 +32,7 @@ _BUILD = re.compile(r"\d+(?:\.\d+)+")
 
 
 @dataclass(frozen=True)
-class Row:
+class RecordRow:
     """What a list shows of one record. Times in ms, rates in tok/s; `at` is `started`, or
     when it was taken in where that is not known.
     """
@@ -82,13 +82,15 @@ class RunRow:
         return asdict(self)
 
 
-COLUMNS_OF_ROW = ", ".join(f"r.{one.name}" for one in fields(Row) if one.name != "tags")
+COLUMNS_OF_ROW = ", ".join(
+    f"r.{column.name}" for column in fields(RecordRow) if column.name != "tags"
+)
 
 
-def row(found: tuple[Any, ...]) -> Row:
+def row(found: tuple[Any, ...]) -> RecordRow:
     """The row of what COLUMNS_OF_ROW and the tags (by lines) selected."""
     *values, tags = found
-    made = Row(*values)
+    made = RecordRow(*values)
     return replace(
         made,
         warmup=bool(made.warmup),
@@ -103,23 +105,6 @@ def tags_of(text: str | None) -> tuple[str, ...]:
     return tuple(sorted((text or "").splitlines()))
 
 
-def row_of(record: Record) -> Row:
-    """The row of a record that is in no file (id 0)."""
-    own = {name: getattr(record.metrics, name) for name in NUMBERS}
-    names = ("run_id", "host", "name", "runner", "repeat", "warmup", "counts", "emulated")
-    return Row(
-        id=0,
-        **{name: getattr(record, name) for name in names},
-        started=record.started,
-        at=record.started,
-        chip=chip_of(record),
-        runtime=runtime_of(record),
-        problems="\n".join(record.problems),
-        tags=record.tags,
-        **own,
-    )
-
-
 def run_row(found: tuple[Any, ...]) -> RunRow:
     """The row of a run: id, names, devices, records, counted, emulated, not emulated, time."""
     run, names, devices, records, counted, emulated, real, started = found
@@ -130,22 +115,6 @@ def run_row(found: tuple[Any, ...]) -> RunRow:
     return RunRow(run, name, devices, records, counted, word, started)
 
 
-def run_of(record: Record) -> RunRow:
-    """The run of a single record."""
-    emulated = record.emulated
-    word = "unknown" if emulated is None else "yes" if emulated else "no"
-    return RunRow(record.run_id, record.name, 1, 1, int(record.counts), word, record.started)
-
-
-def numbers_of(metrics: Metrics, metric: str) -> list[float]:
-    """The value of a metric by its name, in a list; [] where there is none."""
-    if metric in NUMBERS:
-        value = getattr(metrics, metric)
-        return [] if value is None else [value]
-    found = metrics.others.get(metric)
-    return [] if found is None else [found.value]
-
-
 def packed(data: Mapping[str, Any]) -> tuple[str, bytes]:
     """(identity, how it lies in the file) of plain data.
 
@@ -153,9 +122,9 @@ def packed(data: Mapping[str, Any]) -> tuple[str, bytes]:
     was made of an imported file, the sha256 of that file. What has no part in it stands on a
     second line.
     """
-    said = {name: value for name, value in data.items() if name not in _UNSAID}
+    measured = {name: value for name, value in data.items() if name not in _UNSAID}
     rest = {name: data[name] for name in _UNSAID if name in data}
-    first = _dumps(said, sort_keys=True).encode("utf-8", "surrogatepass")
+    first = _dumps(measured, sort_keys=True).encode("utf-8", "surrogatepass")
     second = _dumps(rest).encode("utf-8", "surrogatepass")
     origin = data.get("origin")
     if isinstance(origin, dict) and "imported" in origin and "sha256" in origin:
@@ -173,7 +142,7 @@ def unpacked(data: bytes) -> dict[str, Any]:
     except (zlib.error, ValueError) as error:
         raise ProfileStoreError(
             f"a record in the store is damaged: {error}",
-            hint="move profiles.db away; fleet profiles list (takes the runs in anew)",
+            hint="move profiles.db away; fleet profiles list (imports the runs again)",
         ) from error
 
 
@@ -197,14 +166,7 @@ def insert(link: sqlite3.Connection, record: Record, data: Mapping[str, Any], so
     emulated = None if record.emulated is None else int(record.emulated)
     metrics = record.metrics
     values = (
-        *(
-            key,
-            record.run_id,
-            record.host,
-            record.name,
-            record.release,
-            record.runner,
-        ),
+        *(key, record.run_id, record.host, record.name, record.release, record.runner),
         *(record.repeat, int(record.warmup), int(record.counts), emulated, record.started),
         *(record.started or now, record.identity, chip_of(record), runtime_of(record)),
         *(record.finish or "", "\n".join(record.problems), record.seconds, source),
@@ -218,7 +180,7 @@ def insert(link: sqlite3.Connection, record: Record, data: Mapping[str, Any], so
     if metrics.others:
         link.executemany(
             "INSERT INTO value VALUES (?, ?, ?, ?)",
-            [(number, name, one.value, one.unit) for name, one in metrics.others.items()],
+            [(number, name, other.value, other.unit) for name, other in metrics.others.items()],
         )
     if record.tags:
         tags = [(tag, number) for tag in dict.fromkeys(record.tags)]

@@ -24,7 +24,7 @@ TURN = 500
 
 
 @dataclass(frozen=True)
-class Bad:
+class UnreadableFile:
     """A file that cannot be read, and why."""
 
     path: str
@@ -42,7 +42,7 @@ class _Run:
     found: list[tuple[Path, tuple[Record, dict[str, object]] | str]]
 
 
-def take(link: sqlite3.Connection, root: Path) -> list[Bad]:
+def take(link: sqlite3.Connection, root: Path) -> list[UnreadableFile]:
     """Take in what is new below `root`; all files that cannot be read now."""
     seen = dict(link.execute("SELECT run, stamp FROM seen"))
     turn: list[_Run] = []
@@ -50,21 +50,23 @@ def take(link: sqlite3.Connection, root: Path) -> list[Bad]:
         if seen.get(run) != stamp:
             first = seen.get(run) != -stamp
             turn.append(_look(link, root / run, -stamp if first else stamp))
-        if sum(len(one.found) for one in turn) >= TURN:
+        if sum(len(run.found) for run in turn) >= TURN:
             _put_runs(link, turn)
             turn = []
     _put_runs(link, turn)
     for (path,) in link.execute("SELECT path FROM bad").fetchall():
         _again(link, path)
-    return [Bad(*one) for one in link.execute("SELECT path, message FROM bad ORDER BY path")]
+    return [
+        UnreadableFile(*row) for row in link.execute("SELECT path, message FROM bad ORDER BY path")
+    ]
 
 
 def _runs(root: Path) -> Iterator[tuple[str, int]]:
     try:
         with os.scandir(root) as found:
-            for one in found:
-                if one.is_dir() and is_run(one.name):
-                    yield one.name, one.stat().st_mtime_ns
+            for entry in found:
+                if entry.is_dir() and is_run(entry.name):
+                    yield entry.name, entry.stat().st_mtime_ns
     except FileNotFoundError:
         return
 

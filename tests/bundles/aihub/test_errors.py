@@ -119,7 +119,7 @@ def test_no_usable_configuration(hub: AiHub, tmp_path: Path, text: str | None) -
 def test_nobody_answers(hub: AiHub, tmp_path: Path) -> None:
     configure(tmp_path / "client.ini", "http://127.0.0.1:1")
     error = refused(tmp_path)
-    assert error.message == "no answer to the end from AI Hub for job jbin1: ConnectionError"
+    assert error.message == "AI Hub did not finish its answer for job jbin1: ConnectionError"
 
 
 def test_a_full_disk(hub: AiHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,12 +141,12 @@ def test_the_client_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     "reference", ["jbin1", "aihub:", "hub:jbin1", "aihub:../users", "aihub:a/b", "aihub:J1?x", ""]
 )
 def test_references(hub: AiHub, tmp_path: Path, reference: str) -> None:
-    assert "names no job or model" in refused(tmp_path, reference).message
+    assert "is not a job or model" in refused(tmp_path, reference).message
     assert hub.seen == []
 
 
 def test_no_folder_for_it(hub: AiHub, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         pull("aihub:jbin1", tmp_path / "none" / "tiny")
 
 

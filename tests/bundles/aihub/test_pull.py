@@ -156,7 +156,7 @@ def test_a_download_that_never_ends_leaves_nothing(hub: AiHub, tmp_path: Path, s
     hub.assets["mbin1"].cuts = [1000] * 99
     hub.assets["mbin1"].s3 = s3
     before = set(tmp_path.iterdir())
-    with pytest.raises(AiHubError, match="no answer to the end from AI Hub for the download"):
+    with pytest.raises(AiHubError, match="AI Hub did not finish its answer for the download"):
         pull("aihub:jbin1", tmp_path / "tiny")
     assert set(tmp_path.iterdir()) == before
     hub.assets["mbin1"].cuts = []
@@ -166,7 +166,7 @@ def test_a_download_that_never_ends_leaves_nothing(hub: AiHub, tmp_path: Path, s
 def test_what_is_there_is_not_written_over(hub: AiHub, tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "mine").write_text("x")
-    with pytest.raises(InputError, match="nothing is written over"):
+    with pytest.raises(InputError, match="fleet does not overwrite it"):
         pull("aihub:jbin1", tmp_path / "tiny")
     assert hub.seen == []  # refused before anybody was asked
     assert names(tmp_path / "tiny") == {"mine"}
@@ -182,7 +182,7 @@ def test_a_folder_of_somebody_else_meanwhile_wins(
         (tmp_path / "tiny").mkdir()
 
     monkeypatch.setattr(module, "lay_out", slow)
-    with pytest.raises(InputError, match="nothing is written over"):
+    with pytest.raises(InputError, match="fleet does not overwrite it"):
         pull("aihub:jbin1", tmp_path / "tiny")
     assert list((tmp_path / "tiny").iterdir()) == []
 

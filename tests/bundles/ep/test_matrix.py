@@ -18,8 +18,8 @@ from fleet.bundles.preflight import preflight
 from fleet.data import load
 from fleet.runners.ort import requirements
 from fleet.runtimes.packages import packages_for
-from fleet.runtimes.progress import silent
 from fleet.runtimes.select import select_files
+from fleet.runtimes.stage import silent
 from tests.bundles.conftest import DATA, make_facts
 from tests.support_runtime import X86, cache_root, cached_runtime
 

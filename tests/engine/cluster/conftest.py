@@ -19,7 +19,7 @@ from fleet.config.playbook import load_playbook
 from fleet.engine.cluster.connecting import executor_for
 from fleet.engine.cluster.executor import ClusterExecutor
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.lab import Lab
 from fleet.model.events import Event
 from fleet.model.inventory import Host
@@ -169,7 +169,7 @@ class Fleet:
             self.playbook,
             self.hosts,
             self.events.append,
-            options=Options(offline=True, **changes),  # type: ignore[arg-type]
+            options=DeployOptions(offline=True, **changes),  # type: ignore[arg-type]
             runtimes=RuntimeStore(self.folder / "runtimes"),
             runs=self.runs,
             executor=executor,

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from fleet.engine.cluster.executor import ClusterExecutor
-from fleet.engine.looking import look_at_facts
+from fleet.engine.facts import gather_facts
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.model.events import DeviceDone, RunDone, StepStarted
 from fleet.model.files import sha256_file
+from tests.profiles.records import load
 
 from .conftest import MODEL_BYTES, Cluster, Fleet
 
@@ -59,7 +60,7 @@ def test_a_deploy_is_the_same_as_with_threads(
         stored = Path(run["artifacts"]["stdout.log"])
         assert stored.is_relative_to(fleet.runs.root)
         assert "avg_ts" in stored.read_text()
-    records = fleet.runs.load(operation.run_id)
+    records = load(fleet.runs, operation.run_id)
     assert {one["host"] for one in records} == {host.name for host in fleet.hosts}
     on_disk = json.loads((fleet.runs.root / operation.run_id / "lab001/0/record.json").read_text())
     assert on_disk["artifacts"]["stdout.log"].startswith(str(fleet.runs.root))
@@ -77,10 +78,10 @@ def test_each_worker_machine_gets_each_blob_once_and_then_nothing(
     assert [one.outcome for one in first] == ["changed"] * 3, [one.error for one in first]
     total = first[0].bytes_sent
     assert total > MODEL_BYTES
-    (errand,) = executor._errands.values()
+    (job,) = executor._jobs.values()
 
     def sent() -> dict[str, int]:
-        return {name.split(" ")[0]: count for name, count in errand.carousel.bytes_sent.items()}
+        return {name.split(" ")[0]: count for name, count in job.broadcast.bytes_sent.items()}
 
     machines = {f"{platform.node()}:{cluster.home(name)}" for name in ("berlin-1", "munich-1")}
     assert sent() == dict.fromkeys(machines, total), "once a machine, whatever the boards"
@@ -105,19 +106,19 @@ def test_a_shared_disk_is_used_as_it_is(
     fleet.hosts = fleet.hosts[:1]
     (done,) = fleet.operation(executor, run="never").deploy()
     assert done.outcome == "changed", done.error
-    (errand,) = executor._errands.values()
-    assert errand.carousel.bytes_sent == {}
+    (job,) = executor._jobs.values()
+    assert job.broadcast.bytes_sent == {}
 
 
 def test_facts_and_plan(fleet: Fleet, executor: ClusterExecutor) -> None:
     looked = on_every_device(
-        fleet.hosts, look_at_facts, fleet.events.append, parallel=1, executor=executor
+        fleet.hosts, gather_facts, fleet.events.append, parallel=1, executor=executor
     )
     assert {one.details["facts"].soc.chip for one in looked} == {"QCS9075"}  # type: ignore[attr-defined]
     asked, heard = [], []
     some = executor.everywhere(
         fleet.hosts,
-        look_at_facts,
+        gather_facts,
         fleet.events.append,
         admit=lambda host: asked.append(host.name) or host.name != "lab002",  # type: ignore[func-returns-value]
         done=lambda result: heard.append(result.host.name),

@@ -17,7 +17,7 @@ from fleet.engine.cluster import worker
 from fleet.engine.cluster.connecting import executor_for
 from fleet.engine.cluster.executor import ClusterExecutor
 from fleet.engine.cluster.wire import TOPIC
-from fleet.engine.looking import look_at_facts
+from fleet.engine.facts import gather_facts
 from fleet.engine.pool import on_every_device
 from fleet.lab import Lab
 from fleet.model.errors import InputError, UnreachableError
@@ -121,8 +121,8 @@ def test_ctrl_c_ends_the_tasks_and_their_sessions(fleet: Fleet, executor: Cluste
         operation.run()
     addresses = [one.address for one in executor.places()]
     until(lambda: not any(working(executor, one) for one in addresses), "the end of the task")
-    errand = list(executor._errands.values())[-1]
-    until(lambda: not any(executor.call(addresses, sessions, errand.order.id).values()), "the end")
+    job = list(executor._jobs.values())[-1]
+    until(lambda: not any(executor.call(addresses, sessions, job.order.id).values()), "the end")
 
 
 def sessions(order: str) -> int:
@@ -182,7 +182,7 @@ def test_nor_is_it_in_facts(fleet: Fleet, executor: ClusterExecutor, user_boards
     host = replace(fleet.hosts[0], password=ref)
     try:
         zone.write_text(f"{CANARY}\n")
-        (done,) = on_every_device([host], look_at_facts, print, parallel=1, executor=executor)
+        (done,) = on_every_device([host], gather_facts, print, parallel=1, executor=executor)
     finally:
         zone.write_text(before)
     assert "***" in repr(done.details["facts"])
@@ -224,7 +224,7 @@ def test_no_scheduler_and_no_distributed(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_accept_new_is_not_for_workers(fleet: Fleet, executor: ClusterExecutor) -> None:
     with pytest.raises(InputError, match="pins host keys on this workstation"):
         on_every_device(
-            fleet.hosts, look_at_facts, print, parallel=1, accept_new=True, executor=executor
+            fleet.hosts, gather_facts, print, parallel=1, accept_new=True, executor=executor
         )
 
 

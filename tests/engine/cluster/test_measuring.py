@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fleet.engine.cluster.executor import ClusterExecutor
-from fleet.engine.cluster.wire import event_as_data, event_of
+from fleet.engine.cluster.wire import event_of
 from fleet.lab import Lab
 from fleet.model.events import Cooling, Event
 from fleet.model.gates import CoolSpec, UntilSpec
@@ -19,7 +19,7 @@ ZONE = "sysroot/sys/class/thermal/thermal_zone0/temp"
 
 def test_cooling_travels() -> None:
     event = Cooling("evk", "nspss-0", 52.0, 45.0, 10.0)
-    assert event_of(event_as_data(event)) == event
+    assert event_of(event.as_dict()) == event
 
 
 @pytest.mark.slow

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from fleet.engine.cluster import carousel, worker
+from fleet.engine.cluster import broadcast, worker
 from fleet.engine.cluster.blobs import Blobs
-from fleet.engine.cluster.carousel import Carousel
-from fleet.engine.cluster.homecoming import Homecoming
-from fleet.engine.cluster.placing import Place, place_of, serving
+from fleet.engine.cluster.broadcast import Broadcast
+from fleet.engine.cluster.placement import Place, place_of, serving
 from fleet.engine.cluster.publisher import PROGRESS_SECONDS, Publisher
+from fleet.engine.cluster.result_collection import ResultCollection
 from fleet.engine.cluster.wire import Carried, Reply, event_of
 from fleet.engine.pool import DeviceResult
 from fleet.model import errors
@@ -166,7 +166,7 @@ class Machines:
 
 @pytest.fixture
 def machines(monkeypatch: pytest.MonkeyPatch) -> Machines:
-    monkeypatch.setattr(carousel, "PIECE_BYTES", 10)
+    monkeypatch.setattr(broadcast, "PIECE_BYTES", 10)
     return Machines()
 
 
@@ -180,7 +180,7 @@ def test_one_that_comes_late_joins_and_gets_the_rest(machines: Machines, tmp_pat
             made.want("b1", "B", wanted)
 
     machines.before = join
-    made = Carousel(machines.call, machines.fail)
+    made = Broadcast(machines.call, machines.fail)
     made.want("a1", "A", wanted)
     made.want("a2", "A", wanted)
     machines.wait(lambda: len(machines.finished) == 2)
@@ -194,7 +194,7 @@ def test_one_that_comes_late_joins_and_gets_the_rest(machines: Machines, tmp_pat
 
 def test_another_process_of_the_machine_takes_over(machines: Machines, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(bytes(30))
-    made = Carousel(machines.call, machines.fail)
+    made = Broadcast(machines.call, machines.fail)
     machines.problems["a1"] = UnreachableError("the worker is lost")
     with machines.changed:
         made.want("a1", "A", {"sha": (30, tmp_path / "f")})
@@ -212,7 +212,7 @@ def test_what_cannot_be_stored_or_read_is_said(
     size = 30 if problem else 31
     if problem is not None:
         machines.problems["a1"] = problem
-    made = Carousel(machines.call, machines.fail)
+    made = Broadcast(machines.call, machines.fail)
     made.want("a1", "A", {"sha": (size, tmp_path / "f")})
     machines.wait(lambda: machines.failed)
     made.close()
@@ -223,7 +223,7 @@ def test_what_cannot_be_stored_or_read_is_said(
 
 @pytest.mark.parametrize("name", ["runs/../../x", "/etc/x", "other/x", "undo/../x"])
 def test_a_worker_writes_only_records_here(tmp_path: Path, name: str) -> None:
-    home = Homecoming(lambda *_: {}, "order", RunStore(tmp_path / "runs"))
+    home = ResultCollection(lambda *_: {}, "order", RunStore(tmp_path / "runs"))
     with pytest.raises(FleetError):
         home.bring(Reply("done", "w", None, (Carried(name, 1, b"x"),)), "tcp://w")
     assert list(tmp_path.rglob("x")) == []
@@ -235,14 +235,14 @@ def test_large_records_come_in_pieces_and_undo_logs_too(tmp_path: Path) -> None:
     def call(addresses: list[str], _: object, order: str, name: str, at: int, size: int) -> Any:
         return {addresses[0]: pieces[at]}
 
-    home = Homecoming(call, "order", RunStore(tmp_path / "runs"))
+    home = ResultCollection(call, "order", RunStore(tmp_path / "runs"))
     large = Carried("runs/r/lab001/0/stdout.log", (4 << 20) + 3)
     home.bring(
         Reply("done", "w", None, (large, Carried("undo/r/lab001.jsonl", 2, b"{}"))), "tcp://w"
     )
     assert (tmp_path / "runs/r/lab001/0/stdout.log").read_bytes() == b"aaaabbb"
     assert (tmp_path / "undo/r/lab001.jsonl").read_bytes() == b"{}"
-    gone = Homecoming(lambda *_: {}, "order", RunStore(tmp_path / "runs"))
+    gone = ResultCollection(lambda *_: {}, "order", RunStore(tmp_path / "runs"))
     with pytest.raises(TransferError, match="could not be brought"):
         gone.bring(Reply("done", "w", None, (large,)), "tcp://w")
 
@@ -258,7 +258,7 @@ def test_a_full_disk_at_home_is_said_of_it(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     where = (
-        "fleet.engine.cluster.homecoming.open_private"
+        "fleet.engine.cluster.result_collection.open_private"
         if what == "file"
         else ("fleet.profiles.runs.write_private")
     )
@@ -266,7 +266,9 @@ def test_a_full_disk_at_home_is_said_of_it(
     carried = (Carried("runs/r/evk/0/stdout.log", 1, b"x"),)
     result = DeviceResult(Host("evk"), records=[record()])
     with pytest.raises(WorkstationError, match="No space left on device") as caught:
-        Homecoming(lambda *_: {}, "order", runs).bring(Reply("done", "w", result, carried), "w")
+        ResultCollection(lambda *_: {}, "order", runs).bring(
+            Reply("done", "w", result, carried), "w"
+        )
     name = "stdout.log" if what == "file" else "record.json"
     assert f"cannot write {tmp_path}/runs/r/evk/0/{name}" in caught.value.message
     assert caught.value.hint.startswith("free space: df -h")

@@ -16,7 +16,7 @@ from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.measuring import gate
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.lab import Lab
 from fleet.model.events import Event
@@ -78,7 +78,7 @@ class Rig:
             replace(self.playbook, run=spec),
             [self.host],
             self._take,
-            options=Options(run="always"),
+            options=DeployOptions(run="always"),
             runtimes=RuntimeStore(self.root.parent / "runtimes"),
             runs=self.runs,
         )
@@ -101,7 +101,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Pa
             load_playbook(folder / "playbook.yaml"),
             load_inventory(lab.inventory).hosts,
             lambda event: None,
-            options=Options(run="never", offline=True),
+            options=DeployOptions(run="never", offline=True),
             runtimes=RuntimeStore(folder / "runtimes"),
             runs=RunStore(folder / "deploys"),
         )
@@ -114,7 +114,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Pa
 def rig(
     measured: tuple[Lab, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Rig]:
-    monkeypatch.setattr(gate, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(gate, "POLL_SECONDS", 0.05)
     lab, folder = measured
     root = lab.folder.board("lab001") / "sysroot"
     (host,) = load_inventory(lab.inventory).hosts

@@ -13,6 +13,7 @@ from fleet.lab import Lab
 from fleet.model.deadline import Deadline
 from fleet.model.events import Event, Output
 from fleet.ops.looks import conditions_of
+from tests.profiles.records import load
 
 from .conftest import BOOT, ZONE, Rig
 
@@ -116,7 +117,7 @@ def test_a_broken_link_leaves_a_record(rig: Rig) -> None:
     assert result.outcome == "unreachable"
     (record,) = result.records
     assert record.problems == ("the connection was lost",)
-    (kept,) = rig.runs.load(record.run_id)
+    (kept,) = load(rig.runs, record.run_id)
     assert kept["counts"] is False
 
 

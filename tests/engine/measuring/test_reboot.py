@@ -11,7 +11,7 @@ import pytest
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
 from fleet.model.events import Event, Output
@@ -49,7 +49,7 @@ def test_a_power_cut_in_a_run(tmp_path: Path) -> None:
             load_playbook(tmp_path / "playbook.yaml"),
             [replace(host, soc="QCS9075")],
             hear,
-            options=Options(run="always", offline=True),
+            options=DeployOptions(run="always", offline=True),
             runtimes=RuntimeStore(tmp_path / "runtimes"),
             runs=RunStore(tmp_path / "runs"),
         )

@@ -17,7 +17,7 @@ from typing import Any
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.engine.rollout.inputs import inputs_of
 from fleet.engine.rollout.journal import NAME, Journal
 from fleet.engine.rollout.state import RunState
@@ -119,7 +119,7 @@ class Yard:
             load_playbook(self.playbook),
             load_inventory(self.inventory).hosts,
             self.events.append,
-            options=Options(**{"run": "never", "offline": True, **changes}),
+            options=DeployOptions(**{"run": "never", "offline": True, **changes}),
             runtimes=RuntimeStore(self.home / "runtimes"),
             runs=self.runs,
             inputs=inputs_of(self.playbook, self.inventory),
@@ -168,7 +168,7 @@ class Yard:
         return found
 
     def state(self) -> RunState:
-        return Journal.look(self.journal())
+        return Journal.read(self.journal())
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""A crew without devices: what becomes of each is written in a table."""
+"""An executor without devices: what becomes of each is written in a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout.driver import Done, Ending, Rollout
 from fleet.engine.rollout.journal import Journal
-from fleet.engine.rollout.state import Device
+from fleet.engine.rollout.state import RolloutDevice
 from fleet.engine.rollout.waves import Wave, plan_waves
 from fleet.model.errors import WorkstationError
 from fleet.model.events import Event
@@ -55,7 +55,7 @@ def result(name: str, outcome: str) -> DeviceResult:
 
 
 @dataclass
-class FakeCrew:
+class FakeExecutor:
     """Works on `parallel` devices at a time, which end in a random order.
 
     `outcomes` names what is not `changed`; `looks` what the look finds; `backs` how the way
@@ -110,13 +110,13 @@ class FakeCrew:
                 raise KilledError
             self.die_after -= 1
 
-    def look(self, devices: Sequence[Device], done: Done) -> None:
+    def check(self, devices: Sequence[RolloutDevice], done: Done) -> None:
         for one in devices:
             self._tick()
             self.looked.append(one.name)
             done(result(one.name, self.looks.get(one.name, "ok")))
 
-    def back(self, devices: Sequence[Device], done: Done) -> None:
+    def back(self, devices: Sequence[RolloutDevice], done: Done) -> None:
         for one in devices:
             self._tick()
             self.returned.append(one.name)
@@ -130,26 +130,26 @@ class FakeCrew:
 class Played:
     """What became of a rollout."""
 
-    crew: FakeCrew
+    executor: FakeExecutor
     ending: Ending
     events: list[Event]
     journal: Journal
 
     @property
     def attempted(self) -> set[str]:
-        return set(self.crew.attempted)
+        return set(self.executor.attempted)
 
 
-def play(count: int, rules: RolloutSpec, *, path: Path | None = None, **crew: Any) -> Played:
+def play(count: int, rules: RolloutSpec, *, path: Path | None = None, **executor: Any) -> Played:
     """A new run over `count` devices."""
     waves = plan_waves(names(count), rules)
     journal = Journal.begin(path, "run", header(waves, rules))
-    return go_on(journal, **crew)
+    return go_on(journal, **executor)
 
 
-def go_on(journal: Journal, **crew: Any) -> Played:
+def go_on(journal: Journal, **executor: Any) -> Played:
     """Go on with a run."""
     events: list[Event] = []
-    one = FakeCrew(journal, **crew)
+    one = FakeExecutor(journal, **executor)
     ending = Rollout(one, journal, events.append).run()
     return Played(one, ending, events, journal)

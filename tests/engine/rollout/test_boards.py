@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from fleet.engine.pool import DeviceResult
-from fleet.engine.rollout.crew import BoardCrew
+from fleet.engine.rollout import deploying
 from fleet.engine.rollout.deploying import begin
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.resume import reopen
-from fleet.model.errors import HealthError, InputError, UnreachableError
+from fleet.engine.rollout.wave_executor import DeviceExecutor
+from fleet.model.errors import BundleError, HealthError, InputError, UnreachableError
 from fleet.model.events import DeviceDone, RolloutDone, WaveJudged
+from tests.profiles.records import load
 
 from .boards import Yard, yard
 
@@ -70,7 +73,7 @@ def test_a_canary_that_fails_leaves_the_rest_untouched(two: Yard) -> None:
     two.make_sick("b1", sick=False)
     assert outcomes(go_on(two)) == ["changed", "changed"]
     assert len(set(two.live)) == 1
-    assert Journal.look(two.journal()).complete
+    assert Journal.read(two.journal()).complete
 
 
 def test_unreachable_and_failed_are_told_apart(three: Yard) -> None:
@@ -108,7 +111,7 @@ def test_rollback_of_what_this_run_changed(three: Yard) -> None:
     assert results[0].bytes_sent <= 21_000, "nothing is sent for the way back"
     backs = [(line["host"], line["outcome"]) for line in three.lines() if line["line"] == "back"]
     assert backs == [("b2", "left"), ("b1", "rolled back")]
-    assert Journal.look(three.journal()).word == "rolled back"
+    assert Journal.read(three.journal()).word == "rolled back"
 
 
 def test_rollback_leaves_what_somebody_else_has_switched(
@@ -119,11 +122,11 @@ def test_rollback_leaves_what_somebody_else_has_switched(
     operation = one.operation("{soak: 1s, on_fail: rollback}")
     link = one.base("b1") / "current" / "app"
 
-    def soak(crew: BoardCrew, seconds: float) -> None:
+    def soak(executor: DeviceExecutor, seconds: float) -> None:
         link.unlink()
         link.symlink_to(f"../releases/app/{old}")
 
-    monkeypatch.setattr(BoardCrew, "wait", soak)
+    monkeypatch.setattr(DeviceExecutor, "wait", soak)
     (result,) = operation.deploy()
     assert result.outcome == "not rolled back"
     assert f"{old} is current" in result.text
@@ -154,7 +157,7 @@ def spoil(boards: Yard, kind: str) -> Callable[[], object]:
             text = manifest.read_text()
             manifest.write_text(text.replace("llama.cpp", "llama.cqq"))
             return lambda: manifest.write_text(text)
-        case "the seal is gone":
+        case "the stamp is gone":
             aside = (release / ".installed").rename(release / "aside")
             return lambda: aside.rename(release / ".installed")
         case "it opens no session":
@@ -173,7 +176,7 @@ LOOKS = [
     ("a link is gone", "failed", "bundle/model.gguf of release"),
     ("another release is current", "failed", "release nothing is current"),
     ("the manifest is another", "failed", "of another release"),
-    ("the seal is gone", "failed", "has lost its seal"),
+    ("the stamp is gone", "failed", "has lost its stamp"),
     ("it opens no session", "failed", "no NPU session"),
     ("it is off", "unreachable", "onnect"),
     ("another boot", "failed", "was rebooted"),
@@ -184,14 +187,14 @@ LOOKS = [
 def test_the_look_after_a_soak_finds_what_became_of_a_board(one: Yard) -> None:
     operation = one.operation("{soak: 30s}")
     journal = begin(operation, one.events.append)
-    crew = BoardCrew(operation, journal, one.events.append)
-    crew.deploy(["b1"], lambda _: True, lambda _: None)
+    executor = DeviceExecutor(operation, journal, one.events.append)
+    executor.deploy(["b1"], lambda _: True, lambda _: None)
     device = journal.state.devices["b1"]
     found: list[DeviceResult] = []
     for kind, outcome, words in LOOKS:
         boot, back = device.boot_id, spoil(one, kind)
         device.boot_id = "the one before" if kind == "another boot" else boot
-        crew.look([device], found.append)
+        executor.check([device], found.append)
         back()
         device.boot_id = boot
         assert found[-1].outcome == outcome, (kind, found[-1].text)
@@ -204,12 +207,12 @@ def test_a_board_that_was_damaged_in_the_soak_stops_it(
     operation = two.operation("{canary: b2, soak: 30s}")
     waits: list[float] = []
 
-    def soak(crew: BoardCrew, seconds: float) -> None:
+    def soak(executor: DeviceExecutor, seconds: float) -> None:
         waits.append(seconds)
         if len(waits) == 1:
             (two.base("b2") / "current" / "app" / "bundle" / "model.gguf").unlink()
 
-    monkeypatch.setattr(BoardCrew, "wait", soak)
+    monkeypatch.setattr(DeviceExecutor, "wait", soak)
     results = operation.deploy()
     assert outcomes(results) == ["not attempted", "failed"]
     assert results[1].text.startswith("after the soak: bundle/model.gguf")
@@ -270,5 +273,42 @@ def test_a_run_that_failed_is_run_again_and_its_records_stay(one: Yard) -> None:
     assert one.steps()[-2:] == ["prune", "run"]
     folders = sorted(each.name for each in (one.journal().parent / "b1").iterdir())
     assert folders == ["0", "0-2"]
-    records = one.runs.load("last")
+    records = load(one.runs)
     assert [record["counts"] for record in records] == [False, True]
+
+
+def test_a_deploy_that_died_before_its_first_line_is_the_last_run(
+    two: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the older one, which is finished: its bundle was still being read."""
+    two.first_release("b1", "b2")
+    (older,) = two.runs.root.glob("*/journal.jsonl")
+    code, said = two.fleet("resume", "last")
+    assert code == 0, said
+    assert "the last that left a journal, begun 20" in said
+    died = two.operation()
+
+    def dies(*_: object) -> dict[str, str]:
+        raise SystemExit
+
+    monkeypatch.setattr(deploying, "content_hashes", dies)
+    with pytest.raises(SystemExit):
+        died.deploy()
+    assert died.run_id > older.parent.name
+    code, said = two.fleet("resume", "last")
+    assert code == 2, said
+    assert "ended before it began, and changed no device" in said
+    assert died.run_id in said
+    assert "is finished" not in said
+    (first, second) = json.loads(two.fleet("resume", "--list", "--json")[1])
+    assert (first["run"], first["state"], second["state"]) == (died.run_id, "not begun", "finished")
+
+
+def test_a_deploy_that_is_refused_leaves_no_run(two: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> dict[str, str]:
+        raise BundleError("no bundle")
+
+    monkeypatch.setattr(deploying, "content_hashes", refuses)
+    with pytest.raises(BundleError):
+        two.operation().deploy()
+    assert not list(two.runs.root.glob("*"))

@@ -1,4 +1,4 @@
-"""The whole rollout with a crew of no devices: who is attempted, who is not, what is said."""
+"""The whole rollout with a executor of no devices: who is attempted, who is not, what is said."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_who_is_attempted(row: Row) -> None:
     every = names(count)
     outcomes = {every[number - 1]: outcome for number, outcome in bad.items()}
     played = play(count, spec(**rules), outcomes=outcomes, parallel=parallel)
-    assert played.crew.attempted == [every[number - 1] for number in attempted]
+    assert played.executor.attempted == [every[number - 1] for number in attempted]
     assert played.ending.word == ending
     assert bool(played.ending.text) == (ending != "finished")
 
@@ -78,7 +78,9 @@ def test_who_is_attempted(row: Row) -> None:
 def check_no_attempt_after_a_stop(played: Played, rules: RolloutSpec) -> None:
     """Replay in the order of the journal: at each `begin` the wave was allowed to go on."""
     state = played.journal.state
-    assert len(played.crew.attempted) == len(set(played.crew.attempted)), "each at most once"
+    assert len(played.executor.attempted) == len(set(played.executor.attempted)), (
+        "each at most once"
+    )
     stops = [one for one in played.events if isinstance(one, WaveJudged) and one.verdict != "go"]
     assert len(stops) <= 1
     if stops:
@@ -107,12 +109,12 @@ def test_nothing_is_attempted_after_a_stop(
     parallel, seed = data.draw(st.integers(1, 6)), data.draw(st.integers(0, 1000))
     played = play(len(every), rules, outcomes=table, looks=looks, parallel=parallel, seed=seed)
     check_no_attempt_after_a_stop(played, rules)
-    assert played.crew.most <= parallel
+    assert played.executor.most <= parallel
     fine = all(one.fine for one in played.journal.state.devices.values())
     assert (played.ending.word == "finished") == fine
     if played.ending.word != "finished":
         assert played.ending.text
-    assert (played.crew.returned != []) <= (rules.on_fail == "rollback")
+    assert (played.executor.returned != []) <= (rules.on_fail == "rollback")
 
 
 @pytest.mark.parametrize("on_fail", ["stop", "rollback", "continue"])
@@ -123,41 +125,41 @@ def test_a_full_disk_of_the_workstation_is_no_failure_of_devices(
     """It stops the rollout, whatever is allowed, and no board that is well goes back."""
     rules = spec(waves=("50%",), max_failed=allowed, on_fail=on_fail)
     played = play(8, rules, outcomes=dict.fromkeys(("d002", "d003"), OURS), parallel=1)
-    assert played.crew.returned == []
+    assert played.executor.returned == []
     if on_fail == "continue":
-        assert played.crew.attempted == names(8)
+        assert played.executor.attempted == names(8)
         assert played.ending == Ending("failed", "2 of 8 devices are not done")
         return
-    assert played.crew.attempted == ["d001", "d002"]
+    assert played.executor.attempted == ["d001", "d002"]
     assert played.ending.word == "stopped"
     assert played.ending.text == (
         "stopped in wave 1: this workstation cannot write /x: No space left on device"
     )
     again = go_on(played.journal)
     assert again.ending.word == "finished"
-    assert again.crew.attempted == names(8)[1:]
+    assert again.executor.attempted == names(8)[1:]
 
 
 def test_what_failed_beside_a_full_disk_is_judged_as_ever() -> None:
     rules = spec(max_failed="0", on_fail="rollback")
     played = play(3, rules, outcomes={"d002": FAILED, "d003": OURS}, parallel=3)
     assert played.ending.text.startswith("stopped after wave 1: 1 of 3 failed, allowed 0 of 3")
-    assert set(played.crew.returned) == {"d001", "d003"}
+    assert set(played.executor.returned) == {"d001", "d003"}
 
 
 def test_soak_looks_at_what_this_run_changed_only() -> None:
     rules = spec(waves=("50%",), soak=30.0)
     played = play(4, rules, outcomes={"d001": "unchanged", "d003": "unchanged"})
-    assert played.crew.looked == ["d002", "d004"]
-    assert played.crew.waits == [30.0, 30.0]
+    assert played.executor.looked == ["d002", "d004"]
+    assert played.executor.waits == [30.0, 30.0]
     idle = play(4, rules, outcomes=dict.fromkeys(names(4), "unchanged"))
-    assert (idle.crew.waits, idle.ending.word) == ([], "finished")
+    assert (idle.executor.waits, idle.ending.word) == ([], "finished")
 
 
 @pytest.mark.parametrize("found", [FAILED, AWAY])
 def test_a_board_that_is_bad_after_the_soak_stops_the_rollout(found: str) -> None:
     played = play(6, spec(canary="1", soak=1.0), looks={"d001": found})
-    assert played.crew.attempted == ["d001"]
+    assert played.executor.attempted == ["d001"]
     assert played.ending.word == "stopped"
     device = played.journal.state.devices["d001"]
     assert device.outcome == found
@@ -166,7 +168,7 @@ def test_a_board_that_is_bad_after_the_soak_stops_the_rollout(found: str) -> Non
 
 def test_no_soak_for_a_wave_that_has_failed() -> None:
     played = play(6, spec(waves=("50%",), soak=9.0), outcomes={"d001": FAILED})
-    assert played.crew.waits == []
+    assert played.executor.waits == []
 
 
 def test_rollback_takes_back_what_this_run_switched() -> None:
@@ -175,8 +177,10 @@ def test_rollback_takes_back_what_this_run_switched() -> None:
     played = play(
         6, rules, outcomes=outcomes, parallel=1, fresh=frozenset({"d003"}), backs={"d004": FAILED}
     )
-    assert played.crew.attempted == names(6)[:5]
-    assert played.crew.returned == ["d001", "d004"], "d003 had none before, d002 was not changed"
+    assert played.executor.attempted == names(6)[:5]
+    assert played.executor.returned == ["d001", "d004"], (
+        "d003 had none before, d002 was not changed"
+    )
     assert played.ending.word == "not rolled back"
     assert "stopped in wave 2: 1 of 3 failed, allowed 0 of 3" in played.ending.text
     assert "1 of 3 switched devices are rolled back, not: d003, d004" in played.ending.text
@@ -184,7 +188,7 @@ def test_rollback_takes_back_what_this_run_switched() -> None:
     assert said["d001"].outcome == "rolled back"
     assert "no release before" in said["d003"].text
     again = go_on(played.journal)
-    assert (again.crew.attempted, again.crew.returned) == ([], ["d004"])
+    assert (again.executor.attempted, again.executor.returned) == ([], ["d004"])
     assert again.ending.word == "rolled back"
     assert again.journal.state.complete
 
@@ -193,18 +197,18 @@ class TestKilled:
     """The process dies after any number of results; another one goes on."""
 
     def play_to_the_end(
-        self, path: Path, count: int, rules: RolloutSpec, after: int, **crew: Any
+        self, path: Path, count: int, rules: RolloutSpec, after: int, **executor: Any
     ) -> list[Played]:
         """Kill after each `after` results until it ends; gives what each process did."""
         found = []
         with contextlib.suppress(KilledError):
-            found.append(play(count, rules, path=path, die_after=after, **crew))
+            found.append(play(count, rules, path=path, die_after=after, **executor))
         while not found:
             journal = Journal.reopen(path)
             journal.resumed(forced=False)
             before = {one.name for one in journal.state.devices.values() if one.fine}
             try:
-                found.append(go_on(journal, die_after=after, **crew))
+                found.append(go_on(journal, die_after=after, **executor))
             except KilledError:
                 now = {one.name for one in journal.state.devices.values() if one.fine}
                 assert before <= now
@@ -219,7 +223,7 @@ class TestKilled:
         path = tmp_path / "run" / "journal.jsonl"
         (last,) = self.play_to_the_end(path, 10, rules, after, parallel=3)
         assert last.ending.word == "finished"
-        state = Journal.look(path)
+        state = Journal.read(path)
         assert state.complete
         assert all(one.fine and one.looked == "ok" for one in state.devices.values())
         text = path.read_text()
@@ -232,10 +236,10 @@ class TestKilled:
         path = tmp_path / "run" / "journal.jsonl"
         with pytest.raises(KilledError):
             play(10, rules, path=path, outcomes={"d009": FAILED}, die_after=11, parallel=1)
-        assert sum(1 for one in Journal.look(path).devices.values() if one.back) == 2
+        assert sum(1 for one in Journal.read(path).devices.values() if one.back) == 2
         again = go_on(Journal.reopen(path))
-        assert again.crew.attempted == []
-        assert again.crew.returned == names(10)[2:8]
+        assert again.executor.attempted == []
+        assert again.executor.returned == names(10)[2:8]
         assert again.ending.word == "rolled back"
 
     @settings(max_examples=60, deadline=None)
@@ -245,18 +249,18 @@ class TestKilled:
     ) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run" / "journal.jsonl"
-            crew = {"parallel": parallel, "seed": seed}
-            (last,) = self.play_to_the_end(path, count, rules, after, **crew)
+            executor = {"parallel": parallel, "seed": seed}
+            (last,) = self.play_to_the_end(path, count, rules, after, **executor)
             assert last.ending.word == "finished"
-            assert Journal.look(path).complete
+            assert Journal.read(path).complete
 
 
 def test_resume_tries_again_what_failed_and_goes_on() -> None:
     rules = spec(canary="1", waves=("50%",))
     played = play(8, rules, outcomes={"d003": FAILED, "d004": AWAY}, parallel=1)
-    assert played.crew.attempted == ["d001", "d002", "d003"]
+    assert played.executor.attempted == ["d001", "d002", "d003"]
     again = go_on(played.journal)
-    assert again.crew.attempted == names(8)[2:]
+    assert again.executor.attempted == names(8)[2:]
     assert again.ending.word == "finished"
     assert all(one.outcome in FINE for one in again.journal.state.devices.values())
 
@@ -266,12 +270,12 @@ def test_resume_counts_a_wave_as_a_whole() -> None:
     rules = spec(waves=("50%",), max_failed="1")
     bad = {"d001": FAILED, "d002": FAILED}
     played = play(10, rules, outcomes=bad, parallel=1)
-    assert played.crew.attempted == ["d001", "d002"]
+    assert played.executor.attempted == ["d001", "d002"]
     again = go_on(played.journal, outcomes={"d001": FAILED}, parallel=1)
-    assert again.crew.attempted == names(10)
+    assert again.executor.attempted == names(10)
     assert again.ending.word == "failed"
     third = go_on(again.journal, parallel=1)
-    assert third.crew.attempted == ["d001"]
+    assert third.executor.attempted == ["d001"]
     assert third.ending.word == "finished"
 
 
@@ -281,7 +285,7 @@ def test_state_is_the_same_live_and_read_back(tmp_path: Path) -> None:
     played = play(9, rules, path=path, outcomes={"d004": FAILED}, looks={"d001": "ok"})
     live: RunState = played.journal.state
     played.journal.close()
-    assert Journal.look(path) == live
+    assert Journal.read(path) == live
 
 
 class Afar(Remote):

@@ -43,6 +43,25 @@ def test_lines_are_json_and_for_this_user_alone(path: Path) -> None:
     assert path.stat().st_mode & 0o077 == 0
 
 
+def test_each_line_and_its_name_are_on_the_disk_when_it_is_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: dict[Path, int] = {}
+    fsync = os.fsync
+
+    def recorded(file: int) -> None:
+        fsync(file)
+        flushed[Path(f"/proc/self/fd/{file}").readlink()] = os.fstat(file).st_size
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    journal = begun(path)
+    assert {path.parent, path.parent.parent} < flushed.keys(), "the names of file and folder"
+    for number in range(3):
+        assert flushed[path] == path.stat().st_size
+        journal.write("begin", host=f"d00{number + 1}", wave="canary")
+    assert flushed[path] == path.stat().st_size
+
+
 def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
     journal = begun(path)
     whole = path.read_bytes()
@@ -57,9 +76,9 @@ def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
         assert torn.stat().st_size == len(whole), "what is torn is cut off at once"
         again.write("end", host="d002", outcome="changed", text="")
         again.close()
-        assert Journal.look(torn).devices["d002"].fine
+        assert Journal.read(torn).devices["d002"].fine
     torn.write_bytes(data + b"\0" * 100 + b"\n")
-    assert Journal.look(torn).devices["d001"].attempts == 1, "zeros of a power cut"
+    assert Journal.read(torn).devices["d001"].attempts == 1, "zeros of a power cut"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +122,7 @@ def test_garbage_is_an_error_and_no_crash(data: bytes) -> None:
         path = Path(folder) / "journal.jsonl"
         path.write_bytes(data)
         with pytest.raises(InputError):
-            Journal.look(path)
+            Journal.read(path)
 
 
 def test_one_writer(path: Path) -> None:
@@ -155,7 +174,7 @@ def test_many_threads_write_whole_lines(path: Path) -> None:
     for one in threads:
         one.join()
     assert len(path.read_text().splitlines()) == 151
-    assert Journal.look(path) == journal.state
+    assert Journal.read(path) == journal.state
 
 
 def test_a_full_disk_is_an_error_and_spoils_no_line(
@@ -178,4 +197,4 @@ def test_a_full_disk_is_an_error_and_spoils_no_line(
     monkeypatch.undo()
     assert path.read_bytes() == whole
     journal.write("end", host="d001", outcome="changed", text="")
-    assert Journal.look(path).devices["d001"].fine
+    assert Journal.read(path).devices["d001"].fine

@@ -15,7 +15,7 @@ from typing import Any
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.engine.rollout.inputs import inputs_of
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.resume import journal_path, known_runs, reopen
@@ -61,7 +61,7 @@ def main(playbook: str, inventory: str, home: str, where: str) -> None:
         load_playbook(inputs.playbook),
         load_inventory(inputs.inventory).hosts,
         hear,
-        options=Options(run="never", offline=True),
+        options=DeployOptions(run="never", offline=True),
         runtimes=runtimes,
         runs=runs,
         inputs=inputs,

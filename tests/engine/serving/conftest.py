@@ -12,12 +12,12 @@ import pytest
 
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
-from fleet.engine.options import Options
+from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.engine.serving.service import Serving
 from fleet.engine.serving.tunnel import Tunnel
 from fleet.engine.session import Session
-from fleet.engine.transfer.depot import Pace
+from fleet.engine.transfer.context import TransferOptions
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
 from fleet.model.secret import Secret
@@ -46,7 +46,7 @@ class Service:
         return self.base / "serve" / self.playbook.name
 
     def operation(self) -> Operation:
-        options = Options(run="never", pace=Pace(compress="never"))
+        options = DeployOptions(run="never", transfer=TransferOptions(compress="never"))
         return Operation(
             self.playbook,
             [self.host],

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 from fleet.bundles.preflight import preflight
 from fleet.config.playbook import load_playbook
-from fleet.engine.workbench import Workbench
+from fleet.engine.release_builder import ReleaseBuilder
 from fleet.runtimes.store import RuntimeStore
 from tests.bundles.conftest import DATA, V73, make_facts
 from tests.support_runtime import ARM, cache_root
@@ -57,7 +57,7 @@ def playbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_is_planned_for_an_iq_9075(playbook: Path, qairt_store: RuntimeStore) -> None:
-    bench = Workbench(load_playbook(playbook), qairt_store, lambda _: None)
+    bench = ReleaseBuilder(load_playbook(playbook), qairt_store, lambda _: None)
     facts = make_facts()
     parts = bench.parts(ARM, facts.soc.hexagon_arch, bench.python_of(facts))
     assert parts.python == "3.12"

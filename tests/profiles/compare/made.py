@@ -55,15 +55,29 @@ def repeats(values: Sequence[float | None], **changes: Any) -> list[Record]:
     return [record(n, metrics=metrics(one), **changes) for n, one in enumerate(values)]
 
 
-def newer(records: Sequence[Record], run_id: str = "20261102-100000-bbbbbb") -> list[Record]:
-    """The same with the next runtime, a day later."""
+def separate(values: Sequence[float | None], **changes: Any) -> list[Record]:
+    """A run of one repeat for each decode_tps."""
+    return [
+        record(
+            host=changes.get("host", "evk-01"),
+            run_id=f"20261101-10{n:02}00-aaaaaa",
+            started=f"2026-11-01T10:{n:02}:00Z",
+            metrics=metrics(decode),
+            **{name: value for name, value in changes.items() if name != "host"},
+        )
+        for n, decode in enumerate(values)
+    ]
+
+
+def newer(records: Sequence[Record], run_id: str = "") -> list[Record]:
+    """The same with the next runtime, half a minute after each: measured in turns."""
     return [
         replace(
             one,
-            run_id=run_id,
+            run_id=run_id or f"{one.run_id[:-6]}bbbbbb",
             release="r2" * 8,
-            started=one.started.replace("-01T", "-02T"),
-            argv=tuple(word.replace(one.run_id, run_id) for word in one.argv),
+            started=one.started.replace(":00Z", ":30Z"),
+            argv=tuple(word.replace(one.run_id, run_id or one.run_id) for word in one.argv),
             files={**one.files, "lib/libQnnHtp.so": NEW},
             origin={**one.origin, "build_id": NEW, "runtime": "qairt-2.51"},
         )

@@ -14,7 +14,7 @@ from fleet.profiles.compare.groups import by_run, group
 from fleet.profiles.compare.metrics import direction, metric
 from fleet.profiles.compare.verdict import Verdict
 
-from .made import conditions, metrics, newer, noisy, op, record, repeats
+from .made import conditions, metrics, newer, noisy, op, record, repeats, separate
 
 
 def against(a: list[Record], b: list[Record], *names: str, **options: object) -> Comparison:
@@ -22,11 +22,11 @@ def against(a: list[Record], b: list[Record], *names: str, **options: object) ->
 
 
 def test_slower_faster_same_nothing() -> None:
-    a = repeats(noisy(10, 12, 1))
+    a = separate(noisy(10, 12, 1))
     for middle, verdict in ((9.4, "slower"), (10.6, "faster"), (9.95, "no difference shown")):
-        found = against(a, newer(repeats(noisy(middle, 12, 2))), "decode_tps")
+        found = against(a, newer(separate(noisy(middle, 12, 2))), "decode_tps")
         assert [str(one.verdict) for one in found.rows] == [verdict], middle
-    quiet = [repeats(noisy(10, 12, seed, 0.001)) for seed in (1, 2)]
+    quiet = [separate(noisy(10, 12, seed, 0.001)) for seed in (1, 2)]
     assert against(quiet[0], newer(quiet[1])).rows[0].verdict is Verdict.SAME
     assert against(quiet[0], newer(quiet[1]), margin=0.0).rows[0].verdict is Verdict.NONE
 
@@ -34,7 +34,7 @@ def test_slower_faster_same_nothing() -> None:
 def test_times_up_are_slower_and_what_nobody_knows_is_higher() -> None:
     def group_of(scale: float, seed: int) -> list[Record]:
         return [
-            record(n, metrics=Metrics(ttft_ms=v, others={
+            record(n, run_id=f"run{n:02}-aaaaaa", metrics=Metrics(ttft_ms=v, others={
                 "wall": Measure(v, "ms"), "rate": Measure(v, "img/s"), "odd": Measure(v, "widgets"),
             }))
             for n, v in enumerate(noisy(100 * scale, 12, seed))
@@ -55,8 +55,8 @@ def test_the_better_way_by_unit(unit: str, better: int) -> None:
 
 
 def test_what_blocks_is_not_compared() -> None:
-    a = repeats(noisy(10, 12, 1))
-    lab = [replace(one, emulated=True) for one in repeats(noisy(2, 12, 2))]
+    a = separate(noisy(10, 12, 1))
+    lab = [replace(one, emulated=True) for one in separate(noisy(2, 12, 2))]
     row = against(a, lab).rows[0]
     assert row.verdict is Verdict.INCOMPARABLE
     assert "emulated" in row.why
@@ -72,9 +72,9 @@ def test_units_are_never_mixed() -> None:
 
 def test_boards_are_compared_with_themselves() -> None:
     """Chips differ by 20 %: pooled, a loss of 5 % on both would drown."""
-    a = repeats(noisy(10, 12, 1), host="evk-01") + repeats(noisy(12, 12, 2), host="evk-02")
-    b = repeats(noisy(9.4, 12, 3), host="evk-01") + repeats(noisy(11.3, 12, 4), host="evk-02")
-    extra = repeats(noisy(50, 12, 5), host="evk-03")
+    a = separate(noisy(10, 12, 1), host="evk-01") + separate(noisy(12, 12, 2), host="evk-02")
+    b = separate(noisy(9.4, 12, 3), host="evk-01") + separate(noisy(11.3, 12, 4), host="evk-02")
+    extra = separate(noisy(50, 12, 5), host="evk-03")
     found = against(a, newer(b + extra))
     assert [(r.board, str(r.verdict)) for r in found.rows] == [
         ("evk-01", "slower"), ("evk-02", "slower"),
@@ -87,8 +87,8 @@ def test_boards_are_compared_with_themselves() -> None:
 
 
 def test_six_boards_speak_together() -> None:
-    a = [r for n in range(8) for r in repeats(noisy(10 + n, 12, n), host=f"evk-{n}")]
-    b = [r for n in range(8) for r in repeats(noisy(9.6 + n, 12, 50 + n), host=f"evk-{n}")]
+    a = [r for n in range(8) for r in separate(noisy(10 + n, 12, n), host=f"evk-{n}")]
+    b = [r for n in range(8) for r in separate(noisy(9.6 + n, 12, 50 + n), host=f"evk-{n}")]
     together = against(a, newer(b)).overall[0]
     assert together.verdict is Verdict.SLOWER
     assert together.change is not None
@@ -100,7 +100,7 @@ def test_chips_are_never_pooled() -> None:
         return [
             r
             for host, chip in zip(names, chips, strict=True)
-            for r in repeats(noisy(10, 8, 1), host=host, facts={"soc": {"chip": chip}})
+            for r in separate(noisy(10, 8, 1), host=host, facts={"soc": {"chip": chip}})
         ]
 
     found = against(boards("ab", ("X", "Y")), boards("cd", ("X", "Y")))
@@ -114,8 +114,8 @@ def test_chips_are_never_pooled() -> None:
 
 def test_many_questions_are_corrected() -> None:
     """Five repeats can give 0.008 at best: enough for one question, not for twenty."""
-    a = [r for n in range(20) for r in repeats([10, 10.1, 9.9, 10.2, 9.8], host=f"evk-{n:02}")]
-    slow = repeats([9, 9.1, 8.9, 9.2, 8.8], host="evk-00")
+    a = [r for n in range(20) for r in separate([10, 10.1, 9.9, 10.2, 9.8], host=f"evk-{n:02}")]
+    slow = separate([9, 9.1, 8.9, 9.2, 8.8], host="evk-00")
     b = newer(slow + [r for r in a if r.host != "evk-00"])
     row = against(a, b).rows[0]
     assert row.verdict is Verdict.FEW
@@ -128,9 +128,9 @@ def test_false_alarms_of_a_whole_table() -> None:
     """Twenty boards of which none changed: one table in twenty may name one, not each."""
     wrong = 0
     for seed in range(30):
-        a = [r for n in range(20) for r in repeats(noisy(10, 8, 1000 * seed + n), host=f"{n}")]
+        a = [r for n in range(20) for r in separate(noisy(10, 8, 1000 * seed + n), host=f"{n}")]
         b = [
-            r for n in range(20) for r in repeats(noisy(10, 8, 1000 * seed + 500 + n), host=f"{n}")
+            r for n in range(20) for r in separate(noisy(10, 8, 1000 * seed + 500 + n), host=f"{n}")
         ]
         found = against(a, newer(b))
         wrong += any(one.shown for one in found.rows)
@@ -138,7 +138,7 @@ def test_false_alarms_of_a_whole_table() -> None:
 
 
 def test_what_does_not_count_is_left_out_and_said() -> None:
-    a = repeats(noisy(10, 12, 1))
+    a = separate(noisy(10, 12, 1))
     cut = [replace(one, problems=("cpu-fallback: x",), metrics=metrics(1)) for one in a[:4]]
     found = against(a, newer(cut + a[4:]))
     assert found.rows[0].difference.count_b == 8
@@ -150,11 +150,11 @@ def test_what_does_not_count_is_left_out_and_said() -> None:
 
 
 def test_a_single_published_value_says_where_it_lies_and_no_more() -> None:
-    ours = repeats(noisy(9.5, 10, 1))
-    row = against([replace(repeats([10.03])[0], identity=ours[0].identity)], ours).rows[0]
+    ours = separate(noisy(9.5, 10, 1))
+    row = against([replace(separate([10.03])[0], identity=ours[0].identity)], ours).rows[0]
     assert row.verdict is Verdict.FEW
     assert row.difference.mid == pytest.approx(-0.053, abs=0.02)
-    assert row.why == "1 of 5 runs that it takes"
+    assert row.why == "1 of 5 runs that an interval needs"
 
 
 def test_holes_and_resumed_runs_keep_their_places() -> None:
@@ -169,7 +169,7 @@ def test_holes_and_resumed_runs_keep_their_places() -> None:
 
 
 def test_the_document_is_plain_data() -> None:
-    a = repeats(noisy(10, 12, 1), ops=(op("a", 1),))
+    a = separate(noisy(10, 12, 1), ops=(op("a", 1),))
     data = against(a, newer(a)).as_dict()
     assert data["schema"] == 1
     row = data["rows"][0]
@@ -180,13 +180,13 @@ def test_the_document_is_plain_data() -> None:
 
 
 def test_two_boards_of_one_name_are_told_apart() -> None:
-    a = repeats([10.0] * 6) + repeats([10.0] * 6, identity="machine-id other")
+    a = separate([10.0] * 6) + separate([10.0] * 6, identity="machine-id other")
     found = against(a, newer(a))
     assert len({one.board for one in found.rows}) == 2
 
 
 def test_other_conditions_of_one_board_are_its_own() -> None:
-    a = repeats(noisy(10, 8, 1), host="a") + repeats(noisy(10, 8, 2), host="b")
+    a = separate(noisy(10, 8, 1), host="a") + separate(noisy(10, 8, 2), host="b")
     b = [replace(r, conditions=conditions(60)) if r.host == "b" else r for r in newer(a)]
     warm = [one for one in against(a, b).findings if one.what == "start temperature"]
     assert [one.board for one in warm] == ["b"]

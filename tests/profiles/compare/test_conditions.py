@@ -11,7 +11,7 @@ import pytest
 from fleet.model.conditions import Conditions, Sample
 from fleet.model.errors import InputError
 from fleet.model.record import Record
-from fleet.profiles.compare.conditions import Finding, Weight, check, check_vary
+from fleet.profiles.compare.conditions import ConditionFinding, Weight, check, check_vary
 from fleet.profiles.compare.seen import options
 
 from .made import NEW, conditions, metrics, newer, record, repeats
@@ -134,6 +134,6 @@ def test_folders_and_ids_are_no_options() -> None:
 
 
 def test_findings_are_plain_data() -> None:
-    assert Finding("x", Weight.WARNS, "1", "2").as_dict() == {
+    assert ConditionFinding("x", Weight.WARNS, "1", "2").as_dict() == {
         "what": "x", "weight": "warns", "a": "1", "b": "2", "board": "", "text": "",
     }  # fmt: skip

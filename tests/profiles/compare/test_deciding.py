@@ -13,11 +13,11 @@ from fleet.model.errors import FleetError
 from fleet.model.record import Metrics, Record
 from fleet.profiles.compare import writing
 from fleet.profiles.compare.comparing import Comparison
-from fleet.profiles.compare.gates import Judged, Outcome
+from fleet.profiles.compare.gates import GateOutcome, JudgedGate
 from fleet.profiles.compare.groups import group
 from fleet.profiles.compare.matrix import matrix
 from fleet.profiles.compare.metrics import KNOWN, USUAL
-from fleet.profiles.compare.verdict import Row, Verdict, judge
+from fleet.profiles.compare.verdict import MetricRow, Verdict, judge
 from fleet.profiles.stats.difference import difference
 
 from .made import NEW, metrics, newer, record, repeats
@@ -26,7 +26,7 @@ from .made import NEW, metrics, newer, record, repeats
 def runs(
     values: np.ndarray, host: str = "evk-01", names: tuple[str, ...] = ("decode_tps",)
 ) -> list[Record]:
-    """Values by run and repeat (and metric), a boot and a day each run."""
+    """Values by run and repeat (and metric), a day each run."""
     found = []
     for run, of_run in enumerate(values):
         for repeat, of_repeat in enumerate(of_run):
@@ -55,7 +55,7 @@ def after(records: list[Record]) -> list[Record]:
 
 def decided(
     a: list[Record], b: list[Record], *gates: str, ask: tuple[str, ...] = ()
-) -> tuple[Comparison, list[Judged], int, str]:
+) -> tuple[Comparison, list[JudgedGate], int, str]:
     """As `fleet profiles compare A B --fail-if ...`; its exit code and what it says at the end."""
     asked = cli.gates_of(gates)
     found = cli.compared((group("A", a), group("B", b)), asked, ask, 0.01, ())
@@ -88,7 +88,7 @@ def test_a_wide_interval_does_not_pass_a_gate() -> None:
     (row,) = found.rows
     assert row.difference.low is not None
     assert row.difference.low < -0.2 < -0.05 < (row.difference.mid or 0) < 0.1
-    assert (one.outcome, code) == (Outcome.UNJUDGED, 4)
+    assert (one.outcome, code) == (GateOutcome.UNJUDGED, 4)
     assert "more runs" in said
     assert "to +" in one.text
 
@@ -101,37 +101,42 @@ def test_worse_and_beyond_the_limit_trips_though_the_limit_lies_within() -> None
     assert row.low is not None
     assert row.high is not None
     assert row.low < -0.05 < row.high < 0
-    assert (one.outcome, code) == (Outcome.TRIPPED, 1)
+    assert (one.outcome, code) == (GateOutcome.TRIPPED, 1)
 
 
 @pytest.mark.parametrize(
     ("gate", "middle", "noise", "outcome"),
     [
-        ("decode_tps<-5%", -0.03, 0.004, Outcome.PASSED),  # surely less, surely not 5 % less
-        ("decode_tps<-5%", -0.045, 0.02, Outcome.UNJUDGED),  # less, and maybe 5 % less
-        ("decode_tps<-5%", 0.0, 0.004, Outcome.PASSED),
-        ("decode_tps<-5%", 0.0, 0.1, Outcome.UNJUDGED),
-        ("decode_tps<-5%", -0.2, 0.02, Outcome.TRIPPED),
-        ("decode_tps<-0.5tok/s", 0.0, 0.1, Outcome.UNJUDGED),
-        ("decode_tps<+5%", 0.1, 0.004, Outcome.PASSED),  # an improvement that has to be
-        ("decode_tps<+5%", 0.01, 0.004, Outcome.TRIPPED),
-        ("decode_tps<+5%", 0.0, 0.002, Outcome.TRIPPED),  # nothing changed: `same`
-        ("decode_tps<+5%", 0.0, 0.004, Outcome.TRIPPED),  # `no difference shown`, well below 5 %
-        ("decode_tps>-5%", 0.0, 0.002, Outcome.TRIPPED),  # a loss that has to be
-        ("decode_tps<+0%", 0.0, 0.002, Outcome.UNJUDGED),
-        ("decode_tps<+5%", 0.05, 0.02, Outcome.UNJUDGED),
-        ("decode_tps>+5%", 0.2, 0.02, Outcome.TRIPPED),
-        ("decode_tps>+5%", 0.0, 0.1, Outcome.UNJUDGED),
-        ("decode_tps<9.9", 0.01, 0.05, Outcome.UNJUDGED),  # the level of B, 9.4 to 10.8 or so
-        ("decode_tps<9", 0.0, 0.004, Outcome.PASSED),
+        ("decode_tps<-5%", -0.03, 0.004, GateOutcome.PASSED),  # surely less, surely not 5 % less
+        ("decode_tps<-5%", -0.045, 0.02, GateOutcome.UNJUDGED),  # less, and maybe 5 % less
+        ("decode_tps<-5%", 0.0, 0.004, GateOutcome.PASSED),
+        ("decode_tps<-5%", 0.0, 0.1, GateOutcome.UNJUDGED),
+        ("decode_tps<-5%", -0.2, 0.02, GateOutcome.TRIPPED),
+        ("decode_tps<-0.5tok/s", 0.0, 0.1, GateOutcome.UNJUDGED),
+        ("decode_tps<+5%", 0.1, 0.004, GateOutcome.PASSED),  # an improvement that has to be
+        ("decode_tps<+5%", 0.01, 0.004, GateOutcome.TRIPPED),
+        ("decode_tps<+5%", 0.0, 0.002, GateOutcome.TRIPPED),  # nothing changed: `same`
+        (
+            "decode_tps<+5%",
+            0.0,
+            0.004,
+            GateOutcome.TRIPPED,
+        ),  # `no difference shown`, well below 5 %
+        ("decode_tps>-5%", 0.0, 0.002, GateOutcome.TRIPPED),  # a loss that has to be
+        ("decode_tps<+0%", 0.0, 0.002, GateOutcome.UNJUDGED),
+        ("decode_tps<+5%", 0.05, 0.02, GateOutcome.UNJUDGED),
+        ("decode_tps>+5%", 0.2, 0.02, GateOutcome.TRIPPED),
+        ("decode_tps>+5%", 0.0, 0.1, GateOutcome.UNJUDGED),
+        ("decode_tps<9.9", 0.01, 0.05, GateOutcome.UNJUDGED),  # the level of B, 9.4 to 10.8 or so
+        ("decode_tps<9", 0.0, 0.004, GateOutcome.PASSED),
     ],
 )
 def test_one_rule_for_all_gates_with_a_limit(
-    gate: str, middle: float, noise: float, outcome: Outcome
+    gate: str, middle: float, noise: float, outcome: GateOutcome
 ) -> None:
     _, (one,), code, _ = decided(*pair(middle, noise, 3), gate)
     assert one.outcome is outcome, one.text
-    assert code == {Outcome.TRIPPED: 1, Outcome.PASSED: 0, Outcome.UNJUDGED: 4}[outcome]
+    assert code == {GateOutcome.TRIPPED: 1, GateOutcome.PASSED: 0, GateOutcome.UNJUDGED: 4}[outcome]
 
 
 def test_noisier_is_never_greener() -> None:
@@ -168,7 +173,7 @@ def test_five_separated_runs_a_side_trip_a_gate_beside_a_whole_table() -> None:
     """Two boards, four metrics, 5 runs of 3 repeats, 20 % less."""
     found, judged, code, _ = decided(*table(-0.2), "decode_tps<-5%")
     assert len(found.rows) == 8
-    assert [one.outcome for one in judged] == [Outcome.TRIPPED] * 2
+    assert [one.outcome for one in judged] == [GateOutcome.TRIPPED] * 2
     assert code == 1
     named = [one for one in found.rows if one.metric.name == "decode_tps"]
     assert [one.verdict for one in named] == [Verdict.SLOWER] * 2
@@ -203,7 +208,8 @@ def test_how_many_runs_so_many_questions_take(questions: int, runs_a_side: int) 
         rng = np.random.default_rng(1)
         a, b = (list(m * np.exp(0.01 * rng.standard_normal((count, 1)))) for m in (10, 5))
         found = judge(
-            [Row(str(n), KNOWN["decode_tps"], difference(a, b)) for n in range(questions)], 0.01
+            [MetricRow(str(n), KNOWN["decode_tps"], difference(a, b)) for n in range(questions)],
+            0.01,
         )
         assert {one.verdict is Verdict.SLOWER for one in found} == {enough}
         if not enough and count >= 5:
@@ -315,7 +321,7 @@ def test_no_difference_stands_beside_an_interval_that_holds_none() -> None:
 # (e) A, B and the change
 
 
-def shares(row: Row) -> tuple[float, float]:
+def shares(row: MetricRow) -> tuple[float, float]:
     one = row.difference
     assert one.mid_a
     assert one.mid_b

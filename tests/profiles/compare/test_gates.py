@@ -9,11 +9,11 @@ import pytest
 from fleet.model.errors import InputError
 from fleet.model.record import Record
 from fleet.profiles.compare.comparing import compare
-from fleet.profiles.compare.gates import Gate, Outcome, judge_gates, parse
+from fleet.profiles.compare.gates import Gate, GateOutcome, judge_gates, parse
 from fleet.profiles.compare.groups import group
 from fleet.profiles.compare.verdict import Verdict
 
-from .made import metrics, newer, noisy, repeats
+from .made import metrics, newer, noisy, separate
 
 
 @pytest.mark.parametrize(
@@ -57,16 +57,16 @@ def test_what_is_wrong_is_named_with_its_column(text: str, column: int, said: st
     assert "decode_tps<-5%" in caught.value.hint
 
 
-def judged(text: str, a: list[Record], b: list[Record]) -> list[tuple[Outcome, str]]:
+def judged(text: str, a: list[Record], b: list[Record]) -> list[tuple[GateOutcome, str]]:
     found = compare(
         group("A", a), group("B", b), [parse(text).metric] if parse(text).metric else []
     )
     return [(one.outcome, one.text) for one in judge_gates([parse(text)], found)]
 
 
-def outcome(text: str, middle: float, count: int = 12, noise: float = 0.02) -> Outcome:
-    a = repeats(noisy(10, count, 1, noise))
-    b = newer(repeats(noisy(middle, count, 2, noise)))
+def outcome(text: str, middle: float, count: int = 12, noise: float = 0.02) -> GateOutcome:
+    a = separate(noisy(10, count, 1, noise))
+    b = newer(separate(noisy(middle, count, 2, noise)))
     (found,) = judged(text, a, b)
     return found[0]
 
@@ -74,38 +74,41 @@ def outcome(text: str, middle: float, count: int = 12, noise: float = 0.02) -> O
 @pytest.mark.parametrize(
     ("text", "middle", "wanted"),
     [
-        ("decode_tps<-5%", 9.0, Outcome.TRIPPED),
-        ("decode_tps<-5%", 9.8, Outcome.PASSED),
-        ("decode_tps<-5%", 11.0, Outcome.PASSED),
-        ("decode_tps>+5%", 11.0, Outcome.TRIPPED),
-        ("decode_tps<-0.5tok/s", 9.0, Outcome.TRIPPED),
-        ("decode_tps<-2tok/s", 9.0, Outcome.PASSED),
-        ("decode_tps<9.5", 9.0, Outcome.TRIPPED),
-        ("decode_tps<9.5tok/s", 10.5, Outcome.PASSED),
-        ("decode_tps<20ms", 9.0, Outcome.UNJUDGED),
-        ("slower", 9.0, Outcome.TRIPPED),
-        ("slower", 11.0, Outcome.PASSED),
-        ("decode_tps faster", 11.0, Outcome.TRIPPED),
-        ("prompt_tps<-5%", 9.0, Outcome.UNJUDGED),
+        ("decode_tps<-5%", 9.0, GateOutcome.TRIPPED),
+        ("decode_tps<-5%", 9.8, GateOutcome.PASSED),
+        ("decode_tps<-5%", 11.0, GateOutcome.PASSED),
+        ("decode_tps>+5%", 11.0, GateOutcome.TRIPPED),
+        ("decode_tps<-0.5tok/s", 9.0, GateOutcome.TRIPPED),
+        ("decode_tps<-2tok/s", 9.0, GateOutcome.PASSED),
+        ("decode_tps<9.5", 9.0, GateOutcome.TRIPPED),
+        ("decode_tps<9.5tok/s", 10.5, GateOutcome.PASSED),
+        ("decode_tps<20ms", 9.0, GateOutcome.UNJUDGED),
+        ("slower", 9.0, GateOutcome.TRIPPED),
+        ("slower", 11.0, GateOutcome.PASSED),
+        ("decode_tps faster", 11.0, GateOutcome.TRIPPED),
+        ("prompt_tps<-5%", 9.0, GateOutcome.UNJUDGED),
     ],
 )
-def test_outcomes(text: str, middle: float, wanted: Outcome) -> None:
+def test_outcomes(text: str, middle: float, wanted: GateOutcome) -> None:
     assert outcome(text, middle) is wanted
 
 
 def test_too_few_or_too_noisy_is_not_judged() -> None:
-    assert outcome("decode_tps<-5%", 5.0, count=4) is Outcome.UNJUDGED
-    assert outcome("decode_tps<9.5", 9.0, count=4) is Outcome.UNJUDGED
-    assert outcome("slower", 5.0, count=3) is Outcome.UNJUDGED
-    assert outcome("decode_tps<-5%", 9.0, count=5, noise=0.2) in {Outcome.UNJUDGED, Outcome.PASSED}
-    noisy_b = newer(repeats([8.0, 12, 7, 9, 8.5, 11]))
-    assert judged("decode_tps<-5%", repeats([10.0, 13, 9, 8, 12, 9]), noisy_b)[0][0] is (
-        Outcome.UNJUDGED
+    assert outcome("decode_tps<-5%", 5.0, count=4) is GateOutcome.UNJUDGED
+    assert outcome("decode_tps<9.5", 9.0, count=4) is GateOutcome.UNJUDGED
+    assert outcome("slower", 5.0, count=3) is GateOutcome.UNJUDGED
+    assert outcome("decode_tps<-5%", 9.0, count=5, noise=0.2) in {
+        GateOutcome.UNJUDGED,
+        GateOutcome.PASSED,
+    }
+    noisy_b = newer(separate([8.0, 12, 7, 9, 8.5, 11]))
+    assert judged("decode_tps<-5%", separate([10.0, 13, 9, 8, 12, 9]), noisy_b)[0][0] is (
+        GateOutcome.UNJUDGED
     )
 
 
 def test_nothing_passes_unmeasured() -> None:
-    a = repeats(noisy(10, 12, 1))
+    a = separate(noisy(10, 12, 1))
     bad = [replace(one, problems=("cpu-fallback: x",)) for one in newer(a)]
     lab = [replace(one, emulated=True) for one in newer(a)]
     gone = [replace(one, metrics=metrics(None)) for one in newer(a)]
@@ -113,27 +116,27 @@ def test_nothing_passes_unmeasured() -> None:
         for text in ("decode_tps<-5%", "slower", "faster"):
             found = judged(text, a, b)
             assert found, text
-            assert {one for one, _ in found} == {Outcome.UNJUDGED}, (text, b[:1])
+            assert {one for one, _ in found} == {GateOutcome.UNJUDGED}, (text, b[:1])
 
 
 def test_a_board_that_is_gone_is_not_passed_over() -> None:
-    a = repeats(noisy(10, 12, 1)) + repeats(noisy(10, 12, 2), host="evk-02")
-    b = newer(repeats(noisy(10, 12, 3)))
-    assert (Outcome.UNJUDGED, "in A, but not in B") in judged("decode_tps<-5%", a, b)
+    a = separate(noisy(10, 12, 1)) + separate(noisy(10, 12, 2), host="evk-02")
+    b = newer(separate(noisy(10, 12, 3)))
+    assert (GateOutcome.UNJUDGED, "in A, but not in B") in judged("decode_tps<-5%", a, b)
 
 
 def test_where_strict_refuses_nothing_is_judged() -> None:
-    a = repeats(noisy(10, 12, 1))
-    found = compare(group("A", a), group("B", newer(repeats(noisy(5, 12, 2)))))
+    a = separate(noisy(10, 12, 1))
+    found = compare(group("A", a), group("B", newer(separate(noisy(5, 12, 2)))))
     (one,) = judge_gates([parse("slower")], found, "other weather")
-    assert (one.outcome, one.text) == (Outcome.UNJUDGED, "other weather")
+    assert (one.outcome, one.text) == (GateOutcome.UNJUDGED, "other weather")
 
 
 def test_seconds_fit_a_metric_in_milliseconds() -> None:
     a = [replace(r, metrics=metrics(10, init_ms=v)) for r, v in zip(
-        repeats([10.0] * 12), noisy(4060, 12, 1), strict=True)]  # fmt: skip
+        separate([10.0] * 12), noisy(4060, 12, 1), strict=True)]  # fmt: skip
     b = [replace(r, metrics=metrics(10, init_ms=v)) for r, v in zip(
         newer(a), noisy(5200, 12, 2), strict=True)]  # fmt: skip
-    assert judged("init_ms>4.5s", a, b)[0][0] is Outcome.TRIPPED
-    assert judged("init_ms>+1s", a, b)[0][0] is Outcome.TRIPPED
-    assert judged("init_ms>+2s", a, b)[0][0] is Outcome.PASSED
+    assert judged("init_ms>4.5s", a, b)[0][0] is GateOutcome.TRIPPED
+    assert judged("init_ms>+1s", a, b)[0][0] is GateOutcome.TRIPPED
+    assert judged("init_ms>+2s", a, b)[0][0] is GateOutcome.PASSED

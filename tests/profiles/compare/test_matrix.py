@@ -11,12 +11,12 @@ from fleet.profiles.compare.groups import group
 from fleet.profiles.compare.matrix import matrix, words
 from fleet.profiles.compare.verdict import Verdict
 
-from .made import NEW, OLD, conditions, newer, noisy, repeats
+from .made import NEW, OLD, conditions, newer, noisy, separate
 
 
 def test_cells_against_the_oldest_version() -> None:
-    a = repeats(noisy(10, 12, 1), host="a") + repeats(noisy(8, 12, 2), host="b")
-    b = newer(repeats(noisy(9, 12, 3), host="a"))
+    a = separate(noisy(10, 12, 1), host="a") + separate(noisy(8, 12, 2), host="b")
+    b = newer(separate(noisy(9, 12, 3), host="a"))
     b = [replace(one, conditions=conditions(60)) for one in b]
     made = matrix(group("x", [*b, *a]), "decode_tps")
     assert made.versions == (OLD, NEW)
@@ -36,7 +36,7 @@ def test_cells_against_the_oldest_version() -> None:
 def test_versions_sort_as_numbers_and_releases_by_time() -> None:
     nine = [
         replace(one, origin={"build_id": "2.9.0.1"}, release="zzz")
-        for one in repeats(noisy(10, 6, 1))
+        for one in separate(noisy(10, 6, 1))
     ]
     ten = newer(nine)
     made = matrix(group("x", [*ten, *nine]), "decode_tps")
@@ -46,8 +46,8 @@ def test_versions_sort_as_numbers_and_releases_by_time() -> None:
 
 
 def test_an_emulated_cell_is_not_compared() -> None:
-    a = repeats(noisy(10, 12, 1))
-    b = [replace(one, emulated=True) for one in newer(repeats(noisy(9, 12, 3)))]
+    a = separate(noisy(10, 12, 1))
+    b = [replace(one, emulated=True) for one in newer(separate(noisy(9, 12, 3)))]
     made = matrix(group("x", a + b), "decode_tps")
     assert made.emulated == {"evk-01"}
     assert "not comparable" in words(made.cells["evk-01", NEW])
@@ -55,5 +55,5 @@ def test_an_emulated_cell_is_not_compared() -> None:
 
 def test_nothing_measured_is_an_error_that_names_what_there_is() -> None:
     with pytest.raises(InputError, match="no run that counts") as caught:
-        matrix(group("x", repeats([10.0])), "nope")
+        matrix(group("x", separate([10.0])), "nope")
     assert "decode_tps" in caught.value.hint

@@ -10,11 +10,11 @@ import pytest
 
 from fleet.model.errors import InputError
 from fleet.profiles.compare.comparing import Comparison, compare
-from fleet.profiles.compare.gates import Judged, judge_gates, parse
+from fleet.profiles.compare.gates import JudgedGate, judge_gates, parse
 from fleet.profiles.compare.groups import group
 from fleet.profiles.compare.writing import junit, markdown, save
 
-from .made import newer, noisy, op, repeats
+from .made import newer, noisy, op, separate
 
 HOSTILE = "evil|[x](javascript:1)<img src=x>\x1b[31m`@all`\ud7ff\x00]]>&"
 # What the schema of the Jenkins JUnit reader allows, and all that others read.
@@ -29,9 +29,9 @@ ALLOWED = {
 }
 
 
-def made(host: str = "evk-01", *gates: str, count: int = 12) -> tuple[Comparison, list[Judged]]:
-    a = repeats(noisy(10, count, 1), host=host, ops=(op("m|m", 5), op("gone", 1)))
-    b = newer(repeats(noisy(9, count, 2), host=host, ops=(op("m|m", 6, "cpu"),)))
+def made(host: str = "evk-01", *gates: str, count: int = 12) -> tuple[Comparison, list[JudgedGate]]:
+    a = separate(noisy(10, count, 1), host=host, ops=(op("m|m", 5), op("gone", 1)))
+    b = newer(separate(noisy(9, count, 2), host=host, ops=(op("m|m", 6, "cpu"),)))
     found = compare(group("tag:before", a), group("tag:after", b))
     return found, judge_gates([parse(one) for one in gates], found)
 
@@ -112,7 +112,7 @@ def test_written_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_emulated_is_in_every_row() -> None:
-    a = [replace(one, emulated=True) for one in repeats(noisy(10, 8, 1))]
+    a = [replace(one, emulated=True) for one in separate(noisy(10, 8, 1))]
     found = compare(group("A", a), group("B", newer(a)))
     assert "| yes |" in markdown(found)
-    assert "no NPU numbers" in markdown(found)
+    assert "not NPU numbers" in markdown(found)

@@ -45,7 +45,7 @@ def test_no_value_at_all() -> None:
     assert difference([], [[1.0]]).why == "no value in A"
     assert difference([[math.nan]], []).why == "no value in A and B"
     late = [math.nan] * 6 + [1.0] * 6
-    assert difference([late], [[1.0] * 6]).why == "A and B have no repeats of one number"
+    assert difference([late], [[1.0] * 6]).why == "no repeat has a value in both A and B"
 
 
 def test_drift_is_compared_repeat_by_repeat() -> None:

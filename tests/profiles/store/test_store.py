@@ -21,7 +21,7 @@ from fleet.profiles.runs import RunStore
 from fleet.profiles.store import ProfileStore, database
 from fleet.profiles.store.rows import insert
 from fleet.profiles.store.select import parse
-from tests.profiles.records import put, record
+from tests.profiles.records import put, record, run_ids
 
 OLD = time.time() - 3600
 
@@ -122,24 +122,6 @@ def test_runs(store: ProfileStore) -> None:
     assert store.list_runs(parse("host:evk-01"))[0].emulated == "yes"
 
 
-def test_values_are_those_that_count(store: ProfileStore) -> None:
-    base = record()
-    fill(
-        store,
-        replace(base, metrics=Metrics(decode_tps=10.0, others={"load_us": Measure(1, "us")})),
-        replace(base, repeat=1, metrics=Metrics(decode_tps=11.0)),
-        replace(base, repeat=2, metrics=Metrics(decode_tps=99.0), problems=("cut: x",)),
-        replace(base, repeat=3, metrics=Metrics(decode_tps=98.0), warmup=True),
-        replace(base, repeat=4, metrics=Metrics(ttft_ms=5.0)),
-    )
-    assert store.values(parse(""), "decode_tps") == [10.0, 11.0]
-    assert store.values(parse("host:evk-01"), "load_us") == [1.0]
-    assert store.values(parse(""), "none") == []
-    fill(store, replace(base, repeat=5, metrics=Metrics(others={"load_us": Measure(1, "ms")})))
-    with pytest.raises(InputError, match="several units: ms, us"):
-        store.values(parse(""), "load_us")
-
-
 def test_tags(store: ProfileStore) -> None:
     fill(store, *varied())
     assert store.tag(parse("host:evk-*"), "old") == 2
@@ -148,7 +130,7 @@ def test_tags(store: ProfileStore) -> None:
     assert store.tag(parse("host:phone"), "old", away=True) == 1
     assert hosts(store, "tag:old") == ["evk-02", "evk-01"]
     for name in ("", "a b", "a,b", "a:b", "-x"):
-        with pytest.raises(InputError, match="is no name of a tag"):
+        with pytest.raises(InputError, match="is not a valid tag name"):
             store.tag(parse(""), name)
 
 
@@ -178,7 +160,7 @@ def test_a_baseline_stays_what_it_was(store: ProfileStore) -> None:
 def test_a_reference_is_there_and_stays(store: ProfileStore) -> None:
     query = parse("reference:nemotron-iq9075")
     assert store.records(query)[0].host == store.find(query)[0].host == "iq9075-published"
-    assert store.values(query, "decode_tps") == [10.03]
+    assert store.records(query)[0].metrics.decode_tps == 10.03
     assert store.count(query) == len(list(store.each(query))) == 1
     assert store.list_runs(query)[0].emulated == "no"
     with pytest.raises(InputError, match="stays as it is"):
@@ -200,7 +182,7 @@ def test_runs_of_fleet_are_taken_in_on_the_next_look(tmp_path: Path) -> None:
         runs.save(folder, replace(one, repeat=repeat))
         assert store.look() == []
         assert store.count(parse("")) == repeat + 1
-    assert runs.runs() == [one.run_id], "our own files are no run"
+    assert run_ids(runs) == [one.run_id], "our own files are no run"
 
 
 def test_an_old_run_is_looked_into_again_only_when_it_changed(
@@ -343,18 +325,14 @@ def test_where_the_store_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert ProfileStore(tmp_path / "mine.sqlite").runs is None
 
 
-def test_raw_files_are_kept_once_and_checked(store: ProfileStore) -> None:
+def test_raw_files_are_kept_once(store: ProfileStore) -> None:
     first = store.raw.keep(b"abc")
     assert store.raw.keep(b"abc") == first
     store.raw.settle()
-    assert store.raw.read(first) == b"abc"
+    (kept,) = (path for path in store.raw.root.rglob("*") if path.is_file())
+    assert kept.read_bytes() == b"abc"
     assert [one.name for one in store.raw.root.rglob("*") if one.is_file()] == [first]
-    store.raw.path(first).write_bytes(b"abd")
-    with pytest.raises(ProfileStoreError, match="is damaged"):
-        store.raw.read(first)
-    store.raw.path(first).write_bytes(b"")
+    kept.write_bytes(b"")
     assert store.raw.keep(b"abc") == first
     store.raw.settle()
-    assert store.raw.read(first) == b"abc", "a file that a power cut emptied is written again"
-    with pytest.raises(ProfileStoreError, match="cannot be read"):
-        store.raw.read("0" * 64)
+    assert kept.read_bytes() == b"abc", "a file that a power cut emptied is written again"

@@ -10,17 +10,17 @@ import sys
 import threading
 from dataclasses import replace
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from fleet.device.call import LOADER
 from fleet.device.shell import device_script
-from fleet.device.texts import program_names
 from fleet.device.windows.board import main
 from fleet.model.command import Call, Command
 from fleet.model.facts import Windows
-from fleet.transport.windows import speech
+from fleet.transport import windows as speech
 from tests.ops.board import Board, flat
 from tests.ops.test_lease import LeaseBoard
 
@@ -50,7 +50,7 @@ def _here(
     words: tuple[str, ...], stdin: bytes, env: dict[str, str]
 ) -> subprocess.CompletedProcess[bytes]:
     """The same without a process: a tenth of the time."""
-    given, out, err = (io.TextIOWrapper(io.BytesIO(one), "utf-8") for one in (stdin, b"", b""))
+    given, out, err = (io.TextIOWrapper(io.BytesIO(data), "utf-8") for data in (stdin, b"", b""))
     with pytest.MonkeyPatch.context() as patch:
         for name, value in env.items():
             patch.setenv(name, value)
@@ -59,13 +59,14 @@ def _here(
         status = main(*words)
         out.flush()
         err.flush()
-    said, complained = (one.buffer.getvalue() for one in (out, err))
+    said, complained = (stream.buffer.getvalue() for stream in (out, err))
     return subprocess.CompletedProcess(words, status, said, complained)
 
 
 @cache
 def _names() -> dict[str, str]:
-    names = [name.removesuffix(".sh") for name in program_names() if name.endswith(".sh")]
+    scripts = Path(str(files("fleet.device"))).rglob("*.sh")
+    names = [path.stem for path in scripts]
     return {device_script(name).argv[2]: name for name in names}
 
 
@@ -80,6 +81,10 @@ class PcBoard(Board):
         self, argv: tuple[str, ...], stdin: bytes = b"", env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[bytes]:
         return work((_names()[argv[2]], *argv[4:]), stdin, env)
+
+    def do(self, command: Command, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        assert command.call is not None
+        return work((command.call.name, *command.call.args), stdin)
 
     @property
     def current(self) -> str | None:

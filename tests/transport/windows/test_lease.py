@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet.model.command import Command, script
-from fleet.model.lease import Ticket
+from fleet.model.lease import WRITE, Ticket
 from fleet.ops import lease
 from tests.ops import test_lease as scripts
 from tests.ops.test_lease import (
@@ -46,7 +46,7 @@ STEP = script("not run there", name="boot_id")
 
 def lost(board: PcLeaseBoard, ticket: Ticket, command: Command | None = None) -> str:
     """Why the guard refuses; and the step did not run."""
-    done = board.do(command or lease.guard(STEP, ticket))
+    done = board.do(command or lease.guard(ticket).then(STEP))
     assert done.returncode == lease.LOST_STATUS, done
     assert done.stdout == b""
     return lease.lost_words(ticket, done.returncode, done.stderr.decode())
@@ -68,22 +68,33 @@ def test_one_writer_and_who_only_reads(board: PcLeaseBoard) -> None:
     for who in ("bob@desk", "ann@desk"):
         second = board.take(who)
         assert second.got is None, "another run of the same person is another writer"
-        assert [one.token for one in second.held] == [holder.token]
+        assert [holder.token for holder in second.held] == [holder.token]
     assert board.ask(lease.free_command(board.ticket(first))).freed is False, "another token"
+
+
+def test_a_look_goes_on_behind_the_lease_that_was_taken(board: PcLeaseBoard) -> None:
+    said = []
+    for number in (1, 2):
+        command = lease.take_command(
+            WRITE, f"{number}@desk", "x", "run", token=f"{number:032x}", ttl=60, then=STEP
+        )
+        said.append(board.do(command).stdout.decode().splitlines())
+    assert said[0][-3:] == ["got write 1", "end", boot()]
+    assert said[1][-1] == "end", "another has it: nothing is looked at"
 
 
 def test_the_guard_runs_the_step_and_gives_its_status(board: PcLeaseBoard) -> None:
     ticket = board.ticket(board.take())
-    done = board.do(lease.guard(STEP, ticket))
+    done = board.do(lease.guard(ticket).then(STEP))
     assert (done.returncode, done.stdout.decode().strip()) == (0, boot())
     missing = script("", str(board.leases / "none"), name="show")
-    assert board.do(lease.guard(missing, ticket)).returncode == 74
-    assert not any(one.busy for one in board.who())
+    assert board.do(lease.guard(ticket).then(missing)).returncode == 74
+    assert not any(holder.busy for holder in board.who())
 
 
 def test_a_step_holds_the_lease_while_it_runs(board: PcLeaseBoard) -> None:
     ticket = board.ticket(board.take())
-    done = board.do(lease.guard(lease.who_command(), ticket, 500))
+    done = board.do(lease.guard(ticket, 500).then(lease.who_command()))
     (holder,) = lease.parse_lease(done.stdout.decode(), "board").held
     assert holder.busy
     assert 490 < holder.left <= 501
@@ -116,12 +127,12 @@ def test_scripts_and_program_understand_each_other(board: PcLeaseBoard, tmp_path
     other = scripts.LeaseBoard(tmp_path / "o", "dash")
     other.leases = board.leases
     answer = board.take()
-    assert [one.owner for one in other.who()] == ["ann@desk"]
+    assert [holder.owner for holder in other.who()] == ["ann@desk"]
     assert other.take("bob@desk").got is None
-    other.do(lease.keep_command(board.ticket(answer)))
+    other.do(lease.guard(board.ticket(answer), "keep"))
     assert board.ask(lease.free_command(board.ticket(answer))).freed
     assert other.take("bob@desk").got == 2
-    assert [one.owner for one in board.who()] == ["bob@desk"]
+    assert [holder.owner for holder in board.who()] == ["bob@desk"]
     assert uptime() > 0
 
 

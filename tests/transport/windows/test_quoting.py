@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from fleet.device.texts import text_of
 from fleet.model.command import Call, Command, script
 from fleet.model.errors import InputError
-from fleet.transport.windows import speech
-from fleet.transport.windows.quoting import arguments
+from fleet.transport import windows as speech
+from fleet.transport.windows import arguments
 from tests.ops.board import flat
 from tests.transport.test_conformance import NASTY
 

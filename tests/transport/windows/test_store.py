@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from fleet.model.plan import Blob, SendBlobs, StageRelease
+from fleet.ops.backend import backend_for
+from fleet.ops.frames import Files, frames
 from fleet.ops.release import actions_for
 from fleet.ops.staging import power_lines
-from tests.ops.board import manifest
+from tests.ops.board import actions_of, flat, manifest
 from tests.ops.test_scripts import (
     CONTENT,
     test_a_changed_part_is_found_and_sent_again,
@@ -61,6 +63,22 @@ def test_a_whole_deploy(board: PcBoard, tmp_path: Path) -> None:
     assert board.store() == set(app.blobs)
     again = board.release / "bundle/copy-of-a"
     assert again.samefile(board.release / "lib/libA.so"), "equal content is there once"
+
+
+def test_blobs_and_steps_go_in_one_stream(board: PcBoard, tmp_path: Path) -> None:
+    app = manifest(tmp_path / "src", {"f": b"1", "bin/tool": b"2", "deep/er/x": b"3"})
+    backend = backend_for(board.facts)
+    sending = SendBlobs(tuple(Blob(item) for item in app.blobs.values()))
+    (turn,) = backend.turns((sending, *actions_of(app)), "r1")
+    tail = (step.frame() for step in turn.steps)
+    data = flat(frames(turn.blobs, lambda *_: None, backend.style(Files(), {}), tail=tail))
+    assert data.startswith(b"files 3 "), "small ones together"
+    done = board.do(backend.receive(), data)
+    assert done.stdout.splitlines()[-3:] == [b"staged", b"switched", b"pruned"], done
+    assert board.current == app.id
+    assert board.store() == set(app.blobs)
+    env = (board.release / "env.ps1").read_text()
+    assert env == "\n".join(power_lines(app, str(board.release))) + "\n"
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -162,9 +180,9 @@ def test_garbage_in_the_history_removes_nothing_that_stays(
     history = board.base / "history" / "app"
     history.write_text(history.read_text() + (line + "\n") * 5)
     (board.base / "beside").write_text("kept")
-    done = board.run("prune", str(board.base), "app", "2")
+    done = board.prune("2")
     assert done.returncode == 0, done.stderr
-    left = {one.name for one in (board.base / "releases" / "app").iterdir()}
+    left = {path.name for path in (board.base / "releases" / "app").iterdir()}
     assert left == {apps[1].id, apps[2].id}
     assert (board.base / "beside").read_text() == "kept"
     assert board.store() == set(apps[1].blobs) | set(apps[2].blobs)
@@ -174,8 +192,8 @@ def test_prune_without_a_pointer_removes_nothing(board: PcBoard, tmp_path: Path)
     app = manifest(tmp_path / "src", CONTENT)
     board.deploy(app)
     (board.base / "current" / "app").write_text("")
-    done = board.run("prune", str(board.base), "app", "2")
-    assert (done.returncode, b"nothing was removed" in done.stderr) == (74, True)
+    done = board.prune("2")
+    assert b"nothing was removed" in done.stdout
     assert board.store() == set(app.blobs)
 
 
@@ -193,8 +211,8 @@ def test_status_counts_what_is_broken(board: PcBoard, tmp_path: Path) -> None:
 def test_an_unknown_coding_is_refused(board: PcBoard, tmp_path: Path) -> None:
     app = manifest(tmp_path / "src", {"f": b"data"})
     (blob,) = [Blob(item) for item in app.blobs.values()]
-    line = f"{blob.file.sha256} 4 0 444 0 4 gzip 4\n".encode()
-    done = board.run("receive", str(board.base), "framed", "file", "none", stdin=line + b"xxxx")
+    line = f"{blob.file.sha256} 4 0 444 0 4 zstd 4\n".encode()
+    done = board.do(backend_for(board.facts).receive(), line + b"xxxx")
     assert done.returncode == 74
     assert b"failed" in done.stdout
     assert board.store() == set()

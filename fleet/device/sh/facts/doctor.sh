@@ -5,6 +5,9 @@ sha=''
 if has sha256sum; then sha=sha256sum; elif has toybox; then sha='toybox sha256sum'; elif has busybox; then sha='busybox sha256sum'; fi
 for f in /.dockerenv /run/.containerenv; do [ -e "$R$f" ] && say container "$f"; done
 line /proc/1/environ; case $REPLY in *container=*) say container "/proc/1/environ: container=" ;; esac
+for f in "$R"/sys/devices/system/cpu/cpufreq/policy*; do
+  line "$f/scaling_max_freq" && text=$REPLY && line "$f/cpuinfo_max_freq" && say clock "${f##*/}$tab$text$tab$REPLY"
+done
 # The last mount on the longest path that holds the base folder.
 best='' opts=''
 while read -r _ dir kind text _; do

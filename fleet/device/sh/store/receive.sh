@@ -1,4 +1,4 @@
-# Takes many blobs from one stream, where there is no Python for fleet_hand.py.
+# Takes many blobs from one stream, where there is no Python for blobs.py.
 # $1 base, $2 framed|single, $3 file|all|none (how to sync), then the argv of the hash tool (none:
 # the host reads back).
 # stdin: a line `<sha256> <size> <offset> <mode> <blocks> <rest> <coding> <end>`, then the bytes

@@ -16,4 +16,8 @@ for link in "$base/current"/*; do
   fi
   if [ -f "$rel/manifest.json" ]; then printf 'manifest %s ' "$name"; tr '\n' ' ' < "$rel/manifest.json"; echo; fi
 done
+if [ -f "$base/fsck" ]; then
+  read -r passed < "$base/fsck"
+  echo "fsck $passed"
+fi
 echo "end"

@@ -12,7 +12,7 @@ elif [ "$ask" != ask ]; then echo "become sudo"
 elif sudo -n true >/dev/null 2>&1 </dev/null; then echo "become sudo"
 else echo "become password"; fi
 if [ $# -gt 0 ] && command -v apt-get >/dev/null 2>&1; then
-  if said=$(apt-get -s -q -o Debug::NoLocking=1 --no-install-recommends install -- "$@" 2>&1); then
+  if said=$(apt-get -s -q -o Debug::NoLocking=1 install -- "$@" 2>&1); then
     printf '%s\n' "$said" | while read -r word name _; do
       case $word in Inst) echo "brings $name" ;; Remv) echo "removes $name" ;; esac
     done

@@ -49,8 +49,13 @@ if has apt-get && has dpkg-query; then
   done
   # shellcheck disable=SC2086 # a list of checked names
   [ -z "$packages" ] || {
-    dpkg-query -W -f 'installed\t${Package}\t${Version}\t${db:Status-Status}\n' $packages 2>/dev/null
-    apt-cache policy $packages 2>/dev/null | while IFS= read -r line; do
+    printf 'native\t%s\n' "$(dpkg --print-architecture 2>/dev/null)"
+    dpkg-query -W -f 'installed\t${Package}\t${Version}\t${db:Status-Status}\t${Architecture}\n' $packages 2>/dev/null
+    every=$packages
+    for arch in $(dpkg --print-foreign-architectures 2>/dev/null); do
+      for name in $packages; do every="$every $name:$arch"; done
+    done
+    apt-cache policy $every 2>/dev/null | while IFS= read -r line; do
       case $line in
         [a-z0-9]*:) name=${line%:} ;;
         '  Candidate: '*) line=${line#*: }; [ "$line" = '(none)' ] || printf 'candidate\t%s\t%s\n' "$name" "$line" ;;
@@ -90,7 +95,7 @@ for dir in /etc/udev/rules.d /run/udev/rules.d /usr/lib/udev/rules.d /lib/udev/r
     done
   done
 done
-for dir in /usr/lib/rfsa/adsp /usr/lib/dsp /usr/lib/dsp/cdsp /usr/share/qcom/*/*/*/dsp/cdsp /usr/share/qcom/*/*/*/dsp/cdsp1; do
+for dir in /usr/lib/rfsa/adsp /usr/lib/dsp /usr/lib/dsp/cdsp /usr/share/hexagon-dsp/*/*/*/dsp/cdsp /usr/share/qcom/*/*/*/dsp/cdsp /usr/share/qcom/*/*/*/dsp/cdsp1; do
   for f in "$R"$dir/libQnn*Skel.so; do [ -e "$f" ] && printf 'skel\t%s\n' "${f#"$R"}"; done
 done
 # What programs that fleet does not start would find first.
@@ -104,5 +109,18 @@ for list in LD_LIBRARY_PATH ADSP_LIBRARY_PATH; do
   done
 done
 for f in "$R"/opt/qairt/* "$R"/opt/qcom/aistack/qairt/*; do [ -d "$f/lib" ] && printf 'tree\t%s\n' "${f#"$R"}"; done
+# ls marks a node that has an access list.
+for f in "$R"/dev/dma_heap/*; do
+  case $(ls -ld "$f" 2>/dev/null) in ??????????+*) printf 'acl\t%s\n' "${f#"$R"}" ;; esac
+done
+# By which event fleet applied the rules, since they and the nodes were last changed.
+latest() { sort | tail -n 1; }
+newest=$(stat -c %z "$R"/dev/fastrpc-* "$R"/dev/adsprpc-* "$R"/dev/dma_heap/* "$R"/etc/udev/rules.d "$R"/run/udev/rules.d \
+  "$R"/usr/lib/udev/rules.d "$R"/etc/udev/rules.d/* "$R"/usr/lib/udev/rules.d/*fastrpc* 2>/dev/null | latest)
+for f in "$R"/run/fleet-udev-*; do
+  [ -e "$f" ] || continue
+  made=$(stat -c %z "$f" 2>/dev/null)
+  [ "$(printf '%s\n' "$newest" "$made" | latest)" = "$made" ] && printf 'tried\t%s\n' "${f##*-}"
+done
 [ -e "$R/run/reboot-required" ] && echo "reboot${tab}yes"
 echo "end"

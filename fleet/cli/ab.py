@@ -1,0 +1,170 @@
+"""`fleet ab`: which of two is worse, measured in turns."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleet.cli import options as opt
+from fleet.cli import output
+from fleet.cli.common import end_devices, hosts_of
+from fleet.cli.live import listening
+from fleet.model.deadline import Deadline, parse_duration
+from fleet.model.errors import GateError, InputError, NotComparableError
+from fleet.profiles.runs import RunStore, new_run_id
+
+if TYPE_CHECKING:
+    from fleet.engine.ab.journal import AbJournal
+    from fleet.engine.ab.measuring import Judged
+    from fleet.engine.pool import DeviceResult
+
+PARALLEL = 16
+COLUMNS = ("device", "metric", "A", "B", "change", "95 %, table", "pairs", "answer", "emulated")
+Side = Annotated[
+    str | None,
+    typer.Argument(help="A playbook, a bundle, or a release: its id, current, previous."),
+]
+
+
+def ab(
+    a: Side = None,
+    b: Side = None,
+    inventory: Annotated[Path | None, typer.Option("--inventory", "-i", help="Inventory.")] = None,
+    limit: opt.Limit = None,
+    playbook: Annotated[
+        Path | None, typer.Option(help="The playbook of releases and bundles.")
+    ] = None,
+    gate: Annotated[
+        list[str] | None, typer.Option(help="What must not be: 'decode_tps<-5%'. Repeatable.")
+    ] = None,
+    budget: Annotated[str | None, typer.Option(help="Stop after this time: 25m.")] = None,
+    resume: Annotated[str | None, typer.Option(help="Go on with this one: its id.")] = None,
+    output_dir: opt.Records = None,
+    offline: opt.Offline = False,
+    parallel: opt.Parallel = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Measure two releases in turns on each board, until B is worse, or fine.
+
+    Example: fleet ab previous current --playbook playbooks/tiny-genie.yaml -i inventories/lab.yaml
+    """
+    from fleet.engine.ab.journal import AbJournal, Asked  # noqa: PLC0415 - numpy, for this alone
+
+    store = RunStore(output_dir)
+    if resume is not None:
+        journal = AbJournal.reopen(store, resume)
+    elif a is None or b is None or inventory is None:
+        raise InputError(
+            "ab takes two sides and an inventory",
+            hint="fleet ab A B -i INVENTORY --playbook PLAYBOOK",
+        )
+    else:
+        names = tuple(host.name for host in hosts_of(inventory, limit))
+        path = str(playbook.resolve()) if playbook else ""
+        a, b = (str(Path(word).resolve()) if Path(word).exists() else word for word in (a, b))
+        asked = Asked(a, b, path, str(inventory.resolve()), names, limits_of(gate or []))
+        journal = AbJournal.begin(store, new_run_id(), asked)
+    results = _measured(journal, budget, offline=offline, parallel=parallel, as_json=as_json)
+    journal.close()
+    show(journal, results, as_json=as_json)
+    end(journal, results)
+
+
+def _measured(
+    journal: AbJournal, budget: str | None, *, offline: bool, parallel: int | None, as_json: bool
+) -> list[DeviceResult]:
+    """On every board that was asked."""
+    from fleet.engine.ab.measuring import measure  # noqa: PLC0415
+    from fleet.engine.ab.sides import side_of  # noqa: PLC0415
+    from fleet.engine.pool import on_every_device  # noqa: PLC0415
+    from fleet.runtimes.store import RuntimeStore  # noqa: PLC0415
+
+    asked = journal.asked
+    hosts = hosts_of(Path(asked.inventory), list(asked.hosts))
+    time_left = Deadline(parse_duration(budget)) if budget else None
+    with listening(as_json=as_json) as listener:
+        sides = [
+            side_of(word, asked.playbook, RuntimeStore(), listener, offline=offline)
+            for word in (asked.a, asked.b)
+        ]
+        work = partial(measure, journal, sides, budget=time_left)
+        return on_every_device(hosts, work, listener, parallel=parallel or PARALLEL)
+
+
+def limits_of(texts: list[str]) -> dict[str, float]:
+    """Metric → share of `--gate`. Raises InputError for what is no share that is worse."""
+    from fleet.profiles.compare.gates import parse  # noqa: PLC0415
+
+    found = {}
+    for text in texts:
+        gate = parse(text)
+        if gate.word is not None or gate.unit != "%" or gate.below != (gate.limit < 0):
+            raise InputError(
+                f"--gate {text!r}: here a loss in percent is expected",
+                hint="as in: --gate 'decode_tps<-5%' --gate 'ttft_ms>+10%'",
+            )
+        found[gate.metric] = gate.limit
+    return found
+
+
+def _rows(results: list[DeviceResult]) -> list[tuple[DeviceResult, Judged]]:
+    found: list[tuple[DeviceResult, Judged]] = []
+    for result in results:
+        details = result.details.get("ab", [])
+        assert isinstance(details, list)
+        found += [(result, item) for item in details]
+    return found
+
+
+def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> None:
+    """One row a board and metric."""
+    from fleet.profiles.compare.gates import percent  # noqa: PLC0415
+    from fleet.profiles.compare.writing import number  # noqa: PLC0415
+
+    rows = _rows(results)
+    if as_json:
+        output.emit_json({"ab": journal.run_id, "rows": [_plain(*row) for row in rows]})
+        return
+    cells = []
+    for result, item in rows:
+        found = item.decision
+        span = "-" if found.low is None else f"{percent(found.low)} to {percent(found.high)}"
+        cells.append((
+            result.host.name, item.metric, number(item.a), number(item.b), percent(found.mid), span,
+            found.pairs, str(found.answer), "yes" if _emulated(result) else "no",
+        ))  # fmt: skip
+    if cells:
+        output.table(f"{journal.asked.b} against {journal.asked.a}", COLUMNS, cells)
+    if any(_emulated(result) for result, _ in rows):
+        output.note("emulated: no verdict about hardware")
+    tag = f"tag:ab-{journal.run_id}"
+    output.note(f"{journal.run_id}; again: fleet profiles compare {tag}-A {tag}-B")
+
+
+def _emulated(result: DeviceResult) -> bool:
+    return bool(result.plan and result.plan.facts.emulated)
+
+
+def _plain(result: DeviceResult, item: Judged) -> dict[str, object]:
+    decision = vars(item.decision) | {"answer": str(item.decision.answer)}
+    return {"device": result.host.name, **vars(item), "decision": decision,
+            "emulated": _emulated(result)}  # fmt: skip
+
+
+def end(journal: AbJournal, results: list[DeviceResult]) -> None:
+    """Raise what the exit code says: 1 worse, 4 undecided, else that of the devices."""
+    words: dict[str, list[str]] = {"worse": [], "undecided": []}
+    for result, item in _rows(results):
+        text = f"{result.host.name} {item.metric}" + " (emulated)" * _emulated(result)
+        words.setdefault(str(item.decision.answer), []).append(text)
+    if words["worse"]:
+        raise GateError(f"worse: {', '.join(words['worse'])}", hint="the table above has the runs")
+    end_devices(results)
+    if words["undecided"]:
+        raise NotComparableError(
+            f"undecided: {', '.join(words['undecided'])}",
+            hint=f"fleet ab --resume {journal.run_id} (measures on)",
+        )

@@ -1,0 +1,60 @@
+"""Questions of the doctor on a terminal: an answer ranks the causes anew."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import typer
+
+from fleet.cli import output
+from fleet.model.diagnosis import Diagnosis, Question
+from fleet.model.errors import InputError
+
+_MOST = 4
+Look = Callable[[Mapping[str, str]], Diagnosis]
+
+
+def given(answers: Sequence[str] | None) -> dict[str, str]:
+    """`ID=yes`, `ID=no` or `ID=@FILE` of the command line. Raises InputError for another form."""
+    found = {}
+    for text in answers or ():
+        key, equals, word = text.rpartition("=") if "=@" not in text else text.partition("=")
+        if not equals or not key:
+            raise InputError(f"'{text}' is no answer", hint="--answer ID=yes, ID=no or ID=@FILE")
+        found[key] = _content(word[1:]) if word.startswith("@") else word
+    return found
+
+
+def _content(name: str) -> str:
+    try:
+        return Path(name).read_text("utf-8", "replace")
+    except OSError as error:
+        raise InputError(f"{name}: {error.strerror or error}", hint="--answer ID=@FILE") from error
+
+
+def asked(look: Look, answers: dict[str, str], *, quiet: bool) -> Diagnosis:
+    """The diagnosis after the questions that a person at the terminal answers."""
+    found = look(answers)
+    if quiet or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return found
+    for _ in range(_MOST):
+        question = next((question for question in found.questions if question.yes), None)
+        if question is None:
+            break
+        answer = _ask(question)
+        if not answer:
+            break
+        answers[question.id] = answer
+        found = look(answers)
+    return found
+
+
+def _ask(question: Question) -> str:
+    """yes, no, or "" for what nobody knows."""
+    output.say(question.text)
+    if question.command:
+        output.say(f"  {question.command}")
+    word = str(typer.prompt("yes, no, or Enter to skip", default="", show_default=False))
+    return {"y": "yes", "yes": "yes", "n": "no", "no": "no"}.get(word.strip().lower(), "")

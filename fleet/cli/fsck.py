@@ -1,0 +1,70 @@
+"""`fleet fsck`: what is on devices, checked to the last byte."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fleet.cli import options as opt
+from fleet.cli import output
+from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
+from fleet.cli.live import listening
+from fleet.cli.results import emit, show_devices
+from fleet.engine.fsck import Fsck, FsckOptions
+from fleet.engine.pool import DeviceResult
+from fleet.engine.transfer.limits import parse_rate
+
+
+def fsck(
+    inventory: opt.Inventory,
+    limit: opt.Limit = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Put right what can be: contents, links, history.")
+    ] = False,
+    source: Annotated[
+        list[Path] | None,
+        typer.Option(help="With --repair: files or folders that contents may be in."),
+    ] = None,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(help="Read no faster on each device: 50MB/s.", metavar="RATE"),
+    ] = None,
+    parallel: opt.Parallel = None,
+    accept_new: opt.AcceptNew = False,
+    as_json: opt.Json = False,
+) -> None:
+    """Hash everything on devices, check links, history and manifests; put aside what is damaged.
+
+    Example: fleet fsck -i inventories/lab.yaml --bandwidth 50MB/s
+    """
+    options = FsckOptions(
+        repair=repair,
+        bandwidth=parse_rate(bandwidth) if bandwidth else None,
+        sources=tuple(source or ()),
+        parallel=parallel or DEFAULT_PARALLEL,
+        accept_new=accept_new,
+    )
+    hosts = hosts_of(inventory, limit)
+    if as_json:
+        results = Fsck(hosts, lambda _: None, options).run()
+        emit(results, "text", "error")
+    else:
+        with listening(as_json=False) as listener:
+            results = Fsck(hosts, listener, options).run()
+        _show(results)
+    end_devices(results)
+
+
+def _show(results: list[DeviceResult]) -> None:
+    rows: list[Sequence[object]] = []
+    for result in results:
+        found: Any = result.details.get("damages") or []
+        for damage in found:
+            then = "repaired" if damage["repaired"] else damage["cure"]
+            rows.append((result.host.name, damage["text"], then))
+    if rows:
+        output.table("damages", ("device", "what", "then"), rows)
+    show_devices("fsck", results)

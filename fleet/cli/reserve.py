@@ -1,0 +1,87 @@
+"""`fleet reserve`, `fleet unreserve`, `fleet who`: boards that people share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fleet.cli import options as opt
+from fleet.cli import output
+from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
+from fleet.cli.results import emit, show_errors
+from fleet.engine import reserving
+from fleet.engine.pool import DeviceResult
+from fleet.model.deadline import parse_duration
+
+Hosts = Annotated[list[str], typer.Argument(metavar="HOST...", help="Hosts: names, groups, globs.")]
+
+
+def reserve(
+    host: Hosts,
+    inventory: opt.Inventory,
+    duration: Annotated[str, typer.Option("--for", help="How long: 30m, 2h, 3d.")] = "1h",
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Shown to others.")] = "",
+    parallel: opt.Parallel = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Reserve boards: until then others can read, but not deploy or run.
+
+    Example: fleet reserve evk-07 -i inventories/evks.yaml --for 2h --reason "camera tests"
+    """
+    seconds, hosts = _seconds(duration), hosts_of(inventory, host)
+    results = reserving.reserve(hosts, seconds, reason, parallel=parallel or DEFAULT_PARALLEL)
+    _show("reserve", results, as_json)
+
+
+def unreserve(
+    host: Hosts,
+    inventory: opt.Inventory,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also break what others hold; their deploys stop.")
+    ] = False,
+    parallel: opt.Parallel = None,
+    as_json: opt.Json = False,
+) -> None:
+    """End your reservation of boards; with --force, also reservations and deploys of others.
+
+    Example: fleet unreserve evk-07 -i inventories/evks.yaml
+    """
+    hosts = hosts_of(inventory, host)
+    results = reserving.release(hosts, force=force, parallel=parallel or DEFAULT_PARALLEL)
+    _show("unreserve", results, as_json)
+
+
+def who(
+    inventory: opt.Inventory,
+    host: Annotated[
+        list[str] | None, typer.Argument(metavar="[HOST]...", help="Same as --limit.")
+    ] = None,
+    limit: opt.Limit = None,
+    parallel: opt.Parallel = None,
+    accept_new: opt.AcceptNew = False,
+    as_json: opt.Json = False,
+) -> None:
+    """Show who holds the boards, until when and what for. Reads only, one round trip each.
+
+    Example: fleet who -i inventories/evks.yaml
+    """
+    hosts = hosts_of(inventory, [*(host or []), *(limit or [])])
+    results = reserving.who(hosts, parallel=parallel or DEFAULT_PARALLEL, accept_new=accept_new)
+    _show("who", results, as_json)
+
+
+def _seconds(text: str) -> float:
+    """A duration, which may also be in days."""
+    days = text.strip().removesuffix("d")
+    return float(days) * 86400 if days != text.strip() and days.isdigit() else parse_duration(text)
+
+
+def _show(title: str, results: list[DeviceResult], as_json: bool) -> None:
+    if as_json:
+        emit(results, "text", "round_trips", "error")
+    else:
+        rows = [(r.host.name, r.outcome, "see below" if r.error else r.text) for r in results]
+        output.table(title, ("device", "outcome", "holder"), rows)
+        show_errors(results)
+    end_devices(results)

@@ -1,0 +1,95 @@
+"""Options of a rollout, and how its waves look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from fleet.cli import output
+from fleet.engine.rollout.judge import limits
+from fleet.engine.rollout.waves import Wave
+from fleet.model.deadline import parse_duration
+from fleet.model.errors import InputError
+from fleet.model.playbook import Playbook
+from fleet.model.rollout import NONE, Amount, RolloutSpec, check_rising, is_amount, parse_on_fail
+
+Canary = Annotated[str | None, typer.Option(help="Devices that go first: 1, 5%, or host patterns.")]
+Waves = Annotated[
+    str | None, typer.Option(help="Share of all devices done after each wave: 5%,25%,100%.")
+]
+MaxFailed = Annotated[str | None, typer.Option(help="Failures allowed in a wave: 1, 10%.")]
+MaxUnreachable = Annotated[
+    str | None, typer.Option(help="Unreachable devices allowed in a wave: 1, 10%.")
+]
+Soak = Annotated[
+    str | None, typer.Option(help="Wait after each wave, then look again: 90s, 5m; 0 for none.")
+]
+OnFail = Annotated[str | None, typer.Option(help="stop, continue or rollback.")]
+
+
+def with_rollout(
+    playbook: Playbook,
+    canary: str | None = None,
+    waves: str | None = None,
+    max_failed: str | None = None,
+    max_unreachable: str | None = None,
+    soak: str | None = None,
+    on_fail: str | None = None,
+) -> Playbook:
+    """The playbook with what the options say instead. Raises InputError naming the option."""
+    amount = canary is not None and is_amount(canary)
+    changes = {
+        "canary": _read("--canary", canary if amount else None, Amount.parse),
+        "waves": _read("--waves", waves, _shares),
+        "max_failed": _read("--max-failed", max_failed, Amount.parse),
+        "max_unreachable": _read("--max-unreachable", max_unreachable, Amount.parse),
+        "soak": _read("--soak", soak, _seconds),
+        "on_fail": _read("--on-fail", on_fail, parse_on_fail),
+    }
+    changes = {name: value for name, value in changes.items() if value is not None}
+    if canary is not None:
+        changes |= {"canary_hosts": ()} if amount else {"canary": NONE, "canary_hosts": (canary,)}
+    if not changes:
+        return playbook
+    return replace(playbook, rollout=replace(playbook.rollout or RolloutSpec(), **changes))
+
+
+def _shares(text: str) -> tuple[Amount, ...]:
+    found = tuple(Amount.parse(share) for share in text.split(","))
+    check_rising(found)
+    return found
+
+
+def _seconds(text: str) -> float:
+    return 0.0 if text.strip() == "0" else parse_duration(text)
+
+
+def _read(option: str, text: str | None, read: Any) -> Any:  # noqa: ANN401 - one reader, one value
+    try:
+        return None if text is None else read(text)
+    except InputError as error:
+        raise InputError(f"{option}: {error.message}", hint=error.hint) from error
+
+
+def show_waves(waves: Sequence[Wave], spec: RolloutSpec | None, *, as_json: bool) -> None:
+    """Who is in which wave, and what ends the rollout; nothing for a playbook without waves."""
+    if spec is None:
+        return
+    if as_json:
+        shown = [{**wave.as_dict(), **limits(wave, spec).as_dict()} for wave in waves]
+        output.emit_line({"event": "Waves", "host": "", "rollout": spec.as_dict(), "waves": shown})
+        return
+    total, done, rows = sum(len(wave.hosts) for wave in waves), 0, []
+    for wave in waves:
+        done += len(wave.hosts)
+        allowed = limits(wave, spec)
+        share = f"{done}/{total}"
+        cells = (wave.name, len(wave.hosts), share, allowed.failed, allowed.unreachable)
+        rows.append((*cells, ", ".join(wave.hosts)))
+    columns = ("wave", "devices", "then", "may fail", "may be unreachable", "who")
+    output.table("rollout", columns, rows)
+    soak = f"soak {spec.soak:g} s after each wave, then a look at its devices" if spec.soak else ""
+    output.note("; ".join(text for text in (soak, f"on_fail: {spec.on_fail}") if text))

@@ -1,0 +1,107 @@
+"""Single values as people write them: what is right, and cause and cure of what is not.
+
+Inventories and playbooks share them. pydantic, which the inventory does without (0.1 s of each
+start), gets them from `fields`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet.config.problems import SECRET_KEYS, suggestion
+from fleet.config.yamlpos import Vault, describe
+from fleet.model.deadline import parse_duration
+from fleet.model.errors import InputError
+
+LONGEST_SECONDS = 7 * 24 * 3600.0  # a longer duration is a missing unit, or infinite
+_LIKE = "write it like 90s, 5m or 1h"
+
+DURATION_SCHEMA = {
+    "anyOf": [
+        {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_SECONDS},
+        {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|h)?\s*$"},
+    ]
+}
+
+
+def no_template(value: str) -> str:
+    """The value. Raises InputError for a Jinja template."""
+    if "{{" in value or "{%" in value:
+        raise InputError(
+            "templates ({{ ... }}) are not evaluated",
+            hint="write the value itself, without a template",
+        )
+    return value
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A text that matches as a whole, and is no template; `shown` is False for secrets."""
+
+    pattern: str
+    what: str
+    hint: str
+    shown: bool = True
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """Its JSON Schema."""
+        return {"type": "string", "pattern": f"^(?:{self.pattern})$"}
+
+    def check(self, value: str) -> str:
+        """The value, or the InputError that says what it is not."""
+        no_template(value)
+        if not re.fullmatch(self.pattern, value):
+            shown = f"'{value}' is no {self.what}" if self.shown else f"this is no {self.what}"
+            raise InputError(shown, hint=self.hint)
+        return value
+
+
+FILE_PATH = Pattern(r"[^\x00-\x1f]+", "path", "write a path; ~ and relative paths are fine")
+TARGET = Pattern(
+    r"(aarch64|arm64x|x86_64|hexagon)-[a-z0-9][a-z0-9._-]*",
+    "QAIRT target name",
+    "write it like aarch64-oe-linux-gcc11.2, aarch64-android or x86_64-linux-clang",
+)
+
+
+def seconds_of(value: object) -> float:
+    """Seconds of a duration as people write it. Raises InputError."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InputError(f"a duration is needed here, not {describe(value)}", hint=_LIKE)
+    try:
+        seconds = parse_duration(value)
+    except InputError as error:
+        raise InputError(error.message, hint=error.hint or _LIKE) from error
+    if not 0 < seconds <= LONGEST_SECONDS:
+        raise InputError("a duration must be between 0 and 7 days", hint=_LIKE)
+    return seconds
+
+
+def unlike(key: str, value: object, wanted: str, text: str) -> tuple[str, str]:
+    """Message and cure for a value of another kind than `wanted` (`text`, `a list`, ...).
+
+    `text` is what stands in the file. The value of a secret is never in them.
+    """
+    if isinstance(value, Vault):
+        return (
+            f"'{key}' is encrypted by ansible-vault; fleet cannot decrypt it",
+            "put it into a variable of the environment and write env:NAME",
+        )
+    if value is None:
+        return f"'{key}' has no value", "give it one, or remove the key"
+    if wanted == "text" and isinstance(value, bool | int | float):
+        shown = "..." if key in SECRET_KEYS else text or value
+        return (
+            f"'{key}' must be text, and YAML reads this as {describe(value)}",
+            f'quote it: "{shown}"',
+        )
+    hint = "remove the quotes" if isinstance(value, str) and wanted != "a mapping" else ""
+    return f"'{key}' must be {wanted}, not {describe(value)}", hint
+
+
+def no_word(key: str, value: str, words: Sequence[str]) -> tuple[str, str]:
+    """Message and cure for a word that is none of `words`."""
+    return f"'{value}' is no {key}", suggestion(value, words) or f"one of: {', '.join(words)}"

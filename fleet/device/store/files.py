@@ -1,0 +1,120 @@
+"""Files on the device's disk: written, removed, read; Python 3.7 or newer."""
+
+import hashlib
+import os
+
+from fleet.device.store.stamp import say
+
+TYPE_CHECKING = False  # the module typing takes 10 ms
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PIECE = 1 << 18
+WRITE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+PATIENCE_SECONDS = 5.0  # a virus scanner or a reader holds a file of Windows for a moment
+
+
+class EndedError(Exception):
+    """Nothing more is done. The status tells why, as that of receive.sh."""
+
+    def __init__(self, status: int, line: str) -> None:
+        super().__init__(line)
+        self.status = status
+        self.line = line
+
+
+def reason(error: OSError) -> str:
+    """The C library's words: those of Windows are in the language of the device."""
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
+def patiently(work: "Callable[..., object]", *args: object) -> object:
+    """Do it again while another process has the file open: Windows refuses renames then."""
+    import time
+
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return work(*args)
+        except PermissionError:
+            if os.name != "nt" or time.monotonic() > end:
+                raise
+            time.sleep(0.02)
+
+
+def feed(path: str, update: "Callable[[memoryview], object]") -> None:
+    """All of a file through `update`."""
+    view = memoryview(bytearray(PIECE))
+    with open(path, "rb", buffering=0) as stream:
+        while True:
+            count = stream.readinto(view)
+            if not count:
+                return
+            update(view[:count])
+
+
+def put(path: str, text: "str | memoryview", new: str = "", sync: bool = False) -> None:
+    """A small file, whole or not at all. `new`: its name until then, else `<path>.new`.
+
+    A file that stands there is taken away, never written to: it may be a link, also a hard one.
+    """
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    new = new or path + ".new"
+    if os.path.lexists(new):
+        patiently(os.unlink, new)
+    with open(os.open(new, WRITE | os.O_EXCL, 0o644), "wb") as stream:
+        stream.write(data)
+        if sync:
+            stream.flush()
+            os.fsync(stream.fileno())
+    patiently(os.replace, new, path)
+
+
+def is_file(path: str) -> bool:
+    """A regular file that is no link."""
+    return os.path.isfile(path) and not os.path.islink(path)
+
+
+def remove(path: str) -> None:
+    """Whatever stands there, with all in it; nothing is followed."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        for top, folders, files in os.walk(path, topdown=False):
+            for name in files:
+                os.unlink(f"{top}/{name}")
+            for name in folders:
+                folder = f"{top}/{name}"
+                if os.path.islink(folder):
+                    os.unlink(folder)
+                else:
+                    os.rmdir(folder)
+        os.rmdir(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
+def whole(path: str) -> str:
+    """SHA-256 of a file."""
+    digest = hashlib.sha256()
+    feed(path, digest.update)
+    return digest.hexdigest()
+
+
+def sign(path: str, size: str) -> None:
+    """The kind, the size, and for each block of 64 KiB CRC-32 of its quarters and its first bytes.
+
+    It only finds what may be equal; the hash of the whole decides.
+    """
+    import zlib
+
+    lines = []
+    seen, quarter = 0, int(size) // 4
+    with open(path, "rb") as stream:
+        while True:
+            block = memoryview(stream.read(int(size)))
+            if not block:
+                break
+            seen += len(block)
+            parts = [zlib.crc32(block[at : at + quarter]) for at in range(0, int(size), quarter)]
+            digest = b"".join(part.to_bytes(4, "big") for part in parts)
+            lines.append((digest + bytes(block[:16]).ljust(16, b"\0")).hex())
+    say("crc32-4", str(seen), *lines)

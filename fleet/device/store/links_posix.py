@@ -1,0 +1,107 @@
+"""What a store on POSIX is made of: symbolic links into it, and one that leads to the live release.
+
+`current/<name>` is replaced in one rename(2). links_windows.py has what is done otherwise there.
+"""
+
+import os
+
+from fleet.device.store.files import WRITE, put, remove
+from fleet.device.store.recycle import HEX, give_way, keep
+from fleet.device.store.stamp import link_of, target
+
+TYPE_CHECKING = False  # the module typing takes 10 ms
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class PosixLinks:
+    """The system below the store."""
+
+    env = "env.sh"
+    posix = True  # stamps, recyclable blobs, patches
+    put = staticmethod(put)  # a small file, whole or not at all
+    mode: "Callable[[str, int], None]" = staticmethod(os.chmod)
+    rename: "Callable[[str, str], object]" = staticmethod(os.replace)
+    remove = staticmethod(remove)  # whatever stands there, with all in it
+    room = staticmethod(give_way)  # of what can be spared, where so many bytes lack room
+    drop = staticmethod(keep)  # nothing uses these blobs
+
+    def live(self, base: str, name: str) -> str:
+        """Id of the live release, "" without one."""
+        return target(f"{base}/current/{name}")
+
+    def point(self, base: str, name: str, release_id: str, run: str) -> None:
+        """Make a release the live one, in one rename."""
+        self.sweep(base, name)
+        new = f"{base}/current/.{name}.{run}"
+        replace(f"{base}/current/{name}", f"../releases/{name}/{release_id}", new)
+
+    def sweep(self, base: str, name: str) -> None:
+        """What a kill left of switches of this name; see switch.sh."""
+        folder = f"{base}/current"
+        for entry in os.listdir(folder):
+            path, by_ln = f"{folder}/{entry}", entry[:-6] == f"{name}_"
+            ours = link_of(path).startswith(f"../releases/{name}/")
+            empty = not os.path.islink(path) and os.path.isfile(path) and not os.path.getsize(path)
+            if (by_ln and (ours or empty)) or (entry.startswith(f".{name}.") and ours):
+                os.unlink(path)
+
+    def leads(self, path: str, blob: str) -> bool:
+        """Whether a file of a release is that blob."""
+        return os.path.exists(path) and link_of(path) == blob
+
+    def link(self, path: str, blob: str, new: str) -> None:
+        """Let a file of a release be that blob. `new`: its name until then, "" in a new folder."""
+        if not new:
+            os.symlink(blob, path)
+        elif link_of(path) != blob:
+            replace(path, blob, new)
+
+    def small(self, path: str, data: memoryview, mode: int) -> None:
+        """A small new file; `flush` of its folder brings it to the disk."""
+        file = os.open(path, WRITE | os.O_EXCL, mode)
+        try:
+            while data:
+                data = data[os.write(file, data) :]
+        finally:
+            os.close(file)
+
+    def flush(self, path: str) -> None:
+        """The file system of a path is on the disk then. Another program can say which."""
+        words = ["sync", "-f", path]
+        try:
+            if hasattr(os, "posix_spawnp"):  # without a copy of this process
+                status = os.waitpid(os.posix_spawnp("sync", words, os.environ), 0)[1]
+            else:
+                status = os.spawnvp(os.P_WAIT, "sync", words)
+        except OSError:
+            status = 1
+        if status:
+            os.sync()
+
+    def discard(self, release: str) -> bool:
+        """Remove a release. False where it is in use."""
+        remove(release)
+        return True
+
+    def unused(self, base: str, blobs: "Iterable[str]") -> "list[str]":
+        """Those of these files of the store that no release needs."""
+        used: set[str] = set()
+        for top, folders, names in os.walk(f"{base}/releases", onerror=fail):
+            used.update(target(f"{top}/{name}") for name in (*folders, *names))
+        return [blob for blob in blobs if blob not in used or not set(blob) <= HEX]
+
+
+def replace(path: str, to: str, new: str) -> None:
+    """A link in place of whatever is there, in one rename."""
+    if os.path.lexists(new):
+        os.unlink(new)
+    os.symlink(to, new)
+    if os.path.isdir(path) and not os.path.islink(path):
+        remove(path)
+    os.rename(new, path)
+
+
+def fail(error: OSError) -> None:
+    """A folder that cannot be read: what is in use is unknown then."""
+    raise error

@@ -1,0 +1,1 @@
+"""`fleet ab`: two releases in turns on each board, until there is an answer."""

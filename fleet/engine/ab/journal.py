@@ -1,0 +1,130 @@
+"""What an `ab` asked and how far it came: a header, and the records themselves.
+
+`<runs>/<id>/ab.json` is written once. Pair n of a board is the two records of one try, in the runs
+`<id>-n.<try>a` and `<id>-n.<try>b`: a record is written whole or not at all, so a pair is there
+or is not, however the process ended, and a half one is measured anew in a try of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from fleet.model.errors import InputError
+from fleet.model.home import kept, private_folder, write_private
+from fleet.model.record import Record
+from fleet.profiles.runs import RunStore
+
+NAME = "ab.json"
+SCHEMA = 1
+_RUN = re.compile(r"-(\d{3})\.(\d+)([ab])$")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is measured. `limits`: metric → share; empty: the first metric that there is.
+
+    `a` and `b` are playbooks, bundles or releases, as the command line gave them.
+    """
+
+    a: str
+    b: str
+    playbook: str
+    inventory: str
+    hosts: tuple[str, ...]
+    limits: Mapping[str, float]
+
+    @property
+    def family(self) -> int:
+        """How much is asked at once: gates times boards."""
+        return max(1, len(self.limits)) * len(self.hosts)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One run of A and one of B, one right after the other."""
+
+    number: int
+    a: Record
+    b: Record
+
+
+class AbJournal:
+    """The open journal of one `ab`; one process at a time has it."""
+
+    def __init__(self, store: RunStore, run_id: str, asked: Asked, file: int) -> None:
+        self.store, self.run_id, self.asked, self._file = store, run_id, asked, file
+
+    @classmethod
+    def begin(cls, store: RunStore, run_id: str, asked: Asked) -> AbJournal:
+        """A new one. Raises WorkstationError where it cannot be written."""
+        path = store.root / run_id / NAME
+        part = path.with_name(f"{NAME}.part")
+        with kept(path):
+            private_folder(path.parent)
+            write_private(part, json.dumps({"schema": SCHEMA, **asdict(asked)}, indent=1))
+            part.replace(path)
+        return cls.reopen(store, run_id)
+
+    @classmethod
+    def reopen(cls, store: RunStore, run_id: str) -> AbJournal:
+        """Go on. Raises InputError where there is none, or another process works on it."""
+        path = store.root / run_id / NAME
+        try:
+            data = json.loads(path.read_text("utf-8"))
+            if data.pop("schema") != SCHEMA:
+                raise InputError(f"{path} is of another fleet")
+            asked = Asked(**data | {"hosts": tuple(data["hosts"])})
+            file = os.open(path, os.O_RDONLY)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InputError(f"there is no ab '{run_id}': {error}", hint="fleet ab A B") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(file)
+            raise InputError(f"another fleet works on ab {run_id}", hint="wait for it") from error
+        return cls(store, run_id, asked, file)
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._file)
+
+    def pairs(self, host: str) -> list[Pair]:
+        """All whole pairs of a board, in their order."""
+        found: dict[tuple[int, int], dict[str, Record]] = {}
+        for number, turn, side, record in self._records(host):
+            if record.counts:
+                found.setdefault((number, turn), {})[side] = record
+        whole: dict[int, Pair] = {}
+        for (number, _), both in sorted(found.items()):
+            if len(both) == len("ab"):
+                whole.setdefault(number, Pair(number, both["a"], both["b"]))
+        return [whole[number] for number in sorted(whole)]
+
+    def run_ids(self, host: str, number: int) -> tuple[str, str]:
+        """The runs of A and B for a pair that is measured now."""
+        stem = f"{self.run_id}-{number:03}."
+        tried = [
+            int(match[2])
+            for path in self.store.root.glob(f"{stem}*/{host}")
+            if (match := _RUN.search(path.parent.name))
+        ]
+        turn = max(tried, default=-1) + 1
+        return f"{stem}{turn}a", f"{stem}{turn}b"
+
+    def _records(self, host: str) -> Iterator[tuple[int, int, str, Record]]:
+        for path in sorted(self.store.root.glob(f"{self.run_id}-*/{host}/0/record.json")):
+            match = _RUN.search(path.parents[2].name)
+            if match:
+                record = Record.from_dict(json.loads(path.read_text("utf-8")))
+                yield int(match[1]), int(match[2]), match[3], record
+
+
+def missing(pairs: Sequence[Pair]) -> int:
+    """The number of the pair that comes next."""
+    done = {pair.number for pair in pairs}
+    return next(number for number in range(len(done) + 1) if number not in done)

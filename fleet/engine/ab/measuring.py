@@ -1,0 +1,174 @@
+"""The loop of `fleet ab` on one board: warm up, then pairs in turns until there is an answer."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fleet.engine.ab.journal import AbJournal, Pair, missing
+from fleet.engine.ab.sides import AbSide
+from fleet.engine.leasing import Lease
+from fleet.engine.pool import DeviceResult
+from fleet.engine.running import RunJob, run_device
+from fleet.engine.session import Session
+from fleet.model.deadline import Deadline
+from fleet.model.errors import DeviceError
+from fleet.model.events import StepStarted
+from fleet.model.gates import DEFAULT_METRIC
+from fleet.model.plan import DevicePlan
+from fleet.model.record import Record
+from fleet.profiles.compare import metrics as known
+from fleet.profiles.compare.sequential import LIMIT, LOOKS, Answer, Decision, answer, first_of
+
+MOST_WARMUPS = 12
+STEADY = 0.02  # the last three runs lie within, or do not go one way: no trend any more
+MOST_BAD = 3  # pairs in sequence that do not count
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One metric on one board: the limit, the middles of both sides, and what came of it."""
+
+    metric: str
+    limit: float
+    a: float | None
+    b: float | None
+    decision: Decision
+
+
+@dataclass
+class _Board:
+    """What the pairs of one board share."""
+
+    session: Session
+    journal: AbJournal
+    sides: dict[str, tuple[AbSide, DevicePlan]]
+    result: DeviceResult
+
+    def run(self, side: str, run_id: str, *, warmup: bool = False) -> Record:
+        """One process of one side, as one record."""
+        made, plan = self.sides[side]
+        spec = made.builder.playbook.run
+        assert spec is not None
+        once = replace(
+            spec, repeats=int(not warmup), warmups=int(warmup), until=None, sustained=None
+        )
+        tags = (f"ab-{self.journal.run_id}", f"ab-{self.journal.run_id}-{side}")
+        job = RunJob(
+            self.session, made.builder, plan, once, self.journal.store, run_id,
+            self.session.identity, tags,
+        )  # fmt: skip
+        records: list[Record] = []
+        run_device(job, records)
+        self.result.records += records
+        return records[0]
+
+
+def measure(
+    journal: AbJournal, sides: Sequence[AbSide], session: Session, result: DeviceResult,
+    budget: Deadline | None = None,
+) -> None:  # fmt: skip
+    """Measure until every question has an answer, the last look, or the end of the budget.
+
+    `result.details["ab"]` are the answers as plain data. Raises DeviceError where pairs do not
+    count; what was measured before stays.
+    """
+    with Lease(session, f"ab {sides[0].word} {sides[1].word}", journal.run_id):
+        plans = {word: (side, side.on(session, journal.run_id))
+                 for word, side in zip("AB", sides, strict=True)}  # fmt: skip
+        result.plan = plans["B"][1]
+        board = _Board(session, journal, plans, result)
+        host = session.host.name
+        pairs = journal.pairs(host)
+        if _open(journal, pairs) and not (budget and budget.expired):
+            _warm_up(board)
+        _pairs(board, pairs, budget)
+    result.outcome = "ran"
+    found = judged(journal, journal.pairs(host))
+    result.details = {"ab": found, "pairs": len(pairs)}
+    answers = [f"{item.metric} {item.decision.answer}" for item in found]
+    result.text = f"{len(pairs)} pairs: " + (", ".join(answers) or "nothing measured")
+
+
+def _pairs(board: _Board, pairs: list[Pair], budget: Deadline | None) -> None:
+    bad, spent = 0, 0.0
+    host = board.session.host.name
+    while _open(board.journal, pairs):
+        if budget is not None and (budget.expired or budget.remaining < spent):
+            return
+        began, number = time.monotonic(), missing(pairs)
+        board.session.emit(StepStarted(host, "ab", f"pair {number + 1} of {LOOKS[-1]} at most"))
+        run_ids = dict(zip("AB", board.journal.run_ids(host, number), strict=True))
+        order = "AB" if first_of(number) == "A" else "BA"
+        both = {side: board.run(side, run_ids[side]) for side in order}
+        if all(record.counts for record in both.values()):
+            pairs.append(Pair(number, both["A"], both["B"]))
+            pairs.sort(key=lambda pair: pair.number)
+            bad = 0
+        else:
+            bad += 1
+            if bad == MOST_BAD:
+                problems = sorted({word for run in both.values() for word in run.problems})
+                raise DeviceError(
+                    f"{bad} pairs in sequence do not count: {'; '.join(problems)}", device=host
+                )
+        spent = time.monotonic() - began
+
+
+def _open(journal: AbJournal, pairs: Sequence[Pair]) -> bool:
+    """True while a question has no answer and there is a look to come."""
+    if len(pairs) >= LOOKS[-1]:
+        return False
+    found = judged(journal, pairs)
+    return not found or any(item.decision.answer is Answer.UNDECIDED for item in found)
+
+
+def judged(journal: AbJournal, pairs: Sequence[Pair]) -> list[Judged]:
+    """The answers of one board, each at the look that gave it."""
+    if not pairs:
+        return []
+    found = []
+    limits = journal.asked.limits or _limits(pairs[0].a)
+    for name, limit in limits.items():
+        both = [(known.value(pair.a, name), known.value(pair.b, name)) for pair in pairs]
+        values = [value for value in both if min(value) > 0]
+        decision = answer(values, limit, journal.asked.family)
+        mids = [statistics.median(side) for side in zip(*values, strict=True)] or [None, None]
+        found.append(Judged(name, limit, mids[0], mids[1], decision))
+    return found
+
+
+def _limits(record: Record) -> dict[str, float]:
+    """Without a gate: the rate of generation, else the first number whose worse side is known."""
+    names = [DEFAULT_METRIC, *known.present([record])]
+    for name in names:
+        better = known.metric(name, [record]).better
+        if better and math.isfinite(known.value(record, name)):
+            return {name: LIMIT * better}
+    raise DeviceError(
+        "no number was measured of which it is known which way is better",
+        hint="name one: --gate 'wall_ms>+3%'",
+    )
+
+
+def _warm_up(board: _Board) -> None:
+    """Runs of both sides by turns, until the last three of them show no trend."""
+    values: list[float] = []
+    for number in range(MOST_WARMUPS):
+        record = board.run("AB"[number % 2], f"{board.journal.run_id}-warm", warmup=True)
+        name = next(iter(board.journal.asked.limits or _limits(record)))
+        values.append(known.value(record, name))
+        if number >= 3 and steady(values[::2]) and steady(values[1::2]):
+            return
+
+
+def steady(values: Sequence[float]) -> bool:
+    """True where the last of the values do not go one way by more than STEADY."""
+    last = [value for value in values[-3:] if math.isfinite(value)]
+    if len(last) < 2 or not min(last) > 0:
+        return True
+    one_way = last in (sorted(last), sorted(last, reverse=True))
+    return not one_way or max(last) / min(last) - 1 < STEADY

@@ -1,0 +1,90 @@
+"""A and B on one board: releases that lie there, or what two playbooks want, put beside it.
+
+Nothing is switched: a run starts in the folder of its release, whatever `current` is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fleet.config.playbook import load_playbook
+from fleet.engine.planning import plan_device, refuse
+from fleet.engine.release_builder import ReleaseBuilder
+from fleet.engine.releases import deployed, stored_manifest
+from fleet.engine.releasing import carry_out
+from fleet.engine.session import Session
+from fleet.model.errors import DeviceError, InputError
+from fleet.model.events import Listener
+from fleet.model.manifest import Manifest
+from fleet.model.plan import DevicePlan, PruneReleases, SwitchRelease
+from fleet.model.playbook import Playbook
+from fleet.runtimes.store import RuntimeStore
+
+
+@dataclass(frozen=True)
+class AbSide:
+    """One side: how its release is made and started. `release` "" is the one of the playbook."""
+
+    word: str
+    builder: ReleaseBuilder
+    release: str = ""
+
+    def on(self, session: Session, run_id: str) -> DevicePlan:
+        """Its plan on this board; what lacks is sent and staged beside the live release.
+
+        Raises DeviceError where a release that is named does not lie there.
+        """
+        plan = plan_device(session, self.builder).plan
+        if self.release:
+            return replace(plan, manifest=self._stored(session, plan))
+        refuse(plan)
+        later = SwitchRelease, PruneReleases
+        steps = [step for step in plan.release_steps if not isinstance(step, later)]
+        if steps:
+            self.builder.bring(plan)
+            carry_out(session, plan.facts, plan.manifest, steps, run_id)
+        return plan
+
+    def _stored(self, session: Session, plan: DevicePlan) -> Manifest:
+        name, base = plan.manifest.name, plan.facts.base_dir
+        known = {release.name: release for release in deployed(session, base)[0]}
+        mine = known.get(name)
+        words = {"current": mine.id, "previous": mine.previous} if mine else {}
+        ids = [*dict.fromkeys(mine.history)] if mine else []
+        wanted = words.get(self.release) or self.release
+        found = [release for release in ids if release.startswith(wanted)]
+        if len(found) != 1:
+            raise DeviceError(
+                f"{'no' if not found else 'more than one'} release of {name} is '{self.release}'",
+                device=session.host.name,
+                hint="fleet status --json (shows the history)",
+            )
+        return stored_manifest(session, base, name, found[0], whole=True)
+
+
+def side_of(
+    word: str, playbook: str, store: RuntimeStore, listener: Listener, *, offline: bool = False
+) -> AbSide:
+    """What a word of the command line is: a playbook, a folder with a bundle, or a release."""
+    path = Path(word)
+    if path.suffix in {".yaml", ".yml"}:
+        return AbSide(word, _builder(load_playbook(path), store, listener, offline=offline))
+    if not playbook:
+        raise InputError(
+            f"'{word}' is no playbook: of which one is it a release or a bundle?",
+            hint="fleet ab A B --playbook playbooks/tiny-genie.yaml",
+        )
+    loaded = load_playbook(Path(playbook))
+    if path.is_dir():
+        loaded = replace(loaded, bundle=path.resolve())
+        return AbSide(word, _builder(loaded, store, listener, offline=offline))
+    return AbSide(word, _builder(loaded, store, listener, offline=offline), word)
+
+
+def _builder(
+    playbook: Playbook, store: RuntimeStore, listener: Listener, *, offline: bool
+) -> ReleaseBuilder:
+    if playbook.run is None:
+        raise InputError(f"{playbook.path} has no `run:` section", hint="see docs/playbook.md")
+    return ReleaseBuilder(playbook, store, listener, offline=offline)

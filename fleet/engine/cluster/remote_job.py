@@ -1,0 +1,179 @@
+"""One piece of work on a cluster, as the workstation sees it: what it answers, what it hears."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fleet.engine.cluster import worker
+from fleet.engine.cluster.broadcast import Broadcast, Call
+from fleet.engine.cluster.wire import BEAT_SECONDS, TEXT_BYTES, DeviceKind, Order, event_of
+from fleet.engine.operation import Operation
+from fleet.engine.pool import Work
+from fleet.model.errors import FleetError, InputError
+from fleet.model.events import Listener, Output, Progress, Warned
+from fleet.model.inventory import Host
+from fleet.model.manifest import Manifest
+from fleet.profiles.runs import RunStore
+
+SETTLE_SECONDS = 5.0
+INBOX_MESSAGES = 1000  # of at most 500 events; a listener that is slower loses progress lines
+_THIN = {Progress.__name__, Output.__name__}
+
+
+class RemoteJob:
+    """Answers the asks of workers, and hands their events to the listener, from own threads.
+
+    Memory is bounded: an inbox that is full drops Progress and Output, and says so.
+    """
+
+    def __init__(
+        self, work: Work, hosts: Iterable[Host], call: Call, alive: Callable[[], set[str]]
+    ) -> None:
+        owner = getattr(work, "__self__", None)
+        self.operation = owner if isinstance(owner, Operation) else None
+        every = (*self.operation.hosts, *hosts) if self.operation else hosts
+        self.order = _order(work, self.operation, every)
+        self.runs = self.operation.runs if self.operation else RunStore()
+        self.prepared: dict[str, str] = {}  # address → machine
+        self.kept: set[str] = set()  # hosts whose files could not be brought home
+        self.flags: set[str] = set()  # of boards that were begun and not done
+        self.manifests: dict[str, Manifest] = {}
+        self.listener: Listener = lambda _: None
+        self.dropped = 0
+        self._call, self._alive = call, alive
+        self._catalog: dict[str, tuple[int, Path]] = {}
+        self._inbox: queue.Queue[dict[str, Any] | None] = queue.Queue(INBOX_MESSAGES)
+        self._asks: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._ended = threading.Event()
+        self.broadcast = Broadcast(call, self._fail)
+        self._threads = [
+            _thread(self._listen, "events"),
+            _thread(self._serve, "asks"),
+            _thread(self._beat, "beat"),
+        ]
+
+    def take(self, message: dict[str, Any]) -> None:
+        """A message of a worker; never blocks, it is called on the client's event loop."""
+        if "ask" in message:
+            self._asks.put(message)
+            return
+        try:
+            self._inbox.put_nowait(message)
+        except queue.Full:
+            self.dropped += len(message["events"])
+
+    def tell(self, function: Callable[..., None], *args: object) -> None:
+        """Call a function of `worker` for this order on all processes that know it and live."""
+        living = sorted(self._alive() & set(self.prepared))
+        self._call(living, function, self.order.id, *args)
+
+    def settle(self) -> None:
+        """Return when the events that have arrived were told to the listener, or it hangs."""
+        told = threading.Event()
+        with contextlib.suppress(queue.Full):
+            self._inbox.put({"told": told}, timeout=SETTLE_SECONDS)
+            told.wait(SETTLE_SECONDS)
+
+    def close(self) -> None:
+        """End the threads, and the order on all workers."""
+        self._ended.set()
+        self._inbox.put(None)
+        self._asks.put(None)
+        for thread in self._threads:
+            thread.join()
+        self.broadcast.close()
+        if self.dropped:
+            self.listener(Warned("", f"{self.dropped} events of workers are not shown"))
+        self.tell(worker.end_run, tuple(sorted(self.kept)))
+
+    def _listen(self) -> None:
+        while (message := self._inbox.get()) is not None:
+            if "told" in message:
+                message["told"].set()
+                continue
+            for data in message["events"]:
+                if self._inbox.qsize() > INBOX_MESSAGES // 2 and data["event"] in _THIN:
+                    self.dropped += 1
+                    continue
+                event = event_of(data)
+                if event is not None:
+                    self.listener(event)
+
+    def _serve(self) -> None:
+        while (ask := self._asks.get()) is not None:
+            address = str(ask["worker"])
+            if ask["ask"] == "kind":
+                value = self._kind(str(ask["target"]), ask["arch"], ask["python"])
+                self._call([address], worker.answer, self.order.id, str(ask["key"]), value)
+            else:
+                known = {sha: self._catalog[sha] for sha in ask["blobs"] if sha in self._catalog}
+                for sha in set(ask["blobs"]) - set(known):
+                    self._fail({address}, sha, FleetError(f"no blob {sha[:12]} is known here"))
+                self.broadcast.want(address, self.prepared.get(address, address), known)
+
+    def _kind(self, target: str, arch: str | None, python: str | None) -> DeviceKind | FleetError:
+        if self.operation is None:
+            return InputError("work without a playbook has no files")
+        builder = self.operation.builder
+        try:
+            parts = builder.parts(target, arch, python)
+            kind = DeviceKind(parts, builder.manifest(parts), builder.kinds(target, arch, python))
+        except FleetError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - a thread that dies would leave workers waiting
+            return FleetError(f"{type(error).__name__}: {error}")
+        self.manifests[kind.manifest.id] = kind.manifest
+        self._catalog |= {item.sha256: (item.size, item.source) for item in kind.manifest.files}
+        return kind
+
+    def _fail(self, addresses: set[str], key: str, error: FleetError) -> None:
+        self._call(list(addresses), worker.answer, self.order.id, key, error)
+
+    def _beat(self) -> None:
+        while not self._ended.wait(BEAT_SECONDS):
+            self.tell(worker.beat)
+
+
+def _thread(target: Callable[[], None], name: str) -> threading.Thread:
+    thread = threading.Thread(target=target, daemon=True, name=f"fleet-{name}")
+    thread.start()
+    return thread
+
+
+def _order(work: Work, operation: Operation | None, hosts: Iterable[Host]) -> Order:
+    made = secrets.token_hex(8)
+    name = getattr(work, "__name__", "")
+    if operation is None:
+        module = getattr(work, "__module__", "")
+        if getattr(work, "__qualname__", "<locals>") != name:
+            raise InputError(
+                "work for a cluster is a method of Operation or a function of a module of fleet"
+            )
+        return Order(made, made, f"{module}:{name}", texts=_texts(hosts))
+    return Order(
+        made,
+        operation.run_id,
+        name,
+        operation.playbook,
+        operation.options,
+        operation.builder.bundle,
+        _texts(hosts),
+    )
+
+
+def _texts(hosts: Iterable[Host]) -> Mapping[Path, bytes]:
+    """Pins and ssh configs that the hosts name; public by nature, keys are not among them."""
+    paths = {path for host in hosts for path in (host.known_hosts, host.ssh_config) if path}
+    found = {}
+    for path in sorted(paths):
+        if path.is_file():
+            if path.stat().st_size > TEXT_BYTES:
+                raise InputError(f"{path} has more than {TEXT_BYTES} bytes; no worker gets that")
+            found[path] = path.read_bytes()
+    return found

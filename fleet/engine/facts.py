@@ -1,0 +1,15 @@
+"""What devices are, and nothing else: the work of `fleet facts`."""
+
+from __future__ import annotations
+
+from fleet.engine.pool import DeviceResult
+from fleet.engine.session import Session
+from fleet.engine.states import FACTS_SECONDS
+from fleet.facts.gather import gather
+from fleet.model.deadline import Deadline
+
+
+def gather_facts(session: Session, result: DeviceResult) -> None:
+    """One round trip; `details["facts"]` are the Facts."""
+    result.details["facts"] = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+    result.outcome = "ok"

@@ -1,0 +1,229 @@
+"""Devices checked to the last byte: what lies is put aside, what can be is put right."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fleet.device.shell import failed
+from fleet.engine.leasing import Lease, LeasedStall
+from fleet.engine.pool import DeviceResult, Work, on_every_device
+from fleet.engine.repairing import SILENT_SECONDS, Held, Repair, fetch, unhashed_why
+from fleet.engine.session import Session
+from fleet.engine.states import facts_of
+from fleet.engine.transfer.context import TransferContext, TransferOptions
+from fleet.model.deadline import Stall
+from fleet.model.events import Listener, Progress, StepStarted
+from fleet.model.facts import Facts
+from fleet.model.files import human_bytes
+from fleet.model.inventory import Host
+from fleet.model.manifest import Manifest
+from fleet.ops.fsck import Contents, Damage, ask, damages, passed_word, with_cure
+from fleet.profiles.runs import new_run_id
+
+
+@dataclass(frozen=True)
+class FsckOptions:
+    """`bandwidth` in bytes a second that each device reads of its store. `sources`: files and
+    folders that contents for a repair may be in, besides what is known here.
+    """
+
+    repair: bool = False
+    bandwidth: float | None = None
+    sources: Sequence[Path] = ()
+    parallel: int = 16
+    accept_new: bool = False
+
+
+@dataclass
+class Seen:
+    """What a look found on a device: facts, contents, what is wrong; then what stays wrong."""
+
+    facts: Facts
+    contents: Contents
+    found: list[Damage]
+    left: list[Damage] = field(default_factory=list)
+
+    @property
+    def manifests(self) -> dict[str, Manifest]:
+        """Of its releases, those that are intact."""
+        every = self.contents.releases.items()
+        return {label: release.manifest for label, release in every if release.manifest}
+
+
+class Fsck:
+    """All devices are looked at; then, where that was asked for, mended: one may help another."""
+
+    def __init__(
+        self, hosts: Sequence[Host], listener: Listener, options: FsckOptions | None = None
+    ) -> None:
+        self.hosts, self.options = tuple(hosts), options or FsckOptions()
+        self.run_id = new_run_id()
+        self.seen: dict[str, Seen] = {}
+        self._listener = listener
+        self._held = Held(self.options.sources)
+        self._sources: dict[str, Path] = {}
+        self._manifests: dict[str, Manifest] = {}
+
+    def run(self) -> list[DeviceResult]:
+        """`details["damages"]` names what was found, `repaired` whether it is right now."""
+        results = self._everywhere(self._look, self.hosts)
+        hurt = [
+            host for host in self.hosts if host.name in self.seen and self.seen[host.name].found
+        ]
+        if not self.options.repair or not hurt:
+            return results
+        for seen in self.seen.values():
+            self._manifests |= seen.manifests
+        with tempfile.TemporaryDirectory(prefix="fleet-fsck-") as folder:
+            self._find(hurt, Path(folder))
+            mended = {result.host.name: result for result in self._everywhere(self._mend, hurt)}
+        return [mended.get(result.host.name, result) for result in results]
+
+    def _everywhere(self, work: Work, hosts: Sequence[Host]) -> list[DeviceResult]:
+        return on_every_device(
+            hosts,
+            work,
+            self._listener,
+            parallel=self.options.parallel,
+            accept_new=self.options.accept_new,
+            transfer=TransferContext(TransferOptions(bandwidth=self.options.bandwidth)),
+        )
+
+    def _look(self, session: Session, result: DeviceResult) -> None:
+        facts = facts_of(session)
+        contents = self._ask(session, facts, "look")
+        seen = Seen(facts, contents, [])
+        hashed = not unhashed_why(facts)
+        seen.found = damages(contents, facts.base_dir, hashed=hashed)
+        self.seen[session.host.name] = seen
+        lying = contents.lying if hashed else []
+        if seen.found and not self.options.repair:
+            if lying:
+                with Lease(session, "fsck", self.run_id):
+                    self._ask(session, facts, "aside", shas=lying)
+            self._again(session, seen)
+        seen.left = seen.found
+        self._tell(session, result, seen)
+
+    def _again(self, session: Session, seen: Seen) -> None:
+        """Another deploy may have been at it meanwhile: what it has put right is no damage."""
+        now = damages(self._ask(session, seen.facts, "list"), seen.facts.base_dir, hashed=False)
+        still = {damage.place for damage in now}
+        seen.found = [
+            damage for damage in seen.found if damage.place in still or not damage.release
+        ]
+
+    def _find(self, hurt: Sequence[Host], folder: Path) -> None:
+        """The contents that lack somewhere: here, else on a board that has them intact."""
+        wanted: dict[str, int] = {}
+        for host in hurt:
+            wanted |= self._lacking(self.seen[host.name])
+        self._sources = self._held.find(wanted)
+        donors: dict[str, list[str]] = {}
+        for sha in wanted.keys() - self._sources.keys():
+            for host in self.hosts:
+                seen = self.seen.get(host.name)
+                if seen is not None and seen.contents.hashes.get(sha) == sha:
+                    donors.setdefault(host.name, []).append(sha)
+                    break
+
+        def bring(session: Session, result: DeviceResult) -> None:
+            base = self.seen[session.host.name].facts.base_dir
+            self._sources.update(fetch(session, base, donors[session.host.name], folder))
+            result.outcome = "ok"
+            result.text = "contents for other devices"
+
+        if donors:
+            self._everywhere(bring, [host for host in self.hosts if host.name in donors])
+
+    def _lacking(self, seen: Seen) -> dict[str, int]:
+        """sha256 → bytes of what its releases need and it has not intact."""
+        contents, unhashed, found = seen.contents, bool(unhashed_why(seen.facts)), {}
+        for label in contents.releases:
+            manifest = self._manifests.get(label)
+            for sha, item in manifest.blobs.items() if manifest else ():
+                if sha not in contents.blobs or not (unhashed or contents.hashes.get(sha) == sha):
+                    found[sha] = item.size
+        return found
+
+    def _mend(self, session: Session, result: DeviceResult) -> None:
+        seen = self.seen[session.host.name]
+        facts = facts_of(session)
+        lying = [] if unhashed_why(facts) else seen.contents.lying
+        with Lease(session, "fsck --repair", self.run_id) as lease:
+            lease.take()
+            if lying:
+                self._ask(session, facts, "aside", shas=lying)
+            now = self._ask(session, facts, "list")
+            Repair(session, facts, self._manifests, self._sources, self.run_id).mend(now)
+            after = self._ask(session, facts, "list")
+        seen.contents.blobs = after.blobs
+        seen.left = damages(after, facts.base_dir, hashed=False)
+        self._tell(session, result, seen)
+
+    def _tell(self, session: Session, result: DeviceResult, seen: Seen) -> None:
+        facts, contents = seen.facts, seen.contents
+        why = unhashed_why(facts)
+        left = {damage.place for damage in seen.left}
+        closed = [damage for damage in seen.found if damage.place not in left]
+        result.details = {
+            "damages": [
+                *({**with_cure(damage).as_dict(), "repaired": False} for damage in seen.left),
+                *({**damage.as_dict(), "repaired": True} for damage in closed),
+            ],
+            "blobs": len(contents.blobs),
+            "bytes": contents.size,
+            "base_dir": facts.base_dir,
+            "emulated": facts.emulated,
+        }
+        result.outcome = "failed" if seen.left or why else "changed" if closed else "ok"
+        result.text = why or _summary(contents, seen.left, closed)
+        if result.outcome != "failed":
+            when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            self._ask(session, facts, "passed", word=passed_word(when, contents))
+
+    def _ask(
+        self,
+        session: Session,
+        facts: Facts,
+        what: str,
+        *,
+        word: str = "",
+        shas: list[str] | None = None,
+    ) -> Contents:
+        host, told = session.host.name, False
+
+        def tell(done: int, total: int) -> None:
+            nonlocal told
+            if not told:
+                session.emit(StepStarted(host, "fsck", f"hash {human_bytes(total)}", total))
+            told = True
+            session.emit(Progress(host, "fsck", done, total))
+
+        answer = Contents(tell)
+        rate = self.options.bandwidth
+        asked = ask(facts, what, rate=rate, word=word or self.run_id, shas=shas)
+        lease = session.lease if what == "aside" else None
+        done = session.run(
+            asked.command,
+            "fsck",
+            stdin=asked.stdin,
+            deadline=LeasedStall(SILENT_SECONDS, lease) if lease else Stall(SILENT_SECONDS),
+            mutates=lease is not None,
+            on_stdout=answer.take,
+        )
+        if not done.ok:
+            raise failed(done, "fsck", host)
+        answer.check(host)
+        return answer
+
+
+def _summary(contents: Contents, left: Sequence[Damage], repaired: Sequence[Damage]) -> str:
+    if left:
+        return f"{len(left)} damages stay" + (f", {len(repaired)} repaired" if repaired else "")
+    what = f"{len(contents.blobs)} files of {human_bytes(contents.size)} hashed"
+    return f"{len(repaired)} damages repaired" if repaired else f"{what}, nothing wrong"

@@ -1,0 +1,223 @@
+"""What all devices of one playbook share on the host: bundle, runtimes, file lists."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fleet.bundles.inspect import inspect_bundle
+from fleet.bundles.op_packages import op_package_files, with_op_packages
+from fleet.bundles.system_library import system_library
+from fleet.config.playbook import DEFAULT_RUNNERS
+from fleet.engine.resolver import Parts, Resolver
+from fleet.model.bundle import Bundle
+from fleet.model.errors import InputError, PlaybookError
+from fleet.model.events import Listener, Warned
+from fleet.model.facts import Facts
+from fleet.model.files import FileRef
+from fleet.model.inventory import Host
+from fleet.model.lockfile import Lock
+from fleet.model.manifest import RELEASE, Manifest
+from fleet.model.plan import DevicePlan
+from fleet.model.playbook import Playbook, RunSpec
+from fleet.ops.environment import environment, health_as_dict, windows_environment
+from fleet.runners import Kit, Layout, Runner
+from fleet.runners.registry import OWN, runner
+from fleet.runtimes.store import RuntimeStore
+from fleet.runtimes.targets import default_target, target_facts
+from fleet.serving.files import packages_of, service_files
+
+
+class ReleaseBuilder:
+    """Bundle and runtimes of a playbook; each target is resolved once, whatever the fleet."""
+
+    def __init__(
+        self,
+        playbook: Playbook,
+        store: RuntimeStore,
+        listener: Listener,
+        *,
+        offline: bool = False,
+        frozen: Lock | None = None,
+    ) -> None:
+        """`frozen` names the builds and files to take, whatever is newer; nothing is fetched."""
+        self._frozen = frozen
+        self.playbook = playbook
+        self.runner: Runner = runner_of(playbook)
+        bundle = inspect_bundle(playbook.bundle, system_library(store), kind=playbook.bundle_kind)
+        self.bundle: Bundle = with_op_packages(bundle, playbook.op_packages)
+        wanted = playbook.runtime.version or self.bundle.qairt
+        self._resolver = Resolver(
+            self.runner,
+            store,
+            listener,
+            version=wanted,
+            wheel=playbook.runtime.wheel,
+            offline=offline,
+            frozen=frozen,
+        )
+        for text in (*playbook.warnings, *self.bundle.warnings):
+            listener(Warned("", text))
+
+    def target_for(self, host: Host, facts: Facts) -> str:
+        """Inventory, then playbook, then what the device's OS and machine call for."""
+        fixed = host.target or self.playbook.runtime.target
+        if fixed:
+            return fixed
+        chosen = default_target(facts.os_family, facts.machine or "")
+        if chosen is None:
+            raise InputError(
+                f"no QAIRT target is known for {facts.os_family} on {facts.machine or 'unknown'}",
+                hint="set `target:` in the inventory",
+            )
+        return chosen
+
+    def python_of(self, facts: Facts) -> str | None:
+        """`3.12` where the runner brings packages for the Python of the device, else None."""
+        version = facts.tools.python3_version
+        if not self.runner.python or version is None:
+            return None
+        return ".".join(version.split(".")[:2])
+
+    def parts(self, target: str, arch: str | None, python: str | None = None) -> Parts:
+        """Runtime and files for a target and Hexagon arch (`v73`; None when unknown)."""
+        layout_of(self.runner, self.bundle, target)  # before a runtime is fetched
+        return self._resolver.parts(target, arch, python)
+
+    def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
+        """Host path of a file → its machine, `hexagon-v73` for code of the DSP; only known ones."""
+        runtime = self.parts(target, arch, python).runtime
+        found = {
+            runtime.root / library.path: (
+                f"hexagon-{library.hexagon_arch}"
+                if library.machine == "hexagon"
+                else library.machine
+            )
+            for library in runtime.libraries
+            if library.machine != "other"
+        }
+        dsp = {
+            context.name: context.hexagon_arch
+            for context in self.bundle.contexts
+            if context.hexagon_arch
+        }
+        shards = [item for item in self.bundle.files if item.name in dsp]
+        ops = [library for package in self.bundle.op_packages for library in package.libraries]
+        found |= {library.file.source: library.kind for library in ops}
+        return found | {shard.source: f"hexagon-{dsp[shard.name]}" for shard in shards}
+
+    def kit(self, run: RunSpec, *, has_tool: bool, target: str) -> Kit:
+        """What the runner works with, for devices of a target."""
+        return Kit(
+            self.bundle,
+            run,
+            has_tool=has_tool,
+            dsp=target_facts(target).kind != "emulator",
+            windows=target_facts(target).os == "windows",
+            runtime_root=self._resolver.root(target),
+        )
+
+    def manifest(self, parts: Parts) -> Manifest:
+        """The release for one kind of device."""
+        pc = target_facts(parts.target).os == "windows"
+        packages = self.bundle.op_packages
+        layout = layout_of(self.runner, self.bundle, parts.target)
+        run = self.playbook.run or RunSpec(runner=self.runner.name)
+        kit = self.kit(run, has_tool=parts.selection.has_tool, target=parts.target)
+        kit = replace(kit, build_id=parts.runtime.build_id, site=self._resolver.site(parts))
+        ops = op_package_files(packages, dsp=kit.dsp)
+        bundle = [replace(item, name=f"bundle/{item.name}") for item in self.bundle.files]
+        placed = [
+            replace(item, name=layout.named(item.name))
+            for item in (*parts.selection.files, *bundle, *ops)
+        ]
+        spec = self.playbook.serve
+        served: tuple[FileRef, ...] = ()
+        if spec is not None:
+            served = (*service_files(), *packages_of(spec, self.bundle, kit.site))
+        files = unique((*placed, *self.runner.files(kit), *served))
+        if self._frozen is not None:
+            arch = parts.selection.hexagon_arch
+            files = self._frozen.required(parts.target, arch).only(files)
+        return Manifest(
+            name=self.playbook.name,
+            files=files,
+            env=(windows_environment if pc else environment)(RELEASE, layout.lib, layout.dsp),
+            unset=("DSP_LIBRARY_PATH",),
+            origin={
+                "runtime": parts.runtime.id,
+                "build_id": parts.runtime.build_id,
+                "target": parts.target,
+                "bundle": self.bundle.name,
+                "runner": self.runner.name,
+            }
+            | self._health(kit)
+            | ({"op_packages": [package.as_origin() for package in packages]} if packages else {}),
+        )
+
+    def bring(self, plan: DevicePlan) -> None:
+        """See that this machine has what a plan sends: a workstation has."""
+
+    def _health(self, kit: Kit) -> dict[str, Any]:
+        start = self.runner.health(kit, self.playbook.health_timeout)
+        if start is None:
+            return {}
+        return {
+            "health": health_as_dict(
+                start.argv,
+                start.cwd,
+                config=start.config,
+                timeout=start.timeout,
+                prompt=start.prompt.decode("utf-8", "replace"),
+                feeds_prompt=start.feeds_prompt,
+                env=start.env,
+            )
+        }
+
+
+def layout_of(runner: Runner, bundle: Bundle, target: str) -> Layout:
+    """Where things are. Raises InputError for what is not done on Windows."""
+    if target_facts(target).os != "windows":
+        return runner.layout
+    layout = runner.windows
+    if layout is None or bundle.op_packages:
+        what = "op packages" if layout is not None else f"runner {runner.name}"
+        raise InputError(
+            f"{what}: not done on Windows",
+            hint="runners genie and ort are, without op packages: docs/windows.md",
+        )
+    return layout
+
+
+def runner_of(playbook: Playbook) -> Runner:
+    """The runner of the playbook, which can run that kind of bundle and likes its options."""
+    kind = playbook.bundle_kind
+    run = playbook.run or RunSpec(runner=DEFAULT_RUNNERS[kind])
+    found = runner(run.runner)
+    if kind not in found.kinds:
+        fits = [name for name, own in OWN.items() if kind in own.kinds]
+        raise PlaybookError(
+            f"{playbook.path}: runner {run.runner} runs bundles of kind "
+            f"{' or '.join(found.kinds)}, not {kind}",
+            hint=f"`run: runner:` one of {', '.join(fits)}, or another `bundle: kind:`",
+        )
+    try:
+        if playbook.run is not None:
+            found.check(playbook.run)
+    except InputError as error:
+        raise PlaybookError(f"{playbook.path}: {error.message}", hint=error.hint) from error
+    return found
+
+
+def unique(files: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
+    """The same files; InputError when two different ones have one name in the release."""
+    found: dict[str, FileRef] = {}
+    for item in files:
+        other = found.setdefault(item.name, item)
+        if other.sha256 != item.sha256:
+            raise InputError(
+                f"two files for {item.name} in the release: {other.source} and {item.source}",
+                hint="in a flat layout libraries, program and bundle share one folder: rename one",
+            )
+    return tuple(found.values())

@@ -1,0 +1,143 @@
+"""Sending large new files while they are hashed: neither waits for the other.
+
+Nothing is sent twice for it: a file of which the device may have the content already (a blob of
+its size) waits for its hash, and of one whose name the live release has goes what differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from fleet.content.sources import Late, unreadable
+from fleet.engine.session import Session
+from fleet.engine.transfer.upload import Upload
+from fleet.model.errors import DiskFullError
+from fleet.model.events import StepStarted, Warned
+from fleet.model.facts import Facts
+from fleet.model.files import human_bytes
+from fleet.model.manifest import Manifest
+from fleet.model.plan import Blob, Delta
+from fleet.ops.backend import backend_for
+from fleet.ops.frames import Unhashed
+from fleet.ops.speculative import SpeculativeAnswer, parse_speculative
+from fleet.ops.streaming_delta import StreamingDelta, choose_recyclable
+from fleet.ops.upload import Receipt
+
+MARGIN_BYTES = 16 << 20
+
+
+class SpeculativeSend:
+    """Brings files whose hash is not known yet. What fails to match is left for later."""
+
+    def __init__(self, session: Session, facts: Facts, name: str, files: Sequence[Late]) -> None:
+        self._session, self._facts, self._name = session, facts, name
+        self._files = {late.key: late for late in files}
+        self.unhashed: dict[str, Unhashed] = {}
+        self._asked = 0
+        self._there: set[str] = set()
+
+    def bring(self) -> frozenset[str] | None:
+        """Send those that may go. All that the store has then; None: that has to be asked.
+
+        Raises as `send`, and InputError for an unreadable file.
+        """
+        blobs = self.lacking()
+        if not blobs:
+            return None
+        host, plain = self._session.host.name, [blob for blob in blobs if blob.plain]
+        says = " and ".join(
+            f"{word}{len(some)} files, {human_bytes(sum(blob.left for blob in some))},"
+            for word, some in (("", plain), ("what differs of ", [*set(blobs) - set(plain)]))
+            if some
+        )
+        need = sum(blob.left for blob in blobs if blob.delta is None or not blob.delta.spare)
+        self._session.emit(StepStarted(host, "send", f"send {says} while they are hashed", need))
+        check_room(self._facts, need)
+        Upload(self._session, self._facts, Manifest(self._name, ()), self).send(blobs)
+        return frozenset(self._there) if self._facts.store is False and self._asked == 1 else None
+
+    def lacking(self) -> tuple[Blob, ...]:
+        """Those of which the device can have nothing under their hash, each from its part on."""
+        facts, files = self._facts, [late.file for late in self._files.values()]
+        self._asked += 1
+        if facts.store is False and self._asked == 1:
+            answer = SpeculativeAnswer(dict.fromkeys(self._files, 0))
+        else:
+            asked = backend_for(facts).speculative(self._name, files)
+            said = self._session.ask(asked.command, "state", stdin=asked.stdin)
+            answer = parse_speculative(said.text, self._session.host.name)
+        blobs = []
+        for key, late in self._files.items():
+            if key in answer.free:
+                self.unhashed[key] = Unhashed(_result(late))
+                blobs.append(Blob(late.file, min(answer.free[key], late.file.size)))
+        return (*blobs, *self._streaming_delta(answer))
+
+    def _streaming_delta(self, answer: SpeculativeAnswer) -> Iterator[Blob]:
+        """Those of which the device has an older version, as what differs."""
+        transfer, recyclable = self._session.transfer, list(answer.recyclable)
+        for key, (base, have) in answer.olds.items():
+            late = self._files.get(key)
+            old = transfer.signatures.load(base)
+            if late is None or old is None or have > late.file.size or transfer.options.whole:
+                continue
+            found = StreamingDelta(late.file.size, late.hashing.signing, base, old)
+            if not have:
+                choose_recyclable(found, recyclable, transfer.signatures)
+            self.unhashed[key] = Unhashed(_result(late), found)
+            yield Blob(late.file, have, delta=Delta(base, (), found.spare))
+
+    def hashed(self, blobs: Sequence[Blob], receipt: Receipt) -> Sequence[Blob]:
+        """Under their hashes now. What is damaged or has changed is sent again, by its hash."""
+        known = []
+        for blob in blobs:
+            unhashed = self.unhashed[blob.file.sha256]
+            if unhashed.delta is not None and not unhashed.delta.whole:
+                continue
+            sha = unhashed.sha256()
+            if receipt.bad.pop(sha, None) is None:
+                known.append(replace(blob, file=replace(blob.file, sha256=sha)))
+                continue
+            text = f"{blob.file.name} changed or was damaged on its way; sent again"
+            self._session.emit(Warned(self._session.host.name, text))
+        self._there |= receipt.ok
+        return known
+
+
+def send_speculatively(
+    session: Session, facts: Facts, name: str, files: Sequence[Late]
+) -> tuple[Facts, frozenset[str]]:
+    """Send what may go before it is hashed, where the device and the wishes allow it.
+
+    The facts as they are then; and of a device without a store before, what that has now.
+    """
+    if not files or not backend_for(facts).late or session.transfer.neighbours is not None:
+        return facts, frozenset()
+    there = SpeculativeSend(session, facts, name, files).bring()
+    return (facts, there) if there is not None else (replace(facts, store=True), frozenset())
+
+
+def total(files: Sequence[Late]) -> int:
+    """Their bytes."""
+    return sum(late.file.size for late in files)
+
+
+def check_room(facts: Facts, need: int) -> None:
+    """Raise DiskFullError where the device's disk has less than `need` bytes and a margin."""
+    disk, have = facts.disk, facts.disk.room_bytes
+    if need and have is not None and have < need + MARGIN_BYTES:
+        raise DiskFullError(
+            f"{disk.path}: needed {human_bytes(need)}, {human_bytes(have)} are available",
+            hint=f"free space on {disk.mount or disk.path}, or set base_dir in the inventory",
+        )
+
+
+def _result(late: Late) -> Callable[[], str]:
+    def result() -> str:
+        try:
+            return late.hashing.result()
+        except OSError as error:
+            raise unreadable(error, late.file.source) from error
+
+    return result

@@ -1,0 +1,31 @@
+"""Slots of log lines (library, symbol, path ...), and texts that are filled with what they held.
+
+`{library}` in a title or a command becomes the library of the log; `{library:a library}` has the
+words for a log that names none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+# What a slot looks like in a line, in RE2 syntax. Each is used once in a pattern. None can hold
+# what a shell would obey: the words of a log go into commands that people paste.
+SLOTS = {
+    "library": r"\w[\w.+-]*\.(?:so(?:\.\d+)*|dll|dylib)\b",
+    "symbol": r"[A-Za-z_]\w{2,}(?:@+[\w.]+)?",
+    "path": r"(?:/|[A-Z]:\\)[\w./\\+@%=~-]{2,200}",
+    "processor": r"(?:gpdsp\d?|[acs]dsp\d?|turing)",
+    "version": r"v?\d+(?:\.\d+){1,4}",
+    "package": r"[A-Za-z0-9][\w.+-]{1,60}",
+    "module": r"[A-Za-z_][\w.]{1,60}",
+    "errno": r"E[A-Z0-9]{2,14}",
+    "arch": r"v(?:6[0-9]|7[0-9]|8[0-9])",
+    "address": r"\w[\w.-]*(?::\d+)?",
+}
+_IN_TEXT = re.compile(r"\{(" + "|".join(SLOTS) + r")(?::([^{}]*))?\}")
+
+
+def filled(text: str, slots: Mapping[str, str]) -> str:
+    """The text with what is known; else with the word behind the colon, or the slot's name."""
+    return _IN_TEXT.sub(lambda slot: slots.get(slot[1]) or slot[2] or f"<{slot[1]}>", text)

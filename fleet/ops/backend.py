@@ -1,0 +1,268 @@
+"""How a device takes blobs and makes releases: chosen here, and nowhere else.
+
+A shell stages, then switches and prunes; one with tar does the three in one command; the device
+worker (Python) takes blobs and steps in one stream, on POSIX and on Windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from fleet.content.sources import key_of
+from fleet.device.shell import device_script, source
+from fleet.device.worker import runs_worker, stamp, worker, worker_command
+from fleet.model.command import Call, Command, script
+from fleet.model.facts import Facts
+from fleet.model.files import BLOCK_BYTES, FileRef
+from fleet.model.manifest import Manifest
+from fleet.model.plan import (
+    Action,
+    Blob,
+    ProbeHealth,
+    PruneReleases,
+    SendBlobs,
+    StageRelease,
+    SwitchRelease,
+)
+from fleet.ops.frames import Source, Style, Unhashed
+from fleet.ops.staging import check_names, stage_archive, stage_frame, stage_lines
+from fleet.ops.upload import Step, sync_mode
+
+NAMES: dict[type[Action], str] = {
+    SendBlobs: "send",
+    StageRelease: "stage",
+    ProbeHealth: "health",
+    SwitchRelease: "switch",
+    PruneReleases: "prune",
+}
+
+
+@dataclass(frozen=True)
+class StoreRequest:
+    """A command and its standard input."""
+
+    command: Command
+    stdin: Iterable[bytes] = ()
+
+
+@dataclass(frozen=True)
+class ReleaseTurn:
+    """What is done in one go: `blobs` and then `steps`; by `order` where that is a command of its
+    own, else in the stream of the blobs. With `probe` the health of that release is asked instead.
+    `name` is that of the first of them, `says` tells of the sending or the probe.
+    """
+
+    name: str
+    says: str = ""
+    bytes: int = 0
+    blobs: tuple[Blob, ...] = ()
+    steps: tuple[Step, ...] = ()
+    order: StoreRequest | None = None
+    probe: Manifest | None = None
+
+
+class ReleaseBackend:
+    """A POSIX shell, with the tools that the facts name. The others do some of it otherwise."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.tools = facts.tools
+
+    @property
+    def worker(self) -> bytes | None:
+        """What goes ahead of a stream for the device worker, None without one."""
+        return None
+
+    @property
+    def hashes(self) -> bool:
+        """Whether the device hashes what it gets; else it is read back."""
+        return bool(self.tools.sha256)
+
+    @property
+    def frames(self) -> bool:
+        """Many blobs in one stream: a dd that counts the bytes of a pipe."""
+        return self.tools.dd_fullblock
+
+    @property
+    def batches(self) -> bool:
+        """Many small blobs at once: tar and a hash tool that prints `<hash>  <name>`."""
+        tool = self.tools.sha256
+        return bool(tool) and tool[0] != "openssl" and self.tools.tar and self.frames
+
+    @property
+    def late(self) -> bool:
+        """Whether it takes a blob whose hash follows it."""
+        return self.hashes and self.frames
+
+    def style(self, source: Source, unhashed: Mapping[str, Unhashed]) -> Style:
+        """How blobs go over that are read from there."""
+        return Style(self.batches, self.worker, unhashed=unhashed, source=source)
+
+    def receive(self, *, single: bool = False) -> Command:
+        """Takes blobs from stdin; `single` for a device whose dd cannot count bytes of a pipe."""
+        framing = "single" if single else "framed"
+        args = (self.facts.base_dir, framing, sync_mode(self.facts), *self.tools.sha256)
+        return device_script("receive", *args)
+
+    def state(self, manifest: Manifest, *, verify: bool = False) -> StoreRequest:
+        """What is there of `manifest`; with `verify` every blob is hashed on the device."""
+        how = "hash" if verify and self.hashes else "size"
+        rows = (
+            f"{file.sha256}\t{file.size}\t{key_of(file) or '-'}\t{file.name}\n"
+            for file in manifest.files
+        )
+        return self._ask("state", manifest.name, manifest.id, how, rows=rows)
+
+    def stamped(self, manifest: Manifest) -> StoreRequest | None:
+        """Only whether all is as it was at the switch; None where that is not told so."""
+        del manifest
+        return None
+
+    def speculative(self, name: str, files: Iterable[FileRef]) -> StoreRequest:
+        """Which of some files nothing there can be. Their sha256 is a name for their state."""
+        rows = (f"{file.sha256}\t{file.size}\t{file.name}\n" for file in files)
+        return self._ask("ahead", name, rows=rows)
+
+    def sign(self, sha: str) -> StoreRequest | None:
+        """The signature of a blob of its store; None where it makes none."""
+        del sha
+        return None
+
+    def turns(self, actions: Sequence[Action], run_id: str) -> list[ReleaseTurn]:
+        """What a plan says of releases, in as few goes as the device can do it.
+
+        Raises InputError for a file name with a tab.
+        """
+        groups: list[list[Action]] = []
+        for action in actions:
+            if isinstance(action, StageRelease):
+                check_names(action.manifest)
+            if groups and self._joins(groups[-1][-1], action):
+                groups[-1].append(action)
+            else:
+                groups.append([action])
+        return [self._turn(group, run_id) for group in groups]
+
+    def _turn(self, actions: Sequence[Action], run_id: str) -> ReleaseTurn:
+        first = actions[0]
+        name, says = NAMES[type(first)], first.describe()
+        if isinstance(first, ProbeHealth):
+            return ReleaseTurn(name, says, probe=first.manifest)
+        behind = actions[1:] if isinstance(first, SendBlobs) else actions
+        steps = tuple(
+            Step(NAMES[type(action)], action.describe(), partial(self._frame, action, run_id))
+            for action in behind
+        )
+        if isinstance(first, SendBlobs):
+            return ReleaseTurn(name, says, first.bytes, first.blobs, steps)
+        order = self._order(actions, run_id) if self.worker is None else None
+        return ReleaseTurn(name, steps=steps, order=order)
+
+    def _joins(self, before: Action, action: Action) -> bool:
+        """An archive that was cut is known by its end; of other input nothing may follow."""
+        if isinstance(before, SendBlobs | ProbeHealth) or isinstance(action, ProbeHealth):
+            return False
+        return self.tools.tar or not isinstance(before, StageRelease)
+
+    def _order(self, actions: Sequence[Action], run_id: str) -> StoreRequest:
+        """One command, each step begun when the one before has succeeded. What fails after the
+        line `switched` is the pruning.
+        """
+        stdin: Iterable[bytes] = ()
+        name, release_id, keep, texts = "", "", "", []
+        for action in actions:
+            program, again = NAMES[type(action)], ""
+            match action:
+                case StageRelease():
+                    name, release_id = action.manifest.name, action.manifest.id
+                    make = stage_archive if self.tools.tar else stage_lines
+                    program = "stage_tar" if self.tools.tar else program
+                    stdin = make(self.facts.base_dir, action.manifest)
+                case SwitchRelease():
+                    name, release_id = action.name, action.id
+                case PruneReleases():
+                    name, keep, again = action.name, str(action.keep), 'set -- "$1" "$2" "$5"\n'
+            texts.append(again + source(program))
+        text = "".join(f"(\n{part}) || exit\n" for part in texts[:-1]) + texts[-1]
+        command = script(text, self.facts.base_dir, name, release_id, run_id, keep)
+        return StoreRequest(command, stdin)
+
+    def _frame(self, action: Action, run_id: str) -> bytes:
+        """A step in the stream of the device worker."""
+        match action:
+            case StageRelease():
+                power = self.facts.windows is not None
+                return stage_frame(self.facts.base_dir, action.manifest, run_id, power=power)
+            case SwitchRelease():
+                return f"switch {action.name} {action.id} {run_id}\n".encode()
+            case PruneReleases():
+                return f"prune {action.name} {action.keep}\n".encode()
+        raise NotImplementedError(type(action).__name__)
+
+    def _ask(self, name: str, *args: str, rows: Iterable[str]) -> StoreRequest:
+        tool = self.tools.sha256 if name == "state" else ()
+        command = device_script(name, self.facts.base_dir, *args, *tool)
+        return StoreRequest(command, ["".join(rows).encode()])
+
+
+class DeviceWorker(ReleaseBackend):
+    """Python: the device worker takes blobs and steps in one stream."""
+
+    hashes = frames = batches = True
+
+    def _joins(self, before: Action, action: Action) -> bool:
+        return not isinstance(before, ProbeHealth) and not isinstance(action, ProbeHealth)
+
+    def _command(self, name: str, *args: str) -> Command:
+        return worker_command(self.facts, name, self.facts.base_dir, *args)
+
+    def _ask(self, name: str, *args: str, rows: Iterable[str]) -> StoreRequest:
+        head = self.worker or b""
+        return StoreRequest(self._command(name, *args), [head + "".join(rows).encode()])
+
+    def receive(self, *, single: bool = False) -> Command:
+        """The stream."""
+        del single
+        return self._command("receive")
+
+
+class PosixWorker(DeviceWorker):
+    """Beside a shell. It also makes patches, recycles and stamps."""
+
+    late = True
+
+    @property
+    def worker(self) -> bytes | None:
+        """Its text."""
+        return worker()
+
+    def stamped(self, manifest: Manifest) -> StoreRequest | None:
+        """By GNU's find, which takes a third of the time, else by a small program."""
+        args = (self.facts.base_dir, manifest.name, manifest.id)
+        if self.tools.find_printf:
+            return StoreRequest(device_script("stamp", *args))
+        return StoreRequest(worker_command(self.facts, *args), [stamp()])
+
+    def sign(self, sha: str) -> StoreRequest | None:
+        """Of the blob."""
+        path = f"{self.facts.base_dir}/store/{sha}"
+        return StoreRequest(worker_command(self.facts, "sign", path, str(BLOCK_BYTES)), [worker()])
+
+
+class WindowsWorker(DeviceWorker):
+    """On a PC, where the transport brings the program for a call."""
+
+    late = False
+    worker = b""
+
+    def _command(self, name: str, *args: str) -> Command:
+        return Command(("python3",), call=Call(name, (self.facts.base_dir, *args)))
+
+
+def backend_for(facts: Facts) -> ReleaseBackend:
+    """What does the work on this device."""
+    if facts.windows is not None:
+        return WindowsWorker(facts)
+    return PosixWorker(facts) if runs_worker(facts) else ReleaseBackend(facts)

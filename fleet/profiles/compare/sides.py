@@ -1,0 +1,74 @@
+"""One row of a table or a cell of a matrix: the same records give the same row."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet.model.record import Record
+from fleet.profiles.compare import metrics as known
+from fleet.profiles.compare.groups import by_board, chip, runs_of, values_of
+from fleet.profiles.compare.turns import boot_is_unit
+from fleet.profiles.compare.verdict import MetricRow
+from fleet.profiles.stats.difference import difference
+
+
+@dataclass(frozen=True)
+class Side:
+    """Records of one side of a pair, read once for all metrics. `seconds`: what a run takes."""
+
+    records: Sequence[Record]
+    runs: list[list[Record | None]]
+    boards: int
+    chips: int
+    emulated: bool
+    seconds: float | None
+
+    def values(self, name: str) -> list[list[float]]:
+        """Runs of one board; of several boards one value each, for boards are the unit then."""
+        return values_of(self.runs, name) if self.boards == 1 else by_board(self.runs, name)
+
+
+def sides_of(a: Sequence[Record], b: Sequence[Record]) -> tuple[Side, Side]:
+    """Both sides of one comparison; where neither shares a boot with the other, in boots."""
+    counted = [[record for record in side if record.counts] for side in (a, b)]
+    by_boot = boot_is_unit(counted[0], counted[1])
+    return _side(a, by_boot=by_boot), _side(b, by_boot=by_boot)
+
+
+def _side(records: Sequence[Record], *, by_boot: bool) -> Side:
+    boards = {record.identity or record.host: record for record in records}
+    # Run ids are the same on all boards of a run: with several boards they are no unit.
+    runs = [[record if record.counts else None for record in records]]
+    if len(boards) == 1:
+        runs = runs_of(records, by_boot=by_boot)
+    emulated = any(record.emulated for record in records)
+    chips = len(set(map(chip, boards.values())))
+    return Side(records, runs, len(boards), chips, emulated, _seconds(runs))
+
+
+def _seconds(runs: Sequence[Sequence[Record | None]]) -> float | None:
+    """The middle of what the repeats of each run took together."""
+    whole = [
+        sum(record.seconds for record in run if record is not None and record.seconds)
+        for run in runs
+    ]
+    known_ones = [seconds for seconds in whole if seconds]
+    return statistics.median(known_ones) if known_ones else None
+
+
+def row_of(label: str, a: Side, b: Side, metric: known.Metric, blocked: Sequence[str]) -> MetricRow:
+    """The change of one metric, not judged yet. `blocked`: conditions that forbid a verdict."""
+    units = known.units(a.records, metric.name) | known.units(b.records, metric.name)
+    why = f"differs: {', '.join(blocked)}" if blocked else ""
+    if len(units) > 1:
+        why = f"units differ: {', '.join(sorted(units))}"
+    elif max(a.chips, b.chips) > 1:
+        why = "several chips in one group"
+    change = difference(a.values(metric.name), b.values(metric.name))
+    both = [side.seconds for side in (a, b) if side.seconds]
+    seconds = statistics.mean(both) if both else None
+    emulated = a.emulated or b.emulated
+    few = min(len(side.runs) for side in (a, b))
+    return MetricRow(label, metric, change, why=why, emulated=emulated, seconds=seconds, few=few)

@@ -1,0 +1,64 @@
+"""Files of records are read; files are written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fleet.model.errors import FleetError, InputError, ProfileStoreError
+from fleet.model.files import told
+from fleet.model.record import Record
+
+
+def read_records(path: Path) -> list[Record]:
+    """The records of a file or of all record.json below a folder.
+
+    Raises InputError with file and line for what is no record of a schema that is known.
+    """
+    if path.is_dir():
+        found = sorted(path.rglob("record.json"))
+        if not found:
+            raise InputError(f"{path} has no record.json", hint="fleet profiles list")
+        return [record for file in found for record in read_records(file)]
+    return list(_of_file(path))
+
+
+def _of_file(path: Path) -> Iterator[Record]:
+    with told(path):
+        text = path.read_text("utf-8")
+    try:
+        whole = json.loads(text)
+    except ValueError:
+        if not text.strip():
+            raise InputError(f"{path} has no record in it") from None
+        lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+        for number, line in lines:
+            try:
+                yield Record.from_dict(json.loads(line))
+            except (ValueError, InputError) as error:
+                raise InputError(f"{path}:{number} is not a record: {_said(error)}") from error
+        return
+    for data in whole if isinstance(whole, list) else [whole]:
+        try:
+            yield Record.from_dict(data)
+        except InputError as error:
+            raise InputError(f"{path} is not a record: {_said(error)}") from error
+
+
+@contextmanager
+def written_whole(target: Path, kind: type[FleetError] = ProfileStoreError) -> Iterator[Path]:
+    """The file to write instead, which becomes `target` at the end. Raises `kind`."""
+    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        with told(target, "write", kind, f"ls -ld {target.parent}"):
+            yield part
+            part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _said(error: Exception) -> str:
+    return error.message if isinstance(error, InputError) else str(error)[:200]

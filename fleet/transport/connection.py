@@ -1,0 +1,232 @@
+"""The way to a host: what the inventory says, then the ssh config, for each hop.
+
+The first value wins, as in ssh_config(5): the inventory's, the user's file, the system's.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+import shlex
+import subprocess
+from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import paramiko
+
+from fleet.config.ranges import split_port
+from fleet.model.errors import InputError
+from fleet.model.inventory import Host
+from fleet.transport.lean import run_match_exec
+
+DEFAULT_PORT = 22
+CONFIGS = ("~/.ssh/config", "/etc/ssh/ssh_config")
+_END_SECONDS = 2.0
+_MATCH = re.compile(r"(?i)\s*match\b")
+_COMMAND = re.compile(r"(?i)\s*\w+command\b")  # the rest of its line is for a shell
+_COMMENT = re.compile(r"""((?:[^"'#]|"[^"]*"|'[^']*'|(?<!\s)#)*?)\s+#.*""")
+_VALUED = {"host", "originalhost", "user", "localuser", "exec"}  # criteria of `Match`
+_BARE = {"all", "canonical", "final"}
+
+
+class _Proxy(paramiko.ProxyCommand):
+    """paramiko's, which leaves the process and its pipes to themselves."""
+
+    process: subprocess.Popen[bytes]
+
+    def close(self) -> None:
+        """End it."""
+        self.process.terminate()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+        try:
+            self.process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Connection:
+    """A login, not yet open. `gateway` is what it goes through: a jump host or a ProxyCommand."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        user: str,
+        gateway: Connection | str | None,
+        limit: float,
+        options: Mapping[str, Any],
+        *,
+        optional_keys: Collection[str] = (),
+    ) -> None:
+        """`limit`: seconds to connect. `options` are those of paramiko's `connect`; of its keys
+        `optional_keys`, of an ssh config, need not be there.
+        """
+        self.host, self.port = address
+        self.user = user
+        self.gateway = gateway
+        self.client = paramiko.SSHClient()
+        self.transport: Any = None  # paramiko's, once it is open
+        self.options = options
+        self._limit = limit
+        self._optional_keys = optional_keys
+
+    def open(self) -> None:
+        """Connect and log in, hop by hop. Raises what paramiko raises."""
+        sock: Any = None
+        if isinstance(self.gateway, str):
+            sock = _Proxy(self.gateway)
+        elif self.gateway is not None:
+            self.gateway.open()
+            there = (self.host, self.port)
+            sock = self.gateway.transport.open_channel("direct-tcpip", there, ("", 0))
+        keys = [
+            key
+            for key in self.options.get("key_filename", ())
+            if key not in self._optional_keys or Path(key).is_file()
+        ]
+        options = {**self.options, "key_filename": keys}
+        self.client.connect(
+            self.host, self.port, self.user, sock=sock, timeout=self._limit, **options
+        )
+        self.transport = self.client.get_transport()
+
+
+def hops_of(connection: Connection | str | None) -> Iterator[Connection]:
+    """A connection, its jump host, that one's, and so on; no ProxyCommand."""
+    while isinstance(connection, Connection):
+        yield connection
+        connection = connection.gateway
+
+
+def connection_to(host: Host, limit: float, options: Mapping[str, Any]) -> Connection:
+    """The way to a host through all its jump hosts. `limit`: seconds for each hop.
+
+    Jump hosts of the inventory are logged in to with its keys, those of an ssh config with
+    the config's. Raises InputError for an ssh config that cannot be understood.
+    """
+    resolver = _Resolver(host, limit, options)
+    own = {**options, **_credentials(host)}
+    of_hops = {name: value for name, value in own.items() if name != "password"}
+    gateway = None
+    for hop in host.proxy_jump.split(",") if host.proxy_jump else ():
+        gateway = resolver.connection(hop, of_hops, gateway=gateway)
+    name = host.address or host.name
+    return resolver.connection(name, own, user=host.user, port=host.port, gateway=gateway)
+
+
+def _credentials(host: Host) -> dict[str, Any]:
+    """What the inventory has to log in with, in paramiko's words. Raises InputError."""
+    found: dict[str, Any] = {}
+    if host.identity_files:
+        found["key_filename"] = [str(path) for path in host.identity_files]
+    if host.key_passphrase is not None:
+        found["passphrase"] = host.key_passphrase.get().reveal()
+    if host.password is not None:
+        found["password"] = host.password.get().reveal()
+    return found
+
+
+class _Resolver:
+    """Names → connections, by the ssh configs that hold for one host of the inventory."""
+
+    def __init__(self, host: Host, limit: float, options: Mapping[str, Any]) -> None:
+        self._limit, self._options = limit, options
+        own = host.ssh_config
+        paths = [own] if own else [Path(name).expanduser() for name in CONFIGS]
+        self._files = [path for path in paths if path.is_file() or path == own]
+
+    def connection(
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        *,
+        user: str | None = None,
+        port: int | None = None,
+        gateway: Connection | None = None,
+        behind: tuple[str, ...] = (),
+    ) -> Connection:
+        """To `[user@]name[:port]`; `behind` are the names whose jump host it is."""
+        before, _, rest = name.strip().removeprefix("ssh://").rpartition("@")
+        name, written = split_port(rest)
+        user, port = user or before or None, port or written
+        if name in behind:
+            way = " > ".join((*behind, name))
+            raise InputError(f"the jump hosts of the ssh config go round: {way}")
+        found = self._lookup(name, user, port)
+        address = found["hostname"]
+        keys = [*options.get("key_filename", ()), *found.get("identityfile", ())]
+        return Connection(
+            (address, port or int(found.get("port", DEFAULT_PORT))),
+            user or found.get("user") or getpass.getuser(),
+            gateway or self._gateway(found, {name, address}, (*behind, name)),
+            self._limit,
+            {**options, "key_filename": keys} if keys else options,
+            optional_keys=found.get("identityfile", ()),
+        )
+
+    def _gateway(
+        self, found: Mapping[str, Any], own: set[str], behind: tuple[str, ...]
+    ) -> Connection | str | None:
+        """What an ssh config has before a host of these names: the first that is set counts."""
+        key = next((key for key in found if key in {"proxyjump", "proxycommand"}), "")
+        text: str | None = found.get(key)
+        if text is None or text.lower() == "none":
+            return None
+        if key == "proxycommand":
+            return text
+        hops = text.split(",")
+        if own & {split_port(hop.rpartition("@")[2].strip())[0] for hop in hops}:
+            return None  # `Host *` has it, and this is the jump host
+        gateway = None
+        for hop in hops:
+            gateway = self.connection(hop, self._options, gateway=gateway, behind=behind)
+        return gateway
+
+    def _lookup(self, name: str, user: str | None, port: int | None) -> Mapping[str, Any]:
+        """What is said of a name, lower-case key → value; `hostname` is always there."""
+        first = f"User {user}\n" * bool(user) + f"Port {port}\n" * bool(port)
+        try:
+            found = _parsed(first, *(path.read_text("utf-8") for path in self._files)).lookup(name)
+            int(found.get("port", DEFAULT_PORT))
+        except (paramiko.SSHException, OSError, ValueError) as error:
+            files = ", ".join(map(str, self._files))
+            raise InputError(f"cannot use the ssh config {files}: {error}") from error
+        return found
+
+
+@lru_cache(maxsize=8)
+def _parsed(*texts: str) -> paramiko.SSHConfig:
+    """Once for many boards."""
+    run_match_exec()
+    config = paramiko.SSHConfig()
+    for text in texts:
+        config.parse(StringIO("\n".join(map(for_paramiko, text.splitlines()))))
+    return config
+
+
+def for_paramiko(line: str) -> str:
+    """A line as paramiko reads it right. To it a comment behind a value is part of that, a
+    criterion that it does not know holds, and `Match final all` is an error. Raises ValueError.
+    """
+    comment = None if _COMMAND.match(line) else _COMMENT.fullmatch(line)
+    line = comment[1] if comment else line
+    if not _MATCH.match(line):
+        return line
+    words = shlex.split(line.replace("=", " ", 1) if "=" in line.split()[0] else line)[1:]
+    told: list[str] = []
+    while words:
+        word = words.pop(0)
+        criterion = word.lower()
+        if criterion.removeprefix("!") not in _VALUED | _BARE:
+            raise ValueError(f"fleet does not know the criterion of 'Match {word}'")
+        told.append(criterion)
+        if criterion.removeprefix("!") in _VALUED:
+            told += words[:1]
+            del words[:1]
+    last = told[:-1] if len(told) > 1 and told[-1] == "all" else told
+    return "Match " + shlex.join(last)

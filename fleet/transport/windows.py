@@ -1,0 +1,135 @@
+"""A command as Windows behind OpenSSH takes it: one constant line, the work by standard input.
+
+The login shell of Windows' OpenSSH is cmd.exe, which takes 8,191 characters and reads % ^ & | as
+syntax. So the line holds no value at all, only characters that no shell reads, and is the same
+for every command.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+
+from fleet.device.call import on_windows
+from fleet.device.texts import text_of
+from fleet.model.command import Command, Result
+from fleet.model.errors import DeviceError, InputError
+from fleet.model.files import Chunk
+
+BANNER = "OpenSSH_for_Windows"  # what Windows' own server calls itself
+LONGEST_LINE = 8191  # of cmd.exe (Microsoft, "Command prompt line string limitation")
+# InputFormat None: else PowerShell reads standard input as text of its own, and the bytes are gone.
+# OutputFormat Text: else errors come as CLIXML.
+_START = (
+    "powershell.exe -NoLogo -NoProfile -NonInteractive -InputFormat None -OutputFormat Text "
+    "-EncodedCommand "
+)
+_LOST, _NO_PROGRAM = 97, 127
+_PLAIN = re.compile(r"[^\s\"]+", re.ASCII)
+_LONGEST = 32_000  # CreateProcess takes 32,767 characters, the program's own path among them
+# cmd.exe would run these and read the line by rules of its own: %, ^, & become syntax again.
+_BATCH = (".bat", ".cmd")
+
+
+@cache
+def line() -> str:
+    """The command line: the same for all commands, whatever they are."""
+    text = text_of("bootstrap.ps1")
+    code = "\n".join(row for row in text.splitlines() if not row.lstrip().startswith("#"))
+    return _START + base64.b64encode(code.encode("utf-16-le")).decode("ascii")
+
+
+def spoken(command: Command, stdin: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Standard input that makes the device do `command` with `stdin`. Raises InputError at once."""
+    first = _job(command)
+
+    def chunks() -> Iterator[Chunk]:
+        yield first
+        yield from stdin
+
+    return chunks()
+
+
+def explain(result: Result, host: str) -> None:
+    """Raise DeviceError where the login itself stood in the way."""
+    said = result.error_text
+    if result.status == _LOST and "fleet-stdin-lost" in said:
+        shell = said.partition("fleet-stdin-lost")[2].split("\n")[0].strip()
+        raise DeviceError(
+            "standard input does not reach our program: the login shell of sshd reads it "
+            f"(DefaultShell is {shell or 'unknown'})",
+            device=host,
+            hint="in PowerShell of an administrator there: Remove-ItemProperty "
+            "-Path HKLM:\\SOFTWARE\\OpenSSH -Name DefaultShell",
+        )
+    if result.status == _NO_PROGRAM and "fleet-no-python" in said:
+        raise DeviceError(
+            "the device has no Python, which does fleet's work on Windows",
+            device=host,
+            hint="winget install Python.Python.3.12 --architecture arm64 --scope machine there",
+        )
+
+
+def arguments(words: Sequence[str]) -> str:
+    """The arguments of a program as one text that it splits into exactly these.
+
+    The rules are those of the Microsoft C runtime and CommandLineToArgvW: blanks part arguments,
+    double quotes keep them together, and a backslash counts as itself unless a quote follows.
+    Raises InputError when it is too long.
+    """
+    line = " ".join(quoted(word) for word in words)
+    if len(line.encode("utf-16-le", "surrogatepass")) // 2 > _LONGEST:
+        raise InputError(
+            f"a command line of {len(line)} characters is too long for Windows",
+            hint=f"at most {_LONGEST}: put long texts into files",
+        )
+    return line
+
+
+def quoted(word: str) -> str:
+    """One argument."""
+    if _PLAIN.fullmatch(word):
+        return word
+    doubled = re.sub(r'(\\*)"', r'\1\1\\"', word)
+    return '"' + re.sub(r"(\\+)$", r"\1\1", doubled) + '"'
+
+
+def program(name: str) -> str:
+    """A program that may be started. Raises InputError for a batch file: cmd.exe would read it."""
+    if name.rstrip(" .").lower().endswith(_BATCH):
+        raise InputError(
+            f"{name} is a batch file: cmd.exe would read its arguments as code",
+            hint="name the program that it starts",
+        )
+    return name
+
+
+def _job(command: Command) -> bytes:
+    if command.call is not None:
+        asked = on_windows(command.call)
+        if asked.script:
+            return _framed("script", asked.script, *asked.argv)
+        return _start(command, asked.argv) + asked.head
+    if command.argv[0] == "sh":
+        raise InputError(
+            "this is not done on Windows: it is a script for a POSIX shell",
+            hint="docs/platforms.md says what works there",
+        )
+    return _start(command, command.argv)
+
+
+def _start(command: Command, argv: tuple[str, ...]) -> bytes:
+    pairs = [text for pair in command.env.items() for text in pair]
+    names = command.unset
+    fields = (program(argv[0]), arguments(argv[1:]), str(len(names)), *names, *pairs)
+    return _framed("run", command.cwd, *fields)
+
+
+def _framed(*fields: str) -> bytes:
+    try:
+        data = "\0".join(fields).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"no text for a device: {error.object[:80]!r}") from error
+    return f"fleet1 {len(data):08d}\n".encode() + data

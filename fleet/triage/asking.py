@@ -1,0 +1,69 @@
+"""Questions that tell causes with the same log apart, and what their answers say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fleet.model.cause import Twin
+from fleet.model.diagnosis import Evidence, Question, Ranked
+from fleet.triage.knowledge import Known
+from fleet.triage.ranking import Witness
+from fleet.triage.reading import LogReading
+from fleet.triage.text import lines_of
+from fleet.triage.unknown import louder
+from fleet.triage.witnesses import witnesses
+
+_SURE = 0.8  # from here on nothing is asked first
+_MOST = 3
+_WORDS = {"yes": True, "y": True, "no": False, "n": False}
+_SAID = 0.97  # what somebody looked at, and says
+
+
+def questions(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Question, ...]:
+    """The most telling first; none where the log decides."""
+    first, *others = ranked
+    if first.confidence >= _SURE:
+        return ()
+    found = [_between(first, other) for other in others[:_MOST]]
+    asked = {question.yes for question in found}
+    found += [_told(first, twin) for twin in first.twins if twin.cause not in asked]
+    if first.summary or not found:
+        found.insert(0, louder(reading))
+    return tuple(found[:_MOST])
+
+
+def _between(first: Ranked, other: Ranked) -> Question:
+    """Of two causes that the log shows: what one of them says of the other, or how it is seen."""
+    for twin in first.twins:
+        if twin.cause == other.cause.id:
+            return _told(first, twin)
+    for twin in other.twins:
+        if twin.cause == first.cause.id:
+            return _told(other, twin)
+    text = f"Is it this: {other.title}?"
+    return Question(_id(first, other.cause.id), text, other.verify, other.cause.id, first.cause.id)
+
+
+def _told(first: Ranked, twin: Twin) -> Question:
+    text = f"Does this hold: {twin.reading}?"
+    return Question(_id(first, twin.cause), text, twin.command, twin.cause, first.cause.id)
+
+
+def _id(no: Ranked, yes: str) -> str:
+    return f"{no.cause.id}:{yes}"
+
+
+def answered(answers: Mapping[str, str], known: Known) -> list[Witness]:
+    """What the answers say: yes and no for a pair of causes, or pasted lines for any."""
+    found: list[Witness] = []
+    for key, answer in answers.items():
+        no, _, yes = key.partition(":")
+        word = answer.strip().lower()
+        if word in _WORDS:
+            name = yes if _WORDS[word] else no
+            if name in known.causes:
+                evidence = Evidence("answer", f"{key}: {word}")
+                found.append(Witness(known.causes[name], _SAID, evidence, fact=True))
+        else:
+            found += witnesses(lines_of(answer), known, "answer")
+    return found

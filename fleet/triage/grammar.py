@@ -1,0 +1,56 @@
+"""A grammar of log lines: patterns with slots.
+
+`{library}: cannot open shared object` matches any library; what stood in the slot comes back in
+title, evidence and fix (fleet/model/slots.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+
+import re2
+
+from fleet.model.slots import SLOTS
+
+# What a log says of the device beside its failure; what the chip itself says comes first.
+BESIDE = (
+    r"hexagon arch(?:itecture)?\W{1,3}(?:version )?{arch}",
+    r"\b(?:dsp|htp|hexagon)_arch\W{1,4}{arch}",
+    r"Htp{arch}(?:Skel|Stub)",
+)
+_LIKE: dict[str, Callable[[str], str]] = {"arch": str.lower, "processor": str.lower}
+_IN_PATTERN = re.compile(r"\{(" + "|".join(SLOTS) + r")\}")
+
+
+def expanded(pattern: str) -> str:
+    """The pattern with each slot as a named group of RE2."""
+    return _IN_PATTERN.sub(lambda slot: f"(?P<{slot[1]}>{SLOTS[slot[1]]})", pattern)
+
+
+def has_slots(pattern: str) -> bool:
+    """Whether something of a line is kept when the pattern is found."""
+    return "(?P<" in pattern
+
+
+def captured(pattern: str, line: str) -> dict[str, str]:
+    """What stands in the slots of an expanded pattern, in this line."""
+    found = _compiled(pattern).search(line)
+    words = found.groupdict().items() if found else ()
+    return {name: _LIKE.get(name, str)(word) for name, word in words if word}
+
+
+def beside(text: str) -> dict[str, str]:
+    """The slots of BESIDE in a whole log."""
+    found: dict[str, str] = {}
+    for pattern in BESIDE:
+        found = {**captured(expanded(pattern), text), **found}
+    return found
+
+
+@cache
+def _compiled(pattern: str) -> re2._Regexp:
+    options = re2.Options()
+    options.case_sensitive = False
+    return re2.compile(pattern, options)

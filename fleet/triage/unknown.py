@@ -1,0 +1,95 @@
+"""What can be said of a log whose cause is not known: words for numbers, lines, one next step."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+
+from fleet.model.diagnosis import Evidence, Question
+from fleet.model.slots import filled
+from fleet.triage.explain import explain
+from fleet.triage.grammar import captured
+from fleet.triage.reading import LogReading
+
+_MOST = 5
+_READ = 200  # lines of which the words are looked up
+_NAMES = re.compile(r"\b(?:QNN|AEE|GENIE)_[A-Z_]{3,}\b")
+_CODES = re.compile(
+    r"(?:\berr(?!no)\w*|code|status|rc|ret\w*|failed|result)\W{1,4}(?:with )?"
+    r"(-?(?:0x[0-9a-f]{1,8}|\d{1,10}))\b"
+    r"|\b(0x8000[0-9a-f]{4})\b",
+    re.IGNORECASE,
+)
+_ERRNOS = re.compile(r"\berrno\W{0,4}(\d{1,3})\b|\b(E[A-Z]{3,14})\b", re.IGNORECASE)
+
+
+def suspects(reading: LogReading) -> tuple[Evidence, ...]:
+    """The first lines that look like the failure."""
+    return tuple(Evidence("log", line.text, line.number) for line in reading.failures[:_MOST])
+
+
+def understood(reading: LogReading) -> tuple[str, ...]:
+    """Numbers and names of the lines that look like the failure, in words."""
+    found: dict[str, str] = {}
+    for line in [*reading.failures, *reading.lines][:_READ]:
+        for code in [*_NAMES.findall(line.text), *map("".join, _CODES.findall(line.text))]:
+            if code not in found and code.strip("-0x"):
+                found |= _code(code)
+        for word in map("".join, _ERRNOS.findall(line.text)):
+            number = int(word) if word.isdigit() else getattr(errno, word.upper(), 0)
+            if number in errno.errorcode:
+                found.setdefault(word, f"{errno.errorcode[number]}: {os.strerror(number)}")
+    codes = [f"{code} is {meaning}" for code, meaning in found.items()]
+    return tuple([*_said(reading), *codes][:_MOST])
+
+
+def _code(code: str) -> dict[str, str]:
+    meanings = [
+        f"{meaning.family}: {', '.join(meaning.names[:3]) or meaning.note}"
+        for meaning in explain(code).meanings
+    ]
+    return {code: "; ".join(meanings)} if meanings else {}
+
+
+def _said(reading: LogReading) -> list[str]:
+    """Sentences for lines of common forms, with the names that stand in them."""
+    known = reading.known
+    matched = known.saying.over(reading.text)
+    found: dict[str, None] = {}
+    for line in reading.lines:
+        for row in matched.match(line.text):
+            slots = captured(known.saying.patterns[row], line.text)
+            found[f"line {line.number}: {filled(known.sentences[row], slots)}"] = None
+    return list(found)
+
+
+def next_step(reading: LogReading) -> tuple[Question, str]:
+    """The one thing to do next, and why nothing is named."""
+    if reading.of_people:
+        why = "this is a text for people, not the log of a program"
+        return Question("log", "Paste the output of the program that failed."), why
+    if reading.of_build:
+        line = reading.of_build[0]
+        why = f"a build or a converter failed (line {line.number}), not a deployment"
+        return Question(
+            "build", "Cure the first error of the build; nothing of it ran on a device."
+        ), why
+    if reading.of_others:
+        line = (reading.about("foreign"))[0]
+        why = f"it is about other software (line {line.number}), not about a device with an NPU"
+        return Question("log", "Paste the output of the program that failed on the device."), why
+    why = (
+        "nothing in it is known, neither of a failure nor of a success: that says nothing of the "
+        "device"
+    )
+    return louder(reading), why
+
+
+def louder(reading: LogReading) -> Question:
+    """How to get the lines that decide, for the program that wrote the log."""
+    known = reading.known
+    matched = known.stepping.over(reading.text)
+    rows = {number for line in reading.lines for number in matched.match(line.text)}
+    row = known.steps[min(rows, default=len(known.steps) - 1)]
+    return Question(row["id"], row["text"], row["command"])

@@ -1,0 +1,66 @@
+"""What the lines of a log say for each cause."""
+
+from __future__ import annotations
+
+from fleet.model.diagnosis import Evidence
+from fleet.triage.grammar import captured, has_slots
+from fleet.triage.knowledge import Known
+from fleet.triage.ranking import Witness
+from fleet.triage.reading import LogReading
+from fleet.triage.text import Line
+
+_PER_SIGNATURE = 3  # lines of evidence that are kept for each
+_OPPOSED = 0.15  # of the weight, where a line proves the opposite
+
+
+def witnesses(lines: list[Line], known: Known, source: str = "log") -> list[Witness]:
+    """What the lines say for each cause, in the order of the lines."""
+    return heard(LogReading(lines, known), source)
+
+
+def heard(reading: LogReading, source: str = "log") -> list[Witness]:
+    """As `witnesses`, of lines that were read before."""
+    known = reading.known
+    hits: dict[int, list[Line]] = {}
+    causal: dict[int, int] = {}
+    for line, found in reading.hits():
+        for index in found:
+            hits.setdefault(index, []).append(line)
+            _, signature, part = known.owners[index]
+            if part == "match" and not signature.summary:
+                causal.setdefault(line.number, len(causal))
+    return [
+        witness
+        for index in hits
+        if known.owners[index][2] == "match" and _holds(index, hits, known)
+        for witness in _of_signature(index, hits[index], causal, reading, source)
+    ]
+
+
+def _holds(index: int, hits: dict[int, list[Line]], known: Known) -> bool:
+    """The other parts of a signature stand right behind its match."""
+    cause, signature, _ = known.owners[index]
+    for beside in range(index + 1, min(index + 3, len(known.owners))):
+        owner, other, part = known.owners[beside]
+        if owner is cause and other is signature and (beside in hits) == (part == "unless"):
+            return False
+    return True
+
+
+def _of_signature(
+    index: int, lines: list[Line], causal: dict[int, int], reading: LogReading, source: str
+) -> list[Witness]:
+    cause, signature, _ = reading.known.owners[index]
+    pattern = reading.known.matcher.patterns[index]
+    weight = signature.weight * (_OPPOSED if cause.id in reading.opposed else 1.0)
+    return [
+        Witness(
+            cause,
+            weight if number == 0 else 0.0,
+            Evidence(source, line.text, line.number),
+            causal.get(lines[0].number, len(causal)),
+            signature.summary,
+            slots=captured(pattern, line.text) if has_slots(pattern) else {},
+        )
+        for number, line in enumerate(lines[:_PER_SIGNATURE])
+    ]

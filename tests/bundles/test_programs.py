@@ -1,0 +1,34 @@
+"""What a user's own programs are linked with, against release and device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fleet.bundles.programs import lacking, needs
+from fleet.model.files import FileRef
+
+from .elves import shared_object
+
+
+def elf(path: Path, *needed: str) -> Path:
+    path.write_bytes(shared_object(needed=needed))
+    return path
+
+
+def test_what_the_release_has_is_not_asked_for(tmp_path: Path) -> None:
+    bench = elf(tmp_path / "llama-bench", "libllama.so", "libc.so.6", "libgomp.so.1")
+    llama = elf(tmp_path / "libllama.so", "libgomp.so.1", "libQnnHtp.so")
+    script = tmp_path / "run.sh"
+    script.write_text("#!/bin/sh\n")
+    files = [FileRef(llama, f"lib/{name}", 1, "0" * 64) for name in ("libllama.so", "libQnnHtp.so")]
+    wanted = needs([bench, llama, script, tmp_path / "gone"], files)
+    assert wanted == {
+        "libc.so.6": ("llama-bench",),
+        "libgomp.so.1": ("llama-bench", "libllama.so"),
+    }
+    (finding,) = lacking(wanted, {"libc.so.6"})
+    assert finding.refuses
+    assert "llama-bench and libllama.so are linked with libgomp.so.1" in finding.message
+    assert (finding.have, finding.need) == ("no libgomp.so.1", "libgomp.so.1")
+    assert "under `libraries:`" in finding.cure
+    assert lacking(wanted, set(wanted)) == ()

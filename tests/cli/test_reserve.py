@@ -1,0 +1,146 @@
+"""`fleet reserve`, `unreserve` and `who`, as people of two workstations type them."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from fleet.cli.main import app
+from fleet.model.inventory import Host
+from tests.transport.sshd import running
+
+ROOT = Path(__file__).parents[2]
+
+
+class Desk:
+    """An inventory of two boards (one sshd each), and the command line."""
+
+    def __init__(self, folder: Path, hosts: list[Host]) -> None:
+        self.inventory = folder / "inventory.yaml"
+        lines = ["all:", "  hosts:"]
+        for number, host in enumerate(hosts, 1):
+            lines += [
+                f"    evk-{number}:", "      host: 127.0.0.1", f"      port: {host.port}",
+                f"      user: {host.user}", f"      identity_file: {host.identity_files[0]}",
+                f"      known_hosts: {host.known_hosts}", f"      base_dir: {folder}/base{number}",
+            ]  # fmt: skip
+        self.inventory.write_text("\n".join(lines) + "\n")
+
+    def fleet(self, who: str, *args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "fleet", *args, "-i", str(self.inventory)],
+            capture_output=True, text=True, check=False, timeout=120, cwd=ROOT,
+            env={**os.environ, "FLEET_OWNER": who, "NO_COLOR": "1", "COLUMNS": "200"},
+        )  # fmt: skip
+
+    def json(self, who: str, *args: str) -> list[dict[str, Any]]:
+        done = self.fleet(who, *args, "--json")
+        assert done.returncode == 0, done.stderr
+        found: list[dict[str, Any]] = json.loads(done.stdout)
+        return found
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with running(tmp_path / "one") as one, running(tmp_path / "two") as two:
+        yield Desk(tmp_path, [one.host(), two.host()])
+
+
+def test_reserve_see_respect_and_give_back(desk: Desk) -> None:
+    done = desk.fleet("ann@desk", "reserve", "evk-1", "--for", "2h", "--reason", "camera; $(tests)")
+    assert done.returncode == 0, done.stderr
+    assert "reserved for 2 h" in done.stdout
+
+    first, second = desk.json("bob@desk", "who")
+    (holder,) = first["holders"]
+    assert (holder["owner"], holder["reason"]) == ("ann@desk", "camera; $(tests)")
+    assert 7100 < holder["left"] <= 7201
+    assert "token" not in holder
+    assert (first["round_trips"], second["holders"]) == (1, [])
+    assert [one["host"] for one in desk.json("bob@desk", "who", "evk-2")] == ["evk-2"]
+
+    seen = desk.fleet("bob@desk", "status")
+    assert seen.returncode == 0, seen.stderr
+    assert "evk-1: the board is reserved by ann@desk" in seen.stdout
+    assert "evk-2: " not in seen.stdout
+    (status, _) = desk.json("bob@desk", "status")
+    assert status["holders"][0]["owner"] == "ann@desk"
+
+    for refused in (
+        desk.fleet("bob@desk", "reserve", "all", "--for", "1h"),
+        desk.fleet("bob@desk", "unreserve", "evk-1"),
+    ):
+        assert refused.returncode == 1
+        assert "reserved by ann@desk" in refused.stderr
+        assert "fleet unreserve evk-1 --force" in refused.stderr
+    assert len(desk.json("bob@desk", "who", "evk-2")[0]["holders"]) == 1, "the other was free"
+
+    back = desk.json("ann@desk", "unreserve", "evk-1")
+    assert back[0]["outcome"] == "changed"
+    assert "camera" in back[0]["text"]
+    assert desk.json("ann@desk", "unreserve", "evk-1")[0]["outcome"] == "unchanged"
+
+
+def test_the_old_words_work_and_name_the_new_ones(desk: Desk) -> None:
+    for old, new in (("lock", "reserve"), ("unlock", "unreserve")):
+        done = desk.fleet("ann@desk", old, "evk-1")
+        assert done.returncode == 0, done.stderr
+        assert f"`fleet {old}` is now `fleet {new}`" in done.stderr
+        assert "is now" not in desk.fleet("ann@desk", old, "evk-1", "--json").stderr
+        assert "is now" not in desk.fleet("ann@desk", new, "evk-1").stderr
+    tree: Any = get_command(app)
+    shown = {name for name, command in tree.commands.items() if not command.hidden}
+    assert {"reserve", "unreserve", "lock", "unlock"} & shown == {"reserve", "unreserve"}
+
+
+def test_force_breaks_what_others_hold(desk: Desk) -> None:
+    desk.json("ann@desk", "reserve", "all", "--for", "3d")
+    broken = desk.json("bob@desk", "unreserve", "all", "--force")
+    assert [one["outcome"] for one in broken] == ["changed", "changed"]
+    assert [one["holders"] for one in desk.json("bob@desk", "who")] == [[], []]
+
+
+def test_a_number_that_leaves_none_is_named_by_all_of_them(desk: Desk, tmp_path: Path) -> None:
+    last = tmp_path / "one" / "leases" / "fleet-lease" / "write.999999998"
+    last.mkdir(parents=True)
+    maker = getpass.getuser()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("x")
+    push = ("push", str(tmp_path / "folder"))
+    for done in (
+        desk.fleet("ann@desk", *push, "--limit", "evk-1"),
+        desk.fleet("ann@desk", "unreserve", "evk-1", "--force"),
+    ):
+        assert done.returncode == 1
+        assert f"blocked by {maker}" in done.stderr
+        assert f"rm -r {last}" in done.stderr
+    who = desk.fleet("ann@desk", "who")
+    assert f"blocked by {maker}: {last}" in who.stdout
+    blocked, free = desk.json("ann@desk", "who")
+    assert blocked["blocked"] == [{"kind": "write", "path": str(last), "maker": maker}]
+    assert (free["blocked"], free["text"]) == ([], "free")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("reserve", "evk-1", "--for", "soon"), "not a duration"),
+        (("reserve", "evk-1", "--for", "31d"), "at most 30 d"),
+        (("reserve", "evk-9"), "evk-9"),
+        (("unreserve",), "HOST"),
+    ],
+)
+def test_bad_input(desk: Desk, args: tuple[str, ...], words: str) -> None:
+    done = desk.fleet("ann@desk", *args)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert desk.json("ann@desk", "who")[0]["holders"] == []

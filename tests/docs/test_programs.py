@@ -1,0 +1,17 @@
+"""The table of docs/platforms.md is what `make test-programs` saw, and names every runner."""
+
+from __future__ import annotations
+
+from fleet.runners.registry import OWN
+from tests.programs import seen
+
+
+def test_the_page_has_the_table_of_what_was_seen() -> None:
+    text = seen.PAGE.read_text("utf-8")
+    assert text == seen.page(text), "python -m tests.programs.seen writes it"
+
+
+def test_each_runner_with_a_program_of_others_ran_or_says_why_not() -> None:
+    assert {row["runner"] for row in seen.all_seen()} == set(OWN) - {"ort", "exec"}
+    for row in seen.all_seen():
+        assert bool(row["never"]) != bool(row["when"] and row["on"] and row["showed"]), row

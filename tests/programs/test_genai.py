@@ -1,0 +1,109 @@
+"""onnxruntime-genai with the QNN provider on a board behind a real sshd: a decoder of ours, as a
+context binary. The provider runs Qualcomm's emulator, and the CPU is switched off.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fleet.config.playbook import load_playbook
+from fleet.engine.pool import DeviceResult
+from fleet.runners.genai import PACKAGE
+from fleet.runtimes.lock import file_lock
+from tests.engine.conftest import Bench
+from tests.support_runtime import NEW, cache_root
+
+from .seen import ROOT, saw
+
+TOKENS = 8
+pytestmark = pytest.mark.qairt
+
+
+@pytest.fixture
+def own(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setenv("FLEET_HOME", str(cache_root() / "home"))  # packages outlive the run
+    shutil.copytree(ROOT / "assets" / "tiny-genai", tmp_path / "bundle")
+    return bench
+
+
+def deployed(bench: Bench, folder: Path) -> DeviceResult:
+    text = {
+        "name": "genai",
+        "bundle": {"path": "bundle", "kind": "ort"},
+        "run": {
+            "runner": "genai", "prompt": "What is fleet?", "max_tokens": TOKENS, "repeats": 2,
+            "token_limit_counts": True, "timeout": 60,
+        },
+    }  # fmt: skip
+    (folder / "playbook.yaml").write_text(json.dumps(text))
+    bench.playbook = load_playbook(folder / "playbook.yaml")
+    with file_lock(cache_root() / "packages.lock", 900):
+        (result,) = bench.operation().deploy()
+    return result
+
+
+def test_a_decoder_as_a_context_binary(own: Bench, tmp_path: Path) -> None:
+    result = deployed(own, tmp_path)
+    assert result.error is None, result.error
+    first, second = result.records
+    for record in (first, second):
+        assert record.problems == ()
+        assert record.emulated
+        outcome = json.loads(Path(record.artifacts["outcome.json"]).read_text())
+        assert outcome["npu_alone"] is True
+        times = outcome["token_seconds"]
+        assert record.metrics.generated_tokens == TOKENS == len(times)
+        assert record.metrics.prompt_tokens == 4
+        assert record.metrics.ttft_ms == pytest.approx(times[0] * 1000, rel=0.02)
+        assert record.metrics.decode_tps == pytest.approx(
+            (TOKENS - 1) / (times[-1] - times[0]), rel=0.02
+        )
+    assert first.text == second.text != ""
+    version, packages = PACKAGE.partition("==")[2], f"QAIRT {NEW}"
+    on = f"the HTP emulator ({packages}) of a board behind a real sshd (x86_64)"
+    saw("genai", "onnxruntime-genai", version, on, "text and times; no node on the CPU")
+
+
+def test_a_decoder_that_qnn_does_not_take_is_no_run_on_the_cpu(own: Bench, tmp_path: Path) -> None:
+    """Without the overlay it runs, on the CPU; the provider is named all the same."""
+    config = tmp_path / "bundle" / "genai_config.json"
+    said = json.loads(config.read_text())
+    said["model"]["decoder"]["filename"] = "det.onnx"
+    config.write_text(json.dumps(said))
+    write_det(tmp_path / "bundle" / "det.onnx")
+    for name in ("model.onnx", "model_qnn.bin"):
+        (tmp_path / "bundle" / name).unlink()
+    result = deployed(own, tmp_path)
+    assert "fallback to CPU EP has been explicitly disabled" in str(result.error)
+
+
+def write_det(path: Path) -> None:
+    """A decoder's inputs and outputs around an operation that QNN does not have."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    info, number = helper.make_tensor_value_info, TensorProto.FLOAT
+    cache = [1, 1, 64, 16]
+    nodes = [
+        helper.make_node("Cast", ["input_ids"], ["x"], to=number),
+        helper.make_node("Det", ["x"], ["d"]),
+        helper.make_node("Cast", ["position_ids"], ["p"], to=number),
+        helper.make_node("Add", ["d", "p"], ["s"]),
+        helper.make_node("Expand", ["s", "shape"], ["logits"]),
+        *(
+            helper.make_node("Identity", [f"past_key_values.0.{name}"], [f"present.0.{name}"])
+            for name in ("key", "value")
+        ),
+    ]
+    shape = helper.make_tensor("shape", TensorProto.INT64, [3], [1, 1, 480])
+    inputs = [info(name, TensorProto.INT64, [1, 1]) for name in ("input_ids", "position_ids")]
+    inputs += [info(f"past_key_values.0.{name}", number, cache) for name in ("key", "value")]
+    outputs = [info("logits", number, [1, 1, 480])]
+    outputs += [info(f"present.0.{name}", number, cache) for name in ("key", "value")]
+    graph = helper.make_graph(nodes, "det", inputs, outputs, [shape])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(path))

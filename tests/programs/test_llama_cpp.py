@@ -1,0 +1,95 @@
+"""llama-bench and llama-completion of Debian on a board behind a real sshd, with a model of ours.
+
+There is no Hexagon in them, so every run is a CPU fallback by the programs' own words, and none
+counts; the times are theirs all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet.config.playbook import load_playbook
+from fleet.model.record import Record
+from tests.engine.conftest import Bench
+
+from .debian import llama_cpp, wrapped
+from .seen import ROOT, saw
+
+PROMPT = "What is fleet?"
+ON = "the CPU of a board behind a real sshd (x86_64)"
+
+
+@pytest.fixture(scope="module")
+def tree() -> tuple[Path, str]:
+    return llama_cpp()
+
+
+def deployed(bench: Bench, folder: Path, program: Path, **options: Any) -> tuple[Record, ...]:
+    text = {
+        "name": program.name,
+        "bundle": {"path": str(ROOT / "assets" / "tiny-gguf"), "kind": "llama.cpp"},
+        "run": {
+            "runner": "llama.cpp", "program": str(program), "prompt": PROMPT, "max_tokens": 8,
+            "repeats": 2, "timeout": 60, "options": {"device": "none", **options},
+        },
+    }  # fmt: skip
+    path = folder / "playbook.yaml"
+    path.write_text(json.dumps(text))
+    bench.playbook = load_playbook(path)
+    (result,) = bench.operation().deploy()
+    assert result.error is None, result.error
+    assert len(result.records) == 2
+    return tuple(result.records)
+
+
+def test_llama_bench_gives_its_rates_and_where_it_ran(
+    bench: Bench, tmp_path: Path, tree: tuple[Path, str]
+) -> None:
+    program = wrapped(tree[0], "llama-bench", tmp_path)
+    for record in deployed(bench, tmp_path, program, prompt_tokens=16):
+        rows = json.loads(Path(record.artifacts["bench.json"]).read_text())
+        prompt, generated = sorted(rows, key=lambda row: int(row["n_gen"]))
+        assert (prompt["n_prompt"], generated["n_gen"]) == (16, 8)
+        assert record.metrics.prompt_tps == pytest.approx(prompt["avg_ts"])
+        assert record.metrics.decode_tps == pytest.approx(generated["avg_ts"])
+        took_seconds = generated["avg_ns"] / 1e9
+        assert record.metrics.decode_tps == pytest.approx(8 / took_seconds, rel=0.02)
+        (problem,) = record.problems
+        assert problem.startswith(
+            "cpu-fallback: llama-bench ran on devices none, with backends CPU"
+        )
+        assert not record.counts
+    saw("llama.cpp", "llama-bench", f"Debian {tree[1]}", ON, "rates; not on the NPU by its rows")
+
+
+def test_llama_completion_gives_text_and_times(
+    bench: Bench, tmp_path: Path, tree: tuple[Path, str]
+) -> None:
+    program = wrapped(tree[0], "llama-completion", tmp_path)
+    first, second = deployed(bench, tmp_path, program)
+    for record in (first, second):
+        (problem,) = record.problems
+        assert problem.startswith("cpu-fallback: the log shows no weights on none")
+        assert "they are on CPU" in problem
+        assert record.metrics.generated_tokens == 7, "the first token is of the prompt's pass"
+        assert record.metrics.decode_tps is not None
+        assert record.metrics.decode_ms is not None
+        rate = 7000 / record.metrics.decode_ms
+        assert record.metrics.decode_tps == pytest.approx(rate, rel=0.02)
+    assert first.text == second.text != "", "seed and temperature are set"
+    assert not first.text.startswith(PROMPT)
+    version = f"Debian {tree[1]}"
+    saw("llama.cpp", "llama-completion", version, ON, "text and times; not on the NPU by its log")
+
+
+def test_a_device_that_is_not_there_is_no_release(
+    bench: Bench, tmp_path: Path, tree: tuple[Path, str]
+) -> None:
+    program = wrapped(tree[0], "llama-bench", tmp_path)
+    with pytest.raises(AssertionError, match=r"no NPU session \(exit status 1\)"):
+        deployed(bench, tmp_path, program, device="HTP0")
+    assert bench.current() is None

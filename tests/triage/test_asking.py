@@ -1,0 +1,88 @@
+"""Not knowing: numbers and names in words, one next step, and questions that rank anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet.triage.knowledge import knowledge
+from fleet.triage.triage import triage
+
+
+def test_an_answer_ranks_anew() -> None:
+    before = triage("Failed in loading stub: x\nload Skel, error: 4000\n")
+    question = next(one for one in before.questions if one.yes)
+    assert question.command
+    assert question.no == before.causes[0].cause.id or question.yes == before.causes[0].cause.id
+    other = question.yes if question.yes != before.causes[0].cause.id else question.no
+    word = "yes" if other == question.yes else "no"
+    log = "Failed in loading stub: x\nload Skel, error: 4000\n"
+    after = triage(log, answers={question.id: word})
+    assert after.causes[0].cause.id == other
+    assert question.id not in [one.id for one in after.questions]
+
+
+def test_a_pasted_output_ranks_anew() -> None:
+    log = "Failed to create device: 14001\n"
+    (step, *_) = triage(log).questions
+    assert not step.yes, "only the last line is here: more of the log is asked for first"
+    pasted = "cannot open libQnnHtpV73Skel.so: no such file or directory\n"
+    after = triage(log, answers={step.id: pasted})
+    assert after.causes[0].cause.id == "skel-not-found"
+    assert not after.causes[0].summary
+
+
+def test_a_sure_cause_asks_nothing() -> None:
+    log = (
+        "Direct firmware load for qcom/cdsp.mbn failed with error -2\ncan't start rproc cdsp: -2\n"
+    )
+    found = triage(log)
+    assert found.causes[0].confidence >= 0.8
+    assert found.questions == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "word"),
+    [
+        ("[   12.345678] remoteproc remoteproc9: odd trouble", "kernel-log", "dmesg"),
+        ("E MyApp: /data/local/tmp/x odd failure", "logcat", "logcat"),
+        ("kex error: ssh: odd", "ssh-verbose", "ssh -v"),
+        ("ModuleNotFoundError: No module named 'qairt_x'", "python-versions", "pip list"),
+        ("E: odd error of apt-get", "packages", "apt-cache"),
+        ("QNN odd error", "qnn-verbose", "verbose"),
+        ("odd error", "everything", "dmesg"),
+    ],
+)
+def test_the_next_step_is_one_command(line: str, step: str, word: str) -> None:
+    found = triage(line)
+    assert found.verdict == "not-recognised"
+    last = found.questions[-1]
+    assert last.id == step
+    assert word in last.command
+    assert last.text.endswith(".")
+
+
+def test_what_is_understood_of_an_unknown_log() -> None:
+    found = triage(
+        "hello\nsetup failed with error code 1002\nbind: errno 98\nNo module named 'abc'\n"
+    )
+    assert found.verdict == "not-recognised"
+    text = "\n".join(found.understood)
+    assert "QNN_COMMON_ERROR_MEM_ALLOC" in text
+    assert "EADDRINUSE" in text
+    assert "no module abc" in text
+    assert [line.line for line in found.suspects] == [2]
+
+
+def test_a_guess_is_a_question_and_no_cause() -> None:
+    log = "QNN: the odd skel thing: built with another sdk\n"
+    found = triage(log)
+    assert found.causes == ()
+    assert found.questions[0].id == "guess:stub-skel-version-mismatch"
+    after = triage(log, answers={found.questions[0].id: "yes"})
+    assert after.causes[0].cause.id == "stub-skel-version-mismatch"
+
+
+def test_every_family_leads_to_a_cause() -> None:
+    known = knowledge()
+    assert {name for name in known.families.values() if name} <= set(known.causes)
+    assert sum(bool(name) for name in known.families.values()) > 60

@@ -1,0 +1,110 @@
+"""Slots: any library, processor, path or version of a line is named, not those of a list."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet.model.slots import filled
+from fleet.triage.grammar import captured, expanded
+from fleet.triage.triage import triage
+
+
+def first(log: str) -> tuple[str, str]:
+    found = triage(log).causes
+    return (found[0].cause.id, found[0].title) if found else ("", "")
+
+
+@pytest.mark.parametrize("library", ["libllama.so", "libomp.so", "libfoo-2.1.so.3", "libc++_x.so"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        'CANNOT LINK EXECUTABLE "./run": library "{}" not found: needed by main executable',
+        "./run: error while loading shared libraries: {}: cannot open shared object file",
+        'java.lang.UnsatisfiedLinkError: dlopen failed: library "{}" not found',
+        "\t{} => not found",
+        "ImportError: {}: cannot open shared object file: No such file or directory",
+    ],
+)
+def test_any_library_is_named(library: str, line: str) -> None:
+    cause, title = first(line.format(library))
+    assert cause == "host-lib-missing"
+    assert title == f"{library} is not found"
+
+
+@pytest.mark.parametrize("processor", ["gpdsp0", "gpdsp1", "adsp", "cdsp", "cdsp1"])
+def test_the_processor_is_the_one_of_the_line(processor: str) -> None:
+    file = f"qcom/sa8775p/{processor}.mbn"
+    cause, title = first(
+        f"remoteproc remoteproc3: Direct firmware load for {file} failed with error -2"
+    )
+    assert cause == "firmware-missing"
+    assert processor in title.split()
+    assert first(f"remoteproc remoteproc3: crash detected in {processor}: type watchdog")[1] == (
+        f"{processor} crashed and was restarted"
+    )
+
+
+def test_another_processor_is_not_the_compute_dsp() -> None:
+    log = "remoteproc remoteproc3: can't start rproc gpdsp0: -110\n"
+    found = triage(log)
+    assert "cdsp-not-running" not in [cause.cause.id for cause in found.causes]
+    assert found.causes[0].cause.id == "other-processor"
+    assert "gpdsp0" in found.causes[0].title
+    assert first(log.replace("gpdsp0", "cdsp0"))[0] == "cdsp-not-running"
+
+
+@pytest.mark.parametrize(
+    ("line", "cause", "path"),
+    [
+        ("adb: failed to copy 'a' to '/vendor/x/a': remote secure_mkdirs failed: Permission denied",
+         "storage-read-only", "/vendor/x/a"),
+        ("scp: /opt/models/a.bin: Permission denied", "storage-read-only", "/opt/models/a.bin"),
+        ('scp: dest open "/opt/models/a.bin": Permission denied', "storage-read-only",
+         "/opt/models/a.bin"),
+    ],
+)  # fmt: skip
+def test_a_push_names_its_path(line: str, cause: str, path: str) -> None:
+    assert first(line) == (cause, f"{path} cannot be written")
+
+
+def test_the_version_that_is_needed_is_named() -> None:
+    log = "./run: /lib/libc.so.6: version `GLIBC_2.38' not found (required by ./run)"
+    assert "2.38" in first(log)[1]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "docker: write /var/lib/docker/tmp/x: no space left on device\n",
+        "kubectl: node worker-3 offline, drained\n",
+        "ImportError: libcudart.so.11.0: cannot open shared object file\n",
+        "[ 12%] Building CXX object\nld: error: cannot find -lQnnHtp\nninja: build stopped\n",
+        "qnn-onnx-converter: error: Op type Foo not supported\n",
+    ],
+)
+def test_what_is_no_deployment_has_no_cause(log: str) -> None:
+    found = triage(log)
+    assert (found.verdict, found.causes) == ("not-recognised", ())
+    assert "not a deployment" in found.notes[0] or "other software" in found.notes[0]
+
+
+def test_a_guess_without_context_is_no_more_than_that() -> None:
+    found = triage("write error: No space left on device\n").causes
+    assert found[0].cause.id == "disk-full"
+    assert found[0].confidence < 0.6
+    assert triage("scp: write: No space left on device\n").causes[0].confidence > 0.6
+
+
+@pytest.mark.parametrize("word", ["$(reboot)", "`id`", "a;b", "a'b", 'a"b', "a&b", "-rf /"])
+def test_no_slot_holds_what_a_shell_obeys(word: str) -> None:
+    for slot in ("library", "path", "package", "address"):
+        pattern = expanded("x {%s}" % slot)  # noqa: UP031 - braces
+        for text in captured(pattern, f"x {word}.so /{word}").values():
+            assert not set(text) & set("$`;'\"&|<> ")
+            assert not text.startswith("-")
+
+
+def test_texts_without_the_slot_say_it_in_words() -> None:
+    assert filled("{library:a library} fails", {}) == "a library fails"
+    assert filled("{library:a library} fails", {"library": "libx.so"}) == "libx.so fails"
+    assert filled("awk '{print}' ${A:-b}", {}) == "awk '{print}' ${A:-b}"
