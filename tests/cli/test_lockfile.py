@@ -195,7 +195,7 @@ def test_another_playbooks_lock_and_other_files_are_not_overwritten(
     stranger.write_text("mine")
     done = cli("lock-file", playbook, "-i", inventory, "--lock-file", str(stranger))
     assert done.returncode == 2
-    assert "not overwritten" in done.stderr
+    assert "does not overwrite it" in done.stderr
     assert (stranger.read_text(), path.read_text()) == ("mine", text)
 
 
