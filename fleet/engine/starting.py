@@ -21,7 +21,7 @@ GRACE_SECONDS = 15.0  # the device ends the run itself; the host only if it does
 COLLECT_SECONDS = 60.0
 KEEP_BYTES = 1 << 20  # of standard output in memory; the whole of it goes to the listener
 LINE_CHARS = 500  # of one line in a message
-_TELLING = ("error", "<e>", "cannot", "fail", "traceback", "no end within")
+_TELLING = ("error", "<e>", "cannot", "fail", "traceback", "did not end within")
 
 
 @dataclass(frozen=True)
