@@ -212,7 +212,9 @@ class Lease:
         """
         self.take()
         if self._ticket is None:
-            raise LeaseLostError("fleet has no exclusive access to the board")
+            raise LeaseLostError(
+                "fleet has no exclusive access to the board", hint="run the command again"
+            )
         return self._guard(self._ticket, math.ceil(seconds)).then(command)
 
     def judge(self, result: Result, stderr: str, began: float) -> None:

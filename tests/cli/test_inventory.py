@@ -129,7 +129,7 @@ def test_list_json_has_references_and_no_secrets(mixed: Path) -> None:
             ["inventory", "list", "a.yaml", "-i", "b.yaml"],
             "two inventories are given: FILE and --inventory",
         ),
-        (["inventory", "list", "no-such.yaml"], "there is no file"),
+        (["inventory", "list", "no-such.yaml"], "does not exist"),
     ],
 )
 def test_wrong_use(words: list[str], message: str) -> None:

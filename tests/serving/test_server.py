@@ -357,10 +357,10 @@ def test_what_cannot_start_says_why_and_is_not_tried_again(tmp_path: Path) -> No
     token.write_text(TOKEN)
     token.chmod(0o644)
     readable = started(tmp_path)
-    assert (readable.returncode, "others can read" in readable.stderr) == (10, True)
+    assert (readable.returncode, "other users can read" in readable.stderr) == (10, True)
     token.chmod(0o600)
     unknown = started(tmp_path, backend="tpu")
-    assert (unknown.returncode, "no backend tpu" in unknown.stderr) == (10, True)
+    assert (unknown.returncode, "the backend tpu does not exist" in unknown.stderr) == (10, True)
     genai = started(tmp_path, backend="genai", site=str(tmp_path / "site"))
     assert genai.returncode == 10
     assert "onnxruntime-genai" in genai.stderr

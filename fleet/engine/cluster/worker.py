@@ -164,7 +164,9 @@ class Run:
         with self._changed:
             while not there():
                 if self.stopped:
-                    raise CancelledError("the workstation cancelled the job")
+                    raise CancelledError(
+                        "the workstation cancelled the job", hint="run the command again"
+                    )
                 if time.monotonic() - self.heard > SILENT_SECONDS:
                     raise TransferError(
                         f"the workstation sends nothing; the worker waited for {what}"

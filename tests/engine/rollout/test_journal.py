@@ -115,7 +115,7 @@ def test_damage_before_the_end_is_one_error(path: Path, at: int, text: bytes, wo
 def test_a_run_that_never_began(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
-    with pytest.raises(InputError, match="ended before it began"):
+    with pytest.raises(InputError, match="ended before it changed a device"):
         Journal.reopen(path)
 
 
