@@ -125,7 +125,7 @@ class FanOut:
                 hint="start a worker: dask worker SCHEDULER:PORT --nthreads 32",
             )
         problem: FleetError = UnreachableError(
-            "no dask worker of the device's site is left", hint=_AGAIN
+            "the dask workers of the device's site have died", hint=f"start one; then {_AGAIN}"
         )
         for site in self._waiting:
             try:

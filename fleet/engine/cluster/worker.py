@@ -169,7 +169,8 @@ class Run:
                     )
                 if time.monotonic() - self.heard > SILENT_SECONDS:
                     raise TransferError(
-                        f"the workstation sends nothing; the worker waited for {what}"
+                        f"the workstation sends nothing; the worker waited for {what}",
+                        hint="check the network between both, then deploy again",
                     )
                 self._changed.wait(POLL_SECONDS)
 
