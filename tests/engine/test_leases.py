@@ -362,7 +362,7 @@ def test_a_killed_process_gives_its_board_to_the_next(place: Place) -> None:
     finally:
         end(worker)
     assert any(
-        "without releasing the board" in one.text for one in place.events if isinstance(one, Warned)
+        "took the board over" in one.text for one in place.events if isinstance(one, Warned)
     )
     assert place.lines() == ["one", "next"]
 

@@ -106,7 +106,7 @@ def test_after_an_unplug_the_next_push_goes_on(
             assert lease.ticket is not None
             assert lease.ticket.generation == 2
         after.close()
-    assert any("without releasing the board" in one.text for one in seen if isinstance(one, Warned))
+    assert any("took the board over" in one.text for one in seen if isinstance(one, Warned))
 
 
 AHEAD = 96 << 20  # larger than what an adb server takes while the link is at its beginning

@@ -237,7 +237,7 @@ def test_how_long_the_first_byte_is_waited_for(asked_before: bool) -> None:
             reader.feed_data(b"GET /health HTTP/1.1\r\n\r\n")
             assert await wire.read_head(reader, first=True) is not None
         began = loop.time()
-        with pytest.raises(wire.HttpError, match="did not come in time"):
+        with pytest.raises(wire.HttpError, match="did not arrive in time"):
             await wire.read_head(reader, first=not asked_before)
         return loop.time() - began
 

@@ -170,7 +170,7 @@ class Journal:
                 hint=_ANEW,
             )
         if (line["line"] == "run") == bool(self.state.header):
-            raise InputError("it begins a run, and is not the first line", hint=_ANEW)
+            raise InputError("only the first line may begin the run, and it must", hint=_ANEW)
         self.state.take(line)
 
     def resumed(self, *, forced: bool) -> None:
