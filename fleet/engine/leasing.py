@@ -294,12 +294,7 @@ class Lease:
             else:
                 dead = dead_word(holder)
         if dead != "-":
-            session.emit(
-                Warned(
-                    host,
-                    "fleet took the board over from a process that ended",
-                )
-            )
+            session.emit(Warned(host, "fleet took the board over from a process that ended"))
             forget(dead.partition(":")[2])
         self._good = began
         self._ticket = Ticket(answer.place, generation, claim.token, self._ttl)

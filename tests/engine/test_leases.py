@@ -361,9 +361,7 @@ def test_a_killed_process_gives_its_board_to_the_next(place: Place) -> None:
                 place.add(session, "next")
     finally:
         end(worker)
-    assert any(
-        "took the board over" in one.text for one in place.events if isinstance(one, Warned)
-    )
+    assert any("took the board over" in one.text for one in place.events if isinstance(one, Warned))
     assert place.lines() == ["one", "next"]
 
 

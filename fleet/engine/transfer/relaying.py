@@ -164,10 +164,7 @@ class Relaying:
             self._neighbours.broke(self._lan, turn)
         if why:
             passage.told(0)
-            text = (
-                f"{blob.file.name} cannot come from the board {source.peer.name}: {why}; "
-                "the workstation sends the file"
-            )
+            text = f"{blob.file.name} cannot come from {source.peer.name}: {why}; sent directly"
             session.emit(Warned(name, text))
             return False
         session.relayed_bytes += blob.left
@@ -229,9 +226,7 @@ class Relaying:
             self._neighbours.broke(self._lan, turn)
         else:
             self._shut_out(turn)
-        return (
-            f"the transfer stopped: {said}" if passage.inside else f"the login there failed: {said}"
-        )
+        return f"the relay stopped: {said}" if passage.inside else f"the login failed: {said}"
 
     def _shut_out(self, turn: RelayTurn) -> None:
         self._alone = True
