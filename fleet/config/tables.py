@@ -14,11 +14,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field
 
 from fleet.config.fields import Matches, Strict, wrong
 from fleet.config.problems import Problems, suggest_or_list
-from fleet.config.reports import report
+from fleet.config.reports import validated
 from fleet.config.yamlpos import Keys, read
 from fleet.model.errors import InputError
 
@@ -327,19 +327,10 @@ def check(path: Path) -> None:
         raise InputError(f"{path}: no table has this name", hint="one of " + ", ".join(TABLES))
     document = read(path, InputError)
     problems = Problems(InputError)
-    try:
-        table = model.model_validate(document.data)
-    except ValidationError as error:
-        report(error, model, document, problems)
-        problems.raise_first()
-        raise InputError(f"{path}: {error}") from error
-    for where, message, hint in _CROSS.get(path.stem, _nothing)(table):
+    table = validated(model, document, problems)
+    for where, message, hint in _CROSS[path.stem](table) if path.stem in _CROSS else ():
         problems.add(message, document.value(where), hint)
     problems.raise_first()
-
-
-def _nothing(_table: BaseModel) -> Iterator[Fault]:
-    return iter(())
 
 
 def main(paths: list[str]) -> int:

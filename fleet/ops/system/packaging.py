@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from fleet.data import load
+from fleet.data import frozen, load
 from fleet.model.system import SystemSpec, SystemState
 
 UPSTREAM, BSP = "upstream", "bsp"
@@ -36,19 +36,7 @@ class Packaging:
 def packagings() -> dict[str, Packaging]:
     """All rows, in the order in which they are preferred."""
     return {
-        name: Packaging(
-            id=name,
-            title=row["title"],
-            packages=tuple(row["packages"]),
-            companions=tuple(row["companions"]),
-            marks=tuple(row["marks"]),
-            group=row["group"],
-            rules=row["rules"],
-            heap=row["heap"],
-            unit=row["unit"],
-            source=row["source"],
-            setup=row.get("setup", ""),
-        )
+        name: Packaging(name, **frozen(row))
         for name, row in load("fastrpc").items()
         if name not in _NOT_ROWS
     }
