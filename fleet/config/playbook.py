@@ -36,10 +36,13 @@ DEFAULT_RUNNERS = {
     "executorch": "executorch",
     "llama.cpp": "llama.cpp",
     "ort": "ort",
+    "litert": "litert",
     "files": "exec",
 }
 # All of ours, in the order in which they are listed; fleet.runners.registry has them by name.
-OWN_RUNNERS = ("genie", "qnn-net-run", "mllm", "executorch", "llama.cpp", "ort", "genai", "exec")
+OWN_RUNNERS = (
+    *("genie", "qnn-net-run", "mllm", "executorch", "llama.cpp", "litert", "ort", "genai", "exec"),
+)
 _NEED_PROMPT = {"genie", "mllm", "genai"}
 _BUNDLE_MARK = "genie_config.json"
 

@@ -167,8 +167,14 @@ class _Release(Strict):
     onnxruntime: str
 
 
+class _LiteRt(Strict):
+    version: Version
+    qairt: Version
+
+
 class _Releases(Strict):
     package: str
+    litert: _LiteRt
     htp_backend_api_major: int
     onnx_ir_version: int
     releases: list[_Release] = Field(min_length=1)
