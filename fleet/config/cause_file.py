@@ -34,7 +34,7 @@ def _words(value: object) -> object:
 
 def _among(value: str, known: tuple[str, ...], what: str) -> str:
     if value not in known:
-        raise wrong(f"'{value}' is no {what}", f"one of {', '.join(known)}")
+        raise wrong(f"'{value}' is not a valid {what}", f"use one of: {', '.join(known)}")
     return value
 
 
@@ -89,8 +89,8 @@ class _Fix(Strict):
         kept = self.changes.startswith("nothing") or not self.reversible
         if not kept and not self.undo:
             raise wrong(
-                "a fix that changes something says how that is undone",
-                "undo:, or reversible: false",
+                "a fix that changes something needs a way back",
+                "add `undo:` with a command, or `reversible: false`",
             )
         return self
 
@@ -133,12 +133,18 @@ def load_causes(paths: Iterable[Path]) -> tuple[Cause, ...]:
     for path in paths:
         cause = load_cause(path)
         if cause.id != path.stem:
-            raise InputError(f"{path}: the id is '{cause.id}', the file's name {path.stem}")
+            raise InputError(
+                f"{path}: the id is '{cause.id}', and the name of the file is '{path.stem}'",
+                hint=f"write `id: {path.stem}`, or rename the file to {cause.id}.yaml",
+            )
         found[cause.id] = cause
     for cause in found.values():
         for other in (*cause.excludes, *(twin.cause for twin in cause.twins)):
             if other not in found:
-                raise InputError(f"cause {cause.id} names '{other}', which has no file")
+                raise InputError(
+                    f"cause {cause.id} refers to the cause '{other}', which does not exist",
+                    hint=f"correct the name, or add {other}.yaml",
+                )
     return tuple(found[key] for key in sorted(found))
 
 

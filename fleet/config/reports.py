@@ -109,7 +109,7 @@ def _shape(kind: str, key: str, value: object, context: Mapping[str, Any]) -> tu
     if kind in {"greater_than_equal", "less_than_equal", "greater_than", "less_than"}:
         sign = {"ge": "at least", "le": "at most", "gt": "more than", "lt": "less than"}
         limit = next(f"{sign[name]} {context[name]}" for name in sign if name in context)
-        return f"'{key}' must be {limit}, not {value}", ""
+        return f"'{key}' must be {limit}, not {value}", f"write a number that is {limit}"
     wanted = {
         "int_type": "a whole number",
         "int_from_float": "a whole number",
@@ -124,5 +124,5 @@ def _shape(kind: str, key: str, value: object, context: Mapping[str, Any]) -> tu
         "finite_number": "a finite number",
     }.get(kind)
     if wanted is None:
-        return f"'{key}' is not valid ({kind})", "see `fleet schema -h`"
+        return f"the value of '{key}' is not valid ({kind})", "fleet schema -h (lists the formats)"
     return unlike(key, value, wanted, "")

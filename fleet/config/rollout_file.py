@@ -22,7 +22,9 @@ _HINT = 'write a count like 3, or a percentage like "10%"'
 
 def _amount(value: object) -> Amount:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise wrong(f"a number of devices or a percentage is needed, not {describe(value)}", _HINT)
+        raise wrong(
+            f"the value must be a number of devices or a percentage, not {describe(value)}", _HINT
+        )
     return told(Amount.parse)(value)
 
 
@@ -42,7 +44,7 @@ def _canary(value: object) -> Amount | tuple[str, ...]:
         return _amount(value)
     if not words or not all(isinstance(word, str) and word.strip() for word in words):
         raise wrong(
-            f"the canary is a count, a percentage or host patterns, not {describe(value)}",
+            f"'canary' must be a count, a percentage or host patterns, not {describe(value)}",
             "write it like 1, 5%, evk-01, or [evk-01, 'iq9[0]']",
         )
     return tuple(no_template(str(word)) for word in words)
@@ -77,11 +79,12 @@ class RolloutBody(Strict):
         WithJsonSchema({"type": "array", "items": _SHARE}),
     ] = Field(
         default=(),
-        description="How much of all devices has it after each wave, canary included; the rest "
-        "is the last wave.",
+        description="Share of all devices that is done after each wave, canary included; the "
+        "rest is the last wave.",
     )
     max_failed: AmountField = Field(
-        default=NONE, description="How many devices of a wave may fail; a percentage is cut."
+        default=NONE,
+        description="How many devices of a wave may fail; a percentage is rounded down.",
     )
     max_unreachable: AmountField = Field(
         default=NONE,
@@ -89,12 +92,12 @@ class RolloutBody(Strict):
     )
     soak: Duration | None = Field(
         default=None,
-        description="Wait so long after each wave, then look at its devices again: 90s, 5m, 1h.",
+        description="Wait this long after each wave, then check its devices again: 90s, 5m, 1h.",
     )
     on_fail: Literal["stop", "continue", "rollback"] = Field(
         default="stop",
-        description="What a wave with too many failures does: end, go on, or switch back what "
-        "this run changed.",
+        description="After too many failures in a wave: stop, continue, or roll back the "
+        "devices of this run.",
     )
 
     def spec(self) -> RolloutSpec:

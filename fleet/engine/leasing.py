@@ -71,8 +71,8 @@ def held_error(host: str, holder: LeaseHolder, step: str = "lease") -> LeaseHeld
     return LeaseHeldError(
         f"the board is {holder.describe()}",
         step=step,
-        hint=f"wait, or ask {holder.owner}; fleet who {host} (shows it), "
-        f"fleet unreserve {host} --force (breaks it)",
+        hint=f"wait, or ask {holder.owner}; fleet who {host} (shows who uses the board), "
+        f"fleet unreserve {host} --force (takes the board away)",
     )
 
 
@@ -181,13 +181,15 @@ class Lease:
         # Tried late and in vain: this workstation was awake, and it was the link.
         if not self._lost and self._deaf > self._good + self._ttl / 2:
             raise ConnectionLostError(
-                f"nothing was heard of the device for {self._ttl} s, so the lease on it has ended",
-                hint="see that it is on and its link works; what arrived is gone on with",
+                f"the device did not answer for {self._ttl} s, so fleet lost its exclusive access",
+                hint="check power and cable of the device, then deploy again (resumes the "
+                "transfer)",
             )
-        self._lost = self._lost or f"it was not renewed within {self._ttl} s"
+        self._lost = self._lost or f"the lease was not renewed within {self._ttl} s"
         raise LeaseLostError(
-            f"the lease on the board is lost: {self._lost}",
-            hint=f"fleet who {host} (who holds it now); deploy again when it is free",
+            f"fleet lost its exclusive access to the board: {self._lost}",
+            hint=f"fleet who {host} (shows who uses the board); deploy again when the board is "
+            "free",
         )
 
     def take(self, then: Command | None = None, stdin: Sequence[Chunk] = ()) -> Result | None:
@@ -210,7 +212,7 @@ class Lease:
         """
         self.take()
         if self._ticket is None:
-            raise LeaseLostError("there is no lease")
+            raise LeaseLostError("fleet has no exclusive access to the board")
         return self._guard(self._ticket, math.ceil(seconds)).then(command)
 
     def judge(self, result: Result, stderr: str, began: float) -> None:
@@ -276,7 +278,10 @@ class Lease:
             if holder is None:
                 races -= 1
                 if not races:
-                    raise LeaseHeldError("others take this board at the same time")
+                    raise LeaseHeldError(
+                        "other fleet processes ask for this board at the same time",
+                        hint="run the command again",
+                    )
                 time.sleep(LOOK_SECONDS * (1 - races / RACES))
             elif holder.kind == RESERVE or not has_ended(holder.token):
                 raise held_error(host, holder)
@@ -288,7 +293,13 @@ class Lease:
             else:
                 dead = dead_word(holder)
         if dead != "-":
-            session.emit(Warned(host, "the lease of an ended process was taken over"))
+            session.emit(
+                Warned(
+                    host,
+                    "an earlier fleet process ended without releasing the board; fleet took "
+                    "the board over",
+                )
+            )
             forget(dead.partition(":")[2])
         self._good = began
         self._ticket = Ticket(answer.place, generation, claim.token, self._ttl)
@@ -323,8 +334,8 @@ class Lease:
         """Say what is waited for; how long that is worth it."""
         seconds = min(float(holder.left), ENDED_SECONDS)
         text = (
-            f"the board is {holder.describe()}; that process has ended here, its last step on the "
-            f"board has not: waiting until it has, {seconds:.0f} s at most"
+            f"the board is {holder.describe()}; that process has ended, but its last step on the "
+            f"board has not: fleet waits up to {seconds:.0f} s for that step"
         )
         self._session.emit(Warned(self._session.host.name, text))
         return Deadline(seconds + 2 * LOOK_SECONDS)

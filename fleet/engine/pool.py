@@ -156,8 +156,8 @@ def _abandon(pool: Executor, sessions: Iterable[Session]) -> None:
 def _refuse_pinning(*, accept_new: bool) -> None:
     if accept_new:
         raise InputError(
-            "--accept-new pins host keys on this workstation, and workers look at the boards",
-            hint="first: fleet trust all; or `host_key:` in the inventory",
+            "--accept-new cannot be combined with --executor: workers do not store host keys",
+            hint="fleet trust all (before the deploy); or write `host_key:` in the inventory",
         )
 
 
@@ -204,7 +204,7 @@ def done_event(result: DeviceResult) -> DeviceDone:
         host=result.host.name,
         outcome=result.outcome,
         text=result.text,
-        hint=result.error.hint if result.error else "",
+        hint=(result.error.hint or result.error.cure) if result.error else "",
         seconds=round(result.seconds, 3),
         round_trips=result.round_trips,
         bytes_sent=result.bytes_sent,

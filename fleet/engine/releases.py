@@ -145,15 +145,17 @@ def switch_back(
     base = facts.base_dir
     known = {release.name: release for release in deployed(session, base)[0]}
     if name not in known:
-        raise DeviceError(f"{name} is not deployed there", hint="fleet status")
+        raise DeviceError(
+            f"{name} is not deployed on the device", hint="fleet status (shows what is deployed)"
+        )
     target = to or known[name].previous
     if only is not None and known[name].id != only:
         result.outcome = "unchanged"
-        result.text = f"release {known[name].id} is current, not {only}: left as it is"
+        result.text = f"the current release is {known[name].id}, not {only}; nothing was changed"
         return
     if target is None or target not in known[name].history:
         raise DeviceError(
-            f"there is no release {to or 'before ' + known[name].id} of {name}",
+            f"the device has no release {to or 'before ' + known[name].id} of {name}",
             hint="fleet status --json (shows the history)",
         )
     if target == known[name].id:
@@ -184,5 +186,7 @@ def stored_manifest(
         return Manifest(name, (), data["env"], unset, data["origin"], stored_id=release_id)
     except (ValueError, KeyError, TypeError, InputError) as error:
         raise DeviceError(
-            f"{path} is damaged: {error}", device=session.host.name, hint="fleet deploy"
+            f"{path} on the device is damaged: {error}",
+            device=session.host.name,
+            hint="fleet deploy (writes the file again)",
         ) from error

@@ -67,7 +67,7 @@ def _give(session: Session, order: StoreRequest, steps: Sequence[Step]) -> None:
     )
     receipt.check_steps(steps, host, done.error_text)
     if not done.ok:
-        text = f"old releases were not removed: {last_words(done)}"
+        text = f"could not delete old releases: {last_words(done)}; the next deploy tries again"
         session.emit(Warned(host, text))
 
 

@@ -70,7 +70,9 @@ def _files(given: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for place in given:
         if not place.exists():
-            raise InputError(f"{place} is not there", hint="--source takes files and folders")
+            raise InputError(
+                f"{place} does not exist", hint="give an existing file or folder: --source PATH"
+            )
         below = place.rglob("*") if place.is_dir() else [place]
         found += [path for path in below if path.is_file()]
     return found
@@ -163,4 +165,6 @@ def _last(found: Contents, name: str) -> str:
 def unhashed_why(facts: Facts) -> str:
     """Why a device cannot hash its store; "" where it can."""
     able = bool(facts.tools.sha256) or backend_for(facts).hashes
-    return "" if able else "no hash tool and no Python on it: contents were not checked"
+    return (
+        "" if able else "contents were not checked: the device has neither a sha256 tool nor Python"
+    )

@@ -168,7 +168,7 @@ def _once(job: RunJob, kit: Kit, start: Start, turn: _Turn, records: list[Record
 def _why_lost(session: Session, error: ConnectionLostError, boot: str | None) -> str:
     """Why the connection broke, as far as one more connection can tell."""
     session.tell_apart(error)
-    return REBOOTED if session.boot != boot else "the connection was lost"
+    return REBOOTED if session.boot != boot else "the connection broke"
 
 
 def _record(job: RunJob, placed: Placed, turn: _Turn, outcome: Outcome) -> Record:
@@ -209,7 +209,7 @@ def _keep(folder: Path, raw: Mapping[str, bytes]) -> tuple[str, ...]:
         target = folder / name
         try:
             if target.parts[len(folder.parts)].startswith("record.json"):
-                raise FileExistsError(errno.EEXIST, "the name of our own record")
+                raise FileExistsError(errno.EEXIST, "the name is reserved for a file of fleet")
             private_folder(target.parent)
             with open_private(target, "xb") as stream:
                 stream.write(content)

@@ -130,7 +130,7 @@ def check_base(base: str) -> None:
     """Refuse a base folder that search paths cannot hold: ld.so splits at both marks."""
     if ":" in base or ";" in base:
         raise InputError(
-            f"the base folder {base} has a ':' or ';', which separate folders in "
+            f"the base folder {base} contains ':' or ';', which separate the folders in "
             "LD_LIBRARY_PATH and ADSP_LIBRARY_PATH",
             hint="set `base_dir:` in the inventory to another folder",
         )

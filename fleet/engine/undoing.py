@@ -44,13 +44,13 @@ def undo(
     if run_id not in known:
         raise InputError(
             f"no run '{run_id}' changed the system of a device",
-            hint=f"one of: {', '.join(known[-5:])}" if known else "fleet deploy (writes the logs)",
+            hint=f"use one of: {', '.join(known[-5:])}" if known else "fleet undo --help",
         )
 
     def work(session: Session, result: DeviceResult) -> None:
         log = UndoLog(root, run_id, session.host.name)
         if not log.path.is_file():
-            result.outcome, result.text = "unchanged", "nothing to take back"
+            result.outcome, result.text = "unchanged", "the run changed nothing on this device"
             return
         if session.host.identity is not None:
             facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
@@ -59,7 +59,7 @@ def undo(
         with Lease(session, f"undo {run_id}", run_id):
             remarks = take_back(session, log, become)
         for text in remarks:
-            session.emit(Warned(session.host.name, f"not taken back: {text}"))
+            session.emit(Warned(session.host.name, f"could not be undone: {text}"))
         acls = "; ".join(text for text in remarks if "access list" in text)
         result.outcome, result.text = "changed", f"the system is as before run {run_id}"
         result.text += acls and f", but {acls}"

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
+from fleet.lab.debian import LIB
 from fleet.lab.elf import fastrpc_library
-from fleet.lab.packages import LIB
 from fleet.lab.rootfs import rootfs
 from fleet.model.errors import LabError
 

@@ -64,7 +64,7 @@ def manifest_of(text: str, release_id: str) -> Manifest:
         files = tuple(FileRef(Path(), **item) for item in data["files"])
         found = Manifest(data["name"], files, data["env"], tuple(data["unset"]), data["origin"])
         if found.id != release_id:
-            raise ValueError("its content is that of another release")
+            raise ValueError("manifest.json belongs to another release")
     except (KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
         raise ValueError(str(error)) from error
     return found

@@ -45,6 +45,9 @@ def _number(value: object) -> object:
         return value
 
 
+Number = Annotated[float, BeforeValidator(_number)]
+
+
 class OrtOptions(Options):
     """`inputs`, `reference`: tensor → .npy file of the bundle; an input without one is random.
 
@@ -56,7 +59,7 @@ class OrtOptions(Options):
     model: str | None = None
     inputs: dict[str, str] = Field(default_factory=dict)
     reference: dict[str, str] = Field(default_factory=dict)
-    tolerance: Annotated[float, BeforeValidator(_number)] | None = Field(default=None, ge=0)
+    tolerance: Number | None = Field(default=None, ge=0)
     dimensions: dict[str, int] = Field(default_factory=dict)
     iterations: int = Field(default=10, ge=1, le=100_000)
     warmups: int = Field(default=1, ge=0, le=10_000)
@@ -129,7 +132,7 @@ class OrtRunner(Defaults):
             "seed": options.seed,
             "log": options.log,
         }
-        _in_bundle(kit, options)
+        in_bundle(kit, options.inputs, options.reference)
         keep = ("--keep", "{work}/outputs") if options.keep_outputs and not more else ()
         argv = (
             *("python3", "-I", "{release}/" + SCRIPT),
@@ -147,33 +150,38 @@ class OrtRunner(Defaults):
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """Times of session and runs, the provider's profile, distance from the reference."""
         options = parsed(OrtOptions, kit.options, self.name)
-        raw = {name: data for name, data in ended.files.items() if name != OUTCOME}
-        problems: list[str] = []
+        return read_outcome(start, ended, options.tolerance)
+
+
+def read_outcome(start: Start, ended: Ended, tolerance: float | None) -> Outcome:
+    """What fleet_ort.py wrote, and the provider's profile where there is one."""
+    raw = {name: data for name, data in ended.files.items() if name != OUTCOME}
+    problems: list[str] = []
+    try:
+        said = json.loads(ended.files.get(OUTCOME, b"{}"))
+    except ValueError:
+        said = {}
+    said = said if isinstance(said, dict) else {}
+    if ended.status in TIMED_OUT:
+        problems.append(f"cut: no end within {start.timeout:g} s")
+    elif ended.status:
+        word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
+        problems.append(f"{word}: {str(said.get('error', 'nothing said'))[:500]}")
+    found = _times(said)
+    if not problems and "run_ms" not in found:
+        problems.append("unreadable: no times in the outcome")
+    near, wrong = _distances(said, tolerance)
+    problems += wrong
+    ops, source = tuple[Op, ...](), dict[str, Measure]()
+    if PROFILE in raw:
         try:
-            said = json.loads(ended.files.get(OUTCOME, b"{}"))
-        except ValueError:
-            said = {}
-        said = said if isinstance(said, dict) else {}
-        if ended.status in TIMED_OUT:
-            problems.append(f"cut: no end within {start.timeout:g} s")
-        elif ended.status:
-            word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
-            problems.append(f"{word}: {str(said.get('error', 'nothing said'))[:500]}")
-        found = _times(said)
-        if not problems and "run_ms" not in found:
-            problems.append("unreadable: no times in the outcome")
-        near, wrong = _distances(said, options.tolerance)
-        problems += wrong
-        ops, source = tuple[Op, ...](), dict[str, Measure]()
-        if PROFILE in raw:
-            try:
-                seen = qnn.read(raw[PROFILE].decode("utf-8", "replace"))
-                found |= seen.metrics.others
-                ops, source = seen.ops, dict(seen.metrics.source)
-            except RunnerError as error:
-                problems.append(f"unreadable: {error.message}")
-        metrics = replace(Metrics.of(found | near), source=source)
-        return Outcome(metrics, "", None, tuple(problems), raw, ops)
+            seen = qnn.read(raw[PROFILE].decode("utf-8", "replace"))
+            found |= seen.metrics.others
+            ops, source = seen.ops, dict(seen.metrics.source)
+        except RunnerError as error:
+            problems.append(f"unreadable: {error.message}")
+    metrics = replace(Metrics.of(found | near), source=source)
+    return Outcome(metrics, "", None, tuple(problems), raw, ops)
 
 
 def requirements(build_id: str) -> tuple[str, ...]:
@@ -205,9 +213,10 @@ def _model(kit: Kit, options: OrtOptions) -> str:
     return options.model or names[0]
 
 
-def _in_bundle(kit: Kit, options: OrtOptions) -> None:
+def in_bundle(kit: Kit, inputs: Mapping[str, str], reference: Mapping[str, str]) -> None:
+    """Raises InputError for a file that the bundle lacks."""
     have = {file.name for file in kit.bundle.files}
-    for key, table in (("inputs", options.inputs), ("reference", options.reference)):
+    for key, table in (("inputs", inputs), ("reference", reference)):
         for tensor, name in table.items():
             if name not in have:
                 raise InputError(

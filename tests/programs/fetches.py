@@ -8,6 +8,7 @@ from tests.support_runtime import cache_root
 
 WHAT = (
     ("llama.cpp", "Debian sid: list of packages and 10 packages", "24 MB, no build", ""),
+    ("litert", "PyPI: ai-edge-litert, ml_dtypes, numpy", "45 MB", ""),
     ("genai", "PyPI: onnxruntime-genai, onnxruntime, onnxruntime-qnn, numpy", "270 MB", ""),
     (
         "executorch",

@@ -99,7 +99,7 @@ class SpeculativeSend:
             if receipt.bad.pop(sha, None) is None:
                 known.append(replace(blob, file=replace(blob.file, sha256=sha)))
                 continue
-            text = f"{blob.file.name} changed or was damaged on its way; sent again"
+            text = f"{blob.file.name} was modified or damaged on its way; fleet sends it again"
             self._session.emit(Warned(self._session.host.name, text))
         self._there |= receipt.ok
         return known
@@ -128,7 +128,8 @@ def check_room(facts: Facts, need: int) -> None:
     disk, have = facts.disk, facts.disk.room_bytes
     if need and have is not None and have < need + MARGIN_BYTES:
         raise DiskFullError(
-            f"{disk.path}: needed {human_bytes(need)}, {human_bytes(have)} are available",
+            f"the disk of {disk.path} on the device is too full: needed {human_bytes(need)}, free "
+            f"{human_bytes(have)}",
             hint=f"free space on {disk.mount or disk.path}, or set base_dir in the inventory",
         )
 

@@ -100,7 +100,7 @@ class PlaceFiles(Action):
 
     files: tuple[FileRef, ...]
     folder: str
-    no_undo = "they lie in fleet's own folder, and the next prune removes their blobs"
+    no_undo = "the package files are in fleet's own folder; the next prune deletes them"
 
     @property
     def bytes(self) -> int:  # type: ignore[override]
@@ -151,13 +151,13 @@ class ReloadUdev(SystemStep):
     @property
     def no_undo(self) -> str:  # type: ignore[override]
         """What the undo leaves."""
-        kept = f"the access list of {', '.join(self.kept)} stays as the rules made it"
+        kept = f"the access list of {', '.join(self.kept)} stays as the udev rules set it"
         return kept if self.kept else ""
 
     def describe(self) -> str:
-        """`apply device rules to fastrpc-*, system`."""
-        again = f", by the event {self.action}" * (self.action != ACTION)
-        return f"apply device rules to {', '.join(self.names)}{again}"
+        """`apply udev rules to fastrpc-*, system`."""
+        again = f", with the udev event {self.action}" * (self.action != ACTION)
+        return f"apply udev rules to {', '.join(self.names)}{again}"
 
     def commands(self) -> tuple[Command, ...]:
         """Reload, trigger for those names, wait until they are handled, note it."""
@@ -193,7 +193,7 @@ class LinkLibrary(Action):
 
     def describe(self) -> str:
         """`link libcdsprpc.so -> /usr/lib/.../libcdsprpc.so.1 in <base>/shim`."""
-        target = self.target or "the versioned library that the packages bring"
+        target = self.target or "the versioned library of the packages"
         return f"link {self.name} -> {target} in {self.base}/shim"
 
     def undo(self) -> tuple[Command, ...]:

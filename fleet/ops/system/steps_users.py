@@ -101,7 +101,7 @@ class ReloadUnits(SystemStep):
 
     def describe(self) -> str:
         """`let systemd read changed units`."""
-        return "let systemd read changed units"
+        return "reload systemd (changed units)"
 
     def commands(self) -> tuple[Command, ...]:
         """systemctl daemon-reload."""
@@ -117,7 +117,7 @@ class Reconnect(Action):
     """A new login, so that new groups are in force. Open shells keep their old ones."""
 
     groups: tuple[str, ...]
-    no_undo = "a login ends by itself"
+    no_undo = "nothing to undo: the login ends by itself"
 
     def describe(self) -> str:
         """`log in again for group fastrpc (...)`."""
@@ -133,7 +133,7 @@ class Reboot(SystemStep):
 
     why: str
     systemd: bool = True
-    no_undo = "a reboot is over when it is over"
+    no_undo = "a reboot cannot be undone"
 
     def describe(self) -> str:
         """`reboot: <why> (needs --allow-reboot)`."""
