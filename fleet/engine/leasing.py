@@ -27,7 +27,6 @@ from fleet.model.errors import (
     LeaseLostError,
     TransportError,
 )
-from fleet.model.events import Event, Warned
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.model.lease import RESERVE, WRITE, LeaseHolder, Spent, Ticket
@@ -89,8 +88,8 @@ class LeasedSession(Protocol):
     transport: Transport
     lease: Lease | None
 
-    def emit(self, event: Event) -> None:
-        """Tell the listener."""
+    def warn(self, text: str) -> None:
+        """Tell the listener what a person should know of this device."""
 
     def run(self, command: Command, step: str, *, stdin: Iterable[Chunk] = ()) -> Result:
         """Run a command whose status the caller judges."""
@@ -293,12 +292,9 @@ class Lease:
             else:
                 dead = dead_word(holder)
         if dead != "-":
-            session.emit(
-                Warned(
-                    host,
-                    "an earlier fleet process ended without releasing the board; fleet took "
-                    "the board over",
-                )
+            session.warn(
+                "an earlier fleet process ended without releasing the board; fleet took "
+                "the board over"
             )
             forget(dead.partition(":")[2])
         self._good = began
@@ -333,11 +329,10 @@ class Lease:
     def _wait_for(self, holder: LeaseHolder) -> Deadline:
         """Say what is waited for; how long that is worth it."""
         seconds = min(float(holder.left), ENDED_SECONDS)
-        text = (
+        self._session.warn(
             f"the board is {holder.describe()}; that process has ended, but its last step on the "
             f"board has not: fleet waits up to {seconds:.0f} s for that step"
         )
-        self._session.emit(Warned(self._session.host.name, text))
         return Deadline(seconds + 2 * LOOK_SECONDS)
 
     def _keep(self) -> None:

@@ -12,9 +12,8 @@ from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.releasing import carry_out
 from fleet.engine.session import Session
-from fleet.facts.gather import gather
+from fleet.engine.states import gathered
 from fleet.facts.identity import check_identity
-from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError, InputError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
@@ -24,8 +23,6 @@ from fleet.ops.fsck import passed_in
 from fleet.ops.lease import Holders, holders_in, who_command
 from fleet.ops.release import manifest_of, release_dir
 from fleet.profiles.runs import new_run_id
-
-FACTS_SECONDS = 30.0
 
 
 @dataclass
@@ -89,7 +86,7 @@ def status(
     """What is deployed on each host; `details["deployed"]` holds it. Reads only."""
 
     def work(session: Session, result: DeviceResult) -> None:
-        facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+        facts = gathered(session)
         found, holders, passed = deployed(session, facts.base_dir)
         result.outcome = "ok"
         checked = [f"fsck passed {passed['passed']}"] if passed else []
@@ -140,7 +137,7 @@ def switch_back(
     `only`: where another release than this one is current, nothing is done. Raises DeviceError
     when there is no such release; then nothing is changed.
     """
-    facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+    facts = gathered(session)
     check_identity(session.host, facts)
     base = facts.base_dir
     known = {release.name: release for release in deployed(session, base)[0]}

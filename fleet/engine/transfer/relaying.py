@@ -12,7 +12,7 @@ from fleet.engine.transfer.neighbours import LEAST_BYTES, BlobHolder, Neighbours
 from fleet.model.command import Result
 from fleet.model.deadline import Deadline, Stall
 from fleet.model.errors import TransportError, UnreachableError
-from fleet.model.events import Relayed, Warned
+from fleet.model.events import Relayed
 from fleet.model.facts import Facts
 from fleet.model.masking import masked
 from fleet.model.plan import Blob
@@ -58,8 +58,9 @@ def deliver(
     try:
         relaying = Relaying(session, facts, neighbours, upload) if near else None
     except UnreachableError as error:
-        text = f"this device cannot relay files: {error.message}; the workstation sends all files"
-        session.emit(Warned(session.host.name, text))
+        session.warn(
+            f"this device cannot relay files: {error.message}; the workstation sends all files"
+        )
     if relaying is None:
         upload.send_directly(blobs, tail)
         return
@@ -164,11 +165,10 @@ class Relaying:
             self._neighbours.broke(self._lan, turn)
         if why:
             passage.told(0)
-            text = (
+            session.warn(
                 f"{blob.file.name} cannot come from the board {source.peer.name}: {why}; "
                 "the workstation sends the file"
             )
-            session.emit(Warned(name, text))
             return False
         session.relayed_bytes += blob.left
         session.emit(Relayed(name, source.peer.name, blob.left))
