@@ -51,6 +51,8 @@ def mistaken(table: str, old: str, new: str, folder: Path) -> InputError:
         ("socs", "sun: [SM8750", "sun: [SM8751", "'SM8751' is no chip", "SM8750"),
         ("fastrpc", "rules: true", "rules: maybe", "'rules' must be true or false", ""),
         ("fastrpc", "  heap: true", "  heep: true", "unknown key 'heep'", "heap"),
+        ("fastrpc", 'date: "2026-10-28"', "date: last week", "'last week' is no day", "2026"),
+        ("fastrpc", "source: https://", "source: read at ", "is no source that opens", "https"),
         ("runtime_files", "kind: device", "kind: devise", "'devise' is no kind", "device"),
         ("runtime_files", "tool_required", "tool_requierd", "unknown key", "tool_required"),
         ("runtime_files", "{aarch64: aarch64-android", "{aarch64: arm-android", "no target", ""),
