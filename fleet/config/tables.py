@@ -186,8 +186,16 @@ class _LiteRt(Strict):
     qairt: Version
 
 
+class _ExecuTorch(Strict):
+    version: Version
+    backend: str
+    works: Version
+    fails: list[Version]
+
+
 class _Releases(Strict):
     package: str
+    executorch: _ExecuTorch
     litert: _LiteRt
     htp_backend_api_major: int
     onnx_ir_version: int
