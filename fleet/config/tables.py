@@ -24,6 +24,12 @@ from fleet.model.errors import InputError
 
 Arch = Annotated[str, Matches(r"v[0-9]{2,3}", "Hexagon arch", "write it like v73")]
 Version = Annotated[str, Matches(r"[0-9]+(\.[0-9]+)+", "version", 'quote it: "2.51.0"')]
+Mode = Annotated[str, Matches(r"0[0-7]{3}", "mode", 'quote it: "0640"')]
+Day = Annotated[str, Matches(r"20\d\d-\d\d-\d\d", "day", 'quote it: "2026-10-28"')]
+_OPENS = r"https://\S+|docs/sources/\S+ \d+"
+Source = Annotated[
+    str, Matches(_OPENS, "source that opens", "an https:// address, or a field note")
+]
 FileName = Annotated[str, Field(min_length=1)]
 Names = list[FileName]
 
@@ -79,16 +85,24 @@ class _Socs(Strict):
     socs: list[_Soc] = Field(min_length=1)
 
 
+class _PackagingVersion(Strict):
+    since: str
+    date: Day
+    group: str | None
+    rules: bool | None
+    heap: bool | None
+    node: Mode | None
+    secure: Mode | None
+    source: Source
+
+
 class _Packaging(Strict):
     title: str
     packages: list[str]
     companions: list[str]
     marks: list[str]
-    group: str | None
-    rules: bool | None
-    heap: bool | None
     unit: str | None
-    source: str
+    versions: list[_PackagingVersion] = Field(min_length=1)
     setup: str = ""
 
 
@@ -172,8 +186,16 @@ class _LiteRt(Strict):
     qairt: Version
 
 
+class _ExecuTorch(Strict):
+    version: Version
+    backend: str
+    works: Version
+    fails: list[Version]
+
+
 class _Releases(Strict):
     package: str
+    executorch: _ExecuTorch
     litert: _LiteRt
     htp_backend_api_major: int
     onnx_ir_version: int

@@ -111,7 +111,7 @@ def resolve(reference: str, base: Path) -> Secret:
     if kind == "cmd" and rest:
         return _from_command(rest)
     raise InputError(
-        "the password or passphrase is in the file itself, where everybody can read it",
+        "a password or passphrase must be a reference, not the secret itself",
         hint="write a reference instead: env:NAME, file:PATH or cmd:PROGRAM",
     )
 

@@ -57,7 +57,7 @@ def test_it_is_said_of_the_workstation(small: Yard, file: str) -> None:
     assert f"/b1/0/{file}" in error
     assert "No space left on device" in error
     assert f"release {live} is live there" in error
-    assert f"try: free space: df -h {small.home}/runs/" in said
+    assert f"try: free disk space: df -h {small.home}/runs/" in said
 
     mount(small.home, "remount,size=1m")
     code, said = small.fleet("resume", "last")

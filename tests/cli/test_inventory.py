@@ -67,7 +67,7 @@ def test_check_shows_warnings_and_ignored_keys(mixed: Path) -> None:
     done = run("inventory", "check", "--inventory", mixed)
     assert done.exit_code == 0
     assert "Ansible inventory, 2 hosts, 0 groups, no errors" in done.stdout
-    assert "'ansible_password' stands in clear text" in done.stderr
+    assert "'ansible_password' is a password in clear text" in done.stderr
     assert "did you mean 'ansible_host'?" in done.stderr
     assert f"identity_file {mixed.parent / 'none/such'} is not on this machine" in done.stderr
     assert f"ignored: http_port ({mixed}:3:61, 2 times)" in done.stderr

@@ -47,7 +47,8 @@ def of_table(every: Iterable[Package], row: Packaging) -> list[str]:
         for path, text in files.items()
         if path.startswith(TEXTS[0])
     ]
-    node, heap = ruled(CDSP[0], rules), ruled(HEAP[0], rules)
+    node, secure, heap = (ruled(path, rules) for path in (*CDSP[:2], HEAP[0]))
+    gives = row.at(next(iter(packages.values())).version)
     units = {path.rpartition("/")[2] for path in files if path.startswith(TEXTS[1])}
     groups = {
         line.split()[1]
@@ -57,11 +58,13 @@ def of_table(every: Iterable[Package], row: Packaging) -> list[str]:
         if line.startswith("g")
     }
     found = _sets("packages", {*row.packages} & {*packages}, {*row.packages})
-    found += _pair("rules", node is not None, row.rules)
-    found += _pair("group", node and node[0], row.group)
-    found += _pair("heap", heap is not None, row.heap)
+    found += _pair("rules", node is not None, gives.rules)
+    found += _pair("group", node and node[0], gives.group)
+    found += _pair("node", node and node[1], gives.node)
+    found += _pair("secure", secure and secure[1], gives.secure)
+    found += _pair("heap", heap is not None, gives.heap)
     found += [] if row.unit in units else _pair("unit", sorted(units), row.unit)
-    found += [] if row.group in groups else _pair("sysusers", sorted(groups), row.group)
+    found += [] if gives.group in groups else _pair("sysusers", sorted(groups), gives.group)
     return [f"{row.id} {line}" for line in found]
 
 

@@ -159,4 +159,4 @@ def test_a_folder_that_cannot_be_entered_is_an_error_of_the_workstation(tmp_path
     assert done.returncode == 0, done.stderr
     message, hint = done.stdout.splitlines()
     assert message == f"this workstation cannot write {locked}/inner/runs: Permission denied"
-    assert hint.startswith("look who may write: ls -ld /")
+    assert hint.startswith("check the permissions: ls -ld /")

@@ -13,7 +13,7 @@ WHAT = (
     (
         "executorch",
         "PyPI: executorch, onnxruntime-qnn 2.5.0; Debian: libgflags",
-        "110 MB",
+        "110 MB; its reader with torch 1.5 GB on disk",
         "EXECUTORCH_SOURCE",
     ),
     ("genie", "PyPI: onnxruntime-qnn 2.3.0 to 2.7.0", "450 MB", ""),

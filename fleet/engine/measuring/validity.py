@@ -122,4 +122,4 @@ def _capped(now: Conditions) -> Iterator[str]:
             f"{name} at {_gigahertz(hz)} of {_gigahertz(top)} GHz"
             for name, (hz, top) in sorted(low.items())
         )
-        yield f"capped below the maximum clock: {told}"
+        yield f"capped: {told}"
