@@ -7,17 +7,14 @@ a workstation which was stopped or asleep sends nothing at all.
 from __future__ import annotations
 
 import contextlib
-import getpass
 import math
-import os
-import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, Self
 
 from fleet.device.shell import failed
-from fleet.engine.claims import Claim, forget, has_ended
+from fleet.engine.claims import Claim, forget, has_ended, owner
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline, Stall, awake_clock
 from fleet.model.errors import (
@@ -52,17 +49,6 @@ FREE_SECONDS = 10.0
 RACES = 5  # tries when several want the board in the same instant
 ENDED_SECONDS = TTL_SECONDS + 5.0  # a transfer that a killed process left holds no longer
 LOOK_SECONDS = 0.5
-
-
-def owner() -> str:
-    """`user@workstation`, or $FLEET_OWNER: who this is for other users of a board."""
-    if named := os.environ.get("FLEET_OWNER"):
-        return named
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
 
 
 def held_error(host: str, holder: LeaseHolder, step: str = "lease") -> LeaseHeldError:

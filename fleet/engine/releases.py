@@ -14,14 +14,14 @@ from fleet.engine.releasing import carry_out
 from fleet.engine.session import Session
 from fleet.engine.states import gathered
 from fleet.facts.identity import check_identity
-from fleet.model.errors import DeviceError, InputError
+from fleet.model.errors import DeviceError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
-from fleet.model.manifest import Manifest
+from fleet.model.manifest import Manifest, read_manifest
 from fleet.model.plan import ProbeHealth, SwitchRelease
 from fleet.ops.fsck import passed_in
 from fleet.ops.lease import Holders, holders_in, who_command
-from fleet.ops.release import manifest_of, release_dir
+from fleet.ops.release import release_dir
 from fleet.profiles.runs import new_run_id
 
 
@@ -176,12 +176,8 @@ def stored_manifest(
     answer = session.ask(device_script("show", path), "manifest").stdout
     text = answer.partition(MARK)[2].decode("utf-8", "replace")
     try:
-        if whole:
-            return manifest_of(text, release_id)
-        data = json.loads(text)
-        unset = tuple(data["unset"])
-        return Manifest(name, (), data["env"], unset, data["origin"], stored_id=release_id)
-    except (ValueError, KeyError, TypeError, InputError) as error:
+        return read_manifest(text, name, release_id, whole=whole)
+    except ValueError as error:
         raise DeviceError(
             f"{path} on the device is damaged: {error}",
             device=session.host.name,
