@@ -27,6 +27,7 @@ class TargetFacts:
     genie: bool
     min_glibc: str | None = None
     refused_soc_models: tuple[int, ...] = ()
+    needs_on_device: tuple[str, ...] = ()
     warning: str = ""
     wheel_machine: str | None = None
     wheel_platforms: tuple[str, ...] = ()
@@ -56,6 +57,7 @@ def target_facts(target: str) -> TargetFacts:
         genie=row["genie"],
         min_glibc=row.get("min_glibc"),
         refused_soc_models=tuple(row.get("refused_soc_models", ())),
+        needs_on_device=tuple(row.get("needs_on_device", ())),
         warning=row.get("warning", ""),
         wheel_machine=wheel.get("machine"),
         wheel_platforms=tuple(wheel.get("platforms", ())),
