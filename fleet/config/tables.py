@@ -66,6 +66,7 @@ class _Soc(Strict):
     soc_model: Annotated[int, Field(ge=1)] | None
     soc_model_candidates: list[int] = Field(default_factory=list)
     arch: Arch | None
+    htp: Literal[False] | None = None
     vtcm_mb: Annotated[int, Field(ge=1, le=64)] | None
     kernel_soc_ids: list[Annotated[int, Field(ge=1)]]
     compatible: list[list[str]] = Field(default_factory=list)

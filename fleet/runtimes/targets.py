@@ -27,6 +27,7 @@ class TargetFacts:
     genie: bool
     min_glibc: str | None = None
     refused_soc_models: tuple[int, ...] = ()
+    needs_on_device: tuple[str, ...] = ()
     warning: str = ""
     wheel_machine: str | None = None
     wheel_platforms: tuple[str, ...] = ()
