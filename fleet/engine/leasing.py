@@ -61,6 +61,12 @@ def held_error(host: str, holder: LeaseHolder, step: str = "lease") -> LeaseHeld
     )
 
 
+def held_often() -> LeaseHeldError:
+    """The error for a board that others ask for in the same instants."""
+    words = "other fleet processes ask for this board at the same time"
+    return LeaseHeldError(words, hint="run the command again")
+
+
 def spent_error(spent: Spent, step: str = "lease") -> LeaseHeldError:
     """The error that says whose folder is in the way of every lease."""
     words = f"the board is {spent.describe()}"
@@ -167,14 +173,12 @@ class Lease:
         if not self._lost and self._deaf > self._good + self._ttl / 2:
             raise ConnectionLostError(
                 f"the device did not answer for {self._ttl} s, so fleet lost its exclusive access",
-                hint="check power and cable of the device, then deploy again (resumes the "
-                "transfer)",
+                hint="check power and cable of the device, then deploy again",
             )
         self._lost = self._lost or f"the lease was not renewed within {self._ttl} s"
         raise LeaseLostError(
             f"fleet lost its exclusive access to the board: {self._lost}",
-            hint=f"fleet who {host} (shows who uses the board); deploy again when the board is "
-            "free",
+            hint=f"fleet who {host} (shows who uses it); deploy again when it is free",
         )
 
     def take(self, then: Command | None = None, stdin: Sequence[Chunk] = ()) -> Result | None:
@@ -197,7 +201,7 @@ class Lease:
         """
         self.take()
         if self._ticket is None:
-            raise LeaseLostError("fleet has no exclusive access to the board")
+            raise LeaseLostError("fleet has no exclusive access", hint="run the command again")
         return self._guard(self._ticket, math.ceil(seconds)).then(command)
 
     def judge(self, result: Result, stderr: str, began: float) -> None:
@@ -263,10 +267,7 @@ class Lease:
             if holder is None:
                 races -= 1
                 if not races:
-                    raise LeaseHeldError(
-                        "other fleet processes ask for this board at the same time",
-                        hint="run the command again",
-                    )
+                    raise held_often()
                 time.sleep(LOOK_SECONDS * (1 - races / RACES))
             elif holder.kind == RESERVE or not has_ended(holder.token):
                 raise held_error(host, holder)
@@ -278,10 +279,7 @@ class Lease:
             else:
                 dead = dead_word(holder)
         if dead != "-":
-            session.warn(
-                "an earlier fleet process ended without releasing the board; fleet took "
-                "the board over"
-            )
+            session.warn("fleet took the board over from a process that ended")
             forget(dead.partition(":")[2])
         self._good = began
         self._ticket = Ticket(answer.place, generation, claim.token, self._ttl)

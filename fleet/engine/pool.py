@@ -19,6 +19,7 @@ from fleet.model.errors import (
     InputError,
     PreflightError,
     TransportError,
+    unforeseen,
 )
 from fleet.model.events import DeviceDone, Listener
 from fleet.model.home import disk_full
@@ -173,7 +174,7 @@ def guarded(session: Session, work: Work) -> DeviceResult:
             session.tell_apart(error)
         note(result, error)
     except Exception as error:  # noqa: BLE001 - the border between devices
-        note(result, disk_full(error) or FleetError(f"{type(error).__name__}: {error}"))
+        note(result, disk_full(error) or unforeseen(error))
     finally:
         session.close()
     result.text = masked(result.text)

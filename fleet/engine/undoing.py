@@ -42,7 +42,9 @@ def undo(
     if run_id not in known:
         raise InputError(
             f"no run '{run_id}' changed the system of a device",
-            hint=f"use one of: {', '.join(known[-5:])}" if known else "fleet undo --help",
+            hint=f"use one of: {', '.join(known[-5:])}"
+            if known
+            else "fleet deploy (writes the logs)",
         )
 
     def work(session: Session, result: DeviceResult) -> None:

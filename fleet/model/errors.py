@@ -101,6 +101,14 @@ class FleetError(Exception):
         }
 
 
+def unforeseen(error: Exception) -> FleetError:
+    """The error for an exception of Python that nobody expected."""
+    return FleetError(
+        f"fleet met an error that it does not know: {type(error).__name__}: {error}",
+        hint="run the command again; if it fails again, report it with what fleet --version prints",
+    )
+
+
 class InputError(FleetError):
     """A file, key, value or option that the user gave is wrong; nothing was done."""
 

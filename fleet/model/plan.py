@@ -188,7 +188,7 @@ class ProbeHealth(Action):
 class SwitchRelease(Action):
     """Point `current` to a release, in one rename."""
 
-    no_undo = "fleet rollback switches back"
+    no_undo = "fleet rollback (switches back)"
     name: str
     id: str
     previous: str | None = None

@@ -70,7 +70,9 @@ class Agent:
         while not self.socket.exists():
             if self._keeper.poll() is not None or deadline.expired:
                 self.close()
-                raise UnreachableError("a private ssh-agent on this workstation does not start")
+                raise UnreachableError(
+                    "a private ssh-agent on this workstation does not start (try: ssh-agent)"
+                )
             time.sleep(_LOOK_SECONDS)
 
     def add(

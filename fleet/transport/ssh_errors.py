@@ -60,8 +60,7 @@ def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> It
         raise AuthError(
             f"{way}: the device refuses the login: {error}",
             device=host.name,
-            hint=f"{manual_command(host)} (the same login by hand); check user, identity_file and "
-            "password in the inventory",
+            hint=f"{manual_command(host)}; check user, identity_file and password",
         ) from error
     except (TimeoutError, socket.gaierror, NoValidConnectionsError, ProxyCommandFailure) as error:
         raise _unreachable(host, way, seconds, error) from error

@@ -87,7 +87,7 @@ def read(path: Path) -> list[Trusted]:
             found.append(Trusted(**json.loads(line)))
         except (ValueError, TypeError) as error:
             raise InputError(
-                f"line {number} of {path} is damaged: {error}",
+                f"the log {path}:{number} is damaged: {error}",
                 hint="remove that line in an editor; keep the others",
             ) from error
     return found

@@ -57,7 +57,7 @@ def test_check_lists_all_errors(bad: Path) -> None:
     lines = done.stderr.splitlines()
     assert lines[0] == f"error: {bad}:3:9: unknown key 'prot'"
     assert lines[1] == "  try: did you mean 'port'?"
-    assert lines[2].startswith(f"error: {bad}:3:28: this is no reference to a secret")
+    assert lines[2].startswith(f"error: {bad}:3:28: the value is not a valid reference to a secret")
     assert lines[4] == f"error: {bad}:4:15: 'port' must be a whole number, not text"
     assert lines[-1] == f"{bad}: 3 errors"
     assert "hunter2" not in done.output
@@ -129,7 +129,7 @@ def test_list_json_has_references_and_no_secrets(mixed: Path) -> None:
             ["inventory", "list", "a.yaml", "-i", "b.yaml"],
             "two inventories are given: FILE and --inventory",
         ),
-        (["inventory", "list", "no-such.yaml"], "there is no file"),
+        (["inventory", "list", "no-such.yaml"], "does not exist"),
     ],
 )
 def test_wrong_use(words: list[str], message: str) -> None:

@@ -53,30 +53,18 @@ def mistaken(table: str, old: str, new: str, folder: Path) -> InputError:
         ("fastrpc", "  heap: true", "  heep: true", "unknown key 'heep'", "heap"),
         ("fastrpc", 'date: "2026-10-28"', "date: last week", "'last week' is no day", "2026"),
         ("fastrpc", "source: https://", "source: read at ", "is no source that opens", "https"),
-        (
-            "runtime_files",
-            "kind: device",
-            "kind: devise",
-            "'devise' is not a value of 'kind'",
-            "device",
-        ),
+        ("runtime_files", "kind: device", "kind: devise", "not a value of 'kind'", "device"),
         ("runtime_files", "tool_required", "tool_requierd", "unknown key", "tool_required"),
         ("runtime_files", "{aarch64: aarch64-android", "{aarch64: arm-android", "not a target", ""),
         ("qairt_releases", "core_api: 2.36.0", "core_api: 2.36", "must be text", '"2.36"'),
         ("benign", "source:", "sourse:", "unknown key 'sourse'", "source"),
         ("platform_words", "windows:", "windoze:", "unknown key 'windoze'", "windows"),
-        (
-            "benign",
-            "'dummy call to rpcmem_init'",
-            "'('",
-            "'(' is not a valid regular expression",
-            "re2",
-        ),
+        ("benign", "'dummy call to rpcmem_init'", "'('", "valid regular expression", "re2"),
         (
             "benign",
             "'dummy call to rpcmem_init'",
             "'a(?=b)'",
-            "'a(?=b)' uses syntax that RE2 does not have",
+            "syntax that RE2 does not have",
             "re2",
         ),
         ("benign", "'dummy call to rpcmem_init'", "''", "'' matches every line", "empty text"),
@@ -87,7 +75,7 @@ def mistaken(table: str, old: str, new: str, folder: Path) -> InputError:
             "error_codes",
             "  0: [QNN_SUCCESS]",
             "  zero: [QNN_SUCCESS]",
-            "is not a valid number",
+            "not a valid number",
             "14001",
         ),
     ],
@@ -120,7 +108,7 @@ def test_lists_of_patterns_are_checked_like_single_ones(tmp_path: Path, table: s
     assert key
     path = tmp_path / f"{name}.yaml"
     path.write_text(f"{before}{key}  - '('\n{after}", "utf-8")
-    with pytest.raises(InputError, match="matches every line|regular expression|RE2"):
+    with pytest.raises(InputError, match=r"matches every line|regular expression|RE2"):
         check(path)
 
 

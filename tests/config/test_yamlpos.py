@@ -65,12 +65,7 @@ BAD = [
     ("<<: 3\n", "1:5", "`<<` can only merge mappings", "<<: *name"),
     ("a: 1\nb: x\x07\n", "2:5", "a control character", "remove"),
     ("[evks]\nevk1 ansible_host=1\n", "2:1", "INI inventory", "ansible-inventory"),
-    (
-        "a: " + "[" * 5000,
-        f"1:{3 + MAX_DEPTH}",
-        f"more than {MAX_DEPTH} levels deep",
-        "fewer levels",
-    ),
+    ("a: " + "[" * 5000, f"1:{3 + MAX_DEPTH}", f"than {MAX_DEPTH} levels deep", "fewer levels"),
     (BOMB, "1:14", f"beyond {MAX_NODES} values", "aliases"),
     (MERGE_BOMB, "1:8", f"beyond {MAX_NODES} values", "aliases"),
 ]

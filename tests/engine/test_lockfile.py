@@ -178,7 +178,7 @@ def test_drift_does_not_call_unhashed_files_verified(
 
 def test_drift_follows_the_target_of_the_playbook(bench: Bench) -> None:
     lock = lock_of(bench)
-    assert "nothing for aarch64" in compare(bench, lock, target=ARM).text
+    assert "no release for aarch64" in compare(bench, lock, target=ARM).text
     bench.operation(run="never").deploy()
     assert compare(bench, lock, target=X86).outcome == "ok"
 

@@ -590,7 +590,7 @@ def test_commands_fit_into_dropbear() -> None:
 
 def test_a_cut_answer_is_an_error() -> None:
     for text in ("", "fleet-lease 1\ngot write 1\n", "end\n"):
-        with pytest.raises(DeviceError, match="was cut"):
+        with pytest.raises(DeviceError, match="is incomplete"):
             lease.parse_lease(text, "board")
 
 

@@ -35,7 +35,7 @@ def test_what_the_event_add_does_not_reach_is_tried_by_change_once(bare: Make) -
     result = board.operation(playbook).provision()[0]
     assert result.error is None, result.error
     assert len(steps(board)) == 2
-    assert steps(board)[1].endswith("by the event change")
+    assert steps(board)[1].endswith("with the udev event change")
     assert board.operation(playbook).provision()[0].outcome == "unchanged"
 
 

@@ -175,7 +175,7 @@ def fault(lab: Lab, name: str, what: str) -> Iterator[None]:
         ("unauthorized", AuthError, "has not accepted"),
         ("recovery", UnreachableError, "in recovery"),
         ("old-features", DeviceError, "shell_v2"),
-        ("offline", UnreachableError, "adb connect"),
+        ("offline", UnreachableError, "adb cannot connect"),
     ],
 )
 def test_states_of_a_real_server(lab: Lab, what: str, kind: type[Exception], words: str) -> None:

@@ -84,7 +84,7 @@ def test_fingerprint_is_the_one_that_ssh_keygen_shows(server: Sshd) -> None:
 
 
 def test_unknown_key_is_refused_and_named(server: Sshd, home: Path) -> None:
-    with pytest.raises(HostKeyError, match="not known") as caught:
+    with pytest.raises(HostKeyError, match="not trusted yet") as caught:
         attempt(server.host(known_hosts=home / "none"))
     assert shown(server) in str(caught.value)
     assert "fleet trust board" in caught.value.hint
@@ -247,7 +247,7 @@ def test_port_that_speaks_something_else(home: Path) -> None:
 
 
 def test_unknown_name(home: Path) -> None:
-    with pytest.raises(UnreachableError, match="not known"):
+    with pytest.raises(UnreachableError, match="cannot be resolved"):
         attempt(Host("b", address="no-such-host.invalid", known_hosts=home / "k"))
 
 

@@ -108,7 +108,7 @@ class Model:
             return part
         if part not in self.spec["dimensions"]:
             raise BadRequestError(
-                "the dimension %r of the input %s needs a number: `options: dimensions:`"
+                "write a number for the dimension %r of the input %s (options: dimensions:)"
                 % (part, name)
             )
         return int(self.spec["dimensions"][part])
@@ -123,7 +123,7 @@ class Model:
         if str(value.dtype) != kind or list(value.shape) != shape:
             have = "%s %s" % (value.dtype, list(value.shape))
             raise BadRequestError(
-                "input %s is %s, the model takes %s %s" % (name, have, kind, shape)
+                "the input %s is %s; the model needs %s %s" % (name, have, kind, shape)
             )
         return value
 

@@ -42,7 +42,10 @@ class Answers:
             )
         if head.method != wanted:
             raise HttpError(
-                405, "method_not_allowed", "use the method %s" % wanted, headers={"Allow": wanted}
+                405,
+                "method_not_allowed",
+                "this path needs the method %s" % wanted,
+                headers={"Allow": wanted},
             )
         if wanted == "GET":
             return 0

@@ -62,7 +62,9 @@ def body_of(head: Head, raw: bytes) -> "Dict[str, Any]":
     """The JSON object of a request."""
     kind = head.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise HttpError(415, "not_json", "send Content-Type: application/json")
+        raise HttpError(
+            415, "not_json", "the body must be JSON; send Content-Type: application/json"
+        )
     try:
         found = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -191,7 +193,7 @@ class Reader:
             raise HttpError(
                 400,
                 "no_template",
-                "this service has no chat template; use /generate, or set serve.template",
+                "this service has no chat template; use /generate, or set serve: template:",
             )
         if not isinstance(messages, list) or not 1 <= len(messages) <= MESSAGES:
             raise bad("messages", "must be a list of 1 to %d messages" % MESSAGES)

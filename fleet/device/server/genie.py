@@ -80,7 +80,7 @@ class GenieBackend:
     def generate(self, prompt: str, limit: int, job: Job) -> "Dict[str, Any]":
         """One query of at most `limit` tokens; its pieces go to the job."""
         if self._dialog is None:
-            raise BackendError("no_session", "the NPU session is not open")
+            raise BackendError("no_session", "the NPU session is not open; fleet serve restart")
         dialog, text = self._dialog, prompt.encode()
         asked = dialog.tokens(text)
         if asked is not None and self.context is not None and asked >= self.context:
@@ -100,12 +100,13 @@ class GenieBackend:
         callback = TOKEN(take)
         status = dialog.lib.GenieDialog_query(dialog.dialog, text, c.c_int(0), callback, None)
         if dialog.lib.GenieDialog_reset(dialog.dialog):
-            raise BackendError("broken", "Genie cannot reset the dialog")
+            raise BackendError("broken", "Genie cannot reset the dialog; the service restarts")
         if status == CONTEXT_EXCEEDED and not count[0]:
             raise _too_long("it does not fit into the context of the model")
         if status not in (0, ABORTED, CONTEXT_EXCEEDED):
             raise BackendError(
-                "generation_failed", "Genie ended the query with the error %d" % status
+                "generation_failed",
+                "Genie ended the query with the error %d; see fleet serve logs" % status,
             )
         full = status == CONTEXT_EXCEEDED or count[0] >= limit
         finish = "cancelled" if status == ABORTED else "length" if full else "stop"

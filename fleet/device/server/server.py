@@ -50,7 +50,9 @@ class Server:
         """Put a job into the queue. Raises HttpError: 429 full, 503 stopping or loading."""
         if self.stopping or not self.worker.ready:
             code = "stopping" if self.stopping else "loading"
-            raise HttpError(503, code, "the service is %s" % code, headers={"Retry-After": "5"})
+            raise HttpError(
+                503, code, "the service is %s; try again later" % code, headers={"Retry-After": "5"}
+            )
         try:
             self.worker.submit(job)
         except Full:
@@ -85,7 +87,7 @@ class Server:
             raise HttpError(
                 401,
                 "unauthorized",
-                "send the header Authorization: Bearer TOKEN (fleet serve token)",
+                "the token is missing or wrong; send Authorization: Bearer TOKEN",
                 headers={"WWW-Authenticate": "Bearer"},
             )
 
@@ -210,7 +212,7 @@ class Server:
         sys.stderr.write("stopping\n")
         for job in self.worker.dismiss():
             job.events.put_nowait(
-                ("error", BackendError("stopping", "the service is stopping", 503))
+                ("error", BackendError("stopping", "the service is stopping; try again later", 503))
             )
         self._loop.create_task(self._finish())
 
@@ -300,7 +302,9 @@ def backend_for(config: "Dict[str, Any]") -> Any:
         from fleet.device.server.ort import OrtBackend  # noqa: PLC0415
 
         return OrtBackend(config)
-    raise BackendError("no_backend", "the backend %s does not exist" % name)
+    raise BackendError(
+        "no_backend", "the backend %s does not exist; use genie, genai or ort" % name
+    )
 
 
 def leave(status: int) -> None:

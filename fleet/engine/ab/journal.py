@@ -77,7 +77,7 @@ class AbJournal:
         try:
             data = json.loads(path.read_text("utf-8"))
             if data.pop("schema") != SCHEMA:
-                raise InputError(f"{path} was written by another version of fleet")
+                raise ValueError("another version of fleet wrote the journal")
             asked = Asked(**data | {"hosts": tuple(data["hosts"])})
             file = os.open(path, os.O_RDONLY)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

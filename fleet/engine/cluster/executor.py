@@ -93,7 +93,10 @@ class ClusterExecutor(Remote):
             if isinstance(problem, FleetError):
                 raise problem
             if isinstance(problem, Exception):
-                raise FleetError(f"worker {address}: {type(problem).__name__}: {problem}")
+                raise FleetError(
+                    f"the worker {address} failed: {type(problem).__name__}: {problem}",
+                    hint="read the log of that dask worker; then restart it",
+                )
             job.prepared[address] = machines[address]
 
     def call(

@@ -15,7 +15,13 @@ from fleet.engine.cluster.remote_job import RemoteJob
 from fleet.engine.cluster.result_collection import ResultCollection
 from fleet.engine.cluster.wire import Reply, brought_home, may_travel
 from fleet.engine.pool import DeviceResult, done_event, note
-from fleet.model.errors import CancelledError, FleetError, InputError, UnreachableError
+from fleet.model.errors import (
+    CancelledError,
+    FleetError,
+    InputError,
+    UnreachableError,
+    unforeseen,
+)
 from fleet.model.events import Listener, RunDone, Warned
 from fleet.model.home import disk_full
 from fleet.model.inventory import Host
@@ -119,7 +125,7 @@ class FanOut:
                 hint="start a worker: dask worker SCHEDULER:PORT --nthreads 32",
             )
         problem: FleetError = UnreachableError(
-            "no dask worker of the device's site is left", hint=_AGAIN
+            "the dask workers of the device's site have died", hint=f"start one; then {_AGAIN}"
         )
         for site in self._waiting:
             try:
@@ -294,7 +300,7 @@ class FanOut:
         except (FleetError, OSError) as error:
             self._job.kept.add(host.name)
             own = error if isinstance(error, FleetError) else disk_full(error)
-            note(result, own or FleetError(str(error)))
+            note(result, own or unforeseen(error))
         for record in result.records:
             self._say(RunDone(host.name, record.as_dict()))
         self._finish(result)

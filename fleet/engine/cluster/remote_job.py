@@ -15,7 +15,7 @@ from fleet.engine.cluster.broadcast import Broadcast, Call
 from fleet.engine.cluster.wire import BEAT_SECONDS, TEXT_BYTES, DeviceKind, Order, event_of
 from fleet.engine.operation import Operation
 from fleet.engine.pool import Work
-from fleet.model.errors import FleetError, InputError
+from fleet.model.errors import FleetError, InputError, unforeseen
 from fleet.model.events import Listener, Output, Progress, Warned
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
@@ -135,7 +135,7 @@ class RemoteJob:
         except FleetError as error:
             return error
         except Exception as error:  # noqa: BLE001 - a thread that dies would leave workers waiting
-            return FleetError(f"{type(error).__name__}: {error}")
+            return unforeseen(error)
         self.manifests[kind.manifest.id] = kind.manifest
         self._catalog |= {item.sha256: (item.size, item.source) for item in kind.manifest.files}
         return kind

@@ -59,7 +59,8 @@ class ResultCollection:
             data = said.get(address)
             if not isinstance(data, bytes):
                 raise TransferError(
-                    f"cannot fetch the result {item.name} from the worker {address}"
+                    f"cannot fetch the result {item.name} from the worker {address}",
+                    hint="copy the file from FLEET_HOME/cluster/ of that worker by hand",
                 )
             yield data
 

@@ -164,10 +164,13 @@ class Run:
         with self._changed:
             while not there():
                 if self.stopped:
-                    raise CancelledError("the workstation cancelled the job")
+                    raise CancelledError(
+                        "the workstation cancelled the job", hint="run the command again"
+                    )
                 if time.monotonic() - self.heard > SILENT_SECONDS:
                     raise TransferError(
-                        f"the workstation sends nothing; the worker waited for {what}"
+                        f"the workstation sends nothing; the worker waited for {what}",
+                        hint="check the network between both, then deploy again",
                     )
                 self._changed.wait(POLL_SECONDS)
 

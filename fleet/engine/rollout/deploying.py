@@ -57,7 +57,7 @@ def begin(operation: Deployment, listener: Listener) -> Journal:
     inputs = operation.inputs
     kept = inputs is not None and inputs.kept
     if inputs is not None and not kept:
-        text = "fleet resume cannot resume this run: playbook or inventory is a pipe, not a file"
+        text = "this run cannot be resumed: the playbook or the inventory is a pipe, not a file"
         listener(Warned("", text))
     path = operation.runs.root / operation.run_id / NAME if kept else None
     journal = Journal.claim(path)

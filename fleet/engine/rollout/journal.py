@@ -28,6 +28,7 @@ from fleet.model.version import VERSION
 
 SCHEMA = 1
 NAME = "journal.jsonl"
+_ANEW = "fleet deploy (starts a new run; finished devices are skipped)"
 LOCK_SECONDS = 0.3
 
 
@@ -147,14 +148,14 @@ class Journal:
                     break  # the last one: torn, and its end was written before its middle
                 why = str(error) if isinstance(error, InputError) else "the line is not valid"
                 raise InputError(
-                    f"line {number} of the journal {self.path} is damaged: {why}",
-                    hint="fleet deploy (starts a new run; finished devices are skipped)",
+                    f"the journal {self.path}:{number} is damaged: {why}",
+                    hint=_ANEW,
                 ) from error
             end += len(raw)
         if not self.state.header:
             raise InputError(
                 f"the journal {self.path} is empty: the run ended before it changed a device",
-                hint="fleet deploy (starts a new run)",
+                hint=_ANEW,
             )
         return end
 
@@ -165,10 +166,11 @@ class Journal:
             raise ValueError("too deep") from error
         if line["line"] == "run" and line["schema"] != SCHEMA:
             raise InputError(
-                f"schema {line['schema']} was written by another version of fleet ({line['fleet']})"
+                f"schema {line['schema']} is from another fleet ({line['fleet']})",
+                hint=_ANEW,
             )
         if (line["line"] == "run") == bool(self.state.header):
-            raise InputError("the line that begins the run is not the first line")
+            raise InputError("only the first line may begin the run, and it must", hint=_ANEW)
         self.state.take(line)
 
     def resumed(self, *, forced: bool) -> None:

@@ -370,7 +370,7 @@ def _warn_of_unit(need: FastRpc, state: SystemState) -> FastRpc:
         message=f"{unit} is {seen.active or 'unknown'}, so the DSP cannot log or read files",
         have=seen.active or "unknown",
         need="active",
-        cure=f"on the device: sudo systemctl {verb} {unit} (NPU sessions work without it)",
+        cure=f"sudo systemctl {verb} {unit} (on the device; NPU sessions work without it)",
         source="docs/sources/deployment.md 6",
     )
     return replace(need, findings=(*need.findings, finding))

@@ -49,7 +49,7 @@ def test_a_number_of_repeats() -> None:
 def test_until_the_interval_is_narrow() -> None:
     series = Series(RunSpec(until=UntilSpec(0.03)))
     assert taken(series, QUIET) == 5
-    assert series.outcome == "the interval of decode_tps is 0.2% wide after 5 runs"
+    assert series.outcome == "the confidence interval of decode_tps is 0.2% wide after 5 runs"
     assert series.warning == ""
     assert taken(Series(RunSpec(repeats=6, until=UntilSpec(0.03))), QUIET) == 6, "at least repeats"
     assert taken(Series(RunSpec(until=UntilSpec(0.03, metric="words"))), QUIET) == 5
@@ -65,7 +65,7 @@ def test_until_has_an_end() -> None:
 def test_until_of_a_metric_that_no_run_has() -> None:
     series = Series(RunSpec(until=UntilSpec(0.03, metric="decode_tp")))
     assert taken(series, LOUD) == 3
-    assert series.warning == "no run has the metric 'decode_tp'; there is: decode_tps, words"
+    assert series.warning == "no run has the metric 'decode_tp'; the runs have: decode_tps, words"
 
 
 def test_runs_that_do_not_count_narrow_nothing() -> None:
@@ -107,7 +107,8 @@ def test_until_on_a_board(rig: Rig) -> None:
     rig.behave("rate=10.0")
     result = rig.run(until=UntilSpec(0.03), sample=None)
     assert len(result.records) == 5
-    assert "the interval of decode_tps is 0.0% wide after 5 runs" in rig.said(StepStarted)
+    text = "the confidence interval of decode_tps is 0.0% wide after 5 runs"
+    assert text in rig.said(StepStarted)
     assert rig.said(Warned) == []
 
 

@@ -87,15 +87,15 @@ def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
         (1, b'{"line": "begin", "host"\n', "jsonl:2 is damaged"),
         (1, b'{"line": "begin", "host": "d999", "wave": "1"}\n', "jsonl:2 is damaged"),
         (1, b"[]\n", "jsonl:2 is damaged"),
-        (1, b"[" * 200_000 + b"\n", "jsonl is damaged: the line is not valid"),
-        (0, b'{"run":' * 200_000 + b"\n", "jsonl is damaged: the line is not valid"),
-        (1, b'{"line": "run", "schema": 1}\n', "jsonl:2 is damaged: the line that begins"),
+        (1, b"[" * 200_000 + b"\n", "jsonl:2 is damaged: the line is not valid"),
+        (0, b'{"run":' * 200_000 + b"\n", "jsonl:1 is damaged: the line is not valid"),
+        (1, b'{"line": "run", "schema": 1}\n', "jsonl:2 is damaged: only the first line"),
         (
             0,
             b'{"line": "run", "schema": 2, "fleet": "9.9"}\n',
-            "schema 2 was written by another version of fleet",
+            "schema 2 is from another fleet",
         ),
-        (0, b'{"line": "begin"}\n', "jsonl:1 is damaged: the line that begins"),
+        (0, b'{"line": "begin"}\n', "jsonl:1 is damaged: only the first line"),
     ],
 )
 def test_damage_before_the_end_is_one_error(path: Path, at: int, text: bytes, words: str) -> None:
@@ -115,7 +115,7 @@ def test_damage_before_the_end_is_one_error(path: Path, at: int, text: bytes, wo
 def test_a_run_that_never_began(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
-    with pytest.raises(InputError, match="ended before it began"):
+    with pytest.raises(InputError, match="ended before it changed a device"):
         Journal.reopen(path)
 
 

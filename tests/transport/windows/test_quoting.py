@@ -95,5 +95,5 @@ def test_too_long_a_line_is_refused() -> None:
 
 
 def test_half_a_character_is_refused() -> None:
-    with pytest.raises(InputError, match="no text"):
+    with pytest.raises(InputError, match="not valid UTF-8"):
         speech.spoken(Command(("tool.exe", "\ud800")), [])
