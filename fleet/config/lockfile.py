@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from fleet.config.fields import Matches, Strict
 from fleet.config.problems import Problems
-from fleet.config.reports import report
+from fleet.config.reports import validated
 from fleet.config.yamlpos import read
 from fleet.model.errors import InputError, LockFileError, Position
 from fleet.model.files import check_name, sha256_file, told
@@ -78,12 +78,7 @@ def load_lock(path: Path) -> Lock:
             )
     document = read(path, LockFileError)
     problems = Problems(LockFileError)
-    try:
-        body = LockBody.model_validate(document.data)
-    except ValidationError as error:
-        report(error, LockBody, document, problems)
-        problems.raise_first()
-        raise
+    body = validated(LockBody, document, problems)
     for number, release in enumerate(body.releases):
         if release.count != len(release.files):
             at = document.value(("releases", number, "count"))

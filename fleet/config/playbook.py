@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from fleet.config.gates_file import cool_spec, until_spec
 from fleet.config.op_packages import op_package_specs
 from fleet.config.playbook_file import BundleBody, PlaybookFile, RunBody, RuntimeBody
 from fleet.config.problems import Problems, suggest_or_list, suggestion
-from fleet.config.reports import report
+from fleet.config.reports import validated
 from fleet.config.system_load import system_spec
 from fleet.config.yaml_words import near_hint
 from fleet.config.yamlpos import Document, Keys, read
@@ -36,10 +34,13 @@ DEFAULT_RUNNERS = {
     "executorch": "executorch",
     "llama.cpp": "llama.cpp",
     "ort": "ort",
+    "litert": "litert",
     "files": "exec",
 }
 # All of ours, in the order in which they are listed; fleet.runners.registry has them by name.
-OWN_RUNNERS = ("genie", "qnn-net-run", "mllm", "executorch", "llama.cpp", "ort", "genai", "exec")
+OWN_RUNNERS = (
+    *("genie", "qnn-net-run", "mllm", "executorch", "llama.cpp", "litert", "ort", "genai", "exec"),
+)
 _NEED_PROMPT = {"genie", "mllm", "genai"}
 _BUNDLE_MARK = "genie_config.json"
 
@@ -51,14 +52,8 @@ def load_playbook(path: Path) -> Playbook:
     """
     document = read(path, PlaybookError)
     problems = Problems(PlaybookError)
-    try:
-        body = PlaybookFile.model_validate(document.data)
-    except ValidationError as error:
-        report(error, PlaybookFile, document, problems)
-        problems.raise_first()
-        raise
-    loader = _Loader(document, problems)
-    playbook = loader.playbook(body)
+    body = validated(PlaybookFile, document, problems)
+    playbook = _Loader(document, problems).playbook(body)
     problems.raise_first()
     return playbook
 

@@ -90,11 +90,13 @@ class BundleBody(Strict):
     """What is deployed."""
 
     path: FilePath = Field(description="Folder of the bundle, relative to the playbook.")
-    kind: Literal["genie", "qnn", "mllm", "executorch", "llama.cpp", "ort", "files"] = Field(
-        default="genie",
-        description="genie (its configuration names the files); of the others all files go: "
-        "qnn (context binary or DLC), mllm, executorch (.pte), llama.cpp (.gguf), ort (ONNX "
-        "models, with or without context binaries), files.",
+    kind: Literal["genie", "qnn", "mllm", "executorch", "llama.cpp", "litert", "ort", "files"] = (
+        Field(
+            default="genie",
+            description="genie (its configuration names the files); of the others all files go: "
+            "qnn (context binary or DLC), mllm, executorch (.pte), llama.cpp (.gguf), litert "
+            "(.tflite), ort (ONNX models, with or without context binaries), files.",
+        )
     )
 
 
@@ -103,8 +105,8 @@ class RunBody(Strict):
 
     runner: RunnerName | None = Field(
         default=None,
-        description="genie, qnn-net-run, mllm, executorch, llama.cpp, ort, genai, exec, or one of "
-        "another package. Default: the one for the kind of the bundle.",
+        description="genie, qnn-net-run, mllm, executorch, llama.cpp, litert, ort, genai, exec, or "
+        "one of another package. Default: the one for the kind of the bundle.",
     )
     program: FilePath | None = Field(
         default=None,

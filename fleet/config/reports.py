@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from inspect import isclass
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -13,6 +13,19 @@ from pydantic_core import ErrorDetails
 from fleet.config.problems import Problems, suggest_or_list, suggestion
 from fleet.config.values import no_word, unlike
 from fleet.config.yamlpos import Document, Keys, Vault
+from fleet.model.errors import InputError
+
+_M = TypeVar("_M", bound=BaseModel)
+
+
+def validated(model: type[_M], document: Document, problems: Problems) -> _M:
+    """The content of a document. Raises the first error, in its place, where it does not fit."""
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        report(error, model, document, problems)
+        problems.raise_first()
+        raise InputError(f"{document.file}: {error}") from error
 
 
 def report(

@@ -6,9 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from fleet.config.fields import Duration, Strict, no_template, wrong
+from fleet.config.fields import Duration, Strict, no_template, told, wrong
 from fleet.config.yamlpos import describe
-from fleet.model.errors import InputError
 from fleet.model.rollout import NONE, Amount, RolloutSpec, check_rising, is_amount
 
 _PERCENT = r"^\s*([0-9]{1,9}|(100|[0-9]{1,2})(\.[0-9]{1,3})?\s*%)\s*$"
@@ -24,20 +23,14 @@ _HINT = 'write a count like 3, or a percentage like "10%"'
 def _amount(value: object) -> Amount:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise wrong(f"the value must be a count or a percentage, not {describe(value)}", _HINT)
-    try:
-        return Amount.parse(value)
-    except InputError as error:
-        raise wrong(error.message, error.hint) from error
+    return told(Amount.parse)(value)
 
 
 def _waves(value: object) -> tuple[Amount, ...]:
     if not isinstance(value, list):
         raise wrong(f"'waves' must be a list, not {describe(value)}", "write it like [5%, 50%]")
     found = tuple(_amount(amount) for amount in value)
-    try:
-        check_rising(found)
-    except InputError as error:
-        raise wrong(error.message, error.hint) from error
+    told(check_rising)(found)
     return found
 
 

@@ -14,16 +14,22 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field
 
 from fleet.config.fields import Matches, Strict, wrong
 from fleet.config.problems import Problems, suggest_or_list
-from fleet.config.reports import report
+from fleet.config.reports import validated
 from fleet.config.yamlpos import Keys, read
 from fleet.model.errors import InputError
 
 Arch = Annotated[str, Matches(r"v[0-9]{2,3}", "Hexagon arch", "write it like v73")]
 Version = Annotated[str, Matches(r"[0-9]+(\.[0-9]+)+", "version", 'quote it: "2.51.0"')]
+Mode = Annotated[str, Matches(r"0[0-7]{3}", "mode", 'quote it: "0640"')]
+Day = Annotated[str, Matches(r"20\d\d-\d\d-\d\d", "day", 'quote it: "2026-10-28"')]
+_OPENS = r"https://\S+|docs/sources/\S+ \d+"
+Source = Annotated[
+    str, Matches(_OPENS, "source that opens", "an https:// address, or a field note")
+]
 FileName = Annotated[str, Field(min_length=1)]
 Names = list[FileName]
 
@@ -58,6 +64,7 @@ class _Soc(Strict):
     soc_model: Annotated[int, Field(ge=1)] | None
     soc_model_candidates: list[int] = Field(default_factory=list)
     arch: Arch | None
+    htp: Literal[False] | None = None
     vtcm_mb: Annotated[int, Field(ge=1, le=64)] | None
     kernel_soc_ids: list[Annotated[int, Field(ge=1)]]
     compatible: list[list[str]] = Field(default_factory=list)
@@ -77,16 +84,24 @@ class _Socs(Strict):
     socs: list[_Soc] = Field(min_length=1)
 
 
+class _PackagingVersion(Strict):
+    since: str
+    date: Day
+    group: str | None
+    rules: bool | None
+    heap: bool | None
+    node: Mode | None
+    secure: Mode | None
+    source: Source
+
+
 class _Packaging(Strict):
     title: str
     packages: list[str]
     companions: list[str]
     marks: list[str]
-    group: str | None
-    rules: bool | None
-    heap: bool | None
     unit: str | None
-    source: str
+    versions: list[_PackagingVersion] = Field(min_length=1)
     setup: str = ""
 
 
@@ -165,8 +180,22 @@ class _Release(Strict):
     onnxruntime: str
 
 
+class _LiteRt(Strict):
+    version: Version
+    qairt: Version
+
+
+class _ExecuTorch(Strict):
+    version: Version
+    backend: str
+    works: Version
+    fails: list[Version]
+
+
 class _Releases(Strict):
     package: str
+    executorch: _ExecuTorch
+    litert: _LiteRt
     htp_backend_api_major: int
     onnx_ir_version: int
     releases: list[_Release] = Field(min_length=1)
@@ -327,19 +356,10 @@ def check(path: Path) -> None:
         raise InputError(f"{path} is not a table", hint="use one of: " + ", ".join(TABLES))
     document = read(path, InputError)
     problems = Problems(InputError)
-    try:
-        table = model.model_validate(document.data)
-    except ValidationError as error:
-        report(error, model, document, problems)
-        problems.raise_first()
-        raise InputError(f"{path}: {error}") from error
-    for where, message, hint in _CROSS.get(path.stem, _nothing)(table):
+    table = validated(model, document, problems)
+    for where, message, hint in _CROSS[path.stem](table) if path.stem in _CROSS else ():
         problems.add(message, document.value(where), hint)
     problems.raise_first()
-
-
-def _nothing(_table: BaseModel) -> Iterator[Fault]:
-    return iter(())
 
 
 def main(paths: list[str]) -> int:

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.session import Session
-from fleet.engine.states import FACTS_SECONDS, ask_state, check_base
-from fleet.facts.gather import gather
-from fleet.model.deadline import Deadline
+from fleet.engine.states import ask_state, check_base, gathered
 from fleet.model.errors import LockFileError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
@@ -51,7 +49,7 @@ def drift(
     """
 
     def work(session: Session, result: DeviceResult) -> None:
-        facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+        facts = gathered(session)
         check_base(facts.base_dir)
         machine = facts.machine or ""
         wanted = session.host.target or target or default_target("linux", machine) or machine

@@ -7,17 +7,14 @@ a workstation which was stopped or asleep sends nothing at all.
 from __future__ import annotations
 
 import contextlib
-import getpass
 import math
-import os
-import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, Self
 
 from fleet.device.shell import failed
-from fleet.engine.claims import Claim, forget, has_ended
+from fleet.engine.claims import Claim, forget, has_ended, owner
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline, Stall, awake_clock
 from fleet.model.errors import (
@@ -27,7 +24,6 @@ from fleet.model.errors import (
     LeaseLostError,
     TransportError,
 )
-from fleet.model.events import Event, Warned
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.model.lease import RESERVE, WRITE, LeaseHolder, Spent, Ticket
@@ -55,17 +51,6 @@ ENDED_SECONDS = TTL_SECONDS + 5.0  # a transfer that a killed process left holds
 LOOK_SECONDS = 0.5
 
 
-def owner() -> str:
-    """`user@workstation`, or $FLEET_OWNER: who this is for other users of a board."""
-    if named := os.environ.get("FLEET_OWNER"):
-        return named
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
-
-
 def held_error(host: str, holder: LeaseHolder, step: str = "lease") -> LeaseHeldError:
     """The error that says who is in the way."""
     return LeaseHeldError(
@@ -89,8 +74,8 @@ class LeasedSession(Protocol):
     transport: Transport
     lease: Lease | None
 
-    def emit(self, event: Event) -> None:
-        """Tell the listener."""
+    def warn(self, text: str) -> None:
+        """Tell the listener what a person should know of this device."""
 
     def run(self, command: Command, step: str, *, stdin: Iterable[Chunk] = ()) -> Result:
         """Run a command whose status the caller judges."""
@@ -288,7 +273,7 @@ class Lease:
             else:
                 dead = dead_word(holder)
         if dead != "-":
-            session.emit(Warned(host, "fleet took the board over from a process that ended"))
+            session.warn("fleet took the board over from a process that ended")
             forget(dead.partition(":")[2])
         self._good = began
         self._ticket = Ticket(answer.place, generation, claim.token, self._ttl)
@@ -322,11 +307,10 @@ class Lease:
     def _wait_for(self, holder: LeaseHolder) -> Deadline:
         """Say what is waited for; how long that is worth it."""
         seconds = min(float(holder.left), ENDED_SECONDS)
-        text = (
+        self._session.warn(
             f"the board is {holder.describe()}; that process has ended, but its last step on the "
             f"board has not: fleet waits up to {seconds:.0f} s for that step"
         )
-        self._session.emit(Warned(self._session.host.name, text))
         return Deadline(seconds + 2 * LOOK_SECONDS)
 
     def _keep(self) -> None:

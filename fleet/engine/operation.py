@@ -27,7 +27,7 @@ from fleet.engine.transfer.context import TransferContext
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
 from fleet.model.errors import InputError, WorkstationError
-from fleet.model.events import DevicePlanned, Listener, Warned
+from fleet.model.events import DevicePlanned, Listener
 from fleet.model.inventory import Host
 from fleet.model.lockfile import LockedRelease
 from fleet.model.plan import DevicePlan, PruneReleases
@@ -272,5 +272,4 @@ class Operation:
 
 def _warn(session: Session, plan: DevicePlan) -> None:
     for finding in plan.findings:
-        text = f"{finding.rule}: {finding.message}; try: {finding.cure}"
-        session.emit(Warned(session.host.name, text))
+        session.warn(f"{finding.rule}: {finding.message}; try: {finding.cure}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleet.bundles.preflight import preflight
-from fleet.bundles.programs import lacking, needs
+from fleet.bundles.programs import executorch_pair, lacking, needs
 from fleet.engine.become import Become
 from fleet.engine.provisioning import cured, system_snapshot
 from fleet.engine.session import Session
@@ -28,6 +28,7 @@ from fleet.model.system import SystemSpec
 from fleet.ops.backend import backend_for
 from fleet.ops.libraries import libraries_command, parse_libraries
 from fleet.ops.release import ReleaseState
+from fleet.runtimes.targets import target_facts
 
 if TYPE_CHECKING:  # a push needs no runtimes
     from fleet.engine.release_builder import ReleaseBuilder
@@ -68,6 +69,7 @@ def plan_device(session: Session, builder: ReleaseBuilder, *, verify: bool = Fal
     findings = (
         *_own_names(manifest, facts),
         *_programs(session, builder, manifest, facts),
+        *_pair(builder, parts),
         *cured(findings, system.plan),
         *system.plan.findings,
     )
@@ -158,6 +160,14 @@ def _programs(
         return ()
     answer = session.run(libraries_command(wanted), "libraries of the device")
     return lacking(wanted, parse_libraries(answer.text, session.host.name))
+
+
+def _pair(builder: ReleaseBuilder, parts: Parts) -> tuple[Finding, ...]:
+    run = builder.playbook.run
+    if run is None or builder.bundle.kind != "executorch":
+        return ()
+    emulator = target_facts(parts.target).kind == "emulator"
+    return executorch_pair(run.libraries, parts.runtime.version, emulator=emulator)
 
 
 def _then(builder: ReleaseBuilder) -> tuple[str, ...]:

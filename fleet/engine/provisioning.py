@@ -133,6 +133,7 @@ def cured(findings: tuple[Finding, ...], plan: SystemPlan) -> tuple[Finding, ...
     }
     cures = {
         "libatomic-missing": "libatomic1" in come,
+        "libstdcpp-missing": "libstdc++6" in come,
         "python3-missing": "python3" in come,
         "fastrpc-node": any(isinstance(step, _RIGHTS) for step in plan.steps),
         "libcdsprpc-missing": any(isinstance(step, LinkLibrary) for step in plan.steps),

@@ -22,7 +22,7 @@ from fleet.model.manifest import RELEASE, Manifest
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import Playbook, RunSpec
 from fleet.ops.environment import environment, health_as_dict, windows_environment
-from fleet.runners import Kit, Layout, Runner
+from fleet.runners import Defaults, Kit, Layout, Runner
 from fleet.runners.registry import OWN, runner
 from fleet.runtimes.store import RuntimeStore
 from fleet.runtimes.targets import default_target, target_facts
@@ -208,7 +208,7 @@ def runner_of(playbook: Playbook) -> Runner:
             found.check(playbook.run)
     except InputError as error:
         raise PlaybookError(f"{playbook.path}: {error.message}", hint=error.hint) from error
-    return found
+    return found.fitted(run) if isinstance(found, Defaults) else found
 
 
 def unique(files: tuple[FileRef, ...]) -> tuple[FileRef, ...]:

@@ -13,7 +13,6 @@ from fleet.engine.releasing import carry_out
 from fleet.engine.session import Session
 from fleet.model.deadline import Stall
 from fleet.model.errors import InputError, TransferError
-from fleet.model.events import Warned
 from fleet.model.facts import Facts
 from fleet.model.files import sha256_file
 from fleet.model.manifest import Manifest
@@ -145,7 +144,7 @@ class Repair:
         try:
             carry_out(self.session, self.facts, manifest, steps, self.run_id)
         except (InputError, TransferError) as error:
-            self.session.emit(Warned(self.session.host.name, error.message))
+            self.session.warn(error.message)
             return False
         return True
 

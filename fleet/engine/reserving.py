@@ -7,7 +7,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from fleet.engine.leasing import RACES, held_error, owner, spent_error
+from fleet.engine.claims import owner
+from fleet.engine.leasing import RACES, held_error, spent_error
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.session import Session
 from fleet.model.command import Command

@@ -18,7 +18,7 @@ from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.session import Session
 from fleet.engine.starting import Placed, Sampling, execute, place
 from fleet.model.errors import ConnectionLostError
-from fleet.model.events import Output, RunDone, StepStarted, Warned
+from fleet.model.events import Output, RunDone, StepStarted
 from fleet.model.home import kept, open_private, private_folder, write_private
 from fleet.model.masking import StreamMasker, masked
 from fleet.model.plan import DevicePlan
@@ -111,7 +111,7 @@ def run_device(job: RunJob, records: list[Record]) -> None:
         number += 1
     host = job.session.host.name
     if series.warning:
-        job.session.emit(Warned(host, series.warning))
+        job.session.warn(series.warning)
     if series.outcome:
         job.session.emit(StepStarted(host, "until", series.outcome))
 

@@ -112,7 +112,7 @@ class Session:
         now = self.ask(_BOOT_ID, "boot id", seconds=IDENTITY_SECONDS * 3).text.split()
         if now and now[-1] != self.boot:
             self.boot, self.rebooted = now[-1], True
-            self.emit(Warned(self.host.name, "the device rebooted in between"))
+            self.warn("the device rebooted in between")
             if self.lease is not None:
                 self.lease.revive()
 
@@ -271,6 +271,10 @@ class Session:
     def emit(self, event: Event) -> None:
         """Tell the listener."""
         self.say(event)
+
+    def warn(self, text: str) -> None:
+        """Tell the listener what a person should know of this device."""
+        self.emit(Warned(self.host.name, text))
 
 
 class Beginning:

@@ -113,12 +113,17 @@ class Survey:
             tell_of(self.session, self.facts, state.have)
 
 
+def gathered(session: Session, *, short: bool = False) -> Facts:
+    """What the device says of itself; nothing of it is judged."""
+    return gather(session.transport, session.host, Deadline(FACTS_SECONDS), short=short)
+
+
 def facts_of(session: Session, *, short: bool = False) -> Facts:
     """The facts of the device that is meant, with a base folder that can be used.
 
     `short`: what bringing files needs, no more.
     """
-    facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS), short=short)
+    facts = gathered(session, short=short)
     if facts.windows is None:
         check_base(facts.base_dir)
     check_identity(session.host, facts)

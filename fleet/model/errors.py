@@ -232,18 +232,8 @@ class ProfileError(RunnerError):
     message without it.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        hint: str = "",
-        device: str = "",
-        step: str = "",
-        position: Position | None = None,
-        line: int = 0,
-    ) -> None:
-        said = f"{message} (line {line})" if line else message
-        super().__init__(said, hint=hint, device=device, step=step, position=position)
+    def __init__(self, message: str, *, hint: str = "", line: int = 0) -> None:
+        super().__init__(f"{message} (line {line})" if line else message, hint=hint)
         self.line = line
         self.said = masked(message)
 

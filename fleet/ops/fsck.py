@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -13,9 +14,8 @@ from fleet.device.worker import fsck, runs_worker, worker_command
 from fleet.model.command import Call, Command
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
-from fleet.model.manifest import Manifest
+from fleet.model.manifest import Manifest, read_manifest
 from fleet.ops.backend import StoreRequest
-from fleet.ops.release import manifest_of
 
 TAG = "fleet-fsck 1"
 BLOCK_BYTES = 1 << 16
@@ -147,11 +147,8 @@ class Contents:
 
     @staticmethod
     def _manifest(release: StoredRelease, text: str) -> None:
-        try:
-            manifest = manifest_of(text, release.id)
-        except ValueError:
-            return
-        release.manifest = manifest if manifest.name == release.name else None
+        with suppress(ValueError):
+            release.manifest = read_manifest(text, release.name, release.id, whole=True)
 
 
 def ask(

@@ -58,7 +58,7 @@ def test_each_packaging_from_what_the_device_shows(
     assert all(f" {name} " in f" {installed}" for name in packages)
     facts = done.left.facts
     closed = [node.path for node in facts.nodes if "cdsp" in node.path and node.open_error]
-    withheld = ["/dev/fastrpc-cdsp-secure"] if profile == "bare-radxa" else []
+    withheld = ["/dev/fastrpc-cdsp-secure"] if profile in {"bare-radxa", "bare-rb3"} else []
     assert closed == withheld, "what its rules leave to daemons stays so"
     assert facts.libcdsprpc_unversioned
     assert group in {node.group for node in facts.nodes}

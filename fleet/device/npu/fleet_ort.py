@@ -17,7 +17,7 @@ import statistics
 import sys
 import threading
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple, Type
 
 TYPES = {
     "tensor(float)": "float32",
@@ -164,9 +164,9 @@ class Model:
         self.session = None
 
 
-def work(arguments: argparse.Namespace, spec: "Dict[str, Any]", said: "Dict[str, Any]") -> int:
+def work(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") -> int:
     """Fill in `said`; the exit status."""
-    model = Model(arguments.site, spec)
+    spec = model.spec
     said["versions"] = model.versions()
     try:
         seconds, said["device"] = model.open(None if arguments.check else arguments.profile)
@@ -198,7 +198,7 @@ def work(arguments: argparse.Namespace, spec: "Dict[str, Any]", said: "Dict[str,
     return 0
 
 
-def main() -> None:
+def main(kind: "Type[Model]" = Model) -> None:
     """Read the request, work, write what came of it."""
     parser = argparse.ArgumentParser()
     for name in ("--site", "--spec", "--outcome", "--profile", "--keep"):
@@ -213,7 +213,7 @@ def main() -> None:
     late.start()
     said: "Dict[str, Any]" = {}
     try:
-        status = work(arguments, spec, said)
+        status = work(arguments, kind(arguments.site, spec), said)
     except BadRequestError as error:
         sys.stderr.write("%s\n" % error)
         said["error"], status = str(error), BAD

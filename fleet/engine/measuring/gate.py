@@ -15,7 +15,7 @@ from fleet.model.errors import (
     FleetError,
     UnreachableError,
 )
-from fleet.model.events import Cooling, StepStarted, Warned
+from fleet.model.events import Cooling, StepStarted
 from fleet.model.gates import CoolSpec
 from fleet.ops.looks import look_command, zones_of
 
@@ -74,9 +74,8 @@ def _nothing(spec: CoolSpec) -> str:
 
 def _given_up(session: Session, spec: CoolSpec, problem: str, mark: str) -> tuple[str, ...]:
     """The marks of a run that begins all the same, or the error."""
-    host = session.host.name
     if spec.otherwise == "go on":
-        session.emit(Warned(host, f"{problem}; fleet runs all the same"))
+        session.warn(f"{problem}; fleet runs all the same")
         return (f"not cooled: {mark}",)
     raise DeviceError(
         problem,
@@ -114,5 +113,5 @@ def _sample(session: Session) -> str:
 
 def _wait(session: Session, error: FleetError, seconds: float) -> None:
     session.check()
-    session.emit(Warned(session.host.name, f"{error.message}; fleet tries again in {seconds:g} s"))
+    session.warn(f"{error.message}; fleet tries again in {seconds:g} s")
     time.sleep(seconds)

@@ -43,26 +43,21 @@ class DeviceExecutor:
     def check(self, devices: Sequence[RolloutDevice], done: Done) -> None:
         """Look again, at most `parallel` at a time."""
         operation = self._operation
-        known = {device.name: device for device in devices}
 
-        def work(session: Session, result: DeviceResult) -> None:
-            device = known[session.host.name]
+        def look(session: Session, result: DeviceResult, device: RolloutDevice) -> None:
             name, verify = operation.playbook.name, operation.options.verify
             check_after_soak(session, result, device, name, operation.run_id, verify=verify)
 
-        self._on(devices, work, done)
+        self._on(devices, look, done)
 
     def back(self, devices: Sequence[RolloutDevice], done: Done) -> None:
         """Roll back, at most `parallel` at a time."""
-        operation = self._operation
-        known = {device.name: device for device in devices}
+        name, run_id = self._operation.playbook.name, self._operation.run_id
 
-        def work(session: Session, result: DeviceResult) -> None:
-            device = known[session.host.name]
-            name, run_id = operation.playbook.name, operation.run_id
+        def undo(session: Session, result: DeviceResult, device: RolloutDevice) -> None:
             switch_back(session, result, name, run_id, to=device.was, only=device.release)
 
-        self._on(devices, work, done)
+        self._on(devices, undo, done)
 
     def wait(self, seconds: float) -> None:
         """Sleep: a soak is time that passes."""
@@ -71,12 +66,18 @@ class DeviceExecutor:
     def _on(
         self,
         devices: Sequence[RolloutDevice],
-        work: Callable[[Session, DeviceResult], None],
+        work: Callable[[Session, DeviceResult, RolloutDevice], None],
         done: Done,
     ) -> None:
+        known = {device.name: device for device in devices}
         if devices:
             hosts = [self._hosts[device.name] for device in devices]
-            self._operation.everywhere(work, hosts, self._only_steps, done=done)
+            self._operation.everywhere(
+                lambda session, result: work(session, result, known[session.host.name]),
+                hosts,
+                self._only_steps,
+                done=done,
+            )
 
     def _only_steps(self, event: Event) -> None:
         """A look and a rollback have their own events for their end."""

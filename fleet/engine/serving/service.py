@@ -22,7 +22,7 @@ from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError, InputError
-from fleet.model.events import Listener, StepStarted, Warned
+from fleet.model.events import Listener, StepStarted
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
 from fleet.model.plan import DevicePlan
@@ -114,8 +114,9 @@ class Serving:
         result.details = {"way": way, "health": health, "port": self.spec.port}
         result.text = f"ready at port {self.spec.port}, supervised by {_keeper(way)}"
         if not self.spec.private:
-            text = f"the service listens at {self.spec.bind}: everybody on the network can reach it"
-            session.emit(Warned(session.host.name, text))
+            session.warn(
+                f"the service listens at {self.spec.bind}: everybody on the network can reach it"
+            )
 
     def _config(self, plan: DevicePlan, operation: Operation) -> str:
         builder = operation.builder
@@ -286,15 +287,13 @@ def _way(seen: ServiceSeen, wanted: str, facts: Facts, session: Session) -> str:
         )
     way = (USER if seen.user_systemd else NONE) if wanted == "auto" else wanted
     if way == USER and seen.linger != "yes":
-        text = (
+        session.warn(
             "the service stops when its user logs out, and does not start at boot; run on the "
             "device: "
             f"sudo loginctl enable-linger {facts.user.name or 'USER'}; or give --unit system"
         )
-        session.emit(Warned(session.host.name, text))
     if way == NONE:
-        text = "the service does not start after a reboot, for systemd does not supervise it"
-        session.emit(Warned(session.host.name, text))
+        session.warn("the service does not start after a reboot, for systemd does not supervise it")
     return way
 
 

@@ -12,7 +12,7 @@ from fleet.engine.transfer.neighbours import LEAST_BYTES, BlobHolder, Neighbours
 from fleet.model.command import Result
 from fleet.model.deadline import Deadline, Stall
 from fleet.model.errors import TransportError, UnreachableError
-from fleet.model.events import Relayed, Warned
+from fleet.model.events import Relayed
 from fleet.model.facts import Facts
 from fleet.model.masking import masked
 from fleet.model.plan import Blob
@@ -58,8 +58,9 @@ def deliver(
     try:
         relaying = Relaying(session, facts, neighbours, upload) if near else None
     except UnreachableError as error:
-        text = f"this device cannot relay files: {error.message}; the workstation sends all files"
-        session.emit(Warned(session.host.name, text))
+        session.warn(
+            f"this device cannot relay files: {error.message}; the workstation sends all files"
+        )
     if relaying is None:
         upload.send_directly(blobs, tail)
         return
@@ -164,8 +165,8 @@ class Relaying:
             self._neighbours.broke(self._lan, turn)
         if why:
             passage.told(0)
-            text = f"{blob.file.name} cannot come from {source.peer.name}: {why}; sent directly"
-            session.emit(Warned(name, text))
+            file, board = blob.file.name, source.peer.name
+            session.warn(f"{file} cannot come from {board}: {why}; sent directly")
             return False
         session.relayed_bytes += blob.left
         session.emit(Relayed(name, source.peer.name, blob.left))

@@ -13,7 +13,7 @@ from fleet.content.sources import Late, unreadable
 from fleet.engine.session import Session
 from fleet.engine.transfer.upload import Upload
 from fleet.model.errors import DiskFullError
-from fleet.model.events import StepStarted, Warned
+from fleet.model.events import StepStarted
 from fleet.model.facts import Facts
 from fleet.model.files import human_bytes
 from fleet.model.manifest import Manifest
@@ -99,8 +99,9 @@ class SpeculativeSend:
             if receipt.bad.pop(sha, None) is None:
                 known.append(replace(blob, file=replace(blob.file, sha256=sha)))
                 continue
-            text = f"{blob.file.name} was modified or damaged on its way; fleet sends it again"
-            self._session.emit(Warned(self._session.host.name, text))
+            self._session.warn(
+                f"{blob.file.name} was modified or damaged on its way; fleet sends it again"
+            )
         self._there |= receipt.ok
         return known
 

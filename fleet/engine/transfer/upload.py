@@ -27,7 +27,7 @@ from fleet.model.errors import (
     TransferError,
     UnreachableError,
 )
-from fleet.model.events import Progress, Warned
+from fleet.model.events import Progress
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
@@ -139,9 +139,7 @@ class Upload:
             error.hint = error.hint or "deploy again; the transfer resumes where it stopped"
             raise error
         wait = WAIT_SECONDS * 2**attempt
-        self._session.emit(
-            Warned(self._session.host.name, f"{error.message}; fleet tries again in {wait:g} s")
-        )
+        self._session.warn(f"{error.message}; fleet tries again in {wait:g} s")
         time.sleep(wait)
 
     def lacking(self) -> tuple[Blob, ...]:
@@ -274,7 +272,7 @@ class Upload:
         if tail:
             self._tail = ()
         if receipt.unpruned:
-            session.emit(Warned(host, f"could not delete old releases: {receipt.unpruned}"))
+            session.warn(f"could not delete old releases: {receipt.unpruned}")
 
     def _send_again(self, blobs: Sequence[Blob], receipt: Receipt) -> None:
         """What they were built on (recyclable blob, old blob, part) is not what it should be."""
@@ -286,8 +284,9 @@ class Upload:
         again = with_asked(self._session, self._facts, again)
         for blob in again:
             how = "completely" if blob.delta is None else "as a delta to the current release"
-            text = f"{blob.file.name} is damaged on the device; fleet sends the file {how}"
-            self._session.emit(Warned(self._session.host.name, text))
+            self._session.warn(
+                f"{blob.file.name} is damaged on the device; fleet sends the file {how}"
+            )
         self._total += sum(blob.wire for blob in again)
         self._stream(again, self._session.transport, self._style)
         for blob in blobs:

@@ -18,6 +18,7 @@ from fleet.ops.system.packaging import (
     BSP,
     UPSTREAM,
     Packaging,
+    Version,
     installed,
     offered,
     packagings,
@@ -70,9 +71,10 @@ def fastrpc(spec: SystemSpec, facts: Facts, state: SystemState, *, reload: bool 
         need = _with_library(need, spec, state)
     elif not facts.libcdsprpc_unversioned:
         need = replace(need, link=facts.libcdsprpc[0])
-    brings = bool(need.packages and chosen.rules)
+    gives = _version(chosen, state)
     setfacl = has_setfacl(spec, state, need.packages)
-    view = _View(spec, facts, state, reload, setfacl, chosen if brings else None)
+    brings = bool(need.packages and gives.rules)
+    view = _View(spec, facts, state, reload, setfacl, gives if brings else None)
     return _warn_of_unit(_with_rights(need, view), state)
 
 
@@ -92,7 +94,7 @@ class _View:
     state: SystemState
     reload: bool
     setfacl: bool
-    comes: Packaging | None = None
+    comes: Version | None = None
 
     @property
     def rules(self) -> tuple[RuleSeen, ...]:
@@ -189,7 +191,7 @@ def _no_source(packaging: Packaging) -> Finding:
         need=" ".join(packaging.packages),
         cure="add the package source with its key to `system.repositories` of the "
         f"playbook{tutorial}",
-        source=packaging.source,
+        source=packaging.versions[0].source,
     )
 
 
@@ -200,12 +202,24 @@ def _foreign(state: SystemState) -> str:
     return f"for another architecture only: {', '.join(sorted(seen))}" if seen else ""
 
 
-def _rules_of(packaging: Packaging) -> RuleSeen:
+def _version(packaging: Packaging, state: SystemState) -> Version:
+    """What a packaging gives in the version that is there or on offer."""
+    seen = [state.installed(name) or state.candidate(name) for name in packaging.packages]
+    return packaging.at(next((version for version in seen if version), None))
+
+
+def _rules_of(version: Version) -> RuleSeen:
     """What the rules of a packaging give, as far as it was seen."""
-    give = f'GROUP="{packaging.group or DEFAULT_GROUP}", MODE="0660"'
-    heap = (f'SUBSYSTEM=="dma_heap", KERNEL=="system|qcom,system", {give}',)
-    lines = (f'KERNEL=="fastrpc-*", {give}', *(heap if packaging.heap else ()))
-    return RuleSeen(f"/usr/lib/udev/rules.d/60-{packaging.id}.rules", lines)
+    group = version.group or DEFAULT_GROUP
+    lines = []
+    for match, mode in (("!=", version.node), ("==", version.secure)):
+        if mode is not None:
+            nodes = f'KERNEL=="fastrpc-*", KERNEL{match}"*-secure"'
+            lines.append(f'{nodes}, GROUP="{group}", MODE="{mode}"')
+    if version.heap:
+        heap = 'SUBSYSTEM=="dma_heap", KERNEL=="system|qcom,system"'
+        lines.append(f'{heap}, RUN+="setfacl -m g:{group}:rw"')
+    return RuleSeen("/usr/lib/udev/rules.d/60-fastrpc.rules", tuple(lines))
 
 
 def _with_rights(need: FastRpc, view: _View) -> FastRpc:
@@ -296,7 +310,7 @@ def _group(need: FastRpc, refusing: list[DeviceNode], view: _View) -> str:
                 return str(node.group)
         elif _usable(given[0]) and readable(given[1] or node.mode, False, True):
             return str(given[0])
-    return need.packaging.group or DEFAULT_GROUP
+    return _version(need.packaging, view.state).group or DEFAULT_GROUP
 
 
 def _usable(group: str | None) -> bool:

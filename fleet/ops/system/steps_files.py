@@ -14,7 +14,7 @@ from fleet.model.files import FileRef, human_bytes
 from fleet.model.plan import Action
 from fleet.model.system import FileSeen, WantedFile
 from fleet.ops.system.access import ACTION, MARK
-from fleet.ops.system.step import SystemStep, argv
+from fleet.ops.system.step import Refresh, SystemStep, argv
 
 NOT_THERE = FileSeen()
 _HERE = "FLEET_END_OF_FILE"
@@ -113,10 +113,8 @@ class PlaceFiles(Action):
 
 
 @dataclass(frozen=True)
-class RunLdconfig(SystemStep):
+class RunLdconfig(Refresh):
     """Let the loader's cache know new libraries."""
-
-    refreshes = True
 
     def describe(self) -> str:
         """`refresh the loader's cache`."""
@@ -125,10 +123,6 @@ class RunLdconfig(SystemStep):
     def commands(self) -> tuple[Command, ...]:
         """ldconfig."""
         return (argv("ldconfig"),)
-
-    def undo(self) -> tuple[Command, ...]:
-        """The same, after the files are as before."""
-        return self.commands()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fleet.model.command import Command
 from fleet.model.plan import Action
 from fleet.model.system import UnitSeen
-from fleet.ops.system.step import SystemStep, argv
+from fleet.ops.system.step import Refresh, SystemStep, argv
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,8 @@ def _words(enabled: bool | None, running: bool | None) -> list[str]:
 
 
 @dataclass(frozen=True)
-class ReloadUnits(SystemStep):
+class ReloadUnits(Refresh):
     """Let systemd read changed unit files."""
-
-    refreshes = True
 
     def describe(self) -> str:
         """`let systemd read changed units`."""
@@ -106,10 +104,6 @@ class ReloadUnits(SystemStep):
     def commands(self) -> tuple[Command, ...]:
         """systemctl daemon-reload."""
         return (argv("systemctl", "daemon-reload"),)
-
-    def undo(self) -> tuple[Command, ...]:
-        """The same, after the files are as before."""
-        return self.commands()
 
 
 @dataclass(frozen=True)
