@@ -74,8 +74,8 @@ def test_another_runtime_is_an_error_for_locked_and_not_taken_by_frozen(bench: B
     (release,) = lock.releases
     other = replace(lock, releases=(replace(release, build_id="2.50.40.260101000000"),))
     (locked,) = bench.operation(run="never", lock=other).deploy()
-    assert "QAIRT 2.51.0" in locked.text
-    assert "locked 2.50.40" in locked.text
+    assert "QAIRT is 2.51.0" in locked.text
+    assert "the lock file has 2.50.40" in locked.text
     (frozen,) = bench.operation(run="never", lock=other, frozen=True).deploy()
     assert isinstance(frozen.error, RuntimeStoreError)
     assert "fleet runtime fetch 2.50.40.260101000000" in frozen.error.hint
@@ -136,7 +136,7 @@ def test_drift_names_each_kind_of_damage(bench: Bench) -> None:
     (folder / ".installed").unlink()
     (release,) = lock.releases
     assert compare(bench, lock).details["drift"] == [
-        f"{release.id} is not marked as installed",
+        f"the current release {release.id} is not marked as installed",
         "bundle/sample_prompt.txt is missing",
         "bundle/tokenizer.json is damaged",
         "the link to lib/libGenie.so is missing",

@@ -143,7 +143,7 @@ run: {program: llama-bench, libraries: [config.json], prompt: a}
     (tmp_path / "config.json").write_text("another")
     (tmp_path / "bundle" / "model.mllm").write_text("m")
     table = ReleaseBuilder(load_playbook(path), bench.store, bench.events.append, offline=True)
-    with pytest.raises(InputError, match=r"two files for config"):
+    with pytest.raises(InputError, match=r"files have the name config"):
         table.manifest(table.parts("aarch64-oe-linux-gcc11.2", "v73"))
 
 
@@ -179,7 +179,7 @@ run: {{runner: {kind}, program: llama-bench, prompt: a}}
     (result,) = bench.operation(offline=True).deploy()
     assert (result.outcome, result.bytes_sent) == ("refused", 0)
     assert result.error is not None
-    assert "rename it" in result.error.hint
+    assert "rename the file" in result.error.hint
     assert bench.tree() == {}
 
 
