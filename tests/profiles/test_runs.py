@@ -67,7 +67,7 @@ def test_a_full_disk_is_the_workstations(tmp_path: Path) -> None:
     assert caught.value.hint.startswith(f"free disk space: df -h {folder}")
     log = UndoLog(tmp_path, "r", "h")
     log.path.symlink_to("/dev/full")
-    with pytest.raises(WorkstationError, match=r"cannot write .*h\.jsonl on this workstation: No space left"):
+    with pytest.raises(WorkstationError, match=r"h\.jsonl on this workstation: No space left"):
         log.end()
 
 
