@@ -157,7 +157,7 @@ def test_drift_sees_another_release(bench: Bench, own_bundle: Callable[[], Path]
 def test_drift_does_not_call_unhashed_files_verified(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleet.engine import drift as module
+    from fleet.engine import states as module
 
     lock = lock_of(bench)
     bench.operation(run="never").deploy()

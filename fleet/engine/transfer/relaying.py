@@ -58,9 +58,7 @@ def deliver(
     try:
         relaying = Relaying(session, facts, neighbours, upload) if near else None
     except UnreachableError as error:
-        session.warn(
-            f"this device cannot relay files: {error.message}; the workstation sends all files"
-        )
+        session.warn(f"this device cannot relay files: {error.message}; files are sent directly")
     if relaying is None:
         upload.send_directly(blobs, tail)
         return
