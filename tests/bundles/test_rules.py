@@ -440,6 +440,15 @@ ROWS = [
         ("m.onnx", "IR version 14", "IR version 13"),
     ),
     Row(
+        "litert-qairt",
+        "warn",
+        lambda c: make_case(
+            replace(c.bundle, kind="litert", contexts=(), backend=None),
+            runtime=make_runtime("2.49.40.260810104044"),
+        ),
+        ("LiteRT 2.3.0", "QAIRT 2.50", "2.49.40"),
+    ),
+    Row(
         "dsp-library-path",
         "warn",
         lambda c: facts(c, dsp_library_path="/usr/lib/dsp"),

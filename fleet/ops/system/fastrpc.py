@@ -175,7 +175,7 @@ def _no_packages(state: SystemState) -> Finding:
             else "no packaging of FastRPC is available"
         ),
         have=_foreign(state)
-        or (f"{state.manager} offers none" if state.manager else "no package manager"),
+        or (f"no FastRPC package in {state.manager}" if state.manager else "no package manager"),
         need=f"one of {known}",
         cure="name the packaging in the playbook (`fastrpc: debian`), or run "
         "`sudo apt-get update` on the device"
@@ -188,15 +188,17 @@ def _no_packages(state: SystemState) -> Finding:
 
 def _no_source(packaging: Packaging) -> Finding:
     tutorial = (
-        f", or on the device, as its tutorial does: {packaging.setup}" if packaging.setup else ""
+        f", or run on the device, as the tutorial says: {packaging.setup}"
+        if packaging.setup
+        else ""
     )
     return Finding(
         rule="fastrpc-source",
         severity="refuse",
-        message=f"the playbook names {packaging.id}, and no source of the device has its packages",
-        have=f"no source of {packaging.title}",
+        message=f"the playbook asks for {packaging.id}, and no package source of the device has it",
+        have=f"no package source of {packaging.title}",
         need=" ".join(packaging.packages),
-        cure="name the source with its key and fingerprint in `system.repositories` of the "
+        cure="add the package source with its key to `system.repositories` of the "
         f"playbook{tutorial}",
         source=packaging.versions[0].source,
     )
@@ -272,12 +274,13 @@ def _by_the_next_event(need: FastRpc, view: _View) -> FastRpc:
     finding = Finding(
         rule="device-rules-wait",
         severity="warn" if view.spec.reboot else "refuse",
-        message="the device rules that are there were applied and did not reach the nodes; "
-        "a reboot applies them",
-        have=f"{', '.join(need.apply_to)} as before the rules",
+        message="the udev rules on the device did not change its device nodes; "
+        "a reboot applies the rules",
+        have=f"unchanged: {', '.join(need.apply_to)}",
         need="a reboot",
-        cure="`reboot: true` in `system:` of the playbook and --allow-reboot, or sudo reboot "
-        "on the device",
+        cure="run `sudo reboot` on the device, or write `reboot: true` in `system:` of the "
+        "playbook "
+        "and give --allow-reboot",
         source="qualcomm/fastrpc files/60-fastrpc.rules: only the event `add` matches",
     )
     findings = (*need.findings, finding)
@@ -364,10 +367,10 @@ def _warn_of_unit(need: FastRpc, state: SystemState) -> FastRpc:
     finding = Finding(
         rule="cdsprpcd-inactive",
         severity="warn",
-        message=f"{unit} is {seen.active or 'unknown'}: no DSP logs and no file access for the DSP",
+        message=f"{unit} is {seen.active or 'unknown'}, so the DSP cannot log or read files",
         have=seen.active or "unknown",
         need="active",
-        cure=f"sudo systemctl {verb} {unit} on the device; NPU sessions work without it",
+        cure=f"sudo systemctl {verb} {unit} (on the device; NPU sessions work without it)",
         source="docs/sources/deployment.md 6",
     )
     return replace(need, findings=(*need.findings, finding))

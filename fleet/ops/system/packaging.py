@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from fleet.data import load
+from fleet.data import frozen, load
 from fleet.model.system import SystemSpec, SystemState
 
 UPSTREAM, BSP = "upstream", "bsp"
@@ -67,14 +67,7 @@ def packagings() -> dict[str, Packaging]:
     return {
         name: Packaging(
             id=name,
-            title=row["title"],
-            packages=tuple(row["packages"]),
-            companions=tuple(row["companions"]),
-            marks=tuple(row["marks"]),
-            unit=row["unit"],
-            versions=tuple(Version(**version) for version in row["versions"]),
-            setup=row.get("setup", ""),
-            boards=tuple(row.get("boards", ())),
+            **{**frozen(row), "versions": tuple(Version(**version) for version in row["versions"])},
         )
         for name, row in load("fastrpc").items()
         if name not in _NOT_ROWS
