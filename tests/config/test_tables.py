@@ -52,7 +52,7 @@ def mistaken(table: str, old: str, new: str, folder: Path) -> InputError:
         ("fastrpc", "rules: true", "rules: maybe", "'rules' must be true or false", ""),
         ("fastrpc", "  heap: true", "  heep: true", "unknown key 'heep'", "heap"),
         ("fastrpc", 'date: "2026-10-28"', "date: last week", "'last week' is not a valid day", "2026"),
-        ("fastrpc", "source: https://", "source: read at ", "is not a valid source that opens", "https"),
+        ("fastrpc", "source: https://", "source: read at ", "not a valid source that opens", "https"),
         ("runtime_files", "kind: device", "kind: devise", "not a value of 'kind'", "device"),
         ("runtime_files", "tool_required", "tool_requierd", "unknown key", "tool_required"),
         ("runtime_files", "{aarch64: aarch64-android", "{aarch64: arm-android", "not a target", ""),
