@@ -83,17 +83,19 @@ def plain_words(
         )
     if _INI_SECTION.search(text):
         return error(
-            "the file is no YAML; it looks like an INI inventory",
+            "the file is not YAML; it looks like an INI inventory",
             position=Position(path, line, column),
             hint="convert it: ansible-inventory -i FILE --list --yaml",
         )
     for piece, meaning, cure in _WORDS:
         if piece in problem:
             return error(
-                f"not valid YAML: {meaning}", position=Position(path, line, column), hint=cure
+                f"the file is not valid YAML: {meaning}",
+                position=Position(path, line, column),
+                hint=cure,
             )
     return error(
-        f"not valid YAML: {problem.strip()}",
+        f"the file is not valid YAML: {problem.strip()}",
         position=Position(path, line, column),
         hint="check quotes, colons and indentation of this line and the one above",
     )
@@ -120,10 +122,12 @@ def missing_file(path: Path, cause: OSError, error: type[InputError]) -> InputEr
     """The error for a file that cannot be read, with names that are near."""
     if isinstance(cause, FileNotFoundError):
         near = near_names(path)
-        hint = f"did you mean {near[0]}?" if near else "check the path"
-        return error(f"there is no file {path}", hint=hint)
+        hint = f"did you mean {near[0]}?" if near else f"ls {path.parent}"
+        return error(f"the file {path} does not exist", hint=hint)
     if isinstance(cause, IsADirectoryError):
-        return error(f"{path} is a folder, not a file", hint="name the file in it")
+        return error(
+            f"{path} is a folder, not a file", hint=f"name a file in that folder: ls {path}"
+        )
     return error(f"cannot read {path}: {cause.strerror}", hint=f"ls -l {path}")
 
 

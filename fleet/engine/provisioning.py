@@ -103,17 +103,17 @@ def _objections(said: list[str], removed: list[str]) -> list[Finding]:
     refusal = Finding(
         rule="system-packages",
         severity="refuse",
-        message="the package manager refuses: " + "; ".join(said[:3]),
-        have="a failed simulation",
+        message="the package manager of the device refuses: " + "; ".join(said[:3]),
+        have="a failed trial run of the installation",
         need="packages that can be installed",
-        cure="sudo apt-get -f install on the device, or other sources or versions",
+        cure="run on the device: sudo apt-get -f install; or use other versions or package sources",
     )
     removal = replace(
         refusal,
         message=f"the installation would remove {', '.join(removed)}",
         have=", ".join(removed),
-        need="nothing is removed that the playbook does not name",
-        cure="remove them by hand if that is meant, or take another packaging",
+        need="no removal of packages that the playbook does not name",
+        cure="remove these packages by hand if that is right, or use another packaging",
     )
     return [finding for finding, words in ((refusal, said), (removal, removed)) if words]
 
@@ -133,12 +133,17 @@ def cured(findings: tuple[Finding, ...], plan: SystemPlan) -> tuple[Finding, ...
     }
     cures = {
         "libatomic-missing": "libatomic1" in come,
+        "libstdcpp-missing": "libstdc++6" in come,
         "python3-missing": "python3" in come,
         "fastrpc-node": any(isinstance(step, _RIGHTS) for step in plan.steps),
         "libcdsprpc-missing": any(isinstance(step, LinkLibrary) for step in plan.steps),
     }
     return tuple(
-        replace(finding, severity="warn", cure="the steps below; it is checked again after them")
+        replace(
+            finding,
+            severity="warn",
+            cure="fleet plan (shows the steps that fix it); fleet checks again after the steps",
+        )
         if finding.refuses and cures.get(finding.rule)
         else finding
         for finding in findings
@@ -200,8 +205,9 @@ def still_lacking(plan: DevicePlan) -> None:
     if plan.system_steps:
         host = plan.host.name
         raise DeviceError(
-            "the system is not as planned after all steps; left: "
+            "all steps were done, and the device still lacks: "
             + "; ".join(step.describe() for step in plan.system_steps[:4]),
             step="system",
-            hint=f"fleet plan --limit {host} (the rest), fleet facts --limit {host} (the device)",
+            hint=f"fleet plan --limit {host} (shows what is left), fleet facts --limit {host} "
+            "(the device)",
         )

@@ -68,8 +68,9 @@ class ReleaseBuilder:
         chosen = default_target(facts.os_family, facts.machine or "")
         if chosen is None:
             raise InputError(
-                f"no QAIRT target is known for {facts.os_family} on {facts.machine or 'unknown'}",
-                hint="set `target:` in the inventory",
+                f"fleet knows no QAIRT target for {facts.os_family} on "
+                f"{facts.machine or 'an unknown CPU'}",
+                hint="write `target:` in the inventory, like aarch64-oe-linux-gcc11.2",
             )
         return chosen
 
@@ -184,8 +185,8 @@ def layout_of(runner: Runner, bundle: Bundle, target: str) -> Layout:
     if layout is None or bundle.op_packages:
         what = "op packages" if layout is not None else f"runner {runner.name}"
         raise InputError(
-            f"{what}: not done on Windows",
-            hint="runners genie and ort are, without op packages: docs/windows.md",
+            f"fleet does not support {what} on Windows",
+            hint="use the runner genie or ort, without op packages; see docs/windows.md",
         )
     return layout
 
@@ -198,9 +199,9 @@ def runner_of(playbook: Playbook) -> Runner:
     if kind not in found.kinds:
         fits = [name for name, own in OWN.items() if kind in own.kinds]
         raise PlaybookError(
-            f"{playbook.path}: runner {run.runner} runs bundles of kind "
+            f"{playbook.path}: the runner {run.runner} runs bundles of the kind "
             f"{' or '.join(found.kinds)}, not {kind}",
-            hint=f"`run: runner:` one of {', '.join(fits)}, or another `bundle: kind:`",
+            hint=f"write `run: runner:` with one of {', '.join(fits)}, or another `bundle: kind:`",
         )
     try:
         if playbook.run is not None:
@@ -217,7 +218,8 @@ def unique(files: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
         other = found.setdefault(item.name, item)
         if other.sha256 != item.sha256:
             raise InputError(
-                f"two files for {item.name} in the release: {other.source} and {item.source}",
-                hint="in a flat layout libraries, program and bundle share one folder: rename one",
+                f"two different files have the name {item.name} in the release: {other.source} and "
+                f"{item.source}",
+                hint="rename one of the two files: libraries, program and bundle share a folder",
             )
     return tuple(found.values())

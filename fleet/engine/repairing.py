@@ -13,7 +13,6 @@ from fleet.engine.releasing import carry_out
 from fleet.engine.session import Session
 from fleet.model.deadline import Stall
 from fleet.model.errors import InputError, TransferError
-from fleet.model.events import Warned
 from fleet.model.facts import Facts
 from fleet.model.files import sha256_file
 from fleet.model.manifest import Manifest
@@ -70,7 +69,9 @@ def _files(given: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for place in given:
         if not place.exists():
-            raise InputError(f"{place} is not there", hint="--source takes files and folders")
+            raise InputError(
+                f"{place} does not exist", hint="give an existing file or folder: --source PATH"
+            )
         below = place.rglob("*") if place.is_dir() else [place]
         found += [path for path in below if path.is_file()]
     return found
@@ -149,7 +150,7 @@ class Repair:
         try:
             carry_out(self.session, self.facts, manifest, steps, self.run_id)
         except (InputError, TransferError) as error:
-            self.session.emit(Warned(self.session.host.name, error.message))
+            self.session.warn(error.message)
             return False
         return True
 
@@ -163,4 +164,6 @@ def _last(found: Contents, name: str) -> str:
 def unhashed_why(facts: Facts) -> str:
     """Why a device cannot hash its store; "" where it can."""
     able = bool(facts.tools.sha256) or backend_for(facts).hashes
-    return "" if able else "no hash tool and no Python on it: contents were not checked"
+    return (
+        "" if able else "contents were not checked: the device has neither a sha256 tool nor Python"
+    )

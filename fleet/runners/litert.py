@@ -21,10 +21,10 @@ from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure
-from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, named, own_files, parsed
-from fleet.runners.ort import OUTCOME, Number, in_bundle, read_outcome
-from fleet.runtimes.packages import SITE
+from fleet.runners.ort import Number, in_bundle, read_outcome
+from fleet.runners.scripted import OUTCOME, Scripted, script_argv
 
 # CPython 3.10 to 3.14, x86_64 and aarch64; no wheel has a dispatch library for Qualcomm.
 PACKAGES = ("ai-edge-litert==2.3.0", "ml_dtypes", "numpy")
@@ -50,14 +50,13 @@ class LitertOptions(Options):
     seed: int = 0
 
 
-class LitertRunner(Defaults):
+class LitertRunner(Scripted):
     """Models of LiteRT (TensorFlow Lite)."""
 
     name = "litert"
     kinds = ("litert",)
     runtime: str | None = "litert"
     layout = Layout()
-    python = True
 
     def fitted(self, run: RunSpec) -> LitertRunner:
         """The CPU needs no QAIRT."""
@@ -86,14 +85,6 @@ class LitertRunner(Defaults):
         ours = tuple(file_ref(path_of(name), place) for name, place in scripts)
         return (*ours, *site, *own_files(kit.run, self.layout))
 
-    def health(self, kit: Kit, timeout: float) -> Start | None:
-        """Load the model and run it once."""
-        return self._start(kit, timeout, "--check")
-
-    def start(self, kit: Kit) -> Start:
-        """Warm-ups and timed runs of one loaded model."""
-        return self._start(kit, kit.run.timeout)
-
     def _start(self, kit: Kit, timeout: float, *more: str) -> Start:
         options = parsed(LitertOptions, kit.options, self.name)
         in_bundle(kit, options.inputs, options.reference)
@@ -103,11 +94,7 @@ class LitertRunner(Defaults):
             "partly": options.accelerator == "npu" and found.others > 0,
             **options.model_dump(exclude={"model", "source", "off_npu", "tolerance"}),
         }
-        argv = (
-            *("python3", "-I", "{release}/" + SCRIPT, "--site", "{release}/" + SITE),
-            *("--spec", "{work}/config.json", "--outcome", "{work}/" + OUTCOME),
-            *("--timeout", f"{timeout:g}", *more),
-        )
+        argv = script_argv(SCRIPT, timeout, *more)
         marks = ("cpu",) if options.accelerator == "cpu" else ()
         config = json.dumps({**spec, "dimensions": {}})
         return Start(argv, "bundle", (OUTCOME,), timeout, config=config, marks=marks)

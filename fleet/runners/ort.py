@@ -22,13 +22,14 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.formats import qnn
 from fleet.profiles.formats.base import RATE, RATE_UNIT, percentile
-from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import TIMED_OUT, Options, parsed
+from fleet.runners.scripted import OUTCOME, Scripted, script_argv
 from fleet.runtimes.packages import SITE
 from fleet.runtimes.releases import release
 
 SCRIPT = "run/fleet_ort.py"
-OUTCOME, PROFILE = "outcome.json", "profile.csv"
+PROFILE = "profile.csv"
 PACKAGE_FOLDER = f"{SITE}/onnxruntime_qnn"  # the provider finds QAIRT beside itself
 _STATUS = {
     10: "failed: the request does not fit the model",
@@ -72,7 +73,13 @@ class OrtOptions(Options):
     log: int = Field(default=2, ge=0, le=4)
 
 
-class OrtRunner(Defaults):
+_PASSED_ON = {  # options that the script has under the same name
+    *("inputs", "reference", "dimensions", "iterations", "warmups", "profiling", "session", "seed"),
+    "log",
+}
+
+
+class OrtRunner(Scripted):
     """ONNX models, with or without context binaries."""
 
     name = "ort"
@@ -80,7 +87,6 @@ class OrtRunner(Defaults):
     runtime: str | None = "ort"
     layout = Layout(lib=PACKAGE_FOLDER, dsp=PACKAGE_FOLDER)
     windows = layout
-    python = True
 
     def check(self, run: RunSpec) -> None:
         """The options; the fallback to the CPU stays off."""
@@ -105,45 +111,20 @@ class OrtRunner(Defaults):
         site = kit.site(requirements(kit.build_id)) if kit.site is not None else ()
         return (script, *site)
 
-    def health(self, kit: Kit, timeout: float) -> Start | None:
-        """A session with the model and one run."""
-        return self._start(kit, timeout, "--check")
-
-    def start(self, kit: Kit) -> Start:
-        """Warm-ups and timed runs in one session."""
-        return self._start(kit, kit.run.timeout)
-
     def _start(self, kit: Kit, timeout: float, *more: str) -> Start:
         options = parsed(OrtOptions, kit.options, self.name)
         spec = {
             "model": _model(kit, options),
-            "inputs": options.inputs,
-            "reference": options.reference,
-            "dimensions": options.dimensions,
-            "iterations": options.iterations,
-            "warmups": options.warmups,
-            "profiling": options.profiling,
-            "session": options.session,
+            **options.model_dump(include=_PASSED_ON),
             "provider": {
                 "backend_path": "QnnHtp.dll" if kit.windows else "libQnnHtp.so",
                 **({"htp_performance_mode": options.perf_mode} if kit.dsp else {}),
                 **options.provider,
             },
-            "seed": options.seed,
-            "log": options.log,
         }
         in_bundle(kit, options.inputs, options.reference)
         keep = ("--keep", "{work}/outputs") if options.keep_outputs and not more else ()
-        argv = (
-            *("python3", "-I", "{release}/" + SCRIPT),
-            *("--site", "{release}/" + SITE),
-            *("--spec", "{work}/config.json"),
-            *("--outcome", "{work}/" + OUTCOME),
-            *("--profile", "{work}/" + PROFILE),
-            *("--timeout", f"{timeout:g}"),
-            *keep,
-            *more,
-        )
+        argv = script_argv(SCRIPT, timeout, "--profile", "{work}/" + PROFILE, *keep, *more)
         collect = (OUTCOME, PROFILE, *(("outputs/*",) if keep else ()))
         return Start(argv, "bundle", collect, timeout, config=json.dumps(spec))
 

@@ -57,7 +57,7 @@ class Processes:
             env=env,
         )
         if process.stdin is None or process.stdout is None or process.stderr is None:
-            raise UnreachableError(f"{argv[0]} has no pipes")
+            raise UnreachableError(f"the program {argv[0]} was started without pipes")
         self._running.add(process)
         out = Collector(self._traffic, streams.get("on_stdout"))
         err = Collector(self._traffic, streams.get("on_stderr"))
@@ -89,7 +89,9 @@ def _wait(process: subprocess.Popen[bytes], what: str, deadline: Deadline) -> in
             if not deadline.expired:
                 continue
             end(process)
-            raise DeadlineError(f"'{what}' did not end within {deadline.seconds:g} s") from None
+            raise DeadlineError(
+                f"the program '{what}' did not end within {deadline.seconds:g} s"
+            ) from None
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

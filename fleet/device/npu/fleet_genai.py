@@ -41,7 +41,9 @@ def asked(
     ids = tokenizer.encode(spec["prompt"])
     count, limit, context = len(ids), spec["max_tokens"], spec["context"]
     if context is not None and count >= context:
-        return {"error": "the prompt has %d tokens, the context %d" % (count, context)}
+        return {
+            "error": "the prompt has %d tokens; the context of the model has %d" % (count, context)
+        }
     whole = count + limit if context is None else min(count + limit, context)
     params = genai.GeneratorParams(model)
     params.set_search_options(max_length=whole)
@@ -77,7 +79,7 @@ def work(arguments: argparse.Namespace, spec: "dict[str, Any]", said: "dict[str,
 
         model, tokenizer = opened(genai, qnn, npu_alone=spec["npu_alone"])
     except Exception as error:
-        sys.stderr.write("no model: %s\n" % error)
+        sys.stderr.write("cannot load the model: %s\n" % error)
         said["error"] = str(error)
         return NO_MODEL
     said["npu_alone"] = spec["npu_alone"]
@@ -87,7 +89,7 @@ def work(arguments: argparse.Namespace, spec: "dict[str, Any]", said: "dict[str,
     try:
         said.update(asked(genai, model, tokenizer, spec, out))
     except Exception as error:
-        sys.stderr.write("the loop failed: %s\n" % error)
+        sys.stderr.write("the generation failed: %s\n" % error)
         said["error"] = str(error)
         return FAILED
     return BAD if "error" in said else 0

@@ -69,7 +69,7 @@ class Model:
         # An NPU where there is one; on x86_64 the provider offers its emulator as a CPU.
         devices.sort(key=lambda device: str(device.device.type).upper().find("NPU") < 0)
         if not devices:
-            raise RuntimeError("the QNN provider finds no device here")
+            raise RuntimeError("the QNN provider finds no NPU on this device")
         options = ort.SessionOptions()
         options.log_severity_level = self.spec["log"]
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
@@ -98,25 +98,32 @@ class Model:
                 found[tensor.name] = self._random(rng, kind, shape)
         if given:
             known = ", ".join(tensor.name for tensor in self.session.get_inputs())
-            raise BadRequestError("no input %s; the model has %s" % (", ".join(given), known))
+            raise BadRequestError(
+                "the model has no input %s; it has %s" % (", ".join(given), known)
+            )
         return found
 
     def _dimension(self, name: str, part: "int | str") -> int:
         if isinstance(part, int):
             return part
         if part not in self.spec["dimensions"]:
-            raise BadRequestError("dimension %r of input %s needs a number" % (part, name))
+            raise BadRequestError(
+                "write a number for the dimension %r of the input %s (options: dimensions:)"
+                % (part, name)
+            )
         return int(self.spec["dimensions"][part])
 
     def _loaded(self, name: str, path: str, kind: str, shape: "List[int]") -> Any:
         try:
             value = self.np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise BadRequestError("input %s: %s: %s" % (name, path, error)) from error
+            raise BadRequestError(
+                "cannot read the input %s from %s: %s" % (name, path, error)
+            ) from error
         if str(value.dtype) != kind or list(value.shape) != shape:
             have = "%s %s" % (value.dtype, list(value.shape))
             raise BadRequestError(
-                "input %s is %s, the model takes %s %s" % (name, have, kind, shape)
+                "the input %s is %s; the model needs %s %s" % (name, have, kind, shape)
             )
         return value
 
@@ -140,7 +147,9 @@ class Model:
             found[tensor.name] = said
         unknown = sorted(set(self.spec["reference"]) - set(found))
         if unknown:
-            raise BadRequestError("no output %s; the model has %s" % (unknown[0], ", ".join(found)))
+            raise BadRequestError(
+                "the model has no output %s; it has %s" % (unknown[0], ", ".join(found))
+            )
         return found
 
     def _distance(self, name: str, value: Any, path: str) -> "Dict[str, Any]":
@@ -148,10 +157,12 @@ class Model:
         try:
             wanted = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise BadRequestError("reference %s: %s: %s" % (name, path, error)) from error
+            raise BadRequestError(
+                "cannot read the reference of %s, %s: %s" % (name, path, error)
+            ) from error
         if wanted.shape != value.shape:
             shapes = (name, list(wanted.shape), list(value.shape))
-            raise BadRequestError("reference of %s is %s, the output %s" % shapes)
+            raise BadRequestError("the reference of %s has the shape %s, the output %s" % shapes)
         a, b = wanted.astype("float64").ravel(), value.astype("float64").ravel()
         # NaN compares as different, never as equal.
         far = float(np.abs(a - b).max()) if a.size else 0.0

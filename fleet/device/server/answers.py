@@ -36,10 +36,17 @@ class Answers:
         elif head.path in self._posts:
             wanted = "POST"
         else:
-            other = " by this backend" if head.path in _ALL_POSTS else ""
-            raise HttpError(404, "not_found", "there is no such path%s" % other)
+            other = " for this backend" if head.path in _ALL_POSTS else ""
+            raise HttpError(
+                404, "not_found", "this path does not exist%s; see /openapi.json" % other
+            )
         if head.method != wanted:
-            raise HttpError(405, "method_not_allowed", "use %s" % wanted, headers={"Allow": wanted})
+            raise HttpError(
+                405,
+                "method_not_allowed",
+                "this path needs the method %s" % wanted,
+                headers={"Allow": wanted},
+            )
         if wanted == "GET":
             return 0
         return int(self._config["max_infer_bytes" if head.path == "/infer" else "max_body_bytes"])

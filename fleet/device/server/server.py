@@ -50,12 +50,17 @@ class Server:
         """Put a job into the queue. Raises HttpError: 429 full, 503 stopping or loading."""
         if self.stopping or not self.worker.ready:
             code = "stopping" if self.stopping else "loading"
-            raise HttpError(503, code, "the service is %s" % code, headers={"Retry-After": "5"})
+            raise HttpError(
+                503, code, "the service is %s; try again later" % code, headers={"Retry-After": "5"}
+            )
         try:
             self.worker.submit(job)
         except Full:
             raise HttpError(
-                429, "queue_full", "too many requests wait", headers={"Retry-After": "2"}
+                429,
+                "queue_full",
+                "the queue is full; try again later",
+                headers={"Retry-After": "2"},
             ) from None
 
     def health(self) -> "Dict[str, Any]":
@@ -82,7 +87,7 @@ class Server:
             raise HttpError(
                 401,
                 "unauthorized",
-                "send Authorization: Bearer TOKEN",
+                "the token is missing or wrong; send Authorization: Bearer TOKEN",
                 headers={"WWW-Authenticate": "Bearer"},
             )
 
@@ -96,7 +101,9 @@ class Server:
                 self._token = (mark, read_token(path))
         except (OSError, ValueError) as error:
             sys.stderr.write("token: %s\n" % error)
-            raise HttpError(503, "no_token", "the token of the service cannot be read") from None
+            raise HttpError(
+                503, "no_token", "the service cannot read its token file: fleet serve token --new"
+            ) from None
         return self._token[1]
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -120,7 +127,9 @@ class Server:
     def _known_now(self, writer: asyncio.StreamWriter) -> None:
         """This connection has shown the token. Raises HttpError 503 when too many have."""
         if writer not in self._known and len(self._known) >= CONNECTIONS:
-            raise HttpError(503, "too_many_connections", "too many connections")
+            raise HttpError(
+                503, "too_many_connections", "too many open connections; try again later"
+            )
         self._strangers.pop(writer, None)
         self._known.add(writer)
 
@@ -202,7 +211,9 @@ class Server:
         self.stopping = True
         sys.stderr.write("stopping\n")
         for job in self.worker.dismiss():
-            job.events.put_nowait(("error", BackendError("stopping", "the service stops", 503)))
+            job.events.put_nowait(
+                ("error", BackendError("stopping", "the service is stopping; try again later", 503))
+            )
         self._loop.create_task(self._finish())
 
     async def _finish(self) -> None:
@@ -229,10 +240,10 @@ class Server:
             await asyncio.sleep(1.0)
             job = self.worker.current
             if job and job.cancelled and time.monotonic() - job.cancelled > ABORT_SECONDS:
-                sys.stderr.write("the session hangs; the service starts anew\n")
+                sys.stderr.write("the NPU session hangs; the service restarts\n")
                 leave(BROKEN)
             if self.worker.broken:
-                sys.stderr.write("the session is broken; the service starts anew\n")
+                sys.stderr.write("the NPU session is broken; the service restarts\n")
                 await asyncio.sleep(0.2)
                 leave(BROKEN)
             _trim_log()
@@ -245,10 +256,10 @@ def read_token(path: str) -> bytes:
     """The token of a file that nobody else can read. Raises OSError or ValueError."""
     with open(path, "rb") as stream:
         if os.fstat(stream.fileno()).st_mode & 0o077:
-            raise ValueError("others can read %s: chmod 600" % path)
+            raise ValueError("other users can read %s: chmod 600 %s" % (path, path))
         token = stream.read(4096).strip()
     if len(token) < _TOKEN_CHARS:
-        raise ValueError("%s holds no token of %d characters" % (path, _TOKEN_CHARS))
+        raise ValueError("%s must contain a token of %d characters or more" % (path, _TOKEN_CHARS))
     return token
 
 
@@ -291,7 +302,9 @@ def backend_for(config: "Dict[str, Any]") -> Any:
         from fleet.device.server.ort import OrtBackend  # noqa: PLC0415
 
         return OrtBackend(config)
-    raise BackendError("no_backend", "there is no backend %s" % name)
+    raise BackendError(
+        "no_backend", "the backend %s does not exist; use genie, genai or ort" % name
+    )
 
 
 def leave(status: int) -> None:

@@ -104,7 +104,7 @@ class RefreshPackages(SystemStep):
 
     manager: str = "apt"
     seconds = DOWNLOAD_SECONDS
-    no_undo = "package lists are a cache"
+    no_undo = "package lists are only a cache"
 
     def describe(self) -> str:
         """`refresh package lists`."""
@@ -211,11 +211,11 @@ class RepairPackages(SystemStep):
 
     names: tuple[str, ...]
     seconds = DOWNLOAD_SECONDS
-    no_undo = "a half-configured package is no state to go back to"
+    no_undo = "a half-configured package must not come back"
 
     def describe(self) -> str:
         """`end the configuration of X`."""
-        return f"end the interrupted configuration of {', '.join(self.names)}"
+        return f"finish the interrupted configuration of {', '.join(self.names)}"
 
     def commands(self) -> tuple[Command, ...]:
         """dpkg's own repair."""
