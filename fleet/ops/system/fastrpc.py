@@ -13,16 +13,7 @@ from dataclasses import dataclass, replace
 from fleet.model.facts import DeviceNode, Facts
 from fleet.model.finding import Finding
 from fleet.model.system import UDEV_RULES, FileSeen, RuleSeen, SystemSpec, SystemState, WantedFile
-from fleet.ops.system.access import (
-    ACTION,
-    CDSP,
-    DENIED,
-    HEAP,
-    RETRY,
-    nodes,
-    readable,
-    ruled,
-)
+from fleet.ops.system.access import ACTION, CDSP, DENIED, HEAP, RETRY, nodes, readable, ruled
 from fleet.ops.system.packaging import (
     BSP,
     UPSTREAM,
