@@ -103,6 +103,7 @@ class _Packaging(Strict):
     unit: str | None
     versions: list[_PackagingVersion] = Field(min_length=1)
     setup: str = ""
+    boards: list[str] = Field(default_factory=list)
 
 
 class _Fastrpc(Strict):

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fleet.bundles.ort import providers_of
+from fleet.bundles.ort import providers_in, providers_of
 from fleet.device.texts import path_of
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
@@ -73,7 +73,7 @@ class GenaiRunner(Scripted):
             "prompt": kit.run.prompt,
             "max_tokens": kit.run.max_tokens,
             "context": length if isinstance(length, int) else None,
-            "npu_alone": isinstance(model, Mapping) and not _parts(model),
+            "npu_alone": isinstance(model, Mapping) and _npu_alone(model),
         }
         argv = script_argv(SCRIPT, timeout, *more)
         return Start(argv, "bundle", (OUTCOME,), timeout, kit.run.prompt.encode(), json.dumps(spec))
@@ -113,10 +113,21 @@ class GenaiRunner(Scripted):
         )
 
 
-def _parts(model: Mapping[str, Any]) -> bool:
-    """Whether the decoder is a pipeline, of which some parts are for the CPU by design."""
+def _npu_alone(model: Mapping[str, Any]) -> bool | list[str]:
+    """True for a decoder of one model; of a pipeline the parts that name QNN, the others are for
+    the CPU by design.
+    """
     decoder = model.get("decoder")
-    return isinstance(decoder, Mapping) and bool(decoder.get("pipeline"))
+    pipeline = decoder.get("pipeline") if isinstance(decoder, Mapping) else None
+    if not isinstance(pipeline, list) or not pipeline:
+        return True
+    parts = {
+        str(name): part
+        for stage in pipeline
+        if isinstance(stage, dict)
+        for name, part in stage.items()
+    }
+    return [name for name, part in parts.items() if "qnn" in providers_in(part)]
 
 
 def _metrics(said: Mapping[str, Any]) -> dict[str, Measure]:

@@ -18,16 +18,18 @@ import time
 from typing import Any
 
 BAD, NO_MODEL, FAILED, LATE = 10, 11, 12, 124
-# Over a decoder of one part: with it no node can be on the CPU, or the model does not open.
-NPU_ALONE = '{"model": {"decoder": {"session_options": {"session.disable_cpu_ep_fallback": "1"}}}}'
+# Over a decoder, or a part of one: with it no node of it can be on the CPU, or it does not open.
+NPU_ALONE = {"session_options": {"session.disable_cpu_ep_fallback": "1"}}
 
 
-def opened(genai: Any, qnn: Any, *, npu_alone: bool) -> "tuple[Any, Any]":
-    """(model, tokenizer) of the working folder."""
+def opened(genai: Any, qnn: Any, *, npu_alone: "bool | list[str]") -> "tuple[Any, Any]":
+    """(model, tokenizer) of the working folder; `npu_alone`: True, or parts of a pipeline."""
     genai.register_execution_provider_library(qnn.get_ep_name(), qnn.get_library_path())
     config = genai.Config(".")
     if npu_alone:
-        config.overlay(NPU_ALONE)
+        parts = npu_alone if isinstance(npu_alone, list) else []
+        decoder = {"pipeline": [dict.fromkeys(parts, NPU_ALONE)]} if parts else NPU_ALONE
+        config.overlay(json.dumps({"model": {"decoder": decoder}}))
     model = genai.Model(config)
     return model, genai.Tokenizer(model)
 
