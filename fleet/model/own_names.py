@@ -13,7 +13,7 @@ from fleet.model.errors import InputError
 KEPT = ("env.sh", "env.ps1", "manifest.json", ".installed")
 PASSING = (".files", ".end", ".new-link")  # while a release folder is made
 STAMP = ".seal"  # what begins so, in any folder: seals of earlier versions leave all of it out
-CURE = "rename it, or put it into a folder of its own"
+CURE = "rename the file, or move it into a subfolder"
 
 _ROOT = frozenset((*KEPT, *(f"{name}.new" for name in KEPT), *PASSING))
 
@@ -38,7 +38,7 @@ def taken(names: Iterable[str], *, windows: bool = False) -> Iterator[tuple[str,
     for name in names:
         own = own_name(name, windows=windows)
         if own:
-            yield name, f"{name} cannot be deployed: fleet keeps a file of its own as {own} there"
+            yield name, f"{name} cannot be deployed: the name {own} is reserved for a file of fleet"
 
 
 def refuse(names: Iterable[str], *, windows: bool = False) -> None:

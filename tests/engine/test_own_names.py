@@ -45,7 +45,7 @@ def folder(root: Path, *names: str, content: bytes = b"mine") -> Path:
 @pytest.mark.parametrize("name", OWN)
 def test_a_push_of_it_is_refused_with_name_reason_and_cure(bench: Bench, name: str) -> None:
     source = folder(bench.base.parent / "data", "good", name)
-    with pytest.raises(InputError, match="fleet keeps a file of its own") as caught:
+    with pytest.raises(InputError, match="is reserved for a file of fleet") as caught:
         Push("data", [source], [bench.host], bench.events.append).push()
     assert name in caught.value.message
     assert caught.value.hint
@@ -117,7 +117,7 @@ def test_no_folder_can_break_a_release_of_others_where_the_login_is_root(
     for source, name in ((attack, "att"), (replaced, "rep")):
         status, said = push(source, name)
         assert status == 2, said
-        assert "cannot be deployed: fleet keeps a file of its own" in said
+        assert "is reserved for a file of fleet" in said
     assert board.root("ls -R /root/fleet /var/lib/fleet 2>/dev/null | sort") == before
     where = board.root("find / -xdev -path '*/current/victim' 2>/dev/null").strip()
     digest = hashlib.sha256(b"public" * 1000).hexdigest()

@@ -175,7 +175,7 @@ run: {{runner: {kind}, program: llama-bench, prompt: a}}
     assert planned.plan is not None, planned.error
     (finding,) = [one for one in planned.plan.findings if one.rule == "own-name"]
     assert (planned.outcome, finding.have) == ("refused", "manifest.json")
-    assert "fleet keeps a file of its own" in finding.message
+    assert "is reserved for a file of fleet" in finding.message
     (result,) = bench.operation(offline=True).deploy()
     assert (result.outcome, result.bytes_sent) == ("refused", 0)
     assert result.error is not None
