@@ -55,7 +55,7 @@ def measured(change: float, pairs: int, *, rounded: bool = False) -> DeviceResul
         (("a",), "ab takes two sides and an inventory"),
         (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<9"), "a loss in percent is expected"),
         (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<+5%"), "a loss in percent is expected"),
-        (("--resume", "never"), "there is no ab 'never'"),
+        (("--resume", "never"), "cannot resume ab 'never'"),
     ],
 )
 def test_what_it_cannot_do_is_said_before_a_board_is_asked(
