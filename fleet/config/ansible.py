@@ -119,8 +119,7 @@ class AnsibleReader:
         for name in ("group_vars", "host_vars"):
             if (folder / name).is_dir():
                 notes.warn(
-                    f"fleet does not read the folder {name}; move the variables that fleet needs "
-                    "into the inventory file",
+                    f"fleet does not read the folder {name}; move its variables into this file",
                     Position(document.file),
                 )
 
@@ -129,8 +128,7 @@ class AnsibleReader:
         near = suggestion(name, SECTIONS)
         self._ignore(name, path)
         self._notes.warn(
-            f"fleet ignores '{name}': a group has {', '.join(SECTIONS)}"
-            + (f"; {near}" if near else ""),
+            f"fleet ignores '{name}', not a key of a group" + (f"; {near}" if near else ""),
             self._document.key(path),
         )
 
@@ -214,9 +212,7 @@ class AnsibleReader:
             return Setting(name, VaultRef(f"'{key}' ({at})", self._folder), rank)
         text = self._document.text(path)
         if not text:
-            self._problems.add(
-                f"'{key}' must be text, not {describe(value)}", at, f"write `{key}: env:NAME`"
-            )
+            self._problems.add(f"'{key}' must be text, not {describe(value)}", at, "write env:NAME")
             return None
         lookup = _LOOKUP.fullmatch(text.strip())
         if lookup:
@@ -255,10 +251,7 @@ class AnsibleReader:
         at = self._document.key(path)
         if key in self._twins:
             self._ignore(key, path)
-            self._notes.warn(
-                f"fleet ignores '{key}': the file has an ansible_ variable with the same meaning",
-                at,
-            )
+            self._notes.warn(f"fleet ignores '{key}': an ansible_ variable says it", at)
             return ()
         if value is None:
             return (Setting(key, None, 9),)
@@ -267,13 +260,10 @@ class AnsibleReader:
         if setting is None:
             self._ignore(key, path)
             why = trial.errors[0].message
-            self._notes.warn(
-                f"fleet ignores its key '{key}', because the value is wrong: {why}", at
-            )
+            self._notes.warn(f"fleet ignores its key '{key}': {why}", at)
             return ()
         if key in _COMMON:
             self._notes.warn(
-                f"fleet uses the variable '{key}' as its own key; rename it if that is not meant",
-                at,
+                f"fleet uses '{key}' as its own key; rename it if it means something else", at
             )
         return (setting,)

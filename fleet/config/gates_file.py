@@ -43,9 +43,7 @@ def _percent(value: object) -> float:
 def _level(value: object) -> float:
     share = _percent(value)
     if share < 0.5:
-        raise wrong(
-            f"the confidence level is {share:.0%}; it must be at least 50%", "write it like 95%"
-        )
+        raise wrong(f"the level {share:.0%} is below 50%", "write it like 95%")
     return share
 
 
@@ -88,25 +86,17 @@ AtMost = Annotated[
     int, AfterValidator(_at_most), WithJsonSchema({"type": "integer", "minimum": LEAST_REPEATS})
 ]
 ZoneName = Annotated[
-    str,
-    Matches(
-        r"[^\x00-\x1f]{1,64}",
-        "name of a thermal zone",
-        "write the name of a zone, a glob like cpu*, or `auto`",
-    ),
+    str, Matches(r"[^\x00-\x1f]{1,64}", "thermal zone", "write a name, a glob like cpu*, or `auto`")
 ]
 MetricName = Annotated[
-    str,
-    Matches(r"[a-z][a-z0-9_]{0,40}", "name of a metric", "write a name like decode_tps or ttft_ms"),
+    str, Matches(r"[a-z][a-z0-9_]{0,40}", "metric", "write a name like decode_tps or ttft_ms")
 ]
 
 
 class CoolBody(Strict):
     """When the device is cool enough for a run."""
 
-    below: Celsius = Field(
-        description="Wait until the thermal zone is below this temperature: 45C."
-    )
+    below: Celsius = Field(description="Wait until the zone is below this temperature: 45C.")
     zone: ZoneName = Field(
         default=AUTO,
         description="Name or glob of thermal zones; `auto` takes those of NPU, CPU and SoC. The "
@@ -129,9 +119,7 @@ class CoolBody(Strict):
 class UntilBody(Strict):
     """How narrow the interval of a metric has to be."""
 
-    narrower: Percent = Field(
-        description="Widest confidence interval, in percent of its middle: 3%."
-    )
+    narrower: Percent = Field(description="Widest interval, in percent of its middle: 3%.")
     metric: MetricName = Field(
         default=DEFAULT_METRIC, description="Metric of the interval: decode_tps, ttft_ms."
     )

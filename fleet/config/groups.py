@@ -68,9 +68,7 @@ class GroupTree:
             )
             return
         group = self.groups.setdefault(name, HostGroup(name, at))
-        if not self._mapping(
-            body, path, "write `hosts:`, `children:` or `vars:` below the name of the group"
-        ):
+        if not self._mapping(body, path, "write hosts, children or vars below it"):
             return
         for key, value in body.items():
             here = (*path, key)
@@ -122,11 +120,7 @@ class GroupTree:
             )
             return
         if len(self.hosts) + len(names) > MAX_HOSTS:
-            self._bad(
-                f"the inventory has more than {MAX_HOSTS} hosts",
-                at,
-                "split it into several inventories",
-            )
+            self._bad(f"more than {MAX_HOSTS} hosts", at, "use several inventories")
             return
         settings: Settings = {}
         if port is not None:

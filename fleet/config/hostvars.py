@@ -126,9 +126,7 @@ def _port(place: ValuePlace, value: object) -> object:
     if 1 <= value <= _MAX_PORT:
         return value
     limit = "at least 1" if value < 1 else f"at most {_MAX_PORT}"
-    return place.wrong(
-        f"'{place.path[-1]}' must be {limit}, not {value}", f"write 1 to {_MAX_PORT}"
-    )
+    return place.wrong(f"'{place.path[-1]}' must be {limit}, not {value}", "write a port")
 
 
 def _duration(place: ValuePlace, value: object) -> object:
@@ -248,8 +246,7 @@ HOST_KEYS: Mapping[str, HostKey] = {
         "write the chip, not the board, in capitals without a dash: QCS9075, SM8750",
     ),
     "os": _word(
-        "linux or windows. Default: what the name of the ssh server tells.",
-        *("linux", "windows"),
+        "linux or windows. Default: what the name of the ssh server tells.", *("linux", "windows")
     ),
     "target": _key("QAIRT target (aarch64-oe-linux-gcc11.2) instead of the detected one.", TARGET),
     "serial": _key(

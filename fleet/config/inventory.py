@@ -38,9 +38,7 @@ def load_inventory(path: Path) -> Inventory:
     reading, problems = _read(path)
     problems.raise_first(f"fleet inventory check {path}")
     if reading.inventory is None:
-        raise InventoryError(
-            f"cannot read the inventory {path}", hint=f"fleet inventory check {path}"
-        )
+        raise InventoryError(f"cannot read {path}", hint=f"fleet inventory check {path}")
     return reading.inventory
 
 

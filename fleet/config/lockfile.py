@@ -18,12 +18,8 @@ from fleet.model.lockfile import NAME, Lock, LockedFile, LockedRelease
 
 MAX_BYTES = 1 << 44  # 16 TiB: more is no file of a release
 
-_Sha = Annotated[
-    str, Matches(r"[0-9a-f]{64}", "sha256", "write 64 hexadecimal digits, in lower case")
-]
-_Id = Annotated[
-    str, Matches(r"[0-9a-f]{16}", "release id", "write 16 hexadecimal digits, in lower case")
-]
+_Sha = Annotated[str, Matches(r"[0-9a-f]{64}", "sha256", "write 64 hex digits, in lower case")]
+_Id = Annotated[str, Matches(r"[0-9a-f]{16}", "release id", "write 16 hex digits, in lower case")]
 _Word = Annotated[str, Matches(r"[A-Za-z0-9._-]*", "word", "letters, digits, . _ -")]
 
 
@@ -45,9 +41,7 @@ class ReleaseBody(Strict):
     id: _Id = Field(description="Release id.")
     build_id: _Word = Field(description="Build id of the QAIRT runtime.")
     env: dict[str, str] = Field(description="Environment of the release.")
-    count: Annotated[int, Field(ge=0)] = Field(
-        description="Number of files; shows that nothing was cut off."
-    )
+    count: Annotated[int, Field(ge=0)] = Field(description="Number of files: a cut file shows.")
     files: list[FileLine] = Field(description="Files.")
 
 
@@ -74,9 +68,7 @@ def playbook_hash(playbook: Path) -> str:
 def load_lock(path: Path) -> Lock:
     """The lock in a file. Raises LockFileError with file, line, cause and cure."""
     if not path.is_file():
-        raise LockFileError(
-            f"the lock file {path} does not exist", hint="fleet lock-file (writes it)"
-        )
+        raise LockFileError(f"there is no lock file {path}", hint="fleet lock-file (writes it)")
     for number, line in enumerate(_text(path).splitlines(), 1):
         if line.startswith("<<<<<<<"):
             raise LockFileError(
@@ -91,9 +83,7 @@ def load_lock(path: Path) -> Lock:
         if release.count != len(release.files):
             at = document.value(("releases", number, "count"))
             said = f"count is {release.count}, and the list has {len(release.files)} files"
-            problems.add(
-                said, at, "fleet lock-file (writes the file again); it was cut or edited by hand"
-            )
+            problems.add(said, at, "fleet lock-file (writes the file again)")
         for index, file in enumerate(release.files):
             try:
                 check_name(file.name)

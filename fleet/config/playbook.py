@@ -118,11 +118,7 @@ class _Loader:
             return path.resolve()
         if path.exists():
             message = f"the bundle {path} is a file; it must be a folder"
-            hint = (
-                f"write {path.parent}"
-                if path.name == _BUNDLE_MARK
-                else "write the path of a folder"
-            )
+            hint = f"write {path.parent}" if path.name == _BUNDLE_MARK else "name a folder"
         else:
             message, hint = f"the bundle folder {path} does not exist", _near_bundle(path)
         self._problems.add(message, self._document.value(keys), hint)
@@ -137,9 +133,7 @@ class _Loader:
             self._problems.add(
                 "`run` has both prompt and prompt_file" if both else "`run` has no prompt",
                 self._document.key(("run", "prompt_file") if both else ("run",)),
-                "remove one of the two keys"
-                if both
-                else "add `prompt: |` with text, or `prompt_file:`",
+                "remove one key" if both else "add `prompt: |` with text, or `prompt_file:`",
             )
         elif body.prompt_file is not None:
             keys = ("run", "prompt_file")
@@ -190,9 +184,7 @@ class _Loader:
         known = [*OWN_RUNNERS, *(entry.name for entry in entry_points(group=RUNNERS))]
         if name not in known:
             at = self._document.value(("run", "runner"))
-            self._problems.add(
-                f"the runner '{name}' does not exist", at, suggest_or_list(name, known)
-            )
+            self._problems.add(f"no runner is called '{name}'", at, suggest_or_list(name, known))
         return name
 
     def _program(self, body: RunBody) -> Path | None:
@@ -225,20 +217,14 @@ class _Loader:
             self._problems.add(f"the prompt file {path} does not exist", at, near_hint(path))
             return None
         except OSError as error:
-            self._problems.add(
-                f"cannot read the prompt file {path}: {error.strerror}", at, f"ls -l {path}"
-            )
+            self._problems.add(f"cannot read {path}: {error.strerror}", at, f"ls -l {path}")
             return None
         except UnicodeDecodeError:
-            self._problems.add(
-                f"the prompt file {path} is not UTF-8", at, f"iconv -f WINDOWS-1252 -t UTF-8 {path}"
-            )
+            self._problems.add(f"the prompt file {path} is not UTF-8", at, "convert it: iconv")
             return None
         if len(data) > MAX_PROMPT_BYTES or "\0" in text:
             why = "contains a NUL character" if "\0" in text else "is larger than 1 MB"
-            self._problems.add(
-                f"the prompt file {path} {why}", at, f"check that it is a text: file {path}"
-            )
+            self._problems.add(f"the prompt file {path} {why}", at, f"file {path}")
             return None
         return text
 
@@ -252,9 +238,7 @@ class _Loader:
                 " write real lines below `prompt: |`, or use double quotes"
             )
         if "\r" in prompt:
-            self._warnings.append(
-                f"{at}: the prompt has Windows line ends (CR LF); convert the file: dos2unix"
-            )
+            self._warnings.append(f"{at}: the prompt has Windows line ends (CR LF): dos2unix")
 
 
 def _near_bundle(path: Path) -> str:

@@ -188,12 +188,9 @@ class PlaybookFile(Strict):
         Discriminator(short_or_mapping),
     ] = Field(default="bundle", description="QAIRT version as text, or a mapping.")
     op_packages: list[OpPackageBody] = Field(
-        default=[],
-        description="Op packages that the model needs, each with a CPU and an HTP library.",
+        default=[], description="Op packages that the model needs, each a CPU and an HTP library."
     )
-    run: RunBody | None = Field(
-        default=None, description="What to run on the devices. Default: nothing."
-    )
+    run: RunBody | None = Field(default=None, description="What to run. Default: nothing.")
     fastrpc: Fastrpc = Field(
         default="off",
         description="`auto`: make FastRPC usable for the deploy user; or a packaging by name.",
@@ -203,7 +200,7 @@ class PlaybookFile(Strict):
     )
     health: HealthBody | None = Field(default=None, description="The health probe.")
     strategy: StrategyBody | None = Field(
-        default=None, description="How the devices are deployed to: in parallel, releases to keep."
+        default=None, description="Devices at one time, releases to keep."
     )
     rollout: RolloutBody | None = Field(
         default=None, description="Canary and waves. Default: all devices in one wave."

@@ -22,9 +22,7 @@ _HINT = 'write a count like 3, or a percentage like "10%"'
 
 def _amount(value: object) -> Amount:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise wrong(
-            f"the value must be a number of devices or a percentage, not {describe(value)}", _HINT
-        )
+        raise wrong(f"the value must be a count or a percentage, not {describe(value)}", _HINT)
     return told(Amount.parse)(value)
 
 

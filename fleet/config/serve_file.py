@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from fleet.config.fields import Duration, Matches, Strict, wrong
-from fleet.config.yamlpos import describe
 from fleet.model.serve import TEMPLATES, ServeSpec
 
 _PARTS = {
@@ -40,10 +39,7 @@ def _template(value: object) -> dict[str, str]:
     if isinstance(value, str) and value in TEMPLATES:
         return dict(TEMPLATES[value])
     if not isinstance(value, dict) or not all(isinstance(part, str) for part in value.values()):
-        raise wrong(
-            f"'template' must be the name of a chat template or a mapping, not {describe(value)}",
-            _HINT,
-        )
+        raise wrong("'template' is not a valid chat template", _HINT)
     if set(value) - set(_PARTS) or "user" not in value:
         raise wrong(f"a chat template needs the key user; it may have {', '.join(_PARTS)}", _HINT)
     for part in ("system", "user", "assistant"):
@@ -62,10 +58,7 @@ class ServeBody(Strict):
         default=ServeSpec.port, description="Port on the device."
     )
     bind: Annotated[
-        str,
-        Matches(
-            r"[0-9A-Za-z.:_-]{1,64}", "address", "write 127.0.0.1, or 0.0.0.0 for all interfaces"
-        ),
+        str, Matches(r"[0-9A-Za-z.:_-]{1,64}", "address", "write 127.0.0.1, or 0.0.0.0 for all")
     ] = Field(
         default=ServeSpec.bind,
         description="Address to listen at on the device; other than loopback needs no tunnel.",
@@ -84,8 +77,7 @@ class ServeBody(Strict):
         description="Longest time of a request, in the queue and at work.",
     )
     stop_timeout: Duration = Field(
-        default=ServeSpec.stop_timeout,
-        description="How long a stop waits for the running request.",
+        default=ServeSpec.stop_timeout, description="How long a stop waits for the running request."
     )
     template: Annotated[
         dict[str, str] | None, PlainValidator(_template), WithJsonSchema(_TEMPLATE)

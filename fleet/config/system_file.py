@@ -24,10 +24,7 @@ PackageName = Annotated[
     ),
 ]
 GroupName = Annotated[
-    str,
-    Matches(
-        r"[a-z_][a-z0-9_-]{0,30}", "group name", "use up to 31 lower-case letters, digits, _ and -"
-    ),
+    str, Matches(r"[a-z_][a-z0-9_-]{0,30}", "group name", "use 1 to 31 of a-z, 0-9, _ and -")
 ]
 Member = Annotated[
     str,

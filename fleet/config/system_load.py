@@ -72,9 +72,7 @@ class _Loader:
         for index, file in enumerate(body.files):
             if file.path in seen:
                 at = self._document.value(("system", "files", index, "path"))
-                self._problems.add(
-                    f"the file {file.path} is listed twice", at, "remove one of the two entries"
-                )
+                self._problems.add(f"{file.path} is listed twice", at, "remove one of the two")
             seen.add(file.path)
 
     def _read(self, text: str, keys: Keys, what: str) -> bytes:
@@ -114,9 +112,7 @@ class _Loader:
             certs = pysequoia.Cert.split_bytes(data)
         except Exception as error:  # noqa: BLE001 - the library raises bare exceptions
             why = str(error).splitlines()[0]
-            self._problems.add(
-                f"the key file does not contain an OpenPGP key: {why}", at, "gpg --show-keys FILE"
-            )
+            self._problems.add(f"the file is not an OpenPGP key: {why}", at, "gpg --show-keys FILE")
             return b""
         found = {cert.fingerprint.upper(): cert for cert in certs}
         if wanted not in found:
@@ -140,9 +136,7 @@ class _Loader:
         for deb in files:
             if deb.name.count("_") != 2:
                 self._problems.add(
-                    f"the file {deb.name} must be named NAME_VERSION_ARCH.deb",
-                    at,
-                    f"dpkg-name {deb}",
+                    f"{deb.name} is not named name_version_arch.deb", at, f"dpkg-name {deb}"
                 )
         return tuple(file_ref(deb.resolve(), deb.name) for deb in files)
 

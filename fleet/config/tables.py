@@ -43,9 +43,7 @@ def _pattern(text: str) -> str:
     if _LOOKS.search(text):
         raise wrong(f"'{text}' uses syntax that RE2 does not have", _SYNTAX)
     if everywhere:
-        raise wrong(
-            f"'{text}' matches every line", "write a pattern that does not match the empty text"
-        )
+        raise wrong(f"'{text}' matches every line", "match at least one character")
     return text
 
 
@@ -105,6 +103,7 @@ class _Packaging(Strict):
     unit: str | None
     versions: list[_PackagingVersion] = Field(min_length=1)
     setup: str = ""
+    boards: list[str] = Field(default_factory=list)
 
 
 class _Fastrpc(Strict):
@@ -203,9 +202,7 @@ class _Releases(Strict):
     releases: list[_Release] = Field(min_length=1)
 
 
-Sha256 = Annotated[
-    str, Matches(r"[0-9a-f]{64}", "SHA-256", "write 64 hexadecimal digits, in lower case")
-]
+Sha256 = Annotated[str, Matches(r"[0-9a-f]{64}", "SHA-256", "write 64 hex digits, in lower case")]
 
 
 class _WheelHashes(Strict):
@@ -327,11 +324,7 @@ def _socs(table: _Socs) -> Iterator[Fault]:
         for number in row.kernel_soc_ids:
             if ids.setdefault(number, row.chip) != row.chip:
                 text = f"the soc_id {number} already belongs to {ids[number]}"
-                yield (
-                    ("socs", at, "kernel_soc_ids"),
-                    text,
-                    "remove the id from one of the two chips",
-                )
+                yield (("socs", at, "kernel_soc_ids"), text, "remove one of the two ids")
     for family, names in table.platforms.items():
         for chip in names:
             yield from _named(("platforms", family), chip, chips, "chip of this table")
@@ -361,9 +354,7 @@ def check(path: Path) -> None:
     """Read a table by its file name. InputError with place, cause and cure of what is wrong."""
     model = TABLES.get(path.stem)
     if model is None:
-        raise InputError(
-            f"{path} is not the name of a table", hint="use one of: " + ", ".join(TABLES)
-        )
+        raise InputError(f"{path} is not a table", hint="use one of: " + ", ".join(TABLES))
     document = read(path, InputError)
     problems = Problems(InputError)
     table = validated(model, document, problems)

@@ -80,14 +80,6 @@ def seconds_of(value: object) -> float:
     return seconds
 
 
-_WRITTEN = {
-    "text": "write text, in quotes if needed",
-    "a list": "write it like [first, second]",
-    "a mapping": "write `name: value` lines, indented",
-    "a duration": _LIKE,
-}
-
-
 def unlike(key: str, value: object, wanted: str, text: str) -> tuple[str, str]:
     """Message and cure for a value of another kind than `wanted` (`text`, `a list`, ...).
 
@@ -107,12 +99,11 @@ def unlike(key: str, value: object, wanted: str, text: str) -> tuple[str, str]:
             f'quote it: "{shown}"',
         )
     bare = isinstance(value, str) and wanted not in {"a mapping", "a list", "text"}
-    hint = "remove the quotes" if bare else _WRITTEN.get(wanted, f"write {wanted}")
+    hint = "remove the quotes" if bare else f"write {wanted}"
     return f"'{key}' must be {wanted}, not {describe(value)}", hint
 
 
 def no_word(key: str, value: str, words: Sequence[str]) -> tuple[str, str]:
     """Message and cure for a word that is none of `words`."""
-    return f"'{value}' is not a value of '{key}'", suggestion(value, words) or (
-        f"use one of: {', '.join(words)}"
-    )
+    hint = suggestion(value, words) or f"use one of: {', '.join(words)}"
+    return f"'{value}' is not a value of '{key}'", hint

@@ -84,11 +84,7 @@ class Composer:
                 f"the YAML is nested more than {MAX_DEPTH} levels deep", event, "use fewer levels"
             )
         if not isinstance(event, yaml.NodeEvent):
-            raise self._fail(
-                "the file is not valid YAML",
-                event,
-                "check quotes, colons and indentation of this line",
-            )
+            raise self._fail("not valid YAML", event, "check quotes, colons and indentation")
         if event.anchor:
             self._anchors[event.anchor] = None
         node: yaml.Node

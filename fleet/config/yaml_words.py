@@ -90,12 +90,10 @@ def plain_words(
     for piece, meaning, cure in _WORDS:
         if piece in problem:
             return error(
-                f"the file is not valid YAML: {meaning}",
-                position=Position(path, line, column),
-                hint=cure,
+                f"not valid YAML: {meaning}", position=Position(path, line, column), hint=cure
             )
     return error(
-        f"the file is not valid YAML: {problem.strip()}",
+        f"not valid YAML: {problem.strip()}",
         position=Position(path, line, column),
         hint="check quotes, colons and indentation of this line and the one above",
     )
@@ -125,9 +123,7 @@ def missing_file(path: Path, cause: OSError, error: type[InputError]) -> InputEr
         hint = f"did you mean {near[0]}?" if near else f"ls {path.parent}"
         return error(f"the file {path} does not exist", hint=hint)
     if isinstance(cause, IsADirectoryError):
-        return error(
-            f"{path} is a folder, not a file", hint=f"name a file in that folder: ls {path}"
-        )
+        return error(f"{path} is a folder, not a file", hint=f"name a file: ls {path}")
     return error(f"cannot read {path}: {cause.strerror}", hint=f"ls -l {path}")
 
 

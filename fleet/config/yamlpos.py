@@ -84,11 +84,7 @@ def parse(text: str, path: Path, error: type[InputError]) -> Document:
     data = builder.build(root, (), 1)
     if not isinstance(data, dict):
         if data is None:
-            raise error(
-                "the file is empty",
-                position=Position(path),
-                hint="fleet schema -h (lists the formats of the files)",
-            )
+            raise error("the file is empty", position=Position(path), hint="fleet schema -h")
         raise error(
             f"the top level must be a mapping (key: value), not {describe(data)}",
             position=Position(path, *spot(root)),
@@ -246,6 +242,4 @@ class _Builder:
         try:
             return getattr(self._scalars, f"construct_yaml_{tag}")(node)
         except (ValueError, KeyError, IndexError) as cause:
-            raise self._fail(
-                f"the value is not a valid {tag}", node, "remove the tag or quote it"
-            ) from cause
+            raise self._fail(f"not a valid {tag}", node, "remove the tag or quote it") from cause

@@ -187,9 +187,7 @@ def _led_to(top: Path, link: Path) -> os.stat_result:
 
 
 def _odd(path: Path) -> InputError:
-    return InputError(
-        f"{path} is not a regular file", hint="remove it from the folder: only files can be sent"
-    )
+    return InputError(f"{path} is not a regular file", hint="remove it from the folder")
 
 
 def _ref(file: _Found, sha256: str, held: bytes | None = None) -> FileRef:

@@ -32,9 +32,7 @@ def failed(result: Result, step: str, host: str) -> DeviceError:
     """The error of a control script that ended with a status, with its last words."""
     words = last_words(result)
     return DeviceError(
-        f"the step '{step}' failed on the device (status {result.status}): {words}",
-        device=host,
-        step=step,
+        f"{step} failed with status {result.status}: {words}", device=host, step=step
     )
 
 

@@ -61,12 +61,6 @@ def held_error(host: str, holder: LeaseHolder, step: str = "lease") -> LeaseHeld
     )
 
 
-def held_often() -> LeaseHeldError:
-    """The error for a board that others ask for in the same instants."""
-    words = "other fleet processes ask for this board at the same time"
-    return LeaseHeldError(words, hint="run the command again")
-
-
 def spent_error(spent: Spent, step: str = "lease") -> LeaseHeldError:
     """The error that says whose folder is in the way of every lease."""
     words = f"the board is {spent.describe()}"
@@ -267,7 +261,7 @@ class Lease:
             if holder is None:
                 races -= 1
                 if not races:
-                    raise held_often()
+                    raise LeaseHeldError("others want this board right now", hint="try again")
                 time.sleep(LOOK_SECONDS * (1 - races / RACES))
             elif holder.kind == RESERVE or not has_ended(holder.token):
                 raise held_error(host, holder)

@@ -214,9 +214,7 @@ class Operation:
             try:
                 self._measure(session, result, plan)
             except WorkstationError as error:
-                error.message += (
-                    f"; release {plan.manifest.id} is deployed, but its measurements are not saved"
-                )
+                error.message += f"; release {plan.manifest.id} is deployed, its run is not saved"
                 raise
 
     def _provision_alone(self, session: Session, result: DeviceResult) -> None:

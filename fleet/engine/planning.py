@@ -190,13 +190,9 @@ def _notes(
     compiled = f"compiled with QAIRT {bundle.qairt or 'unknown'} ({bundle.qairt_source})"
     notes = [f"bundle {bundle.name}: {compiled}; runtime {parts.runtime.build_id}, {parts.target}"]
     if facts.emulated:
-        notes.append(
-            "emulated: the device has no Hexagon NPU; the numbers are those of the HTP emulator"
-        )
+        notes.append("emulated: no Hexagon NPU; the numbers are those of the HTP emulator")
     if not facts.tools.sha256 and not backend_for(facts).hashes:
-        notes.append(
-            "the device has no sha256 tool: the workstation reads files back to check them"
-        )
+        notes.append("no sha256 tool on the device: files are read back to check them")
     if state.bad:
         notes.append(f"{len(state.bad)} damaged files on the device are sent again")
     if not facts.tools.sync_file:

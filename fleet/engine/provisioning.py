@@ -78,20 +78,34 @@ def _with_rights(session: Session, plan: SystemPlan) -> SystemSnapshot:
     known = not any(isinstance(step, RefreshPackages) for step in plan.steps)
     names = install.names if install is not None and known else ()
     become, said = ask_rights(session, tuple(n for n in names if not n.startswith("/")))
-    findings = (*plan.findings, *_objections(said["refuses"], said["removes"]))
-    brings = tuple(said["brings"])
+    return SystemSnapshot(system_effects(plan, said), become)
+
+
+def system_effects(plan: SystemPlan, said: Mapping[str, list[str]]) -> SystemPlan:
+    """The plan with what the package manager says that its installation does besides."""
+
+    def lines(word: str) -> list[str]:
+        return said.get(word, [])
+
+    brings = tuple(lines("brings"))
+    size = "; ".join(line[:1].lower() + line[1:] for line in lines("size"))
+    replaces = tuple(lines("replaces"))
     steps = tuple(
-        replace(step, brings=brings) if step is install and brings else step for step in plan.steps
+        replace(step, brings=brings, replaces=replaces, size=size)
+        if brings and isinstance(step, InstallPackages)
+        else step
+        for step in plan.steps
     )
-    return SystemSnapshot(SystemPlan(steps, findings, plan.notes), become)
+    more = (*_objections(lines("refuses"), lines("removes")), *_firmware(brings))
+    return SystemPlan(steps, (*plan.findings, *more), plan.notes)
 
 
 def ask_rights(
     session: Session, names: tuple[str, ...] = ()
 ) -> tuple[Become, dict[str, list[str]]]:
-    """How this login becomes root; and brings, removes, refuses of a simulated installation."""
+    """How this login becomes root; and what a simulated installation says of its effects."""
     result = session.ask(device_script("rights", "ask", *names), "rights")
-    said: dict[str, list[str]] = {"become": [], "brings": [], "removes": [], "refuses": []}
+    said: dict[str, list[str]] = {"become": []}
     for word, *rest in framed(result.text, "fleet-rights 1", session.host.name):
         said.setdefault(word, []).append(" ".join(rest))
     kind = said["become"][0] if said["become"] else NONE
@@ -118,6 +132,24 @@ def _objections(said: list[str], removed: list[str]) -> list[Finding]:
     return [finding for finding, words in ((refusal, said), (removal, removed)) if words]
 
 
+def _firmware(brings: tuple[str, ...]) -> tuple[Finding, ...]:
+    """Firmware that comes with packages and wins over what the board's vendor put there."""
+    names = [name for name in brings if name.startswith(("linux-firmware", "firmware-"))]
+    if not names:
+        return ()
+    finding = Finding(
+        rule="firmware-comes",
+        severity="warn",
+        message=f"the installation brings firmware ({', '.join(names)}); it wins over the board's "
+        "own after the next boot, and Wi-Fi and shells of the DSP were lost by that",
+        have=", ".join(names),
+        need="the firmware of the board's vendor",
+        cure="sudo cp -a /lib/firmware /lib/firmware.before on the device, or another packaging",
+        source="notes of Tachyon and Radxa Q6A boards: linux-firmware-dragonwing of the PPA",
+    )
+    return (finding,)
+
+
 def cured(findings: tuple[Finding, ...], plan: SystemPlan) -> tuple[Finding, ...]:
     """Refusals that the steps of the plan take away, turned into warnings that say so.
 
@@ -139,11 +171,7 @@ def cured(findings: tuple[Finding, ...], plan: SystemPlan) -> tuple[Finding, ...
         "libcdsprpc-missing": any(isinstance(step, LinkLibrary) for step in plan.steps),
     }
     return tuple(
-        replace(
-            finding,
-            severity="warn",
-            cure="fleet plan (shows the steps that fix it); fleet checks again after the steps",
-        )
+        replace(finding, severity="warn", cure="fleet plan (shows the steps that fix it)")
         if finding.refuses and cures.get(finding.rule)
         else finding
         for finding in findings

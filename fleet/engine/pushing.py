@@ -61,10 +61,7 @@ class Push:
         self.options = options or PushOptions()
         self.hosts = tuple(hosts)
         if not _NAME.fullmatch(name):
-            raise InputError(
-                f"'{name}' is not a valid name of a release",
-                hint="give another name: --name NAME, with letters, digits and . _ -",
-            )
+            raise InputError(f"'{name}' is not a valid release name", hint="give --name NAME")
         self.name = name
         self.sources = SourceFiles(sources)
         refuse(self.sources.names)

@@ -142,9 +142,7 @@ def switch_back(
     base = facts.base_dir
     known = {release.name: release for release in deployed(session, base)[0]}
     if name not in known:
-        raise DeviceError(
-            f"{name} is not deployed on the device", hint="fleet status (shows what is deployed)"
-        )
+        raise DeviceError(f"{name} is not deployed on the device", hint="fleet status")
     target = to or known[name].previous
     if only is not None and known[name].id != only:
         result.outcome = "unchanged"
@@ -179,7 +177,5 @@ def stored_manifest(
         return read_manifest(text, name, release_id, whole=whole)
     except ValueError as error:
         raise DeviceError(
-            f"{path} on the device is damaged: {error}",
-            device=session.host.name,
-            hint="fleet deploy (writes the file again)",
+            f"{path} is damaged: {error}", device=session.host.name, hint="fleet deploy"
         ) from error

@@ -69,9 +69,7 @@ def _files(given: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for place in given:
         if not place.exists():
-            raise InputError(
-                f"{place} does not exist", hint="give an existing file or folder: --source PATH"
-            )
+            raise InputError(f"{place} does not exist", hint="give --source FILE_OR_FOLDER")
         below = place.rglob("*") if place.is_dir() else [place]
         found += [path for path in below if path.is_file()]
     return found
@@ -122,11 +120,7 @@ class Repair:
                 self._carry(manifest, [SwitchRelease(name, target, now)])
 
     def _release(
-        self,
-        release: StoredRelease,
-        manifest: Manifest,
-        found: Contents,
-        have: dict[str, int],
+        self, release: StoredRelease, manifest: Manifest, found: Contents, have: dict[str, int]
     ) -> None:
         """Its contents as far as they are here; its links where all of them are there then."""
         lacking = [item for sha, item in manifest.blobs.items() if have.get(sha) != item.size]
@@ -164,6 +158,4 @@ def _last(found: Contents, name: str) -> str:
 def unhashed_why(facts: Facts) -> str:
     """Why a device cannot hash its store; "" where it can."""
     able = bool(facts.tools.sha256) or backend_for(facts).hashes
-    return (
-        "" if able else "contents were not checked: the device has neither a sha256 tool nor Python"
-    )
+    return "" if able else "contents were not checked: no sha256 tool and no Python"

@@ -103,6 +103,4 @@ def _settled(session: Session, command: Callable[[], Command]) -> LeaseAnswer:
         answer = _asked(session, command())
         if not answer.raced:
             return answer
-    raise LeaseHeldError(
-        "other fleet processes ask for this board at the same time", hint="run the command again"
-    )
+    raise LeaseHeldError("others want this board right now", hint="try again")

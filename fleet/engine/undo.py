@@ -89,8 +89,7 @@ class UndoLog:
                 found = _take(found, json.loads(line))
             except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
                 raise InputError(
-                    f"the log {self.path}:{number} is damaged: {error}",
-                    hint="remove that line in an editor, and take its step back by hand",
+                    f"the log {self.path}:{number} is damaged: {error}", hint="remove that line"
                 ) from error
         return found
 

@@ -42,9 +42,7 @@ def undo(
     if run_id not in known:
         raise InputError(
             f"no run '{run_id}' changed the system of a device",
-            hint=f"use one of: {', '.join(known[-5:])}"
-            if known
-            else "fleet deploy (writes the logs)",
+            hint=f"use one of: {', '.join(known[-5:])}" if known else "fleet deploy (first)",
         )
 
     def work(session: Session, result: DeviceResult) -> None:

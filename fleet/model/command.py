@@ -37,22 +37,16 @@ class Command:
 
     def __post_init__(self) -> None:
         if not self.argv:
-            raise InputError(
-                "the command is empty: it names no program",
-                hint="name a program first, then its arguments",
-            )
+            raise InputError("the command is empty", hint="name a program")
         called = self.call.args if self.call is not None else ()
         for text in (*self.argv, *self.env.values(), self.cwd, *called):
             if "\0" in text:
-                raise InputError(
-                    f"an argument of {self.argv[0]!r} contains a NUL character",
-                    hint="remove the NUL character",
-                )
+                raise InputError("an argument contains a NUL character", hint="remove it")
         for name in (*self.env, *self.unset):
             if not _ENV_NAME.match(name):
                 raise InputError(
-                    f"'{name}' is not a valid name for an environment variable",
-                    hint="use letters, digits and _ only; the first one is not a digit",
+                    f"'{name}' cannot name an environment variable",
+                    hint="use letters, digits and _",
                 )
 
     def then(self, command: Command) -> Command:

@@ -103,10 +103,8 @@ class FleetError(Exception):
 
 def unforeseen(error: Exception) -> FleetError:
     """The error for an exception of Python that nobody expected."""
-    return FleetError(
-        f"fleet met an error that it does not know: {type(error).__name__}: {error}",
-        hint="run the command again; if it fails again, report it with what fleet --version prints",
-    )
+    text = f"fleet met an unknown error: {type(error).__name__}: {error}"
+    return FleetError(text, hint="run the command again; if it fails again, report it")
 
 
 class InputError(FleetError):

@@ -61,9 +61,7 @@ Chunk = bytes | Span
 
 def changed(path: Path) -> InputError:
     """The error for a source that is another file now."""
-    return InputError(
-        f"{path} was modified while fleet was sending it", hint="run the command again"
-    )
+    return InputError(f"{path} was modified while it was sent", hint="deploy again")
 
 
 def check_name(name: str) -> None:

@@ -108,9 +108,7 @@ class Lock:
         found = self.release(target, arch)
         if found is None:
             kind = f"{target} {arch or '(unknown Hexagon)'}"
-            raise LockFileError(
-                f"the lock file has no release for devices of the kind {kind}", hint=CURE
-            )
+            raise LockFileError(f"the lock file has no release for {kind}", hint=CURE)
         return found
 
     def of(self, name: str) -> Lock:
@@ -192,9 +190,7 @@ def differences(wanted: LockedRelease, have: LockedRelease) -> list[str]:
         if was is not None and _content(was) != _content(file):
             said.append(f"{name} is {_shown(file, was)}, the lock file has {_shown(was, file)}")
     if not said and wanted.id != have.id:
-        said.append(
-            f"environment, health probe or origin differ: release {have.id}, locked {wanted.id}"
-        )
+        said.append(f"environment, health probe or origin differ: {have.id}, locked {wanted.id}")
     return said
 
 

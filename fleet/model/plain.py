@@ -20,8 +20,7 @@ class Plain:
     def __init__(self, data: object, where: str = "") -> None:
         if not isinstance(data, dict):
             raise InputError(
-                f"{where or 'the record of a run'} must be a JSON object, not {data!r:.60}",
-                hint=_CURE,
+                f"{where or 'the record'} must be a JSON object, not {data!r:.60}", hint=_CURE
             )
         self.data: Mapping[str, Any] = data
         self._where = where

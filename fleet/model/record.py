@@ -173,10 +173,7 @@ class Record:
         _check_schema(found)
         for key in ("run_id", "host", "metrics"):
             if key not in found.data:
-                raise InputError(
-                    f"the key {key} is missing, so this is not a record of a run",
-                    hint="fleet schema record (prints the format)",
-                )
+                raise InputError(f"the key {key} is missing", hint="fleet schema record")
         inner, around = found.inner("metrics"), found.inner("conditions")
         return cls(
             **found.fields_of(cls),

@@ -107,9 +107,7 @@ def parse_on_fail(text: str) -> OnFail:
     for word in get_args(OnFail):
         if text == word:
             return word  # type: ignore[no-any-return]
-    raise InputError(
-        f"'{text}' is not a value of on_fail", hint=f"use one of: {', '.join(ON_FAIL)}"
-    )
+    raise InputError(f"'{text}' is not an on_fail", hint=f"use one of: {', '.join(ON_FAIL)}")
 
 
 def check_rising(waves: tuple[Amount, ...]) -> None:

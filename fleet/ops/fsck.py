@@ -111,11 +111,7 @@ class Contents:
     def check(self, host: str) -> None:
         """Raise DeviceError where the answer was cut."""
         if not self._whole:
-            raise DeviceError(
-                "the device sent an incomplete answer to fsck",
-                device=host,
-                hint="fleet fsck (again)",
-            )
+            raise DeviceError("the answer to fsck is incomplete", device=host, hint="fleet fsck")
 
     def _line(self, line: str) -> None:
         kind, _, rest = line.partition(" ")
@@ -177,11 +173,7 @@ def damages(found: Contents, base: str, *, hashed: bool) -> list[Damage]:
         said += _of_release(release, found.blobs, bad, base)
     needed = {damage.sha256 for damage in said}
     for sha in sorted(bad - needed):
-        said.append(
-            Damage(
-                "blob", "", "", sha, f"the stored file {sha}, which no release needs, is damaged"
-            )
-        )
+        said.append(Damage("blob", "", "", sha, f"{sha}, which no release needs, is damaged"))
     for name in sorted({*found.current, *found.history, *_names(found)}):
         said += _of_name(name, found)
     return said
@@ -197,12 +189,7 @@ def _of_release(
     label, store = release.label, f"{base}/store/"
     if release.manifest is None:
         said = [
-            Damage(
-                "manifest",
-                label,
-                "manifest.json",
-                text=f"{label}: the manifest is missing or damaged",
-            )
+            Damage("manifest", label, "manifest.json", text=f"{label}: manifest missing or damaged")
         ]
         for file, to in release.links.items():
             sha = to.removeprefix(store)
@@ -231,11 +218,7 @@ def _of_name(name: str, found: Contents) -> list[Damage]:
     """What is live, and the history of one name."""
     now, past = found.current.get(name), found.history.get(name, [])
     if now is None or f"{name}/{now}" not in found.releases:
-        why = (
-            f"the link current/{name} has no target"
-            if now
-            else f"the link current/{name} is missing"
-        )
+        why = f"current/{name} has no target" if now else f"current/{name} is missing"
         return [Damage("current", name, f"current/{name}", text=why)]
     said, label = [], f"{name}/{now}"
     if not found.releases[label].installed:
@@ -253,10 +236,7 @@ def _of_name(name: str, found: Contents) -> list[Damage]:
 
 def with_cure(damage: Damage) -> Damage:
     """The same with what to type for what cannot be put right from here."""
-    cure = (
-        damage.cure
-        or "fleet deploy (or fleet push), with the same files that this release was made of"
-    )
+    cure = damage.cure or "fleet deploy (or fleet push), with the files of this release"
     if not damage.release:
         cure = "nothing needs to be done: no release uses this file"
     return replace(damage, cure=cure)

@@ -134,6 +134,4 @@ class Receipt:
                 continue
             name, why = self.wrong
             words = why if name == step.name else masked(stderr)[-300:] or "no answer"
-            raise DeviceError(
-                f"the step '{step.name}' failed on the device: {words}", device=host, step=step.name
-            )
+            raise DeviceError(f"{step.name} failed: {words}", device=host, step=step.name)

@@ -99,9 +99,7 @@ def look(url: str) -> dict[str, Any]:
         found = answer.json()
         whole = {"name", "release", "emulated", "build"} <= set(found)
     except httpx.InvalidURL as error:
-        raise InputError(
-            f"{url} is not a valid address: {error}", hint="write http://HOST:PORT"
-        ) from error
+        raise InputError(f"{url} is not a URL: {error}", hint="write http://HOST:PORT") from error
     except httpx.HTTPError as error:
         raise UnreachableError(
             f"the service at {url} does not answer: {type(error).__name__}: {error}",
@@ -110,9 +108,7 @@ def look(url: str) -> dict[str, Any]:
     except (ValueError, TypeError):
         whole = False
     if not whole:
-        raise InputError(
-            f"the server at {url} was not started by `fleet serve`", hint="fleet serve status"
-        )
+        raise InputError(f"{url} is not a service of fleet", hint="fleet serve status")
     return dict(found)
 
 

@@ -164,9 +164,7 @@ class AdbTransport:
 
     def _live(self) -> AdbDevice:
         if self._seen is None:
-            raise UnreachableError(
-                f"the connection {self.describe} is not open", device=self._host.name
-            )
+            raise UnreachableError(f"{self.describe} is not open", device=self._host.name)
         return self._seen
 
     def run(
@@ -218,9 +216,7 @@ class AdbTransport:
                 deadline.touch()
                 decoder.take(chunk)
             elif deadline.expired:
-                raise DeadlineError(
-                    f"the program '{what}' on the phone did not end within {deadline.seconds:g} s"
-                )
+                raise DeadlineError(f"'{what}' did not end within {deadline.seconds:g} s")
 
     @contextlib.contextmanager
     def _stream(self, command: Command, deadline: Deadline) -> Iterator[AdbConnection]:
@@ -269,7 +265,7 @@ class AdbTransport:
                 if "adb: " not in error.message:
                     raise
                 raise DeviceError(
-                    f"no program answers at port {port} of the phone", hint="fleet serve status"
+                    f"no program answers at port {port}", hint="fleet serve status"
                 ) from error
         with self._lock:
             self._links.discard(link)

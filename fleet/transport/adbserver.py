@@ -51,9 +51,7 @@ def address(text: str | None = None) -> tuple[str, int]:
     if said:
         match = _ADDRESS.fullmatch(said)
         if match is None:
-            raise InputError(
-                f"'{said}' is not a valid address of an adb server", hint="write HOST:PORT"
-            )
+            raise InputError(f"'{said}' is not an adb server", hint="write HOST:PORT")
         return match[1] or DEFAULT[0], int(match[2])
     port = os.environ.get("ANDROID_ADB_SERVER_PORT", "")
     host = os.environ.get("ANDROID_ADB_SERVER_ADDRESS", "") or DEFAULT[0]
@@ -161,10 +159,7 @@ class AdbServer:
     def pair(self, target: str, code: str, deadline: Deadline) -> str:
         """`adb pair HOST:PORT CODE` of wireless debugging; the server's words."""
         if not re.fullmatch(r"[0-9]{6}", code):
-            raise InputError(
-                "the pairing code must have six digits",
-                hint="type the code that the phone shows under Wireless debugging",
-            )
+            raise InputError("the pairing code must have six digits", hint="the phone shows it")
         return self.ask(f"host:pair:{code}:{target}", deadline)
 
 

@@ -30,19 +30,11 @@ _STATES: dict[str, tuple[type[TransportError], str, str]] = {
         "your user has no permission for the USB device",
         "sudo apt-get install android-sdk-platform-tools-common; sudo usermod -aG plugdev $USER",
     ),
-    "recovery": (
-        UnreachableError,
-        "the phone is in recovery mode",
-        "boot Android: adb reboot",
-    ),
+    "recovery": (UnreachableError, "the phone is in recovery mode", "boot Android: adb reboot"),
     "rescue": (UnreachableError, "the phone is in rescue mode", "boot Android: adb reboot"),
     "sideload": (UnreachableError, "the phone is in sideload mode", "boot Android: adb reboot"),
     "bootloader": (UnreachableError, "the phone is in its boot loader", "fastboot reboot"),
-    "host": (
-        UnreachableError,
-        "the serial number belongs to a computer, not to a phone",
-        "correct `serial:` in the inventory",
-    ),
+    "host": (UnreachableError, "the serial is a computer's", "correct `serial:` in the inventory"),
 }
 
 

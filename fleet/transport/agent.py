@@ -70,9 +70,7 @@ class Agent:
         while not self.socket.exists():
             if self._keeper.poll() is not None or deadline.expired:
                 self.close()
-                raise UnreachableError(
-                    "a private ssh-agent on this workstation does not start (try: ssh-agent)"
-                )
+                raise UnreachableError("the program ssh-agent does not start")
             time.sleep(_LOOK_SECONDS)
 
     def add(
@@ -108,9 +106,7 @@ class Agent:
             said = done.stderr.decode("utf-8", "replace").strip() or said
         if not held:
             last = said.splitlines()[-1] if said else "no key file"
-            raise UnreachableError(
-                f"ssh-add cannot load the key without a passphrase: {last[-200:]}"
-            )
+            raise UnreachableError(f"ssh-add cannot load the key: {last[-200:]}")
 
     def close(self) -> None:
         """End it and remove its folder; never raises."""

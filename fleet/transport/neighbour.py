@@ -60,9 +60,7 @@ def peer_of(transport: Transport, host: Host) -> Peer:
     if not transport.second:
         raise UnreachableError("the login of the device needs a password or passphrase")
     if not can_bind(transport.banner):
-        raise UnreachableError(
-            f"the ssh server of the device is {transport.banner}, not OpenSSH 8.9 or later"
-        )
+        raise UnreachableError(f"its ssh server is {transport.banner}, not OpenSSH 8.9 or later")
     hops = transport.hops()
     last = hops[-1]
     if not last.keys:

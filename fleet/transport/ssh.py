@@ -172,14 +172,10 @@ class SshTransport:
 
     def _live(self) -> paramiko.Transport:
         if self._connection is None:
-            raise UnreachableError(
-                f"the connection {self.describe} is not open", device=self._host.name
-            )
+            raise UnreachableError(f"{self.describe} is not open", device=self._host.name)
         transport: paramiko.Transport = self._connection.transport
         if not transport.is_active():
-            raise ConnectionLostError(
-                "the ssh connection to the device broke", device=self._host.name
-            )
+            raise ConnectionLostError("the ssh connection broke", device=self._host.name)
         return transport
 
     def run(
@@ -272,13 +268,10 @@ class SshTransport:
                     raise DeviceError(
                         "the ssh server of the device forbids forwarding",
                         device=name,
-                        hint="write `AllowTcpForwarding local` in sshd_config of the device, "
-                        "and restart sshd",
+                        hint="write `AllowTcpForwarding local` in its sshd_config; restart sshd",
                     ) from error
                 raise DeviceError(
-                    f"no program answers at port {port} of the device",
-                    device=name,
-                    hint="fleet serve status",
+                    f"no program answers at port {port}", device=name, hint="fleet serve status"
                 ) from error
 
     def _wait(self, channel: paramiko.Channel, what: str, deadline: Deadline) -> None:

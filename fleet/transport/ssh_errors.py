@@ -66,9 +66,7 @@ def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> It
         raise _unreachable(host, way, seconds, error) from error
     except FileNotFoundError as error:
         raise InputError(
-            f"the file {error.filename} does not exist",
-            device=host.name,
-            hint="correct the path in the inventory or in the ssh config",
+            f"no file {error.filename}", device=host.name, hint="fleet inventory list"
         ) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise disk_full(error) or _broken(host, way, error, opening=opening) from error
@@ -99,9 +97,7 @@ def _unreachable(host: Host, way: str, seconds: float, error: Exception) -> Unre
         if len(numbers) == 1:
             hint = _CURES.get(min(numbers), hint)
         if all(str(address[0]).startswith(("127.", "::1")) for address in error.errors):
-            hint = (
-                "start the tunnel or the lab board at this address of the workstation: fleet lab up"
-            )
+            hint = "start the tunnel, or the lab board: fleet lab up"
     return UnreachableError(f"{way}: {why}", device=host.name, hint=hint)
 
 
@@ -114,9 +110,7 @@ def _broken(host: Host, way: str, error: Exception, *, opening: bool) -> FleetEr
             hint="correct `host:` and `port:`, as shown by: fleet inventory list",
         )
     if isinstance(error, paramiko.ChannelException):
-        return UnreachableError(
-            f"{way}: the jump host cannot reach the device ({text})", device=host.name
-        )
+        return UnreachableError(f"{way}: the jump host cannot reach it ({text})", device=host.name)
     cure = _CURES.get(error.errno or 0) if isinstance(error, OSError) else None
     if cure and (opening or isinstance(error, ConnectionRefusedError)):
         return UnreachableError(f"{way}: {text}", device=host.name, hint=cure)

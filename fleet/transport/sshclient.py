@@ -119,9 +119,7 @@ class SshClient:
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
         """See Transport.run. Raises ConnectionLostError and DeadlineError."""
         if self._master is None or self._master.poll() is not None:
-            raise ConnectionLostError(
-                "the program ssh, which held the connection, has ended", device=self._device
-            )
+            raise ConnectionLostError("the program ssh has ended", device=self._device)
         argv = [*self._ssh(), "board", render(command)]
         try:
             done = self._processes.run(argv, command.argv[0], deadline, env=self._env, **streams)

@@ -67,9 +67,7 @@ def offered_key(host: Host) -> Offer:
         finally:
             link.close()
     raise HostKeyError(
-        "the device closed the connection before it sent a host key",
-        device=host.name,
-        hint="check that sshd runs and host keys exist on the device: sudo ssh-keygen -A",
+        "the device sent no host key", device=host.name, hint="run on it: sudo ssh-keygen -A"
     )
 
 

@@ -134,7 +134,6 @@ def _framed(*fields: str) -> bytes:
         data = "\0".join(fields).encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(
-            f"the text is not valid UTF-8: {error.object[:80]!r}",
-            hint="rename the file, or write the argument in UTF-8",
+            f"not valid UTF-8: {error.object[:80]!r}", hint="rename it in UTF-8"
         ) from error
     return f"fleet1 {len(data):08d}\n".encode() + data

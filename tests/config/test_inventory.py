@@ -305,7 +305,7 @@ BAD_FILES = [
     ("g: {hosts: a}", "1:12", "'hosts' must be a mapping, not text", "a colon"),
     ("g: {children: [a]}", "1:15", "'children' must be a mapping", "a colon"),
     ("g: {vars: [a]}", "1:11", "'vars' must be a mapping", "a colon"),
-    ("g: [a]", "1:4", "'g' must be a mapping", "`hosts:`, `children:` or `vars:`"),
+    ("g: [a]", "1:4", "'g' must be a mapping", "hosts, children or vars"),
     ("g: {hosts: {a: 192.0.2.1}}", "1:16", "'a' must be a mapping, not text", "host: ADDRESS"),
     ("g: {hosts: {'a b': }}", "1:13", "'a b' is not a valid name of a host", "host:"),
     ("g: {hosts: {../x: }}", "1:13", "'../x' is not a valid name of a host", "letters"),

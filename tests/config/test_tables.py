@@ -79,8 +79,14 @@ def mistaken(table: str, old: str, new: str, folder: Path) -> InputError:
             "syntax that RE2 does not have",
             "re2",
         ),
-        ("benign", "'dummy call to rpcmem_init'", "''", "'' matches every line", "empty text"),
-        ("benign", "'dummy call to rpcmem_init'", "' *'", "' *' matches every line", "empty text"),
+        ("benign", "'dummy call to rpcmem_init'", "''", "'' matches every line", "one character"),
+        (
+            "benign",
+            "'dummy call to rpcmem_init'",
+            "' *'",
+            "' *' matches every line",
+            "one character",
+        ),
         ("error_codes", "[1000, 1999, common]", "['a', 1999, common]", "a whole number", ""),
         ("error_codes", "[1000, 1999, common]", "[1000, 1999, 3]", "must be text", ""),
         (

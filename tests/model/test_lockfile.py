@@ -38,7 +38,7 @@ def test_differences_name_the_file() -> None:
     assert differences(gone, RELEASE) == ["lib/libGenie.so is not in the lock file"]
     other = replace(RELEASE, files=(replace(FILE, sha256="c" * 64),))
     assert differences(RELEASE, other) == [
-        "lib/libGenie.so: cccccccccccc (10 bytes), the lock file has aaaaaaaaaaaa (10 bytes)"
+        "lib/libGenie.so is cccccccccccc (10 bytes), the lock file has aaaaaaaaaaaa (10 bytes)"
     ]
     rest = replace(RELEASE, id="1" * 16)
     assert "environment" in differences(RELEASE, rest)[0]

@@ -312,5 +312,5 @@ def test_bad_sources_are_refused(target: Target, tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=words):
             target.push(*sources)
-    with pytest.raises(InputError, match="name of a release"):
+    with pytest.raises(InputError, match="not a valid release name"):
         target.push(one, name="../up")

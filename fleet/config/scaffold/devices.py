@@ -40,7 +40,7 @@ def from_address(text: str) -> FoundDevice:
     seen = tried(FoundDevice(safe_name(host), "given", values))
     if not seen.usable:
         raise InputError(
-            f"'{text}' is not a valid address: {seen.about}", hint="write a name or an IP address"
+            f"'{text}' is not a valid address: {seen.about}", hint="write a name or an IP"
         )
     return seen
 

@@ -41,9 +41,7 @@ def asked(
     ids = tokenizer.encode(spec["prompt"])
     count, limit, context = len(ids), spec["max_tokens"], spec["context"]
     if context is not None and count >= context:
-        return {
-            "error": "the prompt has %d tokens; the context of the model has %d" % (count, context)
-        }
+        return {"error": "the prompt has %d tokens, the context has %d" % (count, context)}
     whole = count + limit if context is None else min(count + limit, context)
     params = genai.GeneratorParams(model)
     params.set_search_options(max_length=whole)

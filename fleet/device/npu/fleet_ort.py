@@ -98,28 +98,21 @@ class Model:
                 found[tensor.name] = self._random(rng, kind, shape)
         if given:
             known = ", ".join(tensor.name for tensor in self.session.get_inputs())
-            raise BadRequestError(
-                "the model has no input %s; it has %s" % (", ".join(given), known)
-            )
+            raise BadRequestError("no input %s; the model has %s" % (", ".join(given), known))
         return found
 
     def _dimension(self, name: str, part: "int | str") -> int:
         if isinstance(part, int):
             return part
         if part not in self.spec["dimensions"]:
-            raise BadRequestError(
-                "write a number for the dimension %r of the input %s (options: dimensions:)"
-                % (part, name)
-            )
+            raise BadRequestError("dimension %r of input %s needs a number" % (part, name))
         return int(self.spec["dimensions"][part])
 
     def _loaded(self, name: str, path: str, kind: str, shape: "List[int]") -> Any:
         try:
             value = self.np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise BadRequestError(
-                "cannot read the input %s from %s: %s" % (name, path, error)
-            ) from error
+            raise BadRequestError("input %s: %s: %s" % (name, path, error)) from error
         if str(value.dtype) != kind or list(value.shape) != shape:
             have = "%s %s" % (value.dtype, list(value.shape))
             raise BadRequestError(
@@ -147,9 +140,7 @@ class Model:
             found[tensor.name] = said
         unknown = sorted(set(self.spec["reference"]) - set(found))
         if unknown:
-            raise BadRequestError(
-                "the model has no output %s; it has %s" % (unknown[0], ", ".join(found))
-            )
+            raise BadRequestError("no output %s; the model has %s" % (unknown[0], ", ".join(found)))
         return found
 
     def _distance(self, name: str, value: Any, path: str) -> "Dict[str, Any]":
@@ -157,9 +148,7 @@ class Model:
         try:
             wanted = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise BadRequestError(
-                "cannot read the reference of %s, %s: %s" % (name, path, error)
-            ) from error
+            raise BadRequestError("reference %s: %s: %s" % (name, path, error)) from error
         if wanted.shape != value.shape:
             shapes = (name, list(wanted.shape), list(value.shape))
             raise BadRequestError("the reference of %s has the shape %s, the output %s" % shapes)

@@ -37,16 +37,9 @@ class Answers:
             wanted = "POST"
         else:
             other = " for this backend" if head.path in _ALL_POSTS else ""
-            raise HttpError(
-                404, "not_found", "this path does not exist%s; see /openapi.json" % other
-            )
+            raise HttpError(404, "not_found", "no such path%s: see /openapi.json" % other)
         if head.method != wanted:
-            raise HttpError(
-                405,
-                "method_not_allowed",
-                "this path needs the method %s" % wanted,
-                headers={"Allow": wanted},
-            )
+            raise HttpError(405, "method_not_allowed", "use %s" % wanted, headers={"Allow": wanted})
         if wanted == "GET":
             return 0
         return int(self._config["max_infer_bytes" if head.path == "/infer" else "max_body_bytes"])

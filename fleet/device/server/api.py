@@ -62,15 +62,11 @@ def body_of(head: Head, raw: bytes) -> "Dict[str, Any]":
     """The JSON object of a request."""
     kind = head.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise HttpError(
-            415, "not_json", "the body must be JSON; send Content-Type: application/json"
-        )
+        raise HttpError(415, "not_json", "send Content-Type: application/json")
     try:
         found = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise HttpError(
-            400, "not_json", "the body is not valid JSON: %s" % str(error)[:200]
-        ) from None
+        raise HttpError(400, "not_json", "not valid JSON: %s" % str(error)[:200]) from None
     if not isinstance(found, dict):
         raise HttpError(400, "not_json", "the body must be a JSON object")
     return found
@@ -114,12 +110,7 @@ class Reader:
         _only(body, (*known, "stream_options", *UNSUPPORTED))
         model = body.get("model", self._name)
         if model != self._name:
-            raise HttpError(
-                404,
-                "model_not_found",
-                "the name of the model must be %s" % self._name,
-                param="model",
-            )
+            raise HttpError(404, "model_not_found", "the model is %s" % self._name, param="model")
         stream, options = body.get("stream"), body.get("stream_options")
         stream = False if stream is None else stream
         if not isinstance(stream, bool):
@@ -182,9 +173,7 @@ class Reader:
         if not value.strip() or "\0" in value:
             raise bad(param, "must not be empty" if not value.strip() else "must not contain NUL")
         if size > self._bytes:
-            raise bad(
-                param, "has %d bytes; the limit is %d" % (size, self._bytes), "prompt_too_long"
-            )
+            raise bad(param, "%d bytes; at most %d" % (size, self._bytes), "prompt_too_long")
         return value
 
     def _prompt(self, messages: object) -> str:
@@ -218,9 +207,7 @@ class Reader:
         text = self._text(param + ".content", _joined(message.get("content")))
         for mark in self._marks:
             if mark in text:
-                raise bad(
-                    param + ".content", "must not contain %s, a marker of the chat template" % mark
-                )
+                raise bad(param + ".content", "must not contain %s" % mark)
         return form.replace("{content}", text)
 
 
@@ -237,9 +224,7 @@ def _joined(content: object) -> object:
 def _only(body: "Dict[str, Any]", known: "tuple[str, ...]") -> None:
     for key in body:
         if key not in known:
-            raise HttpError(
-                400, "unknown_field", "unknown field %s; remove it" % key[:80], param=key[:80]
-            )
+            raise HttpError(400, "unknown_field", "unknown field %s" % key[:80], param=key[:80])
 
 
 def _refuse(body: "Dict[str, Any]") -> None:

@@ -37,9 +37,7 @@ class GenaiBackend:
         try:
             import onnxruntime_qnn  # noqa: PLC0415
         except ImportError as error:
-            raise BackendError(
-                "no_package", "the release has no onnxruntime-qnn: fleet deploy"
-            ) from error
+            raise BackendError("no_package", "no onnxruntime-qnn in the release") from error
         name, library = onnxruntime_qnn.get_ep_name(), onnxruntime_qnn.get_library_path()
         self._genai.register_execution_provider_library(name, library)
         self._model = self._genai.Model(self._genai.Config("."))

@@ -104,10 +104,7 @@ class GenieBackend:
         if status == CONTEXT_EXCEEDED and not count[0]:
             raise _too_long("it does not fit into the context of the model")
         if status not in (0, ABORTED, CONTEXT_EXCEEDED):
-            raise BackendError(
-                "generation_failed",
-                "Genie ended the query with the error %d; see fleet serve logs" % status,
-            )
+            raise BackendError("generation_failed", "Genie ended the query with %d" % status)
         full = status == CONTEXT_EXCEEDED or count[0] >= limit
         finish = "cancelled" if status == ABORTED else "length" if full else "stop"
         return {"finish": finish, "prompt_tokens": asked, "completion_tokens": count[0]}

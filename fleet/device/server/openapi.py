@@ -162,7 +162,7 @@ def _text_paths(config: "Dict[str, Any]") -> "Schema":
     found = {
         "/generate": _post("Text for a prompt.", _ref("Ask"), _json(_ref("Generated"))),
         "/generate/stream": _post(
-            "The same as a stream of events: token, token, ..., done.", _ref("Ask"), events
+            "The same as a stream: token events, then done.", _ref("Ask"), events
         ),
     }
     if config.get("template"):

@@ -73,9 +73,7 @@ class OrtBackend:
         except (ValueError, TypeError, OverflowError, MemoryError, EOFError) as error:
             raise _bad("the input %s: %s" % (name, error)) from error
         if str(value.dtype) != kind:
-            raise _bad(
-                "the input %s has the type %s; the model takes %s" % (name, value.dtype, kind)
-            )
+            raise _bad("the input %s is %s, the model takes %s" % (name, value.dtype, kind))
         return value
 
     def _from_numbers(self, data: Any, kind: Any) -> Any:
@@ -111,11 +109,7 @@ class OrtBackend:
     def _said(self, value: Any, npy: bool) -> "Dict[str, Any]":
         said = {"type": str(value.dtype), "shape": list(value.shape)}  # type: Dict[str, Any]
         if value.nbytes > self._most:
-            raise BackendError(
-                "output_too_large",
-                "an output has %d bytes; the limit is %d" % (value.nbytes, self._most),
-                400,
-            )
+            raise BackendError("output_too_large", "an output is larger than the limit", 400)
         if npy:
             stream = io.BytesIO()
             self._model.np.save(stream, value)

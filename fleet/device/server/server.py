@@ -50,17 +50,12 @@ class Server:
         """Put a job into the queue. Raises HttpError: 429 full, 503 stopping or loading."""
         if self.stopping or not self.worker.ready:
             code = "stopping" if self.stopping else "loading"
-            raise HttpError(
-                503, code, "the service is %s; try again later" % code, headers={"Retry-After": "5"}
-            )
+            raise HttpError(503, code, "the service is %s" % code, headers={"Retry-After": "5"})
         try:
             self.worker.submit(job)
         except Full:
             raise HttpError(
-                429,
-                "queue_full",
-                "the queue is full; try again later",
-                headers={"Retry-After": "2"},
+                429, "queue_full", "the queue is full", headers={"Retry-After": "2"}
             ) from None
 
     def health(self) -> "Dict[str, Any]":
@@ -101,9 +96,7 @@ class Server:
                 self._token = (mark, read_token(path))
         except (OSError, ValueError) as error:
             sys.stderr.write("token: %s\n" % error)
-            raise HttpError(
-                503, "no_token", "the service cannot read its token file: fleet serve token --new"
-            ) from None
+            raise HttpError(503, "no_token", "the token of the service cannot be read") from None
         return self._token[1]
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -127,9 +120,7 @@ class Server:
     def _known_now(self, writer: asyncio.StreamWriter) -> None:
         """This connection has shown the token. Raises HttpError 503 when too many have."""
         if writer not in self._known and len(self._known) >= CONNECTIONS:
-            raise HttpError(
-                503, "too_many_connections", "too many open connections; try again later"
-            )
+            raise HttpError(503, "too_many_connections", "too many connections")
         self._strangers.pop(writer, None)
         self._known.add(writer)
 
@@ -211,9 +202,7 @@ class Server:
         self.stopping = True
         sys.stderr.write("stopping\n")
         for job in self.worker.dismiss():
-            job.events.put_nowait(
-                ("error", BackendError("stopping", "the service is stopping; try again later", 503))
-            )
+            job.events.put_nowait(("error", BackendError("stopping", "the service stops", 503)))
         self._loop.create_task(self._finish())
 
     async def _finish(self) -> None:
@@ -302,9 +291,7 @@ def backend_for(config: "Dict[str, Any]") -> Any:
         from fleet.device.server.ort import OrtBackend  # noqa: PLC0415
 
         return OrtBackend(config)
-    raise BackendError(
-        "no_backend", "the backend %s does not exist; use genie, genai or ort" % name
-    )
+    raise BackendError("no_backend", "the backend %s does not exist" % name)
 
 
 def leave(status: int) -> None:

@@ -72,17 +72,11 @@ async def read_head(reader: asyncio.StreamReader, *, first: bool) -> "Optional[H
             return None
         rest = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEADER_SECONDS)
     except asyncio.TimeoutError:
-        raise HttpError(
-            408, "timeout", "the request did not arrive in time; send it again"
-        ) from None
+        raise HttpError(408, "timeout", "the request did not arrive in time") from None
     except asyncio.IncompleteReadError:
         return None
     except asyncio.LimitOverrunError:
-        raise HttpError(
-            431,
-            "headers_too_large",
-            "the headers are larger than 16 KiB; send fewer or shorter headers",
-        ) from None
+        raise HttpError(431, "headers_too_large", "send at most 16 KiB of headers") from None
     return _parsed((begin + rest).decode("latin-1"))
 
 
@@ -92,18 +86,12 @@ def _parsed(text: str) -> Head:
     if match is None:
         raise HttpError(400, "bad_request", "the request line is not valid; use HTTP/1.1")
     if len(match[2]) > TARGET_BYTES:
-        raise HttpError(
-            414, "target_too_long", "path and query are longer than 2048 bytes; send a shorter URL"
-        )
+        raise HttpError(414, "target_too_long", "send at most 2048 bytes of path and query")
     if len(lines) > HEADERS:
         raise HttpError(431, "headers_too_large", "the request has more than %d headers" % HEADERS)
     headers = _headers(lines)
     if "transfer-encoding" in headers:
-        raise HttpError(
-            411,
-            "length_required",
-            "the request has no Content-Length; send the header with the body",
-        )
+        raise HttpError(411, "length_required", "send the body with a Content-Length")
     length = headers.get("content-length", "0")
     if not _LENGTH.fullmatch(length):
         raise HttpError(400, "bad_request", "Content-Length must be a number")
@@ -131,21 +119,15 @@ async def read_body(
 ) -> bytes:
     """The body, of at most `most` bytes. Raises HttpError; the connection must be closed then."""
     if head.length > most:
-        raise HttpError(
-            413, "body_too_large", "the body has %d bytes; the limit is %d" % (head.length, most)
-        )
+        raise HttpError(413, "body_too_large", "the body may have %d bytes" % most)
     if head.length and head.headers.get("expect", "").lower() == "100-continue":
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     try:
         return await asyncio.wait_for(reader.readexactly(head.length), BODY_SECONDS)
     except asyncio.TimeoutError:
-        raise HttpError(
-            408, "timeout", "the body did not arrive in time; send the request again"
-        ) from None
+        raise HttpError(408, "timeout", "the body did not arrive in time") from None
     except asyncio.IncompleteReadError:
-        raise HttpError(
-            400, "bad_request", "the body is shorter than Content-Length; send the right length"
-        ) from None
+        raise HttpError(400, "bad_request", "the body is shorter than it says") from None
 
 
 def _head(status: int, headers: "Dict[str, str]") -> bytes:

@@ -82,17 +82,13 @@ class AbJournal:
             file = os.open(path, os.O_RDONLY)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(
-                f"cannot resume the comparison '{run_id}': {error}",
-                hint="fleet ab A B (starts a new one)",
+                f"cannot resume ab '{run_id}': {error}", hint="fleet ab A B (a new one)"
             ) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(file)
-            raise InputError(
-                f"another fleet process works on the comparison {run_id}",
-                hint="wait until that process has ended",
-            ) from error
+            raise InputError(f"another process works on ab {run_id}", hint="wait for it") from error
         return cls(store, run_id, asked, file)
 
     def close(self) -> None:

@@ -86,8 +86,5 @@ def _builder(
     playbook: Playbook, store: RuntimeStore, listener: Listener, *, offline: bool
 ) -> ReleaseBuilder:
     if playbook.run is None:
-        raise InputError(
-            f"{playbook.path} has no `run:` section",
-            hint="add `run:` with a prompt; see docs/playbook.md",
-        )
+        raise InputError(f"{playbook.path} has no `run:` section", hint="add it: docs/playbook.md")
     return ReleaseBuilder(playbook, store, listener, offline=offline)

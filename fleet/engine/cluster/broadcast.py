@@ -141,8 +141,7 @@ class Broadcast:
                 return
             blob.takers.pop(name)
         error = TransferError(
-            f"the worker machine {name} cannot store a file: {problem}",
-            hint="check free disk space and FLEET_HOME on the worker: df -h",
+            f"worker machine {name} cannot store a file: {problem}", hint="run df -h on it"
         )
         self._fail(taker.asked | {taker.address}, sha, error)
         self._call([taker.address], worker.drop_blob, sha)
@@ -151,9 +150,7 @@ class Broadcast:
         with self._lock:
             self._wanted.pop(sha, None)
             takers = list(blob.takers.values())
-        error = TransferError(
-            f"cannot read {blob.path}: {problem}", hint=f"ls -l {blob.path}; then deploy again"
-        )
+        error = TransferError(f"cannot read {blob.path}: {problem}", hint="deploy again")
         for taker in takers:
             self._fail(taker.asked, sha, error)
             self._call([taker.address], worker.drop_blob, sha)
@@ -163,7 +160,5 @@ def _read(stream: Any, blob: _Blob, index: int) -> bytes:  # noqa: ANN401 - a bi
     stream.seek(index * PIECE_BYTES)
     data: bytes = stream.read(PIECE_BYTES)
     if len(data) != min(PIECE_BYTES, blob.size - index * PIECE_BYTES):
-        raise TransferError(
-            f"{blob.path} was modified while fleet was sending it", hint="deploy again"
-        )
+        raise TransferError(f"{blob.path} was modified while it was sent")
     return data

@@ -95,7 +95,7 @@ class ClusterExecutor(Remote):
             if isinstance(problem, Exception):
                 raise FleetError(
                     f"the worker {address} failed: {type(problem).__name__}: {problem}",
-                    hint="read the log of that dask worker; then restart it",
+                    hint="read its log",
                 )
             job.prepared[address] = machines[address]
 

@@ -15,13 +15,7 @@ from fleet.engine.cluster.remote_job import RemoteJob
 from fleet.engine.cluster.result_collection import ResultCollection
 from fleet.engine.cluster.wire import Reply, brought_home, may_travel
 from fleet.engine.pool import DeviceResult, done_event, note
-from fleet.model.errors import (
-    CancelledError,
-    FleetError,
-    InputError,
-    UnreachableError,
-    unforeseen,
-)
+from fleet.model.errors import CancelledError, FleetError, InputError, UnreachableError, unforeseen
 from fleet.model.events import Listener, RunDone, Warned
 from fleet.model.home import disk_full
 from fleet.model.inventory import Host
@@ -124,9 +118,7 @@ class FanOut:
                 "the dask cluster has no worker",
                 hint="start a worker: dask worker SCHEDULER:PORT --nthreads 32",
             )
-        problem: FleetError = UnreachableError(
-            "the dask workers of the device's site have died", hint=f"start one; then {_AGAIN}"
-        )
+        problem: FleetError = UnreachableError("no worker of its site is left", hint=_AGAIN)
         for site in self._waiting:
             try:
                 self._places[site] = serving(site, every)
@@ -248,26 +240,17 @@ class FanOut:
         safe = what in REPEATABLE or ":" in what
         if safe and task.attempt == 1:
             task.attempt += 1
-            self._say(
-                Warned(
-                    task.host.name,
-                    "the dask worker of this device has died; fleet starts the device's work "
-                    "once more",
-                )
-            )
+            self._say(Warned(task.host.name, "its dask worker has died; fleet begins once more"))
             self._again(task)
             return
         hint = _AGAIN
         if not safe:
             hint = (
-                f"fleet doctor --limit {task.host.name} (examines the device first); measured "
-                "runs are "
-                "in FLEET_HOME/cluster/ of that worker"
+                f"fleet doctor --limit {task.host.name} (first); measured runs are in "
+                "FLEET_HOME/cluster/ of that worker"
             )
         said = f" (noticed by {elsewhere})" if elsewhere else ""
-        self._fail(
-            task.host, UnreachableError(f"the dask worker of this device has died{said}", hint=hint)
-        )
+        self._fail(task.host, UnreachableError(f"the dask worker has died{said}", hint=hint))
 
     def _again(self, task: _Task) -> None:
         task.future = None
@@ -326,8 +309,5 @@ class FanOut:
         try:
             self._executor.client.cancel([task.future for task in tasks])
         except (OSError, TimeoutError, RuntimeError) as error:
-            raise CancelledError(
-                f"cancelled by you, but the dask scheduler does not answer: {error}",
-                hint="stop the dask workers by hand: they may still work",
-            ) from error
+            raise CancelledError(f"cancelled; the scheduler does not answer: {error}") from error
         self._job.tell(worker.stop_run)

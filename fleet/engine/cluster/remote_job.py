@@ -89,11 +89,7 @@ class RemoteJob:
             thread.join()
         self.broadcast.close()
         if self.dropped:
-            self.listener(
-                Warned(
-                    "", f"{self.dropped} events of dask workers are not shown: there were too many"
-                )
-            )
+            self.listener(Warned("", f"{self.dropped} events of workers are not shown"))
         self.tell(worker.end_run, tuple(sorted(self.kept)))
 
     def _listen(self) -> None:
@@ -118,11 +114,7 @@ class RemoteJob:
             else:
                 known = {sha: self._catalog[sha] for sha in ask["blobs"] if sha in self._catalog}
                 for sha in set(ask["blobs"]) - set(known):
-                    self._fail(
-                        {address},
-                        sha,
-                        FleetError(f"the workstation has no file with SHA-256 {sha[:12]}"),
-                    )
+                    self._fail({address}, sha, FleetError(f"no file {sha[:12]} is known"))
                 self.broadcast.want(address, self.prepared.get(address, address), known)
 
     def _kind(self, target: str, arch: str | None, python: str | None) -> DeviceKind | FleetError:
@@ -184,8 +176,7 @@ def _texts(hosts: Iterable[Host]) -> Mapping[Path, bytes]:
         if path.is_file():
             if path.stat().st_size > TEXT_BYTES:
                 raise InputError(
-                    f"{path} has more than {TEXT_BYTES} bytes, the limit for a copy to workers",
-                    hint="remove lines that are not needed",
+                    f"{path} is larger than {TEXT_BYTES} bytes", hint="remove lines from the file"
                 )
             found[path] = path.read_bytes()
     return found

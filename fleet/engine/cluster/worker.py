@@ -156,21 +156,16 @@ class Run:
         answer = self.answers.pop(sha, None)
         if isinstance(answer, Exception):
             return answer
-        return TransferError(
-            f"the file with SHA-256 {sha[:12]} did not arrive", hint="deploy again"
-        )
+        return TransferError(f"file {sha[:12]} did not arrive", hint="deploy again")
 
     def _wait(self, there: Callable[[], bool], what: str) -> None:
         with self._changed:
             while not there():
                 if self.stopped:
-                    raise CancelledError(
-                        "the workstation cancelled the job", hint="run the command again"
-                    )
+                    raise CancelledError("cancelled by the workstation")
                 if time.monotonic() - self.heard > SILENT_SECONDS:
                     raise TransferError(
-                        f"the workstation sends nothing; the worker waited for {what}",
-                        hint="check the network between both, then deploy again",
+                        f"the workstation is silent; waited for {what}", hint="deploy again"
                     )
                 self._changed.wait(POLL_SECONDS)
 

@@ -46,8 +46,7 @@ def waves_of(spec: RolloutSpec | None, hosts: Sequence[Host]) -> tuple[Wave, ...
             ) from error
         if not canaries:
             raise InputError(
-                "the canary patterns match no device of this deploy",
-                hint="write the name of a host: fleet inventory list",
+                "the canary patterns match no device of this deploy", hint="fleet inventory list"
             )
     return plan_waves(names, spec, canaries)
 

@@ -79,9 +79,7 @@ class Rollout:
             return self._back(why) if verdict.word == "rollback" else Ending("stopped", why)
         bad = sum(1 for device in self._state.devices.values() if not device.fine)
         if bad:
-            return Ending(
-                "failed", f"{bad} of {len(self._state.devices)} devices failed or were not reached"
-            )
+            return Ending("failed", f"{bad} of {len(self._state.devices)} devices were not done")
         return Ending("finished")
 
     def _wave(self, wave: Wave) -> WaveVerdict:
@@ -183,9 +181,7 @@ class Rollout:
         asked = [device for device in self._state.devices.values() if device.to_roll_back]
         for device in asked:
             if device.was is None:
-                self._settle(
-                    device, LEFT, "the device had no earlier release, so the new one stays"
-                )
+                self._settle(device, LEFT, "there was no earlier release; this one stays")
         self._executor.back([device for device in asked if device.was is not None], self._returned)
         every = [device for device in self._state.devices.values() if device.switched]
         count = sum(1 for device in every if device.back == BACK)

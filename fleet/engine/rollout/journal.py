@@ -148,8 +148,7 @@ class Journal:
                     break  # the last one: torn, and its end was written before its middle
                 why = str(error) if isinstance(error, InputError) else "the line is not valid"
                 raise InputError(
-                    f"the journal {self.path}:{number} is damaged: {why}",
-                    hint=_ANEW,
+                    f"the journal {self.path}:{number} is damaged: {why}", hint=_ANEW
                 ) from error
             end += len(raw)
         if not self.state.header:
@@ -166,8 +165,7 @@ class Journal:
             raise ValueError("too deep") from error
         if line["line"] == "run" and line["schema"] != SCHEMA:
             raise InputError(
-                f"schema {line['schema']} is from another fleet ({line['fleet']})",
-                hint=_ANEW,
+                f"schema {line['schema']} is from another fleet ({line['fleet']})", hint=_ANEW
             )
         if (line["line"] == "run") == bool(self.state.header):
             raise InputError("only the first line may begin the run, and it must", hint=_ANEW)

@@ -33,16 +33,13 @@ def ask_health(dial: Dial, port: int) -> dict[str, Any]:
     except OSError as error:
         if not deadline.expired:
             raise DeviceError(
-                f"cannot read /health at port {port} of the device: {error}",
-                hint="fleet serve logs",
+                f"/health at port {port}: {error}", hint="fleet serve logs"
             ) from error
     finally:
         late.cancel()
         stream.close()
     if deadline.expired:
-        raise DeadlineError(
-            f"/health at port {port} of the device does not answer", hint="fleet serve logs"
-        )
+        raise DeadlineError(f"/health at port {port} does not answer", hint="fleet serve logs")
     try:
         found = json.loads(bytes(said).partition(b"\r\n\r\n")[2])
         if not isinstance(found, dict) or "status" not in found:

@@ -266,9 +266,7 @@ class Serving:
             done = session.run(serving.token_command(base, name), "token")
             found = done.stdout.partition(MARK)[2].decode("ascii", "replace").strip()
             if not found:
-                raise DeviceError(
-                    "the service has no token yet", hint="fleet serve start (makes the token)"
-                )
+                raise DeviceError("the service has no token yet", hint="fleet serve start")
             result.details = {"token": Secret(found)}
             result.outcome = "changed" if new else "ok"
 

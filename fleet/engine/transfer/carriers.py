@@ -191,9 +191,7 @@ def _relay(session: Session) -> tuple[str, ...]:
     lan = lan_of(session.host)
     if session.transfer.neighbours is None or not lan:
         return ()
-    return (
-        f"relay: files of {LEAST_BYTES >> 20} MiB and more may come from boards of the lan {lan}",
-    )
+    return (f"relay: files from {LEAST_BYTES >> 20} MiB may come from boards of the lan {lan}",)
 
 
 def _carrier(first: Transport, wanted: str, count: int) -> str:

@@ -165,10 +165,8 @@ class Relaying:
             self._neighbours.broke(self._lan, turn)
         if why:
             passage.told(0)
-            session.warn(
-                f"{blob.file.name} cannot come from the board {source.peer.name}: {why}; "
-                "the workstation sends the file"
-            )
+            file, board = blob.file.name, source.peer.name
+            session.warn(f"{file} cannot come from {board}: {why}; sent directly")
             return False
         session.relayed_bytes += blob.left
         session.emit(Relayed(name, source.peer.name, blob.left))
@@ -229,9 +227,7 @@ class Relaying:
             self._neighbours.broke(self._lan, turn)
         else:
             self._shut_out(turn)
-        return (
-            f"the transfer stopped: {said}" if passage.inside else f"the login there failed: {said}"
-        )
+        return f"the relay stopped: {said}" if passage.inside else f"the login failed: {said}"
 
     def _shut_out(self, turn: RelayTurn) -> None:
         self._alone = True

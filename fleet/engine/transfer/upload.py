@@ -272,9 +272,7 @@ class Upload:
         if tail:
             self._tail = ()
         if receipt.unpruned:
-            session.warn(
-                f"could not delete old releases: {receipt.unpruned}; the next deploy tries again"
-            )
+            session.warn(f"could not delete old releases: {receipt.unpruned}")
 
     def _send_again(self, blobs: Sequence[Blob], receipt: Receipt) -> None:
         """What they were built on (recyclable blob, old blob, part) is not what it should be."""
@@ -313,9 +311,7 @@ class Upload:
         )
         if digest.hexdigest() != sha:
             self._session.ask(Command(("rm", "-f", path)), "discard", mutates=True)
-            raise TransferError(
-                f"{blob.file.name} on the device differs from the file that was sent"
-            )
+            raise TransferError(f"{blob.file.name} differs on the device from what was sent")
         self._session.ask(
             device_script("accept", self._facts.base_dir, sync_mode(self._facts)),
             "accept",

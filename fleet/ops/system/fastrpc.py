@@ -13,16 +13,7 @@ from dataclasses import dataclass, replace
 from fleet.model.facts import DeviceNode, Facts
 from fleet.model.finding import Finding
 from fleet.model.system import UDEV_RULES, FileSeen, RuleSeen, SystemSpec, SystemState, WantedFile
-from fleet.ops.system.access import (
-    ACTION,
-    CDSP,
-    DENIED,
-    HEAP,
-    RETRY,
-    nodes,
-    readable,
-    ruled,
-)
+from fleet.ops.system.access import ACTION, CDSP, DENIED, HEAP, RETRY, nodes, readable, ruled
 from fleet.ops.system.packaging import (
     BSP,
     UPSTREAM,
@@ -146,7 +137,7 @@ def _packaging(spec: SystemSpec, facts: Facts, state: SystemState) -> tuple[Pack
     if facts.libcdsprpc:
         old = nodes(facts, CDSP[2:]) and not nodes(facts, CDSP[:2])
         return installed(state) or rows[BSP if old else UPSTREAM], False
-    return offered(spec, state) or rows[UPSTREAM], True
+    return offered(spec, state, facts.soc.model) or rows[UPSTREAM], True
 
 
 def _with_library(need: FastRpc, spec: SystemSpec, state: SystemState) -> FastRpc:

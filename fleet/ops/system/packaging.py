@@ -32,7 +32,9 @@ class Version:
 
 @dataclass(frozen=True)
 class Packaging:
-    """One row; `setup` is the command by which its tutorial adds the source."""
+    """One row; `setup` is the command by which its tutorial adds the source, `boards` are the
+    beginnings of models for which it comes first.
+    """
 
     id: str
     title: str
@@ -42,6 +44,7 @@ class Packaging:
     unit: str | None
     versions: tuple[Version, ...]
     setup: str = ""
+    boards: tuple[str, ...] = ()
 
     def at(self, version: str | None = None) -> Version:
         """What a version of its packages gives; the newest one's where none is known."""
@@ -97,8 +100,9 @@ def source_known(packaging: Packaging, spec: SystemSpec, state: SystemState) -> 
     return there or marked or bool(spec.repositories) or not packaging.setup
 
 
-def offered(spec: SystemSpec, state: SystemState) -> Packaging | None:
-    """The row that can be installed: asked for, begun, offered, or set up as a source.
+def offered(spec: SystemSpec, state: SystemState, model: str | None = None) -> Packaging | None:
+    """The row that can be installed: asked for, begun, offered, or set up as a source; that of
+    the board's `model` first.
 
     What is set up as a source but not yet read counts: its lists are refreshed first.
     """
@@ -110,12 +114,13 @@ def offered(spec: SystemSpec, state: SystemState) -> Packaging | None:
         return begun
     local = {deb.name.split("_")[0] for deb in spec.debs}
     places = [*state.sources, *(repository.uri for repository in spec.repositories)]
-    for packaging in rows.values():
+    ordered = sorted(rows.values(), key=lambda row: not (model or "").startswith(row.boards or "-"))
+    for packaging in ordered:
         if not packaging.packages:
             continue
         if all(state.candidate(name) or name in local for name in packaging.packages):
             return packaging
-    for packaging in rows.values():
+    for packaging in ordered:
         if any(mark in place for mark in packaging.marks for place in places):
             return packaging
     return None

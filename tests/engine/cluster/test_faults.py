@@ -68,7 +68,7 @@ def test_of_a_lost_worker_a_deploy_is_begun_once_more_and_a_run_is_not(
         (lost,) = operation.run()
         assert lost.outcome == "unreachable"
         assert isinstance(lost.error, UnreachableError)
-        assert "this device has died (noticed by lyon-" in lost.text
+        assert "the dask worker has died (noticed by lyon-" in lost.text
         assert fleet.runs_begun() == 1
         (fleet.folder / "slow").unlink()
         for process in site:
@@ -212,7 +212,7 @@ def test_no_scheduler_and_no_distributed(monkeypatch: pytest.MonkeyPatch) -> Non
         executor_for("dask://127.0.0.1:9")
     assert caught.value.hint == "start the scheduler on that machine: dask scheduler --port 9"
     for wrong in ("127.0.0.1:8786", "dask://127.0.0.1", "ray://127.0.0.1:1"):
-        with pytest.raises(InputError, match="is not a valid executor"):
+        with pytest.raises(InputError, match="is not an executor"):
             executor_for(wrong)
     monkeypatch.delitem(sys.modules, "fleet.engine.cluster.executor")
     monkeypatch.setitem(sys.modules, "distributed", None)

@@ -171,7 +171,7 @@ def spoil(boards: Yard, kind: str) -> Callable[[], object]:
 
 
 LOOKS = [
-    ("nothing", "ok", "is complete and opens an NPU session"),
+    ("nothing", "ok", "is complete and works"),
     ("a blob is cut", "failed", "bundle/model.gguf of release"),
     ("a link is gone", "failed", "bundle/model.gguf of release"),
     ("another release is current", "failed", "the current release is none"),
@@ -180,7 +180,7 @@ LOOKS = [
     ("it opens no session", "failed", "cannot open an NPU session"),
     ("it is off", "unreachable", "onnect"),
     ("another boot", "failed", "board rebooted after"),
-    ("nothing", "ok", "is complete and opens an NPU session"),
+    ("nothing", "ok", "is complete and works"),
 ]
 
 
