@@ -113,6 +113,7 @@ def test_a_pair_works_or_is_refused_before_a_byte(
     folders += dict.fromkeys(path.parent for path in libraries)
     bundle = ROOT / "assets" / "tiny-executorch"
     argv = [str(program), "--model_path", "tiny.pte", "--input_list_path", "input_list.txt"]
+    argv += ["--performance_output_path", str(tmp_path / "speed")]
     done = subprocess.run(
         [*argv, "--output_folder_path", str(tmp_path), "--etdump_path", str(tmp_path / "etdump")],
         env={"LD_LIBRARY_PATH": ":".join(map(str, folders))},

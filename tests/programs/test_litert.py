@@ -78,6 +78,6 @@ def test_a_part_for_the_npu_never_runs_on_the_cpu(
     result = deployed(
         own, tmp_path / "playbook.yaml", "tiny-litert-npu", options=options, libraries=[str(empty)]
     )
-    assert "no NPU session" in str(result.error)
+    assert "cannot open an NPU session" in str(result.error)
     assert "litert/runtime/dispatch/dispatch_delegate.cc" in str(result.error)
     assert own.current() is None
