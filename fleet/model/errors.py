@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fleet.model.masking import masked
 
@@ -232,8 +233,8 @@ class ProfileError(RunnerError):
     message without it.
     """
 
-    def __init__(self, message: str, *, hint: str = "", line: int = 0) -> None:
-        super().__init__(f"{message} (line {line})" if line else message, hint=hint)
+    def __init__(self, message: str, *, line: int = 0, **more: Any) -> None:  # noqa: ANN401
+        super().__init__(f"{message} (line {line})" if line else message, **more)
         self.line = line
         self.said = masked(message)
 

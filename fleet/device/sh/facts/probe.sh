@@ -68,9 +68,7 @@ else soc=$R/sys/devices/system/soc/soc0; one soc_id "$soc/id"; fi
 one serial_number "$soc/serial_number"; one soc_machine "$soc/machine"; one soc_family "$soc/family"; one soc_revision "$soc/revision"
 # all: the device tree
 # Radxa's setup-dsp.sh mounts a file over it (radxa-pkg/fastrpc).
-[ -r "$R/proc/self/mountinfo" ] && while read -r _ _ _ _ f _; do
-  [ "$f" = /sys/devices/soc0/soc_id ] && say soc_covered yes
-done < "$R/proc/self/mountinfo"
+grep -q ' /sys/devices/soc0/soc_id ' "$R/proc/self/mountinfo" 2>/dev/null && say soc_covered yes
 tree=$R/sys/firmware/devicetree/base
 [ -r "$tree/compatible" ] || tree=$R/proc/device-tree
 for name in compatible model; do
@@ -163,12 +161,7 @@ case $text in
     done ;;
 esac
 lib() {
-  case $1 in
-    */libcdsprpc.so*) say libcdsprpc "$1" ;;
-    */libatomic.so*) say libatomic "$1" ;;
-    */libstdc++.so*) say libstdcpp "$1" ;;
-    *) say qnn_library "$1" ;;
-  esac
+  case $1 in */libcdsprpc.so*) say libcdsprpc "$1" ;; */libatomic.so*) say libatomic "$1" ;; */libstdc++.so*) say libstdcpp "$1" ;; *) say qnn_library "$1" ;; esac
 }
 for dir in /usr/lib /usr/lib64 /lib /lib64 /usr/local/lib /usr/lib/aarch64-linux-gnu /usr/lib/x86_64-linux-gnu /vendor/lib64 /vendor/lib64/hw /system/lib64; do
   for f in "$dir/libatomic.so.1" "$dir/libstdc++.so.6"; do [ -e "$f" ] && lib "$f"; done
