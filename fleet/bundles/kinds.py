@@ -13,6 +13,7 @@ _PLAYBOOK_KINDS = {
     "an mllm QNN AOT model": "mllm",
     "an ExecuTorch program": "executorch",
     "a llama.cpp model": "llama.cpp",
+    "a LiteRT model": "litert",
     "a QNN DLC": "qnn",
     "an onnxruntime-genai folder": "ort",
     "an ONNX model": "ort",

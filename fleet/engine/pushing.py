@@ -58,7 +58,7 @@ class Push:
         self.options = options or PushOptions()
         self.hosts = tuple(hosts)
         if not _NAME.fullmatch(name):
-            raise InputError(f"'{name}' cannot be the name of a release", hint="give --name")
+            raise InputError(f"'{name}' is not a valid release name", hint="give --name NAME")
         self.name = name
         self.sources = SourceFiles(sources).start()
         self.run_id = new_run_id()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from fleet.device.shell import framed, odd_answer
-from fleet.model.errors import InputError
 from fleet.model.files import FileRef
 from fleet.model.manifest import Manifest
 from fleet.model.plan import (
@@ -61,21 +58,6 @@ def own_dir(base: str, name: str, release_id: str) -> str:
     an earlier fleet made it.
     """
     return f"{base}/meta/{name}/{release_id}"
-
-
-def manifest_of(text: str, release_id: str) -> Manifest:
-    """manifest.json of a release, with its files. ValueError where it is damaged, or is another's:
-    the id of a release is the hash of its content.
-    """
-    try:
-        data = json.loads(text)
-        files = tuple(FileRef(Path(), **item) for item in data["files"])
-        found = Manifest(data["name"], files, data["env"], tuple(data["unset"]), data["origin"])
-        if found.id != release_id:
-            raise ValueError("its content is that of another release")
-    except (KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
-        raise ValueError(str(error)) from error
-    return found
 
 
 def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:

@@ -61,7 +61,7 @@ def check_names(manifest: Manifest) -> None:
     """Raise InputError for a file name with a tab."""
     for item in manifest.files:
         if "\t" in item.name:
-            raise InputError(f"a file name with a tab cannot be deployed: {item.name!r}")
+            raise InputError(f"the file name {item.name!r} contains a tab", hint="rename it")
 
 
 def _texts(base: str, manifest: Manifest, *, power: bool = False) -> tuple[str, str]:

@@ -176,7 +176,7 @@ def test_unknown_host_key_then_trust(cli: Cli) -> None:
     own = cli.folder / "own_known_hosts"
     path = cli.inventory(known_hosts=str(own))
     before = cli.tree()
-    check_one_error(cli("deploy", "-i", path, cli.playbook()), 3, "not known", "fleet trust lab001")
+    check_one_error(cli("deploy", "-i", path, cli.playbook()), 3, "not trusted", "trust lab001")
     assert cli.tree() == before
     done = cli("trust", "lab001", "-i", path, "--yes")
     assert done.returncode == 0, done.stderr

@@ -67,6 +67,14 @@ def run(folder: Path, one: Kit, *more: str) -> Ended:
     return Ended(done.returncode, done.stdout, {"outcome.json": outcome}, done.stderr)
 
 
+def test_of_a_pipeline_the_parts_for_qnn_are_kept_off_the_cpu() -> None:
+    qnn: dict[str, Any] = {"session_options": {"provider_options": [{"QNN": {}}]}}
+    stages = [{"embedding": {"session_options": {"provider_options": []}}}, {"decoder": qnn}]
+    for pipeline, alone in ((stages, ["decoder"]), ([], True), ("wrong", True)):
+        config = {"model": {"decoder": {"pipeline": pipeline}}}
+        assert json.loads(RUNNER.start(kit(config)).config)["npu_alone"] == alone
+
+
 def test_prompt_in_text_out_with_times(tmp_path: Path) -> None:
     one = kit()
     ended = run(tmp_path, one)

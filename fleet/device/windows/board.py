@@ -56,7 +56,7 @@ def run(work: str, config: str, limit: str, feed: str, after: str, *argv: str) -
     tool = os.path.normpath(argv[0])  # of slashes: the loader and FastRPC of Windows want their own
     words = [sys.executable if argv[0] == "python3" else tool, *argv[1:]]
     if os.name == "nt" and words[0].rstrip(" .").lower().endswith((".bat", ".cmd")):
-        return err(f"{words[0]} is a batch file: cmd.exe would read its arguments", 126)
+        return err(f"{words[0]} is a batch file: cmd.exe would read its arguments as code", 126)
     source = work + "/prompt.txt" if feed == "prompt" else os.devnull
     with open(source, "rb") as given:
         try:
@@ -204,7 +204,7 @@ def work(name: str, *args: str) -> int:
         on = answer(ask, *args[:count])
         return work(*args[count:]) if args[count:] and (on or ask is who) else 0
     if name not in WORKS:
-        return err(f"{name} is not done on Windows (docs/platforms.md)", 70)
+        return err(f"fleet does not support {name} on Windows; see docs/platforms.md", 70)
     return WORKS[name](*args)
 
 
