@@ -75,11 +75,6 @@ class SourceFiles:
         Thread(target=self._work, daemon=True, name="fleet-sources").start()
         return self
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of all files, as they will be in the release; known before they are hashed."""
-        return tuple(file.name for file in self._found)
-
     def files(self) -> tuple[FileRef, ...]:
         """All of them with their hashes; waits for that. Raises InputError."""
         return self._result.result()

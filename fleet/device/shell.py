@@ -10,11 +10,14 @@ from fleet.model.errors import DeviceError
 from fleet.model.masking import masked
 
 _REPLACING = frozenset({"lease", "shim", "switch"})
+_STAGING = frozenset({"stage", "stage_tar"})
 
 
 def source(name: str) -> str:
     """The text of a script, with the functions that it uses, without comments."""
     bare = shell_text(name)
+    if name in _STAGING:
+        return bare + shell_text("settle")
     return shell_text("replace") + bare if name in _REPLACING else bare
 
 

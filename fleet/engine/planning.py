@@ -17,12 +17,10 @@ from fleet.engine.provisioning import cured, system_snapshot
 from fleet.engine.session import Session
 from fleet.engine.states import Survey, facts_of
 from fleet.engine.transfer.carriers import way
-from fleet.model import own_names
 from fleet.model.errors import DeviceError, PreflightError
 from fleet.model.facts import Facts
 from fleet.model.finding import Finding
 from fleet.model.manifest import Manifest
-from fleet.model.own_names import CURE, taken
 from fleet.model.plan import DevicePlan, SendBlobs
 from fleet.model.system import SystemSpec
 from fleet.ops.backend import backend_for
@@ -67,7 +65,6 @@ def plan_device(session: Session, builder: ReleaseBuilder, *, verify: bool = Fal
         files_to_send=sum(len(send.blobs) for send in sends),
     )
     findings = (
-        *_own_names(manifest, facts),
         *_programs(session, builder, manifest, facts),
         *_pair(builder, parts),
         *cured(findings, system.plan),
@@ -137,15 +134,6 @@ def require_current(plan: DevicePlan) -> None:
             f"has {plan.current or 'none'}",
             hint="fleet deploy, with the same inventory and playbook",
         )
-
-
-def _own_names(manifest: Manifest, facts: Facts) -> tuple[Finding, ...]:
-    """Refusals of files that would stand in the place of fleet's own in the release."""
-    found = taken((item.name for item in manifest.files), windows=facts.windows is not None)
-    return tuple(
-        Finding("own-name", "refuse", why, name, "another name", CURE, own_names.__name__)
-        for name, why in found
-    )
 
 
 def _programs(

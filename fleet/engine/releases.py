@@ -21,7 +21,7 @@ from fleet.model.manifest import Manifest, read_manifest
 from fleet.model.plan import ProbeHealth, SwitchRelease
 from fleet.ops.fsck import passed_in
 from fleet.ops.lease import Holders, holders_in, who_command
-from fleet.ops.release import release_dir
+from fleet.ops.release import own_dir, release_dir
 from fleet.profiles.runs import new_run_id
 
 
@@ -170,8 +170,9 @@ def stored_manifest(
 
     `whole`: with its files, and only if its content has the id of the release.
     """
-    path = f"{release_dir(base, name, release_id)}/manifest.json"
-    answer = session.ask(device_script("show", path), "manifest").stdout
+    path = f"{own_dir(base, name, release_id)}/manifest.json"
+    old = f"{release_dir(base, name, release_id)}/manifest.json"
+    answer = session.ask(device_script("show", path, old), "manifest").stdout
     text = answer.partition(MARK)[2].decode("utf-8", "replace")
     try:
         return read_manifest(text, name, release_id, whole=whole)

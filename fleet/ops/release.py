@@ -38,6 +38,7 @@ class ReleaseState:
     unlinked: frozenset[str]
     bases: Mapping[str, str] = field(default_factory=dict)
     sealed: bool = False
+    old: bool = False  # made by an earlier fleet, with its files among those of the user
     keys: Mapping[str, str] = field(default_factory=dict)
     recyclable: tuple[str, ...] = ()
 
@@ -52,6 +53,13 @@ def release_dir(base: str, name: str, release_id: str) -> str:
     return f"{base}/releases/{name}/{release_id}"
 
 
+def own_dir(base: str, name: str, release_id: str) -> str:
+    """`<base>/meta/<name>/<id>`: fleet's own files of a release. The release has them itself where
+    an earlier fleet made it.
+    """
+    return f"{base}/meta/{name}/{release_id}"
+
+
 def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
     """The answer of state.sh. Raises DeviceError when it was cut or makes
     no sense.
@@ -60,7 +68,7 @@ def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
         kind: [] for kind in ("history", "have", "bad", "unlinked", "spare")
     }
     current: str | None = None
-    flags = {"installed": False, "sealed": False}
+    flags = {"installed": False, "old": False, "sealed": False}
     parts: dict[str, int] = {}
     keys: dict[str, str] = {}
     bases: dict[str, str] = {}
@@ -82,6 +90,7 @@ def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
     return ReleaseState(
         current=current,
         installed=flags["installed"],
+        old=flags["old"],
         history=tuple(found["history"]),
         have=frozenset(manifest.blobs if flags["sealed"] else found["have"])
         - frozenset(found["bad"]),
@@ -98,7 +107,7 @@ def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
 def actions_for(manifest: Manifest, state: ReleaseState, keep: int) -> tuple[Action, ...]:
     """What has to be done so that `manifest` is current and whole; () when it is."""
     lacking = [item for sha, item in manifest.blobs.items() if sha not in state.have]
-    is_current = state.current == manifest.id and state.installed
+    is_current = state.current == manifest.id and state.installed and not state.old
     if is_current and not lacking and not state.unlinked:
         return ()
     actions: list[Action] = []

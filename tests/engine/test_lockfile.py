@@ -133,7 +133,7 @@ def test_drift_names_each_kind_of_damage(bench: Bench) -> None:
     blob.chmod(0o644)
     blob.write_bytes(b"x")
     (folder / "bundle" / "sample_prompt.txt").resolve().unlink()
-    (folder / ".installed").unlink()
+    (bench.base / "meta" / "tiny-genie" / folder.name / ".installed").unlink()
     (release,) = lock.releases
     assert compare(bench, lock).details["drift"] == [
         f"the current release {release.id} is not marked as installed",

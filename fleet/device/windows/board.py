@@ -23,7 +23,7 @@ from fleet.device.store.guard import guarded
 from fleet.device.store.lease import answer, drop, free, take, who
 from fleet.device.store.links_windows import WindowsLinks
 from fleet.device.store.release import Releases
-from fleet.device.store.stamp import say, text_of
+from fleet.device.store.stamp import own_of, say, text_of
 from fleet.device.store.stream import Input
 from fleet.device.store.worker import receive
 
@@ -116,8 +116,10 @@ def collect(work: str, *patterns: str) -> int:
     return status
 
 
-def show(path: str) -> int:
+def show(path: str, old: str = "") -> int:
     """See show.sh."""
+    if old and not os.path.isdir(os.path.dirname(path)):
+        path = old
     out = sys.stdout.buffer
     out.write(MARK)
     with open(path, "rb") as stream:
@@ -155,8 +157,9 @@ def status(base: str) -> int:
             continue
         release = system.live(base, name)
         rel = f"{base}/releases/{name}/{release}"
-        record = text_of(rel + "/manifest.json")
-        whole = bool(release) and bool(record) and is_file(rel + "/.installed")
+        own = own_of(base, name, release)
+        record = text_of(own + "/manifest.json")
+        whole = bool(release) and bool(record) and is_file(own + "/.installed")
         broken = 0
         with contextlib.suppress(ValueError, KeyError, TypeError):
             for file in json.loads(record or "{}").get("files", []):

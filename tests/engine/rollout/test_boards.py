@@ -137,6 +137,7 @@ def spoil(boards: Yard, kind: str) -> Callable[[], object]:
     """Something happens to board b1; gives the way back."""
     current = boards.base("b1") / "current" / "app"
     release = current.resolve()
+    own = release.parents[2] / "meta" / release.parent.name / release.name
     model = release / "bundle" / "model.gguf"
     match kind:
         case "a blob is cut":
@@ -153,13 +154,13 @@ def spoil(boards: Yard, kind: str) -> Callable[[], object]:
             current.unlink()
             return lambda: current.symlink_to(target)
         case "the manifest is another":
-            manifest = release / "manifest.json"
+            manifest = own / "manifest.json"
             text = manifest.read_text()
             manifest.write_text(text.replace("llama.cpp", "llama.cqq"))
             return lambda: manifest.write_text(text)
         case "the stamp is gone":
-            aside = (release / ".installed").rename(release / "aside")
-            return lambda: aside.rename(release / ".installed")
+            aside = (own / ".installed").rename(own / "aside")
+            return lambda: aside.rename(own / ".installed")
         case "it opens no session":
             boards.make_sick("b1")
             return lambda: boards.make_sick("b1", sick=False)
