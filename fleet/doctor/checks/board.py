@@ -26,14 +26,14 @@ def soc(seen: Seen) -> Iterator[Check]:
     said = f"soc_id {chip.kernel_soc_id}, {chip.model or 'no device tree'}"
     arch = (chip.hexagon_arch or "").lstrip("v")
     if not needs_dsp(seen):
-        yield _SOC.ok("no Snapdragon: the emulator stands for it")
+        yield _SOC.ok("this device has no Snapdragon chip; the HTP emulator takes its place")
     elif chip.conflict:
         yield _SOC.warn(chip.conflict, {"soc": "conflict"}, command, said)
     elif chip.chip is None:
-        text = "this chip is in no table: arch and soc_model are unknown"
+        text = "fleet does not know this chip, so its Hexagon arch and soc_model are unknown"
         yield _SOC.bad(text, {"soc": "unknown"}, command, said)
     elif arch.isdecimal() and int(arch) < _OLDEST_ARCH:
-        text = f"{chip.chip} has Hexagon v{arch}; the HTP backend begins with v{_OLDEST_ARCH}"
+        text = f"{chip.chip} has Hexagon v{arch}; the HTP backend needs v{_OLDEST_ARCH} or newer"
         yield _SOC.bad(text, {"soc": "known", "soc.arch": "too-old"}, command, said)
     else:
         text = f"{chip.chip}, {chip.hexagon_arch or 'arch unknown'}"
@@ -49,10 +49,10 @@ def daemon(seen: Seen) -> Iterator[Check]:
     if "ActiveState=active" in state:
         yield _DAEMON.ok("active", {"daemon.cdsprpcd": "active"}, _UNITS, state)
     elif "LoadState=loaded" in state:
-        text = "not active: no logs of the DSP; sessions work without it"
+        text = "cdsprpcd is not running: no DSP logs; sessions work without it"
         yield _DAEMON.warn(text, {"daemon.cdsprpcd": "inactive"}, _UNITS, state)
     else:
-        text = "not installed; sessions work without it"
+        text = "the service cdsprpcd is not installed; NPU sessions work without it"
         yield _DAEMON.ok(text, {"daemon.cdsprpcd": "absent"}, _UNITS, state)
 
 
@@ -64,7 +64,7 @@ def dsp(seen: Seen) -> Iterator[Check]:
     said = ", ".join(f"{name} {state or 'unknown'}" for name, state in seen.facts.remoteproc)
     bad = [f"{name} is {state}" for name, state in states if state and state != "running"]
     if not states:
-        text = "no compute DSP in /sys/class/remoteproc"
+        text = "the kernel lists no compute DSP in /sys/class/remoteproc"
         yield _DSP.unknown(text, {"dsp.state": "absent"}, _STATES)
     elif bad and len(bad) == len(states):
         word = "crashed" if any("crashed" in state for state in bad) else "offline"
@@ -83,9 +83,11 @@ def firmware(seen: Seen) -> Iterator[Check]:
             continue
         command = f"ls -l /lib/firmware/{file}*"
         if there == "yes":
-            yield _FIRMWARE.ok(f"{file} of {name} is there", {"dsp.firmware": "present"}, command)
+            yield _FIRMWARE.ok(
+                f"the firmware of {name} is there", {"dsp.firmware": "present"}, command
+            )
         else:
-            text = f"firmware {file} of {name} is missing"
+            text = f"the firmware file {file} of {name} is missing"
             yield _FIRMWARE.bad(text, {"dsp.firmware": "missing"}, command, "no such file")
 
 
@@ -93,7 +95,7 @@ def busy(seen: Seen) -> Iterator[Check]:
     """No other program of the kind uses the DSP."""
     rows = seen.block("busy")
     if not rows:
-        yield _BUSY.ok("no other runner is at work", {"device.busy": "no"})
+        yield _BUSY.ok("no other program uses the NPU", {"device.busy": "no"})
         return
-    text, said = f"{len(rows)} other program(s) may hold the DSP", "\n".join(rows)
+    text, said = f"{len(rows)} other program(s) may be using the DSP", "\n".join(rows)
     yield _BUSY.warn(text, {"device.busy": "yes"}, "ps -eo pid,user,etime,args", said)
