@@ -62,8 +62,8 @@ def not_supported(root: Path, names: list[str]) -> BundleError:
     if kind and name is None:
         looks += ", which is not supported yet"
     return BundleError(
-        f"no genie_config.json in {root} (it has: {have}{more}){looks}",
+        f"the folder {root} has no genie_config.json (it has: {have}{more}){looks}",
         hint=f"set the kind in the playbook: bundle: {{path: {root.name}, kind: {name}}}"
         if name
-        else "give the folder of a Genie bundle, the one that holds genie_config.json",
+        else ("give the folder that contains genie_config.json"),
     )

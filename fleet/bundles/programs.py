@@ -42,11 +42,11 @@ def lacking(wanted: Mapping[str, tuple[str, ...]], there: Collection[str]) -> tu
         Finding(
             RULE,
             "refuse",
-            f"{' and '.join(users)} {'is' if len(users) == 1 else 'are'} linked with {library}, "
-            "which is neither in the release nor on the device: the loader would end it",
+            f"{' and '.join(users)} {('is' if len(users) == 1 else 'are')} linked with {library}, "
+            "which is neither in the release nor on the device: it would not start",
             f"no {library}",
             library,
-            f"name {library} under `libraries:` of the run, or install it on the device",
+            f"add {library} to `run: libraries:` in the playbook, or install it on the device",
             "DT_NEEDED of the file; ld.so(8)",
         )
         for library, users in wanted.items()

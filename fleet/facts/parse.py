@@ -77,11 +77,12 @@ def framed_values(text: str, host: str, complaint: str) -> Values:
     if HEAD not in lines or TAIL not in lines[lines.index(HEAD) :]:
         said = " ".join((complaint or text).split())[-_SHOWN_CHARACTERS:]
         raise DeviceError(
-            "the probe's answer is missing or was cut"
+            "the device did not return the whole output of fleet's probe script"
             + (f"; the device said: {said}" * bool(said)),
             device=host,
             step="facts",
-            hint="does the login shell of the user print text, or exit? try: ssh <host> true",
+            hint="ssh <host> true (must print nothing and exit with 0; if not, "
+            "correct the shell's start files, such as ~/.bashrc)",
         )
     found: Values = {}
     first = lines.index(HEAD) + 1

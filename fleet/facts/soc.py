@@ -166,7 +166,7 @@ def _named(chip: str) -> Row:
         names = [row["chip"] for row in _rows()]
         close = difflib.get_close_matches(chip.upper(), names, 3) or names[:8]
         raise InputError(
-            f"soc '{chip}' is not in the SoC table", hint="one of: " + ", ".join(close)
+            f"`soc: {chip}` is not a chip that fleet knows", hint="one of: " + ", ".join(close)
         )
     return row
 
@@ -177,7 +177,7 @@ def _unlisted(seen: Soc, tree: Row | None, platform: str | None) -> str:
         return f"ro.board.platform {platform} stands for several chips: {', '.join(chips)}"
     if seen.kernel_soc_id is None or tree is None:
         return ""
-    return f"soc_id {seen.kernel_soc_id} is not in the table, the device tree says {tree['chip']}"
+    return f"soc_id {seen.kernel_soc_id} is unknown, the device tree says {tree['chip']}"
 
 
 def _conflict(row: Row, source: str, rows: Mapping[str, Row | None]) -> str:

@@ -79,7 +79,7 @@ def profile(name: str) -> BoardProfile:
     """The profile of that name; LabError with the known names otherwise."""
     row = _table().get(name)
     if row is None:
-        raise LabError(f"there is no board profile '{name}'", hint="one of " + ", ".join(_table()))
+        raise LabError(f"'{name}' is not a lab board profile", hint="one of " + ", ".join(_table()))
     if "like" in row:
         row = {**_table()[row["like"]], **row}
     found = {f"devices/soc0/{key}": f"{value}\n".encode() for key, value in row["soc0"].items()}

@@ -29,9 +29,9 @@ from fleet.runners.scripted import OUTCOME, Scripted, script_argv
 PACKAGE = "onnxruntime-genai==0.18.0"
 SCRIPT = "run/fleet_genai.py"
 _STATUS = {
-    10: "cut: the prompt does not fit the context",
-    11: "failed: no NPU session",
-    12: "failed: the loop failed",
+    10: "cut: the prompt is longer than the context of the model",
+    11: "failed: the NPU session could not be opened",
+    12: "failed: the generation of tokens failed",
 }
 
 
@@ -52,7 +52,11 @@ class GenaiRunner(Scripted):
         """No options; the program is ours."""
         parsed(GenaiOptions, run.options, self.name)
         if run.program is not None or run.libraries:
-            raise InputError("runner genai brings its own program: remove `program`, `libraries`")
+            raise InputError(
+                "the runner genai uses a program of fleet, so `program:` and "
+                "`libraries:` are not allowed under `run:`",
+                hint="remove `program:` and `libraries:` from `run:` in the playbook",
+            )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
         """Our script, and the packages for the Python of the device."""
@@ -65,7 +69,8 @@ class GenaiRunner(Scripted):
         genai = kit.bundle.config.get("genai")
         if not isinstance(genai, Mapping):
             raise InputError(
-                f"{kit.bundle.name} has no genai_config.json", hint="runner: ort runs single models"
+                f"the bundle {kit.bundle.name} has no genai_config.json",
+                hint="set `runner: ort` in the playbook (it runs single ONNX models)",
             )
         model = genai.get("model")
         length = model.get("context_length") if isinstance(model, Mapping) else None
@@ -89,19 +94,19 @@ class GenaiRunner(Scripted):
         if "qnn" not in providers_of(kit.bundle):
             problems.append("cpu-fallback: genai_config.json names no QNN provider")
         if ended.status in TIMED_OUT:
-            problems.append(f"cut: no end within {start.timeout:g} s")
+            problems.append(f"cut: the program did not end within {start.timeout:g} s")
         elif ended.status:
             word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
-            problems.append(f"{word}: {str(said.get('error', 'nothing said'))[:500]}")
+            problems.append(f"{word}: {str(said.get('error', 'no reason given'))[:500]}")
         found = _metrics(said)
         if not problems and "ttft_ms" not in found:
-            problems.append("unreadable: no times in the outcome")
+            problems.append("unreadable: the result file contains no times")
         finish = said.get("finish")
         finish = next((ending for ending in ("eos", "token-limit") if ending == finish), None)
         if said.get("cut_by_context") is True:
-            problems.append("cut: the context is full")
+            problems.append("cut: the output filled the context of the model")
         elif finish == "token-limit" and not kit.run.token_limit_counts:
-            problems.append(f"cut: token limit {kit.run.max_tokens} reached")
+            problems.append(f"cut: the output reached the token limit of {kit.run.max_tokens}")
         text = said.get("text")
         metrics = Metrics.of(found)
         return Outcome(

@@ -91,19 +91,18 @@ class LlamaCppRunner(Defaults):
         needs_program(run, self.name, "../build-snapdragon/bin/llama-bench")
         if run.program is not None and run.program.name == "llama-cli":
             raise InputError(
-                "llama-cli is a chat since llama.cpp b7348: it refuses -no-cnv, and its rates are "
-                "those of a server",
-                hint="program: ../build-snapdragon/bin/llama-completion, of the same build",
+                "llama-cli is an interactive chat since llama.cpp b7348 and cannot run one prompt",
+                hint="set `program:` to llama-completion of the same build",
             )
         if not _is_bench(run) and not run.prompt.strip():
             raise InputError(
-                "llama-completion has no prompt", hint="add `prompt: |` with text to `run:`"
+                "llama-completion needs a prompt", hint="add `prompt:` to `run:` of the playbook"
             )
         for name in options.env:
             if not re.fullmatch(r"GGML_HEXAGON_[A-Z0-9_]+", name):
                 raise InputError(
-                    f"run.options.env: {name} is no variable of the Hexagon backend",
-                    hint="they begin with GGML_HEXAGON_",
+                    f"run.options.env: {name} does not begin with GGML_HEXAGON_",
+                    hint=f"remove {name} from `env:` in the playbook",
                 )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
@@ -165,8 +164,8 @@ class LlamaCppRunner(Defaults):
         found = llama_cpp.timings(log)
         if not problems and not llama_cpp.whole(log):
             problems.append(
-                f"cut: llama.cpp lost the end of its output, {_MOST} times; its log is not waited "
-                "for (ggml-org/llama.cpp#25504)"
+                f"cut: the output of llama.cpp lost its end in all {_MOST} tries, a "
+                "known bug (ggml-org/llama.cpp#25504)"
             )
         elif not problems:
             elsewhere = llama_cpp.elsewhere(log, options.device)

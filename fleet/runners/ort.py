@@ -32,9 +32,9 @@ SCRIPT = "run/fleet_ort.py"
 PROFILE = "profile.csv"
 PACKAGE_FOLDER = f"{SITE}/onnxruntime_qnn"  # the provider finds QAIRT beside itself
 _STATUS = {
-    10: "failed: the request does not fit the model",
-    11: "failed: no NPU session",
-    12: "failed: the run failed",
+    10: "failed: the inputs of the run do not fit the model",
+    11: "failed: the NPU session could not be opened",
+    12: "failed: the inference failed",
 }
 
 
@@ -92,16 +92,21 @@ class OrtRunner(Scripted):
         """The options; the fallback to the CPU stays off."""
         options = parsed(OrtOptions, run.options, self.name)
         if run.program is not None or run.libraries:
-            raise InputError("runner ort brings its own program: remove `program`, `libraries`")
+            raise InputError(
+                "the runner ort uses a program of fleet, so `program:` and "
+                "`libraries:` are not allowed under `run:`",
+                hint="remove `program:` and `libraries:` from `run:` in the playbook",
+            )
         if "session.disable_cpu_ep_fallback" in options.session:
             raise InputError(
-                "run.options.session: the fallback to the CPU is always off",
-                hint="a run on the CPU is no measurement of the NPU; leave the key out",
+                "run.options.session sets the fallback to the CPU, which fleet always disables",
+                hint="remove session.disable_cpu_ep_fallback from the playbook",
             )
         for key in ("profiling_level", "profiling_file_path", "backend_path"):
             if key in options.provider:
                 raise InputError(
-                    f"run.options.provider: {key} is set by fleet", hint="use `profiling:`"
+                    f"run.options.provider sets {key}, which fleet sets itself",
+                    hint=f"remove {key} from the playbook; to profile, use `run: profiling:`",
                 )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
@@ -144,13 +149,13 @@ def read_outcome(start: Start, ended: Ended, tolerance: float | None) -> Outcome
         said = {}
     said = said if isinstance(said, dict) else {}
     if ended.status in TIMED_OUT:
-        problems.append(f"cut: no end within {start.timeout:g} s")
+        problems.append(f"cut: the program did not end within {start.timeout:g} s")
     elif ended.status:
         word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
-        problems.append(f"{word}: {str(said.get('error', 'nothing said'))[:500]}")
+        problems.append(f"{word}: {str(said.get('error', 'no reason given'))[:500]}")
     found = _times(said)
     if not problems and "run_ms" not in found:
-        problems.append("unreadable: no times in the outcome")
+        problems.append("unreadable: the result file contains no times")
     near, wrong = _distances(said, tolerance)
     problems += wrong
     ops, source = tuple[Op, ...](), dict[str, Measure]()
@@ -170,9 +175,9 @@ def requirements(build_id: str) -> tuple[str, ...]:
     row = release(build_id)
     if row is None:
         raise InputError(
-            f"no onnxruntime-qnn is known that holds QAIRT {build_id}",
-            hint='name one that a package has, `runtime: "2.51.0"` for example; older context '
-            "binaries run on newer QAIRT",
+            f"fleet knows no onnxruntime-qnn package that contains QAIRT {build_id}",
+            hint='set a newer QAIRT in the playbook, for example `runtime: "2.51.0"`; '
+            "it runs context binaries of older versions",
         )
     pair = f"onnxruntime{row['onnxruntime']}"
     return (f"onnxruntime-qnn=={row['wheel']}", pair, "numpy")
@@ -182,13 +187,13 @@ def _model(kit: Kit, options: OrtOptions) -> str:
     names = sorted(models_of(kit.bundle))
     if options.model is not None and options.model not in names:
         raise InputError(
-            f"run.options.model: the bundle has no model {options.model}",
-            hint="it has " + ", ".join(names),
+            f"run.options.model is {options.model}, but the bundle has no model with this name",
+            hint="set `run: options: model:` in the playbook to one of: " + ", ".join(names),
         )
     if options.model is None and len(names) > 1:
         raise InputError(
-            f"the bundle has {len(names)} models: {', '.join(names)}",
-            hint="name one in run.options.model"
+            f"the bundle has several models: {', '.join(names)}",
+            hint="choose one in the playbook: `run: options: model:`"
             + ("; or `runner: genai` for all of it" if kit.bundle.config.get("genai") else ""),
         )
     return options.model or names[0]
@@ -201,8 +206,8 @@ def in_bundle(kit: Kit, inputs: Mapping[str, str], reference: Mapping[str, str])
         for tensor, name in table.items():
             if name not in have:
                 raise InputError(
-                    f"run.options.{key}.{tensor}: the bundle has no {name}",
-                    hint="put the .npy file into the folder of the bundle",
+                    f"run.options.{key}.{tensor}: the bundle has no file {name}",
+                    hint="copy the .npy file into the bundle folder",
                 )
 
 
@@ -238,10 +243,10 @@ def _distances(
             if _is_number(distance.get(key)):
                 found[f"{name}_{key}"] = Measure(float(distance[key]))
         if not _is_number(far):
-            wrong.append(f"wrong: output {name} holds what is no number")
+            wrong.append(f"wrong: the output {name} contains values that are not numbers (NaN)")
         elif tolerance is not None and float(far) > tolerance:
             wrong.append(
-                f"wrong: output {name} is {far:g} away from its reference, allowed {tolerance:g}"
+                f"wrong: the output {name} is {far:g} from its reference, allowed {tolerance:g}"
             )
     return found, wrong
 

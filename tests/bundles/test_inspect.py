@@ -53,7 +53,7 @@ def test_stray_binaries_stay_here(make_folder: MakeFolder) -> None:
     names = {item.name for item in bundle.files}
     assert names == {V73, "genie_config.json", "htp_ext.json", "tokenizer.json",
                      "sample_prompt.txt"}  # fmt: skip
-    assert bundle.warnings == ("old_part.bin is not named by genie_config.json and is not sent",)
+    assert bundle.warnings == ("old_part.bin is not used by genie_config.json and is not sent",)
 
 
 def test_missing_files_are_data(make_folder: MakeFolder) -> None:
@@ -184,7 +184,7 @@ def test_links(make_folder: MakeFolder, tmp_path: Path) -> None:
     (tmp_path / "outside.json").write_text("{}")
     (folder / "tokenizer.json").unlink()
     (folder / "tokenizer.json").symlink_to(tmp_path / "outside.json")
-    with pytest.raises(BundleError, match="leaves the bundle") as caught:
+    with pytest.raises(BundleError, match="a symbolic link to") as caught:
         inspect_bundle(folder)
     assert "cp --remove-destination" in caught.value.hint
     (folder / "tokenizer.json").unlink()
@@ -202,7 +202,7 @@ def test_names_that_differ_in_case(make_folder: MakeFolder) -> None:
     folder = make_folder(V73)
     (folder / "Tokenizer.json").write_text("{}")
     rewrite(folder, tokenizer={"path": "tokenizer.json"}, other={"path": "Tokenizer.json"})
-    with pytest.raises(BundleError, match="differ in case"):
+    with pytest.raises(BundleError, match="differ only in upper and lower case"):
         inspect_bundle(folder)
 
 
@@ -273,7 +273,7 @@ def test_folders_that_are_no_genie_bundle(
 
 
 def test_no_folder_and_other_config_names(make_folder: MakeFolder, tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="cannot read the bundle folder"):
+    with pytest.raises(BundleError, match=r"the bundle folder .* cannot be read"):
         inspect_bundle(tmp_path / "nothing")
     folder = make_folder(V73)
     (folder / "genie_config.json").rename(folder / "tiny_genie_config.json")

@@ -430,7 +430,7 @@ ROWS = [
     Row(
         "op-package-provider",
         "refuse",
-        lambda c: ops(c, "CPU", problem="XInterfaceProvider is hidden there"),
+        lambda c: ops(c, "CPU", problem="XInterfaceProvider has hidden visibility in the library"),
         ("/ops/CPU/libX.so", "hidden", "provider: XInterfaceProvider"),
     ),
     Row(

@@ -119,7 +119,7 @@ class Shell:
 def hinted(done: subprocess.CompletedProcess[str]) -> list[str]:
     """The commands of every `try:`, `next:` and the like."""
     lines = [*done.stderr.splitlines(), *done.stdout.splitlines()]
-    marks = ("try:", "next:", "then:", "measure again with:", "go on with:")
+    marks = ("try:", "next:", "then:", "to measure again:", "go on with:")
     found = [c for line in lines if any(mark in line for mark in marks) for c in commands_in(line)]
     for command in found:
         parsed(command)

@@ -69,7 +69,7 @@ def test_check_shows_warnings_and_ignored_keys(mixed: Path) -> None:
     assert "Ansible inventory, 2 hosts, 0 groups, no errors" in done.stdout
     assert "'ansible_password' is a password in clear text" in done.stderr
     assert "did you mean 'ansible_host'?" in done.stderr
-    assert f"identity_file {mixed.parent / 'none/such'} is not on this machine" in done.stderr
+    assert f"the file {mixed.parent / 'none/such'} of identity_file does not exist" in done.stderr
     assert f"ignored: http_port ({mixed}:3:61, 2 times)" in done.stderr
     assert f"ignored: ansible_hots ({mixed}:4:24)" in done.stderr
     assert "hunter2" not in done.output
@@ -123,11 +123,11 @@ def test_list_json_has_references_and_no_secrets(mixed: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["inventory", "check"], "no inventory is given"),
-        (["inventory", "list"], "no inventory is given"),
+        (["inventory", "check"], "no inventory file is given"),
+        (["inventory", "list"], "no inventory file is given"),
         (
             ["inventory", "list", "a.yaml", "-i", "b.yaml"],
-            "two inventories are given: FILE and --inventory",
+            "two inventories were given, as FILE and with --inventory",
         ),
         (["inventory", "list", "no-such.yaml"], "does not exist"),
     ],

@@ -93,7 +93,10 @@ def test_a_canary_that_is_not_there(two: Yard) -> None:
 
 
 def test_no_run_to_resume(two: Yard) -> None:
-    for args, words in ((("resume",), "which run?"), (("resume", "last"), "has no journal")):
+    for args, words in (
+        (("resume",), "no run id is given"),
+        (("resume", "last"), "no journal of a run"),
+    ):
         code, said = two.fleet(*args)
         assert (code, words in said) == (2, True), said
     code, said = two.fleet("resume", "--list", "--json")
@@ -128,7 +131,7 @@ def test_ctrl_c_says_how_to_go_on(two: Yard, times: int) -> None:
     out, err = process.communicate(timeout=60)
     if times == 1:
         assert process.returncode == 130, out + err
-        assert f"go on with: fleet resume {run_id}" in err
+        assert f"continue with: fleet resume {run_id}" in err
     assert process.returncode != 0
     slow.unlink()
     (shown,) = json.loads(two.fleet("resume", "--list", "--json")[1])

@@ -108,7 +108,7 @@ def test_a_context_binary_within_one_quantum_of_the_reference(bench: Bench, bund
     (wrong,) = deploy(
         bench, bundle, inputs={"x": "x.npy"}, reference={"out": "out.npy"}, tolerance=1e-6
     )
-    assert [one.split(" is ")[0] for one in wrong.problems] == ["wrong: output out"]
+    assert [one.split(" is ")[0] for one in wrong.problems] == ["wrong: the output out"]
     assert not wrong.counts
 
 

@@ -30,6 +30,7 @@ from .kits import bundle
 from .test_ort import JSON
 
 RUNNER = OWN["genai"]
+TOO_LONG = "the prompt is longer than the context of the model"
 KEYS = (
     "token_seconds", "prompt_tokens", "finish", "text", "init_seconds", "cut_by_context", "error",
 )  # fmt: skip
@@ -93,10 +94,10 @@ def test_a_limit_that_is_reached_is_cut(tmp_path: Path) -> None:
     one = kit(max_tokens=2)
     found = RUNNER.read(RUNNER.start(one), one, run(tmp_path, one))
     assert (found.text, found.finish) == ("a b ", "token-limit")
-    assert found.problems == ("cut: token limit 2 reached",)
+    assert found.problems == ("cut: the output reached the token limit of 2",)
     full = kit(prompt="w " * 15)
     assert RUNNER.read(RUNNER.start(full), full, run(tmp_path, full)).problems == (
-        "cut: the context is full",
+        "cut: the output filled the context of the model",
     )
 
 

@@ -85,7 +85,7 @@ def test_bench_of_old_says_nothing_and_proves_nothing() -> None:
     one = of("llama-bench")
     found = RUNNER.read(RUNNER.start(one), one, Ended(0, json.dumps(rows).encode(), stderr=HINT))
     (problem,) = found.problems
-    assert problem.startswith("cpu-fallback: llama-bench names no devices and backends")
+    assert problem.startswith("cpu-fallback: llama-bench printed no devices and backends")
 
 
 def test_several_devices_are_one_test_of_bench_and_a_list_for_completion() -> None:
@@ -150,24 +150,28 @@ def test_completion_is_on_the_npu_where_its_weights_are() -> None:
     assert (metrics.init_ms, metrics.prompt_tps, metrics.decode_tps) == (3.01, 20000.0, 8000.0)
     one, start, ended = completed(HINT + LOG_4)
     (problem,) = RUNNER.read(start, one, ended).problems
-    assert problem.startswith("cpu-fallback: the log shows no weights on HTP0")
-    assert problem.endswith("they are on CPU_Mapped"), "whatever the Hexagon backend says of itself"
+    assert problem.startswith("cpu-fallback: no weights on HTP0 in the log")
+    assert problem.endswith("the weights are on CPU_Mapped"), (
+        "whatever the Hexagon backend says of itself"
+    )
     one, start, ended = completed(HINT + LOG)
-    assert "from `-lv 4` on" in RUNNER.read(start, one, ended).problems[0]
+    assert "with `-lv 4`" in RUNNER.read(start, one, ended).problems[0]
 
 
 def test_output_that_was_lost_with_status_0_is_cut_and_no_fallback() -> None:
     one, start, ended = completed(LOST, b"")
     (problem,) = RUNNER.read(start, one, ended).problems
-    assert problem.startswith("cut: llama.cpp lost the end of its output")
+    assert problem.startswith("cut: the output of llama.cpp lost its end")
     one, start, ended = completed(ON_NPU[: ON_NPU.index(b"common_perf_print:       total time")])
-    assert RUNNER.read(start, one, ended).problems[0].startswith("cut: llama.cpp lost")
+    assert (
+        RUNNER.read(start, one, ended).problems[0].startswith("cut: the output of llama.cpp lost")
+    )
 
 
 def test_failed_is_said_before_all_else() -> None:
     one, start, ended = completed(b"E input is empty\n", b"")
     assert RUNNER.read(start, one, replace(ended, status=255)).problems == (
-        "failed: exit status 255",
+        "failed: the program ended with exit status 255",
     )
 
 
@@ -238,7 +242,9 @@ def test_it_gets_the_options_that_its_help_names(tmp_path: Path) -> None:
 def test_it_is_asked_five_times_and_then_said(tmp_path: Path) -> None:
     one, start, ended = ran(tmp_path, losses=99)
     assert (tmp_path / "starts").read_text() == "x\n" * 5
-    assert RUNNER.read(start, one, ended).problems[0].startswith("cut: llama.cpp lost")
+    assert (
+        RUNNER.read(start, one, ended).problems[0].startswith("cut: the output of llama.cpp lost")
+    )
 
 
 def test_a_failure_is_not_asked_again(tmp_path: Path) -> None:
@@ -287,7 +293,7 @@ def seen(what: Callable[[], bool], seconds: float = 60.0) -> bool:
 
 def test_the_chat_is_refused_with_the_program_that_measures() -> None:
     assert b"invalid argument: -no-cnv" in data("cli_fleet.stderr.txt")
-    with pytest.raises(InputError, match="llama-cli is a chat") as caught:
+    with pytest.raises(InputError, match="llama-cli is an interactive chat") as caught:
         RUNNER.check(of("llama-cli").run)
     assert "llama-completion" in caught.value.hint
     RUNNER.check(of("llama-completion").run)
@@ -295,7 +301,7 @@ def test_the_chat_is_refused_with_the_program_that_measures() -> None:
 
 
 def test_completion_needs_a_prompt_and_its_probe_has_one_of_its_own() -> None:
-    with pytest.raises(InputError, match="has no prompt"):
+    with pytest.raises(InputError, match="needs a prompt"):
         RUNNER.check(of("llama-completion", prompt="").run)
     health = RUNNER.health(of("llama-completion", prompt="long " * 1000), 9.0)
     assert health is not None

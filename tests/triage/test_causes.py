@@ -130,7 +130,7 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, s
 def test_a_pattern_that_is_none_is_named(tmp_path: Path) -> None:
     write(tmp_path, GOOD.replace("my own words', w", "(?=ahead)', w"))
     knowledge.cache_clear()
-    with pytest.raises(InputError, match=r"cause mine: .* is no pattern of RE2"):
+    with pytest.raises(InputError, match=r"cause mine: .* is not a valid RE2 regular expression"):
         triage("x", causes=tmp_path)
 
 
