@@ -222,11 +222,9 @@ for path in "$R"/sys/class/remoteproc/*; do
   line "$path/state"; say remoteproc "$text$tab$REPLY"
 done
 # end of all
-if has sha256sum; then say sha256 sha256sum
-elif has busybox && busybox sha256sum </dev/null >/dev/null 2>&1; then say sha256 'busybox sha256sum'
-elif has toybox && toybox sha256sum </dev/null >/dev/null 2>&1; then say sha256 'toybox sha256sum'
-elif has shasum; then say sha256 'shasum -a 256'
-elif has openssl; then say sha256 'openssl dgst -sha256'; fi
+for text in sha256sum 'busybox sha256sum' 'toybox sha256sum' 'shasum -a 256' 'openssl dgst -sha256'; do
+  $text < /dev/null > /dev/null 2>&1 && { say sha256 "$text"; break; }
+done
 [ "$(echo abc | dd bs=4 count=1 iflag=fullblock 2>/dev/null)" = abc ] && say dd_fullblock yes
 [ "$(find / -prune -printf x 2>/dev/null)" = x ] && say find_printf yes
 has tar && say tar yes
