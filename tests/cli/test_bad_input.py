@@ -157,7 +157,7 @@ def test_a_port_that_is_no_ssh_server(cli: Cli) -> None:
         host = f"    web: {{host: 127.0.0.1, port: {port}, connect_timeout: 10s}}\n"
         done = cli("facts", "-i", cli.inventory(host, ssh_config=""))
         thread.join()
-    check_one_error(done, 3, "web", "no SSH server")
+    check_one_error(done, 3, "web", "not an SSH server")
 
 
 def test_unreachable_is_said_for_its_host_and_the_other_one_is_done(cli: Cli) -> None:

@@ -134,7 +134,7 @@ def test_a_number_that_leaves_none_is_named_by_all_of_them(desk: Desk, tmp_path:
     ("args", "words"),
     [
         (("reserve", "evk-1", "--for", "soon"), "not a duration"),
-        (("reserve", "evk-1", "--for", "31d"), "at most 30 d"),
+        (("reserve", "evk-1", "--for", "31d"), "the limit is 30 d"),
         (("reserve", "evk-9"), "evk-9"),
         (("unreserve",), "HOST"),
     ],
