@@ -24,10 +24,10 @@ from fleet.model.files import sha256_file
 
 SECONDS = 30.0  # a 3 GB file was answered within 0.3 s; a cold disk or NFS takes more
 _CODES = {
-    30001: "it is empty",
+    30001: "the file is empty",
     30010: "truncated or damaged (QNN_SYSTEM_CONTEXT_ERROR_MALFORMED_BINARY, 30010)",
 }
-_NO_MARKERS = "not a context binary, or damaged: no QAIRT build id in it"
+_NO_MARKERS = "the file contains no QAIRT build id: it is not a context binary, or it is damaged"
 _LIBRARY = "libQnnSystem"
 _TEXT = "markers"
 _HTP = 6
@@ -49,11 +49,12 @@ def inspect_context(
         digest = sha256_file(path) if sha256 is None else sha256
         base = ContextBinary(name or path.name, size, digest, "nothing")
         if size == 0:
-            return replace(base, problem="it is empty")
+            return replace(base, problem="the file is empty")
         markers = read_markers(path)
     except (OSError, ValueError) as error:
         raise BundleError(
-            f"cannot read {path}: {error}", hint="check the path and its rights"
+            f"{path} cannot be read: {error}",
+            hint="ls -l shows whether the file exists and whether you may read it",
         ) from error
     answer = ask_library(system_library, path) if system_library else None
     if answer is None:
@@ -77,10 +78,10 @@ def _from_library(base: ContextBinary, markers: Markers, answer: dict[str, Any])
     arch, model = info.get("dsp_arch"), info.get("soc_model")
     problem = ""
     if info["blob_size"] > base.size:
-        problem = f"truncated: {base.size} bytes, and its blob alone has {info['blob_size']}"
+        problem = f"truncated: {base.size} bytes, but its blob alone has {info['blob_size']}"
     build = _BUILD_ID.fullmatch(info["build_id"].strip())
     if build is None:
-        problem = problem or f"damaged: its build id reads {info['build_id']!r:.40}"
+        problem = problem or (f"damaged: its QAIRT build id is {info['build_id']!r:.40}")
     unknown = not arch or (arch == 68 and not model)  # docs/sources/deployment.md 4
     return replace(
         base,
@@ -113,7 +114,7 @@ def ask_library(library: Path, path: Path) -> dict[str, Any] | None:
     except subprocess.TimeoutExpired as error:
         if not error.stdout:
             return None  # it hangs before the file is opened
-        return {"problem": f"libQnnSystem did not read it within {SECONDS:g} s"}
+        return {"problem": f"libQnnSystem did not finish reading the file within {SECONDS:g} s"}
     except OSError:
         return None
     said: dict[str, Any] = {}
@@ -131,10 +132,10 @@ def ask_library(library: Path, path: Path) -> dict[str, Any] | None:
 
 def _problem(code: int | None, status: int) -> str:
     if code is not None:
-        return _CODES.get(code, f"libQnnSystem refuses it with {code}")
+        return _CODES.get(code, f"libQnnSystem refuses the file with error {code}")
     if status < 0:
-        return f"damaged: libQnnSystem ended with {signal.Signals(-status).name} on it"
-    return "damaged: libQnnSystem could not read it"
+        return f"damaged: libQnnSystem crashed on it with {signal.Signals(-status).name}"
+    return "damaged: libQnnSystem could not read the file"
 
 
 def is_htp(context: ContextBinary) -> bool:

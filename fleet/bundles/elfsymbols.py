@@ -41,15 +41,15 @@ class Dynamic:
 def read_dynamic(data: bytes) -> Dynamic:
     """The dynamic segment of a shared object. Raises NotReadableError for anything else."""
     if data[:4] != b"\x7fELF":
-        raise NotReadableError("it is not an ELF file")
+        raise NotReadableError("the file is not an ELF file")
     if len(data) < 52 or data[4] not in {1, 2} or data[5] != 1:
-        raise NotReadableError("its header is cut off, or not that of a device's file")
+        raise NotReadableError("the ELF header is cut off or of an unknown machine")
     if struct.unpack_from("<H", data, 16) != (_SHARED,):
-        raise NotReadableError("it is not a shared object (an object file or a program?)")
+        raise NotReadableError("the file is not a shared object (.so)")
     try:
         return _Reader(data).dynamic()
     except (struct.error, OverflowError) as error:
-        raise NotReadableError("it is cut off") from error
+        raise NotReadableError("the file is cut off") from error
 
 
 class _Reader:
@@ -59,13 +59,13 @@ class _Reader:
         self._segments = list(elf_segments(data))
         end = max((segment.offset + segment.size for segment in self._segments), default=0)
         if end > len(data):
-            raise NotReadableError(f"it has {len(data)} bytes, and its header describes {end}")
+            raise NotReadableError(f"the file has {len(data)} bytes, its header describes {end}")
 
     def dynamic(self) -> Dynamic:
         entries = list(self._entries())
         table = dict(entries)
         if not {_STRTAB, _STRSZ, _SYMTAB} <= set(table):
-            raise NotReadableError("it has no table of dynamic symbols")
+            raise NotReadableError("the file has no table of dynamic symbols")
         start = self._place(table[_STRTAB])
         names = self._data[start : start + table[_STRSZ]]
         symbols = self._symbols(table, names)
@@ -79,7 +79,7 @@ class _Reader:
     def _entries(self) -> Iterator[tuple[int, int]]:
         segment = next((part for part in self._segments if part.kind == _PT_DYNAMIC), None)
         if segment is None:
-            raise NotReadableError("it has no dynamic segment")
+            raise NotReadableError("the file has no dynamic segment")
         form = "<qQ" if self._wide else "<iI"
         whole = segment.size - segment.size % struct.calcsize(form)
         table = self._data[segment.offset : segment.offset + whole]
@@ -93,7 +93,7 @@ class _Reader:
         for part in self._segments:
             if part.kind == _PT_LOAD and part.address <= address < part.address + part.size:
                 return part.offset + address - part.address
-        raise NotReadableError("its tables lie outside of the file")
+        raise NotReadableError("the symbol tables lie beyond the end of the file")
 
     def _symbols(self, table: dict[int, int], names: bytes) -> dict[str, str]:
         """Name → why it is no exported function, "" for one that is."""
@@ -102,7 +102,7 @@ class _Reader:
         start = self._place(table[_SYMTAB]) + size  # the first one is empty
         end = start + size * max(0, self._count(table) - 1)
         if end > len(self._data):
-            raise NotReadableError("its symbols are cut off")
+            raise NotReadableError("the symbol table is cut off")
         found: dict[str, str] = {}
         for index, info, other, section in struct.iter_unpack(form, self._data[start:end]):
             name = _name(names, index)
@@ -116,7 +116,7 @@ class _Reader:
             return int(count)
         if _GNU_HASH in table:
             return self._gnu_count(self._place(table[_GNU_HASH]))
-        raise NotReadableError("it has no hash table of its symbols: no loader finds them")
+        raise NotReadableError("the file has no hash table: no loader finds its symbols")
 
     def _gnu_count(self, at: int) -> int:
         """One more than the last symbol: the end of the chain that begins last."""
@@ -124,7 +124,7 @@ class _Reader:
         start = at + 16 + bloom * (8 if self._wide else 4)
         chain = start + 4 * buckets
         if chain > len(self._data):
-            raise NotReadableError("its hash table is cut off")
+            raise NotReadableError("the symbol hash table is cut off")
         last = int(max(struct.unpack_from(f"<{buckets}I", self._data, start), default=0))
         if last < first:
             return int(first)
@@ -144,14 +144,14 @@ class _Reader:
 
 def _not_exported(info: int, visible: int, section: int) -> str:
     if section == 0:
-        return "is undefined there: the library uses it and does not have it"
+        return "is undefined in the library: the library imports it instead of defining it"
     if info >> 4 not in {_GLOBAL, _WEAK} or visible not in {_DEFAULT, _PROTECTED}:
-        return "is hidden there"
-    return "" if info & 15 in {_FUNC, _IFUNC} else "is no function there"
+        return "has hidden visibility in the library"
+    return "" if info & 15 in {_FUNC, _IFUNC} else "is not a function in the library"
 
 
 def _name(names: bytes, index: int) -> str:
     end = names.find(b"\0", index)
     if end < 0 or index > len(names):
-        raise NotReadableError("the names of its symbols are cut off")
+        raise NotReadableError("the table of symbol names is cut off")
     return names[index:end].decode("utf-8", "backslashreplace")

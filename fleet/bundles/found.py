@@ -50,8 +50,8 @@ def qairt_of(found: Found, contexts: tuple[ContextBinary, ...]) -> tuple[str | N
             continue
         if first and first.build_id and not same_build(first.build_id, version):
             found.warnings.append(
-                f"{name} says QAIRT {version}, {first.name} was built with {first.build_id}: "
-                "fleet uses that of the binary"
+                f"{name} says QAIRT {version}, but {first.name} was built with "
+                f"{first.build_id}; fleet uses {first.build_id}"
             )
             break
         return version, name
@@ -75,8 +75,8 @@ def read_sums(path: Path) -> dict[str, str]:
         match = _SUM_LINE.match(line)
         if match is None:
             raise BundleError(
-                f"{path.name} line {number} is not `<sha256>  <name>`",
-                hint=f"write it again: cd '{path.parent}' && sha256sum *.bin *.json > {path.name}",
+                f"{path.name} line {number} does not have the form `<sha256>  <name>`",
+                hint=f"cd '{path.parent}' && sha256sum *.bin *.json > {path.name}",
             )
         expected[match[2].strip().removeprefix("./")] = match[1].lower()
     return expected

@@ -50,14 +50,17 @@ def read_config(path: Path) -> GenieConfig:
     if not isinstance(data.get("dialog"), dict):
         have = ", ".join(sorted(data)) or "nothing"
         raise BundleError(
-            f"no `dialog` in it (it has: {have}); other Genie pipelines are not supported yet",
+            f"the Genie configuration has no `dialog` section (it has: {have}); "
+            "fleet does not support other Genie pipelines yet",
             position=Position(path, 1, 1),
-            hint="give a bundle whose configuration has a `dialog`",
+            hint="use a bundle whose genie_config.json has a `dialog` section",
         )
     try:
         named = tuple(dict.fromkeys(_named(data, path.name, "")))
     except RecursionError as error:
-        raise BundleError("it is nested too deeply", position=Position(path)) from error
+        raise BundleError(
+            "the configuration is nested too deeply", position=Position(path)
+        ) from error
     dialog = data["dialog"]
     backends = [engine.get("backend") for engine in _engines(dialog)]
     types = [backend.get("type") for backend in backends if isinstance(backend, dict)]
@@ -92,7 +95,7 @@ def _named(value: object, config: str, where: str) -> Iterator[Named]:
         if key in _FILE_KEYS or key in _FOLDER_KEYS:
             for text in item if isinstance(item, list) else [item]:
                 if not isinstance(text, str) or not text:
-                    raise BundleError(f"{config}: {place} must be a file name, not {text!r:.40}")
+                    raise BundleError(f"{config}: {place} must be a file name, but is {text!r:.40}")
                 name = clean_name(text, f"{config} ({place})")
                 yield Named(name, place, key in _SHARDS, key in _FOLDER_KEYS)
         else:

@@ -80,7 +80,7 @@ def _config_path(root: Path) -> Path:
         names = sorted(item.name for item in root.iterdir())
     except OSError as error:
         raise BundleError(
-            f"cannot read the bundle folder {root}: {error.strerror}",
+            f"the bundle folder {root} cannot be read: {error.strerror}",
             hint="give the folder that holds genie_config.json",
         ) from error
     found = [CONFIG] if CONFIG in names else []
@@ -88,7 +88,7 @@ def _config_path(root: Path) -> Path:
     if len(found) > 1:
         raise BundleError(
             f"{root} has more than one Genie configuration: {', '.join(found)}",
-            hint=f"name the one to use {CONFIG}",
+            hint=f"rename the one to use to {CONFIG}, and move the others out of the folder",
         )
     path = inside(root, found[0], "the bundle") if found else None
     if path is None:
@@ -114,7 +114,7 @@ def _collect(config: GenieConfig, found: Found) -> list[str]:
             if path is not None and path.stat().st_size <= _COMPANION_BYTES:
                 found.paths.setdefault(name, path)
         elif name.endswith(".bin") and name not in found.paths:
-            found.warnings.append(f"{name} is not named by {config.path.name} and is not sent")
+            found.warnings.append(f"{name} is not used by {config.path.name} and is not sent")
     return shards
 
 

@@ -17,10 +17,12 @@ def read_text(path: Path) -> str:
     """The text of a small UTF-8 file. Raises BundleError."""
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise BundleError(f"{path} is too large to be a configuration")
+            raise BundleError(f"{path} is too large for a configuration file")
         return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise BundleError(f"cannot read {path}: {error}", hint="it must be UTF-8 text") from error
+        raise BundleError(
+            f"{path} cannot be read: {error}", hint=f"it must be UTF-8 text: file '{path}'"
+        ) from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -31,17 +33,19 @@ def read_json(path: Path) -> dict[str, Any]:
         raise BundleError(
             f"not valid JSON: {error.msg}",
             position=Position(path, error.lineno, error.colno),
-            hint=f"python3 -m json.tool '{path}' shows the place",
+            hint=f"python3 -m json.tool '{path}' (shows where the mistake is)",
         ) from error
     except (ValueError, RecursionError) as error:
         raise BundleError(
-            f"cannot be read as JSON: {error}", position=Position(path), hint="write it again"
+            f"cannot be read as JSON: {error}",
+            position=Position(path),
+            hint="export or copy the file again",
         ) from error
     if not isinstance(value, dict):
         raise BundleError(
             "the file must hold one JSON object",
             position=Position(path, 1, 1),
-            hint="start it with { and end it with }",
+            hint="put { at the start of the file and } at its end",
         )
     return value
 

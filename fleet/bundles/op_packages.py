@@ -65,7 +65,7 @@ def read_library(path: Path, role: str, name: str, *, wanted: str | None = None)
         why = error.message if isinstance(error, RuntimeStoreError) else str(error)
         raise BundleError(
             f"{path} cannot be read as an op package: {why}",
-            hint="build it again (make htp_aarch64, make htp_v75), or copy it again",
+            hint="copy the file again, or build it again (make htp_aarch64, make htp_v75)",
         ) from error
     return OpLibrary(
         role=role,
@@ -87,11 +87,12 @@ def _bytes(path: Path) -> bytes:
             data = stream.read(_MOST_BYTES + 1)
     except OSError as error:
         raise BundleError(
-            f"cannot read the op package {path}: {error.strerror}", hint=f"ls -l {path.parent}"
+            f"the op package {path} cannot be read: {error.strerror}", hint=f"ls -l {path.parent}"
         ) from error
     if len(data) > _MOST_BYTES:
         raise BundleError(
-            f"{path} is larger than 1 GB: that is not an op package", hint="name the .so file"
+            f"{path} is larger than 1 GB, so it is not an op package",
+            hint="give the path of the op package's .so file",
         )
     return data
 
@@ -109,8 +110,8 @@ def _lacks(dynamic: Dynamic, wanted: str) -> str:
         return f"{wanted} {dynamic.others[wanted]}"
     mangled = f"_Z{len(wanted)}{wanted}"
     if any(name.startswith(mangled) for name in dynamic.functions):
-        return f'{wanted} is there under its C++ name only: declare it extern "C"'
-    return f"{wanted} is not among its exported functions"
+        return f'{wanted} is exported under its C++ name only: declare it extern "C"'
+    return f"the library does not export {wanted}"
 
 
 def op_package_files(packages: Iterable[OpPackage], *, dsp: bool) -> tuple[FileRef, ...]:
@@ -141,8 +142,8 @@ def net_run_option(packages: Iterable[OpPackage], *, dsp: bool, lib: str) -> str
 def _entries(package: OpPackage, *, dsp: bool, lib: str) -> tuple[str, ...]:
     if package.provider is None:
         raise BundleError(
-            f"the interface provider of op package {package.name} is unknown",
-            hint="name it in the playbook: `provider: <Something>InterfaceProvider`",
+            f"the interface provider function of op package {package.name} is unknown",
+            hint="set it in the playbook: `provider: <Something>InterfaceProvider`",
         )
     cpu = f"{_held(lib)}/{device_name(package.name, CPU)}:{package.provider}"
     if not dsp:
@@ -153,7 +154,7 @@ def _entries(package: OpPackage, *, dsp: bool, lib: str) -> tuple[str, ...]:
 def _held(text: str) -> str:
     if not text or ":" in text or "," in text:
         raise InputError(
-            f"'{text}' cannot be in a list of op packages: ':' and ',' separate its parts",
-            hint="use a folder or an op type without them",
+            f"'{text}' contains ':' or ',', which separate the parts of QNN's list of op packages",
+            hint="rename the folder or op type so that it has no ':' and no ','",
         )
     return text

@@ -111,33 +111,40 @@ def _remarks(
             name = beside(model.name, node.context, "ep_cache_context") if node.context else ""
             build, says = builds.get(name), node.sdk_version.removeprefix("v")
             if build and says and not same_build(build, says):
-                yield f"{model.name} says QAIRT {says}, {name} was built with {build}: fleet \
-uses that of the binary"
+                yield (f"{model.name} says QAIRT {says}, {name} has {build}: fleet uses {build}")
         if model.nodes and model.others:
             yield (
-                f"{model.name} has {model.others} nodes beside its context: they are compiled "
-                "on the device, or fail there"
+                f"{model.name} has {model.others} nodes outside of its compiled "
+                "context: the device compiles them at each start, or cannot run them"
             )
         if not model.nodes and genai is None:
-            yield f"{model.name} has no compiled part: the device compiles it at each start"
+            yield (f"{model.name} has no compiled part: the device compiles it at each start")
     if genai is not None and not any(
         fnmatchcase(name, pattern) for name in names for pattern in _TOKENIZERS
     ):
-        yield f"{GENAI} is here without a tokenizer ({', '.join(_TOKENIZERS)})"
+        yield f"the folder has {GENAI} but no tokenizer file ({', '.join(_TOKENIZERS)})"
 
 
 def models_of(bundle: Bundle) -> Mapping[str, Mapping[str, Any]]:
     """Models of a bundle of kind ort by name. Raises BundleError for another kind."""
     if bundle.kind != "ort":
-        raise BundleError(f"{bundle.name} is not a bundle of ONNX models")
+        raise BundleError(
+            f"the bundle {bundle.name} contains no ONNX models, which this runner needs",
+            hint="set `kind: ort` for the bundle in the playbook, or choose another `runner:`",
+        )
     models: Mapping[str, Mapping[str, Any]] = bundle.config["models"]
     return models
 
 
 def providers_of(bundle: Bundle) -> list[str]:
     """Names of all providers that genai_config.json sets up, in lower case."""
+    return providers_in(bundle.config.get("genai"))
+
+
+def providers_in(config: object) -> list[str]:
+    """Those of a part of genai_config.json."""
     found: set[str] = set()
-    stack: list[object] = [bundle.config.get("genai")]
+    stack: list[object] = [config]
     while stack:
         value = stack.pop()
         if isinstance(value, dict):

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from fleet.model.errors import BundleError, InputError
 from fleet.model.files import check_name
 
-_CURE = "a bundle names its files relative to its own folder: move the file there and edit"
+_CURE = "move the file into the folder of the bundle, and write its relative path into"
 
 
 def clean_name(text: str, named_by: str) -> str:
@@ -18,7 +18,8 @@ def clean_name(text: str, named_by: str) -> str:
         check_name(text)
     except (UnicodeEncodeError, InputError) as error:
         raise BundleError(
-            f"{named_by} names {text!r}, which is outside of the bundle or not a file name",
+            f"{named_by} refers to {text!r}, which is outside of the bundle folder "
+            "or is not a file name",
             hint=f"{_CURE} {named_by}",
         ) from error
     return PurePosixPath(text).as_posix()
@@ -34,13 +35,16 @@ def inside(root: Path, name: str, named_by: str) -> Path | None:
     real = os.path.realpath(path)
     if not Path(real).is_relative_to(os.path.realpath(root)):
         raise BundleError(
-            f"{named_by} names {name}, a link that leaves the bundle to {real}",
-            hint=f"replace the link by the file: cp --remove-destination '{real}' '{path}'",
+            f"{named_by} refers to {name}, a symbolic link to {real}, which is "
+            "outside of the bundle folder",
+            hint=f"cp --remove-destination '{real}' '{path}' (replaces the link by the file)",
         )
     try:
         return path if path.is_file() else None
     except (OSError, ValueError) as error:
-        raise BundleError(f"{named_by} names {name}: {error}", hint=f"edit {named_by}") from error
+        raise BundleError(
+            f"{named_by} names {name}: {error}", hint=f"correct {named_by}"
+        ) from error
 
 
 def refuse_case_twins(names: list[str]) -> None:
@@ -53,6 +57,6 @@ def refuse_case_twins(names: list[str]) -> None:
         other = seen.setdefault(name.casefold(), name)
         if other != name:
             raise BundleError(
-                f"{other} and {name} differ in case only",
-                hint="rename one of them, in the configuration too",
+                f"{other} and {name} differ only in upper and lower case",
+                hint="rename one of them, also in the configuration",
             )

@@ -22,10 +22,12 @@ _MODELS = {
     "mllm": (("*.bin", "*.mllm"), "*.bin"),
     "executorch": (("*.pte",), "*.pte"),  # a context binary of QNN behind the delegate's header
     "llama.cpp": (("*.gguf",), ""),
+    "litert": (("*.tflite",), "*.tflite"),  # likewise, behind the model
     "ort": (("*.onnx",), "*.bin"),
     "files": ((), ""),
 }
 KINDS = ("genie", *_MODELS)
+_AROUND = {"executorch", "litert"}  # files around a context binary, or without one
 
 
 def inspect_plain(root: Path, system_library: Path | None, kind: str, *, hashes: bool) -> Bundle:
@@ -40,8 +42,9 @@ def inspect_plain(root: Path, system_library: Path | None, kind: str, *, hashes:
         if models and not any(_like(name, models) for name in found.paths):
             have = ", ".join(sorted(found.paths)[:12]) or "nothing"
             raise BundleError(
-                f"{root} is not a bundle of kind {kind}: no {' or '.join(models)} (it has: {have})",
-                hint="correct `bundle: kind:` or the folder",
+                f"{root} is not a bundle of kind {kind}: the folder has no "
+                f"{' or '.join(models)} (it has: {have})",
+                hint="correct `kind:` or `path:` under `bundle:` in the playbook",
             )
         return [name for name in found.paths if fnmatchcase(name, contexts_like)]
 
@@ -62,16 +65,18 @@ def read_bundle(
         shards = collect(found)
         refuse_case_twins(sorted(found.paths))
         files = {name: ref(name, path, cache, hashes) for name, path in found.paths.items()}
-        if kind == "executorch":
-            system_library = None  # it reads no .pte
+        if kind in _AROUND:
+            system_library = None  # it reads no such file
         contexts = tuple(
             inspect_context(file.source, system_library, name=file.name, sha256=file.sha256)
             for file in map(files.__getitem__, shards)
         )
-        if kind == "executorch":  # one for the CPU has none
+        if kind in _AROUND:  # one for the CPU has none
             contexts = tuple(context for context in contexts if not context.problem)
     except OSError as error:
-        raise BundleError(f"cannot read the bundle: {error}", hint="check its rights") from error
+        raise BundleError(
+            f"cannot read the bundle: {error}", hint="check its rights with ls -lR"
+        ) from error
     cache.save()
     wrong, checked = check_sums(tuple(files.values()), found) if hashes else ((), "")
     qairt, source = qairt_of(found, contexts)
@@ -100,7 +105,7 @@ def _like(name: str, patterns: tuple[str, ...]) -> bool:
 
 def _names(root: Path) -> list[str]:
     if not root.is_dir():
-        raise BundleError(f"{root} is not a folder", hint="give the folder of the bundle")
+        raise BundleError(f"{root} is not a folder", hint="give the bundle folder")
     found = []
     for parent, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -118,6 +123,6 @@ def _refuse_special(path: Path) -> None:
     kind = path.lstat().st_mode
     if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
         raise BundleError(
-            f"{path} is not a file but a pipe, socket or device node",
-            hint="remove it from the bundle",
+            f"{path} is a pipe, socket or device node, not a regular file",
+            hint=f"remove it from the bundle folder: rm '{path}'",
         )

@@ -9,9 +9,9 @@ from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
 from fleet.model.bundle import ContextBinary
 from fleet.model.runtime import same_build, version_key
 from fleet.runtimes.consistency import check_consistent
-from fleet.runtimes.releases import backend_api, onnx_ir_version, package
+from fleet.runtimes.releases import backend_api, litert_qairt, onnx_ir_version, package
 
-_AGAIN = "copy or export the bundle again; `fleet bundle inspect {root}` shows its state"
+_AGAIN = "copy or export the bundle again, then check it: fleet bundle inspect {root}"
 
 
 @rule("files-missing", REFUSE, "docs/sources/deployment.md 4; x86_f_missing.log")
@@ -19,17 +19,17 @@ def files_missing(case: Case) -> Iterator[Fault]:
     """Every file that the configuration names is in the bundle."""
     for item in case.bundle.missing:
         yield Fault(
-            f"{item.named_by} names {item.name}, which is not in the bundle",
+            f"{item.named_by} refers to {item.name}, but the bundle has no such file",
             "no such file",
             item.name,
-            f"put {item.name} into {case.bundle.root}, or correct {item.named_by}",
+            f"copy {item.name} into {case.bundle.root}, or correct the name in {item.named_by}",
         )
     if not case.bundle.contexts and not case.bundle.missing and case.bundle.backend == "QnnHtp":
         yield Fault(
-            f"{case.bundle.config_name} names no context binary",
+            f"{case.bundle.config_name} lists no context binaries (ctx-bins)",
             "no ctx-bins",
             "dialog.engine.model.binary.ctx-bins",
-            f"name the .bin files in {case.bundle.root / case.bundle.config_name}",
+            f"list the .bin files under ctx-bins in {case.bundle.root / case.bundle.config_name}",
         )
 
 
@@ -41,7 +41,7 @@ def context_damaged(case: Case) -> Iterator[Fault]:
             yield Fault(
                 f"{item.name}: {item.problem}",
                 f"{item.size} bytes",
-                "a whole context binary",
+                "a complete context binary",
                 _AGAIN.format(root=case.bundle.root),
             )
 
@@ -52,11 +52,11 @@ def hash_mismatch(case: Case) -> Iterator[Fault]:
     """Every file has the hash that SHA256SUMS of the bundle gives."""
     for item in case.bundle.wrong_hashes:
         yield Fault(
-            f"{item.name} is not the file that {case.bundle.checked_by} lists: damaged or edited",
+            f"{item.name} was damaged or edited: its SHA-256 is not in {case.bundle.checked_by}",
             item.found[:16],
             item.expected[:16],
-            "copy it again; if you edited it yourself: "
-            f"cd {case.bundle.root} && sha256sum <files> > {case.bundle.checked_by}",
+            f"copy {item.name} again; if you edited it on purpose: cd "
+            f"{case.bundle.root} && sha256sum <files> > {case.bundle.checked_by}",
         )
 
 
@@ -74,7 +74,7 @@ def shards_mixed(case: Case) -> Iterator[Fault]:
         for name, value in known[1:]:
             if value != first[1]:
                 yield Fault(
-                    f"{name} and {first[0]} differ in their {what}",
+                    f"{name} and {first[0]} do not belong together: their {what} differ",
                     f"{name}: {value}",
                     f"{first[0]}: {first[1]}",
                     "export all parts of the model in one go, into an empty folder",
@@ -91,9 +91,9 @@ def binary_newer(case: Case) -> Iterator[Fault]:
         mine = item.backend_api or (backend_api(item.build_id) if item.build_id else None)
         if mine is None or theirs is None:
             yield unknown(
-                f"the QAIRT version of {item.name if mine is None else case.runtime.id}",
+                f"the backend API version of {(item.name if mine is None else case.runtime.id)}",
                 f"not newer than {case.runtime.version}",
-                "say in tool-versions.yaml of the bundle which QAIRT made it",
+                "write the QAIRT version of the model into tool-versions.yaml",
             )
         elif _minor(mine) > _minor(theirs):
             yield Fault(
@@ -123,13 +123,31 @@ def onnx_ir_too_new(case: Case) -> Iterator[Fault]:
     for name, model in case.bundle.config.get("models", {}).items():
         if model["ir_version"] > newest:
             yield Fault(
-                f"{name} has ONNX IR version {model['ir_version']}; the onnxruntime that goes with "
-                f"{package()} reads {newest} at most: `Unsupported model IR version`",
+                f"{name} has ONNX IR version {model['ir_version']}, but onnxruntime for "
+                f"{package()} reads at most {newest}: `Unsupported model IR version`",
                 f"IR version {model['ir_version']}",
                 f"IR version {newest} or older",
-                f"export it again with `ir_version={newest}` (onnx.helper.make_model), or set "
-                "ir_version of the loaded model and save it",
+                f"export the model again with onnx.helper.make_model(..., ir_version={newest}), "
+                f"or load it, set model.ir_version = {newest} and save it",
             )
+
+
+@rule("litert-qairt", WARN, "LiteRT's qnn_manager.cc; `Qnn System library version 1.13.0 is "
+      "mismatched`, measured with its compiler plugin; google-ai-edge/LiteRT-LM#1121")  # fmt: skip
+def litert_qairt_too_old(case: Case) -> Iterator[Fault]:
+    """The runtime is not older than the QAIRT that LiteRT was built with."""
+    litert, oldest = litert_qairt()
+    if case.bundle.kind != "litert" or not case.runtime.libraries:
+        return
+    if version_key(case.runtime.version)[:2] < version_key(oldest):
+        yield Fault(
+            f"LiteRT {litert} was built with QAIRT {oldest} and refuses older ones: `Failed to set "
+            f"up QNN manager`; the runtime is {case.runtime.version}",
+            f"QAIRT {case.runtime.version}",
+            f"QAIRT {oldest} or newer",
+            'set `runtime: "2.51.0"` in the playbook, or build the dispatch library against '
+            f"QAIRT {case.runtime.version}",
+        )
 
 
 @rule("runtime-differs", WARN, "docs/sources/deployment.md 1: older on newer works, 15 of 15 pairs "
@@ -146,7 +164,7 @@ def runtime_differs(case: Case) -> Iterator[Fault]:
             continue  # binary-newer-than-runtime speaks
         order = "a newer" if theirs > version_key(item.build_id) else "an older"
         yield Fault(
-            f"{item.name} runs on {order} QAIRT build than the one it was made with",
+            f"{item.name} was compiled with another QAIRT build: the runtime is {order} build",
             case.runtime.build_id,
             item.build_id,
             _get_runtime(case, item),
@@ -158,10 +176,10 @@ def runtime_mixed(case: Case) -> Iterator[Fault]:
     """Backend, stub, skel and Genie that go to the device are of one build."""
     for found in check_consistent(case.libraries):
         yield Fault(
-            f"{found.message}: a run would end with 1008 or 14001",
+            f"{found.message}: a run would fail with error 1008 or 14001",
             found.have,
             found.need,
-            f"fleet runtime remove {case.runtime.id}, then add it again from one SDK or wheel",
+            f"fleet runtime remove {case.runtime.id}, then add one SDK or wheel",
             found.severity,
         )
 
@@ -171,11 +189,11 @@ def runtime_incomplete(case: Case) -> Iterator[Fault]:
     """The runtime has every file that the runner needs on this device."""
     for path in case.selection.missing:
         yield Fault(
-            f"runtime {case.runtime.id} has no {path}",
+            f"the runtime {case.runtime.id} has no file {path}, which the runner needs",
             "no such file",
             path,
-            f"fleet runtime add <SDK or wheel that has {path}>; "
-            f"`fleet runtime show {case.runtime.id} --files` lists what is there",
+            "add an SDK or wheel that has this file: fleet runtime add <SDK or wheel>; `fleet "
+            f"runtime show {case.runtime.id} --files` lists the files of the runtime",
         )
 
 
@@ -186,10 +204,10 @@ def backend_cpu(case: Case) -> Iterator[Fault]:
     backend = case.bundle.backend
     if backend not in {None, "QnnHtp"}:
         yield Fault(
-            f"the backend {backend} would not run on the NPU",
+            f"the bundle uses the Genie backend {backend}, which does not run on the NPU",
             str(backend),
             "QnnHtp",
-            f"set dialog.engine.backend.type in {case.bundle.config_name}, or use another bundle",
+            f"set dialog.engine.backend.type to QnnHtp in {case.bundle.config_name}",
         )
     for item in case.whole_contexts:
         if not is_htp(item):

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
-from fleet.facts.soc import by_chip, by_kernel_id, by_soc_model, models_of
+from fleet.facts.soc import (
+    OLDEST_HTP,
+    by_chip,
+    by_kernel_id,
+    by_soc_model,
+    models_of,
+    no_htp,
+)
 from fleet.model.facts import Soc
 from fleet.model.runtime import version_key
 
@@ -18,7 +25,7 @@ _GCC11 = "aarch64-oe-linux-gcc11.2"
 def soc_unknown(case: Case) -> Iterator[Fault]:
     """The chip of the device is in the SoC table, or the inventory names it."""
     soc = case.facts.soc
-    if soc.chip and soc.hexagon_arch:
+    if soc.chip and (soc.hexagon_arch or soc.htp is False):
         return
     seen = f"soc_id {soc.kernel_soc_id}" if soc.kernel_soc_id is not None else "no soc_id"
     what = f"the Hexagon arch of {soc.chip}" if soc.chip else "the chip of the device"
@@ -27,8 +34,21 @@ def soc_unknown(case: Case) -> Iterator[Fault]:
         f"fleet does not guess it{': ' + soc.conflict if soc.conflict else ''}",
         f"{seen}, source {soc.source}",
         "a chip of the SoC table",
-        "name it in the inventory, for example `soc: QCS9075`",
+        "set the chip of this device in the inventory, for example `soc: QCS9075`",
     )
+
+
+@rule("soc-no-htp", REFUSE, "axinc-ai/ailia-models-kotlin PR 33: chips by HTP arch, as QAIRT 2.47 "
+      "lists them; libQnnHtp 2.51 reports no HTP device for them")  # fmt: skip
+def soc_no_htp(case: Case) -> Iterator[Fault]:
+    """The chip has an HTP: QAIRT has no backend for the NPU of older and smaller ones."""
+    if case.has_npu and case.facts.soc.htp is False:
+        yield Fault(
+            no_htp(case.facts.soc),
+            "no HTP",
+            f"a chip with Hexagon v{OLDEST_HTP} or newer",
+            "take another board, or a runner for its CPU or GPU",
+        )
 
 
 @rule("soc-conflict", WARN, "docs/sources/deployment.md 3: a conflict of sources is a warning")
@@ -37,10 +57,10 @@ def soc_conflict(case: Case) -> Iterator[Fault]:
     soc = case.facts.soc
     if soc.conflict and soc.chip:
         yield Fault(
-            f"the sources disagree about the chip: {soc.conflict}",
+            f"the device gives contradictory answers about its chip: {soc.conflict}",
             soc.conflict,
             f"{soc.chip} everywhere",
-            "check `soc:` in the inventory; `fleet facts` shows what the device says",
+            "compare `soc:` in the inventory with the answer of the device: fleet facts",
         )
 
 
@@ -50,37 +70,38 @@ def target_wrong(case: Case) -> Iterator[Fault]:
     """The target build fits the device: machine, system, a stub for its arch, Genie."""
     target, facts = case.target_facts, case.facts
     machine = _MACHINES.get(facts.machine or "", facts.machine)
-    cure = f"set `target: {_GCC11}` in the inventory, or remove `target`"
+    cure = f"set `target: {_GCC11}` in the inventory, or remove `target:`"
     if machine is None:
         yield unknown("the machine of the device", target.machine, "fleet facts")
     elif machine != target.machine:
         yield Fault(
-            f"{case.target} has {target.machine} files, the device is {machine}: "
-            "its loader would say `cannot open shared object file`",
+            f"the QAIRT target {case.target} has files for {target.machine}, but the device is "
+            f"{machine}: its loader would say `cannot open shared object file`",
             machine,
             target.machine,
-            "remove `target` from inventory and playbook: fleet chooses it by the device",
+            "remove `target:` from inventory and playbook: then fleet chooses it",
         )
         return
     system = _system(case)
     if system is not None and system != target.os:
         yield Fault(
-            f"{case.target} is for {target.os}, the device runs {system}",
+            f"the QAIRT target {case.target} is for {target.os}, but the device runs {system}",
             system,
             target.os,
-            "remove `target` from inventory and playbook",
+            "remove `target:` from inventory and playbook: then fleet chooses it",
         )
     arch = facts.soc.hexagon_arch
-    if case.has_npu and arch and target.stub_archs is not None and arch not in target.stub_archs:
+    npu = case.has_npu and facts.soc.htp is not False
+    if npu and arch and target.stub_archs is not None and arch not in target.stub_archs:
         have = ", ".join(target.stub_archs) or "none"
         yield Fault(
-            f"{case.target} has no stub for {arch}: no NPU session, error 14001",
+            f"{case.target} has no stub library for Hexagon {arch}: QNN would fail with 14001",
             f"stubs: {have}",
             arch,
             cure,
         )
     if case.selection.runner == "genie" and not target.genie:
-        yield Fault(f"{case.target} has no Genie", "no libGenie", "libGenie.so", cure)
+        yield Fault(f"{case.target} has no libGenie.so", "no libGenie", "libGenie.so", cure)
 
 
 def _system(case: Case) -> str | None:
@@ -98,12 +119,12 @@ def soc_refused(case: Case) -> Iterator[Fault]:
     models = _device_models(soc)
     if case.has_dsp and models and models <= set(refused):
         yield Fault(
-            f"{case.target} refuses {soc.chip} (soc_model {soc.soc_model}) at load, with "
-            "`Dsp startup: Unsupported SoC model`; no configuration changes that",
+            f"the libraries of {case.target} refuse {soc.chip} (soc_model {soc.soc_model}): `Dsp "
+            "startup: Unsupported SoC model`; no setting changes that",
             f"soc_model {soc.soc_model}",
             f"not one of {', '.join(map(str, refused))}",
-            "use another target where there is one "
-            f"(`target: {_GCC11}` in the inventory), or Android on this chip",
+            f"set another target for this device in the inventory (`target: {_GCC11}`), "
+            "or run Android on this chip",
         )
 
 
@@ -117,8 +138,8 @@ def soc_too_new(case: Case) -> Iterator[Fault]:
     least = row.get("min_qairt") if row else None
     if least and version_key(case.runtime.version) < version_key(str(least)):
         yield Fault(
-            f"QAIRT {case.runtime.version} does not know {case.facts.soc.chip}: "
-            "`No Snapdragon SOC detected`",
+            f"QAIRT {case.runtime.version} is too old for the chip "
+            f"{case.facts.soc.chip}: it would fail with `No Snapdragon SOC detected`",
             case.runtime.version,
             f"QAIRT {least} or later",
             f"fleet runtime fetch <{least} or later> --target {case.target}",
@@ -140,7 +161,7 @@ def arch_mismatch(case: Case) -> Iterator[Fault]:
         elif item.hexagon_arch != arch:
             yield Fault(
                 f"{item.name} was compiled for {item.hexagon_arch}"
-                f"{f' ({item.soc_type})' if item.soc_type else ''}, the device has {arch}",
+                f"{f' ({item.soc_type})' if item.soc_type else ''}, but the device has {arch}",
                 item.hexagon_arch,
                 arch,
                 f"compile the model for {case.facts.soc.chip} "
@@ -163,11 +184,11 @@ def vtcm_too_large(case: Case) -> Iterator[Fault]:
             continue
         sure = len(known) == 2 and min(known) > room
         yield Fault(
-            f"{item.name} was compiled for {max(known)} MB of VTCM, {case.facts.soc.chip} "
-            f"has {room} MB",
+            f"{item.name} was compiled for {max(known)} MB of VTCM (memory of the "
+            f"NPU), but {case.facts.soc.chip} has {room} MB",
             f"{max(known)} MB",
             f"at most {room} MB",
-            f"compile the model with vtcm_mb {room}",
+            f'compile the model again with `"vtcm_mb": {room}` in the HTP graph options',
             REFUSE if sure else WARN,
         )
 
@@ -184,8 +205,8 @@ def soc_model_mismatch(case: Case) -> Iterator[Fault]:
         if not models & fine:
             name = item.soc_type or "another chip"
             yield Fault(
-                f"{item.name} was compiled for {name}, the device is {soc.chip}; "
-                "the arch is the same, so it may run, but not at its best",
+                f"{item.name} was compiled for {name}, but the device is {soc.chip}; "
+                "the Hexagon arch is the same, so the model may run, but slower",
                 f"soc_model {', '.join(map(str, sorted(models)))}",
                 f"soc_model {', '.join(map(str, sorted(fine)))}",
                 f"compile the model for {soc.chip} (soc_model {soc.soc_model})",
@@ -218,7 +239,7 @@ def ext_soc_model(case: Case) -> Iterator[Fault]:
         have = case.facts.soc.hexagon_arch
         if isinstance(arch, str) and have and arch.lower().lstrip("v") != have.lstrip("v"):
             yield Fault(
-                f"{name} says {arch}, the device has {have}",
+                f"{name} sets dsp_arch {arch}, but the device has {have}",
                 arch,
                 have,
                 f'set "dsp_arch": "{have}" in {name}',
@@ -238,29 +259,31 @@ def _devices(extensions: dict[str, Any]) -> list[dict[str, Any]]:
 def _soc_number(case: Case, where: str, value: object) -> Iterator[Fault]:
     soc = case.facts.soc
     right = str(soc.soc_model) if soc.soc_model else "the soc_model of the device"
-    cure = f"write {right} there: edit {case.bundle.extensions_name}"
+    cure = f"set soc_model to {right} in {case.bundle.extensions_name}"
     if type(value) is not int or value <= 0:
-        yield Fault(f"{where} is not a soc_model: error 14001", f"{value!r:.40}", right, cure)
+        yield Fault(
+            f"{where} is not a soc_model: QNN would fail with 14001", f"{value!r:.40}", right, cure
+        )
         return
     if not by_soc_model(value):
         kernel = by_kernel_id(value)
         if kernel is None:
             yield Fault(
-                f"{where} is not in the SoC table; QNN ends with 14001 if it does not know it",
-                str(value), right, cure, WARN,
+                f"{where} is a soc_model that fleet does not know; QNN may fail with 14001",
+                str(value), right, cure, WARN
             )  # fmt: skip
             return
         number = ", ".join(map(str, models_of(kernel))) or right
         yield Fault(
-            f"{where} is the kernel's soc_id of {kernel['chip']}, not its QNN soc_model: "
-            "error 14001",
+            f"{where} is the kernel's soc_id of {kernel['chip']}, but QNN needs its "
+            "own soc_model number; it would fail with error 14001",
             f"{value} (kernel soc_id)",
             f"{number} (QNN soc_model)",
-            f"write {number} there: edit {case.bundle.extensions_name}",
+            f"set soc_model to {number} in {case.bundle.extensions_name}",
         )
     elif soc.soc_model and value not in _device_models(soc):
         chips = "/".join(row["chip"] for row in by_soc_model(value)[:3])
         yield Fault(
-            f"{where} names {chips}, the device is {soc.chip}; a real target ignores it",
-            str(value), right, cure, WARN,
+            f"{where} means {chips}, but the device is {soc.chip}; a real target ignores it",
+            str(value), right, cure, WARN
         )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
-from fleet.model.facts import DeviceNode
+from fleet.model.facts import SHELL_FOLDERS, DeviceNode
 from fleet.model.runtime import version_key
 
 _MARGIN_BYTES = 64 * 1024 * 1024  # logs, records and profiles of some hundred runs
@@ -19,13 +19,13 @@ _OLD_NODE = "/dev/adsprpc-smd"  # downstream kernels before the upstream driver
 def glibc_too_old(case: Case) -> Iterator[Fault]:
     """The C library of the device is as new as the target build needs."""
     least, facts = case.target_facts.min_glibc, case.facts
-    cure = "use a newer system image (Ubuntu 22.04 has glibc 2.35)"
+    cure = "install a newer system image on the device (Ubuntu 22.04 has glibc 2.35)"
     if least is None:
         return
     if facts.libc not in {None, "glibc"}:
         yield Fault(
-            f"{case.target} needs glibc, the device has {facts.libc}",
-            str(facts.libc), f"glibc {least}", cure,
+            f"{case.target} needs glibc, but the device has {facts.libc}",
+            str(facts.libc), f"glibc {least}", cure
         )  # fmt: skip
         return
     try:
@@ -35,7 +35,7 @@ def glibc_too_old(case: Case) -> Iterator[Fault]:
         return
     if have < version_key(least):
         yield Fault(
-            f"glibc {facts.libc_version} is too old for {case.target}",
+            f"glibc {facts.libc_version} of the device is too old for {case.target}",
             f"glibc {facts.libc_version}",
             f"glibc {least}",
             cure,
@@ -49,11 +49,25 @@ def libatomic_missing(case: Case) -> Iterator[Fault]:
     if case.target_facts.os != "linux" or case.facts.libatomic is not False:
         return
     yield Fault(
-        "the device has no libatomic.so.1, which libQnnSystem loads: no NPU session",
+        "the device has no libatomic.so.1, which libQnnSystem needs: no NPU session would open",
         "no libatomic.so.1",
         "libatomic.so.1",
         "sudo apt install libatomic1 on the device",
     )
+
+
+@rule("libstdcpp-missing", REFUSE, "fleet/data/runtime_files.yaml needs_on_device: readelf of the "
+      "libraries of aarch64-oe-linux-gcc11.2")  # fmt: skip
+def libstdcpp_missing(case: Case) -> Iterator[Fault]:
+    """libstdc++.so.6 is on the device where the libraries of the target need it."""
+    need = "libstdc++.so.6"
+    if need in case.target_facts.needs_on_device and case.facts.libstdcpp is False:
+        yield Fault(
+            f"the device has no {need}, which the libraries of {case.target} load: no NPU session",
+            f"no {need}",
+            need,
+            "sudo apt install libstdc++6 on the device",
+        )
 
 
 @rule("python3-missing", REFUSE, "docs/sources/qairt.md 7: libGenie is driven by python3 with "
@@ -70,13 +84,13 @@ def python3_missing(case: Case) -> Iterator[Fault]:
         sdk = f"fleet runtime add <QAIRT SDK {case.runtime.version}, folder or zip>"
         phone = case.facts.android is not None
         yield Fault(
-            f"the runtime has no genie-t2t-run for {case.target}, and the device {what} to "
-            "drive libGenie",
+            f"the runtime has no genie-t2t-run for {case.target}, and the device "
+            f"{what}; fleet needs one of them to run Genie",
             tools.python3 or "no python3",
             "genie-t2t-run" if phone else "python3 with ctypes, or genie-t2t-run",
-            f"genie-t2t-run comes with a QAIRT SDK: {sdk}"
+            f"add a QAIRT SDK, which has genie-t2t-run: {sdk}"
             if phone
-            else f"sudo apt install python3, or add a QAIRT SDK: {sdk}",
+            else (f"sudo apt install python3 on the device, or add a QAIRT SDK: {sdk}"),
         )
 
 
@@ -95,7 +109,7 @@ def disk_full(case: Case) -> Iterator[Fault]:
         yield unknown("the free space on the device", _mb(need), "fleet facts")
     elif size and disk.room_bytes < need:
         yield Fault(
-            f"not enough space in {disk.path} for {_mb(size)}",
+            f"not enough disk space in {disk.path} on the device for {_mb(size)}",
             f"{_mb(disk.room_bytes)} available",
             f"{_mb(need)} with a margin",
             cure,
@@ -107,7 +121,7 @@ def disk_full(case: Case) -> Iterator[Fault]:
         wanted = case.files_to_send + len(case.bundle.files) + _MARGIN_FILES
         if inodes < wanted:
             yield Fault(
-                f"not enough inodes in {disk.path} for {case.files_to_send} files",
+                f"not enough free inodes in {disk.path} for {case.files_to_send} files",
                 f"{inodes} inodes",
                 f"{wanted} inodes",
                 cure,
@@ -124,11 +138,11 @@ def base_not_writable(case: Case) -> Iterator[Fault]:
     disk, user = case.facts.disk, case.facts.user.name or "$USER"
     if disk.writable is False:
         yield Fault(
-            f"{case.facts.user.name or 'the user'} cannot write to {disk.path}",
+            f"{case.facts.user.name or 'the user'} cannot write to {disk.path} on the device",
             "not writable",
             "writable",
-            f"sudo install -d -o {user} '{disk.path}' on the device, or set `base_dir` "
-            "in the inventory",
+            f"sudo install -d -o {user} '{disk.path}' on the device, or set "
+            "`base_dir:` in the inventory to a folder that the user can write to",
         )
 
 
@@ -140,10 +154,10 @@ def memory_low(case: Case) -> Iterator[Fault]:
     need = sum(item.size for item in case.bundle.contexts)
     if have is not None and need > have:
         yield Fault(
-            "the context binaries are larger than the memory that is available",
+            "the context binaries do not fit into the free memory of the device",
             _mb(have),
             _mb(need),
-            "stop other programs on the device, or use a smaller model",
+            "stop other programs on the device, or deploy a smaller model",
         )
 
 
@@ -158,17 +172,17 @@ def fastrpc_node(case: Case) -> Iterator[Fault]:
     present = [node for node in nodes if node.exists]
     phone = case.facts.android is not None
     severity = WARN if phone else REFUSE
-    hidden = "; SELinux may hide it from this login, the session decides" * phone
+    hidden = ("; SELinux may hide it, a real session decides") * phone
     if not nodes:
         yield unknown(_CDSP, need, f"ssh <device> ls -l {_CDSP}")
     elif not present:
         yield Fault(
-            f"there is no {_CDSP}: the kernel has no FastRPC for the compute DSP, or the DSP "
-            f"is not running (14001){hidden}",
+            f"the device has no {_CDSP}: its kernel has no FastRPC driver for the "
+            f"compute DSP, or the DSP is not running; QNN would fail with error 14001{hidden}",
             "ENOENT",
             need,
-            "cat /sys/class/remoteproc/*/{name,state} on the device: cdsp must be running; "
-            "load the module fastrpc, or install the board's kernel and firmware",
+            "cat /sys/class/remoteproc/*/{name,state} on the device: if cdsp is not `running`, "
+            "install the board's kernel and firmware; if it is, load the kernel module fastrpc",
             severity,
         )
     elif any(node.open_error == "" for node in present):
@@ -178,9 +192,8 @@ def fastrpc_node(case: Case) -> Iterator[Fault]:
     else:
         node = next(refused for refused in present if refused.open_error)
         yield Fault(
-            f"{node.path} cannot be opened: {node.open_error} "
-            f"(mode {node.mode or '?'}, {node.owner or '?'}:{node.group or '?'}); QNN would "
-            f"say only 14001{hidden}",
+            f"{node.path} cannot be opened: {node.open_error} (mode {node.mode or '?'}, "
+            f"{node.owner or '?'}:{node.group or '?'}); QNN would fail with error 14001{hidden}",
             str(node.open_error),
             need,
             _node_cure(case, node),
@@ -191,12 +204,12 @@ def fastrpc_node(case: Case) -> Iterator[Fault]:
 def _node_cure(case: Case, node: DeviceNode) -> str:
     user, group = case.facts.user, node.group or "fastrpc"
     if node.open_error not in {"EACCES", "EPERM"}:
-        return "see `journalctl -k` on the device: is the DSP running?"
+        return "run `journalctl -k | grep -i cdsp` on the device and check whether the DSP started"
     if group in user.groups_db and group not in user.groups_live:
-        return f"the membership in {group} is newer than this login: log in again, or reboot"
+        return f"log in again or reboot the device: group {group} was added after this login"
     if group == "root" or group in user.groups_live:
         return (
-            f"give the node a group that may read it (udev rule: KERNEL=='fastrpc-cdsp', "
+            "add a udev rule that gives the node a group ( KERNEL=='fastrpc-cdsp', "
             f"GROUP='fastrpc', MODE='0640'), then sudo usermod -aG fastrpc {user.name or '$USER'}"
         )
     return f"sudo usermod -aG {group} {user.name or '$USER'} on the device, then log in again"
@@ -219,8 +232,8 @@ def libcdsprpc_missing(case: Case) -> Iterator[Fault]:
             else "sudo apt install qcom-fastrpc1 (ppa:ubuntu-qcom-iot/qcom-ppa) on the device"
         )
         yield Fault(
-            f"the stub asks for {need}, the device has {', '.join(found) or 'no libcdsprpc'}: "
-            "14001",
+            f"the stub library loads {need}, but the device has "
+            f"{', '.join(found) or 'no libcdsprpc'}: QNN would fail with error 14001",
             ", ".join(found) or "no libcdsprpc",
             need,
             link,
@@ -233,8 +246,8 @@ def dsp_shell_missing(case: Case) -> Iterator[Fault]:
     """A shell for the compute DSP lies where libcdsprpc looks: no session opens without it."""
     if case.has_dsp and case.target_facts.os == "linux" and case.facts.dsp_shells == ():
         yield Fault(
-            "no fastrpc_shell_3 or fastrpc_shell_unsigned_3 in /usr/share/hexagon-dsp, "
-            "/usr/lib/dsp or /usr/lib/rfsa/adsp: open_shell fails, 14001",
+            "no DSP shell file (fastrpc_shell_3, fastrpc_shell_unsigned_3) in "
+            f"{', '.join(SHELL_FOLDERS)}: QNN would fail with 14001",
             "no shell",
             "fastrpc_shell_unsigned_3",
             "sudo apt install hexagon-dsp-binaries on the device (Debian: non-free-firmware), or "
@@ -249,9 +262,9 @@ def dsp_library_path(case: Case) -> Iterator[Fault]:
     value = case.facts.dsp_library_path
     if case.has_dsp and value:
         yield Fault(
-            "DSP_LIBRARY_PATH is set on the device and wins over the release's skel; fleet "
-            "unsets it for its own runs",
+            "DSP_LIBRARY_PATH is set on the device, so programs load the skel library from there "
+            "instead of the release; runs by fleet are not affected, because fleet unsets it",
             value,
             "not set",
-            "remove it from the profile files of the user (grep -rs DSP_LIBRARY_PATH /etc ~/.*rc)",
+            "grep -rs DSP_LIBRARY_PATH /etc ~/.*rc on the device, and remove the line that sets it",
         )

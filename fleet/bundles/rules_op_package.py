@@ -25,11 +25,11 @@ def op_package_machine(case: Case) -> Iterator[Fault]:
     for package in case.bundle.op_packages:
         if case.has_dsp and package.library(HTP) is None:
             yield Fault(
-                f"op package {package.name} has no library for the DSP: "
-                "its operations are registered and cannot run",
+                f"the op package {package.name} has no library for the DSP, so its "
+                "operations could not run",
                 "no `htp:`",
                 "a hexagon library",
-                "build it (make htp_<arch>) and name it as `htp:` in the playbook",
+                "build it (make htp_<arch>) and set its path as `htp:` in the playbook",
             )
     for package, library in _libraries(case):
         want = "hexagon" if library.role == HTP else case.target_facts.machine
@@ -38,10 +38,10 @@ def op_package_machine(case: Case) -> Iterator[Fault]:
         elif library.system not in {None, case.target_facts.os}:
             yield Fault(
                 f"{library.file.source}, `{library.role.lower()}:` of op package {package.name}, "
-                f"was built for {library.system}: the loader of {case.target_facts.os} refuses it",
+                f"was built for {library.system}: {case.target_facts.os} cannot load it",
                 str(library.system),
                 case.target_facts.os,
-                f"build it for {case.target}",
+                f"build the library for {case.target}",
             )
 
 
@@ -55,13 +55,13 @@ def _wrong_machine(case: Case, package: OpPackage, library: OpLibrary, want: str
     loader = "the DSP" if library.role == HTP else f"the loader of {case.target}"
     built = "with make htp_<arch>" if library.role == HTP else f"for {case.target}"
     return Fault(
-        f"{library.file.source}, `{library.role.lower()}:` of op package {package.name}, is a "
-        f"{library.kind} file: {loader} refuses it",
+        f"{library.file.source}, `{library.role.lower()}:` of op package "
+        f"{package.name}, is a {library.kind} file: {loader} would refuse the file",
         library.kind,
         want,
-        "exchange `cpu:` and `htp:` in the playbook"
+        "swap the paths of `cpu:` and `htp:` in the playbook"
         if swapped
-        else f"name the library that was built {built}",
+        else f"set `{library.role.lower()}:` to the library that was built {built}",
     )
 
 
@@ -77,15 +77,15 @@ def op_package_arch(case: Case) -> Iterator[Fault]:
             yield unknown(
                 f"whether {library.file.source} ({library.hexagon_arch}) fits the Hexagon arch",
                 str(library.hexagon_arch),
-                "name the chip in the inventory, for example `soc: SM8650`",
+                "set the chip of this device in the inventory, for example `soc: SM8650`",
             )
         elif library.hexagon_arch != arch:
             yield Fault(
                 f"{library.file.source} of op package {package.name} was built for "
-                f"{library.hexagon_arch}, the device has {arch}",
+                f"Hexagon {library.hexagon_arch}, but the device has {arch}",
                 str(library.hexagon_arch),
                 arch,
-                f"build it with make htp_{arch} and name that file as `htp:`",
+                f"build it with make htp_{arch}, and set its path as `htp:` in the playbook",
             )
 
 
@@ -98,8 +98,8 @@ def op_package_version(case: Case) -> Iterator[Fault]:
     for package, library in _libraries(case):
         declared, where = package.declared, f"{library.file.source} of op package {package.name}"
         again = (
-            f"build it again with QAIRT {case.runtime.version}, or take the runtime it was "
-            "built with (`runtime:` of the playbook)"
+            f"build the op package again with QAIRT {case.runtime.version}, or set "
+            "`runtime:` in the playbook to the version that it was built with"
         )
         if (
             declared
@@ -107,33 +107,33 @@ def op_package_version(case: Case) -> Iterator[Fault]:
             and not any(same_build(declared, own) for own in library.builds)
         ):
             yield Fault(
-                f"the playbook says QAIRT {declared} of {where}, the file itself "
-                f"{' and '.join(library.builds)}",
+                f"the playbook says that {where} was built with QAIRT {declared}, "
+                f"but the file itself says {' and '.join(library.builds)}",
                 ", ".join(library.builds),
                 declared,
-                f"remove `qairt:` from op package {package.name}: fleet uses that of the file",
+                f"remove `qairt:` from op package {package.name} in the playbook",
             )
         elif len(library.builds) > 1 and not declared:
             yield Fault(
-                f"{where} names {len(library.builds)} QAIRT builds",
+                f"{where} contains {len(library.builds)} different QAIRT build ids",
                 ", ".join(library.builds),
                 need,
-                f"say which one it was built with: `qairt: {case.runtime.version}`",
+                f"set the right one in the playbook: `qairt: {case.runtime.version}`",
             )
         elif not library.builds and not declared:
             yield Fault(
                 f"{where} does not say which QAIRT it was built with",
                 "unknown",
                 need,
-                "set `qairt:` of the op package, from the QNN_SDK_ROOT of its build",
+                "set `qairt:` in the playbook to the version of the SDK that built it",
             )
         else:
             known = [own for own in library.builds if not declared or same_build(declared, own)]
             have = known[0] if known else str(declared)
             if not same_build(have, need):
                 yield Fault(
-                    f"{where} was built with QAIRT {have}, the runtime is {need}: op packages "
-                    "must be built again for every version",
+                    f"{where} was built with QAIRT {have}, but the runtime is {need}: an "
+                    "op package must be built for each version",
                     have,
                     need,
                     again,
@@ -162,9 +162,9 @@ def op_package_provider(case: Case) -> Iterator[Fault]:
             )
             names = sorted({name for library in going for name in library.providers})
             yield Fault(
-                f"the interface provider of op package {package.name} cannot be chosen: {offers}",
+                f"op package {package.name} exports no common interface provider: {offers}",
                 ", ".join(names) or "no exported InterfaceProvider",
-                "one name in every library",
+                "the same function name in every library",
                 _offer(tuple(names)),
             )
 
@@ -177,11 +177,11 @@ def op_package_entry(case: Case) -> Iterator[Fault]:
         if not library.entry:
             yield Fault(
                 f"{library.file.source} of op package {package.name} does not export "
-                f"{' or '.join(ENTRIES)}: QNN says `failed to load OpPackage`, error 4005",
+                f"{' or '.join(ENTRIES)}: QNN would fail with 4005, `failed to load OpPackage`",
                 "no entry function",
                 " or ".join(ENTRIES),
-                "put INIT_PKG_CORE_INIT_FUNC() into its interface file (QNN 2.17 and later), "
-                "as qnn-op-package-generator does",
+                "put INIT_PKG_CORE_INIT_FUNC() into the interface source file of the "
+                "op package (QNN 2.17 and later), as qnn-op-package-generator does",
                 REFUSE if library.role == CPU else WARN,
             )
 
@@ -202,14 +202,14 @@ def op_package_needs(case: Case) -> Iterator[Fault]:
                 f"does not go to the device {'with' if qnn else 'from'} this runtime",
                 "not sent",
                 name,
-                f"take a runtime that has {name}: fleet runtime add <SDK>"
+                f"add a runtime that has {name}: fleet runtime add <SDK>"
                 if qnn
-                else "name it under `libraries:` of the run, or link with -static-libstdc++",
+                else ("add it to `run: libraries:`, or link with -static-libstdc++"),
                 REFUSE if qnn else WARN,
             )
 
 
 def _offer(names: tuple[str, ...]) -> str:
     if names:
-        return f"write `provider: {names[0]}` in the playbook, or another one of those found"
-    return 'export it from the op package (extern "C", default visibility), and name it'
+        return f"set `provider: {names[0]}` in the playbook, or another one of those found"
+    return 'export a provider from the op package (extern "C"), and set `provider:`'

@@ -27,12 +27,12 @@ def windows_python(case: Case) -> Iterator[Fault]:
     if pc is None:
         return
     if tools.python3 is None or tools.python3_version is None:
-        yield Fault("the device has no Python, which runs fleet's programs there",
+        yield Fault("the Windows device has no Python, which fleet needs on it",
                     "no Python", "Python 3.8 or newer, for ARM64 with runner ort",
-                    f"{_INSTALL} (ssh cannot start the one of the Store)")  # fmt: skip
+                    f"{_INSTALL} (ssh cannot start a Python from the Microsoft Store)")  # fmt: skip
         return
     if version_key(tools.python3_version)[:2] < _OLDEST_PYTHON:
-        yield Fault(f"Python {tools.python3_version} is too old for fleet's programs on Windows",
+        yield Fault(f"Python {tools.python3_version} of the device is too old for fleet",
                     tools.python3_version, "3.8 or newer", _INSTALL)  # fmt: skip
     if case.selection.runner != "ort":
         return
@@ -41,11 +41,12 @@ def windows_python(case: Case) -> Iterator[Fault]:
         yield unknown("the architecture of the device's Python", need, "fleet facts")
     elif pc.python_machine != need:
         yield Fault(
-            f"the Python of the device is {pc.python_machine} and emulated, the packages are for "
-            f"{' and '.join(case.target_facts.wheel_platforms)}: `DLL load failed` or no provider",
+            f"the device's Python is {pc.python_machine} and emulated, but the "
+            f"packages are for {' and '.join(case.target_facts.wheel_platforms)}: "
+            "they would fail with `DLL load failed`",
             f"{pc.python_machine} ({tools.python3})",
             need,
-            f"{_INSTALL}, before the other one in PATH",
+            f"{_INSTALL}, and put it before the other Python in PATH",
         )
 
 
@@ -55,17 +56,17 @@ def windows_arm64x(case: Case) -> Iterator[Fault]:
     """The files are those for native ARM64 programs, and all of one kind."""
     if _pc(case) is None:
         return
-    cure = "remove `target`, or set `target: aarch64-windows-msvc`"
+    cure = "remove `target:` of this device in the inventory, or set `target: aarch64-windows-msvc`"
     if case.target.startswith("arm64x"):
         yield Fault(
-            "arm64x files are for emulated x64 programs; those that fleet starts are ARM64",
+            "arm64x files are for emulated x64 programs, but fleet starts ARM64 programs",
             case.target,
             "aarch64-windows-msvc",
             cure,
         )
     wrong = [library for library in case.libraries if library.machine == "win-x86_64"]
     if wrong:
-        yield Fault(f"{wrong[0].name} is an x64 library: ARM64 programs cannot load it",
+        yield Fault(f"{wrong[0].name} is an x64 library, which ARM64 programs cannot load",
                     "win-x86_64", "win-arm64",
                     "add the runtime again, from an SDK or wheel of one target")  # fmt: skip
 
@@ -80,11 +81,11 @@ def skel_catalog(case: Case) -> Iterator[Fault]:
     skel, catalog = f"libQnnHtp{arch.upper()}Skel.so", f"libqnnhtp{arch}.cat"
     if skel in names and catalog not in names:
         yield Fault(
-            f"{skel} is sent without {catalog}: Windows does not let the DSP load it, "
-            "transportStatus 9 and 0x80000406",
+            f"the runtime has {skel} but not its signed catalog {catalog}: Windows "
+            "would not let the DSP load it (transportStatus 9, 0x80000406)",
             f"no {catalog}",
             f"lib/hexagon-{arch}/unsigned/{catalog}",
-            f"add a runtime that has it: fleet runtime fetch <version> --target {case.target}",
+            f"fleet runtime fetch <version with the catalog> --target {case.target}",
         )
 
 
@@ -95,9 +96,9 @@ def windows_npu_driver(case: Case) -> Iterator[Fault]:
     pc = _pc(case)
     if pc is None:
         return
-    cure = "Windows Update (optional updates), or the driver of the PC's maker; then a restart"
+    cure = "install the NPU driver (Windows Update, optional updates), then restart the PC"
     if not pc.services:
-        yield Fault("there is no service qcnspmcdm or qcadsprpc: no NPU driver, no session",
+        yield Fault("the NPU driver is not installed: no service qcnspmcdm or qcadsprpc",
                     "no service", "the Qualcomm NPU driver", cure)  # fmt: skip
     elif pc.driver_qnn is not None:
         try:
@@ -106,7 +107,7 @@ def windows_npu_driver(case: Case) -> Iterator[Fault]:
             yield unknown("the QNN of the NPU driver", _LEAST_DRIVER, "fleet facts")
             return
         if old:
-            yield Fault(f"the NPU driver is too old: its QNN is {pc.driver_qnn}",
+            yield Fault(f"the NPU driver is too old: it contains QNN {pc.driver_qnn}",
                         pc.driver_qnn, f"{_LEAST_DRIVER} or newer", cure)  # fmt: skip
 
 
@@ -119,5 +120,5 @@ def windows_filesystem(case: Case) -> Iterator[Fault]:
             f"{case.facts.disk.path} is on {pc.filesystem}, which has no hard links",
             pc.filesystem,
             "NTFS or ReFS",
-            "set `base_dir:` in the inventory to a folder on NTFS, like C:/fleet",
+            "set `base_dir:` of this device in the inventory to a folder on NTFS, like C:/fleet",
         )

@@ -24,30 +24,35 @@ if TYPE_CHECKING:
 PARALLEL = 16
 COLUMNS = ("device", "metric", "A", "B", "change", "95 %, table", "pairs", "answer", "emulated")
 Side = Annotated[
-    str | None,
-    typer.Argument(help="A playbook, a bundle, or a release: its id, current, previous."),
+    str | None, typer.Argument(help="Playbook, bundle, or release (its id, current or previous).")
 ]
 
 
 def ab(
     a: Side = None,
     b: Side = None,
-    inventory: Annotated[Path | None, typer.Option("--inventory", "-i", help="Inventory.")] = None,
+    inventory: Annotated[
+        Path | None, typer.Option("--inventory", "-i", help="Inventory file.")
+    ] = None,
     limit: opt.Limit = None,
     playbook: Annotated[
-        Path | None, typer.Option(help="The playbook of releases and bundles.")
+        Path | None,
+        typer.Option(help="Playbook with the `run:` section, if A or B is a release or bundle."),
     ] = None,
     gate: Annotated[
-        list[str] | None, typer.Option(help="What must not be: 'decode_tps<-5%'. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Largest loss that is allowed: 'decode_tps<-5%'. Repeatable."),
     ] = None,
     budget: Annotated[str | None, typer.Option(help="Stop after this time: 25m.")] = None,
-    resume: Annotated[str | None, typer.Option(help="Go on with this one: its id.")] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="Continue the comparison with this run id.")
+    ] = None,
     output_dir: opt.Records = None,
     offline: opt.Offline = False,
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Measure two releases in turns on each board, until B is worse, or fine.
+    """Measure A and B in turns on each device, until it is clear whether B is worse.
 
     Example: fleet ab previous current --playbook playbooks/tiny-genie.yaml -i inventories/lab.yaml
     """
@@ -58,7 +63,7 @@ def ab(
         journal = AbJournal.reopen(store, resume)
     elif a is None or b is None or inventory is None:
         raise InputError(
-            "ab takes two sides and an inventory",
+            "`fleet ab` needs two things to compare (A and B) and an inventory",
             hint="fleet ab A B -i INVENTORY --playbook PLAYBOOK",
         )
     else:
@@ -103,8 +108,8 @@ def limits_of(texts: list[str]) -> dict[str, float]:
         gate = parse(text)
         if gate.word is not None or gate.unit != "%" or gate.below != (gate.limit < 0):
             raise InputError(
-                f"--gate {text!r}: here a loss in percent is expected",
-                hint="as in: --gate 'decode_tps<-5%' --gate 'ttft_ms>+10%'",
+                f"--gate {text!r} is not a limit in percent for a loss",
+                hint="write it like --gate 'decode_tps<-5%' or --gate 'ttft_ms>+10%'",
             )
         found[gate.metric] = gate.limit
     return found
@@ -138,10 +143,14 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
         ))  # fmt: skip
     if cells:
         output.table(f"{journal.asked.b} against {journal.asked.a}", COLUMNS, cells)
+    for result, item in rows:
+        if step := item.decision.step:
+            place = f"{result.host.name} {item.metric}"
+            output.note(f"{place} is rounded to {step:g}; the interval has all it can have been")
     if any(_emulated(result) for result, _ in rows):
-        output.note("emulated: no verdict about hardware")
+        output.note("the devices are emulated, so this says nothing about real hardware")
     tag = f"tag:ab-{journal.run_id}"
-    output.note(f"{journal.run_id}; again: fleet profiles compare {tag}-A {tag}-B")
+    output.note(f"to show run {journal.run_id} again: fleet profiles compare {tag}-A {tag}-B")
 
 
 def _emulated(result: DeviceResult) -> bool:
@@ -156,15 +165,22 @@ def _plain(result: DeviceResult, item: Judged) -> dict[str, object]:
 
 def end(journal: AbJournal, results: list[DeviceResult]) -> None:
     """Raise what the exit code says: 1 worse, 4 undecided, else that of the devices."""
+    from fleet.profiles.compare.sequential import LOOKS  # noqa: PLC0415
+
     words: dict[str, list[str]] = {"worse": [], "undecided": []}
     for result, item in _rows(results):
         text = f"{result.host.name} {item.metric}" + " (emulated)" * _emulated(result)
         words.setdefault(str(item.decision.answer), []).append(text)
     if words["worse"]:
-        raise GateError(f"worse: {', '.join(words['worse'])}", hint="the table above has the runs")
+        raise GateError(
+            f"B is worse than the gates allow: {', '.join(words['worse'])}",
+            hint="compare the runs of A and B in the table above, and keep A if the loss matters",
+        )
     end_devices(results)
     if words["undecided"]:
+        most = max(item.decision.pairs for _, item in _rows(results)) == LOOKS[-1]
+        hint = "ask fewer boards at once (-l), or a wider limit with --gate"
         raise NotComparableError(
-            f"undecided: {', '.join(words['undecided'])}",
-            hint=f"fleet ab --resume {journal.run_id} (measures on)",
+            f"the runs are too few or vary too much to decide: {', '.join(words['undecided'])}",
+            hint=hint if most else f"fleet ab --resume {journal.run_id} (continues to measure)",
         )

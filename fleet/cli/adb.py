@@ -13,11 +13,11 @@ from fleet.cli import output
 from fleet.model.deadline import Deadline
 from fleet.model.errors import FleetError, InputError, UnreachableError
 
-app = typer.Typer(help="Phones behind adb: list, connect, pair.", no_args_is_help=True)
+app = typer.Typer(help="List, connect and pair phones (adb).", no_args_is_help=True)
 ServerOption = Annotated[
-    str | None, typer.Option(help="HOST:PORT of the adb server; default: the one of adb itself.")
+    str | None, typer.Option(help="Address of the adb server; default: the one that adb uses.")
 ]
-TargetArgument = Annotated[str, typer.Argument(help="HOST:PORT that the phone shows.")]
+TargetArgument = Annotated[str, typer.Argument(help="Address that the phone shows.")]
 CODE = "FLEET_PAIRING_CODE"
 LOOK_SECONDS = 25.0  # a server that has to be started takes some seconds
 CONNECT_SECONDS = 15.0
@@ -26,7 +26,7 @@ PAIR_SECONDS = 30.0
 
 @app.command("list")
 def list_phones(server: ServerOption = None, as_json: opt.Json = False) -> None:
-    """Show what adb sees: serial, state, USB path, model, and the cure for each bad state.
+    """List phones: serial, state, USB path, model, and what to do about a bad state.
 
     Example: fleet adb list
     """
@@ -47,13 +47,17 @@ def list_phones(server: ServerOption = None, as_json: opt.Json = False) -> None:
         output.emit_json({"server": str(where), "devices": rows})
         return
     if not rows:
-        output.note(f"adb at {where} sees no device; plug one in and enable USB debugging")
+        output.note(
+            f"the adb server at {where} sees no phone; connect one and enable USB debugging"
+        )
         return
     columns = ("serial", "state", "usb", "model", "cure")
     output.table(
         f"adb at {where}", columns, [[str(row[c]) or "-" for c in columns] for row in rows]
     )
-    output.note("in an inventory: transport: adb, serial: <serial, or usb:PATH, or HOST:PORT>")
+    output.note(
+        "in an inventory write: transport: adb, serial: <serial, or usb:PATH, or HOST:PORT>"
+    )
 
 
 @app.command()
@@ -66,7 +70,10 @@ def connect(target: TargetArgument, server: ServerOption = None) -> None:
 
     answer = AdbServer(server).dial(_target(target), Deadline(CONNECT_SECONDS))
     if not answer.startswith(("connected", "already connected")):
-        raise UnreachableError(f"adb connect: {answer}", hint="adb tcpip 5555, or fleet adb pair")
+        raise UnreachableError(
+            f"adb could not connect to the phone: {answer}",
+            hint="adb tcpip 5555 (phone connected by USB), or pair first: fleet adb pair HOST:PORT",
+        )
     output.note(answer)
 
 
@@ -75,7 +82,7 @@ def pair(target: TargetArgument, server: ServerOption = None) -> None:
     """Pair with wireless debugging: the phone shows HOST:PORT and a code of six digits.
 
     The code is asked for, or taken from the environment variable FLEET_PAIRING_CODE; it never
-    stands on the command line. Pairing has a port of its own; connect to the other one then.
+    stands on the command line. Pairing uses another port than connecting.
 
     Example: fleet adb pair 10.0.0.21:37123
     """
@@ -88,23 +95,27 @@ def pair(target: TargetArgument, server: ServerOption = None) -> None:
     except UnreachableError as error:
         if "unknown host service" in error.message:
             raise UnreachableError(
-                f"the adb server at {where} is too old to pair",
-                hint="platform tools 30 or newer: adb --version",
+                f"the adb server at {where} is too old for pairing",
+                hint="install Android platform tools 30 or newer, then: adb kill-server",
             ) from error
         raise
     if not answer.startswith("Successfully paired"):
         raise UnreachableError(
-            f"adb pair: {answer}",
-            hint="each code works once and expires soon; ask the phone for a new one",
+            f"adb could not pair with the phone: {answer}",
+            hint="let the phone show a new code and run the command again: each code "
+            "works only once",
         )
     output.note(answer)
-    output.note("next: fleet adb connect HOST:PORT (the port of wireless debugging itself)")
+    output.note(
+        "next: fleet adb connect HOST:PORT (the port on the main page of wireless debugging)"
+    )
 
 
 def _asked() -> str:
     if not sys.stdin.isatty():
         raise InputError(
-            "cannot ask for the pairing code: standard input is not a terminal", hint=f"set {CODE}"
+            "fleet cannot ask for the pairing code, because standard input is not a terminal",
+            hint=f"set the environment variable {CODE} to the code that the phone shows",
         )
     return str(typer.prompt("pairing code", hide_input=True))
 
@@ -113,5 +124,8 @@ def _target(text: str) -> str:
     from fleet.transport.adbstates import is_target  # noqa: PLC0415
 
     if not is_target(text):
-        raise InputError(f"'{text}' is not HOST:PORT", hint="write it as the phone shows it")
+        raise InputError(
+            f"'{text}' is not an address of the form HOST:PORT",
+            hint="type the address as the phone shows it, for example 10.0.0.21:37123",
+        )
     return text

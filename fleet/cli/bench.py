@@ -24,21 +24,23 @@ _PROMPT = "What is an NPU?"
 
 
 def bench(
-    http: Annotated[str, typer.Option(help="Address, as `fleet serve tunnel` says it.")],
-    clients: Annotated[int, typer.Option(min=1, max=1024, help="Clients at one time.")] = 1,
+    http: Annotated[str, typer.Option(help="Address that `fleet serve tunnel` prints.")],
+    clients: Annotated[int, typer.Option(min=1, max=1024, help="Simultaneous clients.")] = 1,
     duration: Annotated[
-        str | None, typer.Option(help="How long to start new requests: 60s, 5m.")
+        str | None, typer.Option(help="How long clients keep starting requests: 60s, 5m.")
     ] = None,
-    requests: Annotated[int | None, typer.Option(min=1, help="How many requests.")] = None,
+    requests: Annotated[int | None, typer.Option(min=1, help="Total number of requests.")] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File of --save of `fleet serve token`.")
+        Path | None, typer.Option(help="Token file, written by `fleet serve token --save FILE`.")
     ] = None,
-    stream: Annotated[bool, typer.Option("--stream/--whole", help="Token by token.")] = True,
+    stream: Annotated[
+        bool, typer.Option("--stream/--whole", help="Ask for single tokens, or the whole answer.")
+    ] = True,
     prompt: Annotated[
-        list[str] | None, typer.Option(help="Prompt; several take turns.", show_default=False)
+        list[str] | None, typer.Option(help="Prompt text. Repeatable.", show_default=False)
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Token limit.")] = None,
-    timeout: Annotated[str, typer.Option(help="Longest silence of one request.")] = "5m",
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens per answer.")] = None,
+    timeout: Annotated[str, typer.Option(help="Longest wait for an answer.")] = "5m",
     output_dir: opt.Records = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -80,7 +82,7 @@ def _token(path: Path | None) -> str:
         text = path.read_text("utf-8").strip()
     word = text.split()[-1] if text else ""
     if not word.isascii():
-        raise InputError(f"{path} does not hold a token", hint="fleet serve token --save FILE")
+        raise InputError(f"the file {path} contains no token", hint="fleet serve token --save FILE")
     return word
 
 
@@ -94,7 +96,7 @@ def _record(
     problems = []
     if report.errors:
         words = sorted({request.error for request in report.errors})
-        problems.append(f"failed: {len(report.errors)} of {len(report.asked)} requests: {words[0]}")
+        problems.append(f"{len(report.errors)} of {len(report.asked)} requests failed: {words[0]}")
     how = "--stream" if load.stream else "--whole"
     return Record(
         run_id=new_run_id(),
@@ -122,7 +124,7 @@ def _show(record: Record, report: client.LoadReport) -> None:
         ("ttft", "time to first token"),
         ("inter_token", "between tokens"),
         ("total", "whole request"),
-        ("queue", "of it in the queue"),
+        ("queue", "of which in queue"),
     ):
         cells = [found.get(f"{name}_p{percent}_ms") for percent in client.PERCENTILES]
         if cells[0] is not None:

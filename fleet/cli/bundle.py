@@ -21,26 +21,32 @@ from fleet.model.files import human_bytes
 from fleet.model.op_package import CPU, HTP, OpLibrary
 from fleet.runtimes.store import RuntimeStore
 
-app = typer.Typer(no_args_is_help=True, help="Bundles: what they need, what is wrong with them.")
+app = typer.Typer(
+    no_args_is_help=True, help="Inspect bundles (compiled models), or get them from AI Hub."
+)
 
 
 @app.command()
 def inspect(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A bundle folder.")],
     kind: Annotated[
-        str | None, typer.Option(help=f"{', '.join(KINDS)}; default: by what is there.")
+        str | None, typer.Option(help=f"{', '.join(KINDS)}; default: found from the files.")
     ] = None,
     as_json: opt.Json = False,
-    no_hash: Annotated[bool, typer.Option("--no-hash", help="Do not hash: quick look.")] = False,
+    no_hash: Annotated[
+        bool, typer.Option("--no-hash", help="Do not check hashes (faster).")
+    ] = False,
 ) -> None:
-    """Read a bundle: context binaries, QAIRT it needs, files, damage. Exit 1 when unusable.
+    """Check a bundle: context binaries, needed QAIRT, files, damage. Exit 1 if unusable.
 
     Examples:
       fleet bundle inspect assets/tiny-genie
       fleet bundle inspect ~/llama_v3_1_8b-genie-w4a16-qualcomm_qcs9075 --json
     """
     if kind is not None and kind not in KINDS:
-        raise InputError(f"'{kind}' is not a kind of bundle", hint="one of " + ", ".join(KINDS))
+        raise InputError(
+            f"'{kind}' is not a kind of bundle", hint="use one of: " + ", ".join(KINDS)
+        )
     library, kind = system_library(RuntimeStore()), kind or guessed(folder.expanduser())
     bundle = inspect_bundle(folder, library, hashes=not no_hash, kind=kind)
     if as_json:
@@ -53,7 +59,7 @@ def inspect(
 
 @app.command(name="op-package")
 def op_package(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Libraries (.so).")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Op packages (.so).")],
     as_json: opt.Json = False,
 ) -> None:
     """Read op package libraries: machine, Hexagon arch, QAIRT build, interface provider.
@@ -123,13 +129,13 @@ def _show(bundle: Bundle) -> None:
         output.note(f"note: {text}")
     if any(item.read_by == "markers" for item in bundle.contexts):
         output.note(
-            "note: read by text markers: a cut file is found by SHA256SUMS only; for more: "
-            f"fleet runtime fetch --target {TARGET}"
+            "note: without libQnnSystem fleet cannot see whether a context binary is "
+            f"cut off; to get the library: fleet runtime fetch --target {TARGET}"
         )
     if bundle.usable:
         output.note("next: fleet plan -i INVENTORY PLAYBOOK, with `bundle:` set to this folder")
     else:
-        output.note("next: put the files right (copy or export again), then inspect once more")
+        output.note("next: copy or export the damaged files again, then run this command again")
 
 
 def _context_row(item: ContextBinary) -> tuple[object, ...]:
@@ -151,8 +157,10 @@ def _problems(bundle: Bundle) -> list[str]:
         *(f"{item.name} is missing (named by {item.named_by})" for item in bundle.missing),
         *(f"{item.name}: {item.problem}" for item in bundle.contexts if item.problem),
         *(
-            f"{item.name} is not the file of {bundle.checked_by} "
-            f"({item.found[:12]} instead of {item.expected[:12]})"
+            (
+                f"the SHA-256 of {item.name} is {item.found[:12]}, "
+                f"{bundle.checked_by} says {item.expected[:12]}"
+            )
             for item in bundle.wrong_hashes
         ),
     ]

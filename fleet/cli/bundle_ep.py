@@ -21,21 +21,23 @@ def wrap_ep(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Context binaries.")],
     folder: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Folder for them; it has the binaries too."),
+        typer.Option(
+            "--output", "-o", help="Folder for the ONNX files; must contain the binaries."
+        ),
     ] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Make ONNX wrappers (EPContext) for context binaries, for ONNX Runtime's QNN provider.
 
-    One a graph, beside its binary. Inputs and outputs have the stored types of the graph.
+    One for each graph, beside its binary. Inputs and outputs keep the types of the graph.
 
     Example: fleet bundle wrap-ep llama32/*.bin
     """
     library = system_library(RuntimeStore())
     if library is None:
         raise BundleError(
-            "the graphs of a context binary are read with libQnnSystem, and there is none in the "
-            "store that this machine can load (x86_64 Linux)",
+            "fleet reads context binaries with libQnnSystem, and the runtime store "
+            "has none for this computer (x86_64 Linux)",
             hint=f"fleet runtime fetch --target {TARGET}",
         )
     written = write_wrappers([read_graphs(path, library) for path in files], folder)

@@ -16,18 +16,18 @@ from fleet.model.files import human_bytes
 
 def pull(
     reference: Annotated[
-        str, typer.Argument(metavar="aihub:ID", help="A job or a model of Qualcomm AI Hub.")
+        str, typer.Argument(metavar="aihub:ID", help="Id of a job or a model on Qualcomm AI Hub.")
     ],
     folder: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The new folder; default: named after the model."),
+        typer.Option("--output", "-o", help="Folder to create; default: named after the model."),
     ] = None,
     wait: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait for a job that still runs.")
+        float, typer.Option(min=0, help="Seconds to wait for a job that is still running.")
     ] = 0,
     as_json: opt.Json = False,
 ) -> None:
-    """Get what Qualcomm AI Hub compiled or linked, as a bundle folder. Needs npu-fleet\\[aihub].
+    """Download a model that Qualcomm AI Hub compiled, as a bundle folder. Needs npu-fleet\\[aihub].
 
     Examples:
       fleet bundle pull aihub:jabc123 -o resnet50

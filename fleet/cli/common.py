@@ -32,7 +32,10 @@ def hosts_of(inventory: Path, limit: list[str] | None) -> tuple[Host, ...]:
         output.note(f"warning: {text}")
     hosts = select(loaded, limit or ["all"])
     if not hosts:
-        raise InputError(f"{inventory} has no hosts", hint="fleet inventory list")
+        raise InputError(
+            f"the inventory {inventory} contains no devices",
+            hint=f"add devices to the file, then: fleet inventory list {inventory}",
+        )
     if any(host.transport == "ssh" for host in hosts):
         import_early()
     return hosts

@@ -21,7 +21,7 @@ from fleet.profiles.files import read_records
 from fleet.profiles.store import select
 
 OPS_SHOWN = 20
-AB = "fleet ab A B (measures both in turns, and ends in a verdict)"
+AB = "fleet ab A B (measures both in turns and gives a verdict)"
 
 
 def group_of(text: str, store: Path | None) -> RecordGroup:
@@ -33,7 +33,7 @@ def group_of(text: str, store: Path | None) -> RecordGroup:
     with opened(store) as found:
         records = found.records(query)
     if not records:
-        raise InputError(f"there is no run '{text}'", hint="fleet profiles list")
+        raise InputError(f"no stored run matches '{text}'", hint="fleet profiles list")
     return group(text, records)
 
 
@@ -86,7 +86,7 @@ def show(found: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> N
     if found.rows:
         _show_rows(found)
     else:
-        output.say("nothing to compare: no board or no metric is in both")
+        output.say("nothing to compare: A and B have no device or no metric in common")
     for text in writing.together(found):
         output.say(text)
     for ops in found.ops:
@@ -107,7 +107,7 @@ def _show_rows(found: Comparison) -> None:
     spare |= {head: number for head, number in alike if len(set(by_head[head])) == 1}
     columns = [Column(head, cells, spare.get(head, 0)) for head, cells in by_head.items()]
     names = [f"{row.board} {row.metric.shown}" for row in found.rows]
-    show_text(f"{found.b.label} against {found.a.label}", columns, names)
+    show_text(f"{found.b.label} compared with {found.a.label}", columns, names)
 
 
 def _show_ops(ops: OpDiff) -> None:
@@ -121,7 +121,7 @@ def _show_ops(ops: OpDiff) -> None:
         numbers = writing.number(op.a), writing.number(op.b), gates.percent(op.share)
         rows.append((op.name, op.shape, word, *numbers))
     if rows:
-        columns = ("operation", "shape", "", f"A {ops.unit}", f"B {ops.unit}", "of the whole")
+        columns = ("operation", "shape", "", f"A {ops.unit}", f"B {ops.unit}", "of the total")
         output.table("operations", columns, rows)
 
 
@@ -129,31 +129,37 @@ def end(found: Comparison, judged: Sequence[JudgedGate], *, strict: bool) -> Non
     """Raise what the exit code says. Tripped wins over not judged: it is the surer news."""
     refusal = _refusal(found) if strict else ""
     if refusal:
-        raise NotComparableError(refusal, hint="name what you changed on purpose: --vary")
+        raise NotComparableError(
+            refusal, hint="name what you changed on purpose, such as --vary runtime"
+        )
     apart = [finding for finding in found.findings if finding.what in APART]
     tripped = [result for result in judged if result.outcome is GateOutcome.TRIPPED]
     if tripped:
-        raise GateError(_texts(tripped), hint="the table above shows what else differs")
+        raise GateError(
+            _texts(tripped),
+            hint="find the cause in the table above, or change the limit of --fail-if",
+        )
     unsure = [result for result in judged if result.outcome is GateOutcome.UNJUDGED]
     if unsure:
         raise NotComparableError(
-            f"cannot judge: {_texts(unsure)}",
+            f"there are not enough comparable runs to decide --fail-if: {_texts(unsure)}",
             hint=AB
             if apart
-            else "measure more runs, of both: from five a side on a run is one "
-            f"value, however many repeats it has; {AB}",
+            else (
+                f"measure at least five runs of A and of B (a run with repeats is one), or: {AB}"
+            ),
         )
     if apart:
         raise NotComparableError(
-            f"no verdict: A and B were not measured in turns, {writing.finding(apart[0])}", hint=AB
+            f"no verdict: A and B were not measured in turns: {writing.finding(apart[0])}", hint=AB
         )
 
 
 def _refusal(found: Comparison) -> str:
     if not found.rows:
-        return "--strict: A and B have nothing in common"
+        return "--strict: A and B have no device and no metric in common"
     what = ", ".join(dict.fromkeys(finding.what for finding in found.refused))
-    return f"--strict: differs or is unknown: {what}" if what else ""
+    return (f"--strict: conditions differ or are unknown: {what}") if what else ""
 
 
 def _texts(judged: Sequence[JudgedGate]) -> str:
@@ -174,7 +180,7 @@ def show_matrix(
     """Board by version."""
     if len(metric) != 1 or columns not in matrices.COLUMNS:
         raise InputError(
-            "--matrix takes one --metric, and --columns runtime or release",
+            "--matrix needs exactly one --metric, and --columns must be runtime or release",
             hint="fleet profiles compare --matrix --metric decode_tps since:2026-11-01",
         )
     made = matrices.matrix(group_of(text, store), metric[0], columns, margin)

@@ -32,14 +32,16 @@ from fleet.profiles.runs import RunStore
 
 RunOption = Annotated[
     bool | None,
-    typer.Option("--run/--no-run", help="Run afterwards. Default: where something changed."),
+    typer.Option(
+        "--run/--no-run", help="Run the model after the deploy. Default: if something changed."
+    ),
 ]
 WHEN = {None: "auto", True: "always", False: "never"}
 LockedOption = Annotated[
-    bool, typer.Option("--locked", help="Deploy only what fleet.lock lists; otherwise fail.")
+    bool, typer.Option("--locked", help="Fail unless the deploy matches fleet.lock exactly.")
 ]
 FrozenOption = Annotated[
-    bool, typer.Option("--frozen", help="Use the builds and files of the lock; fetch nothing.")
+    bool, typer.Option("--frozen", help="Use the builds and files in fleet.lock; download nothing.")
 ]
 
 
@@ -52,10 +54,10 @@ def plan(
     offline: opt.Offline = False,
     accept_new: opt.AcceptNew = False,
     admin: Annotated[
-        bool, typer.Option("--admin", help="Show only the commands for root, ready to copy.")
+        bool, typer.Option("--admin", help="Show only the commands for root, ready to paste.")
     ] = False,
     write_lock: Annotated[
-        bool, typer.Option("--write-lock", help="Write what was planned into fleet.lock.")
+        bool, typer.Option("--write-lock", help="Write the planned files into fleet.lock.")
     ] = False,
     lock_file: opt.LockFile = None,
     carrier: transfer.Carrier = "auto",
@@ -72,7 +74,7 @@ def plan(
         verify=verify, offline=offline, accept_new=accept_new, parallel=parallel, transfer=how
     )
     if lock_file is not None and not write_lock:
-        raise InputError("--lock-file has no effect here", hint="add --write-lock")
+        raise InputError("--lock-file has no effect without --write-lock", hint="add --write-lock")
     loaded = load_playbook(playbook)
     if not write_lock:
         _plan(loaded, inventory, limit, options, as_json, executor, admin=admin)
@@ -84,7 +86,7 @@ def plan(
     if all(result.fine for result in results):
         write_planned(playbook, lock_file, operation, releases, limit)
     else:
-        output.note("the lock is not written: not every device can be deployed to")
+        output.note("fleet.lock was not written: correct the errors above first")
     _show_planned(results, as_json, admin=admin)
 
 
@@ -189,7 +191,7 @@ def with_way_back(
     try:
         return work()
     except KeyboardInterrupt:
-        output.advise(f"interrupted; go on with: fleet resume {operation.run_id}")
+        output.advise(f"the deploy was interrupted; continue with: fleet resume {operation.run_id}")
         raise
 
 
@@ -210,9 +212,9 @@ def show_measured(operation: Operation, results: list[DeviceResult]) -> None:
     records = [record.as_dict() for result in results for record in result.records]
     if records:
         show_records(f"{operation.playbook.name}: run {operation.run_id}", records)
-        output.note(f"records: {operation.runs.root / operation.run_id}")
+        output.note(f"results are in: {operation.runs.root / operation.run_id}")
         other = operation.runs.root != RunStore().root
         store = f" --store {shlex.quote(str(operation.runs.root))}" if other else ""
         output.advise(f"next: fleet profiles show {operation.run_id}{store}")
     elif any(result.outcome == "unchanged" for result in results) and operation.playbook.run:
-        output.advise("nothing changed, so nothing was run; measure again with: fleet run")
+        output.advise("nothing changed, so the model was not run; to measure again: fleet run")

@@ -21,42 +21,42 @@ from fleet.triage.explain import explain
 from fleet.triage.text import MAX_BYTES, decode
 from fleet.triage.triage import triage
 
-_INVENTORY = typer.Option("--inventory", "-i", help="Look at the devices of this inventory.")
+_INVENTORY = typer.Option("--inventory", "-i", help="Examine the devices of this inventory.")
 _PLATFORMS = ("linux", "android", "windows")
 
 
 LogOption = Annotated[
-    list[str] | None, typer.Option(help="Triage a log instead: a file, - for stdin.")
+    list[str] | None, typer.Option(help="Explain a log instead: a file, - for standard input.")
 ]
 ExplainOption = Annotated[
-    str | None, typer.Option("--explain", help="What a code means: 14001, 0x80000406, -8.")
+    str | None, typer.Option("--explain", help="Explain an error code: 14001, 0x80000406, -8.")
 ]
-ListOption = Annotated[bool, typer.Option("--list", help="List checks and causes.")]
+ListOption = Annotated[bool, typer.Option("--list", help="List all checks and known causes.")]
 OnlyOption = Annotated[
-    list[str] | None, typer.Option(help="Only this check or layer (see --list).")
+    list[str] | None, typer.Option(help="Run only this check or layer (see --list). Repeatable.")
 ]
 FolderOption = Annotated[
     list[str] | None, typer.Option(help="Check this folder on the device: a QAIRT copied by hand.")
 ]
 PlatformOption = Annotated[str, typer.Option(help="With --log: linux, android or windows.")]
 SessionOption = Annotated[
-    bool, typer.Option("--session/--no-session", help="Open a real NPU session.")
+    bool, typer.Option("--session/--no-session", help="Open a real NPU session as a test.")
 ]
-HashOption = Annotated[bool, typer.Option("--verify", help="Hash every file of releases.")]
-FixOption = Annotated[bool, typer.Option("--fix", help="Plan cures, ask, apply, verify.")]
-DryOption = Annotated[bool, typer.Option("--dry-run", help="With --fix: only the plan.")]
+HashOption = Annotated[bool, typer.Option("--verify", help="Hash all deployed files (slow).")]
+FixOption = Annotated[bool, typer.Option("--fix", help="Repair: show steps, ask, apply.")]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="With --fix: show steps only.")]
 PlaybookOption = Annotated[
     Path | None, typer.Option(help="With --fix: the playbook to deploy again.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="With --fix: do not ask.")]
 BundleOption = Annotated[
-    Path | None, typer.Option(help="Also pack everything, redacted, as .tar.gz.")
+    Path | None, typer.Option(help="Also pack all findings, without secrets, as .tar.gz.")
 ]
 AnswerOption = Annotated[
     list[str] | None,
-    typer.Option(help="With --log: the answer to a question, ID=yes, ID=no or ID=@FILE."),
+    typer.Option(help="With --log: the answer to a question: ID=yes, ID=no or ID=@FILE."),
 ]
-StrictOption = Annotated[bool, typer.Option("--strict", help="Exit 2 for advice too.")]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with 2 for advice too.")]
 
 
 def doctor(
@@ -83,7 +83,7 @@ def doctor(
 ) -> None:
     """Find out what is wrong: devices (-i), a pasted log (--log), an error code (--explain).
 
-    With -i and --log the read-only looks at the device tell the causes of its log apart.
+    With -i and --log, checks on the device help to find the cause of a failure in the log.
 
     Exit code 0 healthy, 1 problem, 2 advice with --strict, 3 not checked, 5 log not recognised.
 
@@ -115,9 +115,11 @@ def _one_of(inventory: Path | None, log: list[str] | None, code: str | None, lis
     given = sum((inventory is not None or bool(log), code is not None, listed))
     if given != 1:
         raise InputError(
-            "only one of -i, --log, --explain, --list" if given else "nothing to look at",
-            hint="fleet doctor -i inventory.yaml, fleet doctor --log FILE, "
-            "fleet doctor --explain 14001",
+            "-i or --log, --explain and --list exclude each other"
+            if given
+            else ("nothing to examine: give -i, --log or --explain"),
+            hint="use one of: fleet doctor -i inventory.yaml, fleet doctor --log "
+            "FILE, fleet doctor --explain 14001",
         )
 
 
@@ -130,7 +132,9 @@ def _logs(
     bundle: Path | None,
 ) -> list[Diagnosis]:
     if platform and platform not in _PLATFORMS:
-        raise InputError(f"'{platform}' is not a platform", hint=f"one of {', '.join(_PLATFORMS)}")
+        raise InputError(
+            f"'{platform}' is not a platform", hint=f"use one of {', '.join(_PLATFORMS)}"
+        )
     found = []
     for name in names:
         look = partial(_triage, _text(name), name, platform)
@@ -151,7 +155,8 @@ def _text(name: str) -> str:
             return decode(stream.read(MAX_BYTES))
     except OSError as error:
         raise InputError(
-            f"{name}: {error.strerror or error}", hint="give the path of a log, or - for stdin"
+            f"the log {name} cannot be read: {error.strerror or error}",
+            hint="give the path of a log file, or - for standard input",
         ) from error
 
 

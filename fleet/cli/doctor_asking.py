@@ -22,7 +22,10 @@ def given(answers: Sequence[str] | None) -> dict[str, str]:
     for text in answers or ():
         key, equals, word = text.rpartition("=") if "=@" not in text else text.partition("=")
         if not equals or not key:
-            raise InputError(f"'{text}' is no answer", hint="--answer ID=yes, ID=no or ID=@FILE")
+            raise InputError(
+                f"--answer '{text}' does not have the form ID=yes, ID=no or ID=@FILE",
+                hint="repeat the command with the ID that the question shows: --answer ID=yes",
+            )
         found[key] = _content(word[1:]) if word.startswith("@") else word
     return found
 
@@ -31,7 +34,10 @@ def _content(name: str) -> str:
     try:
         return Path(name).read_text("utf-8", "replace")
     except OSError as error:
-        raise InputError(f"{name}: {error.strerror or error}", hint="--answer ID=@FILE") from error
+        raise InputError(
+            f"the file {name} of --answer cannot be read: {error.strerror or error}",
+            hint="give the path of an existing file: --answer ID=@FILE",
+        ) from error
 
 
 def asked(look: Look, answers: dict[str, str], *, quiet: bool) -> Diagnosis:

@@ -74,7 +74,7 @@ def known(only: Sequence[str]) -> tuple[str, ...]:
     names = {"host", "link", "session"}.union(*((check.id, check.layer) for check in LOOKS))
     for name in only:
         if name not in names:
-            raise InputError(f"there is no check '{name}'", hint="fleet doctor --list")
+            raise InputError(f"'{name}' is not a check or layer", hint="fleet doctor --list")
     return tuple(only)
 
 
@@ -120,19 +120,19 @@ def cure(
 
 def _show(cures: Sequence[Cure], *, dry_run: bool) -> None:
     if not cures:
-        output.say("nothing to fix")
+        output.say("fleet found no problem to fix")
     for fix in cures:
         if fix.why:
-            output.say(f"{fix.host.name}: fleet has no cure: {fix.why}")
+            output.say(f"{fix.host.name}: fleet cannot repair this device itself: {fix.why}")
             continue
-        output.say(f"{fix.host.name}: {fix.remedy} for {fix.cause}")
+        output.say(f"{fix.host.name}: fleet would use {fix.remedy} against the cause {fix.cause}:")
         for step in fix.steps:
             output.say(f"  + {step}")
         for command in fix.commands:
             for line in command.splitlines():
                 output.say(f"      # {line}")
     if dry_run and any(not fix.why for fix in cures):
-        output.say("nothing was changed; to apply it, leave out --dry-run")
+        output.say("nothing was changed; to apply these steps, leave out --dry-run")
 
 
 def _ask(cures: Sequence[Cure], *, yes: bool) -> None:
@@ -140,10 +140,10 @@ def _ask(cures: Sequence[Cure], *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise InputError(
-            "cannot ask: standard input is not a terminal",
-            hint="fleet doctor --fix --yes, or --dry-run",
+            "fleet cannot ask before the repair: standard input is not a terminal",
+            hint="fleet doctor --fix --yes, or fleet doctor --fix --dry-run",
         )
-    if not typer.confirm(f"apply this to {len(cures)} device(s)?"):
+    if not typer.confirm(f"Apply these steps to {len(cures)} device(s)?"):
         raise typer.Exit(1)
 
 

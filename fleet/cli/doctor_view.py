@@ -27,7 +27,7 @@ _VERDICTS = {
     "not-recognised": "[bold yellow]not recognised[/]",
 }
 _NOTHING_SEEN = "[bold green]nothing wrong seen[/]"
-_NO_SESSION = "[bold yellow]not checked[/]: no NPU session was opened"
+_NO_SESSION = "[bold yellow]not fully checked[/]: no NPU session was opened"
 _PAGES = 3  # more targets than that share a page
 _OTHERS = 2  # causes that are named behind the first one
 _EVIDENCE = 4
@@ -88,7 +88,7 @@ def _unknown(diagnosis: Diagnosis) -> None:
     for text in diagnosis.understood:
         _line(f"  [bold]means[/]  {escape(_short(text))}")
     for line in diagnosis.suspects:
-        _line(f"  [dim]looks like it[/] line {line.line}: {escape(_short(line.text))}")
+        _line(f"  [dim]suspicious[/] line {line.line}: {escape(_short(line.text))}")
     for question in diagnosis.questions[:1]:
         _line(f"  [bold]next[/]   {escape(question.text)}")
         for text in question.command.splitlines():
@@ -113,7 +113,7 @@ def _together(every: Sequence[Diagnosis]) -> None:
         _shared(name, those)
     if found:
         example = next(iter(found.values()))[0].target
-        output.say("more of one: " + completed(f"fleet doctor --limit {shlex.quote(example)}"))
+        output.say("for details: " + completed(f"fleet doctor --limit {shlex.quote(example)}"))
 
 
 def _shared(name: str, those: Sequence[Diagnosis]) -> None:
@@ -150,7 +150,7 @@ def _head(diagnosis: Diagnosis) -> None:
 def _sure(first: Ranked) -> str:
     """A title is no verdict where the log does not decide."""
     if first.summary:
-        return "the log ends before its cause; most often: "
+        return "the log does not contain the real cause; most often it is: "
     return "" if first.confidence >= _CERTAIN else "most likely: "
 
 
@@ -235,17 +235,17 @@ def show_explained(found: Explained) -> None:
     """What a code means, and the causes behind it."""
     output.console.print(f"[bold]{escape(harmless(found.code))}[/]", markup=True)
     for meaning in found.meanings:
-        names = ", ".join(meaning.names) or "no name is known"
+        names = ", ".join(meaning.names) or "fleet knows no name for this value"
         output.say(f"  {meaning.family}: {names}" + (f" ({meaning.note})" if meaning.note else ""))
     if not found.meanings:
-        output.say("  unknown: no public header that fleet has read defines it")
+        output.say("  fleet does not know this code: no public header file defines it")
     if found.causes:
         output.table(
-            "causes that show it, the most frequent first",
+            "causes of this code, the most frequent first",
             ("cause", "layer", "what is wrong"),
             [(cause.id, cause.layer, cause.title) for cause in found.causes],
         )
-        output.say("to tell which cause it is, give the whole log: fleet doctor --log FILE")
+        output.say("to find out which one it is, give the whole log: fleet doctor --log FILE")
 
 
 def report(
@@ -265,4 +265,4 @@ def report(
         from fleet.doctor.bundle import pack  # noqa: PLC0415 - tar and json
 
         pack(found, bundle)
-        output.note(f"packed {bundle}; read it before you send it")
+        output.note(f"wrote {bundle}; read its files before you send them to anybody")

@@ -22,21 +22,21 @@ def fsck(
     inventory: opt.Inventory,
     limit: opt.Limit = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Put right what can be: contents, links, history.")
+        bool, typer.Option("--repair", help="Repair damaged files, links and history.")
     ] = False,
     source: Annotated[
         list[Path] | None,
-        typer.Option(help="With --repair: files or folders that contents may be in."),
+        typer.Option(help="With --repair: local files or folders with good copies."),
     ] = None,
     bandwidth: Annotated[
         str | None,
-        typer.Option(help="Read no faster on each device: 50MB/s.", metavar="RATE"),
+        typer.Option(help="Limit the disk reads of each device: 50MB/s.", metavar="RATE"),
     ] = None,
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Hash everything on devices, check links, history and manifests; put aside what is damaged.
+    """Check all files of releases on devices by hash; move damaged ones aside.
 
     Example: fleet fsck -i inventories/lab.yaml --bandwidth 50MB/s
     """

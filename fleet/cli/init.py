@@ -24,17 +24,14 @@ from fleet.config.scaffold.devices import (
 )
 from fleet.config.scaffold.files import write_all
 from fleet.config.scaffold.texts import FoundDevice, inventory_text, playbook_text
-from fleet.engine.pool import DeviceResult, on_every_device
-from fleet.engine.session import Session
-from fleet.facts.gather import gather
+from fleet.engine.facts import gather_facts
+from fleet.engine.pool import on_every_device
 from fleet.lab import Lab
 from fleet.lab.folder import LabFolder
-from fleet.model.deadline import Deadline
 from fleet.model.errors import BundleError, InputError
 from fleet.model.facts import Facts
 from fleet.transport.seen import USER_CONFIG, adb_devices, config_hosts
 
-PROBE_SECONDS = 30.0  # as `fleet facts`
 AT_A_TIME = 16
 README = """# A fleet
 
@@ -49,24 +46,24 @@ IGNORED = "*.known_hosts.lock\n*.part\n.lab/\nbundles/\n"
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="Folder to make; default: this one.")] = Path(),
+    folder: Annotated[Path, typer.Argument(help="Folder; default: this one.")] = Path(),
     addresses: Annotated[
-        list[str] | None, typer.Argument(help="Devices: [user@]host[:port] ...")
+        list[str] | None, typer.Argument(help="Devices to add: [user@]host[:port] ...")
     ] = None,
     name: Annotated[str, typer.Option(help="Name of inventory and playbook.")] = "boards",
     bundle: Annotated[
-        Path | None, typer.Option(help="Folder of a bundle, to fill in the playbook.")
+        Path | None, typer.Option(help="Bundle folder to write into the playbook.")
     ] = None,
     ssh_config: Annotated[
-        Path | None, typer.Option(help="An ssh config instead of your own.")
+        Path | None, typer.Option(help="Read this instead of ~/.ssh/config.")
     ] = None,
-    lab: Annotated[Path | None, typer.Option(help="Folder of a lab that is up, like .lab.")] = None,
+    lab: Annotated[Path | None, typer.Option(help="Folder of a running lab, like .lab.")] = None,
     probe: Annotated[
-        bool, typer.Option("--probe", help="Query the devices and describe them in comments.")
+        bool, typer.Option("--probe", help="Connect to the devices and describe them in comments.")
     ] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Write an inventory, a playbook and a folder from what ssh config, adb and labs show.
+    """Create a folder with an inventory and a playbook, from ssh config, adb and labs.
 
     Example: fleet init my-boards ubuntu@10.0.0.7 ubuntu@10.0.0.8 --bundle ~/bundles/llama
     """
@@ -99,17 +96,17 @@ def init(
 def _check(folder: Path, name: str) -> None:
     # A name of a release (docs/playbook.md) that leaves room for ".known_hosts.lock".
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name):
-        raise InputError(f"'{name}' is not a valid playbook name", hint="letters, digits, . _ -")
+        raise InputError(f"--name '{name}' is not possible", hint="use only letters, digits, . _ -")
     if is_address(str(folder)) and not folder.is_dir():
         raise InputError(
-            f"'{folder}' is an address, and the folder comes first",
+            f"'{folder}' is an address, but the first argument must be the folder",
             hint=f"fleet init . {shlex.quote(str(folder))}",
         )
 
 
 def _count(devices: list[FoundDevice]) -> str:
     idle = sum(not device.usable for device in devices)
-    more = f", {idle} more as comments: not usable" if idle else ""
+    more = f"; {idle} more written as comments, because they are not usable now" if idle else ""
     return f"{len(devices) - idle} devices{more}"
 
 
@@ -117,7 +114,7 @@ def _next(folder: Path, words: dict[str, str], lacks_bundle: bool) -> None:
     move = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
     output.note(f"next: {move}fleet trust all -i {words['inventory']}")
     if lacks_bundle:
-        output.note(f"then: name your bundle in {words['playbook']}")
+        output.note(f"then: write the path of your bundle into {words['playbook']}")
     output.note(f"then: fleet plan -i {words['inventory']} {words['playbook']}")
 
 
@@ -136,7 +133,7 @@ def _devices(addresses: list[str], ssh_config: Path | None, lab: Path | None) ->
         values: dict[str, object] = {"transport": "adb", "serial": serial}
         found.append(FoundDevice(safe_name(serial), about, values, usable=state == "device"))
     if Lab(LabFolder(Path(".lab"))).alive():
-        output.note("a lab is up here; its boards come with --lab .lab")
+        output.note("a lab is running in this folder; to include its boards: --lab .lab")
     return found
 
 
@@ -174,20 +171,13 @@ def _probed(devices: list[FoundDevice], known_hosts: Path) -> list[FoundDevice]:
         host if "known_hosts" in seen[host.name].values else replace(host, known_hosts=known_hosts)
         for host in read_back(devices)
     ]
-    found: dict[str, Facts] = {}
-
-    def work(session: Session, result: DeviceResult) -> None:
-        deadline = Deadline(PROBE_SECONDS)
-        found[session.host.name] = gather(session.transport, session.host, deadline)
-        result.outcome = "ok"
-
-    for result in on_every_device(hosts, work, lambda _: None, parallel=AT_A_TIME):
+    for result in on_every_device(hosts, gather_facts, lambda _: None, parallel=AT_A_TIME):
         device = seen[result.host.name]
-        if result.error is not None:
-            output.note(f"{device.name} did not answer: {result.error.message}")
+        facts = result.details.get("facts")
+        if not isinstance(facts, Facts):
+            output.note(f"{device.name} did not answer: {result.text}")
             seen[device.name] = replace(device, about=f"{device.about}; not asked")
             continue
-        facts = found[device.name]
         kind = "emulated" if facts.emulated else facts.soc.hexagon_arch or "unknown Hexagon"
         reported = [facts.soc.model or "unknown board", facts.os_name or "unknown OS", kind]
         keys = {"soc": facts.soc.chip, "identity": facts.serial_number or facts.machine_id}
@@ -204,10 +194,10 @@ def _playbook(name: str, bundle: Path | None, playbook: Path) -> str:
         about = "Folder of a Genie bundle: PUT YOURS HERE."
         return playbook_text(name, "../bundles/NAME-YOUR-BUNDLE", about)
     if not bundle.is_dir():
-        raise BundleError(f"there is no bundle folder {bundle}", hint=f"ls {bundle.parent}")
+        raise BundleError(f"the bundle folder {bundle} does not exist", hint=f"ls {bundle.parent}")
     found = inspect_bundle(bundle)
     if not found.usable:
-        output.note(f"warning: the bundle cannot run as it is: fleet bundle inspect {bundle}")
+        output.note(f"warning: the bundle is not usable yet: fleet bundle inspect {bundle}")
     parts = ", ".join(f"{c.name} {c.size / 1e6:.1f} MB" for c in found.contexts[:4])
     here = os.path.relpath(bundle.resolve(), playbook.parent.resolve())
     # AI Hub's bundles bring a prompt in the model's chat template; a bare question would lack it.

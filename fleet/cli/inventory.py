@@ -17,7 +17,7 @@ from fleet.model.inventory import Host
 
 app = typer.Typer(no_args_is_help=True, help="Check an inventory without contacting a device.")
 
-_FILE_HELP = "The inventory: fleet's own or an Ansible YAML inventory."
+_FILE_HELP = "Inventory file: of fleet, or an Ansible inventory in YAML."
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help=_FILE_HELP)]
 Option = Annotated[
     Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="The same as FILE.")
@@ -42,13 +42,13 @@ class SchemaKind(StrEnum):
 def _file(argument: Path | None, option: Path | None) -> Path:
     if argument is not None and option is not None and argument != option:
         raise InputError(
-            "two inventories are given: FILE and --inventory",
-            hint="name one: FILE or --inventory FILE",
+            "two inventories were given, as FILE and with --inventory",
+            hint="give only one of them: fleet inventory check FILE",
         )
     path = argument or option
     if path is None:
         raise InputError(
-            "no inventory is given", hint="fleet inventory check inventories/evks.yaml"
+            "no inventory file is given", hint="fleet inventory check inventories/evks.yaml"
         )
     return path
 
@@ -113,7 +113,7 @@ def _missing(reading: InventoryReading) -> list[str]:
     named = [("identity_file", path) for host in hosts for path in host.identity_files]
     named += [("ssh_config", host.ssh_config) for host in hosts if host.ssh_config]
     gone = [(key, path) for key, path in dict.fromkeys(named) if not path.exists()]
-    return [f"{key} {path} is not on this machine" for key, path in gone]
+    return [f"the file {path} of {key} does not exist on this computer" for key, path in gone]
 
 
 @app.command("list")
@@ -151,7 +151,7 @@ def _plain(host: Host) -> dict[str, Any]:
     return {**found, "base_dir": host.base_dir or None, "labels": dict(host.labels)}
 
 
-def schema(kind: Annotated[SchemaKind, typer.Argument(help="Which file.")]) -> None:
+def schema(kind: Annotated[SchemaKind, typer.Argument(help="Kind of file.")]) -> None:
     """Print the JSON Schema of a file, for editors and CI.
 
     Example: fleet schema playbook > playbook.schema.json

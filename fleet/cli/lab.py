@@ -21,19 +21,19 @@ from fleet.model.errors import RuntimeStoreError
 from fleet.runtimes.select import select_files
 from fleet.runtimes.store import RuntimeStore
 
-app = typer.Typer(no_args_is_help=True, help="Boards without hardware (emulated).")
+app = typer.Typer(no_args_is_help=True, help="Start emulated boards and phones on this computer.")
 STOCK_TARGET = "aarch64-oe-linux-gcc11.2"
 STOCK_BUNDLE = Path("assets/tiny-genie")
 _STOCK_ARCH = "v73"  # of the chip that the default boards claim
 
-DirOption = Annotated[Path, typer.Option("--dir", help="Folder of the lab.")]
+DirOption = Annotated[Path, typer.Option("--dir", help="Folder for the files of the lab.")]
 DEFAULT_DIR = Path(".lab")
-NameArgument = Annotated[str, typer.Argument(help="Board, as `fleet lab list` shows it.")]
+NameArgument = Annotated[str, typer.Argument(help="Name of a board, as `fleet lab list` shows it.")]
 FaultArgument = Annotated[
     str,
     typer.Argument(
-        help=f"Board: {', '.join([*FAULTS, 'new-host-key'])}. "
-        f"Phone: {', '.join(PHONE_FAULT_NAMES)}."
+        help=f"Fault of a board: {', '.join([*FAULTS, 'new-host-key'])}. Fault of a "
+        f"phone: {', '.join(PHONE_FAULT_NAMES)}."
     ),
 ]
 
@@ -44,25 +44,27 @@ def _lab(folder: Path) -> Lab:
 
 @app.command()
 def up(
-    count: Annotated[int, typer.Option(min=0, max=500, help="How many boards.")] = 3,
+    count: Annotated[int, typer.Option(min=0, max=500, help="Number of boards.")] = 3,
     profile: Annotated[str, typer.Option(help="Board type: healthy, bare-evk, ...")] = "iq9075",
-    kind: Annotated[str, typer.Option(help="auto, namespace (root) or user.")] = "auto",
-    port: Annotated[int, typer.Option(help="Port of the first board.")] = DEFAULT_PORT,
-    phones: Annotated[int, typer.Option(min=0, max=200, help="How many phones.")] = 0,
+    kind: Annotated[str, typer.Option(help="auto, namespace (needs root) or user.")] = "auto",
+    port: Annotated[int, typer.Option(help="TCP port of the first board.")] = DEFAULT_PORT,
+    phones: Annotated[int, typer.Option(min=0, max=200, help="Number of phones.")] = 0,
     phone_profile: Annotated[
-        str, typer.Option(help="Phone type or types, with commas: " + ", ".join(phone_profiles()))
+        str, typer.Option(help="Phone types, joined with commas: " + ", ".join(phone_profiles()))
     ] = "sm8650",
     phone_kind: Annotated[
-        str, typer.Option(help="auto, phone (real adbd, root) or phone-emulator.")
+        str, typer.Option(help="auto, phone (real adbd, needs root) or phone-emulator.")
     ] = "auto",
-    phone_port: Annotated[int, typer.Option(help="Port of the first phone.")] = DEFAULT_PHONE_PORT,
+    phone_port: Annotated[
+        int, typer.Option(help="TCP port of the first phone.")
+    ] = DEFAULT_PHONE_PORT,
     folder: DirOption = DEFAULT_DIR,
     install: Annotated[
-        bool, typer.Option("--install", help="As root: install what is missing with apt-get.")
+        bool, typer.Option("--install", help="Install missing programs with apt-get (needs root).")
     ] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Boot lab boards, and phones behind an adb server of their own, on loopback.
+    """Start emulated boards and phones on this computer, with an adb server of their own.
 
     Example: fleet lab up --count 3 --phones 2
     """
@@ -98,7 +100,7 @@ def _tell(lab: Lab) -> None:
     if lab.phones:
         output.note(f"their adb server: adb -P {lab.adb_server.rpartition(':')[2]} devices")
     if any(board.upper == "memory" for board in (*lab.boards, *lab.phones)):
-        output.note("this folder's file system cannot be a layer: boards forget at a power cycle")
+        output.note("boards lose their files at a power cycle: this file system has no overlays")
     output.note(f"next: {_next(lab)}")
 
 
@@ -117,7 +119,7 @@ def down(folder: DirOption = DEFAULT_DIR) -> None:
     Example: fleet lab down
     """
     _lab(folder).close()
-    output.note("lab is down")
+    output.note("the lab is stopped")
 
 
 @app.command("list")
@@ -174,7 +176,7 @@ def heal(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_DI
 @app.command()
 def stock(
     name: NameArgument,
-    qairt: Annotated[str, typer.Option(help="Version in the runtime store.")] = "2.51.0",
+    qairt: Annotated[str, typer.Option(help="QAIRT version in the runtime store.")] = "2.51.0",
     target: Annotated[str, typer.Option(help="QAIRT target.")] = STOCK_TARGET,
     bundle: Annotated[Path, typer.Option(help="Bundle folder.")] = STOCK_BUNDLE,
     folder: DirOption = DEFAULT_DIR,
@@ -187,7 +189,7 @@ def stock(
     runtime = RuntimeStore().find(qairt, target)
     if runtime is None:
         raise RuntimeStoreError(
-            f"no QAIRT {qairt} for {target} is in the store",
+            f"the runtime store has no QAIRT {qairt} for the target {target}",
             hint=f"fleet runtime fetch {qairt} --target {target}",
         )
     files = {file.name: file.source for file in select_files(runtime, target, _STOCK_ARCH).files}
@@ -200,7 +202,7 @@ def stock(
 @app.command("exec")
 def exec_on(
     name: NameArgument,
-    argv: Annotated[list[str], typer.Argument(help="Program and arguments, after --.")],
+    argv: Annotated[list[str], typer.Argument(help="Program and its arguments, after --.")],
     folder: DirOption = DEFAULT_DIR,
 ) -> None:
     """Run a program on a board as its root, not through ssh.

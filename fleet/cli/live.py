@@ -91,7 +91,7 @@ class _Lines:
             case events.StepStarted():
                 return f"{event.step}: {event.text}"
             case events.Chosen():
-                return f"carrier: {event.carrier} ({event.why})"
+                return f"sends data with {event.carrier} ({event.why})"
             case events.Relayed():
                 return f"{human_bytes(event.bytes)} from {event.source}"
             case events.Warned():

@@ -30,14 +30,14 @@ def lock_file(
     inventory: opt.Inventory,
     limit: opt.Limit = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit code 1 when the lock is stale.")
+        bool, typer.Option("--check", help="Write nothing; exit with 1 if the file is out of date.")
     ] = False,
     lock_file: opt.LockFile = None,
     offline: opt.Offline = False,
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Write what would be deployed: runtime build and every file by hash, per kind of device.
+    """Write fleet.lock: the QAIRT build and the hash of every file, per kind of device.
 
     Example: fleet lock-file playbooks/tiny-genie.yaml -i inventories/lab.yaml --check
     """
@@ -78,8 +78,8 @@ def before(where: Path, name: str, limit: Sequence[str] | None) -> Lock | None:
     except LockFileError as error:
         if not _ours(where):
             raise InputError(
-                f"{where} is not a lock file of fleet, so fleet does not overwrite it",
-                hint="give another --lock-file, or remove it",
+                f"{where} exists and is not a lock file of fleet, so fleet does not overwrite it",
+                hint=f"name another file with --lock-file FILE, or remove {where}",
             ) from error
         if limit:
             raise
@@ -126,15 +126,16 @@ def lock_for(playbook: Path, given: Path | None, *, locked: bool, frozen: bool) 
     --locked, older than the playbook.
     """
     if locked and frozen:
-        raise InputError("--locked and --frozen exclude each other", hint="see docs/lock-file.md")
+        raise InputError("--locked and --frozen exclude each other", hint="leave one of them out")
     if not (locked or frozen):
         if given is not None:
-            raise InputError("--lock-file has no effect here", hint="add --locked or --frozen")
+            raise InputError("--lock-file alone has no effect", hint="add --locked or --frozen")
         return None
     lock = load_lock(lock_path(playbook, given)).of(load_playbook(playbook).name)
     if locked and lock.playbook != playbook_hash(playbook):
         raise LockFileError(
-            f"{playbook} changed since it was locked", hint="fleet lock-file, or --frozen"
+            f"the playbook {playbook} changed after fleet.lock was written",
+            hint=f"fleet lock-file {playbook} (writes a new one), or deploy with --frozen",
         )
     return lock
 
@@ -147,5 +148,5 @@ def _show_written(
     say: Callable[[str], None] = output.say,
 ) -> None:
     kinds = ", ".join(release.kind for release in releases)
-    say(f"{where} {'written' if changed else 'is as it was'}: {kinds}")
-    output.advise("next: commit it; fleet deploy --locked")
+    say(f"{where} {'written' if changed else 'is unchanged'}: {kinds}")
+    output.advise("next: commit the lock file, then deploy with: fleet deploy --locked")

@@ -54,6 +54,17 @@ PANELS = {
 OLD_WORDS = {"lock": "reserve", "unlock": "unreserve"}  # they go with the next version
 
 
+def _usage(argument: typer.core.TyperArgument, context: object) -> list[str]:  # noqa: ARG001
+    """`PLAYBOOK`, `[HOST]...`: typer 0.29 writes `{playbook}`, which nobody would type."""
+    name = argument.metavar or str(argument.name).upper()
+    if not argument.required and not name.startswith("["):
+        name = f"[{name}]"
+    return [name + "..." * (argument.nargs != 1 and not name.endswith("..."))]
+
+
+typer.core.TyperArgument.get_usage_pieces = _usage  # type: ignore[method-assign,assignment]
+
+
 class CommandTree(typer.core.TyperGroup):
     """The commands in the order of their panels, not of the modules that bring them."""
 
@@ -87,7 +98,7 @@ def _renamed(function: Any, old: str, new: str) -> Any:  # noqa: ANN401 - typer 
     @functools.wraps(function)
     def work(**values: object) -> None:
         if not values["as_json"]:
-            output.note(f"`fleet {old}` is now `fleet {new}`; the next version drops the old word")
+            output.note(f"`fleet {old}` is now `fleet {new}`; the next version drops the old name")
         function(**values)
 
     return work

@@ -118,14 +118,12 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
         for host, mine in _by_host(kinds[kind]).items():
             _remarks(host or "unknown device", kind, mine)
     if any(r["emulated"] for r in records):
-        output.note(
-            "emulated: lab devices or the HTP emulator on x86_64; these are not NPU numbers"
-        )
+        output.note("emulated (lab device or HTP emulator on x86_64): these are not NPU numbers")
     for record in records:
         turn = f"{'warm-up' if record['warmup'] else 'run'} {record['repeat'] + 1}"
         for problem in record["problems"]:
             host = record["host"] or "unknown device"
-            output.note(f"{host} {turn}: {problem}; not counted")
+            output.note(f"{host} {turn} does not count: {problem}")
         for mark in record.get("marks", ()):
             output.note(f"{record['host'] or 'unknown device'} {turn}: {mark}")
 
@@ -134,10 +132,10 @@ def _remarks(host: str, kind: str, records: Sequence[dict[str, Any]]) -> None:
     good = [record for record in records if record["counts"]]
     names = [latency(record["metrics"]["others"]).get("median") for record in good]
     if kind == "network" and any(name and name[0] in MEANS for name in names):
-        output.note(f"{host}: its program reports only the mean of a run, not single inferences")
+        output.note(f"{host}: the program reports only the mean of a run, not each inference")
     others = _others(good, kind)
     if others:
-        output.note(f"{host} also: {others}")
+        output.note(f"{host}, other metrics: {others}")
     line = conditions_line(records)
     if line:
         output.note(f"{host} {line}")
@@ -152,7 +150,7 @@ def conditions_line(records: Sequence[Mapping[str, Any]]) -> str:
     parts = [_heat(found), _words("governor", found, "governors"), _words("power", found, "power")]
     costs = [conditions["cost"] for conditions in found if conditions.get("cost") is not None]
     if costs:
-        parts.append(f"sampling used at most {max(costs):.2%} of a CPU")
+        parts.append(f"measuring temperature and clocks took at most {max(costs):.2%} of a CPU")
     return "; ".join(part for part in parts if part)
 
 

@@ -23,7 +23,7 @@ SelectionArgument = Annotated[
         "runtime:2.51.0, chip:NAME, since:2026-11-01, baseline:NAME, reference:NAME, ..."
     ),
 ]
-app = typer.Typer(no_args_is_help=True, help="Records of runs.")
+app = typer.Typer(no_args_is_help=True, help="Show, compare and export results of runs.")
 MOST = 50
 _RUNS = {key: key for key in ("run", "name", "devices", "records", "counted", "emulated")}
 _RECORDS = {
@@ -41,9 +41,9 @@ _RECORDS = {
 
 def list_runs(
     selection: SelectionArgument = "all",
-    limit: Annotated[int, typer.Option(min=0, help="At most this many runs; 0: all.")] = MOST,
+    limit: Annotated[int, typer.Option(min=0, help="Most runs to show; 0: all.")] = MOST,
     single: Annotated[
-        bool, typer.Option("--records", help="One row per record instead of per run.")
+        bool, typer.Option("--records", help="Show one row per measurement.")
     ] = False,
     store: opt.Store = None,
     as_json: opt.Json = False,
@@ -70,9 +70,9 @@ def list_runs(
     else:
         _table("runs", _RUNS, rows)
     if not rows:
-        output.note("no records; `fleet run` makes some, `fleet profiles import` takes some in")
+        output.note("no results are stored: fleet run measures, fleet profiles import reads files")
     if whole > len(rows):
-        output.note(f"the newest {len(rows)}; all: --limit 0")
+        output.note(f"only the newest {len(rows)} runs are shown; for all of them: --limit 0")
 
 
 def _table(title: str, columns: dict[str, str], rows: list[dict[str, object]]) -> None:
@@ -102,7 +102,7 @@ def show(
     with opened(store) as found:
         plain = sorted(found.plain(query), key=lambda data: str(data["host"]))
     if not plain:
-        raise InputError(f"there is no run '{selection}'", hint="fleet profiles list")
+        raise InputError(f"no stored run matches '{selection}'", hint="fleet profiles list")
     records = [Record.from_dict(data) for data in plain]
     if as_json:
         pairs = zip(plain, records, strict=True)

@@ -12,27 +12,28 @@ from fleet.model.errors import InputError
 
 Words = list[str] | None
 Before = Annotated[
-    str | None, typer.Argument(help="Runs before: a selection, or a file of records.")
+    str | None, typer.Argument(help="Runs before the change: tag:NAME, a run id, or a file.")
 ]
-After = Annotated[str | None, typer.Argument(help="Runs after; not with --matrix.")]
-MetricOption = Annotated[Words, typer.Option(help="Only this metric. Repeatable.")]
+After = Annotated[str | None, typer.Argument(help="Runs after the change; not with --matrix.")]
+MetricOption = Annotated[Words, typer.Option(help="Compare only this metric. Repeatable.")]
 MatrixOption = Annotated[
-    bool, typer.Option("--matrix", help="One selection: board by version of one --metric.")
+    bool, typer.Option("--matrix", help="Table: device by version, for one --metric.")
 ]
 ColumnsOption = Annotated[str, typer.Option(help="With --matrix: runtime or release.")]
 VaryOption = Annotated[
-    Words,
-    typer.Option(help="What you changed on purpose, if several things differ: model, runtime."),
+    Words, typer.Option(help="What you changed on purpose, such as model or runtime. Repeatable.")
 ]
-MarginOption = Annotated[str, typer.Option(help="The largest change that does not matter.")]
+MarginOption = Annotated[str, typer.Option(help="Changes up to this size do not matter.")]
 StrictOption = Annotated[
-    bool, typer.Option("--strict", help="Refuse where conditions differ or are unknown.")
+    bool, typer.Option("--strict", help="Fail if conditions differ or are unknown.")
 ]
-FailOption = Annotated[Words, typer.Option(help="A gate: 'decode_tps<-5%', slower. Repeatable.")]
+FailOption = Annotated[
+    Words, typer.Option(help="Exit with 1 if: 'decode_tps<-5%', slower. Repeatable.")
+]
 MarkdownOption = Annotated[
-    Path | None, typer.Option(help="Also write Markdown, for a pull request.")
+    Path | None, typer.Option(help="Also write a Markdown file, for a pull request.")
 ]
-JunitOption = Annotated[Path | None, typer.Option(help="Also write JUnit XML, for CI.")]
+JunitOption = Annotated[Path | None, typer.Option(help="Also write a JUnit XML file, for CI.")]
 
 
 def compare(
@@ -52,7 +53,7 @@ def compare(
 ) -> None:
     """Compare B with A: conditions, changes with intervals, verdicts, operations.
 
-    Without both: the last run with the one of that name before it.
+    Without A and B: the last run is compared with the one before it of the same name.
 
     Example: fleet profiles compare tag:before tag:after --fail-if 'decode_tps<-5%'
     """
@@ -63,12 +64,15 @@ def compare(
         a, b = "prev", "last"
     if matrix:
         if a is None or b is not None or fail_if or strict or markdown or junit or vary:
-            raise InputError("--matrix takes one selection, --metric, --columns and --margin")
+            raise InputError(
+                "--matrix takes only one selection, --metric, --columns and --margin",
+                hint="fleet profiles compare --matrix --metric decode_tps since:2026-11-01",
+            )
         compared.show_matrix(a, store, metric or [], columns, share, as_json=as_json)
         return
     if a is None or b is None:
         raise InputError(
-            "compare takes two selections, or one with --matrix",
+            "`fleet profiles compare` needs two selections of runs (A and B), or one with --matrix",
             hint="fleet profiles compare tag:before last",
         )
     asked = compared.gates_of(fail_if or [])
@@ -87,5 +91,5 @@ def _share(text: str) -> float:
     except ValueError:
         found = -1
     if not (text.endswith("%") and 0 <= found < 1):
-        raise InputError(f"--margin {text}: not a percent", hint="as in: --margin 1%")
+        raise InputError(f"--margin {text} is not a percentage", hint="write it like --margin 1%")
     return found

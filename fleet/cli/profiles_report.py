@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 GROUPS = 6
 SelectionsArgument = Annotated[
-    list[str],
-    typer.Argument(help="Selections of runs, or files of records; each is a group of its own."),
+    list[str], typer.Argument(help="Selections of runs (tag:NAME) or files; each is a group.")
 ]
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")]
-TitleOption = Annotated[str, typer.Option(help="Its title; default: models, boards.")]
+OutputOption = Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")]
+TitleOption = Annotated[str, typer.Option(help="Title of the report; default: models and devices.")]
 
 
 def report(
@@ -45,12 +44,18 @@ def report(
     from fleet.profiles.report.words import many  # noqa: PLC0415
 
     if len(selections) > GROUPS:
-        raise InputError(f"a report has at most {GROUPS} groups; {len(selections)} are given")
+        raise InputError(
+            f"a report can show at most {GROUPS} groups, but {len(selections)} were given",
+            hint="give fewer selections, or make several reports",
+        )
     drawing.library()
     groups = [group_of(selection, store) for selection in selections]
     for group in groups:
         if not group.records:
-            raise InputError(f"'{group.label}' has warm-ups only", hint="fleet profiles list")
+            raise InputError(
+                f"'{group.label}' contains only warm-up runs, which a report does not show",
+                hint="choose other runs: fleet profiles list",
+            )
     found = gather(groups)
     size = _write(target, page(found, title))
     if as_json:

@@ -17,10 +17,8 @@ from fleet.profiles.imports import Importer, Labels
 from fleet.profiles.store import ProfileStore, select
 
 Format = StrEnum("Format", list(WRITERS))  # type: ignore[misc]
-SelectionArgument = Annotated[
-    str, typer.Argument(help="Which records; as of `fleet profiles list`.")
-]
-baseline = typer.Typer(no_args_is_help=True, help="Records kept under a name to compare with.")
+SelectionArgument = Annotated[str, typer.Argument(help="Which runs: a run id, last, tag:NAME, ...")]
+baseline = typer.Typer(no_args_is_help=True, help="Results kept under a name to compare with.")
 MOST_BAD = 50
 
 
@@ -33,16 +31,16 @@ def opened(path: Path | None, *, look: bool = True) -> ProfileStore:
 
 
 def import_files(
-    paths: Annotated[list[Path], typer.Argument(help="Files, or folders with all below them.")],
-    host: Annotated[str, typer.Option(help="Device, where a file does not say.")] = "",
-    name: Annotated[str, typer.Option(help="Model, where a file does not say.")] = "",
+    paths: Annotated[list[Path], typer.Argument(help="Files, or folders with all files in them.")],
+    host: Annotated[str, typer.Option(help="Device name for files that do not contain one.")] = "",
+    name: Annotated[str, typer.Option(help="Model name for files that do not contain one.")] = "",
     tags: Annotated[
-        list[str] | None, typer.Option("--tag", help="Add this tag to all of them.")
+        list[str] | None, typer.Option("--tag", help="Add this tag to all of them. Repeatable.")
     ] = None,
     emulated: Annotated[
         bool | None,
         typer.Option(
-            "--emulated/--hardware", help="Where a file does not say: emulated, or a true NPU."
+            "--emulated/--hardware", help="For files that do not say it: emulated, or a real NPU."
         ),
     ] = None,
     store: opt.Store = None,
@@ -50,8 +48,8 @@ def import_files(
 ) -> None:
     """Import profiles: record.json, JSON Lines, Genie, QNN and ORT CSV, llama-bench, and more.
 
-    What neither the file nor an option says is unknown. A file that is there already changes
-    nothing. Bad files are named at the end (exit code 1); the others are in.
+    A file that was imported before changes nothing. Bad files are listed at the end (exit
+    code 1); the others are imported.
 
     Example: fleet profiles import results/ --host evk-07 --hardware --tag before-update
     """
@@ -70,26 +68,26 @@ def import_files(
         output.emit_json(done.as_dict())
     else:
         output.say(
-            f"{done.files} files: {done.new} new records, {done.known} known, "
-            f"{done.passed} files are not profiles, {len(done.bad)} bad; store {where}"
+            f"{done.files} files read: {done.new} new results, {done.known} already stored; "
+            f"{done.passed} files are not profiles, {len(done.bad)} are damaged; stored in {where}"
         )
         for bad in done.bad[:MOST_BAD]:
             output.note(f"bad: {bad.path}: {bad.message}" + (f"; {bad.hint}" * bool(bad.hint)))
         if len(done.bad) > MOST_BAD:
-            output.note(f"and {len(done.bad) - MOST_BAD} more; all of them: --json")
+            output.note(f"and {len(done.bad) - MOST_BAD} more bad files; --json lists all of them")
     if done.bad:
         raise typer.Exit(1)
 
 
 def export_records(
     selection: SelectionArgument,
-    target: Annotated[Path, typer.Option("--to", help="File to write, whole or not at all.")],
+    target: Annotated[Path, typer.Option("--to", help="File to write.")],
     kind: Annotated[
         Format | None,
-        typer.Option("--format", help="Where the suffix does not say; trace is Chrome's JSON."),
+        typer.Option("--format", help="Default: from the file name. trace is Chrome's JSON."),
     ] = None,
     clock_mhz: Annotated[
-        float | None, typer.Option(min=0.001, help="For a trace: the clock that cycles count.")
+        float | None, typer.Option(min=0.001, help="For a trace: clock that cycles count.")
     ] = None,
     store: opt.Store = None,
     as_json: opt.Json = False,
@@ -102,13 +100,13 @@ def export_records(
     with opened(store) as found:
         clock = None if clock_mhz is None else clock_mhz * 1e6
         count = export(found, query, target, str(kind or ""), clock)
-    text = f"{count} records in {target}"
+    text = f"wrote {count} results to {target}"
     output.answer({"file": target, "records": count}, text, as_json=as_json)
 
 
 def tag(
     selection: SelectionArgument,
-    name: Annotated[str, typer.Argument(help="The tag.")],
+    name: Annotated[str, typer.Argument(help="Name of the tag.")],
     remove_it: Annotated[bool, typer.Option("--remove", help="Remove the tag.")] = False,
     store: opt.Store = None,
     as_json: opt.Json = False,
@@ -120,15 +118,15 @@ def tag(
     query = select.parse(selection)
     with opened(store) as found:
         if not found.count(query):
-            raise InputError(f"'{selection}' selects no records", hint="fleet profiles list")
+            raise InputError(f"no stored result matches '{selection}'", hint="fleet profiles list")
         changed = found.tag(query, name, away=remove_it)
-    text = f"{changed} records {'lost' if remove_it else 'got'} the tag {name}"
+    text = f"the tag {name} was {('removed from' if remove_it else 'added to')} {changed} results"
     output.answer({"tag": name, "changed": changed}, text, as_json=as_json)
 
 
 @baseline.command()
 def save(
-    name: Annotated[str, typer.Argument(help="The name.")],
+    name: Annotated[str, typer.Argument(help="Name of the baseline.")],
     selection: SelectionArgument,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing one.")] = False,
     store: opt.Store = None,
@@ -141,7 +139,7 @@ def save(
     query = select.parse(selection)
     with opened(store) as found:
         count = found.save_baseline(name, query, replace=replace)
-    text = f"baseline {name}: {count} records"
+    text = f"saved baseline {name} with {count} results"
     output.answer({"baseline": name, "records": count}, text, as_json=as_json)
 
 
@@ -162,7 +160,7 @@ def list_baselines(store: opt.Store = None, as_json: opt.Json = False) -> None:
 
 @baseline.command()
 def remove(
-    name: Annotated[str, typer.Argument(help="The name.")],
+    name: Annotated[str, typer.Argument(help="Name of the baseline.")],
     store: opt.Store = None,
     as_json: opt.Json = False,
 ) -> None:

@@ -26,7 +26,7 @@ def provision(
     allow_reboot: opt.AllowReboot = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Apply the system part of a playbook only: FastRPC, packages, groups, rules, files.
+    """Apply only the system part of a playbook: FastRPC, packages, groups, rules, files.
 
     Example: fleet provision -i inventories/evks.yaml playbooks/nemotron-iq9075.yaml
     """
@@ -39,7 +39,7 @@ def provision(
 
 
 def undo(
-    run_id: Annotated[str, typer.Argument(help="Run id as deploy shows it, or `last`.")],
+    run_id: Annotated[str, typer.Argument(help="Run id, as `fleet deploy` prints it, or `last`.")],
     inventory: opt.Inventory,
     limit: opt.Limit = None,
     parallel: opt.Parallel = None,

@@ -20,10 +20,10 @@ def push(
     sources: Annotated[list[Path], typer.Argument(help="Files and folders.", show_default=False)],
     inventory: opt.Inventory,
     name: Annotated[
-        str | None, typer.Option(help="Release name; default: that of the source.")
+        str | None, typer.Option(help="Name on the device; default: that of the file.")
     ] = None,
     limit: opt.Limit = None,
-    keep: Annotated[int, typer.Option(min=2, help="Releases to keep.")] = KEEP,
+    keep: Annotated[int, typer.Option(min=2, help="Versions to keep.")] = KEEP,
     carrier: transfer.Carrier = "auto",
     bandwidth: transfer.Bandwidth = None,
     per_hub: transfer.PerHub = None,
@@ -37,7 +37,7 @@ def push(
 ) -> None:
     """Send files or a folder to devices: verified, resumable, activated with one rename.
 
-    They stand in `current/NAME/` of the base folder; `fleet rollback` goes back.
+    The files are in `current/NAME/` of the base folder; `fleet rollback` goes back.
 
     Example: fleet push -i inventories/lab.yaml ./prompts --limit lab001
     """
@@ -56,5 +56,5 @@ def push(
         show_devices(f"push {wanted}", results)
         if any(result.outcome == "changed" for result in results):
             place = next(result.plan for result in results if result.plan).facts.base_dir
-            output.note(f"there: {place}/current/{wanted}/")
+            output.note(f"the files are on the devices in {place}/current/{wanted}/")
     end_devices(results)

@@ -14,18 +14,18 @@ from fleet.engine import reserving
 from fleet.engine.pool import DeviceResult
 from fleet.model.deadline import parse_duration
 
-Hosts = Annotated[list[str], typer.Argument(metavar="HOST...", help="Hosts: names, groups, globs.")]
+Hosts = Annotated[list[str], typer.Argument(metavar="HOST...", help="Devices or groups, globs.")]
 
 
 def reserve(
     host: Hosts,
     inventory: opt.Inventory,
     duration: Annotated[str, typer.Option("--for", help="How long: 30m, 2h, 3d.")] = "1h",
-    reason: Annotated[str, typer.Option("--reason", "-r", help="Shown to others.")] = "",
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Shown to other people.")] = "",
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Reserve boards: until then others can read, but not deploy or run.
+    """Reserve boards for a time: other people can then read, but not deploy or run.
 
     Example: fleet reserve evk-07 -i inventories/evks.yaml --for 2h --reason "camera tests"
     """
@@ -38,7 +38,7 @@ def unreserve(
     host: Hosts,
     inventory: opt.Inventory,
     force: Annotated[
-        bool, typer.Option("--force", help="Also break what others hold; their deploys stop.")
+        bool, typer.Option("--force", help="Also end those of other people, and their deploys.")
     ] = False,
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,

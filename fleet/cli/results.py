@@ -104,9 +104,9 @@ def show_admin(results: Sequence[DeviceResult]) -> None:
     for result in results:
         steps = [step for step in result.plan.actions if step.needs_root] if result.plan else []
         if not steps:
-            output.say(f"# {result.host.name}: nothing needs root")
+            output.say(f"# {result.host.name}: no command needs root")
             continue
-        output.say(f"# {result.host.name}: as root on the device, then `fleet deploy`")
+        output.say(f"# {result.host.name}: run this as root on the device, then run `fleet deploy`")
         output.say("set -e")
         for step in steps:
             output.say(f"# {step.describe()}")

@@ -21,21 +21,19 @@ from fleet.profiles.runs import RunStore
 
 def resume(
     run_id: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Run id as deploy shows it, or `last`.")
+        str | None,
+        typer.Argument(metavar="RUN", help="Run id that `fleet deploy` prints, or `last`."),
     ] = None,
     list_runs: Annotated[
-        bool, typer.Option("--list", help="List the runs and how far each one came.")
+        bool, typer.Option("--list", help="List the runs, and how far each of them got.")
     ] = False,
     force_inputs: Annotated[
-        bool,
-        typer.Option(
-            "--force-inputs", help="Continue even if the playbook or files changed since."
-        ),
+        bool, typer.Option("--force-inputs", help="Continue even if the playbook or files changed.")
     ] = False,
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Continue a deploy: devices that failed, were unreachable, unfinished or not started.
+    """Continue a deploy on the devices that failed, were unreachable or are not done.
 
     Exit code 0 for a run that is finished, 1 for one that was rolled back.
 
@@ -46,7 +44,7 @@ def resume(
         _show_runs(runs, as_json=as_json)
         return
     if run_id is None:
-        raise InputError("which run?", hint="fleet resume last, or fleet resume --list")
+        raise InputError("no run id is given", hint="fleet resume last, or fleet resume --list")
     journal = Journal.reopen(journal_path(run_id, runs))
     know(*_begun_with(journal))
     if journal.state.complete:
@@ -54,8 +52,8 @@ def resume(
         if run_id == "last":
             begun = journal.state.header["at"]
             output.advise(
-                f"it is the last that left a journal, begun {begun}; a deploy that was killed in "
-                "its first moments left none and changed nothing: fleet deploy"
+                f"this run began {begun}; if you meant a later deploy, it was killed "
+                "before it changed anything, so start it again: fleet deploy"
             )
         if journal.state.rolling:
             raise typer.Exit(1)

@@ -16,18 +16,18 @@ from fleet.model.errors import InputError
 from fleet.model.playbook import Playbook
 from fleet.model.rollout import NONE, Amount, RolloutSpec, check_rising, is_amount, parse_on_fail
 
-Canary = Annotated[str | None, typer.Option(help="Devices that go first: 1, 5%, or host patterns.")]
+Canary = Annotated[str | None, typer.Option(help="First devices: 1, 5%, or name patterns.")]
 Waves = Annotated[
-    str | None, typer.Option(help="Share of all devices done after each wave: 5%,25%,100%.")
+    str | None, typer.Option(help="Share of devices done after each wave: 5%,25%,100%.")
 ]
-MaxFailed = Annotated[str | None, typer.Option(help="Failures allowed in a wave: 1, 10%.")]
+MaxFailed = Annotated[str | None, typer.Option(help="Devices that may fail in a wave: 1, 10%.")]
 MaxUnreachable = Annotated[
-    str | None, typer.Option(help="Unreachable devices allowed in a wave: 1, 10%.")
+    str | None, typer.Option(help="Devices that may be unreachable in a wave: 1, 10%.")
 ]
 Soak = Annotated[
-    str | None, typer.Option(help="Wait after each wave, then look again: 90s, 5m; 0 for none.")
+    str | None, typer.Option(help="Wait after each wave, then check again: 90s, 5m, 0.")
 ]
-OnFail = Annotated[str | None, typer.Option(help="stop, continue or rollback.")]
+OnFail = Annotated[str | None, typer.Option(help="If a wave fails: stop, continue or rollback.")]
 
 
 def with_rollout(
@@ -91,5 +91,5 @@ def show_waves(waves: Sequence[Wave], spec: RolloutSpec | None, *, as_json: bool
         rows.append((*cells, ", ".join(wave.hosts)))
     columns = ("wave", "devices", "then", "may fail", "may be unreachable", "who")
     output.table("rollout", columns, rows)
-    soak = f"soak {spec.soak:g} s after each wave, then a look at its devices" if spec.soak else ""
+    soak = f"waits {spec.soak:g} s after each wave, then checks its devices" if spec.soak else ""
     output.note("; ".join(text for text in (soak, f"on_fail: {spec.on_fail}") if text))

@@ -35,7 +35,7 @@ def run(
     until: run_options.Until = None,
     sustained: run_options.Sustained = None,
     output_dir: opt.Records = None,
-    stream: Annotated[bool, typer.Option("--stream", help="Show what the runner prints.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Show the program's output.")] = False,
     parallel: opt.Parallel = None,
     executor: opt.Executor = None,
     as_json: opt.Json = False,
@@ -84,4 +84,4 @@ def against_previous(operation: Operation) -> None:
     )
     if text:
         emulated = " (emulated)" * any(row.emulated for row in rows)
-        output.note(f"against {sides[0].records[0].run_id}{emulated}: {text}")
+        output.note(f"compared with run {sides[0].records[0].run_id}{emulated}: {text}")

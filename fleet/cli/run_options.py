@@ -14,25 +14,25 @@ from fleet.model.files import told
 from fleet.model.gates import CoolSpec, UntilSpec, parse_celsius, parse_percent
 from fleet.model.playbook import Playbook, RunSpec
 
-Prompt = Annotated[str | None, typer.Option(help="Prompt text instead of the playbook's.")]
-PromptFile = Annotated[Path | None, typer.Option(help="File with the prompt.")]
-Repeats = Annotated[int | None, typer.Option(min=1, help="Counted runs per device.")]
-Warmups = Annotated[int | None, typer.Option(min=0, help="Warm-up runs, which do not count.")]
-MaxTokens = Annotated[int | None, typer.Option(min=1, help="Token limit.")]
-Timeout = Annotated[str | None, typer.Option(help="Limit of one run: 90s, 5m.")]
+Prompt = Annotated[str | None, typer.Option(help="Prompt text; default: the playbook's.")]
+PromptFile = Annotated[Path | None, typer.Option(help="File that contains the prompt.")]
+Repeats = Annotated[int | None, typer.Option(min=1, help="Measured runs on each device.")]
+Warmups = Annotated[int | None, typer.Option(min=0, help="First runs, which do not count.")]
+MaxTokens = Annotated[int | None, typer.Option(min=1, help="Most tokens to generate.")]
+Timeout = Annotated[str | None, typer.Option(help="Time limit of one run: 90s, 5m.")]
 Cool = Annotated[
-    str | None, typer.Option(help="Before each counted run, wait until the device is cooler: 45C.")
+    str | None, typer.Option(help="Wait before each run until the device is cooler: 45C.")
 ]
 Until = Annotated[
-    str | None, typer.Option(help="Repeat until the metric's interval is narrower: 3%.")
+    str | None, typer.Option(help="Repeat until the metric's 95 % interval is narrower: 3%.")
 ]
-Sustained = Annotated[str | None, typer.Option(help="Repeat without a pause for this long: 10m.")]
+Sustained = Annotated[str | None, typer.Option(help="Repeat without pauses for this long: 10m.")]
 
 
 def prompt_of(text: str | None, path: Path | None) -> str | None:
     """The prompt of the command line. Raises InputError."""
     if text is not None and path is not None:
-        raise InputError("--prompt and --prompt-file exclude each other")
+        raise InputError("--prompt and --prompt-file exclude each other", hint="leave one out")
     if path is None:
         return text
     with told(path):
@@ -68,7 +68,7 @@ def gated(
         run = replace(run, until=None, sustained=parse_duration(sustained))
     if run.until is not None and run.until.at_most < run.repeats:
         raise InputError(
-            f"{run.until.at_most} runs at most are fewer than {run.repeats} repeats",
-            hint="raise `until: at_most:` of the playbook, or fewer --repeats",
+            f"{run.repeats} repeats are more than `until: at_most: {run.until.at_most}` allows",
+            hint="raise `until: at_most:` in the playbook, or give a smaller --repeats",
         )
     return replace(playbook, run=run)

@@ -14,9 +14,9 @@ from fleet.runners.registry import names, origin, runner
 
 
 def runners(as_json: opt.Json = False) -> None:
-    """Runners that a playbook can name: origin, kinds of bundles, options with their defaults.
+    """List the runners for playbooks: origin, kinds of bundles, options and defaults.
 
-    One that cannot be loaded is listed with its error. See docs/runners.md.
+    A runner that cannot be loaded is listed with its error. See docs/runners.md.
 
     Example: fleet runners
     """

@@ -21,10 +21,10 @@ from fleet.runtimes.stage import Progress, silent
 from fleet.runtimes.store import RuntimeStore
 
 app = typer.Typer(
-    no_args_is_help=True, help="QAIRT runtimes on this computer: add, fetch, show, remove."
+    no_args_is_help=True, help="Add, download, list and remove QAIRT runtimes on this computer."
 )
 
-_Name = Annotated[str, typer.Argument(metavar="ID", help="Id, build id or QAIRT version.")]
+_Name = Annotated[str, typer.Argument(metavar="ID", help="Runtime id, build id or version.")]
 
 
 @app.command()
@@ -33,10 +33,10 @@ def add(
         str, typer.Argument(metavar="PATH|URL", help="SDK folder, SDK zip, wheel, or a URL.")
     ],
     sha256: Annotated[
-        str | None, typer.Option(help="SHA-256 of the file; needed for a URL.")
+        str | None, typer.Option(help="SHA-256 of the file; required for a URL.")
     ] = None,
     target: Annotated[
-        list[str] | None, typer.Option(help="Take only this target of an SDK. Repeatable.")
+        list[str] | None, typer.Option(help="Add only this target of the SDK. Repeatable.")
     ] = None,
 ) -> None:
     """Add a runtime to the store. Of an SDK, fleet takes only what a board needs.
@@ -56,13 +56,14 @@ def add(
 @app.command()
 def fetch(
     spec: Annotated[
-        str, typer.Argument(metavar="[VERSION|onnxruntime-qnn==X]", help="What to fetch.")
+        str,
+        typer.Argument(metavar="[VERSION|onnxruntime-qnn==X]", help="Version; default: newest."),
     ] = DEFAULT_SPEC,
     *,
     target: Annotated[str, typer.Option(help="QAIRT target, such as x86_64-linux-clang.")],
     offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
 ) -> None:
-    """Fetch a runtime from an onnxruntime-qnn wheel, with your own pip and its settings.
+    """Download a runtime (an onnxruntime-qnn wheel), with your own pip and its settings.
 
     Examples:
       fleet runtime fetch 2.51.0 --target aarch64-oe-linux-gcc11.2
@@ -91,7 +92,9 @@ def list_(as_json: opt.Json = False) -> None:
         ]
         output.table(f"Runtimes in {store.root}", ("id", "targets", "Hexagon", "size"), rows)
     else:
-        output.note(f"no runtimes in {store.root}; get one: fleet runtime fetch --target <TARGET>")
+        output.note(
+            f"no runtimes in {store.root}; to get one: fleet runtime fetch --target <TARGET>"
+        )
     for problem in store.problems():
         output.note(f"damaged: {problem}")
 
@@ -100,8 +103,8 @@ def list_(as_json: opt.Json = False) -> None:
 def show(
     name: _Name,
     as_json: opt.Json = False,
-    files: Annotated[bool, typer.Option("--files", help="Every file with its version.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Compare all SHA-256 first.")] = False,
+    files: Annotated[bool, typer.Option("--files", help="List all files.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check all hashes first.")] = False,
 ) -> None:
     """Show one runtime: where it came from and what it holds.
 
@@ -152,7 +155,7 @@ def files(
     name: _Name,
     target: Annotated[str, typer.Option(help="QAIRT target of the device.")],
     arch: Annotated[str | None, typer.Option(help="Hexagon arch, such as v73.")] = None,
-    runner: Annotated[str, typer.Option(help="genie, qnn-net-run or mllm.")] = "genie",
+    runner: Annotated[str, typer.Option(help="Such as qnn-net-run.")] = "genie",
     as_json: opt.Json = False,
 ) -> None:
     """List the files that fleet would send to a device.
@@ -176,7 +179,7 @@ def files(
 
 
 def _say(runtime: Runtime) -> None:
-    done = "added" if runtime.changed else "already in the store, nothing changed:"
+    done = "added" if runtime.changed else "the store already has this runtime, nothing changed:"
     output.note(f"{done} {runtime.id} ({', '.join(runtime.targets)})")
 
 

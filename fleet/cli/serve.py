@@ -25,7 +25,7 @@ from fleet.model.errors import InputError
 from fleet.model.files import human_bytes, told
 from fleet.model.secret import Secret
 
-app = typer.Typer(no_args_is_help=True, help="A model as a service on its devices.")
+app = typer.Typer(no_args_is_help=True, help="Run a model as a service on devices.")
 
 
 class Unit(StrEnum):
@@ -40,7 +40,7 @@ class Unit(StrEnum):
 UnitOption = Annotated[
     Unit,
     typer.Option(
-        help="Who keeps it running: systemd (user or system), or none: the supervisor of fleet."
+        help="What keeps it running: systemd (user or system), or none (fleet's supervisor)."
     ),
 ]
 
@@ -97,7 +97,7 @@ def status(
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Show whether the service runs, who keeps it, and which release it serves. Reads only.
+    """Show whether the service runs, what keeps it running, and its release. Reads only.
 
     Example: fleet serve status playbooks/tiny-service.yaml -i inventories/lab.yaml
     """
@@ -164,7 +164,7 @@ def logs(
     inventory: opt.Inventory,
     limit: opt.Limit = None,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=1, max=10_000, help="How many lines.")
+        int, typer.Option("--lines", "-n", min=1, max=10_000, help="Number of lines to show.")
     ] = 50,
     as_json: opt.Json = False,
 ) -> None:
@@ -189,15 +189,15 @@ def token(
     inventory: opt.Inventory,
     limit: opt.Limit = None,
     new: Annotated[
-        bool, typer.Option("--new", help="Make a new token; the old one stops working at once.")
+        bool, typer.Option("--new", help="Create a new token; the old one stops working at once.")
     ] = False,
     save: Annotated[
         Path | None,
-        typer.Option(help="Write it as a header into this file (mode 0600), for curl -H @."),
+        typer.Option(help="Write it as an HTTP header to this file, for curl -H @FILE."),
     ] = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Show the token of the service, or keep it in a file. The only command that shows it.
+    """Show the token of the service, or save it to a file. No other command shows it.
 
     Example: fleet serve token playbooks/tiny-service.yaml -i lab.yaml -l lab001 --save token
     """
@@ -206,10 +206,13 @@ def token(
     found = {name: token.reveal() for name, token in tokens.items() if isinstance(token, Secret)}
     if save is not None:
         if len(results) != 1:
-            raise InputError("a file holds the token of one device", hint="--limit HOST")
+            raise InputError(
+                "--save writes the token of one device, but several devices are selected",
+                hint="select one device: --limit HOST",
+            )
         for value in found.values():
             _keep(save, value)
-            output.advise(f"next: fleet serve tunnel (prints what to type with {save})")
+            output.advise(f"next: fleet serve tunnel (prints a curl command that uses {save})")
     elif as_json:
         shown = [{"host": name, "token": value} for name, value in found.items()]
         output.emit_json(shown, shows_secret=True)
@@ -234,7 +237,7 @@ def tunnel(
     inventory: opt.Inventory,
     limit: opt.Limit = None,
     local_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port here; 0: a free one.")
+        int, typer.Option(min=0, max=65535, help="Port on this computer; 0 takes a free one.")
     ] = 0,
     as_json: opt.Json = False,
 ) -> None:
@@ -245,11 +248,15 @@ def tunnel(
     hosts = hosts_of(inventory, limit)
     if len(hosts) != 1:
         raise InputError(
-            f"a tunnel leads to one device, but {len(hosts)} are selected", hint="--limit HOST"
+            f"a tunnel connects to exactly one device, but {len(hosts)} are selected",
+            hint="select one device: --limit HOST",
         )
     loaded = load_playbook(playbook)
     if loaded.serve is None:
-        raise InputError(f"{playbook} has no `serve:` section", hint="docs/serving.md")
+        raise InputError(
+            f"the playbook {playbook} has no `serve:` section, so it describes no service",
+            hint="add a `serve:` section to the playbook (docs/serving.md has an example)",
+        )
     session = Session(hosts[0], lambda _: None)
     session.open()
     try:
@@ -257,7 +264,7 @@ def tunnel(
             if as_json:
                 output.emit_line({"url": opened.url, "device": hosts[0].name})
             else:
-                output.say(f"{opened.url} leads to {loaded.name} on {hosts[0].name}")
+                output.say(f"{opened.url} reaches the service {loaded.name} on {hosts[0].name}")
                 output.say(_example(playbook, inventory, hosts[0].name, opened.url))
             opened.wait()
     finally:

@@ -24,13 +24,13 @@ def status(
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,
     drift: Annotated[
-        Path | None, typer.Option(help="Compare with the lock of this playbook, or this lock.")
+        Path | None, typer.Option(help="Compare with this lock file, or that of this playbook.")
     ] = None,
     lock_file: opt.LockFile = None,
     verify: opt.Verify = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Show what is deployed, and whether it is whole. Reads only.
+    """Show what is deployed, and whether its files are complete. Reads only.
 
     Example: fleet status -i inventories/lab.yaml
     """
@@ -42,7 +42,7 @@ def status(
         return
     if lock_file is not None or verify:
         name = "--lock-file" if lock_file is not None else "--verify"
-        raise InputError(f"{name} has no effect here", hint="add --drift PLAYBOOK")
+        raise InputError(f"{name} has no effect without --drift", hint="add --drift PLAYBOOK")
     results = releases.status(
         hosts, lambda _: None, parallel=parallel or DEFAULT_PARALLEL, accept_new=accept_new
     )
@@ -72,14 +72,14 @@ def _show_status(results: list[DeviceResult]) -> None:
 
 
 def rollback(
-    name: Annotated[str, typer.Argument(help="Release name, as `fleet status` shows it.")],
+    name: Annotated[str, typer.Argument(help="Name of the release, as `fleet status` shows it.")],
     inventory: opt.Inventory,
     limit: opt.Limit = None,
-    to: Annotated[str | None, typer.Option(help="Release id; default: the last.")] = None,
+    to: Annotated[str | None, typer.Option(help="Release id; default: the previous.")] = None,
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Switch back to the release before, after opening an NPU session with it. No upload.
+    """Switch back to the previous release, if it opens an NPU session. Sends nothing.
 
     Example: fleet rollback tiny-genie -i inventories/lab.yaml --limit lab001
     """

@@ -9,22 +9,20 @@ import typer
 from fleet.engine.transfer.context import CARRIERS, TransferOptions
 from fleet.engine.transfer.limits import parse_rate
 
-Carrier = Annotated[
-    str, typer.Option(help=f"How to send bulk data over ssh: {', '.join(CARRIERS)}.")
-]
+Carrier = Annotated[str, typer.Option(help=f"How to send data over ssh: {', '.join(CARRIERS)}.")]
 Bandwidth = Annotated[
-    str | None,
-    typer.Option(help="Limit for all devices together: 50MB/s, 100Mbit/s.", metavar="RATE"),
+    str | None, typer.Option(help="Bandwidth of all devices together: 50MB/s.", metavar="RATE")
 ]
 PerHub = Annotated[
-    int | None, typer.Option(min=1, help="Uploads at a time behind one hub (label `hub`, USB).")
+    int | None, typer.Option(min=1, help="Simultaneous uploads behind one USB hub (label `hub`).")
 ]
 Whole = Annotated[
-    bool, typer.Option("--whole", help="Send changed files whole instead of their differences.")
+    bool, typer.Option("--whole", help="Send changed files whole, not only differences.")
 ]
 Compress = Annotated[str, typer.Option(help="auto (where it saves time), always or never.")]
 Relay = Annotated[
-    bool, typer.Option("--relay", help="Boards with one label `lan` serve each other large files.")
+    bool,
+    typer.Option("--relay", help="Devices with one label `lan` copy large files from each other."),
 ]
 
 

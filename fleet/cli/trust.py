@@ -18,21 +18,21 @@ from fleet.transport.trustlog import log_path, read
 
 
 def trust(
-    host: Annotated[str, typer.Argument(help="Host of the inventory, or a pattern as of --limit.")],
+    host: Annotated[str, typer.Argument(help="Device, or a pattern as of --limit.")],
     inventory: opt.Inventory,
     reflashed: Annotated[
         bool,
         typer.Option(
-            "--reflashed", help="Replace the pinned key, because the board was re-flashed."
+            "--reflashed", help="Replace the trusted key, because the board was re-flashed."
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     log: Annotated[
-        bool, typer.Option("--log", help="Only show which keys were trusted when; pin nothing.")
+        bool, typer.Option("--log", help="Only show which keys were trusted and when.")
     ] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Show the key that a host offers and pin it in fleet's own known_hosts, with a log.
+    """Show the ssh key of a device, and trust it (in fleet's own known_hosts, with a log).
 
     Example: fleet trust evk-07 -i inventories/evks.yaml
     """
@@ -65,27 +65,31 @@ def _trust(host: Host, *, reflashed: bool, yes: bool, quiet: bool) -> dict[str, 
     tell = output.note if quiet else output.say
     tell(f"{host.name} offers {offer.kind} {offer.fingerprint}")
     if offer.pinned == offer.fingerprint:
-        tell("  it is pinned already")
+        tell("  this key is already trusted")
         return {**row, "outcome": "unchanged"}
     if offer.pinned:
-        tell(f"  pinned so far: {offer.pinned}")
+        tell(f"  trusted until now: {offer.pinned}")
     check_offer(host, offer, reflashed=reflashed)
     if not yes:
         _ask(host)
     trust_host(host, offer)
-    tell(f"  pinned in {host.known_hosts}, noted in {log_path(host).name}")
+    tell(f"  the key is now trusted in {host.known_hosts}, and noted in {log_path(host).name}")
     return {**row, "outcome": "pinned"}
 
 
 def _ask(host: Host) -> None:
     if not sys.stdin.isatty():
         raise InputError(
-            "cannot ask about the key: standard input is not a terminal; nothing was pinned",
+            "fleet cannot ask whether to trust the key: standard input is not a terminal",
             device=host.name,
-            hint=f"compare it with the device, then: fleet trust {host.name} --yes",
+            hint=f"compare it with the device's, then: fleet trust {host.name} --yes",
         )
-    if not typer.confirm("Is that the key of the board?", err=True):
-        raise InputError("you answered no: nothing was pinned", device=host.name)
+    if not typer.confirm("Is this the fingerprint of the board?", err=True):
+        raise InputError(
+            "you answered no, so the host key was not trusted",
+            device=host.name,
+            hint="on the device: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
+        )
 
 
 def _show_log(hosts: tuple[Host, ...], *, as_json: bool) -> None:

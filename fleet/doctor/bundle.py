@@ -78,7 +78,10 @@ def pack(found: Sequence[Diagnosis], path: Path) -> None:
                 info.size, info.mode = len(data), 0o600
                 archive.addfile(info, io.BytesIO(data))
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise InputError(
+            f"{path} cannot be written: {error.strerror or error}",
+            hint="name another file: --bundle FILE",
+        ) from error
 
 
 def harmless_json(text: str) -> str:

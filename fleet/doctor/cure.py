@@ -80,7 +80,7 @@ def plan_cures(
         if refused:
             cure.why = f"{refused[0].message}; {refused[0].cure}"
         elif not cure.steps:
-            cure.why = "nothing of FastRPC is left to set up; the cure is one of the commands above"
+            cure.why = "FastRPC is already set up; use one of the commands above"
         result.outcome = "ok"
 
     asked = [cure.host for cure in cures.values() if cure.remedy == "provision"]
@@ -93,7 +93,7 @@ def plan_cures(
 def _chosen(host: Host, diagnosis: Diagnosis, playbook: Playbook | None) -> Cure:
     """The remedy of the first cause; others may be wrong about the device."""
     if not diagnosis.causes:
-        return Cure(host, why="no cause is known")
+        return Cure(host, why="the cause of the problem is unknown")
     first = diagnosis.causes[0]
     remedies = [fix.apply for fix in first.fixes if fix.apply]
     cure = Cure(host, first.cause.id)
@@ -101,16 +101,19 @@ def _chosen(host: Host, diagnosis: Diagnosis, playbook: Playbook | None) -> Cure
         if remedy == "provision":
             cure.remedy = remedy
         elif remedy == "redeploy" and playbook is not None and _damaged(diagnosis):
-            cure.remedy, cure.steps = remedy, (f"deploy {playbook.name}, every file hashed",)
+            cure.remedy, cure.steps = (
+                remedy,
+                (f"deploy {playbook.name}, hash every file",),
+            )
         elif remedy == "rollback" and (name := _damaged(diagnosis, previous=True)):
             cure.remedy, cure.name = remedy, name
-            cure.steps = (f"switch {name} back to the release before, after a health probe",)
+            cure.steps = (f"switch {name} back to the previous release, after a test on the NPU",)
         if cure.remedy:
             return cure
     if "redeploy" in remedies and _damaged(diagnosis):
-        cure.why = "name the playbook: fleet doctor --fix --playbook FILE"
+        cure.why = "the playbook to deploy again is missing: fleet doctor --fix --playbook FILE"
     else:
-        cure.why = "fleet does not apply this cure; the commands above do"
+        cure.why = "run the commands above yourself; fleet does not run them for you"
     return cure
 
 
@@ -170,10 +173,10 @@ def _provision(
                 apply_system(session, planned, log, allow_reboot=False)
                 cure.diagnosis = diagnose(session, how)
                 if cure.diagnosis.verdict == PROBLEM:
-                    raise DeviceError("the device is not well after it", device=session.host.name)
+                    raise DeviceError("the repair did not help", device=session.host.name)
             except FleetError as error:
                 cure.outcome = "undone"
-                cure.why = f"{error.message}; the system is as before"
+                cure.why = f"{error.message}; fleet restored the system to its earlier state"
                 if log.path.is_file():
                     take_back(session, log, planned.become)
                 return
@@ -196,7 +199,7 @@ def _prove(cures: Sequence[Cure], how: Round, listener: Listener) -> None:
         cure.diagnosis = diagnose(session, how)
         healed = cure.diagnosis.verdict != PROBLEM
         cure.outcome = "healed" if healed else "failed"
-        cure.why = "" if healed else "the device is not well after it"
+        cure.why = "" if healed else "the repair did not help"
         result.outcome = "ok"
 
     if cures:

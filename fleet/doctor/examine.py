@@ -66,7 +66,9 @@ class Round:
 
     def __post_init__(self) -> None:
         if any("\n" in folder for folder in self.folders):
-            raise InputError("a folder's name has a line break")
+            raise InputError(
+                "a folder's name contains a line break", hint="rename it on the device"
+            )
 
 
 @dataclass
@@ -156,12 +158,12 @@ def _weaker(one: Witness) -> Witness:
 def _session(session: Session, now: Seen, bad: list[Check]) -> list[Opened]:
     """Nothing is asked below the first thing that is broken."""
     if bad:
-        text = f"not asked: what is wrong with {bad[0].id} comes first"
+        text = f"not checked: fix the problem of {bad[0].id} first"
         check = Check("session", "session", UNKNOWN, text, {"session": "unknown"})
         return [Opened(check)]
     every_subject = subjects(now)
     if not every_subject:
-        text = "not tried: nothing is deployed there; --folder names another place"
+        text = "not checked: nothing is deployed; for files copied by hand: --folder FOLDER"
         return [Opened(Check("session", "session", UNKNOWN, text, {"session": "unknown"}))]
     return [open_session(session, now, subject) for subject in every_subject]
 
@@ -280,9 +282,9 @@ def _logged(one: Ranked) -> bool:
 def _notes(found: _Found, ranked: tuple[Ranked, ...]) -> tuple[str, ...]:
     notes = []
     if found.seen.facts.emulated:
-        notes.append("emulated: no Hexagon NPU here; a session is one of the HTP emulator")
+        notes.append("emulated: no Hexagon NPU; the session is one of the HTP emulator")
     if not ranked and any(check.status == BAD for check in found.checks):
         notes.append(
-            "no known cause fits: `fleet doctor --bundle FILE` packs what a maintainer asks"
+            "no known cause fits; to collect the facts for a maintainer: fleet doctor --bundle FILE"
         )
     return tuple(notes)

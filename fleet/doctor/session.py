@@ -47,9 +47,9 @@ def open_session(session: Session, seen: Seen, subject: Subject) -> Opened:
     tools = seen.facts.tools
     libraries = {library.name for library in subject.libraries}
     if not subject.lib or BACKEND not in libraries:
-        return _unknown(f"{subject.label} has no {BACKEND}")
+        return _unknown(f"{subject.label} has no {BACKEND}, so no NPU session can be opened")
     if subject.machine not in {"", device_machine(seen)}:
-        return _unknown(f"a runtime for {subject.machine} cannot start on {device_machine(seen)}")
+        return _unknown(f"a runtime for {subject.machine} cannot run on {device_machine(seen)}")
     if tools.python3 is None or not tools.python3_ctypes:
         return _by_health(session, seen, subject)
     context = _context(subject)
@@ -66,7 +66,7 @@ def open_session(session: Session, seen: Seen, subject: Subject) -> Opened:
                 "session",
                 "session",
                 BAD,
-                f"no end within {SECONDS:g} s",
+                f"the test did not end within {SECONDS:g} s",
                 {"session": "failed"},
                 _shown(subject),
                 "no answer",
@@ -110,13 +110,13 @@ def _judge(said: str, status: int, subject: Subject) -> Check:
     command = _shown(subject)
     if told is None:
         how = f"signal {status - 128}" if status > 128 else f"exit status {status}"
-        text = f"{subject.label}: the library ended the process ({how})"
+        text = f"{subject.label}: opening an NPU session crashed the test program ({how})"
         return Check("session", "session", BAD, text, {"session": "failed"}, command, _tail(said))
     failed = next(((n, code, text) for n, code, text in told.get("steps", ()) if code), None)
     if told.get("load") or told.get("late") or failed is not None:
-        text = str(told.get("load") or "it did not end in time")
+        text = str(told.get("load") or "the test program did not end in time")
         if failed is not None:
-            text = f"{failed[0]} gives {failed[1]} {failed[2]}".strip()
+            text = f"{failed[0]} failed with {failed[1]} {failed[2]}".strip()
         return Check(
             "session",
             "session",
@@ -153,7 +153,7 @@ def _by_health(session: Session, seen: Seen, subject: Subject) -> Opened:
     """Without python3: the health probe that the release carries."""
     manifest = subject.release.manifest if subject.release is not None else None
     if manifest is None or not manifest.origin.get("health"):
-        return _unknown("no python3 with ctypes on the device, and no release with a health probe")
+        return _unknown("the device has no python3 with ctypes, and no release with an NPU test")
     try:
         check_health(session, manifest, seen.facts.base_dir, f"{new_run_id()}-doctor")
     except DeviceError as error:
@@ -163,7 +163,7 @@ def _by_health(session: Session, seen: Seen, subject: Subject) -> Opened:
             BAD,
             f"{subject.label}: {error.message}",
             {"session": "failed"},
-            "the release's health probe",
+            "the NPU test of the release",
             error.message,
         )
         return Opened(check, error.message.replace(" | ", "\n"))
@@ -172,11 +172,13 @@ def _by_health(session: Session, seen: Seen, subject: Subject) -> Opened:
             "session",
             "session",
             OK,
-            f"{subject.label}: its health probe opened one",
+            f"{subject.label}: the NPU test of the release opened a session",
             {"session": "ok"},
         )
     )
 
 
 def _unknown(why: str) -> Opened:
-    return Opened(Check("session", "session", UNKNOWN, f"not tried: {why}", {"session": "unknown"}))
+    return Opened(
+        Check("session", "session", UNKNOWN, f"not opened: {why}", {"session": "unknown"})
+    )

@@ -23,8 +23,8 @@ def check_identity(host: Host, facts: Facts) -> None:
         return
     shown = ", ".join(f"{name} {value or 'unknown'}" for name, value in said.items())
     raise IdentityError(
-        f"this is not the device of the inventory: the inventory wants identity {host.identity}, "
-        f"it has {shown}",
+        "the device at this address is another one than the inventory expects: "
+        f"`identity:` in the inventory is {host.identity}, the device reports {shown}",
         step="identity",
-        hint="if the address or the board changed, correct `identity:` in the inventory",
+        hint="correct the address, or `identity:` if the board was replaced on purpose",
     )

@@ -51,6 +51,7 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
         libcdsprpc=libraries,
         libcdsprpc_unversioned=any(path.endswith("/libcdsprpc.so") for path in libraries),
         libatomic="libatomic" in found,
+        libstdcpp="libstdcpp" in found,
         qnn_libraries=tuple(dict.fromkeys(found.get("qnn_library", ()))),
         dsp_shells=_shells(found),
         base_dir=read.value_of(found, "base_dir") or "",
@@ -76,11 +77,12 @@ def framed_values(text: str, host: str, complaint: str) -> Values:
     if HEAD not in lines or TAIL not in lines[lines.index(HEAD) :]:
         said = " ".join((complaint or text).split())[-_SHOWN_CHARACTERS:]
         raise DeviceError(
-            "the probe's answer is missing or was cut"
+            "the device did not return the whole output of fleet's probe script"
             + (f"; the device said: {said}" * bool(said)),
             device=host,
             step="facts",
-            hint="does the login shell of the user print text, or exit? try: ssh <host> true",
+            hint="ssh <host> true (must print nothing and exit with 0; if not, "
+            "correct the shell's start files, such as ~/.bashrc)",
         )
     found: Values = {}
     first = lines.index(HEAD) + 1

@@ -25,7 +25,7 @@ def adb_program() -> str:
         path = Path(folder) / "binaries" / "adb"
         if path.is_file():
             return str(path)
-    raise LabError("lab phones need adb", hint="sudo apt-get install adb")
+    raise LabError("adb is not installed; lab phones need it", hint="sudo apt-get install adb")
 
 
 class LabAdbServer:
@@ -61,7 +61,7 @@ class LabAdbServer:
         log = self._folder / "server.log"
         self._process = start_logged(argv, log, env)
         if not answers(self._process, self.port, READY_SECONDS):
-            raise LabError(f"the lab's adb server does not start: {last_words(log)}")
+            raise LabError(f"the adb server does not start: {last_words(log)}", hint=f"cat {log}")
 
     def stop(self) -> None:
         """End the process that `start` made."""

@@ -46,7 +46,7 @@ def android_root(*, install: bool = False) -> Path:
 
 def _build(target: Path, scripts: dict[str, bytes]) -> None:
     debian = target.with_name(f"{target.name}.debian")
-    hint = "without Debian's packages: fleet lab up --phone-kind phone-emulator"
+    hint = "fleet lab up --phone-kind phone-emulator (needs no Debian packages)"
     shutil.rmtree(debian, ignore_errors=True)
     try:
         with building(target, "the phone's root", hint) as part:

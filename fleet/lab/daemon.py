@@ -185,7 +185,10 @@ class Daemon:
             if what == "manner":
                 if not isinstance(device, EmulatedPhone):
                     name = device.board.name
-                    raise LabError(f"{name} is not an emulated phone: a real adbd cannot show that")
+                    raise LabError(
+                        f"{name} runs a real adbd, which cannot have this fault",
+                        hint="use --phone-kind phone-emulator",
+                    )
                 device.manner = order["manner"]
             if what == "new-host-key":
                 make_key(self._folder.board(device.board.name) / "ssh_host_ed25519_key")

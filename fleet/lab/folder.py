@@ -151,7 +151,7 @@ def make_key(path: Path) -> None:
     """A new ed25519 key pair. Raises LabError without ssh-keygen."""
     program = find("ssh-keygen")
     if program is None:
-        raise LabError("ssh-keygen is missing", hint="sudo apt-get install openssh-client")
+        raise LabError("ssh-keygen is not installed", hint="sudo apt-get install openssh-client")
     path.unlink(missing_ok=True)
     argv = [program, "-q", "-t", "ed25519", "-N", "", "-C", "fleet-lab", "-f", str(path)]
     subprocess.run(argv, check=True, timeout=30, stdin=subprocess.DEVNULL)

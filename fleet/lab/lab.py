@@ -31,6 +31,7 @@ DEFAULT_PORT = 23001
 DEFAULT_PHONE_PORT = 16001
 UP_SECONDS = 180.0
 DOWN_SECONDS = 30.0
+_AS_ROOT = "sudo fleet lab up --kind namespace"
 _PHONE_PATH = "PATH=/system/bin"
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -75,7 +76,7 @@ class Lab:
         if count:
             kind = _kind("namespace" if bare and kind == "auto" else kind, install=install)
         if bare and kind == "user":
-            raise LabError(f"{profile} boards need root: they have a system of their own")
+            raise LabError(f"boards of profile {profile} need root", hint="sudo fleet lab up")
         if phones:
             phone_kind = _phone_kind(phone_kind, install=install)
         if phone_port is None:
@@ -95,8 +96,8 @@ class Lab:
         have = (len(self.boards), len(self.phones))
         if have != (count, phones):
             raise LabError(
-                f"a lab of {have[0]} boards and {have[1]} phones is already up",
-                hint="fleet lab down",
+                f"a lab with {have[0]} boards and {have[1]} phones is already running",
+                hint="fleet lab down, then start the lab again",
             )
 
     def _wait_until_up(self, daemon: subprocess.Popen[bytes]) -> None:
@@ -108,10 +109,10 @@ class Lab:
             if daemon.poll() is not None:
                 text = (self.folder.root / "daemon.log").read_text("utf-8", "replace").strip()
                 message, _, hint = text.rpartition("\n") if "\n" in text else (text, "", "")
-                raise LabError(message or "the lab's daemon ended", hint=hint)
+                raise LabError(message or "the lab's process ended", hint=hint)
             time.sleep(0.02)
         daemon.kill()
-        raise LabError(f"the boards are not up after {UP_SECONDS:g} s")
+        raise LabError(f"no boot within {UP_SECONDS:g} s", hint="fleet lab up --count 1")
 
     def alive(self) -> bool:
         """True when the daemon of this folder runs; a reused pid does not count."""
@@ -123,7 +124,7 @@ class Lab:
         """The boards as they are now. Raises LabError when no lab is up."""
         state = self.folder.read_state()
         if state is None or not self.alive():
-            raise LabError(f"no lab is up in {self.folder.root}", hint="fleet lab up")
+            raise LabError(f"no lab is running in {self.folder.root}", hint="fleet lab up")
         return [Board(**fields) for fields in state["boards"]]
 
     @property
@@ -148,12 +149,12 @@ class Lab:
         for board in (*self.boards, *self.phones):
             if board.name == name:
                 return board
-        raise LabError(f"there is no board '{name}'", hint="fleet lab list")
+        raise LabError(f"the lab has no board named '{name}'", hint="fleet lab list")
 
     def _tell(self, **order: str) -> None:
         state = self.folder.read_state()
         if state is None or not self.alive():
-            raise LabError(f"no lab is up in {self.folder.root}", hint="fleet lab up")
+            raise LabError(f"no lab is running in {self.folder.root}", hint="fleet lab up")
         with socket.socket(socket.AF_UNIX) as control:
             control.settimeout(UP_SECONDS)
             control.connect(state["control"])
@@ -184,7 +185,7 @@ class Lab:
         """Run a program on a namespace board as its root, not through ssh."""
         board = self.board(name)
         if board.kind not in {"namespace", "phone"}:
-            raise LabError(f"{name} belongs to an ordinary user: nothing runs as its root")
+            raise LabError(f"{name} runs without root", hint=_AS_ROOT)
         path = _PHONE_PATH if board.kind == "phone" else _PATH
         return subprocess.run(
             ["nsenter", "-t", str(board.pid), *enter(), "env", "-i", path, *argv],
@@ -201,7 +202,9 @@ class Lab:
         """
         board = self.board(name)
         if board.kind != "namespace":
-            raise LabError(f"{name} is not a namespace board: its files cannot be reached")
+            raise LabError(
+                f"{name} is not of kind namespace: no files can be put on it", hint=_AS_ROOT
+            )
         root = Path(f"/proc/{board.pid}/root{board.home}/npu")
         shutil.rmtree(root, ignore_errors=True)
         for below, source in files.items():
@@ -210,7 +213,9 @@ class Lab:
             shutil.copyfile(source, target)
         done = self.exec(name, ["chown", "-R", f"{board.user}:", f"{board.home}/npu"])
         if done.returncode:
-            raise LabError(f"{name}: {done.stderr.strip()}")
+            raise LabError(
+                f"{name}: chown failed: {done.stderr.strip()}", hint=f"fleet lab reset {name}"
+            )
         return f"{board.home}/npu"
 
     def fault(self, name: str, fault: str) -> None:
@@ -232,7 +237,7 @@ class Lab:
         known = (PHONE_FAULTS if phone else FAULTS).get(fault)
         if known is None:
             names = PHONE_FAULT_NAMES if phone else (*FAULTS, "new-host-key")
-            raise LabError(f"{name} has no fault '{fault}'", hint="one of " + ", ".join(names))
+            raise LabError(f"'{fault}' is not a fault of {name}", hint="one of " + ", ".join(names))
 
         def on_board(script: str) -> subprocess.CompletedProcess[str]:
             return self.exec(name, fault_argv(fault, board.user, board.home, script, phone=phone))
@@ -244,7 +249,9 @@ class Lab:
             )
         done = on_board(known.heal if heal else known.make)
         if done.returncode:
-            raise LabError(f"{name}: {fault} failed: {done.stderr.strip()}")
+            raise LabError(
+                f"{name}: {fault} failed: {done.stderr.strip()}", hint=f"fleet lab reset {name}"
+            )
 
     def _phone_link(self, name: str, kind: str, fault: str, *, heal: bool) -> bool:
         """Faults of the daemon of a phone and of the way to it; False for the others."""
@@ -284,11 +291,11 @@ class Lab:
 
 def _phone_kind(kind: str, *, install: bool) -> str:
     if kind not in {"auto", *PHONES}:
-        raise LabError(f"there is no kind '{kind}' of phones", hint="auto, " + ", ".join(PHONES))
+        raise LabError(f"'{kind}' is not a kind of lab phone", hint="auto, " + ", ".join(PHONES))
     adb_program()
     why = can_unshare() if kind != "phone-emulator" else "asked for"
     if kind == "phone" and why:
-        raise LabError(f"phones with a real adbd are not possible here: {why}")
+        raise LabError(f"phones with a real adbd cannot run: {why}", hint="use phone-emulator")
     if why:
         return "phone-emulator"
     android_root(install=install)
@@ -297,10 +304,10 @@ def _phone_kind(kind: str, *, install: bool) -> str:
 
 def _kind(kind: str, *, install: bool) -> str:
     if kind not in {"auto", "namespace", "user"}:
-        raise LabError(f"there is no kind '{kind}' of boards", hint="auto, namespace or user")
+        raise LabError(f"'{kind}' is not a kind of lab board", hint="auto, namespace or user")
     why = can_unshare() if kind != "user" else ""
     if kind == "namespace" and why:
-        raise LabError(f"namespace boards are not possible here: {why}", hint="--kind user")
+        raise LabError(f"namespace boards cannot run: {why}", hint="use --kind user")
     if kind == "namespace" or (kind == "auto" and not why):
         try:
             rootfs(install=install)

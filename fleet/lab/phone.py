@@ -49,7 +49,7 @@ class NamespacePhone(NamespaceBoard):
                 time.sleep(0.01)
             else:
                 return
-        raise LabError(f"{self.board.name}: adbd does not listen")
+        raise LabError(f"{self.board.name}: adbd does not listen", hint="fleet lab reset NAME")
 
     def accept(self) -> None:
         """One connection: bytes go to and from adbd until either side ends."""

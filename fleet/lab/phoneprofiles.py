@@ -66,7 +66,7 @@ def phone_profile(name: str, serialno: str = "") -> PhoneProfile:
     """The type of that name, for a phone with that serial number; LabError when unknown."""
     row = _table().get(name)
     if row is None:
-        raise LabError(f"there is no phone profile '{name}'", hint="one of " + ", ".join(_table()))
+        raise LabError(f"'{name}' is not a lab phone profile", hint="one of " + ", ".join(_table()))
     machine = row.get("machine", PLAYS)
     said = {
         "ro.product.cpu.abilist": "arm64-v8a" if machine else "x86_64",

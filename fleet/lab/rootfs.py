@@ -60,7 +60,7 @@ def require(programs: dict[str, str], *, install: bool) -> None:
             subprocess.run(command, check=False, env=env, **quiet)  # type: ignore[call-overload]
         lacking = sorted({package for name, package in programs.items() if find(name) is None})
     if lacking:
-        raise LabError(f"lab boards need {', '.join(lacking)}", hint="sudo " + " ".join(command))
+        raise LabError(f"not installed: {', '.join(lacking)}", hint="sudo " + " ".join(command))
 
 
 def rootfs(*, install: bool = False) -> Path:
@@ -90,7 +90,7 @@ def built_once(
 
 
 def _build(target: Path) -> None:
-    hint = "are Debian's packages reachable? fleet lab up --kind user (needs none)"
+    hint = "check that apt-get update works; or fleet lab up --kind user (needs no Debian packages)"
     with building(target, "the board's userland", hint) as part:
         argv = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", SUITE]
         sources = Path("/etc/apt/sources.list.d/debian.sources")

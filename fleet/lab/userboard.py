@@ -27,7 +27,7 @@ class UserBoard(LoopbackBoard):
         self._lay_out(profile(self.board.profile), 0o660)
         sshd = find("sshd")
         if sshd is None:
-            raise LabError("lab boards need sshd", hint="sudo apt-get install openssh-server")
+            raise LabError("sshd is not installed", hint="sudo apt-get install openssh-server")
         config = self._dir / "sshd_config"
         settings = {
             "ListenAddress": f"127.0.0.1:{self.board.port}",

@@ -12,6 +12,8 @@ from fleet.model.errors import FleetError, InputError, ProfileStoreError
 from fleet.model.files import told
 from fleet.model.record import Record
 
+_IMPORT = "give a record.json or JSON Lines of fleet; others: fleet profiles import FILE"
+
 
 def read_records(path: Path) -> list[Record]:
     """The records of a file or of all record.json below a folder.
@@ -21,7 +23,7 @@ def read_records(path: Path) -> list[Record]:
     if path.is_dir():
         found = sorted(path.rglob("record.json"))
         if not found:
-            raise InputError(f"{path} has no record.json", hint="fleet profiles list")
+            raise InputError(f"the folder {path} has no record.json", hint="fleet profiles list")
         return [record for file in found for record in read_records(file)]
     return list(_of_file(path))
 
@@ -33,19 +35,24 @@ def _of_file(path: Path) -> Iterator[Record]:
         whole = json.loads(text)
     except ValueError:
         if not text.strip():
-            raise InputError(f"{path} has no record in it") from None
+            raise InputError(f"{path} contains no result of a run", hint=_IMPORT) from None
         lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
         for number, line in lines:
             try:
                 yield Record.from_dict(json.loads(line))
             except (ValueError, InputError) as error:
-                raise InputError(f"{path}:{number} is not a record: {_said(error)}") from error
+                raise InputError(
+                    f"{path}:{number} is not a result of a run: {_said(error)}",
+                    hint="remove the line, or export the file again",
+                ) from error
         return
     for data in whole if isinstance(whole, list) else [whole]:
         try:
             yield Record.from_dict(data)
         except InputError as error:
-            raise InputError(f"{path} is not a record: {_said(error)}") from error
+            raise InputError(
+                f"{path} is not a result of a run: {_said(error)}", hint=_IMPORT
+            ) from error
 
 
 @contextmanager

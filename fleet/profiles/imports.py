@@ -107,9 +107,14 @@ class Importer:
         try:
             info = path.stat()
             if not stat.S_ISREG(info.st_mode):
-                raise UnknownProfileError("this is a pipe or a device, not a file")
+                raise UnknownProfileError(
+                    "this is a pipe or a device, not a file", hint="save it to a file"
+                )
             if info.st_size > detect.MOST_BYTES:
-                raise UnknownProfileError(f"{info.st_size} bytes are more than any profile has")
+                raise UnknownProfileError(
+                    f"{info.st_size} bytes are too many for a profile",
+                    hint=f"give a file of one of these formats: {detect.KNOWN}",
+                )
             data = path.read_bytes()
             if path.name == _OURS:
                 plain = json.loads(data)
@@ -126,7 +131,7 @@ class Importer:
         except (ProfileError, InputError) as error:
             self.done.bad.append(BadFile(str(path), error.message, error.hint))
         except (ValueError, RecursionError) as error:
-            self.done.bad.append(BadFile(str(path), f"is damaged: {error}", "copy it again"))
+            self.done.bad.append(BadFile(str(path), f"is damaged: {error}", "copy the file again"))
         return None
 
     def _item(self, path: Path, data: bytes) -> _Item:
@@ -209,7 +214,7 @@ def _files(path: Path, unread: Callable[[OSError], None]) -> Iterator[tuple[Path
         yield path, True, path.name != _OURS
         return
     if not path.is_dir():
-        raise InputError(f"there is no {path}", hint=f"ls {path.parent}")
+        raise InputError(f"the file or folder {path} does not exist", hint=f"ls {path.parent}")
     for folder, below, names in os.walk(path, onerror=unread):
         below.sort()
         if _OURS in names:

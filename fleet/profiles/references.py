@@ -24,8 +24,8 @@ def plain(name: str) -> dict[str, Any]:
     """The plain data of the record. Raises InputError for a name that is not there."""
     if name not in names():
         raise InputError(
-            f"there is no reference '{name}'",
-            hint=f"known: {', '.join(f'reference:{known}' for known in names())}",
+            f"'{name}' is not one of the reference results that come with fleet",
+            hint=f"use one of: {', '.join(f'reference:{known}' for known in names())}",
         )
     text = (files("fleet.data") / _FOLDER / f"{name}.json").read_text("utf-8")
     return dict(json.loads(text))

@@ -23,15 +23,15 @@ def _regex(text: str) -> str:
     try:
         groups = re.compile(text).groups
     except re.error as error:
-        raise ValueError(f"is no regular expression: {error}") from error
+        raise ValueError(f"is not a valid regular expression: {error}") from error
     if groups != 1:
-        raise ValueError("needs exactly one group in brackets: the number")
+        raise ValueError("must have exactly one (group), which matches the number")
     return text
 
 
 def _relative(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._*?/-]{0,200}", text) or ".." in text:
-        raise ValueError("is no file of the work folder: letters, digits and . _ - * ? / only")
+        raise ValueError("must be a name in the work folder: letters, digits and . _ - * ? / only")
     return text
 
 
@@ -74,8 +74,8 @@ class ExecRunner(Defaults):
         options = parsed(ExecOptions, run.options, self.name)
         if run.program is None and not options.argv:
             raise InputError(
-                "runner exec needs `run.program`, or `run.options.argv`",
-                hint="program: build/my-benchmark",
+                "the runner exec needs `program:` or `options: argv:` under `run:` in the playbook",
+                hint="add to `run:` in the playbook: `program: build/my-benchmark`",
             )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
@@ -117,7 +117,7 @@ class ExecRunner(Defaults):
             if value is not None:
                 found[reading.metric] = Measure(value, reading.unit)
             elif reading.required and not problems:
-                problems.append(f"unreadable: no {reading.metric} in {reading.file}")
+                problems.append(f"unreadable: {reading.file} contains no {reading.metric}")
         text = (
             ended.stdout[:_TEXT_BYTES].decode("utf-8", "replace")
             if options.text == "stdout"

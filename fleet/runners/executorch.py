@@ -64,7 +64,7 @@ class ExecutorchRunner(Defaults):
         if llama and options.profile_level is not None:
             raise InputError(
                 "run.options.profile_level: qnn_llama_runner has no such option",
-                hint="compile the .pte with a profile, or take qnn_executor_runner",
+                hint="remove `profile_level:`, or set `program:` to qnn_executor_runner",
             )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
@@ -142,7 +142,7 @@ class ExecutorchRunner(Defaults):
         if not _is_llama(kit):
             found |= inferences(said) or speed_file(written, count)
         if not problems and not found and "etdump.etdp" not in ended.files:
-            problems.append("cut: neither times nor an etdump came back")
+            problems.append("cut: the program wrote neither times nor an etdump profile")
         if not problems:
             options = parsed(ExecutorchOptions, kit.options, self.name)
             distances, wrong = _compared(kit, options, ended)
@@ -162,12 +162,14 @@ def _compared(
     for output, name in options.reference.items():
         have, want = _floats(ended.files.get(f"outputs/{output}", b"")), _floats(_read(files[name]))
         if not have or len(have) != len(want):
-            wrong.append(f"wrong: {output} has {len(have)} numbers, {name} {len(want)}")
+            wrong.append(
+                f"wrong: {output} has {len(have)} numbers, its reference {name} {len(want)}"
+            )
             continue
         far = max(abs(given - wanted) for given, wanted in zip(have, want, strict=True))
         found[f"{output.removesuffix('.raw')}_max_abs"] = Measure(far)
         if options.tolerance is not None and not far <= options.tolerance:
-            wrong.append(f"wrong: {output} is {far:g} from {name}, tolerance {options.tolerance:g}")
+            wrong.append(f"wrong: {output} is {far:g} from {name}, allowed {options.tolerance:g}")
     return found, wrong
 
 

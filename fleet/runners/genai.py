@@ -13,26 +13,25 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fleet.bundles.ort import providers_of
+from fleet.bundles.ort import providers_in, providers_of
 from fleet.device.texts import path_of
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
-from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import TIMED_OUT, Options, parsed
 from fleet.runners.ort import PACKAGE_FOLDER, requirements
-from fleet.runtimes.packages import SITE
+from fleet.runners.scripted import OUTCOME, Scripted, script_argv
 
 # The one whose interface is used here; it needs onnxruntime 1.31. Wheels for x86_64, aarch64 and
 # win_arm64, CPython 3.11 and later.
 PACKAGE = "onnxruntime-genai==0.18.0"
 SCRIPT = "run/fleet_genai.py"
-OUTCOME = "outcome.json"
 _STATUS = {
-    10: "cut: the prompt does not fit the context",
-    11: "failed: no NPU session",
-    12: "failed: the loop failed",
+    10: "cut: the prompt is longer than the context of the model",
+    11: "failed: the NPU session could not be opened",
+    12: "failed: the generation of tokens failed",
 }
 
 
@@ -40,7 +39,7 @@ class GenaiOptions(Options):
     """None: what the search needs stands in genai_config.json."""
 
 
-class GenaiRunner(Defaults):
+class GenaiRunner(Scripted):
     """Folders of onnxruntime-genai."""
 
     name = "genai"
@@ -48,13 +47,16 @@ class GenaiRunner(Defaults):
     runtime: str | None = "ort"
     layout = Layout(lib=PACKAGE_FOLDER, dsp=PACKAGE_FOLDER)
     windows = layout
-    python = True
 
     def check(self, run: RunSpec) -> None:
         """No options; the program is ours."""
         parsed(GenaiOptions, run.options, self.name)
         if run.program is not None or run.libraries:
-            raise InputError("runner genai brings its own program: remove `program`, `libraries`")
+            raise InputError(
+                "the runner genai uses a program of fleet, so `program:` and "
+                "`libraries:` are not allowed under `run:`",
+                hint="remove `program:` and `libraries:` from `run:` in the playbook",
+            )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
         """Our script, and the packages for the Python of the device."""
@@ -63,19 +65,12 @@ class GenaiRunner(Defaults):
         site = kit.site(wanted) if kit.site is not None else ()
         return (file_ref(source, SCRIPT, executable=True), *site)
 
-    def health(self, kit: Kit, timeout: float) -> Start | None:
-        """Load the model and end."""
-        return self._start(kit, timeout, "--check")
-
-    def start(self, kit: Kit) -> Start:
-        """One question; the token limit is always set."""
-        return self._start(kit, kit.run.timeout)
-
     def _start(self, kit: Kit, timeout: float, *more: str) -> Start:
         genai = kit.bundle.config.get("genai")
         if not isinstance(genai, Mapping):
             raise InputError(
-                f"{kit.bundle.name} has no genai_config.json", hint="runner: ort runs single models"
+                f"the bundle {kit.bundle.name} has no genai_config.json",
+                hint="set `runner: ort` in the playbook (it runs single ONNX models)",
             )
         model = genai.get("model")
         length = model.get("context_length") if isinstance(model, Mapping) else None
@@ -83,16 +78,9 @@ class GenaiRunner(Defaults):
             "prompt": kit.run.prompt,
             "max_tokens": kit.run.max_tokens,
             "context": length if isinstance(length, int) else None,
-            "npu_alone": isinstance(model, Mapping) and not _parts(model),
+            "npu_alone": isinstance(model, Mapping) and _npu_alone(model),
         }
-        argv = (
-            *("python3", "-I", "{release}/" + SCRIPT),
-            *("--site", "{release}/" + SITE),
-            *("--spec", "{work}/config.json"),
-            *("--outcome", "{work}/" + OUTCOME),
-            *("--timeout", f"{timeout:g}"),
-            *more,
-        )
+        argv = script_argv(SCRIPT, timeout, *more)
         return Start(argv, "bundle", (OUTCOME,), timeout, kit.run.prompt.encode(), json.dumps(spec))
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
@@ -106,19 +94,19 @@ class GenaiRunner(Defaults):
         if "qnn" not in providers_of(kit.bundle):
             problems.append("cpu-fallback: genai_config.json names no QNN provider")
         if ended.status in TIMED_OUT:
-            problems.append(f"cut: no end within {start.timeout:g} s")
+            problems.append(f"cut: the program did not end within {start.timeout:g} s")
         elif ended.status:
             word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
-            problems.append(f"{word}: {str(said.get('error', 'nothing said'))[:500]}")
+            problems.append(f"{word}: {str(said.get('error', 'no reason given'))[:500]}")
         found = _metrics(said)
         if not problems and "ttft_ms" not in found:
-            problems.append("unreadable: no times in the outcome")
+            problems.append("unreadable: the result file contains no times")
         finish = said.get("finish")
         finish = next((ending for ending in ("eos", "token-limit") if ending == finish), None)
         if said.get("cut_by_context") is True:
-            problems.append("cut: the context is full")
+            problems.append("cut: the output filled the context of the model")
         elif finish == "token-limit" and not kit.run.token_limit_counts:
-            problems.append(f"cut: token limit {kit.run.max_tokens} reached")
+            problems.append(f"cut: the output reached the token limit of {kit.run.max_tokens}")
         text = said.get("text")
         metrics = Metrics.of(found)
         return Outcome(
@@ -130,10 +118,21 @@ class GenaiRunner(Defaults):
         )
 
 
-def _parts(model: Mapping[str, Any]) -> bool:
-    """Whether the decoder is a pipeline, of which some parts are for the CPU by design."""
+def _npu_alone(model: Mapping[str, Any]) -> bool | list[str]:
+    """True for a decoder of one model; of a pipeline the parts that name QNN, the others are for
+    the CPU by design.
+    """
     decoder = model.get("decoder")
-    return isinstance(decoder, Mapping) and bool(decoder.get("pipeline"))
+    pipeline = decoder.get("pipeline") if isinstance(decoder, Mapping) else None
+    if not isinstance(pipeline, list) or not pipeline:
+        return True
+    parts = {
+        str(name): part
+        for stage in pipeline
+        if isinstance(stage, dict)
+        for name, part in stage.items()
+    }
+    return [name for name, part in parts.items() if "qnn" in providers_in(part)]
 
 
 def _metrics(said: Mapping[str, Any]) -> dict[str, Measure]:

@@ -23,10 +23,10 @@ _TIMEOUT_STATUS = (124, 137)
 _BETWEEN = re.compile(rb"\[BEGIN\]: ?(.*?)(?:\[END\]|\[COMPLETE\]|\[ABORT\]|$)", re.DOTALL)
 _UNLIMITED = b"[fleet: this libGenie refuses max-num-tokens"
 _STATUS = {
-    10: "failed: Genie refuses the configuration",
-    11: "failed: no NPU session",
+    10: "failed: Genie refused the configuration of the bundle",
+    11: "failed: the NPU session could not be opened",
     12: "failed: the query failed",
-    13: "cut: context size exceeded",
+    13: "cut: the output filled the context of the model",
 }
 
 
@@ -48,8 +48,8 @@ class GenieRunner(Defaults):
         parsed(GenieOptions, run.options, self.name)
         if run.program is not None or run.libraries:
             raise InputError(
-                "runner genie takes its program from the runtime: remove `program` and `libraries`",
-                hint="fleet runtime add <SDK>, for a runtime that has genie-t2t-run",
+                "the runner genie has its program from the runtime; the playbook names another one",
+                hint="remove `program:` and `libraries:` from `run:` in the playbook",
             )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
@@ -106,7 +106,7 @@ class GenieRunner(Defaults):
         if bundle.backend not in {None, "QnnHtp"}:
             problems.append(f"cpu-fallback: backend {bundle.backend} does not run on the NPU")
         if ended.status in _TIMEOUT_STATUS:
-            problems.append(f"cut: no end within {start.timeout:g} s")
+            problems.append(f"cut: the program did not end within {start.timeout:g} s")
         elif ended.status:
             problems.append(_STATUS.get(ended.status, f"failed: exit status {ended.status}"))
         text, profile = self._split(start, ended)
@@ -119,11 +119,11 @@ class GenieRunner(Defaults):
         elif kit.has_tool:
             metrics = printed(ended.stdout.decode("utf-8", "replace"))
         if not problems and metrics.generated_tokens is None:
-            problems.append("cut: Genie wrote no query event")
+            problems.append("cut: Genie ended before it wrote the times of the query")
         unlimited = _UNLIMITED in ended.stderr
         finish = _finish(metrics, run, unlimited=unlimited)
         if finish == "token-limit" and not run.token_limit_counts:
-            problems.append(f"cut: token limit {run.max_tokens} reached")
+            problems.append(f"cut: the output reached the token limit of {run.max_tokens}")
         raw = {PROFILE: profile.encode()} if profile else {}
         marks = ("no-token-limit",) if unlimited else ()
         return Outcome(metrics, text, finish, tuple(problems), raw, marks=marks)

@@ -26,8 +26,16 @@ _AGAIN = "[fleet: llama.cpp lost the end of its output; it is run again]"
 # Its log and its text are printed by a thread that is not waited for at the end, so that both can
 # be cut with status 0 (ggml-org/llama.cpp#25504; seen in a third of the runs of Debian's 0.7.0 on
 # a busy machine). A log file is written by the same thread and is cut at the same place.
-# $1: the log, which is begun anew by each try; then the argv.
-_TRIES = f"""log=$1 tries=1 over=; shift
+# $1: the log, which is begun anew by each try; $2: the program; $3: how many options follow that
+# are passed only if its help names them; then the argv.
+_TRIES = f"""log=$1 program=$2 count=$3 tries=1 over= known=; shift 3
+help=" $("$program" --help 2>&1 | tr '\\n,' '  ') "
+while [ "$count" -gt 0 ]; do
+  case $help in *" ${{1%% *}} "*) known="$known $1" ;; esac
+  shift
+  count=$((count - 1))
+done
+set -- "$program" $known "$@"
 end() {{
   over=yes
   if [ -n "$child" ]; then kill "$child"; fi
@@ -45,6 +53,12 @@ while :; do
   tries=$((tries + 1)) child=
   echo '{_AGAIN}'
 done"""
+
+
+# What scripts/snapdragon/run.py of ggml-org/llama.cpp (0c43469, read 2026-11-23) passes for HTP;
+# its `-t 6` is for phones, so the number of threads is llama.cpp's own.
+_BATCH, _SCRIPT = ("--ubatch-size", "1024"), ("-fa on", "--ubatch-size 1024")
+_TEXT_ONLY = ("-no-cnv", "--no-display-prompt")
 
 
 class LlamaOptions(Options):
@@ -77,19 +91,18 @@ class LlamaCppRunner(Defaults):
         needs_program(run, self.name, "../build-snapdragon/bin/llama-bench")
         if run.program is not None and run.program.name == "llama-cli":
             raise InputError(
-                "llama-cli is a chat since llama.cpp b7348: it refuses -no-cnv, and its rates are "
-                "those of a server",
-                hint="program: ../build-snapdragon/bin/llama-completion, of the same build",
+                "llama-cli is an interactive chat since llama.cpp b7348 and cannot run one prompt",
+                hint="set `program:` to llama-completion of the same build",
             )
         if not _is_bench(run) and not run.prompt.strip():
             raise InputError(
-                "llama-completion has no prompt", hint="add `prompt: |` with text to `run:`"
+                "llama-completion needs a prompt", hint="add `prompt:` to `run:` of the playbook"
             )
         for name in options.env:
             if not re.fullmatch(r"GGML_HEXAGON_[A-Z0-9_]+", name):
                 raise InputError(
-                    f"run.options.env: {name} is no variable of the Hexagon backend",
-                    hint="they begin with GGML_HEXAGON_",
+                    f"run.options.env: {name} does not begin with GGML_HEXAGON_",
+                    hint=f"remove {name} from `env:` in the playbook",
                 )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
@@ -114,19 +127,23 @@ class LlamaCppRunner(Defaults):
     def _start(self, kit: Kit, *, prompt_tokens: int, tokens: int, repetitions: int) -> Start:
         options = parsed(LlamaOptions, kit.options, self.name)
         model = named(kit.bundle, options.model, ("*.gguf",), "model", "model")
-        argv = [program(kit.run, self.layout), "-m", model]
-        argv += ["-ngl", str(options.gpu_layers), "-n", str(tokens)]
+        tool = program(kit.run, self.layout)
+        htp = [device for device in options.device.split(",") if device.startswith("HTP")]
+        argv = ["-m", model, "-ngl", str(options.gpu_layers), "-n", str(tokens)]
         if _is_bench(kit.run):
-            argv += ["--device", options.device.replace(",", "/")]
-            argv += ["-p", str(prompt_tokens), "-r", str(repetitions), "-o", "json", *options.extra]
+            argv = [tool, *argv, "--device", options.device.replace(",", "/")]
+            argv += ["-p", str(prompt_tokens), "-r", str(repetitions), "-o", "json"]
+            argv += _BATCH if htp and not {"-ub", "--ubatch-size"} & set(options.extra) else ()
+            argv += options.extra
         else:
-            argv += ["--device", options.device, "-f", "{work}/prompt.txt", "-no-cnv"]
+            argv += ["--device", options.device, "-f", "{work}/prompt.txt"]
             argv += ["--seed", str(options.seed), "--temp", f"{options.temperature:g}"]
-            argv += ["--no-display-prompt", "-lv", "4", *options.extra]
-            log = "{work}/" + LOG
-            argv = ["sh", "-c", _TRIES, "fleet", log, *argv, "--log-file", log]
+            argv += ["-lv", "4", *options.extra]
+            log, wished = "{work}/" + LOG, (*_TEXT_ONLY, *(_SCRIPT if htp else ()))
+            argv = [log, tool, str(len(wished)), *wished, *argv, "--log-file", log]
+            argv = ["sh", "-c", _TRIES, "fleet", *argv]
         collect = () if _is_bench(kit.run) else (LOG,)
-        prompt, env = kit.run.prompt.encode(), dict(options.env)
+        prompt, env = kit.run.prompt.encode(), {**_environment(htp), **options.env}
         return Start(tuple(argv), "bundle", collect, kit.run.timeout, prompt, env=env)
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
@@ -147,8 +164,8 @@ class LlamaCppRunner(Defaults):
         found = llama_cpp.timings(log)
         if not problems and not llama_cpp.whole(log):
             problems.append(
-                f"cut: llama.cpp lost the end of its output, {_MOST} times; its log is not waited "
-                "for (ggml-org/llama.cpp#25504)"
+                f"cut: the output of llama.cpp lost its end in all {_MOST} tries, a "
+                "known bug (ggml-org/llama.cpp#25504)"
             )
         elif not problems:
             elsewhere = llama_cpp.elsewhere(log, options.device)
@@ -156,6 +173,14 @@ class LlamaCppRunner(Defaults):
             problems += [] if found else ["unreadable: no times in the output"]
         text = said.rpartition(_AGAIN)[2].strip()
         return Outcome(Metrics.of(found), text, None, tuple(problems), dict(ended.files))
+
+
+def _environment(htp: list[str]) -> dict[str, str]:
+    """What that script sets; GGML_HEXAGON_NDEV is that of builds before GGML_HEXAGON_DEVICES."""
+    if not htp:
+        return {}
+    number = {"GGML_HEXAGON_NDEV": str(len(htp))} if len(htp) > 1 else {}
+    return {"GGML_HEXAGON_DEVICES": ",".join(htp), "GGML_HEXAGON_OPPOLL": "1", **number}
 
 
 def _is_bench(run: RunSpec) -> bool:

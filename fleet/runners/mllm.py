@@ -21,7 +21,7 @@ from fleet.runners.options import Options, ending, named, needs_program, own_fil
 CONTEXT_TOKENS = 1024  # RunnerConfig.context_len in aot_run.cpp, no option
 _MARKER = mllm.MARKER.encode()
 _HEALTH_PROMPT = b"hi\n"
-UNTRIED = "untried: fleet was never run with the real program of mllm"
+UNTRIED = "untried: nobody has tested fleet with the real mllm program yet"
 
 
 class MllmOptions(Options):
@@ -48,9 +48,8 @@ class MllmRunner(Defaults):
         needs_program(run, self.name, "../build-android-arm64-v8a-qnn/bin/mllm-qwen3-aot-runner")
         if "\n" in run.prompt.strip("\n"):
             raise InputError(
-                "the runner mllm reads one line of standard input: the rest of the prompt would "
-                "be lost",
-                hint="write the prompt in one line",
+                "the prompt has several lines, but mllm reads only one line",
+                hint="write `prompt:` in the playbook as one line",
             )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
@@ -82,7 +81,7 @@ class MllmRunner(Defaults):
         _, marker, said = ended.stdout.partition(_MARKER)
         text = (said if marker else ended.stdout).decode("utf-8", "replace").strip()
         if not problems and not text:
-            problems.append("cut: the runner printed no token")
+            problems.append("cut: the program printed no token")
         whole = (ended.stdout + b"\n" + ended.stderr).decode("utf-8", "replace")
         found = mllm.rates(whole)
         found["wall_ms"] = Measure(

@@ -38,7 +38,7 @@ def parsed(model: type[T], given: Mapping[str, Any], runner: str) -> T:
         known = ", ".join(model.model_fields)
         raise InputError(
             f"run.options.{key} of runner {runner}: {first['msg'].lower()}",
-            hint=f"known options: {known or 'none'}",
+            hint=f"correct the playbook; options of this runner: {known or 'none'}",
         ) from error
 
 
@@ -46,8 +46,8 @@ def needs_program(run: RunSpec, runner: str, example: str) -> None:
     """Raise InputError when the playbook names no program."""
     if run.program is None:
         raise InputError(
-            f"runner {runner} needs `run.program`: it is built by you and in no SDK",
-            hint=f"program: {example}",
+            f"the runner {runner} needs `run: program:` in the playbook: you build it yourself",
+            hint=f"add `program: {example}`",
         )
 
 
@@ -60,7 +60,10 @@ def own_files(run: RunSpec, layout: Layout) -> tuple[FileRef, ...]:
     for path in run.libraries:
         name = layout.named(f"lib/{path.name}")
         if name in found and found[name].source != path:
-            raise InputError(f"two files for {name}: {found[name].source} and {path}")
+            raise InputError(
+                f"{found[name].source} and {path} would both become {name}",
+                hint="rename one of them",
+            )
         found.setdefault(name, _ref(path, name, executable=False))
     return tuple(found[name] for name in sorted(found))
 
@@ -69,7 +72,7 @@ def _ref(path: Path, name: str, *, executable: bool) -> FileRef:
     try:
         return file_ref(path, name, executable=executable)
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
+        raise InputError(f"cannot read {path}: {error.strerror}", hint=f"ls -l {path}") from error
 
 
 def program(run: RunSpec, layout: Layout) -> str:
@@ -87,13 +90,13 @@ def only(bundle: Bundle, patterns: tuple[str, ...], what: str, key: str) -> str:
             return found[0]
         if found:
             raise InputError(
-                f"the bundle has several files that could be {what}: {', '.join(found)}",
-                hint=f"name one: run: options: {key}: {found[0]}",
+                f"the bundle has several files that could be the {what}: {', '.join(found)}",
+                hint=f"choose one in the playbook, under `run: options:`: `{key}: {found[0]}`",
             )
     have = ", ".join(names) or "nothing"
     raise InputError(
-        f"the bundle has no {what} ({' or '.join(patterns)}); it has {have}",
-        hint=f"put it into {bundle.root}, or name it: run: options: {key}: ...",
+        f"the bundle has no {what} ({' or '.join(patterns)}); its files are {have}",
+        hint=f"copy it into {bundle.root}, or name it under `run: options:`: `{key}: FILE`",
     )
 
 
@@ -103,7 +106,7 @@ def named(bundle: Bundle, name: str | None, patterns: tuple[str, ...], what: str
         return only(bundle, patterns, what, key)
     if name not in {item.name for item in bundle.files}:
         raise InputError(
-            f"run.options.{key}: the bundle has no {name}",
+            f"run.options.{key} is {name}, but the bundle has no file with this name",
             hint=f"fleet bundle inspect {shlex.quote(str(bundle.root))} (lists what it has)",
         )
     return name
@@ -112,5 +115,5 @@ def named(bundle: Bundle, name: str | None, patterns: tuple[str, ...], what: str
 def ending(start: Start, ended: Ended) -> list[str]:
     """Problems that the exit status tells."""
     if ended.status in TIMED_OUT:
-        return [f"cut: no end within {start.timeout:g} s"]
+        return [f"cut: the program did not end within {start.timeout:g} s"]
     return [f"failed: exit status {ended.status}"] if ended.status else []

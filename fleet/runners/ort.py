@@ -22,18 +22,19 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.formats import qnn
 from fleet.profiles.formats.base import RATE, RATE_UNIT, percentile
-from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import TIMED_OUT, Options, parsed
+from fleet.runners.scripted import OUTCOME, Scripted, script_argv
 from fleet.runtimes.packages import SITE
 from fleet.runtimes.releases import release
 
 SCRIPT = "run/fleet_ort.py"
-OUTCOME, PROFILE = "outcome.json", "profile.csv"
+PROFILE = "profile.csv"
 PACKAGE_FOLDER = f"{SITE}/onnxruntime_qnn"  # the provider finds QAIRT beside itself
 _STATUS = {
-    10: "failed: the request does not fit the model",
-    11: "failed: no NPU session",
-    12: "failed: the run failed",
+    10: "failed: the inputs of the run do not fit the model",
+    11: "failed: the NPU session could not be opened",
+    12: "failed: the inference failed",
 }
 
 
@@ -43,6 +44,9 @@ def _number(value: object) -> object:
         return float(value) if isinstance(value, str) else value
     except ValueError:
         return value
+
+
+Number = Annotated[float, BeforeValidator(_number)]
 
 
 class OrtOptions(Options):
@@ -56,7 +60,7 @@ class OrtOptions(Options):
     model: str | None = None
     inputs: dict[str, str] = Field(default_factory=dict)
     reference: dict[str, str] = Field(default_factory=dict)
-    tolerance: Annotated[float, BeforeValidator(_number)] | None = Field(default=None, ge=0)
+    tolerance: Number | None = Field(default=None, ge=0)
     dimensions: dict[str, int] = Field(default_factory=dict)
     iterations: int = Field(default=10, ge=1, le=100_000)
     warmups: int = Field(default=1, ge=0, le=10_000)
@@ -69,7 +73,13 @@ class OrtOptions(Options):
     log: int = Field(default=2, ge=0, le=4)
 
 
-class OrtRunner(Defaults):
+_PASSED_ON = {  # options that the script has under the same name
+    *("inputs", "reference", "dimensions", "iterations", "warmups", "profiling", "session", "seed"),
+    "log",
+}
+
+
+class OrtRunner(Scripted):
     """ONNX models, with or without context binaries."""
 
     name = "ort"
@@ -77,22 +87,26 @@ class OrtRunner(Defaults):
     runtime: str | None = "ort"
     layout = Layout(lib=PACKAGE_FOLDER, dsp=PACKAGE_FOLDER)
     windows = layout
-    python = True
 
     def check(self, run: RunSpec) -> None:
         """The options; the fallback to the CPU stays off."""
         options = parsed(OrtOptions, run.options, self.name)
         if run.program is not None or run.libraries:
-            raise InputError("runner ort brings its own program: remove `program`, `libraries`")
+            raise InputError(
+                "the runner ort uses a program of fleet, so `program:` and "
+                "`libraries:` are not allowed under `run:`",
+                hint="remove `program:` and `libraries:` from `run:` in the playbook",
+            )
         if "session.disable_cpu_ep_fallback" in options.session:
             raise InputError(
-                "run.options.session: the fallback to the CPU is always off",
-                hint="a run on the CPU is no measurement of the NPU; leave the key out",
+                "run.options.session sets the fallback to the CPU, which fleet always disables",
+                hint="remove session.disable_cpu_ep_fallback from the playbook",
             )
         for key in ("profiling_level", "profiling_file_path", "backend_path"):
             if key in options.provider:
                 raise InputError(
-                    f"run.options.provider: {key} is set by fleet", hint="use `profiling:`"
+                    f"run.options.provider sets {key}, which fleet sets itself",
+                    hint=f"remove {key} from the playbook; to profile, use `run: profiling:`",
                 )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
@@ -102,78 +116,58 @@ class OrtRunner(Defaults):
         site = kit.site(requirements(kit.build_id)) if kit.site is not None else ()
         return (script, *site)
 
-    def health(self, kit: Kit, timeout: float) -> Start | None:
-        """A session with the model and one run."""
-        return self._start(kit, timeout, "--check")
-
-    def start(self, kit: Kit) -> Start:
-        """Warm-ups and timed runs in one session."""
-        return self._start(kit, kit.run.timeout)
-
     def _start(self, kit: Kit, timeout: float, *more: str) -> Start:
         options = parsed(OrtOptions, kit.options, self.name)
         spec = {
             "model": _model(kit, options),
-            "inputs": options.inputs,
-            "reference": options.reference,
-            "dimensions": options.dimensions,
-            "iterations": options.iterations,
-            "warmups": options.warmups,
-            "profiling": options.profiling,
-            "session": options.session,
+            **options.model_dump(include=_PASSED_ON),
             "provider": {
                 "backend_path": "QnnHtp.dll" if kit.windows else "libQnnHtp.so",
                 **({"htp_performance_mode": options.perf_mode} if kit.dsp else {}),
                 **options.provider,
             },
-            "seed": options.seed,
-            "log": options.log,
         }
-        _in_bundle(kit, options)
+        in_bundle(kit, options.inputs, options.reference)
         keep = ("--keep", "{work}/outputs") if options.keep_outputs and not more else ()
-        argv = (
-            *("python3", "-I", "{release}/" + SCRIPT),
-            *("--site", "{release}/" + SITE),
-            *("--spec", "{work}/config.json"),
-            *("--outcome", "{work}/" + OUTCOME),
-            *("--profile", "{work}/" + PROFILE),
-            *("--timeout", f"{timeout:g}"),
-            *keep,
-            *more,
-        )
+        argv = script_argv(SCRIPT, timeout, "--profile", "{work}/" + PROFILE, *keep, *more)
         collect = (OUTCOME, PROFILE, *(("outputs/*",) if keep else ()))
         return Start(argv, "bundle", collect, timeout, config=json.dumps(spec))
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """Times of session and runs, the provider's profile, distance from the reference."""
         options = parsed(OrtOptions, kit.options, self.name)
-        raw = {name: data for name, data in ended.files.items() if name != OUTCOME}
-        problems: list[str] = []
+        return read_outcome(start, ended, options.tolerance)
+
+
+def read_outcome(start: Start, ended: Ended, tolerance: float | None) -> Outcome:
+    """What fleet_ort.py wrote, and the provider's profile where there is one."""
+    raw = {name: data for name, data in ended.files.items() if name != OUTCOME}
+    problems: list[str] = []
+    try:
+        said = json.loads(ended.files.get(OUTCOME, b"{}"))
+    except ValueError:
+        said = {}
+    said = said if isinstance(said, dict) else {}
+    if ended.status in TIMED_OUT:
+        problems.append(f"cut: the program did not end within {start.timeout:g} s")
+    elif ended.status:
+        word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
+        problems.append(f"{word}: {str(said.get('error', 'no reason given'))[:500]}")
+    found = _times(said)
+    if not problems and "run_ms" not in found:
+        problems.append("unreadable: the result file contains no times")
+    near, wrong = _distances(said, tolerance)
+    problems += wrong
+    ops, source = tuple[Op, ...](), dict[str, Measure]()
+    if PROFILE in raw:
         try:
-            said = json.loads(ended.files.get(OUTCOME, b"{}"))
-        except ValueError:
-            said = {}
-        said = said if isinstance(said, dict) else {}
-        if ended.status in TIMED_OUT:
-            problems.append(f"cut: no end within {start.timeout:g} s")
-        elif ended.status:
-            word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
-            problems.append(f"{word}: {str(said.get('error', 'nothing said'))[:500]}")
-        found = _times(said)
-        if not problems and "run_ms" not in found:
-            problems.append("unreadable: no times in the outcome")
-        near, wrong = _distances(said, options.tolerance)
-        problems += wrong
-        ops, source = tuple[Op, ...](), dict[str, Measure]()
-        if PROFILE in raw:
-            try:
-                seen = qnn.read(raw[PROFILE].decode("utf-8", "replace"))
-                found |= seen.metrics.others
-                ops, source = seen.ops, dict(seen.metrics.source)
-            except RunnerError as error:
-                problems.append(f"unreadable: {error.message}")
-        metrics = replace(Metrics.of(found | near), source=source)
-        return Outcome(metrics, "", None, tuple(problems), raw, ops)
+            seen = qnn.read(raw[PROFILE].decode("utf-8", "replace"))
+            found |= seen.metrics.others
+            ops, source = seen.ops, dict(seen.metrics.source)
+        except RunnerError as error:
+            problems.append(f"unreadable: {error.message}")
+    metrics = replace(Metrics.of(found | near), source=source)
+    return Outcome(metrics, "", None, tuple(problems), raw, ops)
 
 
 def requirements(build_id: str) -> tuple[str, ...]:
@@ -181,9 +175,9 @@ def requirements(build_id: str) -> tuple[str, ...]:
     row = release(build_id)
     if row is None:
         raise InputError(
-            f"no onnxruntime-qnn is known that holds QAIRT {build_id}",
-            hint='name one that a package has, `runtime: "2.51.0"` for example; older context '
-            "binaries run on newer QAIRT",
+            f"fleet knows no onnxruntime-qnn package that contains QAIRT {build_id}",
+            hint='set a newer QAIRT in the playbook, for example `runtime: "2.51.0"`; '
+            "it runs context binaries of older versions",
         )
     pair = f"onnxruntime{row['onnxruntime']}"
     return (f"onnxruntime-qnn=={row['wheel']}", pair, "numpy")
@@ -193,26 +187,27 @@ def _model(kit: Kit, options: OrtOptions) -> str:
     names = sorted(models_of(kit.bundle))
     if options.model is not None and options.model not in names:
         raise InputError(
-            f"run.options.model: the bundle has no model {options.model}",
-            hint="it has " + ", ".join(names),
+            f"run.options.model is {options.model}, but the bundle has no model with this name",
+            hint="set `run: options: model:` in the playbook to one of: " + ", ".join(names),
         )
     if options.model is None and len(names) > 1:
         raise InputError(
-            f"the bundle has {len(names)} models: {', '.join(names)}",
-            hint="name one in run.options.model"
+            f"the bundle has several models: {', '.join(names)}",
+            hint="choose one in the playbook: `run: options: model:`"
             + ("; or `runner: genai` for all of it" if kit.bundle.config.get("genai") else ""),
         )
     return options.model or names[0]
 
 
-def _in_bundle(kit: Kit, options: OrtOptions) -> None:
+def in_bundle(kit: Kit, inputs: Mapping[str, str], reference: Mapping[str, str]) -> None:
+    """Raises InputError for a file that the bundle lacks."""
     have = {file.name for file in kit.bundle.files}
-    for key, table in (("inputs", options.inputs), ("reference", options.reference)):
+    for key, table in (("inputs", inputs), ("reference", reference)):
         for tensor, name in table.items():
             if name not in have:
                 raise InputError(
-                    f"run.options.{key}.{tensor}: the bundle has no {name}",
-                    hint="put the .npy file into the folder of the bundle",
+                    f"run.options.{key}.{tensor}: the bundle has no file {name}",
+                    hint="copy the .npy file into the bundle folder",
                 )
 
 
@@ -248,10 +243,10 @@ def _distances(
             if _is_number(distance.get(key)):
                 found[f"{name}_{key}"] = Measure(float(distance[key]))
         if not _is_number(far):
-            wrong.append(f"wrong: output {name} holds what is no number")
+            wrong.append(f"wrong: the output {name} contains values that are not numbers (NaN)")
         elif tolerance is not None and float(far) > tolerance:
             wrong.append(
-                f"wrong: output {name} is {far:g} away from its reference, allowed {tolerance:g}"
+                f"wrong: the output {name} is {far:g} from its reference, allowed {tolerance:g}"
             )
     return found, wrong
 

@@ -68,13 +68,13 @@ class NetRunRunner(Defaults):
         for name in (name for row in options.inputs for name in row):
             if re.search(r"\s", name) or not name.rpartition(":=")[2]:
                 raise InputError(
-                    f"run.options.inputs: '{name}' cannot stand in an input list",
-                    hint="use file names without blanks",
+                    f"run.options.inputs: '{name}' is empty or contains a blank",
+                    hint="rename the file",
                 )
         if options.config_file and options.perf_profile:
             raise InputError(
-                "run.options.perf_profile: it goes into the backend's part of config_file",
-                hint="remove one of the two",
+                "run.options has both perf_profile and config_file",
+                hint="remove `perf_profile:`; set it in the backend section of the config_file",
             )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
@@ -125,7 +125,7 @@ class NetRunRunner(Defaults):
         match = _DONE.search(metadata)
         found = {"inferences": Measure(float(match[1]))} if match else {}
         if not problems and metadata and match and int(match[1]) == 0:
-            problems.append("cut: no inference was completed")
+            problems.append("cut: qnn-net-run ended before it finished an inference")
         mode = parsed(NetRunOptions, kit.options, self.name).mode
         files, text = viewed(kit.runtime_root, ended.files)
         raw = {**ended.files, **files, **_performance(mode, ended, problems)}
@@ -166,7 +166,7 @@ def _performance(mode: str | None, ended: Ended, problems: list[str]) -> dict[st
     codes = [int(code) for code in _SET.findall(said)]
     accepted = False if refused or any(codes) else True if codes else None
     if accepted is False and not problems:
-        words = refused[0] if refused else "the backend's power configuration failed"
-        problems.append(f"failed: performance mode {mode} is not in force: {words}")
+        words = refused[0] if refused else "the QNN backend could not set its power configuration"
+        problems.append(f"failed: the performance mode {mode} could not be set: {words}")
     data = {"perf_profile": mode, "set_by": "backend extensions", "accepted": accepted}
     return {PERFORMANCE: json.dumps({**data, "said": refused, "codes": codes}).encode()}

@@ -32,7 +32,7 @@ def viewed(root: Path | None, files: Mapping[str, bytes]) -> tuple[dict[str, byt
         return there, ""
     here, why = _viewed_here(root, log)
     words = files.get(WORDS, b"").decode("utf-8", "replace").strip().splitlines()
-    return here, f"{why}; on the device: {' | '.join(words[-2:])}" if why and words else why
+    return here, (f"{why}; on the device too: {' | '.join(words[-2:])}") if why and words else why
 
 
 def merged(files: Mapping[str, bytes]) -> tuple[Profile | None, str]:
@@ -55,7 +55,7 @@ def merged(files: Mapping[str, bytes]) -> tuple[Profile | None, str]:
 def _viewed_here(root: Path | None, log: bytes) -> tuple[dict[str, bytes], str]:
     viewer = root / VIEWER if root is not None else None
     if viewer is None or not viewer.is_file():
-        return {}, f"the profile log is kept as it is: no {VIEWER} in the runtime on this host"
+        return {}, (f"the profile log was not converted: this runtime has no {VIEWER}")
     library = viewer.parents[2] / "lib" / viewer.parent.name
     reader = library / JSON_READER
     wanted = {JSON: ["--reader", str(reader)]} if reader.is_file() else {}
@@ -88,7 +88,7 @@ def _view(argv: list[str], source: Path, target: Path, library: Path) -> str:
             env={**os.environ, "LD_LIBRARY_PATH": ":".join(paths)},
         )
     except PermissionError:  # an older fleet stored programs of a zip so
-        return f"qnn-profile-viewer cannot be started; chmod +x {shlex.quote(argv[0])}"
+        return f"qnn-profile-viewer cannot start; chmod +x {shlex.quote(argv[0])}"
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"qnn-profile-viewer failed: {error}"
     words = done.stderr.decode("utf-8", "replace").strip().splitlines()

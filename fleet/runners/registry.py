@@ -12,6 +12,7 @@ from fleet.runners.exec import ExecRunner
 from fleet.runners.executorch import ExecutorchRunner
 from fleet.runners.genai import GenaiRunner
 from fleet.runners.genie import GenieRunner
+from fleet.runners.litert import LitertRunner
 from fleet.runners.llama_cpp import LlamaCppRunner
 from fleet.runners.mllm import MllmRunner
 from fleet.runners.ort import OrtRunner
@@ -24,6 +25,7 @@ _MADE: tuple[Runner, ...] = (
     MllmRunner(),
     ExecutorchRunner(),
     LlamaCppRunner(),
+    LitertRunner(),
     OrtRunner(),
     GenaiRunner(),
     ExecRunner(),
@@ -59,7 +61,8 @@ def runner(name: str) -> Runner:
         return OWN[name]
     if name not in _others():
         raise InputError(
-            f"there is no runner '{name}'", hint=f"known runners: {', '.join(names())}"
+            f"'{name}' is not a runner that fleet knows",
+            hint=f"set `runner:` in the playbook to one of: {', '.join(names())}",
         )
     try:
         found = _others()[name].load()
@@ -67,12 +70,12 @@ def runner(name: str) -> Runner:
     except Exception as error:
         raise InputError(
             f"runner '{name}' of {origin(name)} cannot be loaded: {type(error).__name__}: {error}",
-            hint="repair or remove that package",
+            hint="correct the Python package that brings the runner, or uninstall the package",
         ) from error
     if not isinstance(made, Runner):
         lacking = [member for member in ("name", *_MEMBERS) if not hasattr(made, member)]
         raise InputError(
-            f"runner '{name}' of {origin(name)} has no {', '.join(lacking)}",
-            hint="docs/runners.md says what a runner has; it derives from fleet.runners.Defaults",
+            f"the runner '{name}' from {origin(name)} lacks the members {', '.join(lacking)}",
+            hint="derive its class from fleet.runners.Defaults (docs/runners.md)",
         )
     return made

@@ -57,8 +57,8 @@ class Catalog:
                 return self.verify(runtime)
         have = ", ".join(item.id for item in self.list()) or "none"
         raise InputError(
-            f"no runtime '{name}' in {self.root}",
-            hint=f"the store has: {have}; add one with: fleet runtime fetch, or fleet runtime add",
+            f"the runtime store {self.root} has no runtime '{name}'",
+            hint=f"fleet runtime fetch VERSION, or fleet runtime add SDK; the store has: {have}",
         )
 
     def find(self, version: str | None, target: str) -> Runtime | None:

@@ -13,7 +13,7 @@ from fleet.model.errors import RuntimeStoreError
 from fleet.model.finding import Finding
 from fleet.model.runtime import Library
 
-_CURE = "do not mix files of two QAIRT versions; re-extract the SDK into an empty folder"
+_CURE = "extract the SDK again into an empty folder, so that files of two QAIRT versions do not mix"
 _SOURCE = "docs/sources/qairt.md 1, 6"
 _BACKENDS = ("libQnnHtp.so", "QnnHtp.dll")
 _ONE_RUN = re.compile(r"Htp|Genie")  # backend, Prepare, stubs, skels, NetRunExtensions, Genie
@@ -57,7 +57,7 @@ def _against(item: Library, reference: Library, build: str) -> Finding | None:
     return Finding(
         rule="one-build",
         severity="refuse" if _ONE_RUN.search(item.name) else "warn",
-        message=f"{item.path} is of QAIRT {have}, {reference.path} of {build}",
+        message=f"{item.path} is from QAIRT {have}, but {reference.path} is from {build}",
         have=have,
         need=need,
         cure=_CURE,
@@ -75,4 +75,4 @@ def require_consistent(libraries: Sequence[Library], where: str) -> None:
         return
     more = f" (and {len(problems) - 1} more files)" if len(problems) > 1 else ""
     clearest = max(problems, key=lambda item: item.have.count("."))
-    raise RuntimeStoreError(f"{where} is mixed: {clearest.message}{more}", hint=_CURE)
+    raise RuntimeStoreError(f"{where} mixes QAIRT versions: {clearest.message}{more}", hint=_CURE)

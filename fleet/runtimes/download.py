@@ -27,13 +27,14 @@ _RANGE = re.compile(r"^bytes (\d+)-\d+/(\d+|\*)$")
 def checked_digest(url: str, sha256: str | None) -> str:
     """The SHA-256 in lower case. Raises InputError for none, a wrong one or a URL unlike http."""
     if not url.lower().startswith(("https://", "http://")):
-        raise InputError(f"'{url}' is not an http or https URL")
+        raise InputError(f"'{url}' does not begin with https://", hint="give a URL or a file")
     if not sha256:
         raise InputError(
-            "a download needs the SHA-256 of the file", hint=f"fleet runtime add {url} --sha256 HEX"
+            "the SHA-256 of the file is missing, which fleet needs to check a download",
+            hint=f"fleet runtime add {url} --sha256 HEX",
         )
     if not _SHA256.match(sha256.lower()):
-        raise InputError(f"'{sha256}' is not a SHA-256", hint="64 hexadecimal digits")
+        raise InputError(f"'{sha256}' is not a SHA-256", hint="give 64 hexadecimal digits")
     return sha256.lower()
 
 
@@ -70,8 +71,9 @@ def download(url: str, digest: str, folder: Path, progress: Progress) -> Path:
     if got != digest:
         _forget(part)
         raise RuntimeStoreError(
-            f"{url} is not the expected file: its SHA-256 is {got}, not {digest}",
-            hint="check the URL and the number; the file was removed",
+            f"the file at {url} has the SHA-256 {got}, but {digest} was expected; "
+            "fleet removed the file",
+            hint="compare the URL and the --sha256 with what the publisher states",
         )
     _validator(part).unlink(missing_ok=True)
     return part.replace(folder / digest)
@@ -90,8 +92,10 @@ def _stream(client: httpx.Client, url: str, part: Path, progress: Progress) -> N
             return
         if answer.status_code not in {httpx.codes.OK, httpx.codes.PARTIAL_CONTENT}:
             raise RuntimeStoreError(
-                f"{url} answers {answer.status_code} {answer.reason_phrase}",
-                hint="check the URL; if it needs a login, download the file yourself and add it",
+                f"the server refuses the download of {url}: {answer.status_code} "
+                f"{answer.reason_phrase}",
+                hint="check the URL, or download the file in a browser, then: fleet "
+                "runtime add FILE",
             )
         start = _start(answer) if answer.status_code == httpx.codes.PARTIAL_CONTENT else 0
         if start not in {0, have}:
@@ -155,5 +159,5 @@ def _forget(part: Path) -> None:
 def _broken(url: str, part: Path, error: Exception) -> RuntimeStoreError:
     return RuntimeStoreError(
         f"{url} cannot be downloaded: {str(error) or type(error).__name__}",
-        hint=f"try again: {_size(part) / 1e6:.1f} MB are kept and are not downloaded again",
+        hint=f"run the command again; it continues after {_size(part) / 1e6:.1f} MB",
     )

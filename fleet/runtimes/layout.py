@@ -52,12 +52,12 @@ def sdk_prefix(names: Iterable[str], where: str) -> str:
         return prefixes.pop()
     if prefixes:
         raise RuntimeStoreError(
-            f"{where} holds more than one SDK: {', '.join(sorted(prefixes))}",
-            hint="add them one by one",
+            f"{where} contains more than one QAIRT SDK: {', '.join(sorted(prefixes))}",
+            hint="give one of these folders: fleet runtime add FOLDER",
         )
     raise RuntimeStoreError(
-        f"{where} is not a QAIRT SDK: it has no lib/<target>/libQnnHtp.so",
-        hint="give the folder that holds sdk.yaml, lib and bin, or the SDK's zip, or a wheel",
+        f"{where} is not a QAIRT SDK: the file lib/<target>/libQnnHtp.so is missing",
+        hint="give the folder that contains sdk.yaml, lib and bin, the SDK's zip, or a wheel",
     )
 
 
@@ -71,7 +71,8 @@ def sdk_layout(tree: FileTree, targets: Collection[str]) -> Layout:
     missing = sorted(set(targets) - set(have))
     if missing:
         raise InputError(
-            f"this SDK has no target {', '.join(missing)}", hint="it has " + ", ".join(have)
+            f"the SDK has no files for the target {', '.join(missing)}",
+            hint="use one of: " + ", ".join(have),
         )
     wanted = set(targets) or {name for name in have if "windows" not in name}
     wanted |= {match[1] for name in names if (match := _SKEL.match(name))}
@@ -105,8 +106,8 @@ def wheel_layout(tree: ZipTree, where: str) -> Layout:
     target = target_of_wheel(machine)
     if target is None:
         raise RuntimeStoreError(
-            f"{where} holds no QAIRT for a target that fleet knows",
-            hint="give an onnxruntime-qnn wheel for Linux or Windows on ARM",
+            f"{where} contains no QAIRT libraries for a target that fleet knows",
+            hint="give an onnxruntime-qnn wheel for Linux or for Windows on ARM",
         )
     layout: Layout = {}
     for short, name in names.items():

@@ -27,8 +27,8 @@ def file_lock(path: Path, seconds: float) -> Iterator[None]:
         while not _try(stream.fileno()):
             if deadline.expired:
                 raise RuntimeStoreError(
-                    f"another fleet process has kept the runtime store busy for {seconds:g} s",
-                    hint="wait for it to end, then try again",
+                    f"another fleet process has locked the runtime store for {seconds:g} s",
+                    hint="wait until the other process has ended, then try again",
                 )
             time.sleep(min(_POLL_SECONDS, deadline.remaining))
         yield

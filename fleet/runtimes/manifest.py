@@ -63,8 +63,8 @@ def read(folder: Path) -> Runtime:
         return make(value["build_id"], folder, sources, libraries)
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise RuntimeStoreError(
-            f"the record of runtime {folder.name} cannot be read: {error}",
-            hint=f"fleet runtime remove {folder.name}, then add or fetch it again",
+            f"the description file of runtime {folder.name} cannot be read: {error}",
+            hint=f"fleet runtime remove {folder.name}, then add or fetch the runtime again",
         ) from error
 
 

@@ -72,9 +72,10 @@ def _decide(existing: Runtime, staged: Runtime) -> _Outcome:
             continue  # the SDK has more (tools, licences for them); the wheel adds nothing
         elif differ:
             raise RuntimeStoreError(
-                f"{differ[0]} of {staged.source.name} differs from the one in {existing.id} "
-                f"although both are build {existing.build_id}",
-                hint=f"if the new one is right: fleet runtime remove {existing.id}, add it again",
+                f"{differ[0]} in {staged.source.name} differs from {differ[0]} in the stored "
+                f"runtime {existing.id}, although both are build {existing.build_id}",
+                hint="if the new file is the right one: fleet runtime remove "
+                f"{existing.id}, then add {staged.source.name} again",
             )
         outcome.accepted.add(group)
         outcome.place |= {path for path in new if not _in_place(existing, old, new[path])}

@@ -36,6 +36,10 @@ _LEFT_OUT = (
     "*.h",
     "*.a",
     "*.lib",
+    "ai_edge_litert/aot/*",
+    "ai_edge_litert/tools/*",
+    "ai_edge_litert/vendors/*",  # compilers, and what dispatches to NPUs of others
+    "ai_edge_litert/libLiteRtWebGpuAccelerator.so",
     "onnxruntime/tools/*",
     "onnxruntime/transformers/*",
     "onnxruntime/quantization/*",
@@ -84,15 +88,15 @@ def packages_for(
                 if offline:
                     raise RuntimeStoreError(
                         f"{', '.join(requirements)} for Python {python} on {target} is not "
-                        "here, and --offline fetches nothing",
-                        hint="run it once without --offline; fleet keeps the files",
+                        "stored on this computer, and --offline forbids a download",
+                        hint="run the command once without --offline; fleet keeps the files",
                     )
                 _make(folder, wish, progress)
         return _read(folder)
     except OSError as error:
         raise RuntimeStoreError(
-            f"cannot keep Python packages in {home}: {error}",
-            hint="check the rights and the free space there, or set FLEET_HOME to another disk",
+            f"the Python packages cannot be stored in {home}: {error}",
+            hint="check the rights and free space (df -h), or set FLEET_HOME to another disk",
         ) from error
 
 
@@ -120,7 +124,9 @@ def _unpack(wheel: Path, site: Path) -> None:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(archive.read(item))
     except ZIP_ERRORS as error:
-        raise RuntimeStoreError(f"{wheel.name} is not a complete wheel: {error}") from error
+        raise RuntimeStoreError(
+            f"the wheel {wheel.name} is damaged: {error}", hint=f"rm '{wheel}'"
+        ) from error
 
 
 def _wanted(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
@@ -143,9 +149,7 @@ def _read(folder: Path) -> Packages:
         )
         wheels = {str(name): str(sha) for name, sha in data["wheels"].items()}
     except (ValueError, KeyError, TypeError) as error:
-        raise RuntimeStoreError(
-            f"{folder} is damaged: {error}", hint=f"rm -r {folder}, then try again"
-        ) from error
+        raise RuntimeStoreError(f"{folder} is damaged: {error}", hint=f"rm -r {folder}") from error
     return Packages(files, wheels)
 
 
@@ -158,8 +162,8 @@ def _platforms(target: str) -> list[str]:
     match = next((m for tag in found if (m := _MANYLINUX.fullmatch(tag))), None)
     if match is None:
         raise RuntimeStoreError(
-            f"no Python wheels are known for {target}",
-            hint="runner ort needs a Linux device; phones run apps with ONNX Runtime inside",
+            f"fleet knows no Python packages of ONNX Runtime for the target {target}",
+            hint="use runner ort on a Linux or Windows device",
         )
     newest, machine = int(match[1]), match[2]
     more = [f"manylinux_2_{minor}_{machine}" for minor in range(newest, _OLDEST_GLIBC - 1, -1)]

@@ -49,12 +49,12 @@ def download(requirement: str, platforms: Sequence[str], folder: Path, progress:
     if _BROKEN.search(said) or not _ABSENT.search(said):
         raise RuntimeStoreError(
             f"pip could not download {requirement}: {cause}",
-            hint="check the network and pip's settings (pip config list), or add a wheel that "
-            "you have: fleet runtime add FILE.whl",
+            hint="check the network and the index of pip (pip config list), or add a "
+            "wheel file: fleet runtime add FILE.whl",
         )
     raise RuntimeStoreError(
         f"pip found no wheel of {requirement} for {platforms[0]}: {cause}",
-        hint="check the version, or add an SDK: fleet runtime add PATH",
+        hint="check the version number, or add a QAIRT SDK: fleet runtime add PATH",
     )
 
 
@@ -81,12 +81,12 @@ def download_for(
     cause = _last_error(said)
     if _ABSENT.search(said) and not _BROKEN.search(said):
         raise RuntimeStoreError(
-            f"there is no wheel for Python {python} on {platforms[0]}: {cause}",
-            hint="another QAIRT version (`runtime:`) may have one, or another Python there",
+            f"the package index has no wheel for Python {python} on {platforms[0]}: {cause}",
+            hint="set another `runtime:` in the playbook, or install another Python on the device",
         )
     raise RuntimeStoreError(
         f"pip could not download {names}: {cause}",
-        hint="check the network and pip's settings (pip config list)",
+        hint="check the network and the index of pip: pip config list",
     )
 
 
@@ -95,7 +95,7 @@ def _command(requirement: str, platforms: Sequence[str], folder: Path) -> list[s
         version = Version(importlib.metadata.version("pip"))
     except importlib.metadata.PackageNotFoundError as error:
         raise RuntimeStoreError(
-            f"this Python ({sys.executable}) has no pip, which downloads {requirement}",
+            f"{sys.executable} has no pip, which fleet needs to download {requirement}",
             hint=f"{sys.executable} -m ensurepip, or fleet runtime add FILE.whl",
         ) from error
     bar = "raw" if version >= _RAW_PROGRESS else "off"
@@ -138,7 +138,10 @@ def _listen(stream: IO[bytes] | None, doing: str, progress: Progress) -> str:
 def _only_wheel(folder: Path, requirement: str) -> Path:
     wheels = sorted(folder.glob("*.whl"))
     if len(wheels) != 1:
-        raise RuntimeStoreError(f"pip left {len(wheels)} wheels for {requirement} instead of one")
+        raise RuntimeStoreError(
+            f"pip downloaded {len(wheels)} wheels for {requirement} instead of one",
+            hint=f"pip download --no-deps '{requirement}', then: fleet runtime add FILE.whl",
+        )
     require_known(wheels[0])
     return wheels[0]
 

@@ -56,19 +56,27 @@ def require_known(wheel: Path) -> None:
     published, got = load("wheel_hashes")["wheels"].get(wheel.name), sha256_file(wheel)
     if published is None:
         raise RuntimeStoreError(
-            f"{wheel.name} is not among the published wheels of {version} (SHA-256 {got})",
-            hint="if you trust where it comes from: fleet runtime add FILE.whl",
+            f"{wheel.name} (SHA-256 {got}) is not one of the wheels published for "
+            f"{version}; fleet did not add it",
+            hint="fleet runtime add FILE.whl, if you trust the source of the file",
         )
     if got != published:
         raise RuntimeStoreError(
-            f"{wheel.name} has the SHA-256 {got}, the published one has {published}",
-            hint="check which index pip asks (pip config list); it was not added",
+            f"the SHA-256 of {wheel.name} is {got}, but {published} was published; "
+            "fleet did not add the wheel",
+            hint="check which package index pip uses: pip config list",
         )
 
 
 def onnx_ir_version() -> int:
     """The newest format of a model that the onnxruntime of each release reads."""
     return int(load("qairt_releases")["onnx_ir_version"])
+
+
+def litert_qairt() -> tuple[str, str]:
+    """(the LiteRT that runner litert brings, the oldest QAIRT that its dispatch library takes)."""
+    row = load("qairt_releases")["litert"]
+    return str(row["version"]), str(row["qairt"])
 
 
 def backend_api(version: str) -> str | None:

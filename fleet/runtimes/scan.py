@@ -36,7 +36,7 @@ def scan_file(path: Path, name: str) -> Library:
     """
     size = path.stat().st_size
     if size == 0:
-        raise _damaged(name, "it is empty")
+        raise _damaged(name, "the file is empty")
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         machine, arch = identify(data[:HEADER_BYTES], name)
         _check_length(data, name)
@@ -69,11 +69,11 @@ def identify(head: bytes, name: str) -> tuple[str, str | None]:
             (machine,) = struct.unpack_from("<H", head, start + 4)
             return _PE_MACHINES.get(machine, "other"), None
     except (struct.error, IndexError) as error:
-        raise _damaged(name, "its header is cut off") from error
+        raise _damaged(name, "its file header is cut off") from error
     if _ELF_NAME.search(name):
-        raise _damaged(name, "it is not an ELF file")
+        raise _damaged(name, "the file is not an ELF file")
     if _PE_NAME.search(name):
-        raise _damaged(name, "it is not a Windows library")
+        raise _damaged(name, "the file is not a Windows library")
     return "other", None
 
 
@@ -83,9 +83,9 @@ def _check_length(data: mmap.mmap, name: str) -> None:
         if data[:2] == b"MZ":
             end = _pe_end(data)
     except struct.error as error:
-        raise _damaged(name, "its header is cut off") from error
+        raise _damaged(name, "its file header is cut off") from error
     if end > len(data):
-        raise _damaged(name, f"it has {len(data)} bytes, and its header describes {end}")
+        raise _damaged(name, f"the file has {len(data)} bytes, but its header describes {end}")
 
 
 class ElfSegment(NamedTuple):

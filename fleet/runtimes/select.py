@@ -65,12 +65,12 @@ def select_files(
     row = _row(runner, facts.kind, target)
     if target not in runtime.targets:
         raise RuntimeStoreError(
-            f"runtime {runtime.id} has no {target} (it has {', '.join(runtime.targets)})",
+            f"runtime {runtime.id} has no target {target} (only {', '.join(runtime.targets)})",
             hint=f"fleet runtime fetch {runtime.version} --target {target}",
         )
     problem = ""
     if facts.kind != "emulator" and hexagon_arch is None:
-        problem = "stub and skel cannot be chosen: the Hexagon arch of the device is unknown"
+        problem = "the Hexagon arch of the device is unknown, so its stub and skel are too"
     files: dict[str, FileRef] = {}
     missing: list[str] = []
     for want in _wants(row, hexagon_arch):
@@ -93,9 +93,9 @@ def select_files(
 def _row(runner: str, kind: str, target: str) -> dict[str, Any]:
     table: dict[str, Any] | None = load("runtime_files")["runners"].get(runner)
     if table is None:
-        raise InputError(f"'{runner}' is not a runner", hint="one of " + ", ".join(runners()))
+        raise InputError(f"'{runner}' is not a runner", hint="use one of " + ", ".join(runners()))
     if kind not in table:
-        raise InputError(f"the runner {runner} is not known to work on {target}")
+        raise InputError(f"runner {runner} does not support {target}", hint="fleet runners")
     return {"tool": table["tool"], "tool_required": table["tool_required"], **table[kind]}
 
 

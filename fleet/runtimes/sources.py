@@ -49,13 +49,13 @@ def open_folder(path: Path, targets: Collection[str]) -> OpenedSource:
     roots = [item for item in candidates if item.is_dir() and is_sdk_root(item)]
     if not roots:
         raise RuntimeStoreError(
-            f"{path} is not a QAIRT SDK: it has no lib/<target>/libQnnHtp.so",
-            hint="give the folder that holds sdk.yaml, lib and bin, or the SDK's zip, or a wheel",
+            f"{path} is not a QAIRT SDK: the file lib/<target>/libQnnHtp.so is missing",
+            hint="give the folder that contains sdk.yaml, lib and bin, the SDK's zip, or a wheel",
         )
     if len(roots) > 1 and roots[0] != path:
         raise RuntimeStoreError(
-            f"{path} holds more than one SDK: {', '.join(str(item) for item in roots)}",
-            hint="add them one by one",
+            f"{path} contains more than one QAIRT SDK: {', '.join(str(item) for item in roots)}",
+            hint="give one of these folders: fleet runtime add FOLDER",
         )
     tree = FolderTree(roots[0])
     source = RuntimeSource("sdk-folder", str(roots[0].resolve()))
@@ -83,7 +83,8 @@ def _wheel(archive: ZipTree, name: str, targets: Collection[str]) -> Layout:
     have = targets_of(layout)
     if targets and not set(targets) <= set(have):
         raise InputError(
-            f"the wheel {name} is for {', '.join(have)}, not {', '.join(sorted(targets))}",
-            hint="omit --target, or fetch the other wheel",
+            f"the wheel {name} is for {', '.join(have)}, but --target is "
+            f"{', '.join(sorted(targets))}",
+            hint="run the command without --target, or give the wheel for this target",
         )
     return layout

@@ -51,7 +51,7 @@ def parse_spec(spec: str) -> WheelSpec:
     match = _WHEEL.match(text)
     if match is None or match["name"].lower().replace("_", "-") != package():
         raise InputError(
-            f"'{spec}' is neither a QAIRT version nor {package()}",
+            f"'{spec}' is neither a QAIRT version nor a version of {package()}",
             hint=f"write it like 2.51.0 or {package()}==2.7.0",
         )
     version = match["version"]

@@ -67,7 +67,9 @@ def fill(tree: FileTree, layout: Layout, folder: Path, progress: Progress) -> li
         try:
             tree.place(name, place)
         except OSError as error:
-            raise RuntimeStoreError(f"cannot store {name}: {error}") from error
+            raise RuntimeStoreError(
+                f"cannot store {name}: {error}", hint="check the free space: df -h"
+            ) from error
         if group_of(path):
             libraries.append(scan_file(place, path))
         done += sizes[name]
@@ -79,6 +81,7 @@ def _require_space(folder: Path, need: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < need + _HEADROOM_BYTES:
         raise RuntimeStoreError(
-            f"{folder.parent} needs {need / 1e6:.0f} MB and has {free / 1e6:.0f} MB free",
-            hint="free some space, or set FLEET_HOME to a larger disk",
+            f"not enough disk space in {folder.parent}: the runtime needs "
+            f"{need / 1e6:.0f} MB, the disk has {free / 1e6:.0f} MB free",
+            hint="free some disk space, or set FLEET_HOME to a folder on a larger disk",
         )

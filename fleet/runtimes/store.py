@@ -53,10 +53,11 @@ class RuntimeStore(Catalog):
                 return self._add_file(path, path.name, sha256, targets, tell)
             if not path.is_dir():
                 raise InputError(
-                    f"{path} does not exist", hint="give an SDK folder, a zip or a wheel"
+                    f"the file or folder {path} does not exist",
+                    hint="give the path of a QAIRT SDK folder, a zip or a wheel",
                 )
             if sha256:
-                raise InputError("a folder has no SHA-256", hint="omit --sha256")
+                raise InputError("a folder has no SHA-256", hint="leave out --sha256")
             return self._store(open_folder(path, targets), tell)
 
     def fetch(
@@ -79,17 +80,18 @@ class RuntimeStore(Catalog):
             return known
         if offline:
             raise RuntimeStoreError(
-                f"{wheel.label} for {target} is not in {self.root}, and --offline fetches nothing",
-                hint=f"with a network: fleet runtime fetch {spec} --target {target}",
+                f"{wheel.label} for {target} is not in the runtime store {self.root}, "
+                "and --offline forbids a download",
+                hint=f"fleet runtime fetch {spec} --target {target} (needs a network)",
             )
         if not wheel.requirement:
             raise RuntimeStoreError(
-                f"fleet knows no wheel with {wheel.label}",
-                hint=f"add its SDK: fleet runtime add SDK.zip --target {target}",
+                f"fleet knows no Python wheel that contains {wheel.label}",
+                hint=f"get the SDK from Qualcomm: fleet runtime add SDK.zip --target {target}",
             )
         if not facts.wheel_platforms:
             raise RuntimeStoreError(
-                f"there is no wheel with QAIRT for {target}",
+                f"no Python wheel contains QAIRT for the target {target}",
                 hint=f"get the SDK from Qualcomm: fleet runtime add SDK.zip --target {target}",
             )
         return self._fetch_wheel(wheel, target, progress or silent)
@@ -112,7 +114,7 @@ class RuntimeStore(Catalog):
             if runtime is not None:
                 folder = runtime.root
             elif folder not in self.folders():
-                raise InputError(f"no runtime '{name}' in {self.root}", hint="fleet runtime list")
+                raise InputError(f"{self.root} has no runtime '{name}'", hint="fleet runtime list")
             with stage_folder(self.root) as trash:
                 folder.rename(trash / "runtime")  # in one step; the files go afterwards
         return runtime
@@ -138,8 +140,9 @@ class RuntimeStore(Catalog):
             runtime = self._add_file(path, path.name, None, (target,), progress)
         if wheel.qairt and not same_build(runtime.build_id, wheel.qairt):
             raise RuntimeStoreError(
-                f"{wheel.requirement} holds QAIRT {runtime.build_id}, not {wheel.qairt}",
-                hint=f"it is in the store as {runtime.id}",
+                f"{wheel.requirement} contains QAIRT {runtime.build_id}, but "
+                f"{wheel.qairt} was expected",
+                hint=f"use the runtime under its real version: fleet runtime show {runtime.id}",
             )
         return self.verify(runtime)
 
@@ -171,8 +174,8 @@ class RuntimeStore(Catalog):
         digest = sha256_file(path)
         if sha256 and digest != sha256.lower():
             raise RuntimeStoreError(
-                f"{path} has the SHA-256 {digest}, not {sha256.lower()}",
-                hint="download it again, or check the number",
+                f"the SHA-256 of {path} is {digest}, but {sha256.lower()} was expected",
+                hint="download the file again, or check the --sha256 that you gave",
             )
         with open_file(path, name, digest, targets) as opened:
             known = self._of_source(digest)
@@ -188,8 +191,9 @@ class RuntimeStore(Catalog):
             witness = build_of(libraries)
             if witness is None or witness.build_id is None:
                 raise RuntimeStoreError(
-                    f"no file of {source.name} says which QAIRT build it is",
-                    hint="give a QAIRT SDK of 2.25 or later, or an onnxruntime-qnn wheel",
+                    f"no file in {source.name} contains a QAIRT build id, so fleet "
+                    "cannot tell its version",
+                    hint="give a QAIRT SDK 2.25 or later, or an onnxruntime-qnn wheel",
                 )
             groups = sorted({group_of(item.path) for item in libraries})
             source = replace(source, provides=tuple(groups))
@@ -213,5 +217,5 @@ def _os_errors(doing: str) -> Iterator[None]:
     except OSError as error:
         raise RuntimeStoreError(
             f"{doing}: {error.strerror or error} {error.filename or ''}".rstrip(),
-            hint="check the rights and the free space there, or set FLEET_HOME to another disk",
+            hint="check the rights and free space (df -h), or set FLEET_HOME to another disk",
         ) from error

@@ -169,7 +169,8 @@ def open_zip(path: Path, max_member: int = _MAX_MEMBER) -> Iterator[ZipTree]:
         archive = zipfile.ZipFile(path)
     except (*ZIP_ERRORS, OSError) as error:
         raise RuntimeStoreError(
-            f"{path} is not a complete zip: {error}", hint="download it again"
+            f"the zip file {path} is incomplete or damaged: {error}",
+            hint="download the zip file again",
         ) from error
     with archive:
         yield ZipTree(archive, max_member=max_member)
@@ -191,11 +192,13 @@ def _zip_errors(name: str) -> Iterator[None]:
         yield
     except ZIP_ERRORS as error:
         raise RuntimeStoreError(
-            f"{name} cannot be extracted: {error}", hint="download the file again"
+            f"{name} cannot be extracted from the zip file: {error}",
+            hint="download the zip file again",
         ) from error
 
 
 def _hostile(why: str) -> RuntimeStoreError:
     return RuntimeStoreError(
-        f"fleet refuses the zip: {why}", hint="download the SDK or wheel from its publisher again"
+        f"the zip file is not safe to extract: {why}",
+        hint="download the SDK or wheel from its publisher again",
     )

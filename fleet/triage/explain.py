@@ -96,13 +96,9 @@ def _of_number(value: int) -> list[Meaning]:
 
 def _note(family: str, value: int) -> str:
     if family == "qnn" and value == 14001:
-        return (
-            "says `invalid config`; it is the last line of a chain, so read the first error above"
-        )
+        return "means `invalid config`; often the last of several errors: read the first one"
     if family == "qnn" and value == 1008:
-        return (
-            "versions differ only where a mismatch line stands above; else the skel was not found"
-        )
+        return "a `mismatch` line above: versions differ; without one: the skel was not found"
     return f"in the range of QNN's {_component(value)}" if family == "qnn" and value else ""
 
 

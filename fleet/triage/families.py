@@ -27,6 +27,8 @@ def guesses(reading: LogReading) -> list[Question]:
         name = known.families.get((min(about), min(wrong)), "") if about and wrong else ""
         if name in known.causes and len(found) < _MOST:
             cause = known.causes[name]
-            text = f"Line {line.number} may mean: {filled(cause.title, {})}. Does the check fail?"
+            text = (
+                f"Line {line.number} may mean: {filled(cause.title, {})}. Does this command fail?"
+            )
             found.setdefault(name, Question(f"guess:{name}", text, cause.verify, yes=name))
     return list(found.values())

@@ -78,7 +78,10 @@ def _paths(folder: Path | None) -> list[Path]:
     with as_file(files("fleet") / "data" / "causes") as shipped:
         paths = sorted((folder or shipped).glob("*.yaml"))
     if not paths:
-        raise InputError(f"{folder or shipped} has no cause files")
+        raise InputError(
+            f"{folder or shipped} contains no cause files",
+            hint="pip install --force-reinstall npu-fleet",
+        )
     return paths
 
 

@@ -100,6 +100,6 @@ def _check(patterns: Sequence[str], names: Sequence[str]) -> None:
         except re2.error as error:
             place = names[index] if names else "a pattern"
             raise InputError(
-                f"{place}: '{pattern}' is no pattern of RE2",
-                hint="RE2 has no look-around and no back references: github.com/google/re2",
+                f"{place}: '{pattern}' is not a valid RE2 regular expression",
+                hint="remove look-around and back references, which RE2 does not have",
             ) from error

@@ -56,7 +56,7 @@ def triage(
         verdict = verdict_of(ranked)
         return Diagnosis(target, verdict, ranked, notes=_notes(ranked), questions=asked)
     if reading.succeeded and not reading.failures:
-        note = "it says that its work was done, and no line of it is a sign of a failure"
+        note = "the program finished its work, and no line of the log shows a failure"
         return Diagnosis(target, HEALTHY, notes=(note,))
     if not reading.lines:
         return Diagnosis(target, UNRECOGNISED, notes=("the log is empty",))
@@ -104,5 +104,5 @@ def platform_of(reading: LogReading) -> str:
 
 def _notes(ranked: tuple[Ranked, ...]) -> tuple[str, ...]:
     if ranked[0].summary:
-        return ("only the last line of the chain is here, which many causes share",)
+        return (("only the last error line is in the log; many causes end with it"),)
     return ()

@@ -67,21 +67,21 @@ def _said(reading: LogReading) -> list[str]:
 def next_step(reading: LogReading) -> tuple[Question, str]:
     """The one thing to do next, and why nothing is named."""
     if reading.of_people:
-        why = "this is a text for people, not the log of a program"
+        why = "the text looks like prose, not like the output of a program"
         return Question("log", "Paste the output of the program that failed."), why
     if reading.of_build:
         line = reading.of_build[0]
-        why = f"a build or a converter failed (line {line.number}), not a deployment"
+        why = f"a build or a model conversion failed (line {line.number}), not a deployment"
         return Question(
-            "build", "Cure the first error of the build; nothing of it ran on a device."
+            "build", "Correct the first error of the build; nothing ran on a device yet."
         ), why
     if reading.of_others:
         line = (reading.about("foreign"))[0]
-        why = f"it is about other software (line {line.number}), not about a device with an NPU"
+        why = f"the log is about other software (line {line.number}), not about an NPU device"
         return Question("log", "Paste the output of the program that failed on the device."), why
     why = (
-        "nothing in it is known, neither of a failure nor of a success: that says nothing of the "
-        "device"
+        "fleet recognises no line of the log, neither a failure nor a success, so it "
+        "can say nothing about the device"
     )
     return louder(reading), why
 

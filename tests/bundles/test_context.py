@@ -90,7 +90,7 @@ def test_the_library_finds_damage(name: str, how: str, tmp_path: Path, qnn_syste
     path = tmp_path / "part.bin"
     path.write_bytes(CUTS[how]((DATA / name).read_bytes()))
     found = inspect_context(path, qnn_system)
-    assert found.problem == "it is empty" if how == "empty" else "30010" in found.problem
+    assert found.problem == "the file is empty" if how == "empty" else "30010" in found.problem
 
 
 @pytest.mark.qairt
@@ -180,10 +180,10 @@ def test_a_damaged_build_id(tmp_path: Path, qnn_system: Path) -> None:
     path = tmp_path / "part.bin"
     path.write_bytes(data[: at + 6] + b"\0" + data[at + 7 :])
     found = inspect_context(path, qnn_system)
-    assert found.problem == "damaged: its build id reads 'v2.51.'"
+    assert found.problem == "damaged: its QAIRT build id is 'v2.51.'"
     assert found.build_id == BUILD
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="cannot read"):
+    with pytest.raises(BundleError, match="cannot be read"):
         inspect_context(tmp_path / "no.bin")

@@ -53,7 +53,7 @@ def test_stray_binaries_stay_here(make_folder: MakeFolder) -> None:
     names = {item.name for item in bundle.files}
     assert names == {V73, "genie_config.json", "htp_ext.json", "tokenizer.json",
                      "sample_prompt.txt"}  # fmt: skip
-    assert bundle.warnings == ("old_part.bin is not named by genie_config.json and is not sent",)
+    assert bundle.warnings == ("old_part.bin is not used by genie_config.json and is not sent",)
 
 
 def test_missing_files_are_data(make_folder: MakeFolder) -> None:
@@ -184,7 +184,7 @@ def test_links(make_folder: MakeFolder, tmp_path: Path) -> None:
     (tmp_path / "outside.json").write_text("{}")
     (folder / "tokenizer.json").unlink()
     (folder / "tokenizer.json").symlink_to(tmp_path / "outside.json")
-    with pytest.raises(BundleError, match="leaves the bundle") as caught:
+    with pytest.raises(BundleError, match="a symbolic link to") as caught:
         inspect_bundle(folder)
     assert "cp --remove-destination" in caught.value.hint
     (folder / "tokenizer.json").unlink()
@@ -202,7 +202,7 @@ def test_names_that_differ_in_case(make_folder: MakeFolder) -> None:
     folder = make_folder(V73)
     (folder / "Tokenizer.json").write_text("{}")
     rewrite(folder, tokenizer={"path": "tokenizer.json"}, other={"path": "Tokenizer.json"})
-    with pytest.raises(BundleError, match="differ in case"):
+    with pytest.raises(BundleError, match="differ only in upper and lower case"):
         inspect_bundle(folder)
 
 
@@ -252,7 +252,7 @@ def test_a_mistake_in_the_version_file(make_folder: MakeFolder) -> None:
         (["model.onnx", "model_qnn.bin"], "ONNX", "kind: ort}"),
         (["qwen.mllm"], "mllm", "kind: mllm}"),
         (["genai_config.json", "a.onnx"], "onnxruntime-genai", "kind: ort}"),
-        (["model.tflite"], "LiteRT", ""),
+        (["model.tflite"], "LiteRT", "kind: litert}"),
         (["a.bin"], "plain QNN context binaries", "kind: qnn}"),
         (["m.pte"], "ExecuTorch", "kind: executorch}"),
         (["readme.txt"], "", ""),
@@ -267,13 +267,12 @@ def test_folders_that_are_no_genie_bundle(
     with pytest.raises(BundleError) as caught:
         inspect_bundle(tmp_path)
     assert kind in caught.value.message
-    assert ("not supported yet" in caught.value.message) is bool(kind and not cure)
     assert cure in caught.value.hint
     assert all(name in caught.value.message for name in names)
 
 
 def test_no_folder_and_other_config_names(make_folder: MakeFolder, tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="cannot read the bundle folder"):
+    with pytest.raises(BundleError, match=r"the bundle folder .* cannot be read"):
         inspect_bundle(tmp_path / "nothing")
     folder = make_folder(V73)
     (folder / "genie_config.json").rename(folder / "tiny_genie_config.json")

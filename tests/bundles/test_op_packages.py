@@ -146,10 +146,10 @@ def test_a_library_without_symbols_has_no_provider(tmp_path: Path, gnu: bool) ->
     ("symbol", "why"),
     [
         (elves.undefined(PROVIDER), "is undefined"),
-        (elves.data(PROVIDER), "is no function"),
-        (elves.hidden(PROVIDER), "is hidden"),
+        (elves.data(PROVIDER), "is not a function"),
+        (elves.hidden(PROVIDER), "hidden visibility"),
         (f"_Z{len(PROVIDER)}{PROVIDER}P23QnnOpPackage_Interface_t", 'extern "C"'),
-        ("OtherInterfaceProvider", "not among its exported functions"),
+        ("OtherInterfaceProvider", "does not export"),
     ],
 )
 def test_a_provider_that_cannot_be_used_is_no_provider(
@@ -350,7 +350,7 @@ def test_a_swapped_pair_names_both_files_and_the_cure(healthy: Case, pair: Pair)
         ("op-package-machine", "hexagon-v73", "aarch64"),
         ("op-package-machine", "aarch64", "hexagon"),
     ]
-    assert all(one.refuses and "exchange `cpu:` and `htp:`" in one.cure for one in found)
+    assert all(one.refuses and "swap the paths of `cpu:` and `htp:`" in one.cure for one in found)
     assert str(pair.htp) in found[0].message
     assert str(pair.cpu) in found[1].message
 
@@ -442,7 +442,7 @@ def test_the_file_counts_when_the_playbook_says_something_else(healthy: Case, pa
 def test_two_builds_in_one_file_need_a_word_of_the_playbook(healthy: Case, pair: Pair) -> None:
     pair.write_cpu(text=f"v{BUILD}\0v{OTHER}_1")
     finding = only(healthy, pair.spec())
-    assert "names 2 QAIRT builds" in finding.message
+    assert "contains 2 different QAIRT build ids" in finding.message
     assert findings(healthy, pair.spec(qairt="2.51.0")) == []
 
 

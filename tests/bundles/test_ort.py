@@ -84,13 +84,13 @@ def test_names_are_relative_to_the_model(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["/etc/passwd", "../other.bin", "a/../../b.bin", "a\\b.bin", ""])
 def test_a_name_that_leads_out_is_refused(folder: Path, name: str) -> None:
     wrapped(folder / "model.onnx", name)
-    with pytest.raises(BundleError, match="below the folder of the model only"):
+    with pytest.raises(BundleError, match="inside the folder of the model"):
         look(folder)
 
 
 def test_another_provider_is_refused(folder: Path) -> None:
     wrapped(folder / "model.onnx", V73, source="OpenVINOExecutionProvider")
-    with pytest.raises(BundleError, match="another provider"):
+    with pytest.raises(BundleError, match="another execution provider"):
         look(folder)
 
 
@@ -104,7 +104,7 @@ def test_another_build_than_the_binary_is_said(folder: Path) -> None:
     wrapped(folder / "model.onnx", V73, ep_sdk_version="v2.40.0.250101000000")
     (remark,) = look(folder).warnings
     assert "says QAIRT 2.40.0.250101000000" in remark
-    assert "fleet uses that of the binary" in remark
+    assert ": fleet uses 2.51.0" in remark
 
 
 def test_an_embedded_context_is_known_by_its_record(folder: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_genai_folder_names_its_parts(folder: Path) -> None:
     assert [(one.name, one.named_by) for one in bundle.missing] == [
         ("embeddings.onnx", "genai_config.json: model.decoder.pipeline.embeddings.filename")
     ]
-    assert any("without a tokenizer" in one for one in bundle.warnings)
+    assert any("but no tokenizer file" in one for one in bundle.warnings)
     (folder / "tokenizer.json").write_text("{}")
     wrapped(folder / "embeddings.onnx", V73)
     assert look(folder).usable

@@ -69,8 +69,8 @@ def test_an_unusable_bundle_ends_with_1(copy: Path) -> None:
     assert done.exit_code == 1
     assert "tokenizer.json is missing" in done.stderr
     assert "not a context binary" in done.stderr
-    assert "is not the file of SHA256SUMS (" in done.stderr
-    assert "next: put the files right" in done.stderr
+    assert ", SHA256SUMS says " in done.stderr
+    assert "next: copy or export the damaged files again" in done.stderr
     value = json.loads(call("inspect", str(copy), "--json").stdout)
     assert len(value["problems"]) == 3
 

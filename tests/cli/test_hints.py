@@ -119,7 +119,7 @@ class Shell:
 def hinted(done: subprocess.CompletedProcess[str]) -> list[str]:
     """The commands of every `try:`, `next:` and the like."""
     lines = [*done.stderr.splitlines(), *done.stdout.splitlines()]
-    marks = ("try:", "next:", "then:", "measure again with:", "go on with:")
+    marks = ("try:", "next:", "then:", "to measure again:", "go on with:")
     found = [c for line in lines if any(mark in line for mark in marks) for c in commands_in(line)]
     for command in found:
         parsed(command)
@@ -166,8 +166,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
         ("deploy p -i i --locked --lock-file L", "fleet status", "fleet status -i i"),
         ("facts -i i -l zzz", "fleet inventory list '/my boards'",
          "fleet inventory list '/my boards'"),
-        ("facts -i i -l zzz", "fleet inventory list (what is used)",
-         "fleet inventory list -i i (what is used)"),
+        ("facts -i i -l zzz", "fleet inventory list (shows the port)",
+         "fleet inventory list -i i (shows the port)"),
         ("doctor -i i", "fleet doctor | tee x", "fleet doctor -i i | tee x"),
         ("doctor -i i -l '&a'", "fleet facts && echo ok", "fleet facts -i i -l '&a' && echo ok"),
         ("doctor --log x", "fleet inventory list -i INVENTORY",

@@ -154,7 +154,7 @@ def test_what_the_table_says_is_not_said_again(capsys: pytest.CaptureFixture[str
 
 def test_a_mean_is_called_one(capsys: pytest.CaptureFixture[str]) -> None:
     shown(runs(executor(), "executorch"))
-    assert "lab001: its program reports only the mean of a run, not single inferences" in (
+    assert "lab001: the program reports only the mean of a run, not each inference" in (
         capsys.readouterr().err
     )
 

@@ -54,10 +54,10 @@ def test_list_is_newest_first_and_takes_words() -> None:
     assert [one["run"] for one in plain("list", "name:tiny")] == [RUN]
     assert [one["run"] for one in plain("list", "--limit", "1")] == ["20261102-100000-bbbbbb"]
     done = profiles("list", "--limit", "1")
-    assert "the newest 1; all: --limit 0" in done.stderr
+    assert "only the newest 1 runs are shown; for all of them: --limit 0" in done.stderr
     assert "emulated" in done.stdout
     assert plain("list", "host:none") == []
-    assert "`fleet run` makes some" in profiles("list", "host:none").stderr
+    assert "fleet run measures" in profiles("list", "host:none").stderr
 
 
 def test_list_of_records() -> None:
@@ -74,7 +74,7 @@ def test_show_gives_medians_of_what_counts() -> None:
     assert "11.00" in done.stdout, "the median of 10, 12, 11"
     assert "load_us 7 us" in done.stderr
     assert "cut: x; not counted" in done.stderr
-    assert "emulated: lab devices" in done.stderr
+    assert "emulated (lab device" in done.stderr
     assert "\x1b[31m" not in done.stdout
     assert "said" in done.stdout
     assert [one["repeat"] for one in plain("show", RUN)] == [0, 1, 2, 3]
@@ -85,7 +85,7 @@ def test_show_gives_medians_of_what_counts() -> None:
 def test_show_of_several_runs_and_of_nothing() -> None:
     assert "host:evk-01: 2 runs" in profiles("show", "host:evk-01").stdout
     missing = error("show", "nope")
-    assert missing.message == "there is no run 'nope'"
+    assert missing.message == "no stored run matches 'nope'"
     assert missing.hint == "fleet profiles list"
     assert missing.exit_code == 2
     assert error("show", "foo:x").exit_code == 2
@@ -111,7 +111,9 @@ def test_a_damaged_record_is_named_and_the_rest_is_shown(home: Path) -> None:
 def test_the_files_of_the_real_viewer_are_known_by_content() -> None:
     done = profiles("import", REAL / "viewer")
     assert done.exit_code == 0, done.output
-    assert "12 new records, 0 known, 0 files are not profiles, 0 bad" in done.stdout
+    assert (
+        "12 new results, 0 already stored; 0 files are not profiles, 0 are damaged" in done.stdout
+    )
     known = profiles("import", REAL / "executorch" / "stderr_profile0.txt", "--json")
     assert json.loads(known.stdout)["new"] == 1
 
@@ -119,7 +121,7 @@ def test_the_files_of_the_real_viewer_are_known_by_content() -> None:
 def test_import_names_what_is_bad_and_takes_the_rest() -> None:
     done = profiles("import", DATA, "--host", "evk-09", "--name", "m", "--tag", "t", "--hardware")
     assert done.exit_code == 1
-    assert "7 new records, 0 known, 0 files are not profiles, 1 bad" in done.stdout
+    assert "7 new results, 0 already stored; 0 files are not profiles, 1 are damaged" in done.stdout
     assert "prof_basic_qnn.log" in done.stderr
     assert "qnn-profile-viewer" in done.stderr
     rows = plain("list", "tag:t,host:evk-09,name:m,emulated:no", "--records")
@@ -157,7 +159,7 @@ def test_tag_and_export(tmp_path: Path) -> None:
     assert "4 records in" in done.stdout
     assert len(target.read_text().splitlines()) == 5
     assert plain("tag", RUN, "good", "--remove")["changed"] == 4
-    assert error("tag", "tag:good", "x").message == "'tag:good' selects no records"
+    assert error("tag", "tag:good", "x").message == "no stored result matches 'tag:good'"
     assert "which format" in error("export", RUN, "--to", tmp_path / "x").message
     assert plain("export", RUN, "--to", tmp_path / "x", "--format", "jsonl")["records"] == 4
 

@@ -102,7 +102,7 @@ def test_another_device_than_meant_is_refused_before_anything_is_written(cli: Cl
     before = cli.tree()
     done = cli("deploy", "-i", cli.inventory(identity="another"), cli.playbook())
     assert done.returncode == 3
-    assert "the inventory wants identity another" in done.stderr
+    assert "`identity:` in the inventory is another" in done.stderr
     assert cli.tree() == before
 
 

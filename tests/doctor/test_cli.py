@@ -146,11 +146,14 @@ def test_the_list() -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ((), "nothing to look at"),
+        ((), "nothing to examine"),
         (("--list", "--explain", "1"), "only one of"),
         (("--log", "/nowhere/x.log"), "/nowhere/x.log: No such file"),
         (("--log", "-", "--platform", "amiga"), "'amiga' is not a platform"),
-        (("-i", "inventories/lab.yaml", "--only", "nonsense"), "there is no check 'nonsense'"),
+        (
+            ("-i", "inventories/lab.yaml", "--only", "nonsense"),
+            "'nonsense' is not a check or layer",
+        ),
         (("-i", "inventories/lab.yaml", "--folder", "a\nb"), "line break"),
     ],
 )
@@ -199,7 +202,7 @@ def test_devices_through_the_command_line(ward: Ward, tmp_path: Path) -> None:
     (fix,) = document(plan)["fixes"]
     assert fix["outcome"] == "planned"
     assert asked.returncode == 2
-    assert "cannot ask: standard input is not a terminal" in asked.stderr
+    assert "cannot ask before the repair: standard input is not a terminal" in asked.stderr
     with tarfile.open(archive) as packed:
         names = packed.getnames()
         text = "".join(

@@ -112,7 +112,9 @@ def test_only_the_versioned_name_is_healed_without_root(patient: Patient) -> Non
     patient.root("rm /home/ubuntu/fleet/shim/libcdsprpc.so")
     found = patient.look()
     assert ids(found)[0] == "fastrpc-userspace-missing"
-    assert "only the versioned name" in next(o.text for o in found.checks if o.id == "libcdsprpc")
+    assert "only a versioned libcdsprpc" in next(
+        o.text for o in found.checks if o.id == "libcdsprpc"
+    )
     cure = patient.cure()
     assert cure.outcome == "healed", cure.why
     assert cure.commands == ()

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from fleet.config.schema import schema
 from fleet.doctor.examine import Round, diagnose
 from fleet.engine.session import Session
-from fleet.lab.packages import LIB
+from fleet.lab.debian import LIB
 from fleet.model.diagnosis import ADVICE, HEALTHY, PROBLEM, UNCHECKED
 
 from .conftest import Ward, ids
@@ -78,7 +78,7 @@ def test_a_board_at_95_degrees_with_half_its_clocks_is_not_simply_healthy(ward: 
     assert found.verdict == ADVICE, [cause.as_dict() for cause in found.causes]
     assert ids(found) == ["thermal-throttling"]
     (check,) = [check for check in found.checks if check.id == "heat"]
-    assert check.text.endswith("95 °C: clocks are lowered from 90 °C on; policy0 is held at 50%")
+    assert check.text.endswith("95 °C: from 90 °C the chip lowers its clocks; policy0 runs at 50%")
 
 
 def test_a_healthy_board_has_no_finding(ward: Ward) -> None:

@@ -108,7 +108,7 @@ def test_a_context_binary_within_one_quantum_of_the_reference(bench: Bench, bund
     (wrong,) = deploy(
         bench, bundle, inputs={"x": "x.npy"}, reference={"out": "out.npy"}, tolerance=1e-6
     )
-    assert [one.split(" is ")[0] for one in wrong.problems] == ["wrong: output out"]
+    assert [one.split(" is ")[0] for one in wrong.problems] == ["wrong: the output out"]
     assert not wrong.counts
 
 
@@ -123,7 +123,7 @@ def test_a_context_binary_within_one_quantum_of_the_reference(bench: Bench, bund
 def test_what_does_not_fit_the_model_is_said(
     bench: Bench, bundle: Path, options: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(AssertionError, match="no NPU session") as caught:
+    with pytest.raises(AssertionError, match="cannot open an NPU session") as caught:
         deploy(bench, bundle, **options)
     assert said in str(caught.value)
     assert bench.current() is None, "the release was not switched"

@@ -22,7 +22,7 @@ def test_machine_id_or_serial_number(wanted: str) -> None:
 
 @pytest.mark.parametrize("facts", [Facts(), Facts(machine_id="abc"), Facts(serial_number="x")])
 def test_another_or_an_unknown_device_is_refused(facts: Facts) -> None:
-    with pytest.raises(IdentityError, match="the inventory wants identity other") as caught:
+    with pytest.raises(IdentityError, match="`identity:` in the inventory is other") as caught:
         check_identity(Host("a", identity="other"), facts)
     assert caught.value.exit_code == 3
     assert (facts.machine_id or "unknown") in str(caught.value)

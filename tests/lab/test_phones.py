@@ -163,7 +163,7 @@ def test_a_full_disk_says_so(adb: Adb, tmp_path: Path) -> None:
 @pytest.mark.parametrize("manner", ["unauthorized", "recovery", "old-features", "asks"])
 def test_states_that_only_the_emulator_shows(adb: Adb, manner: str) -> None:
     if adb.lab.board("phone002").kind == "phone":
-        with pytest.raises(LabError, match="a real adbd cannot show that"):
+        with pytest.raises(LabError, match="a real adbd, which cannot"):
             adb.lab.fault("phone002", manner)
         return
     serial = adb.lab.board("phone002").serial
@@ -216,7 +216,7 @@ def test_every_profile_names_its_source() -> None:
     assert {"sm8450", "sm8550", "sm8650", "sm8750", "qcs6490", "qcs8550"} <= set(phone_profiles())
     for name in phone_profiles():
         assert phone_profile(name).source
-    with pytest.raises(LabError, match="no phone profile"):
+    with pytest.raises(LabError, match="not a lab phone profile"):
         phone_profile("nothing")
 
 

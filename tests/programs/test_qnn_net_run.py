@@ -120,7 +120,7 @@ def test_outputs_and_the_performance_mode(
     far = max(abs(max(a, 0) + a - b) for a, b in zip(x, y, strict=True))
     assert far <= 3 * TOLERANCE
     wrong = run(bench, bundle, sdk, perf_profile="warp")
-    assert "performance mode warp is not in force" in wrong.problems[0]
+    assert "the performance mode warp could not be set" in wrong.problems[0]
     native = run(bench, bundle, sdk, keep_results=True, native_outputs=True)
     about = Path(native.artifacts["output"], "y_native.raw.json").read_text()
     assert json.loads(about)["Datatype"] == "QNN_DATATYPE_UFIXED_POINT_8"

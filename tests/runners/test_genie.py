@@ -114,7 +114,7 @@ def test_token_limit_is_a_cut_unless_it_may_count() -> None:
     over = ended(0, b"", own(done(10)))
     found = GENIE.read(start, OWN_KIT, over)
     assert found.finish == "token-limit"
-    assert found.problems == ("cut: token limit 10 reached",)
+    assert found.problems == ("cut: the output reached the token limit of 10",)
     fine = GENIE.read(start, replace(OWN_KIT, run=replace(RUN, token_limit_counts=True)), over)
     assert (fine.finish, fine.problems) == ("token-limit", ())
 
@@ -122,15 +122,15 @@ def test_token_limit_is_a_cut_unless_it_may_count() -> None:
 @pytest.mark.parametrize(
     ("status", "collected", "problem"),
     [
-        (124, b"", "cut: no end within 30 s"),
-        (137, b"", "cut: no end within 30 s"),
-        (13, own(profile(CREATED)), "cut: context size exceeded"),
-        (11, own('{"components": null}'), "failed: no NPU session"),
-        (10, b"{}", "failed: Genie refuses the configuration"),
+        (124, b"", "cut: the program did not end within 30 s"),
+        (137, b"", "cut: the program did not end within 30 s"),
+        (13, own(profile(CREATED)), "cut: the output filled the context of the model"),
+        (11, own('{"components": null}'), "failed: the NPU session could not be opened"),
+        (10, b"{}", "failed: Genie refused the configuration of the bundle"),
         (139, b"", "failed: exit status 139"),
-        (0, own(profile(CREATED)), "cut: Genie wrote no query event"),
-        (0, b"", "cut: Genie wrote no query event"),
-        (0, own("{"), "failed: the profile is no JSON"),
+        (0, own(profile(CREATED)), "cut: Genie ended before it wrote the times of the query"),
+        (0, b"", "cut: Genie ended before it wrote the times of the query"),
+        (0, own("{"), "failed: the profile is not valid JSON"),
     ],
 )
 def test_what_does_not_count(status: int, collected: bytes, problem: str) -> None:
@@ -147,10 +147,10 @@ def test_a_tool_that_knows_no_profile_has_the_times_that_it_prints() -> None:
     assert (metrics.decode_ms, metrics.decode_tps) == (343.666, 72.745)
     assert metrics.others["prompt_ms"].value == 112.152
     assert metrics.generated_tokens == 25
-    assert found.problems == ("cut: token limit 10 reached",)
+    assert found.problems == ("cut: the output reached the token limit of 10",)
     assert found.text.startswith("fleet puts a compiled model on the NPU")
     silent = GENIE.read(GENIE.start(TOOL_KIT), TOOL_KIT, Ended(0, b"[BEGIN]: x[END]"))
-    assert silent.problems == ("cut: Genie wrote no query event",)
+    assert silent.problems == ("cut: Genie ended before it wrote the times of the query",)
 
 
 def test_a_run_without_the_token_limit_is_marked() -> None:

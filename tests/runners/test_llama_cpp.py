@@ -85,7 +85,7 @@ def test_bench_of_old_says_nothing_and_proves_nothing() -> None:
     one = of("llama-bench")
     found = RUNNER.read(RUNNER.start(one), one, Ended(0, json.dumps(rows).encode(), stderr=HINT))
     (problem,) = found.problems
-    assert problem.startswith("cpu-fallback: llama-bench names no devices and backends")
+    assert problem.startswith("cpu-fallback: llama-bench printed no devices and backends")
 
 
 def test_several_devices_are_one_test_of_bench_and_a_list_for_completion() -> None:
@@ -112,7 +112,6 @@ def test_completion_prints_what_proves_the_npu_and_no_prompt() -> None:
     argv = RUNNER.start(of("llama-completion")).argv
     assert after(argv, "-lv") == "4"
     assert after(argv, "-f") == "{work}/prompt.txt"
-    assert {"-no-cnv", "--no-display-prompt"} <= set(argv)
     assert (LOG_4.count(b"model buffer size"), LOG.count(b"model buffer size")) == (1, 0)
 
 
@@ -151,18 +150,22 @@ def test_completion_is_on_the_npu_where_its_weights_are() -> None:
     assert (metrics.init_ms, metrics.prompt_tps, metrics.decode_tps) == (3.01, 20000.0, 8000.0)
     one, start, ended = completed(HINT + LOG_4)
     (problem,) = RUNNER.read(start, one, ended).problems
-    assert problem.startswith("cpu-fallback: the log shows no weights on HTP0")
-    assert problem.endswith("they are on CPU_Mapped"), "whatever the Hexagon backend says of itself"
+    assert problem.startswith("cpu-fallback: no weights on HTP0 in the log")
+    assert problem.endswith("the weights are on CPU_Mapped"), (
+        "whatever the Hexagon backend says of itself"
+    )
     one, start, ended = completed(HINT + LOG)
-    assert "from `-lv 4` on" in RUNNER.read(start, one, ended).problems[0]
+    assert "with `-lv 4`" in RUNNER.read(start, one, ended).problems[0]
 
 
 def test_output_that_was_lost_with_status_0_is_cut_and_no_fallback() -> None:
     one, start, ended = completed(LOST, b"")
     (problem,) = RUNNER.read(start, one, ended).problems
-    assert problem.startswith("cut: llama.cpp lost the end of its output")
+    assert problem.startswith("cut: the output of llama.cpp lost its end")
     one, start, ended = completed(ON_NPU[: ON_NPU.index(b"common_perf_print:       total time")])
-    assert RUNNER.read(start, one, ended).problems[0].startswith("cut: llama.cpp lost")
+    assert (
+        RUNNER.read(start, one, ended).problems[0].startswith("cut: the output of llama.cpp lost")
+    )
 
 
 def test_failed_is_said_before_all_else() -> None:
@@ -174,6 +177,11 @@ def test_failed_is_said_before_all_else() -> None:
 
 PROGRAM = """#!/bin/sh
 # Ends without the end of its log the first {losses} times; the last --log-file is the log.
+if [ "$1" = --help ]; then
+  printf '%s\n' '-cnv,  --conversation, -no-cnv, --no-conversation' '-fa,   --flash-attn [on|off]'
+  exit 1
+fi
+echo "$*" > {folder}/argv
 for word; do
   if [ "$before" = --log-file ]; then log=$word; fi
   before=$word
@@ -215,10 +223,28 @@ def test_lost_output_is_asked_for_again_on_the_device(tmp_path: Path, losses: in
     assert ended.stdout.count(b"lost the end of its output") == losses
 
 
+def test_it_gets_the_options_that_its_help_names(tmp_path: Path) -> None:
+    """Those of llama.cpp's own script for HTP among them; what the playbook says comes last."""
+    ran(tmp_path, losses=0)
+    argv = (tmp_path / "argv").read_text().split()
+    assert argv[:4] == ["-no-cnv", "-fa", "on", "-m"]
+    assert not {"--no-display-prompt", "--ubatch-size"} & set(argv)
+    start = RUNNER.start(of("llama-completion", device="HTP0,HTP1"))
+    assert start.env["GGML_HEXAGON_DEVICES"] == "HTP0,HTP1"
+    assert start.env["GGML_HEXAGON_NDEV"] == "2"
+    bench = RUNNER.start(of("llama-bench", extra=["-ub", "64"]))
+    assert "--ubatch-size" not in bench.argv
+    assert after(RUNNER.start(of("llama-bench")).argv, "--ubatch-size") == "1024"
+    cpu = RUNNER.start(of("llama-completion", device="none"))
+    assert (dict(cpu.env), "-fa on" in cpu.argv) == ({}, False)
+
+
 def test_it_is_asked_five_times_and_then_said(tmp_path: Path) -> None:
     one, start, ended = ran(tmp_path, losses=99)
     assert (tmp_path / "starts").read_text() == "x\n" * 5
-    assert RUNNER.read(start, one, ended).problems[0].startswith("cut: llama.cpp lost")
+    assert (
+        RUNNER.read(start, one, ended).problems[0].startswith("cut: the output of llama.cpp lost")
+    )
 
 
 def test_a_failure_is_not_asked_again(tmp_path: Path) -> None:
@@ -233,7 +259,8 @@ def test_who_ends_the_shell_ends_the_program(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "llama-completion"
     program.parent.mkdir()
     program.write_text(
-        f"#!/bin/sh\necho $$ > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pid\nexec sleep 1000\n"
+        f"#!/bin/sh\n[ $1 = --help ] && exit\n"
+        f"echo $$ > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pid\nexec sleep 1000\n"
     )
     program.chmod(0o755)
     argv = [word.replace("{release}", str(tmp_path)) for word in start.argv]
@@ -266,7 +293,7 @@ def seen(what: Callable[[], bool], seconds: float = 60.0) -> bool:
 
 def test_the_chat_is_refused_with_the_program_that_measures() -> None:
     assert b"invalid argument: -no-cnv" in data("cli_fleet.stderr.txt")
-    with pytest.raises(InputError, match="llama-cli is a chat") as caught:
+    with pytest.raises(InputError, match="llama-cli is an interactive chat") as caught:
         RUNNER.check(of("llama-cli").run)
     assert "llama-completion" in caught.value.hint
     RUNNER.check(of("llama-completion").run)
@@ -274,7 +301,7 @@ def test_the_chat_is_refused_with_the_program_that_measures() -> None:
 
 
 def test_completion_needs_a_prompt_and_its_probe_has_one_of_its_own() -> None:
-    with pytest.raises(InputError, match="has no prompt"):
+    with pytest.raises(InputError, match="needs a prompt"):
         RUNNER.check(of("llama-completion", prompt="").run)
     health = RUNNER.health(of("llama-completion", prompt="long " * 1000), 9.0)
     assert health is not None

@@ -104,8 +104,8 @@ def test_what_the_device_read_needs_no_viewer_here() -> None:
 def test_why_neither_viewer_read_it_is_said() -> None:
     words = b"error while loading shared libraries: libc++.so.1: cannot open shared object file\n"
     seen = RUNNER.read(RUNNER.start(KIT), KIT, Ended(0, b"", {**LOG, "viewer.txt": words}))
-    assert "kept as it is" in seen.text
-    assert "on the device: error while loading shared libraries: libc++.so.1" in seen.text
+    assert "was not converted" in seen.text
+    assert "on the device too: error while loading shared libraries: libc++.so.1" in seen.text
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_why_neither_viewer_read_it_is_said() -> None:
     [
         (b"", None, ""),
         (SET * 3, True, ""),
-        (SET + SET.replace(b"[0]", b"[1007]"), False, "power configuration failed"),
+        (SET + SET.replace(b"[0]", b"[1007]"), False, "could not set its power configuration"),
         (WARP, False, "Invalid perf_profile warp"),
         (SET + UNKNOWN, False, "Unknown Key: devices/0/cores/0/perf_profile"),
     ],

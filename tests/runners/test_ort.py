@@ -47,10 +47,10 @@ def test_the_request_is_data_and_the_packages_are_isolated() -> None:
 @pytest.mark.parametrize(
     ("given_kit", "said"),
     [
-        (kit("a.onnx", "b.onnx"), "2 models: a.onnx, b.onnx"),
-        (kit("a.onnx", model="c.onnx"), "no model c.onnx"),
-        (kit("a.onnx", inputs={"x": "../x.npy"}), "the bundle has no ../x.npy"),
-        (kit("a.onnx", reference={"o": "o.npy"}), "the bundle has no o.npy"),
+        (kit("a.onnx", "b.onnx"), "several models: a.onnx, b.onnx"),
+        (kit("a.onnx", model="c.onnx"), "model is c.onnx"),
+        (kit("a.onnx", inputs={"x": "../x.npy"}), "the bundle has no file ../x.npy"),
+        (kit("a.onnx", reference={"o": "o.npy"}), "the bundle has no file o.npy"),
     ],
 )
 def test_what_the_bundle_lacks_is_said_before_anything_is_sent(given_kit: Kit, said: str) -> None:
@@ -100,11 +100,13 @@ def test_a_failure_says_its_reason() -> None:
     one = kit("m.onnx")
     said = json.dumps({"error": "Failed to create device: 14001"}).encode()
     outcome = RUNNER.read(RUNNER.start(one), one, Ended(11, b"", {"outcome.json": said}))
-    assert outcome.problems == ("failed: no NPU session: Failed to create device: 14001",)
+    assert outcome.problems == (
+        "failed: the NPU session could not be opened: Failed to create device: 14001",
+    )
     late = RUNNER.read(RUNNER.start(one), one, Ended(124, b""))
-    assert late.problems == ("cut: no end within 30 s",)
+    assert late.problems == ("cut: the program did not end within 30 s",)
     nothing = RUNNER.read(RUNNER.start(one), one, Ended(0, b""))
-    assert nothing.problems == ("unreadable: no times in the outcome",)
+    assert nothing.problems == ("unreadable: the result file contains no times",)
 
 
 def test_an_output_that_is_no_number_is_wrong() -> None:
@@ -112,7 +114,7 @@ def test_an_output_that_is_no_number_is_wrong() -> None:
     said = {"run_ms": 1.0, "runs_ms": [1.0], "outputs": {"o": {"max_abs": None, "cosine": None}}}
     ended = Ended(0, b"", {"outcome.json": json.dumps(said).encode()})
     outcome = RUNNER.read(RUNNER.start(one), one, ended)
-    assert outcome.problems == ("wrong: output o holds what is no number",)
+    assert outcome.problems == ("wrong: the output o contains values that are not numbers (NaN)",)
 
 
 @given(JSON, st.binary(max_size=60))

@@ -132,7 +132,7 @@ def test_a_library_that_no_sdk_brings_is_said_with_its_cure(
 def test_one_that_an_older_fleet_stored_has_its_cure(sdk: Sdk) -> None:
     viewer = sdk.root / "bin" / TARGET / "qnn-profile-viewer"
     viewer.chmod(0o644)
-    assert sdk.read().text == f"qnn-profile-viewer cannot be started; chmod +x {viewer}"
+    assert sdk.read().text == f"qnn-profile-viewer cannot start; chmod +x {viewer}"
 
 
 def test_a_cut_json_leaves_the_table(sdk: Sdk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_a_cut_table_leaves_the_json(sdk: Sdk, monkeypatch: pytest.MonkeyPatch) 
     seen = sdk.read()
     assert [one.name for one in seen.ops[:2]] == ["Input", "Relu1"]
     assert seen.metrics.others["execute_us"].value == pytest.approx(79287.67, abs=0.01)
-    assert "profile.csv: the last line has no end" in seen.text
+    assert "profile.csv: the last line has no line break" in seen.text
 
 
 def test_both_cut_leave_nothing_and_say_why(sdk: Sdk, monkeypatch: pytest.MonkeyPatch) -> None:

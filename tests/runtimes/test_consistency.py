@@ -74,6 +74,6 @@ def test_real_files_of_two_releases_are_refused(
     assert odd in text
     assert new.build_id in text
     assert (old.version if odd == "libGenie.so" else old.build_id) in text
-    assert "re-extract the SDK" in caught.value.hint
+    assert "extract the SDK again" in caught.value.hint
     assert store.list() == ()
     assert [path.name for path in store.root.glob("*")] == []

@@ -74,10 +74,10 @@ def test_a_truncated_dll_is_named(tmp_path: Path, keep: int) -> None:
 @pytest.mark.parametrize(
     ("data", "name", "why"),
     [
-        (b"", "libQnnHtp.so", "it is empty"),
-        (b"<html>login</html>", "libQnnHtp.so", "it is not an ELF file"),
-        (b"<html>login</html>", "libc++.so.1.0", "it is not an ELF file"),
-        (b"<html>login</html>", "QnnHtp.dll", "it is not a Windows library"),
+        (b"", "libQnnHtp.so", "the file is empty"),
+        (b"<html>login</html>", "libQnnHtp.so", "the file is not an ELF file"),
+        (b"<html>login</html>", "libc++.so.1.0", "the file is not an ELF file"),
+        (b"<html>login</html>", "QnnHtp.dll", "the file is not a Windows library"),
     ],
 )
 def test_garbage_is_named(tmp_path: Path, data: bytes, name: str, why: str) -> None:

@@ -112,12 +112,12 @@ def test_a_contributor_adds_a_cause_without_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("layer: os", "layer: attic", "'attic' is no layer"),
+        ("layer: os", "layer: attic", "'attic' is not a valid layer"),
         ("weight: 0.9", "weight: 7", "less than 1"),
         ("verify: look\n", "", "verify"),
         ("title:", "titel:", "titel"),
-        ("id: mine", "id: yours", "the file's name mine"),
-        ("examples:", "excludes: [nobody]\nexamples:", "'nobody', which has no file"),
+        ("id: mine", "id: yours", "the name of the file is 'mine'"),
+        ("examples:", "excludes: [nobody]\nexamples:", "'nobody', which does not exist"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -130,7 +130,7 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, s
 def test_a_pattern_that_is_none_is_named(tmp_path: Path) -> None:
     write(tmp_path, GOOD.replace("my own words', w", "(?=ahead)', w"))
     knowledge.cache_clear()
-    with pytest.raises(InputError, match=r"cause mine: .* is no pattern of RE2"):
+    with pytest.raises(InputError, match=r"cause mine: .* is not a valid RE2 regular expression"):
         triage("x", causes=tmp_path)
 
 

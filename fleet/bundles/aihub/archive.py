@@ -36,12 +36,14 @@ def lay_out(asset: Path, folder: Path, stem: str) -> None:
             asset.rename(folder / safe_name(stem + asset.suffix, stem))
     except RuntimeStoreError as error:
         raise AiHubError(
-            f"fleet does not trust the archive from AI Hub: {error.message}",
-            hint="pull it again; if that does not help, look at the job on AI Hub",
+            "the archive from AI Hub is damaged or unsafe, so fleet wrote nothing: "
+            f"{error.message}",
+            hint="run the command again; if it still fails, check the job on the AI Hub web page",
         ) from error
     except OSError as error:
         raise AiHubError(
-            f"cannot write the bundle: {error.strerror or error}", hint="choose another folder: -o"
+            f"the bundle folder cannot be written: {error.strerror or error}",
+            hint="name a folder that you can write to: -o FOLDER",
         ) from error
 
 
@@ -55,31 +57,35 @@ def _unpack(tree: ZipTree, asset: Path, folder: Path) -> None:
     sizes = tree.sizes()
     total = sum(sizes.values())
     if not sizes:
-        raise AiHubError("the archive that AI Hub sent is empty", hint="look at the job on AI Hub")
+        raise AiHubError(
+            "the archive that AI Hub sent is empty", hint="check the job on the AI Hub web page"
+        )
     # Members of a bomb share their bytes: each alone looks harmless.
     if len(sizes) > _MAX_FILES or total > _HEADROOM_BYTES + _MAX_RATIO * asset.stat().st_size:
         raise AiHubError(
-            f"fleet refuses the archive: {len(sizes)} files with {total} bytes out of "
-            f"{asset.stat().st_size}",
-            hint="look at the job on AI Hub",
+            "the archive from AI Hub is not plausible, so fleet did not unpack it: "
+            f"{len(sizes)} files, {total} bytes unpacked from {asset.stat().st_size} bytes",
+            hint="check the job on the AI Hub web page",
         )
     free = shutil.disk_usage(folder).free
     if free < total + _HEADROOM_BYTES:
         raise AiHubError(
-            f"{folder} needs {total / 1e6:.0f} MB and has {free / 1e6:.0f} MB free",
-            hint="choose another folder: -o",
+            f"not enough disk space for {folder}: the bundle needs {total / 1e6:.0f} MB, "
+            f"the disk has {free / 1e6:.0f} MB free",
+            hint="name a folder that you can write to: -o FOLDER",
         )
     if RECORD in sizes:
         raise AiHubError(
-            f"the archive has a file {RECORD}, a name that fleet reserves",
-            hint="look at the job on AI Hub",
+            f"the archive from AI Hub contains {RECORD}, a name that fleet itself uses",
+            hint="check the job on the AI Hub web page",
         )
     for name in sizes:
         try:
             check_name(name)
         except FleetError as error:
             raise AiHubError(
-                f"fleet refuses the archive: {error.message}", hint="look at the job on AI Hub"
+                f"the archive from AI Hub is not safe to unpack: {error.message}",
+                hint="check the job on the AI Hub web page",
             ) from error
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -18,8 +18,8 @@ from fleet.model.extras import install_extra
 Message = Any  # of qai_hub.public_api_pb2, which may not be installed
 _MAX_WORDS = 300
 _CONFIGURE = (
-    "qai-hub configure --api_token TOKEN (the token stands on the account page of AI Hub); "
-    "or set QAIHUB_CLIENT_INI to such a file"
+    "qai-hub configure --api_token TOKEN (copy the token from the account page of AI "
+    "Hub); or set QAIHUB_CLIENT_INI to the path of a client.ini"
 )
 # At DEBUG and INFO they write signed addresses, which open the file for whoever has them.
 _TALKERS = ("urllib3", "LogRetry", "botocore", "s3transfer", "backoff")
@@ -40,7 +40,8 @@ class Hub:
             from qai_hub import api_utils, public_api_pb2, public_rest_api  # noqa: PLC0415
         except ImportError as error:
             raise AiHubError(
-                f"the client of AI Hub is not installed: {error.msg}", hint=install_extra("aihub")
+                f"the Python package qai-hub is not installed: {error.msg}",
+                hint=install_extra("aihub"),
             ) from None
         self._client = qai_hub
         self._api = public_rest_api
@@ -121,16 +122,16 @@ class Hub:
         try:
             config = self._client.Client().config
         except Exception as error:  # noqa: BLE001 - and its text may quote the line of the token
-            why = "is not configured here" if _not_found(error) else "is configured wrongly"
+            why = "is not configured" if _not_found(error) else "is configured wrongly"
             problem = AiHubError(
-                f"the client of AI Hub {why}: {self._path} gives no api_url, "
-                "web_url and api_token in a section [api]",
+                f"the client of AI Hub {why}: {self._path} must have a section [api] "
+                "with api_url, web_url and api_token",
                 hint=_CONFIGURE,
             )
         else:
             if str(config.api_token).strip():
                 return config
-            problem = AiHubError("the client of AI Hub has an empty api_token", hint=_CONFIGURE)
+            problem = AiHubError("the AI Hub client has an empty api_token", hint=_CONFIGURE)
         raise problem
 
     def _call(self, what: str, function: Callable[[], Message]) -> Message:
@@ -150,16 +151,18 @@ class Hub:
             return self._refusal(status, str(error) if of_hub else "", what)
         if isinstance(error, OSError) and error.errno is not None and not _of_network(error):
             return AiHubError(
-                f"{what} cannot be stored: {error.strerror}", hint="free some space, or use -o"
+                f"{what} cannot be written to disk: {error.strerror}",
+                hint="free some disk space, or name a folder on another disk: -o FOLDER",
             )
         if _of_network(error):
             return AiHubError(
-                f"AI Hub did not finish its answer for {what}: {type(error).__name__}",
-                hint="check the network, the proxy and api_url of the client, then try again; "
+                f"the connection to AI Hub broke while fleet asked for {what}: "
+                f"{type(error).__name__}",
+                hint="check network, proxy and api_url, then run the command again; "
                 "nothing was written",
             )
         return AiHubError(
-            f"the client of AI Hub failed at {what}: {type(error).__name__}",
+            f"the Python package qai-hub failed while it asked for {what}: {type(error).__name__}",
             hint="pip install --upgrade qai-hub",
         )
 
@@ -168,22 +171,31 @@ class Hub:
         answer = self._answer(text)
         if status == 404:
             return InputError(
-                f"AI Hub does not find {what}, or this account may not see it",
-                hint="check the id; the owner can share it with your account",
+                f"AI Hub does not find {what}, or your account may not see it",
+                hint="check the id, or ask the owner to share it with your account",
             )
         verb = "has a problem with" if status >= 500 else "refuses"
         message, hint = {
             401: ("AI Hub refuses the API token (401)", _CONFIGURE),
             403: (
                 f"AI Hub gives this account no access to {what} (403){answer}",
-                "ask its owner to share it with your account, then try again",
+                ("ask its owner to share it with your account, then try again"),
             ),
             426: (
-                f"this qai-hub {self.client_version} is too old for AI Hub (426)",
+                (f"the package qai-hub {self.client_version} is too old for AI Hub (426)"),
                 "pip install --upgrade qai-hub",
             ),
-            429: ("AI Hub asks to slow down (429)", "try again in some minutes"),
-        }.get(status, (f"AI Hub {verb} {what} ({status}){answer}", "try again later"))
+            429: (
+                "AI Hub got too many requests from you (429)",
+                "try again in some minutes",
+            ),
+        }.get(
+            status,
+            (
+                f"AI Hub {verb} {what} ({status}){answer}",
+                "try again in some minutes",
+            ),
+        )
         return AiHubError(message, hint=hint)
 
     def _answer(self, text: str) -> str:

@@ -36,7 +36,8 @@ def checked_id(reference: str) -> str:
     if f"{scheme}:" != _SCHEME or not found or not _ID.match(name):
         raise InputError(
             f"'{reference}' is not a job or model of AI Hub",
-            hint="fleet bundle pull aihub:ID; the id is the end of the job's address: /jobs/ID/",
+            hint="fleet bundle pull aihub:ID (ID is the end of the address of the "
+            "job's page, /jobs/ID/)",
         )
     return name
 
@@ -54,7 +55,9 @@ def find(hub: Hub, name: str, wait_seconds: float, say: Callable[[str], None]) -
         name = model.producer_id
     kind, job, state = _ended(hub, name, wait_seconds, say)
     if not job.HasField("target_model"):
-        raise AiHubError(f"job {name} is done but names no model", hint="look at the job on AI Hub")
+        raise AiHubError(
+            f"job {name} is done, but its result names no model", hint="check the job on AI Hub"
+        )
     model = hub.model(job.target_model.model_id)  # complete only now
     return HubSource(model, job, name, kind, state, _tools(hub, name, kind))
 
@@ -81,11 +84,12 @@ def _ended(
     if state == "failed":
         reason = hub.clean(job.failure_reason) or "AI Hub gives no reason"
         raise AiHubError(
-            f"{kind} job {name} failed: {reason}", hint="correct the model or options; submit again"
+            f"the {kind} job {name} failed on AI Hub: {reason}",
+            hint="correct the model or the compile options, submit a new job and pull that one",
         )
     if state != "done":
         raise AiHubError(
-            f"{kind} job {name} is not done: {state}",
+            f"the {kind} job {name} is not finished on AI Hub; its state is {state}",
             hint=f"fleet bundle pull aihub:{name} --wait 3600",
         )
     return kind, job, state
@@ -98,10 +102,11 @@ def _opened(hub: Hub, name: str) -> tuple[str, Message]:
     if kind not in {"compile", "link", "quantize"}:
         inner = getattr(message, field).model.model_id if field else ""
         raise InputError(
-            f"job {name} is of {f'kind {kind}' if kind else 'an unknown kind'}: it makes no model",
-            hint=f"its model: fleet bundle pull aihub:{inner}"
+            f"job {name} is of {(f'kind {kind}' if kind else 'an unknown kind')}, "
+            "which produces no model",
+            hint=f"fleet bundle pull aihub:{inner} (its model)"
             if inner
-            else "name the compile or link job",
+            else "give the id of the compile or link job: fleet bundle pull aihub:ID",
         )
     return kind, getattr(message, field)
 

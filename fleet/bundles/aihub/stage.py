@@ -16,8 +16,8 @@ def require_free(folder: Path) -> None:
     """Raises InputError when something is there already."""
     if folder.exists() or folder.is_symlink():
         raise InputError(
-            f"{folder} already exists; fleet does not overwrite it",
-            hint="name another folder with -o, or remove this one",
+            f"the folder {folder} already exists, and fleet does not overwrite it",
+            hint=f"name another folder with -o FOLDER, or remove {folder}",
         )
     if not folder.parent.is_dir():
         raise InputError(f"{folder.parent} is not a folder", hint=f"mkdir -p '{folder.parent}'")
@@ -37,7 +37,8 @@ def whole(folder: Path) -> Iterator[Path]:
         descriptor = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as error:
         raise AiHubError(
-            f"cannot write beside {folder}: {error.strerror}", hint="choose another folder: -o"
+            f"{folder.parent} cannot be written: {error.strerror}",
+            hint="name a folder that you can write to: -o FOLDER",
         ) from error
     try:
         _lock(descriptor, folder)
@@ -60,5 +61,6 @@ def _lock(descriptor: int, folder: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise AiHubError(
-            f"another fleet process is pulling to {folder}", hint="wait for it to end"
+            f"another fleet process is pulling to {folder}",
+            hint="wait until the other process has ended, or name another folder: -o FOLDER",
         ) from None

@@ -59,7 +59,9 @@ def record_version(folder: Path, version: str | None) -> list[str]:
         if own or name == _RECORD:
             return []
     if version is None:
-        return ["AI Hub does not say which QAIRT made it: no tool-versions.yaml was written"]
+        return [
+            ("AI Hub does not say which QAIRT made the model: no tool-versions.yaml was written")
+        ]
     text = version if version.count(".") > 1 else f'"{version}"'  # 2.40 would become 2.4
     (folder / _RECORD).write_text(f"qairt: {text}\n", "utf-8")
     return []

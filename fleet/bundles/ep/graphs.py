@@ -90,13 +90,13 @@ def read_graphs(path: Path, library: Path) -> GraphFile:
     answer = ask_library(library, path)
     if answer is None:
         raise BundleError(
-            f"{library} cannot be loaded on this machine",
+            f"{library} cannot be loaded on this computer (x86_64 Linux is needed)",
             hint="fleet runtime fetch --target x86_64-linux-clang",
         )
     if "binary" not in answer or not answer.get("graphs"):
         raise BundleError(
             f"{path}: {answer.get('problem') or 'libQnnSystem finds no graph in it'}",
-            hint="use a complete context binary; `fleet bundle inspect` names what is wrong",
+            hint="copy the context binary again; `fleet bundle inspect` shows what is wrong",
         )
     info = answer["binary"]
     return GraphFile(
@@ -114,8 +114,8 @@ def _graph(path: Path, item: Mapping[str, Any]) -> Graph:
     name = item["name"]
     if item["inputs"] is None or item["outputs"] is None:
         raise BundleError(
-            f"{path}: the tensors of graph {name} have a description that fleet does not know",
-            hint="report the QAIRT version that compiled it",
+            f"{path}: the tensors of graph {name} have an unknown format",
+            hint="compile with another QAIRT version; report the one that made this file",
         )
     return Graph(
         name,
@@ -128,9 +128,9 @@ def _tensor(path: Path, graph: str, item: Mapping[str, Any]) -> Tensor:
     element = ELEMENTS.get(item["type"])
     if element is None:
         raise BundleError(
-            f"{path}: tensor {item['name']} of graph {graph} has the type 0x{item['type']:04x}, "
-            "which has no counterpart in ONNX",
-            hint="compile the model with 8 or 16 bit inputs and outputs",
+            f"{path}: tensor {item['name']} of graph {graph} has QNN type 0x{item['type']:04x}, "
+            "unknown to ONNX",
+            hint="compile the model again with 8 or 16 bit inputs and outputs",
         )
     return Tensor(
         item["name"], element, tuple(item["dimensions"]), item.get("scale"), item.get("offset")

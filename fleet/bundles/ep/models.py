@@ -59,8 +59,8 @@ def read_model(path: Path, name: str) -> OnnxModel:
     onnx = onnx_package("to read ONNX models")
     if path.stat().st_size > LARGEST:
         raise BundleError(
-            f"{name} is larger than an ONNX model can be (2 GiB)",
-            hint="export it with its weights in a file of their own",
+            f"{name} is larger than 2 GiB, the limit of an ONNX file",
+            hint="export it again with onnx.save(model, path, save_as_external_data=True)",
         )
     try:
         model = onnx.load(str(path), load_external_data=False)
@@ -72,7 +72,7 @@ def read_model(path: Path, name: str) -> OnnxModel:
             hint="export or copy it again",
         ) from error
     if not model.graph.node:
-        raise BundleError(f"{name} has no nodes: it is empty, or not an ONNX model")
+        raise BundleError(f"{name} is empty or not an ONNX model", hint="export or copy it again")
     nodes = tuple(
         _ep_node(onnx, node, name)
         for node in model.graph.node
@@ -96,9 +96,9 @@ def beside(model: str, named: str, key: str) -> str:
     path = PurePosixPath(named)
     if not named or path.is_absolute() or ".." in path.parts or "\\" in named:
         raise BundleError(
-            f"{model}: {key} is '{named[:200]}'; ONNX Runtime takes names below the folder of the "
-            "model only, with / between folders",
-            hint="put the file beside the model and make the wrapper again: fleet bundle wrap-ep",
+            f"{model}: {key} is '{named[:200]}'; ONNX Runtime accepts only relative "
+            "paths inside the folder of the model, with / between folders",
+            hint="put the binary beside the model, then wrap it again: fleet bundle wrap-ep FILE",
         )
     return str(PurePosixPath(model).parent / path)
 
@@ -116,8 +116,9 @@ def _ep_node(onnx: ModuleType, node: NodeProto, model: str) -> EpNode:
     source = text("source")
     if source and source.lower() not in SOURCES:
         raise BundleError(
-            f"{model} was compiled for another provider: source is '{source[:80]}'",
-            hint="compile it for QNN",
+            f"{model} was compiled for another execution provider than QNN: its "
+            f"EPContext node has source '{source[:80]}'",
+            hint="compile the model with the QNN execution provider of ONNX Runtime",
         )
     main = bool(found.get("main_context", 1))
     context = "" if embedded or not main else text("ep_cache_context")

@@ -15,6 +15,6 @@ def onnx_package(why: str) -> ModuleType:
         import onnx.helper  # noqa: PLC0415
     except ImportError as error:
         raise BundleError(
-            f"{why} needs the package onnx: {error}", hint=install_extra("onnx")
+            f"the package onnx is needed {why}: {error}", hint=install_extra("onnx")
         ) from error
     return onnx

@@ -46,7 +46,10 @@ def wrapper_names(file: GraphFile) -> dict[str, Graph]:
     for graph in file.graphs:
         name = f"{_UNFIT.sub('_', graph.name).strip('._') or 'graph'}.onnx"
         if name.lower() in {other.lower() for other in found}:
-            raise BundleError(f"{file.path}: two of its graphs would be called {name}")
+            raise BundleError(
+                f"two graphs of {file.path} would both become {name}",
+                hint="compile the model again with other graph names",
+            )
         found[name] = graph
     return found
 
@@ -98,24 +101,29 @@ def write_wrappers(files: Sequence[GraphFile], folder: Path | None = None) -> li
         target = folder or file.path.parent
         if not (target / file.path.name).is_file():
             raise BundleError(
-                f"{target} has no {file.path.name}: a wrapper names the binary beside it",
-                hint="omit --output, or copy the binaries there first",
+                f"{target} has no {file.path.name}, which must be beside its wrapper",
+                hint=f"cp '{file.path}' '{target}', or run the command without --output",
             )
         for name, graph in wrapper_names(file).items():
             path = target / name
             if path in planned:
-                raise BundleError(f"two graphs would be wrapped as {path}")
+                raise BundleError(
+                    f"two graphs would both become {path}",
+                    hint="give each binary an --output folder of its own",
+                )
             planned[path] = (Wrapper(path, file, graph), wrapper(file, graph))
     try:
         for path, (_, content) in planned.items():
             if path.exists() and path.read_bytes() != content:
                 raise BundleError(
-                    f"{path} already exists with other content", hint="move it away, then try again"
+                    f"{path} already exists with other content", hint=f"mv '{path}' '{path}.old'"
                 )
         for path, (_, content) in planned.items():
             _write(path, content)
     except OSError as error:
-        raise BundleError(f"cannot write the wrappers: {error}") from error
+        raise BundleError(
+            f"cannot write the wrappers: {error}", hint="use --output FOLDER"
+        ) from error
     return [made for made, _ in planned.values()]
 
 

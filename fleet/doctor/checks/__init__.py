@@ -39,6 +39,7 @@ LOOKS = (
     Look("cdsprpcd", "daemon", board.daemon),
     Look("dsp", "dsp", board.dsp),
     Look("firmware", "dsp", board.firmware),
+    Look("shells", "dsp", board.shells),
     Look("busy", "dsp", board.busy),
     Look("heat", "session", heat.heat),
     Look("runtime", "runtime", runtime.files),
@@ -64,5 +65,5 @@ def every(seen: Seen, only: Iterable[str] = ()) -> Iterator[Check]:
             yield from look.run(seen)
         except Exception as error:  # noqa: BLE001 - the border between checks
             yield Check(
-                look.id, look.layer, UNKNOWN, f"this check failed: {type(error).__name__}: {error}"
+                look.id, look.layer, UNKNOWN, f"the check failed: {type(error).__name__}: {error}"
             )

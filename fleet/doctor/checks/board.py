@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from fleet.doctor.checks.fastrpc import needs_dsp
 from fleet.doctor.checks.making import Maker
 from fleet.doctor.seen import Seen
+from fleet.facts.soc import no_htp
 from fleet.model.diagnosis import Check
+from fleet.model.facts import SHELL_FOLDERS
 
-_OLDEST_ARCH = 68  # the oldest Hexagon that has an HTP backend
 _UNITS = "systemctl is-active cdsprpcd"
 _STATES = "cat /sys/class/remoteproc/*/name /sys/class/remoteproc/*/state"
 _SOC = Maker("soc", "os")
 _DAEMON = Maker("cdsprpcd", "daemon")
 _DSP = Maker("dsp", "dsp")
+_SHELLS = Maker("shells", "dsp")
 _FIRMWARE = Maker("firmware", "dsp")
 _BUSY = Maker("busy", "dsp")
 
@@ -24,17 +26,15 @@ def soc(seen: Seen) -> Iterator[Check]:
     chip = seen.facts.soc
     command = "cat /sys/devices/soc0/soc_id /sys/firmware/devicetree/base/model"
     said = f"soc_id {chip.kernel_soc_id}, {chip.model or 'no device tree'}"
-    arch = (chip.hexagon_arch or "").lstrip("v")
     if not needs_dsp(seen):
-        yield _SOC.ok("no Snapdragon: the emulator stands for it")
+        yield _SOC.ok("this device has no Snapdragon chip; the HTP emulator takes its place")
     elif chip.conflict:
         yield _SOC.warn(chip.conflict, {"soc": "conflict"}, command, said)
     elif chip.chip is None:
-        text = "this chip is in no table: arch and soc_model are unknown"
+        text = "fleet does not know this chip, so its Hexagon arch and soc_model are unknown"
         yield _SOC.bad(text, {"soc": "unknown"}, command, said)
-    elif arch.isdecimal() and int(arch) < _OLDEST_ARCH:
-        text = f"{chip.chip} has Hexagon v{arch}; the HTP backend begins with v{_OLDEST_ARCH}"
-        yield _SOC.bad(text, {"soc": "known", "soc.arch": "too-old"}, command, said)
+    elif chip.htp is False:
+        yield _SOC.bad(no_htp(chip), {"soc": "known", "soc.arch": "too-old"}, command, said)
     else:
         text = f"{chip.chip}, {chip.hexagon_arch or 'arch unknown'}"
         yield _SOC.ok(text, {"soc": "known", "soc.arch": "ok"}, command, said)
@@ -49,10 +49,10 @@ def daemon(seen: Seen) -> Iterator[Check]:
     if "ActiveState=active" in state:
         yield _DAEMON.ok("active", {"daemon.cdsprpcd": "active"}, _UNITS, state)
     elif "LoadState=loaded" in state:
-        text = "not active: no logs of the DSP; sessions work without it"
+        text = "cdsprpcd is not running: no DSP logs; sessions work without it"
         yield _DAEMON.warn(text, {"daemon.cdsprpcd": "inactive"}, _UNITS, state)
     else:
-        text = "not installed; sessions work without it"
+        text = "the service cdsprpcd is not installed; NPU sessions work without it"
         yield _DAEMON.ok(text, {"daemon.cdsprpcd": "absent"}, _UNITS, state)
 
 
@@ -64,7 +64,7 @@ def dsp(seen: Seen) -> Iterator[Check]:
     said = ", ".join(f"{name} {state or 'unknown'}" for name, state in seen.facts.remoteproc)
     bad = [f"{name} is {state}" for name, state in states if state and state != "running"]
     if not states:
-        text = "no compute DSP in /sys/class/remoteproc"
+        text = "the kernel lists no compute DSP in /sys/class/remoteproc"
         yield _DSP.unknown(text, {"dsp.state": "absent"}, _STATES)
     elif bad and len(bad) == len(states):
         word = "crashed" if any("crashed" in state for state in bad) else "offline"
@@ -75,6 +75,19 @@ def dsp(seen: Seen) -> Iterator[Check]:
         yield _DSP.ok(said, {"dsp.state": "running"}, _STATES, said)
 
 
+def shells(seen: Seen) -> Iterator[Check]:
+    """A shell for the compute DSP lies where libcdsprpc looks: each session begins with one."""
+    found = seen.facts.dsp_shells
+    if found is None or not needs_dsp(seen) or seen.facts.android is not None:
+        return
+    command = f"ls {' '.join(SHELL_FOLDERS)}"
+    if found:
+        yield _SHELLS.ok(", ".join(found), {"dsp.shell": "present"}, command, " ".join(found))
+    else:
+        text = f"no fastrpc_shell_3 or fastrpc_shell_unsigned_3 in {', '.join(SHELL_FOLDERS)}"
+        yield _SHELLS.warn(text, {"dsp.shell": "absent"}, command, "none")
+
+
 def firmware(seen: Seen) -> Iterator[Check]:
     """The firmware of a compute DSP that does not run is there."""
     stopped = {name for name, state in seen.facts.remoteproc if state != "running"}
@@ -83,9 +96,11 @@ def firmware(seen: Seen) -> Iterator[Check]:
             continue
         command = f"ls -l /lib/firmware/{file}*"
         if there == "yes":
-            yield _FIRMWARE.ok(f"{file} of {name} is there", {"dsp.firmware": "present"}, command)
+            yield _FIRMWARE.ok(
+                f"the firmware of {name} is there", {"dsp.firmware": "present"}, command
+            )
         else:
-            text = f"firmware {file} of {name} is missing"
+            text = f"the firmware file {file} of {name} is missing"
             yield _FIRMWARE.bad(text, {"dsp.firmware": "missing"}, command, "no such file")
 
 
@@ -93,7 +108,7 @@ def busy(seen: Seen) -> Iterator[Check]:
     """No other program of the kind uses the DSP."""
     rows = seen.block("busy")
     if not rows:
-        yield _BUSY.ok("no other runner is at work", {"device.busy": "no"})
+        yield _BUSY.ok("no other program uses the NPU", {"device.busy": "no"})
         return
-    text, said = f"{len(rows)} other program(s) may hold the DSP", "\n".join(rows)
+    text, said = f"{len(rows)} other program(s) may be using the DSP", "\n".join(rows)
     yield _BUSY.warn(text, {"device.busy": "yes"}, "ps -eo pid,user,etime,args", said)

@@ -42,12 +42,12 @@ def _of_release(one: Subject) -> Iterator[Check]:
     for name in changed:
         size, whole = one.release.sizes.get(name, 0), one.release.files[name][1]
         word = "empty" if not size else "truncated" if size < whole else "corrupt"
-        said = f"{name}: {size} bytes of {whole}, or other content"
+        said = f"{name} is damaged: {size} of {whole} bytes, or other content than deployed"
         yield _BUNDLE.bad(f"{name} is {word}", {"bundle.contexts": word}, _STATUS, said)
     for name in missing:
         yield _BUNDLE.bad(f"{name} is missing", {"bundle.files": "missing"}, _STATUS, name)
     if not changed and not missing:
-        yield _BUNDLE.ok(f"{one.label}: as installed", {"bundle.contexts": "ok"})
+        yield _BUNDLE.ok(f"{one.label}: all files are as deployed", {"bundle.contexts": "ok"})
 
 
 def _context(context: Context, one: Subject, seen: Seen, named: set[str]) -> Iterator[Check]:
@@ -58,7 +58,7 @@ def _context(context: Context, one: Subject, seen: Seen, named: set[str]) -> Ite
     elif context.build:
         yield from _marks(context, name, one, seen.facts.soc.hexagon_arch)
     else:
-        text = f"{name} shows no QAIRT build: cut, damaged, or no context binary"
+        text = f"{name} contains no QAIRT build id: it is cut off, damaged, or not a context binary"
         if name in {PurePosixPath(name).name for name in named}:
             yield _BUNDLE.bad(text, {"bundle.contexts": "corrupt"}, command, size)
         else:
@@ -70,7 +70,7 @@ def _marks(context: Context, name: str, one: Subject, arch: str | None) -> Itera
     command = f"grep -aoE 'v2[.][0-9.]+|soc_type=[^;]+;arch=[0-9]+' {context.path} | head -4"
     shown = f"{context.build} {context.soc} {context.arch}".strip()
     newer = _newer(context.build, one.build)
-    text = f"{name}: compiled with {context.build}, the runtime is {one.build or 'unknown'}"
+    text = f"{name}: compiled with QAIRT {context.build}, runtime {one.build or 'unknown'}"
     if newer:
         yield _BUNDLE.bad(text, {"bundle.version": "newer"}, command, shown)
     else:
@@ -79,7 +79,10 @@ def _marks(context: Context, name: str, one: Subject, arch: str | None) -> Itera
     if not context.arch or not arch or one.emulator:
         return
     word = _arch_word(context.arch, arch)
-    text, facts = f"{name}: for Hexagon {context.arch}, the chip is {arch}", {"bundle.arch": word}
+    text, facts = (
+        (f"{name}: for Hexagon {context.arch}, the chip is {arch}"),
+        {"bundle.arch": word},
+    )
     if word == "newer":
         yield _BUNDLE.bad(text, facts, command, shown)
     elif word == "older":
@@ -120,8 +123,8 @@ def _sizes(one: Subject) -> Iterator[Check]:
     if one.emulator or not sizes:
         return
     if max(sizes) > _ONE_BINARY or sum(sizes) > _ALL_BINARIES:
-        said = f"largest {human_bytes(max(sizes))}, all {human_bytes(sum(sizes))}"
-        text = f"near or above what a DSP can map: {said}"
+        said = f"the largest has {human_bytes(max(sizes))}, all together {human_bytes(sum(sizes))}"
+        text = f"the context binaries may be larger than a DSP can map: {said}"
         yield _BUNDLE.warn(text, {"bundle.size": "over-budget"}, f"du -ab {one.root}", said)
 
 
@@ -134,7 +137,7 @@ def configs(seen: Seen) -> Iterator[Check]:
             if why and text and ("dialog" in text or "genie" in PurePosixPath(path).name):
                 name = PurePosixPath(path).name
                 syntax = {"bundle.config": "syntax"}
-                yield _CONFIG.bad(f"{name} is no JSON: {why}", syntax, f"cat {path}", text[:200])
+                yield _CONFIG.bad(f"{name} is not JSON: {why}", syntax, f"cat {path}", text[:200])
             elif isinstance(data, dict) and "dialog" in data:
                 yield _config(path, data, subject)
 
@@ -144,13 +147,13 @@ def _config(path: str, data: dict[str, Any], one: Subject) -> Check:
     if not isinstance(data["dialog"], dict) or "type" not in data["dialog"]:
         facts = {"bundle.config": "schema"}
         said = str(data["dialog"])[:200]
-        return _CONFIG.bad(f"{name}: `dialog` has no `type`", facts, command, said)
+        return _CONFIG.bad(f"in {name} the section `dialog` has no `type`", facts, command, said)
     lost = [file for file in _named(data) if not _there(file, folder, one.files)]
     if lost:
-        text = f"{name} names {lost[0]}, which is not there"
+        text = f"{name} refers to the file {lost[0]}, which does not exist"
         facts = {"bundle.config": "paths", "bundle.files": "missing"}
         return _CONFIG.bad(text, facts, command, f"missing: {', '.join(lost)}")
-    return _CONFIG.ok(f"{name}: every file is there", {"bundle.config": "ok"})
+    return _CONFIG.ok(f"{name}: all files that it refers to exist", {"bundle.config": "ok"})
 
 
 def _there(file: str, folder: PurePosixPath, files: frozenset[str]) -> bool:

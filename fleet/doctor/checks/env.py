@@ -12,8 +12,8 @@ from fleet.model.diagnosis import Check
 _SETTING = re.compile(r"^(?P<place>[^:]+:\d+):.*\b(?P<name>ADSP|DSP)_LIBRARY_PATH=(?P<value>.*)$")
 _DRIVE = re.compile(r"^[A-Za-z]:\\")
 _PATHS = Maker("paths", "runtime")
-_COLON = "ADSP_LIBRARY_PATH is joined by ':', so it is one folder name"
-_SET = "DSP_LIBRARY_PATH is set and replaces ADSP_LIBRARY_PATH"
+_COLON = "ADSP_LIBRARY_PATH has ':' between its folders; the DSP expects ';'"
+_SET = "DSP_LIBRARY_PATH is set, so the DSP ignores ADSP_LIBRARY_PATH"
 
 
 def paths(seen: Seen) -> Iterator[Check]:
@@ -31,11 +31,11 @@ def paths(seen: Seen) -> Iterator[Check]:
         if put_there:
             yield _PATHS.bad(text, facts, command, value)
         else:
-            text += " (releases of fleet set their own)"
+            text += " (programs that fleet starts are not affected)"
             yield _PATHS.warn(text, facts, command, value)
     if not found:
         facts = {"env.adsp": "ok", "env.dsp": "unset"}
-        text = "nothing wrong with the DSP's search paths"
+        text = "the library search paths of the DSP are correct"
         yield _PATHS.ok(text, facts, "env | grep DSP_LIBRARY_PATH")
 
 

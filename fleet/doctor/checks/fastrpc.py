@@ -17,7 +17,7 @@ _NODES = Maker("nodes", "nodes")
 _HEAP = Maker("heap", "nodes")
 _LIBRARY = Maker("libcdsprpc", "library")
 _FIND = "ldconfig -p | grep cdsprpc; ls -l /vendor/lib64/libcdsprpc.so"
-_NO_DSP = "none needed: the emulator has no DSP"
+_NO_DSP = "the library is not needed: the emulator has no DSP"
 
 
 def needs_dsp(seen: Seen) -> bool:
@@ -37,7 +37,7 @@ def groups(seen: Seen) -> Iterator[Check]:
     lacking = [node for node in refused if _to_join(node) not in user.groups_db]
     facts = {"user.member": "no" if lacking else "yes"} if refused else {}
     if asked:
-        text = f"{user.name} is in {', '.join(asked)}, but this login is older than that"
+        text = f"{user.name} was added to {', '.join(asked)} after this login: log in again"
         yield _GROUPS.bad(text, {"user.groups": "pending", **facts}, command, said)
     else:
         text = " ".join(user.groups_live) or "unknown"
@@ -69,7 +69,7 @@ def _opened(make: Maker, every: Sequence[DeviceNode], paths: Sequence[str], fact
     there = [node for node in mine if node.exists]
     shown = there or mine[:1]
     command = "ls -l " + " ".join(node.path for node in shown)
-    said = "; ".join(_said(node) for node in shown) or "no node was looked for"
+    said = "; ".join(_said(node) for node in shown) or "fleet did not look for device nodes"
     good = [node for node in there if node.open_error == ""]
     if good:
         return make.ok(f"{good[0].path} opens", {fact: "ok"}, command, said)
@@ -97,10 +97,10 @@ def library(seen: Seen) -> Iterator[Check]:
     if not needs_dsp(seen):
         yield _LIBRARY.ok(_NO_DSP)
     elif not found:
-        text = "libcdsprpc is not installed"
+        text = "the library libcdsprpc.so is not installed"
         yield _LIBRARY.bad(text, {"lib.cdsprpc": "absent"}, _FIND, said)
     elif not seen.facts.libcdsprpc_unversioned:
-        text = "only the versioned name is there; the stub asks for libcdsprpc.so"
+        text = "only a versioned libcdsprpc exists; the stub loads libcdsprpc.so"
         yield _LIBRARY.bad(text, {"lib.cdsprpc": "soname-only"}, _FIND, said)
     else:
         yield _inside(seen, said)
@@ -112,10 +112,10 @@ def _inside(seen: Seen, said: str) -> Check:
     wanted = {subject.machine for subject in subjects(seen)} | {device_machine(seen)}
     # Boards of a lab have stand-ins of the machine that runs them.
     if machines and not machines & wanted and not seen.facts.lab:
-        text = f"libcdsprpc.so is for {', '.join(sorted(machines))}"
+        text = f"libcdsprpc.so is built for {', '.join(sorted(machines))}"
         return _LIBRARY.bad(text, {"lib.cdsprpc": "wrong-machine"}, _FIND, said)
     if symbols and "yes" not in symbols.values():
-        text = "libcdsprpc.so is too old: it has no dspqueue_read"
+        text = "libcdsprpc.so is too old: it lacks the function dspqueue_read"
         command = f"grep -c dspqueue_read {next(iter(symbols))}"
         return _LIBRARY.bad(text, {"lib.cdsprpc": "no-dspqueue"}, command, "0")
     return _LIBRARY.ok(said, {"lib.cdsprpc": "ok"}, _FIND, said)

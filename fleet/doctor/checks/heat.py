@@ -21,13 +21,13 @@ def heat(seen: Seen) -> Iterator[Check]:
     zones = {zone.type or zone.name: zone.celsius for zone in seen.facts.thermal}
     found = hottest({name: celsius for name, celsius in zones.items() if celsius is not None})
     if found is None:
-        yield _HEAT.unknown("no temperature can be read")
+        yield _HEAT.unknown("the temperature of the device cannot be read")
         return
     said = f"{found.zone} {found.celsius:.0f} °C"
     if found.celsius < HOT_CELSIUS:
         yield _HEAT.ok(said, {"device.heat": "ok"}, _ZONES, said)
         return
-    text = f"{said}: clocks are lowered from {HOT_CELSIUS:.0f} °C on{_limited(seen)}"
+    text = f"{said}: from {HOT_CELSIUS:.0f} °C the chip lowers its clocks{_limited(seen)}"
     yield _HEAT.warn(text, {"device.heat": "hot"}, _ZONES, said)
 
 
@@ -39,4 +39,4 @@ def _limited(seen: Seen) -> str:
         if limit.isdecimal() and most.isdecimal() and int(most)
     }
     name = min(shares, key=lambda policy: shares[policy], default="")
-    return f"; {name} is held at {shares[name]:.0%}" if name and shares[name] < 1 else ""
+    return f"; {name} runs at {shares[name]:.0%}" if name and shares[name] < 1 else ""

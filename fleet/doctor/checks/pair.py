@@ -37,7 +37,7 @@ def _halves(seen: Seen, make: Maker, ending: str) -> Iterator[Check]:
         else:
             there = ", ".join(sorted({lib.name for lib in every})) or "none"
             text, command = (
-                f"{name} is missing; this chip is {arch}",
+                f"{name} is missing, which this chip ({arch}) needs",
                 f"ls -l {subject.root}/*/{name}",
             )
             yield make.bad(text, {f"runtime.{make.id}": "missing"}, command, f"there: {there}")
@@ -46,11 +46,11 @@ def _halves(seen: Seen, make: Maker, ending: str) -> Iterator[Check]:
 def _judged(lib: Elf, arch: str, one: Subject, make: Maker) -> Check:
     fact = f"runtime.{make.id}"
     if lib.arch and lib.arch != arch:
-        text = f"{lib.name} holds code for Hexagon {lib.arch}, the chip is {arch}"
+        text = f"{lib.name} is built for Hexagon {lib.arch}, but the chip is {arch}"
         command = f"readelf -h {lib.path}"
         return make.bad(text, {fact: "other-arch"}, command, f"e_flags {lib.arch}")
     if lib.build and one.build and lib.build != one.build:
-        text = f"{lib.name} is of {lib.build}, {BACKEND} of {one.build}"
+        text = f"{lib.name} is from QAIRT {lib.build}, but {BACKEND} is from {one.build}"
         command = f"grep -aoE 'v2[.][0-9]+[.][0-9]+[.][0-9]{{12}}' {lib.path}"
         return make.bad(text, {fact: "other-build"}, command, lib.build)
     return make.ok(f"{lib.name}, {lib.build or 'build unknown'}", {fact: "ok"})

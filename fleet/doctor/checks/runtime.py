@@ -22,30 +22,33 @@ def files(seen: Seen) -> Iterator[Check]:
     """Every file of a release is as it was installed."""
     for folder in seen.folders:
         if not folder.there:
-            text, command = f"{folder.root} does not exist", f"ls -ld {folder.root}"
+            text, command = (
+                f"{folder.root} does not exist",
+                f"ls -ld {folder.root}",
+            )
             yield _FILES.bad(text, {"runtime.files": "none"}, command, "no such folder")
     if not seen.releases and not seen.folders:
-        text = "no release of fleet and no folder to look at; name one with --folder"
+        text = "nothing is deployed; to check files copied by hand: --folder FOLDER"
         yield _FILES.unknown(text, {"release": "none"})
     for subject in subjects(seen):
         if subject.release is not None:
             yield _release(subject, subject.release)
     if large := seen.lines.get("unhashed"):
-        text = f"{len(large)} files are younger than their release and too large to hash each time"
+        text = f"{len(large)} large files are newer than their release and were not hashed"
         yield _FILES.unknown(f"{text}; --verify hashes all")
 
 
 def _release(one: Subject, release: Release) -> Check:
     if not release.id or ((release.installed or release.staged) and not release.listed):
-        tools = "find, stat or readlink is missing"
-        return _FILES.unknown(f"{one.label}: its files cannot be listed: {tools}")
+        tools = "the device lacks the program find, stat or readlink"
+        return _FILES.unknown(f"the files of {one.label} cannot be listed: {tools}")
     lists = (("missing", one.missing), ("changed", one.damaged), ("replaced", one.strange))
     said = "; ".join(f"{word}: {name}" for word, names in lists for name in names[:_SHOWN])
     if not one.unsealed and not said:
         how = "staged" if release.staged else "installed"
         text = f"{one.label}: every file as {how}, {one.build}"
         return _FILES.ok(text, {"release": "installed"}, "fleet status")
-    what = "is not finished: an install did not end" if one.unsealed else "is damaged"
+    what = "is incomplete: a deploy did not finish" if one.unsealed else "is damaged"
     before = any(known != release.id for known in release.history)
     facts = {
         "release": "damaged",
@@ -63,15 +66,15 @@ def machine(seen: Seen) -> Iterator[Check]:
         device = (seen.facts.lab and subject.machine) or device_machine(seen)
         odd = [lib for lib in host if lib.machine != device]
         if odd:
-            text = f"{odd[0].name} is for {odd[0].machine}, this is {device}"
+            text = f"{odd[0].name} is built for {odd[0].machine}, but the device is {device}"
             said = "\n".join(f"{lib.path}: {lib.machine}" for lib in odd[:_SHOWN])
             yield _MACHINE.bad(text, {"runtime.machine": "wrong"}, f"file {odd[0].path}", said)
         elif host:
             yield _MACHINE.ok(f"{subject.label}: {host[0].machine}", {"runtime.machine": "ok"})
         for lib in subject.libraries:
             if lib.machine == "" and subject.release is None:
-                text = f"{lib.name} is no library: cut or overwritten"
-                said = f"{lib.size} bytes, no whole ELF file"
+                text = f"{lib.name} is not a valid library: it was cut off or overwritten"
+                said = f"{lib.size} bytes, not a complete ELF file"
                 yield _MACHINE.bad(text, {"runtime.files": "damaged"}, f"file {lib.path}", said)
                 break
 
@@ -83,7 +86,7 @@ def builds(seen: Seen) -> Iterator[Check]:
         main = [lib for lib in subject.libraries if lib.build and not lib.name.endswith(_PAIR)]
         found = {lib.build for lib in main if lib.name.startswith("libQnn")}
         if len(found) > 1:
-            text = f"{subject.label} mixes {', '.join(sorted(found))}"
+            text = f"{subject.label} mixes QAIRT versions: {', '.join(sorted(found))}"
             said = "\n".join(f"{lib.build}  {lib.path}" for lib in main)
             yield _BUILDS.bad(text, {"runtime.builds": "mixed"}, f"ls -lR {subject.root}", said)
         elif found:
@@ -95,11 +98,11 @@ def needs(seen: Seen) -> Iterator[Check]:
     missing = [row for row in seen.pairs("lacking") if len(row) == 2]
     # The stub asks for libcdsprpc, and that is a check of its own.
     for path, name in missing[:_SHOWN]:
-        text = f"{name.strip()} is missing, which {path.rpartition('/')[2]} needs"
+        text = f"the library {name.strip()} is missing, which {path.rpartition('/')[2]} needs"
         said = f"{name.strip()} => not found"
         yield _NEEDS.bad(text, {"runtime.needs": "missing"}, f"ldd {path}", said)
     if not missing:
-        yield _NEEDS.ok("nothing is missing", {"runtime.needs": "ok"})
+        yield _NEEDS.ok("no library is missing", {"runtime.needs": "ok"})
 
 
 def elsewhere(seen: Seen) -> Iterator[Check]:
@@ -109,7 +112,7 @@ def elsewhere(seen: Seen) -> Iterator[Check]:
     odd = [lib for lib in foreign if lib.build and mine and lib.build not in mine]
     if not odd:
         facts = {"runtime.system": "none", "runtime.vendor": "none"}
-        yield _ELSEWHERE.ok("no other build of QNN on the system", facts)
+        yield _ELSEWHERE.ok("the system has no QNN libraries of another version", facts)
         return
     vendor = any(lib.path.startswith(("/vendor", "/odm")) for lib in odd)
     facts = {"runtime.vendor": "older"} if vendor else {"runtime.system": "other-build"}
@@ -117,5 +120,5 @@ def elsewhere(seen: Seen) -> Iterator[Check]:
     own_folders = any(subject.release is None for subject in subjects(seen))
     said = "\n".join(f"{lib.build}  {lib.path}" for lib in odd[:_SHOWN])
     command = "find / -name 'libQnnHtpV*.so' 2>/dev/null"
-    text = f"{odd[0].path} is of {odd[0].build}"
+    text = f"another QNN version is installed: {odd[0].path} is from {odd[0].build}"
     yield _ELSEWHERE.warn(text, facts if own_folders else {}, command, said)

@@ -30,7 +30,7 @@ def libc(seen: Seen) -> Iterator[Check]:
     have = f"{facts.libc or 'unknown'} {facts.libc_version or ''}".strip()
     wanted = [(subject, least) for subject in subjects(seen) if (least := _least(subject))]
     for subject, least in wanted if facts.os_family != "android" else ():
-        text = f"{subject.label} needs glibc {least}, here is {have}"
+        text = f"{subject.label} needs glibc {least}, but the device has {have}"
         if facts.libc not in {None, "glibc"}:
             yield _LIBC.bad(text, {"os.libc": "other"}, _GLIBC, have)
             return
@@ -59,9 +59,11 @@ def container(seen: Seen) -> Iterator[Check]:
     facts, command, said = {"os.container": "yes"}, "ls /.dockerenv /run/.containerenv", marks[0]
     nodes = any(node.exists for node in seen.facts.nodes if node.path in CDSP)
     if nodes and seen.facts.libcdsprpc:
-        yield _CONTAINER.ok("this is inside a container, and it has nodes and library", {}, command)
+        yield _CONTAINER.ok(
+            "this is a container, and it has the nodes and the library", {}, command
+        )
     else:
-        text = "this is inside a container, and the host's nodes or FastRPC library are not"
+        text = "this is a container without the device nodes or the FastRPC library of the host"
         yield _CONTAINER.bad(text, facts, command, said)
 
 
@@ -72,13 +74,13 @@ def disk(seen: Seen) -> Iterator[Check]:
     command = f"df -Pk {room.path}"
     if room.inodes == 0 or (room.available_bytes is not None and room.available_bytes < FULL_BYTES):
         # A full disk refuses the file of the write test too; that is no second finding.
-        yield _DISK.bad(f"no room: {free} free", {"disk.free": "full"}, command, free)
+        yield _DISK.bad(f"the disk is full: {free} free", {"disk.free": "full"}, command, free)
     elif room.writable is False:
-        text = f"{room.path} cannot be written"
+        text = f"the folder {room.path} cannot be written by this user"
         touch = f"touch {room.path}/x"
-        yield _DISK.bad(text, {"disk.writable": "no"}, touch, "no file could be made")
+        yield _DISK.bad(text, {"disk.writable": "no"}, touch, "creating a file failed")
     elif room.available_bytes is None:
-        yield _DISK.unknown("free space is unknown", {}, command)
+        yield _DISK.unknown("the free disk space could not be determined", {}, command)
     elif room.available_bytes < LOW_BYTES:
         facts = {"disk.writable": "yes", "disk.free": "low"}
         yield _DISK.warn(f"{free} free", facts, command, free)
@@ -94,7 +96,7 @@ def execute(seen: Seen) -> Iterator[Check]:
         mount, rest = row[0], row[-1]
         kind, _, options = rest.partition(" ")
     if not options:
-        yield _EXEC.unknown("the mount of the base folder is unknown")
+        yield _EXEC.unknown("the file system of the base folder could not be determined")
         return
     phone, command = seen.facts.android, "grep noexec /proc/mounts"
     bad = "noexec" in options.split(",") or (phone and kind in {"sdcardfs", "fuse"})
@@ -102,7 +104,7 @@ def execute(seen: Seen) -> Iterator[Check]:
     if phone:
         facts["android.storage"] = "noexec" if bad else "ok"
     if bad:
-        yield _EXEC.bad(f"{mount} is {kind} with noexec", facts, command, options)
+        yield _EXEC.bad(f"{mount} ({kind}) is mounted noexec", facts, command, options)
     else:
         yield _EXEC.ok(f"{mount} ({kind})", facts, command, options)
 
@@ -112,9 +114,9 @@ def rename(seen: Seen) -> Iterator[Check]:
     rows = seen.pairs("rename")
     command = "ln -s a x; ln -s b y; mv -f -T y x; readlink x"
     if not rows:
-        yield _RENAME.unknown("not tried: no folder could be made where releases go")
+        yield _RENAME.unknown("not tested: no folder could be created for releases")
     elif rows[0][0] == "yes":
-        yield _RENAME.ok("a release can go live in one rename", {"disk.rename": "yes"}, command)
+        yield _RENAME.ok("releases can be switched by a rename", {"disk.rename": "yes"}, command)
     else:
-        text = "no tool here replaces a link in one rename: no release can go live"
+        text = "the device has no tool that replaces a link by a rename: no release can go live"
         yield _RENAME.bad(text, {"disk.rename": "no"}, command, "\n".join(rows[0][1:]))

@@ -163,12 +163,12 @@ def pair(a: RecordGroup, b: RecordGroup) -> tuple[list[Pair], list[str]]:
         names = _names(both, right)
         return [(names[identity], left[identity], right[identity]) for identity in both], remarks
     if not left or not right:
-        return [], [f"{group.label} has no records" for group in (a, b) if not group.records]
+        return [], [f"{group.label} contains no results" for group in (a, b) if not group.records]
     label = " → ".join(
         next(iter(side.values()))[0].host if len(side) == 1 else f"{len(side)} boards"
         for side in (left, right)
     )
-    text = "A and B have no board in common: boards of one kind differ among themselves too"
+    text = "A and B were measured on different devices, which also differ from each other"
     records = [[r for board in side.values() for r in board] for side in (left, right)]
     return [(label, records[0], records[1])], [text]
 
@@ -181,9 +181,7 @@ def _remarks(rows: Sequence[MetricRow]) -> list[str]:
             said.setdefault((row.metric.name, text), []).append(row.board)
     found = [f"{', '.join(boards)} {name}: {text}" for (name, text), boards in said.items()]
     if any(row.difference.how in {"values", "repeats"} for row in rows):
-        found.append(
-            f"fewer than {fewest()} runs a side: what differs from boot to boot is in these changes"
-        )
+        found.append(f"A or B has fewer than {fewest()} runs: a reboot may cause the change")
     return found
 
 
@@ -237,9 +235,9 @@ def _ops(pairs: Sequence[Pair], blocked: dict[str, list[str]]) -> tuple[list[OpD
     a = [r for _, side, _ in fit for r in side if r.ops]
     b = [r for _, _, side in fit for r in side if r.ops]
     if len({chip(r) for r in (*a, *b)}) > 1:
-        return [], ["operations are compared on one chip at a time; select one"]
+        return [], [("to compare operations, select one chip with chip:NAME")]
     lonely = [
-        f"operations in {unit} are only in {side}"
+        f"only {side} has operations measured in {unit}"
         for side, units in zip("AB", lonely_units(a, b), strict=True)
         for unit in sorted(units)
     ]

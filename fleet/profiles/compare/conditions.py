@@ -86,7 +86,7 @@ def check_vary(words: Sequence[str]) -> None:
     """Refuse a word that names nothing which can be what is compared. Raises InputError."""
     for word in words:
         if word not in CAUSES:
-            raise InputError(f"--vary {word}: no such cause", hint=f"one of: {', '.join(CAUSES)}")
+            raise InputError(f"--vary {word} is unknown", hint=f"use one of: {', '.join(CAUSES)}")
 
 
 def check(
@@ -181,7 +181,7 @@ def between(
     shared = [finding for finding in first if all(finding in mine for _, mine in found)]
     own = [replace(f, board=label) for label, mine in found for f in mine if f not in shared]
     if a.counted and b.counted and all(r.emulated for r in (*a.counted, *b.counted)):
-        text = "emulated on both sides: these are not NPU numbers"
+        text = "A and B are both emulated, so these numbers are not those of a real NPU"
         shared.append(ConditionFinding("emulated", Weight.REMARK, "yes", "yes", text=text))
     if a.dropped.keys() != b.dropped.keys():
         dropped = [", ".join(f"{n} {word}" for word, n in group.dropped.items()) or "none"

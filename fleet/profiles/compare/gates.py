@@ -72,24 +72,24 @@ def parse(text: str) -> Gate:
     if words and words[-1] in _WORDS and len(words) <= 2:
         name = words[0] if len(words) == 2 else ""
         if name and not _NAME.fullmatch(name):
-            raise _wrong(text, 0, "here a metric is expected")
+            raise _wrong(text, 0, "the name of a metric is expected at this column")
         return Gate(text, name, word=_WORDS[words[-1]])
     at = len(text) - len(text.lstrip())
     name_found = _NAME.match(text, at)
     if not name_found:
-        raise _wrong(text, at, "here a metric or a verdict is expected")
+        raise _wrong(text, at, "the name of a metric or a verdict is expected at this column")
     at = _after(text, name_found.end())
     if at >= len(text) or text[at] not in "<>":
-        raise _wrong(text, at, "here < or > is expected")
+        raise _wrong(text, at, "< or > is expected at this column")
     start = _after(text, at + 1)
     number = _NUMBER.match(text, start)
     if not number:
-        raise _wrong(text, start, "here a number is expected, -5% or 200ms")
+        raise _wrong(text, start, "a number such as -5% or 200ms is expected at this column")
     if number.end() != len(text.rstrip()):
-        raise _wrong(text, number.end(), "here the gate should end")
+        raise _wrong(text, number.end(), "unexpected text after the end of the condition")
     sign, digits, unit = number[1], number[2], number[3] or ""
     if unit == "%" and not sign:
-        raise _wrong(text, start, f"a percent is a change: +{digits}% or -{digits}%")
+        raise _wrong(text, start, f"a percentage needs a sign: +{digits}% or -{digits}%")
     limit = float(digits) * (-1 if sign == "-" else 1) / (100 if unit == "%" else 1)
     return Gate(text, name_found[0], text[at] == "<", limit, unit, bool(sign))
 
@@ -101,7 +101,9 @@ def _after(text: str, at: int) -> int:
 
 
 def _wrong(text: str, at: int, why: str) -> InputError:
-    return InputError(f"--fail-if {text!r}, column {at + 1}: {why}", hint=f"as in: {EXAMPLES}")
+    return InputError(
+        f"--fail-if {text!r}, column {at + 1}: {why}", hint=f"write it like {EXAMPLES}"
+    )
 
 
 def named(gates: Sequence[Gate], metrics: Sequence[str]) -> set[str]:
@@ -126,7 +128,7 @@ def judge_gates(
             text = "the metric was not measured"
             found.append(JudgedGate(gate, "", gate.metric, GateOutcome.UNJUDGED, text))
         found += [
-            JudgedGate(gate, host, gate.metric, GateOutcome.UNJUDGED, "in A, but not in B")
+            JudgedGate(gate, host, gate.metric, GateOutcome.UNJUDGED, "measured in A, but not in B")
             for host in comparison.missing
         ]
         for row in rows:
@@ -168,7 +170,7 @@ def _limit(gate: Gate, row: MetricRow, text: str) -> tuple[GateOutcome, str]:
     decided = row.shown or sure == limit != 0.0
     if decided and _beyond(gate, change.mid, limit) and _beyond(gate, near, sure):
         return GateOutcome.TRIPPED, text
-    return GateOutcome.UNJUDGED, f"{text}; the interval includes the limit; {row.needed(limit)}"
+    return GateOutcome.UNJUDGED, (f"{text}; the interval includes the limit; {row.needed(limit)}")
 
 
 def _level(gate: Gate, row: MetricRow) -> tuple[GateOutcome, str]:
@@ -177,7 +179,9 @@ def _level(gate: Gate, row: MetricRow) -> tuple[GateOutcome, str]:
     if scale is None:
         return GateOutcome.UNJUDGED, _mismatch(gate, row)
     if bounds is None:
-        return GateOutcome.UNJUDGED, f"the runs of B give no interval: {LEAST_REPEATS} do"
+        return GateOutcome.UNJUDGED, (
+            f"B has too few runs for an interval; {LEAST_REPEATS} are needed"
+        )
     text = f"{bounds.mid:.4g} {row.metric.unit} ({bounds.low:.4g} to {bounds.high:.4g})"
     ends = [_beyond(gate, end, gate.limit * scale) for end in (bounds.low, bounds.high)]
     if all(ends):
@@ -204,7 +208,7 @@ def _scale(gate: Gate, row: MetricRow) -> float | None:
 
 
 def _mismatch(gate: Gate, row: MetricRow) -> str:
-    return f"{gate.text!r} does not fit a metric in {row.metric.unit or 'no unit'}"
+    return f"{gate.text!r} has another unit than the metric: {row.metric.unit or 'no unit'}"
 
 
 def interval(row: MetricRow) -> str:

@@ -96,8 +96,8 @@ def matrix(group: RecordGroup, name: str, columns: str = "runtime", margin: floa
                 began[version] = min(began.get(version, record.started), record.started)
     if not parts:
         raise InputError(
-            f"no run that counts in '{group.label}' has {name}",
-            hint=f"one of: {', '.join(known.present(group.records)) or 'none'}",
+            f"no valid run in '{group.label}' has the metric {name}",
+            hint=f"set --metric to one of: {', '.join(known.present(group.records)) or 'none'}",
         )
     numbers = columns == "runtime"
     versions = sorted(began, key=lambda v: _number(v) if numbers else (began[v], v))
@@ -141,7 +141,7 @@ def _rows(
             blocks = [f.what for f in findings if f.weight is Weight.BLOCKS]
             warns = [f.what for f in findings if f.weight is Weight.WARNS]
             if warns:
-                notes.append(f"{board}, {version}: differs as well: {', '.join(warns)}")
+                notes.append(f"{board}, {version}: other conditions differ too: {', '.join(warns)}")
             found[board, version] = row_of(board, *sides_of(first, other), metric, blocks)
     judged = judge(list(found.values()), margin)
     return dict(zip(found, judged, strict=True)), notes

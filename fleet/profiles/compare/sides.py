@@ -65,7 +65,7 @@ def row_of(label: str, a: Side, b: Side, metric: known.Metric, blocked: Sequence
     if len(units) > 1:
         why = f"units differ: {', '.join(sorted(units))}"
     elif max(a.chips, b.chips) > 1:
-        why = "several chips in one group"
+        why = "the group contains results of several chips"
     change = difference(a.values(metric.name), b.values(metric.name))
     both = [side.seconds for side in (a, b) if side.seconds]
     seconds = statistics.mean(both) if both else None

@@ -79,9 +79,9 @@ class MetricRow:
             count = min(change.count_a, change.count_b)
             runs = max(runs, count + 1, math.ceil(count * (reach / max(room, 1e-9)) ** 2))
         if runs > MOST_RUNS:
-            return f"the change is too near the limit for {MOST_RUNS} runs a side to tell"
+            return f"too close to the limit: {MOST_RUNS} runs of A and of B could not decide"
         time = f", {math.ceil(2 * runs * self.seconds / 60)} min a board" if self.seconds else ""
-        return f"about {runs} runs a side in turns would judge it{time}"
+        return f"about {runs} runs of A and of B in turns would decide{time}"
 
     @property
     def shown(self) -> bool:
@@ -135,8 +135,8 @@ def _judged(row: MetricRow, margin: float) -> MetricRow:
         return _of_few_runs(row)
     if row.difference.least * row.questions > CHANCE:
         why = (
-            f"{row.questions} questions at once take {fewest_runs(row.questions)} runs a side, "
-            "or ask fewer with --metric"
+            f"to decide {row.questions} metrics at once, {fewest_runs(row.questions)} runs "
+            "of A and of B are needed; or choose fewer with --metric"
         )
         return replace(row, verdict=Verdict.FEW, why=why, alone=True)
     change = row.difference.at(1 - CHANCE / row.questions)
@@ -151,7 +151,7 @@ def _judged(row: MetricRow, margin: float) -> MetricRow:
 
 def _of_few_runs(row: MetricRow) -> MetricRow:
     """Repeats say whether two runs differ, and nothing of what a run differs by itself."""
-    runs = "one run a side" if row.few == 1 else f"{row.few} runs on one side"
+    runs = "A and B have only one run each" if row.few == 1 else f"A or B has only {row.few} runs"
     shown = row.p <= CHANCE
     why = runs if shown else f"{runs}, {LEAST_REPEATS} are needed"
     change = replace(row.difference, low=None, high=None, bounds=None)

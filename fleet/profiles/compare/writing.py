@@ -105,17 +105,17 @@ def operations(ops: OpDiff) -> str:
     """How many there are, in a line."""
     change = percent((ops.total_b - ops.total_a) / ops.total_a) if ops.total_a else "?"
     return (
-        f"operations, {ops.unit}: {number(ops.total_a)} → {number(ops.total_b)} ({change}); "
+        f"operations, in {ops.unit}: {number(ops.total_a)} → {number(ops.total_b)} ({change}); "
         f"{ops.joined} in both, {len(ops.new)} new, {len(ops.gone)} gone, "
         f"{len(ops.left_npu)} moved off the NPU"
     )
 
 
 HEADS = {
-    Weight.BLOCKS: "Not comparable, for these differ",
+    Weight.BLOCKS: "Not comparable, because these conditions differ",
     Weight.COMPARED: "What is compared",
-    Weight.WARNS: "Differs as well",
-    Weight.UNKNOWN: "Not known on both sides",
+    Weight.WARNS: "These conditions differ too",
+    Weight.UNKNOWN: "Unknown for A or for B",
     Weight.REMARK: "Remarks",
 }
 

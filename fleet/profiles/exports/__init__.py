@@ -30,9 +30,11 @@ def export(
     """
     kind = kind or SUFFIXES.get(target.suffix.lower(), "")
     if kind not in WRITERS:
-        formats = f"--format {', '.join(WRITERS)}"
-        raise InputError(f"the name {target.name} does not say which format", hint=formats)
+        formats = f"choose a format with --format: {', '.join(WRITERS)}"
+        raise InputError(
+            f"the file name {target.name} does not say which format to write", hint=formats
+        )
     if not store.count(query):
-        raise InputError(f"'{query.text}' selects no records", hint="fleet profiles list")
+        raise InputError(f"no stored result matches '{query.text}'", hint="fleet profiles list")
     with written_whole(target) as part:
         return WRITERS[kind](store, query, part, clock_hz)

@@ -37,6 +37,6 @@ def _library(name: str) -> Any:  # noqa: ANN401 - a module without types
         return importlib.import_module(name)
     except ImportError as error:
         raise InputError(
-            "Parquet needs pyarrow, which is not installed",
+            "the Python package pyarrow, which writes Parquet, is not installed",
             hint=f"{install_extra('parquet')}; or --format csv",
         ) from error

@@ -16,8 +16,8 @@ from fleet.model.errors import InputError
 from fleet.model.record import Op, Record
 from fleet.profiles.store import ProfileStore, Query
 
-LAID = "operations are laid one after the other: their profile has no start times"
-CYCLES = "cycles are not time: each is drawn as 1 us"
+LAID = "the profile contains no start times, so the trace shows the operations one after the other"
+CYCLES = "the profile counts cycles, not time; the trace shows each cycle as 1 us"
 _TO_US = {"us": 1.0, "ms": 1000.0, "ns": 0.001, "s": 1e6}
 
 
@@ -34,8 +34,8 @@ def write(store: ProfileStore, query: Query, target: Path, clock_hz: float | Non
         events += _events(record, count, clock_hz, notes)
     if not count:
         raise InputError(
-            f"no record of '{query.text}' has operations",
-            hint="run with profiling: detailed, or import a detailed CSV of qnn-profile-viewer",
+            f"no result that matches '{query.text}' contains operations",
+            hint="run with `profiling: detailed`, or import a detailed CSV of qnn-profile-viewer",
         )
     made = {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"notes": sorted(notes)}}
     target.write_text(json.dumps(made, ensure_ascii=False), "utf-8", "surrogatepass")
@@ -78,10 +78,13 @@ def _microseconds(op: Op, clock_hz: float | None) -> tuple[float, str]:
     if op.unit in _TO_US:
         return op.value * _TO_US[op.unit], LAID
     if op.unit == "cycles" and clock_hz:
-        return op.value / clock_hz * 1e6, f"cycles at {clock_hz / 1e6:g} MHz, as given"
+        return (
+            op.value / clock_hz * 1e6,
+            f"time of cycles at {clock_hz / 1e6:g} MHz",
+        )
     if op.unit == "cycles":
         return op.value, CYCLES
-    return op.value, f"{op.unit or 'a number without a unit'} is not time: each is drawn as 1 us"
+    return op.value, (f"{op.unit or 'a number without a unit'} is not time; each is drawn as 1 us")
 
 
 def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:

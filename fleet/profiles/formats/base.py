@@ -52,20 +52,24 @@ def decoded(data: bytes) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ProfileError(
-            f"byte {error.start} is no {name} text", line=line, hint="copy the file in binary mode"
+            f"byte {error.start} of the file is not valid {name} text",
+            line=line,
+            hint="copy the file again in binary mode",
         ) from error
 
 
 def json_fault(text: str, error: Exception) -> ProfileError:
     """What is wrong with JSON: the place, and whether the file was cut off."""
     if not isinstance(error, json.JSONDecodeError):
-        return ProfileError(f"is no JSON that can be read: {error}")
+        return ProfileError(f"is not JSON that fleet can read: {error}")
     rest = text[error.pos :].strip()
     cut = error.msg.startswith("Unterminated") or (len(rest) < 6 and not rest.endswith(("}", "]")))
     return ProfileError(
-        f"is no JSON: {'it ends too early' if cut else error.msg}",
+        f"is not valid JSON: {('it ends too early' if cut else error.msg)}",
         line=error.lineno,
-        hint="fetch it from the device again" if cut else "numbers need a decimal point",
+        hint="copy the file from the device again"
+        if cut
+        else ("numbers need a decimal point; LC_ALL=C gives one"),
     )
 
 

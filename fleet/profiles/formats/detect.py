@@ -26,13 +26,15 @@ def read(data: bytes) -> Profile | list[dict[str, Any]]:
     Raises ProfileError with the place, the cause and the cure.
     """
     if not data.strip():
-        raise ProfileError("the file is empty", hint="fetch it from the device again")
+        raise ProfileError("the profile file is empty", hint="copy the file from the device again")
     if b"ED00" in {data[4:8], data[8:12]}:  # file_identifier of etdump.fbs; its size may come first
         return executorch.read_etdump(data)
     if b"\0" in data[:4096] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         if b"QNN" in data or b"Accelerator (" in data:
-            raise ProfileError("this is a binary log of QNN, which its viewer reads", hint=_VIEWER)
-        raise UnknownProfileError("this is a binary file of no known kind", hint=f"known: {KNOWN}")
+            raise ProfileError("this is a binary log of QNN; convert it first", hint=_VIEWER)
+        raise UnknownProfileError(
+            "fleet does not know this binary file", hint=f"known formats: {KNOWN}"
+        )
     text = decoded(data)
     first = text.lstrip("\ufeff \t\r\n")[:1]
     if first == "{":
@@ -55,7 +57,8 @@ def _objects(text: str) -> Profile | list[dict[str, Any]]:
         if "n_prompt" in lines[0]:
             return llama_cpp.read_rows(lines)
         raise UnknownProfileError(
-            "these JSON Lines are no profile that is known", hint=f"known: {KNOWN}"
+            "the file contains JSON Lines, but not of a profile format that fleet knows",
+            hint=f"known formats: {KNOWN}",
         ) from error
     if "run_id" in data and "metrics" in data:
         return [data]
@@ -67,7 +70,8 @@ def _objects(text: str) -> Profile | list[dict[str, Any]]:
         return llama_cpp.read_rows([data])
     keys = ", ".join(map(str, list(data)[:5]))
     raise UnknownProfileError(
-        f"this JSON ({keys}) is no profile that is known", hint=f"known: {KNOWN}"
+        f"this JSON ({keys}) is not of a profile format that fleet knows",
+        hint=f"known formats: {KNOWN}",
     )
 
 
@@ -86,10 +90,10 @@ def _lines(text: str) -> list[dict[str, Any]] | None:
             if not found:
                 return None
             raise ProfileError(
-                f"the line is no JSON: {error}", line=number, hint="export it again"
+                f"the line is not valid JSON: {error}", line=number, hint="export it again"
             ) from error
         if not isinstance(one, dict):
-            raise ProfileError("the line is no JSON object", line=number)
+            raise ProfileError("the line is not a JSON object", line=number, hint="export it again")
         found.append(one)
     return found or None
 
@@ -105,7 +109,8 @@ def _list(text: str) -> Profile | list[dict[str, Any]]:
     if rows and "n_prompt" in rows[0]:
         return llama_cpp.read_rows(rows)
     raise UnknownProfileError(
-        "this JSON list holds no profile that is known", hint=f"known: {KNOWN}"
+        "the file contains a JSON list, but not of a profile format that fleet knows",
+        hint=f"known formats: {KNOWN}",
     )
 
 
@@ -123,7 +128,7 @@ def _text(text: str) -> Profile:
         return llama_cpp.read_table(text)
     if mllm.MARKER in text or mllm.rates(text):
         return mllm.read(text)
-    raise UnknownProfileError("this is no profile that is known", hint=f"known: {KNOWN}")
+    raise UnknownProfileError("fleet does not know this format", hint=f"known formats: {KNOWN}")
 
 
 def _no_json(text: str, error: Exception) -> ProfileError:

@@ -107,7 +107,9 @@ def read_log(text: str) -> Profile:
     """A profile of these lines. Raises ProfileError."""
     found = observed(text) | inferences(text)
     if not found:
-        raise ProfileError("the times of ExecuTorch in it cannot be read")
+        raise ProfileError(
+            "fleet cannot read the times of ExecuTorch", hint="copy the whole log again"
+        )
     metrics = replace(Metrics.of(found), source=found)
     return Profile("executorch-log", metrics, runner="executorch")
 
@@ -121,7 +123,7 @@ def read_etdump(data: bytes) -> Profile:
         devtools = importlib.import_module("executorch.devtools")
     except ImportError as error:
         raise ProfileError(
-            "an etdump is read by ExecuTorch's own reader, which is not installed", hint=INSTALL
+            "the package executorch, which reads etdumps, is missing", hint=INSTALL
         ) from error
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "etdump.etdp")
@@ -130,8 +132,9 @@ def read_etdump(data: bytes) -> Profile:
             return _inspected(devtools.Inspector(etdump_path=str(path)))
         except Exception as error:
             raise ProfileError(
-                f"ExecuTorch's reader cannot read the etdump: {type(error).__name__}: {error}",
-                hint="use the executorch version that made the .pte",
+                "the Python package executorch cannot read the etdump: "
+                f"{type(error).__name__}: {error}",
+                hint="pip install executorch==VERSION (the version that made the .pte)",
             ) from error
 
 
@@ -170,7 +173,7 @@ def _inspected(inspector: Any) -> Profile:  # noqa: ANN401 - a foreign class
             for op in operations(nodes)
         ]
     if not values and not ops:
-        raise ProfileError("the etdump has no events")
+        raise ProfileError("the etdump has no events", hint="run the program again")
     found = {name: Measure(mean(taken), unit) for (name, unit), taken in values.items()}
     for name in ("execute", "qnn_execute"):
         found |= spread(name, values.get((f"{name}_us", "us"), ()))

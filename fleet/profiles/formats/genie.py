@@ -99,7 +99,9 @@ def loaded(text: str) -> dict[str, Any]:
         fault = json_fault(text, error)
         raise ProfileError(f"the profile {fault.said}", line=fault.line, hint=fault.hint) from error
     if not isinstance(data, dict) or "components" not in data:
-        raise ProfileError("the profile has no 'components': not a Genie profile")
+        raise ProfileError(
+            "not a Genie profile: no 'components'", hint="give the file of genie-t2t-run --profile"
+        )
     return data
 
 
@@ -131,9 +133,9 @@ def _is_measured(event: Event) -> bool:
 def _problems(families: dict[str, list[Event]]) -> tuple[str, ...]:
     events = [event for each in families.values() for event in each]
     if not events:
-        return ("failed: the profile has no events; Genie made neither dialog nor pipeline",)
+        return (("failed: the profile has no events: Genie created no dialog or pipeline"),)
     if not any(map(_is_measured, events)):
-        return ("cut: Genie wrote no query event",)
+        return ("cut: Genie ended before it wrote the times of the query",)
     return ()
 
 

@@ -62,15 +62,15 @@ def bench_elsewhere(text: str, device: str) -> str:
             continue
         if "devices" not in row or "backends" not in row:
             return (
-                "cpu-fallback: llama-bench names no devices and backends, so nothing shows that "
-                f"{device} was used; build a newer one"
+                "cpu-fallback: llama-bench printed no devices and backends, so "
+                f"nothing proves that {device} was used; build a newer llama-bench"
             )
         devices, backends = str(row["devices"]), str(row["backends"])
         used = set(_HTP.findall(devices))
         if not wanted or not wanted <= used or "HTP" not in backends.split(","):
             return (
-                f"cpu-fallback: llama-bench ran on devices {devices}, with backends {backends}; "
-                f"asked for: {device}"
+                f"cpu-fallback: llama-bench ran on devices {devices} with backends "
+                f"{backends}, but {device} was asked for"
             )
     return ""
 
@@ -109,12 +109,12 @@ def elsewhere(text: str, device: str = "") -> str:
     if wanted and wanted <= used:
         return ""
     asked = device or "HTP0"
-    why = f"cpu-fallback: the log shows no weights on {asked} (`HTP0 model buffer size`)"
+    why = f"cpu-fallback: no weights on {asked} in the log (`HTP0 model buffer size`)"
     if used:
-        return f"cpu-fallback: weights are on {', '.join(held)}; asked for: {asked}"
+        return f"cpu-fallback: weights are on {', '.join(held)}, but {asked} was asked for"
     if held:
-        return f"{why}; they are on {', '.join(held)}"
-    return f"{why}; llama.cpp logs where they are from `-lv 4` on"
+        return f"{why}; the weights are on {', '.join(held)}"
+    return f"{why}; with `-lv 4` llama.cpp prints where the weights are"
 
 
 def read_rows(rows: object) -> Profile:
@@ -129,7 +129,7 @@ def read_csv(text: str) -> Profile:
     try:
         rows = list(csv.DictReader(text.splitlines(), strict=True))
     except csv.Error as error:
-        raise ProfileError(f"the CSV is broken: {error}") from error
+        raise ProfileError(f"the CSV is damaged: {error}", hint="llama-bench -o csv") from error
     made = [
         {**row, **{key: number(row.get(key) or "") for key in ("n_prompt", "n_gen", "avg_ts")}}
         for row in rows
@@ -159,7 +159,7 @@ def read_log(text: str) -> Profile:
 
 def _profile(found: Mapping[str, Measure], kind: str) -> Profile:
     if not found:
-        raise ProfileError("llama.cpp wrote no rates there", hint="llama-bench -o json")
+        raise ProfileError("the file has no rates of llama.cpp", hint="llama-bench -o json")
     sources = Sources()
     for name, measure in found.items():
         sources.add(name, measure.value, measure.unit)
@@ -183,7 +183,7 @@ def _rates(rows: object, *, strict: bool = False) -> dict[str, Measure]:
             continue
         if strict and not found.keys().isdisjoint(made):
             raise ProfileError(
-                "there are several tests of one kind, so there is more than one run in the file",
+                "the file has several tests of one kind; fleet reads one run per file",
                 hint="run llama-bench with one -p and one -n",
             )
         found |= made

@@ -31,8 +31,8 @@ def read(text: str) -> Profile:
     found = rates(text)
     if not found:
         raise ProfileError(
-            "mllm printed no rates there: the upstream runner does not",
-            hint="`fleet run` measures the time of the whole run",
+            "the output of mllm contains no rates; the mllm runner does not print any",
+            hint="measure with fleet run, which takes the time of the whole run",
         )
     metrics = replace(Metrics.of(found), source=found)
     said = text.partition(MARKER)[2].strip()

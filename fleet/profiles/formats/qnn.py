@@ -62,7 +62,7 @@ def merged(json_text: str | None, csv_text: str | None) -> Profile:
     table = _profile(csv_text, rows) if csv_text else None
     if not json_text:
         if table is None:
-            raise ProfileError("qnn-profile-viewer wrote nothing", hint=_VIEWED)
+            raise ProfileError("the output of qnn-profile-viewer is empty", hint=_VIEWED)
         return table
     made = qnn_json.loaded(json_text)
     if table is None:
@@ -105,16 +105,16 @@ def _rows(text: str) -> Iterator[ProfileEvent]:
     if any(name not in header for name in COLUMNS):
         if ";" in heading:
             raise ProfileError(
-                "the columns are parted with ';': a spreadsheet saved it in its own locale",
+                "the columns are separated by ';' instead of ',': a spreadsheet saved the file",
                 line=above + 1,
                 hint=_VIEWED,
             )
-        raise ProfileError("this is no CSV of qnn-profile-viewer: its columns are not there")
+        raise ProfileError("the file lacks the columns of qnn-profile-viewer's CSV", hint=_VIEWED)
     if not text.endswith("\n"):
         raise ProfileError(
-            "the last line has no end: the file is cut off",
+            "the last line has no line break, so the file is cut off",
             line=above + len(lines),
-            hint="fetch it from the device again (a whole file of an editor: add the line end)",
+            hint="copy the file from the device again (or add a line break at its end)",
         )
     places = [header.index(name) for name in COLUMNS]
     rows = csv.reader(lines[1:], strict=True)
@@ -146,20 +146,22 @@ def _rows(text: str) -> Iterator[ProfileEvent]:
                 netrun,
             )
     except csv.Error as error:
-        raise ProfileError(f"the CSV is broken: {error}", line=above + rows.line_num + 1) from error
+        raise ProfileError(
+            f"the CSV is damaged: {error}", line=above + rows.line_num + 1, hint=_VIEWED
+        ) from error
 
 
 def _ragged(have: int, wanted: int, line: int) -> ProfileError:
     if have > wanted:
         return ProfileError(
-            f"{have} values for {wanted} columns: a decimal comma?",
+            f"the line has {have} values for {wanted} columns: a decimal comma?",
             line=line,
             hint=f"LC_ALL=C {_VIEWED}",
         )
     return ProfileError(
-        f"{have} values for {wanted} columns: the line is cut off",
+        f"the line has {have} values for {wanted} columns, so it is cut off",
         line=line,
-        hint="fetch it from the device again",
+        hint="copy the file from the device again",
     )
 
 
@@ -168,7 +170,7 @@ def _value(text: str, line: int) -> float | None:
     found = number(text)
     if found is None and any(sign.isdigit() for sign in text):
         raise ProfileError(
-            f"Time '{text[:40]}' is no number with a decimal point",
+            f"the time '{text[:40]}' is not a number with a decimal point",
             line=line,
             hint=f"LC_ALL=C {_VIEWED}",
         )

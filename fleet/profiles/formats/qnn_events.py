@@ -99,7 +99,7 @@ def profile_of(events: list[ProfileEvent], kind: str) -> Profile:
             elif name == "accelerator_execute_cycles":
                 others |= apart(shown.removesuffix("_cycles"), taken, "cycles")
     metrics = replace(Metrics(others=others), source=sources.found)
-    problems = () if others else ("cut: the profile holds no number",)
+    problems = () if others else ("cut: the profile contains no numbers",)
     return Profile(kind, metrics, operations(events), problems=problems)
 
 

@@ -27,7 +27,7 @@ def loaded(text: str) -> Profile:
         fault = json_fault(text, error)
         raise ProfileError(f"the profile {fault.said}", line=fault.line, hint=fault.hint) from error
     if not isinstance(data, dict):
-        raise ProfileError("this is no JSON of qnn-profile-viewer: it is no object")
+        raise ProfileError("not a JSON of qnn-profile-viewer: no object", hint="convert it again")
     return read(data)
 
 
@@ -35,7 +35,7 @@ def read(data: dict[str, Any]) -> Profile:
     """The profile, with the version of the runtime that wrote it. Raises ProfileError."""
     messages = data.get("messages")
     if not isinstance(messages, list):
-        raise ProfileError("messages: no list, so this is no JSON of qnn-profile-viewer")
+        raise ProfileError("not a JSON of qnn-profile-viewer: no messages", hint="convert it again")
     events = [event for message in messages for event in _message(message)]
     made = profile_of(events, "qnn-json")
     return replace(made, runtime=_runtime(data.get("metadata")), metrics=_with_rate(made.metrics))

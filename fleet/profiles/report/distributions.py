@@ -65,7 +65,7 @@ def distribution(report: Report, metric: Metric) -> tuple[Spec, str]:
         spans.append(_span(row, label, metric))
     left = []
     if len(drawn) < len(named):
-        left.append(f"{len(drawn)} of {len(named)} rows; the table has all")
+        left.append(f"{len(drawn)} of {len(named)} rows are drawn; the table shows all")
     if len(points) < whole:
         left.append(
             f"{len(points)} of {whole} runs: of each row the lowest, the highest and evenly "

@@ -83,5 +83,5 @@ def library() -> Any:  # noqa: ANN401 - loaded where it is needed
         return importlib.import_module("vl_convert")
     except ImportError as error:
         raise InputError(
-            "a report needs vl-convert-python, which is not installed", hint=install_extra("report")
+            "the package vl-convert-python is missing", hint=install_extra("report")
         ) from error

@@ -1,4 +1,4 @@
-"""The operations that take most, as bars."""
+"The largest operations, in as bars."
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _picture(
                 "n": f"{top.index(name) + 1:02} {clean(name)}", "g": str(place), "v": middle,
                 "s": words, "t": f"{clean(name)}: {middle:.6g} {unit}, {words} of all",
             })  # fmt: skip
-    text = f"The {len(top)} of {len(largest)} operations that take most, {unit or 'no unit'}"
+    text = f"The {len(top)} of {len(largest)} largest operations, in {unit or 'no unit'}"
     if elsewhere:
         text += f"; not on the NPU: {', '.join(sorted(elsewhere))}"
     return _spec(report, values, unit), f"{text}."

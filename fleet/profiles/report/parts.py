@@ -31,12 +31,12 @@ def emulated(report: Report) -> str:
     """The banner; "" where all runs are of hardware."""
     rows = [row for row in report.rows if row.emulated in {"yes", "mixed"}]
     if report.emulated == "yes":
-        text = "Emulated: lab boards or the HTP emulator. These are not NPU numbers."
+        text = "All runs are emulated (lab boards or the HTP emulator). These are not NPU numbers."
     elif rows:
         text = f"{len(rows)} of {many(len(report.rows), 'row')} below have emulated runs, "
         text += "which are not NPU numbers."
     elif report.emulated in {"unknown", "mixed"}:
-        text = "Nobody wrote down whether all of these runs were on hardware or emulated."
+        text = "For some of these runs it is unknown whether they ran on hardware or were emulated."
     else:
         return ""
     return f'<p class="warn" role="note">{escape(text)}</p>'

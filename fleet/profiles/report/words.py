@@ -65,14 +65,14 @@ def headline(report: Report) -> list[str]:
         sentences.append(f"{many(whole - counted, 'run')} left out: {words}.")
     models = sorted({row.model or "unknown model" for row in report.rows})
     if len(models) > 1:
-        sentences.append(f"Several models, {_some(models)}: their numbers do not compare.")
+        sentences.append(f"Several models, {_some(models)}: do not compare their numbers.")
     if report.metrics:
         widest = _widest(report, report.metrics[-1] if len(report.metrics) < 4
                          else report.metrics[3])  # fmt: skip
         if widest:
             sentences.append(widest)
     else:
-        sentences.append("No run that counts has a number.")
+        sentences.append("No valid run has a measured value.")
     drifting = [row.board for row in report.rows if any(c.spread and c.spread.drift for c in
                 row.cells.values())]  # fmt: skip
     if drifting:

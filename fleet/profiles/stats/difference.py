@@ -22,7 +22,8 @@ UNLIKE = 0.05  # runs of one group that differ so surely are not one sample
 FEWEST_PAIRS = 6
 SEEN = 0.001  # less is nothing that a reader of percents could wonder about
 UNLIKE_MIDDLES = (
-    "A and B do not give this change: they are the middle of each side, it is that of all pairs"
+    "the change is the median over all pairs of runs, so it can differ from the "
+    "change between the medians of A and B"
 )
 
 
@@ -83,7 +84,7 @@ def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Diffe
     )
     if not len(both[0]) or not len(both[1]):
         empty = [n for n, values in zip("AB", both, strict=True) if not len(values)]
-        return replace(base, why=f"no value in {' and '.join(empty)}")
+        return replace(base, why=f"the metric has no value in {' and '.join(empty)}")
     ratio = bool(min(both[0].min(), both[1].min()) > 0)
     if min(len(left), len(right)) >= fewest(level):
         return _of_values(base, _middles(left), _middles(right), level, ratio=ratio, how="runs")
@@ -97,17 +98,17 @@ def _of_repeats(base: Difference, a: Floats, b: Floats, level: float, *, ratio: 
     sides = {name: _log(_kept(runs[:, :upto]), ratio) for name, runs in (("A", a), ("B", b))}
     if not all(runs.size for runs in sides.values()):
         return replace(base, why="no repeat has a value in both A and B")
-    tell = f"{fewest(level)} runs a side or more are needed"
+    tell = f"at least {fewest(level)} runs of A and of B are needed"
     unlike = _which(sides, _unlike)
     if unlike:
         return replace(base, why=f"the runs of {unlike} differ from each other: {tell}")
     moved = _which(sides, lambda runs: trend(_found(_by_repeat(runs))) is not None)
     if moved:
         found = _of_pairs(base, sides["A"], sides["B"], level, ratio=ratio)
-        return replace(found, remarks=(f"{moved} drift over the repeats", *found.remarks))
+        return replace(found, remarks=(f"the values of {moved} drift", *found.remarks))
     wander = _which(sides, lambda runs: leans(_found(_by_repeat(runs))))
     if wander:
-        return replace(base, why=f"the repeats of {wander} wander: {tell}")
+        return replace(base, why=f"the values of {wander} change slowly over the repeats: {tell}")
     first, second = (runs[:, :upto][np.isfinite(runs[:, :upto])] for runs in (a, b))
     found = _of_values(base, first, second, level, ratio=ratio, how="values")
     cut_remark = (f"the first {upto} repeats of each",) if cut else ()
@@ -145,9 +146,9 @@ def _of_pairs(base: Difference, a: Floats, b: Floats, level: float, *, ratio: bo
     paired = np.isfinite(first) & np.isfinite(second)
     gaps = second[paired] - first[paired]
     if leans(gaps):
-        return replace(base, why=f"repeats wander: {fewest(level)} runs a side are needed")
+        return replace(base, why=f"the values drift: {fewest(level)} runs of A and of B are needed")
     if ranks.least_signed_rank(len(gaps)) > 1 - level:
-        why = f"{len(gaps)} of {FEWEST_PAIRS} pairs that drifting repeats need"
+        why = f"only {len(gaps)} of the {FEWEST_PAIRS} pairs of repeats that drifting values need"
         return replace(base, why=why)
     mids = [_level(values[paired], ratio) for values in (first, second)]
     base = replace(base, count_a=len(gaps), count_b=len(gaps), mid_a=mids[0], mid_b=mids[1])

@@ -79,15 +79,15 @@ def mapped_errors(path: Path) -> Iterator[None]:
         text = str(error)
         if "malformed" in text or "not a database" in text:
             raise ProfileStoreError(
-                f"{path} is damaged or no database: {text}",
+                f"the database {path} is damaged: {text}",
                 hint=f"mv {path} {path}.broken && fleet profiles list (imports the runs again)",
             ) from error
         locked = "locked" in text
-        hint = "wait for the other fleet, or end it" if locked else f"ls -l {path.parent}"
-        raise ProfileStoreError(f"{path}: {text}", hint=hint) from error
+        hint = ("wait until the other fleet has ended") if locked else f"ls -l {path.parent}"
+        raise ProfileStoreError(f"the database {path} cannot be used: {text}", hint=hint) from error
     except OSError as error:
         raise ProfileStoreError(
-            f"{path}: {error.strerror}", hint="name another one: --store"
+            f"{path}: {error.strerror}", hint="name another: --store FILE.db"
         ) from error
 
 
@@ -125,7 +125,9 @@ def prepare(link: sqlite3.Connection, path: Path) -> None:
 
 
 def _foreign(path: Path) -> InputError:
-    return InputError(f"{path} is the database of another program", hint="--store FILE.db")
+    return InputError(
+        f"{path} is the database of another program", hint="name another: --store FILE.db"
+    )
 
 
 def _pragma(link: sqlite3.Connection, name: str) -> int:

@@ -46,11 +46,11 @@ def save(link: sqlite3.Connection, name: str, query: Query, *, replace: bool) ->
     with writing(link):
         chosen = link.execute(f"SELECT r.id FROM record r {where}", values).fetchall()  # noqa: S608
         if not chosen:
-            raise InputError(f"'{query.text}' selects no records", hint="fleet profiles list")
+            raise InputError(f"no stored result matches '{query.text}'", hint="fleet profiles list")
         known = link.execute("SELECT 1 FROM baseline WHERE name = ?", (name,)).fetchone()
         if known and not replace:
             raise InputError(
-                f"there is a baseline '{name}' already",
+                f"a baseline named '{name}' already exists",
                 hint=f"fleet profiles baseline save {name} {query.text} --replace",
             )
         _forget(link, name)
@@ -71,7 +71,7 @@ def known(link: sqlite3.Connection, name: str) -> None:
     """Raises InputError for a baseline that is not there."""
     if not link.execute("SELECT 1 FROM baseline WHERE name = ?", (name,)).fetchone():
         raise InputError(
-            f"there is no baseline '{name}'",
+            f"no baseline is named '{name}'",
             hint=f"fleet profiles baseline list, or: fleet profiles baseline save {name} last",
         )
 

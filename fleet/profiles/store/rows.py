@@ -141,8 +141,8 @@ def unpacked(data: bytes) -> dict[str, Any]:
         return {**json.loads(first), **json.loads(second)}
     except (zlib.error, ValueError) as error:
         raise ProfileStoreError(
-            f"a record in the store is damaged: {error}",
-            hint="move profiles.db away; fleet profiles list (imports the runs again)",
+            f"a result in the database is damaged: {error}",
+            hint="rename profiles.db; fleet profiles list (imports the runs again)",
         ) from error
 
 

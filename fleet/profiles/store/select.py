@@ -23,10 +23,10 @@ _BACK = (
 )
 _WORDS = (*COLUMNS, "tag", "baseline", "emulated", "counted", "since", "until", "reference")
 HINT = (
-    "last, prev, last~2, a run id, or words joined with commas (= and): tag:NAME host:NAME "
-    "board:IDENTITY "
-    "name:MODEL runtime:2.51.0 chip:QCS9075 runner:genie since:2026-11-01 until:2026-11-30T18:00 "
-    "emulated:yes|no|unknown counted:yes|no baseline:NAME reference:NAME"
+    "write last, prev, last~2, a run id, or conditions joined with commas (= and): "
+    "tag:NAME host:NAME board:IDENTITY name:MODEL runtime:2.51.0 chip:QCS9075 "
+    "runner:genie since:2026-11-01 until:2026-11-30T18:00 emulated:yes|no|unknown "
+    "counted:yes|no baseline:NAME reference:NAME"
 )
 
 
@@ -132,34 +132,34 @@ def parse(text: str) -> Query:
 def named(name: str, what: str) -> str:
     """A name that a selection can hold. Raises InputError."""
     if not NAME.fullmatch(name):
-        raise InputError(
-            f"'{name}' is not a valid {what} name", hint="letters, digits and _ . + - only"
-        )
+        raise InputError(f"'{name}' is not a {what} name", hint="use letters, digits and _ . + -")
     return name
 
 
 def _checked(text: str, word: str, value: str) -> str:
     if not value:
-        raise InputError(f"selection '{text}': nothing stands behind '{word}:'", hint=HINT)
+        raise InputError(f"the selection '{text}' has no value after '{word}:'", hint=HINT)
     if word in {"since", "until"} and not _TIME.fullmatch(value):
         raise InputError(
             f"selection '{text}': '{value}' is not a time", hint=f"{word}:2026-11-01T10:30 (UTC)"
         )
     if word in {"emulated", "counted"} and value not in ANSWERS:
-        raise InputError(f"selection '{text}': {word} is yes, no or unknown", hint=f"{word}:no")
+        raise InputError(
+            f"selection '{text}': {word} must be yes, no or unknown", hint=f"{word}:no"
+        )
     return value
 
 
 def _query(text: str, found: dict[str, list[str]], *, last: bool) -> Query:
     if "reference" in found and (len(found) > 1 or last or len(found["reference"]) > 1):
         raise InputError(
-            f"selection '{text}': a reference stands alone",
-            hint=f"reference:{found['reference'][0]}",
+            f"the selection '{text}' joins reference: with other conditions, which is not possible",
+            hint=f"use only reference:{found['reference'][0]}",
         )
     once = {}
     for word in ("since", "until", "emulated", "counted", "reference"):
         if len(found.get(word, ())) > 1:
-            raise InputError(f"selection '{text}': {word} stands twice", hint=HINT)
+            raise InputError(f"the selection '{text}' contains '{word}:' twice", hint=HINT)
         once[word] = next(iter(found.get(word, ())), "").removesuffix("Z")
     return Query(
         text=text,

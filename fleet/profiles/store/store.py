@@ -131,8 +131,8 @@ class ProfileStore:
     def _changing(self, query: Query) -> None:
         if query.reference:
             raise InputError(
-                "a reference is shipped with fleet and stays as it is",
-                hint="fleet profiles tag last NAME",
+                "reference results come with fleet and cannot be tagged or changed",
+                hint="choose results of your own: fleet profiles tag last NAME",
             )
         self._where(query)
 

@@ -52,14 +52,14 @@ def refused(tmp_path: Path, reference: str = "aihub:jbin1") -> FleetError:
          "no access to job jbin1 (403): not for ***", "share"),
         (JOB, (403, f"<html>{TOKEN}</html>"), AiHubError, "no access to job jbin1 (403)", "share"),
         (JOB, (404, ""), InputError, "does not find job jbin1", "check the id"),
-        (JOB, (400, "odd\nid"), AiHubError, "refuses job jbin1 (400): odd id", "later"),
+        (JOB, (400, "odd\nid"), AiHubError, "refuses job jbin1 (400): odd id", "minutes"),
         (JOB, (426, ""), AiHubError, "too old for AI Hub (426)", "pip install --upgrade qai-hub"),
-        (JOB, (429, ""), AiHubError, "slow down (429)", "minutes"),
-        (JOB, (503, ""), AiHubError, "has a problem with job jbin1 (503)", "later"),
+        (JOB, (429, ""), AiHubError, "too many requests from you (429)", "minutes"),
+        (JOB, (503, ""), AiHubError, "has a problem with job jbin1 (503)", "minutes"),
         (MODEL, (403, ""), AiHubError, "no access to model mbin1 (403)", "share"),
         (DOWNLOAD, (404, "gone"), InputError, "find the download of model mbin1", "check the id"),
-        (DOWNLOAD, (500, ""), AiHubError, "with the download of model mbin1 (500)", "later"),
-        (JOB, (200, "not a message"), AiHubError, "job jbin1 (200)", "later"),
+        (DOWNLOAD, (500, ""), AiHubError, "with the download of model mbin1 (500)", "minutes"),
+        (JOB, (200, "not a message"), AiHubError, "job jbin1 (200)", "minutes"),
     ],
 )  # fmt: skip
 def test_answers(
@@ -94,7 +94,7 @@ def test_a_profile_job_makes_no_model(hub: AiHub, tmp_path: Path) -> None:
     hub.jobs["jprof1"] = pb.Job(inference_job=inner)
     error = refused(tmp_path, "aihub:jprof1")
     assert error.message == "job jprof1 is of kind inference: it makes no model"
-    assert error.hint == "its model: fleet bundle pull aihub:mbin1"
+    assert error.hint == "fleet bundle pull aihub:mbin1 (its model)"
 
 
 def test_a_wrong_token(hub: AiHub, tmp_path: Path) -> None:
@@ -112,14 +112,17 @@ def test_no_usable_configuration(hub: AiHub, tmp_path: Path, text: str | None) -
     if text is not None:
         path.write_text(text)
     error = refused(tmp_path)
-    assert ("not configured here" in error.message) is (text is None)
+    assert ("is not configured" in error.message) is (text is None)
     assert "qai-hub configure --api_token TOKEN" in error.hint
 
 
 def test_nobody_answers(hub: AiHub, tmp_path: Path) -> None:
     configure(tmp_path / "client.ini", "http://127.0.0.1:1")
     error = refused(tmp_path)
-    assert error.message == "AI Hub did not finish its answer for job jbin1: ConnectionError"
+    assert (
+        error.message
+        == "the connection to AI Hub broke while fleet asked for job jbin1: ConnectionError"
+    )
 
 
 def test_a_full_disk(hub: AiHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

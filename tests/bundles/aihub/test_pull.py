@@ -156,7 +156,9 @@ def test_a_download_that_never_ends_leaves_nothing(hub: AiHub, tmp_path: Path, s
     hub.assets["mbin1"].cuts = [1000] * 99
     hub.assets["mbin1"].s3 = s3
     before = set(tmp_path.iterdir())
-    with pytest.raises(AiHubError, match="AI Hub did not finish its answer for the download"):
+    with pytest.raises(
+        AiHubError, match="the connection to AI Hub broke while fleet asked for the download"
+    ):
         pull("aihub:jbin1", tmp_path / "tiny")
     assert set(tmp_path.iterdir()) == before
     hub.assets["mbin1"].cuts = []
@@ -217,7 +219,9 @@ def test_a_job_that_runs_is_waited_for(
 
 def test_a_job_that_runs_is_an_error_without_wait(hub: AiHub, tmp_path: Path) -> None:
     hub.jobs["jbin1"].compile_job.job_state = pb.JOB_STATE_OPTIMIZING_MODEL
-    with pytest.raises(AiHubError, match="not done: optimizing_model") as caught:
+    with pytest.raises(
+        AiHubError, match="not finished on AI Hub; its state is optimizing_model"
+    ) as caught:
         pull("aihub:jbin1", tmp_path / "tiny")
     assert caught.value.hint == "fleet bundle pull aihub:jbin1 --wait 3600"
 

@@ -105,11 +105,11 @@ def test_chips_are_never_pooled() -> None:
 
     found = against(boards("ab", ("X", "Y")), boards("cd", ("X", "Y")))
     assert found.rows[0].verdict is Verdict.INCOMPARABLE
-    assert found.rows[0].why == "several chips in one group"
+    assert found.rows[0].why == "the group contains results of several chips"
     alike = against(boards("ab", ("X", "X")), boards("cd", ("X", "X")))
     assert alike.rows[0].board == "2 boards → 2 boards"
     assert alike.rows[0].verdict is Verdict.FEW
-    assert "no board in common" in alike.remarks[0]
+    assert "measured on different devices" in alike.remarks[0]
 
 
 def test_many_questions_are_corrected() -> None:

@@ -185,7 +185,7 @@ def test_too_many_questions_ask_for_runs_and_show_what_was_measured() -> None:
     assert code == 4
     row = found.rows[0]
     assert row.verdict is Verdict.FEW
-    assert "8 questions at once take 6 runs a side" in row.why
+    assert "to decide 8 metrics at once, 6 runs of A and of B are needed" in row.why
     assert "repeats" not in row.why
     assert "more runs" in said
     cells = writing.cells(row, found.margin)
@@ -358,7 +358,7 @@ def test_where_the_numbers_do_not_add_up_a_remark_says_so() -> None:
         assert high is not None
         other_way = by_middles * change < 0 and abs(by_middles - change) >= 0.001
         wrong = not low <= by_middles <= high or other_way
-        said = any("A and B do not give this change" in text for text in found.remarks)
+        said = any("the change is the median over all pairs" in text for text in found.remarks)
         assert said == wrong, (seed, by_middles, change, low, high)
         odd, plain = odd + wrong, plain + (not wrong)
     assert odd

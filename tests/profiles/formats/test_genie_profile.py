@@ -71,7 +71,9 @@ def test_the_true_profile_of_a_failed_create_says_so() -> None:
 
 
 def test_a_profile_without_a_query_is_cut() -> None:
-    assert read(profile(CREATED)).problems == ("cut: Genie wrote no query event",)
+    assert read(profile(CREATED)).problems == (
+        "cut: Genie ended before it wrote the times of the query",
+    )
     assert read(profile(CREATED, PUBLISHED)).problems == ()
 
 

@@ -158,7 +158,7 @@ ROW = "0,EXECUTE,18536,US,BACKEND,ROOT,QNN (execute) time\n"
         ("", "no CSV of qnn-profile-viewer"),
         ("a,b\n1,2\n", "no CSV of qnn-profile-viewer"),
         ("\x00", "no CSV of qnn-profile-viewer"),
-        (HEAD.replace(",", ";"), r"parted with ';'.*\(line 1\)"),
+        (HEAD.replace(",", ";"), r"separated by ';'.*\(line 1\)"),
         (HEAD + ROW.replace("18536", "18,5"), r"8 values for 7 columns.*\(line 2\)"),
         (HEAD + ROW + ROW.replace("18536", '"18,5"'), r"Time '18,5' is no number.*\(line 3\)"),
         (HEAD + ROW.replace("18536", "1.853,6"), r"\(line 2\)"),
@@ -181,7 +181,7 @@ def test_a_decimal_comma_has_a_cure() -> None:
 
 
 def test_a_file_without_a_number_is_cut() -> None:
-    assert read(HEAD).problems == ("cut: the profile holds no number",)
+    assert read(HEAD).problems == ("cut: the profile contains no numbers",)
 
 
 def test_the_json_of_the_viewer_says_its_runtime() -> None:

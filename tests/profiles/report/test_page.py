@@ -55,7 +55,7 @@ def test_nothing_outside_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("said", "banner"),
-    [(True, "Emulated: lab boards"), (None, "Nobody wrote down"), (False, "")],
+    [(True, "All runs are emulated (lab boards"), (None, "Nobody wrote down"), (False, "")],
 )
 def test_emulated_is_said(said: bool | None, banner: str) -> None:
     text = page(of(*repeats([10, 11], emulated=said)))
@@ -160,7 +160,7 @@ def test_several_models_are_said_not_to_compare() -> None:
     found = of(record(0, metrics=Metrics(decode_tps=1.0)),
                record(0, "b", name="m2", metrics=Metrics(decode_tps=9.0)))  # fmt: skip
     said = " ".join(words.headline(found))
-    assert "Several models, llm, m2: their numbers do not compare." in said
+    assert "Several models, llm, m2: do not compare their numbers." in said
     assert "Between boards" not in said
 
 

@@ -153,7 +153,7 @@ def test_a_baseline_stays_what_it_was(store: ProfileStore) -> None:
     for act in (lambda: store.find(parse("baseline:good")), lambda: store.remove_baseline("good")):
         with pytest.raises(InputError, match="no baseline 'good'"):
             act()
-    with pytest.raises(InputError, match="selects no records"):
+    with pytest.raises(InputError, match="no stored result matches"):
         store.save_baseline("x", parse("host:none"))
 
 
@@ -167,7 +167,7 @@ def test_a_reference_is_there_and_stays(store: ProfileStore) -> None:
         store.tag(query, "x")
     with pytest.raises(InputError, match="stays as it is"):
         store.save_baseline("x", query)
-    with pytest.raises(InputError, match="no reference 'x'") as caught:
+    with pytest.raises(InputError, match="'x' is not one of the reference results") as caught:
         store.records(parse("reference:x"))
     assert "reference:nemotron-iq9075" in caught.value.hint
 
@@ -219,7 +219,11 @@ def test_a_damaged_record_is_named_until_it_is_healed(tmp_path: Path) -> None:
     whole = bad.read_text("utf-8")
     os.utime(bad.parents[2], (OLD, OLD))
     store = ProfileStore(tmp_path)
-    for text, said in (("{", "is damaged"), ("[]", "needs an object"), ('{"schema": 9}', "9")):
+    for text, said in (
+        ("{", "is damaged"),
+        ("[]", "must be a JSON object"),
+        ('{"schema": 9}', "9"),
+    ):
         bad.write_text(text, "utf-8")
         found = store.look()
         assert [one.path for one in found] == [str(bad)]
@@ -276,7 +280,7 @@ def test_a_failed_turn_leaves_nothing_half(store: ProfileStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"this is text, not a database at all" * 99, "damaged or no database")]
+    ("content", "said"), [(b"this is text, not a database at all" * 99, "is damaged")]
 )
 def test_a_file_that_is_no_database(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "x.db").write_bytes(content)
