@@ -116,4 +116,4 @@ def ending(start: Start, ended: Ended) -> list[str]:
     """Problems that the exit status tells."""
     if ended.status in TIMED_OUT:
         return [f"cut: the program did not end within {start.timeout:g} s"]
-    return [f"failed: the program ended with exit status {ended.status}"] if ended.status else []
+    return [f"failed: exit status {ended.status}"] if ended.status else []

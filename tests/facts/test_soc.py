@@ -62,7 +62,7 @@ def test_contradictions_are_said() -> None:
     assert "device tree says QCS8275" in identify(Soc(676, compatible=tree)).conflict
     assert identify(Soc(676, compatible=IQ9_TREE)).conflict == ""
     assert "soc_id says QCS9075" in identify(Soc(676), "SM8650").conflict
-    assert "not in the table" in identify(Soc(9999, compatible=IQ9_TREE)).conflict
+    assert "soc_id 9999 is unknown" in identify(Soc(9999, compatible=IQ9_TREE)).conflict
 
 
 def test_a_wrong_name_in_the_inventory_gets_close_ones() -> None:

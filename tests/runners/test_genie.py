@@ -130,7 +130,7 @@ def test_token_limit_is_a_cut_unless_it_may_count() -> None:
         (139, b"", "failed: exit status 139"),
         (0, own(profile(CREATED)), "cut: Genie ended before it wrote the times of the query"),
         (0, b"", "cut: Genie ended before it wrote the times of the query"),
-        (0, own("{"), "failed: the profile is no JSON"),
+        (0, own("{"), "failed: the profile is not valid JSON"),
     ],
 )
 def test_what_does_not_count(status: int, collected: bytes, problem: str) -> None:

@@ -172,7 +172,7 @@ def test_output_that_was_lost_with_status_0_is_cut_and_no_fallback() -> None:
 def test_failed_is_said_before_all_else() -> None:
     one, start, ended = completed(b"E input is empty\n", b"")
     assert RUNNER.read(start, one, replace(ended, status=255)).problems == (
-        "failed: the program ended with exit status 255",
+        "failed: exit status 255",
     )
 
 

@@ -105,7 +105,7 @@ def test_why_neither_viewer_read_it_is_said() -> None:
     words = b"error while loading shared libraries: libc++.so.1: cannot open shared object file\n"
     seen = RUNNER.read(RUNNER.start(KIT), KIT, Ended(0, b"", {**LOG, "viewer.txt": words}))
     assert "was not converted" in seen.text
-    assert "on the device: error while loading shared libraries: libc++.so.1" in seen.text
+    assert "on the device too: error while loading shared libraries: libc++.so.1" in seen.text
 
 
 @pytest.mark.parametrize(

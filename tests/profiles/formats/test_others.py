@@ -100,7 +100,7 @@ def test_the_line_of_pytorch_observer() -> None:
 
 def test_an_etdump_needs_executorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "executorch.devtools", None)
-    with pytest.raises(ProfileError, match="not installed") as caught:
+    with pytest.raises(ProfileError, match="is missing") as caught:
         detect.read(b"\0\0\0\0ED00....")
     assert caught.value.hint == "pip install executorch"
 
@@ -171,14 +171,22 @@ def test_records_of_fleet_are_plain_data() -> None:
     [
         (b"", "is empty", "again"),
         ((DATA / "prof_basic_qnn.log").read_bytes(), "binary log of QNN", "qnn-profile-viewer"),
-        (b"\0\1\2\3elf", "binary file", "known: record.json"),
+        (b"\0\1\2\3elf", "binary file", "known formats: record.json"),
         (b"hello\nworld\n", "fleet does not know this format", "known formats: record.json"),
-        (b'{"a": 1}', r"this JSON \(a\)", "known: record.json"),
+        (b'{"a": 1}', r"this JSON \(a\)", "known formats: record.json"),
         (b"[1, 2]", "the file contains a JSON list", "known"),
-        (b'{"run_id": "r", "host": "h", "metrics": {}}\n{"run', r"no JSON.*\(line 2\)", "export"),
-        (b'{\n"a": 1,5}', r"no JSON.*\(line 2\)", "decimal point"),
+        (
+            b'{"run_id": "r", "host": "h", "metrics": {}}\n{"run',
+            r"not valid JSON.*\(line 2\)",
+            "export",
+        ),
+        (b'{\n"a": 1,5}', r"not valid JSON.*\(line 2\)", "decimal point"),
         (b'{"components": [', r"ends too early \(line 1\)", "again"),
-        (b"head\nbr\xfcder\n", r"byte 7 is no utf-8 text \(line 2\)", "binary mode"),
+        (
+            b"head\nbr\xfcder\n",
+            r"byte 7 of the file is not valid utf-8 text \(line 2\)",
+            "binary mode",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_cure(data: bytes, said: str, hint: str) -> None:
