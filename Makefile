@@ -2,6 +2,7 @@
 # make bench  fleet beside its peers; BENCH="--scale 0.05 --rounds 2" for a quick look
 # make test   format, lint, types and the tests that a newcomer waits for
 # make test-programs  the runners' real programs, fetched
+# make test-contract  our table and lab against today's packages of Debian, fetched
 # make test-gate  the longer tests that land a change as well; .ci/run runs both
 SHELL := /bin/sh
 PYTHON ?= python3
@@ -12,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 STAMP := $(VENV)/.installed
 LOCKED := .ci/requirements
 
-.PHONY: demo test test-gate test-slow test-programs check bench clean
+.PHONY: demo test test-gate test-slow test-programs test-contract check bench clean
 
 demo: $(STAMP)
 	@set -e; trap '$(BIN)/fleet lab down' EXIT; trap 'exit 130' INT TERM; \
@@ -41,6 +42,9 @@ test-programs: $(STAMP)-dev
 	@$(BIN)/python -m tests.programs.fetches
 	@$(BIN)/pytest -q -m programs tests/programs
 	@$(BIN)/python -m tests.programs.seen
+
+test-contract: $(STAMP)-dev
+	@FLEET_CONTRACT=today $(BIN)/pytest -q tests/contract
 
 check: $(STAMP)-dev
 	@$(BIN)/ruff format --check .

@@ -16,65 +16,66 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet.profiles.compare.sequential import LOOKS, Answer, answer, first_of
+from fleet.profiles.compare.sequential import LOOKS, Answer, answers, first_of
 from fleet.profiles.stats.trend import Floats
 
 TRIALS = 1000
 MARKS = ("<!-- ab -->", "<!-- ab end -->")
-# Noise of so many runs in their order: the logarithm about 0. Arguments: generator, runs, CV.
-Noise = Callable[[np.random.Generator, int, float], Floats]
+# Logarithms about 0: boards, runs in their order. Arguments: generator, boards, runs, CV.
+Noise = Callable[[np.random.Generator, int, int, float], Floats]
 
 
 def _wander(rho: float) -> Noise:
-    def draw(rng: np.random.Generator, runs: int, noise: float) -> Floats:
-        found, state = np.empty(runs), rng.standard_normal()
-        for place in range(runs):
-            found[place] = state
-            state = rho * state + math.sqrt(1 - rho**2) * rng.standard_normal()
+    def draw(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
+        found = rng.standard_normal((boards, runs))
+        for run in range(1, runs):
+            found[:, run] = rho * found[:, run - 1] + math.sqrt(1 - rho**2) * found[:, run]
         return noise * found
 
     return draw
 
 
-def _calm(rng: np.random.Generator, runs: int, noise: float) -> Floats:
-    return noise * rng.standard_normal(runs)
+def _calm(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
+    return noise * rng.standard_normal((boards, runs))
 
 
 def _boot(effect: float) -> Noise:
     """A reboot in the middle: cut and resumed."""
 
-    def draw(rng: np.random.Generator, runs: int, noise: float) -> Floats:
-        steps = np.repeat(effect * rng.standard_normal(2), [runs // 2, runs - runs // 2])
-        return _calm(rng, runs, noise) + steps
+    def draw(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
+        steps = np.repeat(effect * rng.standard_normal((boards, 2)), runs // 2, axis=1)
+        return _calm(rng, boards, runs, noise) + steps
 
     return draw
 
 
-def _sticky(rng: np.random.Generator, runs: int, noise: float) -> Floats:
+def _sticky(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
     """Clocks that stay for about ten runs in one of two states, 6 % apart."""
-    changes = rng.random(runs) < 0.1
-    return _calm(rng, runs, noise) - 0.06 * (np.cumsum(changes) % 2)
+    changes = rng.random((boards, runs)) < 0.1
+    return _calm(rng, boards, runs, noise) - 0.06 * (np.cumsum(changes, axis=1) % 2)
 
 
-def _bimodal(rng: np.random.Generator, runs: int, noise: float) -> Floats:
-    return _calm(rng, runs, noise) - 0.04 * (rng.random(runs) < 0.3)
+def _bimodal(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
+    return _calm(rng, boards, runs, noise) - 0.04 * (rng.random((boards, runs)) < 0.3)
 
 
-def _outliers(rng: np.random.Generator, runs: int, noise: float) -> Floats:
-    return _calm(rng, runs, noise) - (rng.random(runs) < 0.05) * rng.uniform(0.1, 0.3, runs)
+def _outliers(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
+    wild = rng.random((boards, runs)) < 0.05
+    return _calm(rng, boards, runs, noise) - wild * rng.uniform(0.1, 0.3, (boards, runs))
 
 
-def _warming(rng: np.random.Generator, runs: int, noise: float) -> Floats:
-    return _calm(rng, runs, noise) - 0.10 * (1 - np.exp(-np.arange(runs) / 10))
+def _warming(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
+    return _calm(rng, boards, runs, noise) - 0.10 * (1 - np.exp(-np.arange(runs) / 10))
 
 
-def _sawtooth(rng: np.random.Generator, runs: int, noise: float) -> Floats:
-    return _calm(rng, runs, noise) - 0.05 * ((np.arange(runs) + rng.integers(7)) % 7) / 7
+def _sawtooth(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
+    phase = (np.arange(runs) + rng.integers(7, size=(boards, 1))) % 7
+    return _calm(rng, boards, runs, noise) - 0.05 * phase / 7
 
 
 @dataclass(frozen=True)
 class Family:
-    """How the noise of one board looks. `step`: the resolution of the program, of a rate of 10.
+    """How the noise of one board looks. `step`: to which the program rounds a rate of about 10.
 
     `unequal`: the noise of A and of B, times the noise.
     """
@@ -94,32 +95,31 @@ FAMILIES = (
     Family("two days, 5 % apart", _boot(0.05)),
     Family("sticky clocks, 6 %", _sticky),
     Family("two modes, 4 % apart", _bimodal),
-    Family("outliers", _outliers),
+    Family("outliers, 1 in 20 by 10 to 30 %", _outliers),
     Family("quantised, 0.1 of 10", _calm, 0.1),
     Family("warms up, 10 %", _warming),
     Family("thermal sawtooth, 5 %", _sawtooth),
     Family("noise A x 0.5, B x 1.5", _calm, unequal=(0.5, 1.5)),
-    Family("whole numbers", _calm, 1.0),
+    Family("whole numbers, about 10", _calm, 1.0),
 )
 
 
-def pairs_of(
-    family: Family, rng: np.random.Generator, noise: float, change: float
-) -> list[tuple[float, float]]:
-    """Pairs of one board up to the last look."""
-    runs = family.noise(rng, 2 * LOOKS[-1], noise)
-    pairs = []
+def pairs_of(family: Family, rng: np.random.Generator, noise: float, changes: Floats) -> Floats:
+    """Boards, pairs up to the last look, A and B. `changes`: of each board, as a share of A.
+
+    Boards differ by up to 5 %, so that what is rounded is not always the middle of a step.
+    """
+    boards = len(changes)
+    runs = family.noise(rng, boards, 2 * LOOKS[-1], noise).reshape(boards, LOOKS[-1], 2)
     for pair in range(LOOKS[-1]):
-        first, second = runs[2 * pair], runs[2 * pair + 1]
-        a, b = (first, second) if first_of(pair) == "A" else (second, first)
-        values = [
-            10 * level * math.exp(scale * found)
-            for level, scale, found in zip((1, 1 + change), family.unequal, (a, b), strict=True)
-        ]
-        if family.step:
-            values = [max(1, round(value / family.step)) * family.step for value in values]
-        pairs.append((values[0], values[1]))
-    return pairs
+        if first_of(pair) == "B":
+            runs[:, pair] = runs[:, pair, ::-1].copy()
+    level = 10 * np.exp(rng.uniform(-0.05, 0.05, (boards, 1, 1)))
+    sides = np.stack([np.ones(boards), 1 + changes], axis=1)[:, None, :]
+    values = level * sides * np.exp(runs * family.unequal)
+    if family.step:
+        values = np.maximum(1, np.round(values / family.step)) * family.step
+    return np.asarray(values, dtype=float)
 
 
 @dataclass
@@ -138,27 +138,28 @@ class Cell:
 
 
 def cell(
-    family: Family, noise: float, loss: float, limit: float, rows: int, *, trials: int
+    family: Family, noise: float, loss: float, limit: float, boards: int, *, trials: int
 ) -> Cell:
     """Tables of so many boards, of which the first loses `loss`."""
-    rng = np.random.default_rng(zlib.crc32(repr((family.name, noise, loss, limit, rows)).encode()))
-    counts = dict.fromkeys(("red", "undecided", "found", "missed", "held"), 0)
-    pairs = []
-    for _ in range(trials):
-        truths = [-loss if row == 0 else 0.0 for row in range(rows)]
-        found = [answer(pairs_of(family, rng, noise, truth), limit, rows) for truth in truths]
-        answers = [decision.answer for decision in found]
-        counts["red"] += Answer.WORSE in answers
-        counts["undecided"] += Answer.WORSE not in answers and Answer.UNDECIDED in answers
-        counts["found"] += answers[0] is Answer.WORSE
-        counts["missed"] += answers[0] is Answer.FINE
-        counts["held"] += all(
-            decision.low is None or decision.low - 1e-9 <= truth <= (decision.high or 0) + 1e-9
-            for decision, truth in zip(found, truths, strict=True)
-        )
-        pairs += [decision.pairs for decision in found]
-    shares = {name: count / trials for name, count in counts.items()}
-    return Cell(**shares, pairs=float(np.median(pairs)))
+    seed = zlib.crc32(repr((family.name, noise, loss, limit, boards)).encode())
+    truth = np.zeros((trials, boards))
+    truth[:, 0] = -loss
+    values = pairs_of(family, np.random.default_rng(seed), noise, truth.reshape(-1))
+    found = answers(values, limit, boards)
+    words = np.array([decision.answer for decision in found]).reshape(trials, boards)
+    ends = np.array([
+        (-1.0, 9.0) if decision.low is None else (decision.low, decision.high) for decision in found
+    ]).reshape(trials, boards, 2)  # fmt: skip
+    held = (ends[..., 0] - 1e-9 <= truth) & (truth <= ends[..., 1] + 1e-9)
+    red, first = (words == Answer.WORSE).any(axis=1), words[:, 0]
+    return Cell(
+        red=float(red.mean()),
+        undecided=float((~red & (words == Answer.UNDECIDED).any(axis=1)).mean()),
+        found=float((first == Answer.WORSE).mean()),
+        missed=float((first == Answer.FINE).mean()),
+        held=float(held.all(axis=1).mean()),
+        pairs=float(np.median([decision.pairs for decision in found])),
+    )
 
 
 def tables(trials: int) -> list[str]:

@@ -1,4 +1,6 @@
-"""Writes a tiny decoder with random weights as a folder of onnxruntime-genai: make_genai.py FOLDER.
+"""Writes a tiny decoder with random weights as a folder of onnxruntime-genai.
+
+make_genai.py FOLDER, or make_genai.py FOLDER pipeline: the embedding apart, for the CPU.
 
 One token a step, a cache of 64 places of static shape, and the mask computed from the position, so
 that QNN takes every node. Float; onnxruntime-qnn compiles it to a context binary for Hexagon v73
@@ -13,6 +15,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -116,7 +119,7 @@ def model() -> onnx.ModelProto:
     return found
 
 
-def configuration() -> dict[str, object]:
+def configuration() -> dict[str, Any]:
     """genai_config.json."""
     decoder = {
         "session_options": {
@@ -164,15 +167,66 @@ def compile_to(source: Path, target: Path) -> None:
     onnxruntime.InferenceSession(str(source), options)
 
 
+def parts(whole: onnx.ModelProto) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """(the embedding, the rest of the decoder), which meet in `x`."""
+    info = helper.make_tensor_value_info
+    x = info("x", TensorProto.FLOAT, [1, 1, WIDTH])
+    ids, *others = whole.graph.input
+    first, *rest = whole.graph.node
+    found = []
+    for name, nodes, inputs, outputs in (
+        ("embedding", [first], [ids], [x]),
+        ("decoder", rest, [x, *others], whole.graph.output),
+    ):
+        used = {text for node in nodes for text in node.input}
+        weights = [value for value in whole.graph.initializer if value.name in used]
+        graph = helper.make_graph(nodes, name, inputs, outputs, weights)
+        made = helper.make_model(graph, opset_imports=whole.opset_import, ir_version=OLDEST_IR)
+        onnx.checker.check_model(made)
+        found.append(made)
+    return found[0], found[1]
+
+
+def pipeline(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of one model, for the two parts."""
+    decoder = config["model"]["decoder"]
+    options = decoder.pop("session_options")
+    del decoder["filename"]
+    caches = [f"0.{name}" for name in ("key", "value")]
+    past, present = ([f"{at}.{name}" for name in caches] for at in ("past_key_values", "present"))
+    stages = {
+        "embedding": {
+            "filename": "embedding.onnx", "inputs": ["input_ids"], "outputs": ["x"],
+            "session_options": {"provider_options": []},
+        },
+        "decoder": {
+            "filename": "decoder.onnx", "inputs": ["x", "position_ids", *past],
+            "outputs": ["logits", *present], "session_options": options,
+        },
+    }  # fmt: skip
+    decoder["session_options"] = {"log_id": "onnxruntime-genai", "provider_options": []}
+    decoder["pipeline"] = [{name: stage} for name, stage in stages.items()]
+    decoder["sliding_window"] = {
+        "window_size": 1, "pad_value": 0, "alignment": "left", "slide_key_value_cache": False,
+    }  # fmt: skip
+    config["model"]["type"] = "decoder-pipeline"
+    return config
+
+
 def main() -> None:
     """Write the folder."""
-    folder = Path(sys.argv[1])
+    folder, split = Path(sys.argv[1]), sys.argv[2:] == ["pipeline"]
     folder.mkdir(parents=True, exist_ok=True)
+    compiled, config = model(), configuration()
+    if split:
+        embedding, compiled = parts(compiled)
+        onnx.save(embedding, str(folder / "embedding.onnx"))
+        config = pipeline(config)
     with tempfile.TemporaryDirectory() as made:
         source = Path(made, "model.onnx")
-        onnx.save(model(), str(source))
-        compile_to(source, folder / "model.onnx")
-    text = json.dumps(configuration(), indent=1) + "\n"
+        onnx.save(compiled, str(source))
+        compile_to(source, folder / ("decoder.onnx" if split else "model.onnx"))
+    text = json.dumps(config, indent=1) + "\n"
     (folder / "genai_config.json").write_text(text, "utf-8")
     shutil.copy(TOKENIZER, folder)
     about = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}

@@ -13,6 +13,7 @@ _PLAYBOOK_KINDS = {
     "an mllm QNN AOT model": "mllm",
     "an ExecuTorch program": "executorch",
     "a llama.cpp model": "llama.cpp",
+    "a LiteRT model": "litert",
     "a QNN DLC": "qnn",
     "an onnxruntime-genai folder": "ort",
     "an ONNX model": "ort",
@@ -58,8 +59,6 @@ def not_supported(root: Path, names: list[str]) -> BundleError:
     kind = kind_of(names)
     looks = f"; it looks like {kind}" if kind else ""
     name = _PLAYBOOK_KINDS.get(kind or "")
-    if kind and name is None:
-        looks += ", which is not supported yet"
     return BundleError(
         f"the folder {root} has no genie_config.json (it has: {have}{more}){looks}",
         hint=f"set the kind in the playbook: bundle: {{path: {root.name}, kind: {name}}}"

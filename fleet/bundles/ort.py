@@ -138,8 +138,13 @@ def models_of(bundle: Bundle) -> Mapping[str, Mapping[str, Any]]:
 
 def providers_of(bundle: Bundle) -> list[str]:
     """Names of all providers that genai_config.json sets up, in lower case."""
+    return providers_in(bundle.config.get("genai"))
+
+
+def providers_in(config: object) -> list[str]:
+    """Those of a part of genai_config.json."""
     found: set[str] = set()
-    stack: list[object] = [bundle.config.get("genai")]
+    stack: list[object] = [config]
     while stack:
         value = stack.pop()
         if isinstance(value, dict):

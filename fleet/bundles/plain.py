@@ -22,10 +22,12 @@ _MODELS = {
     "mllm": (("*.bin", "*.mllm"), "*.bin"),
     "executorch": (("*.pte",), "*.pte"),  # a context binary of QNN behind the delegate's header
     "llama.cpp": (("*.gguf",), ""),
+    "litert": (("*.tflite",), "*.tflite"),  # likewise, behind the model
     "ort": (("*.onnx",), "*.bin"),
     "files": ((), ""),
 }
 KINDS = ("genie", *_MODELS)
+_AROUND = {"executorch", "litert"}  # files around a context binary, or without one
 
 
 def inspect_plain(root: Path, system_library: Path | None, kind: str, *, hashes: bool) -> Bundle:
@@ -63,13 +65,13 @@ def read_bundle(
         shards = collect(found)
         refuse_case_twins(sorted(found.paths))
         files = {name: ref(name, path, cache, hashes) for name, path in found.paths.items()}
-        if kind == "executorch":
-            system_library = None  # it reads no .pte
+        if kind in _AROUND:
+            system_library = None  # it reads no such file
         contexts = tuple(
             inspect_context(file.source, system_library, name=file.name, sha256=file.sha256)
             for file in map(files.__getitem__, shards)
         )
-        if kind == "executorch":  # one for the CPU has none
+        if kind in _AROUND:  # one for the CPU has none
             contexts = tuple(context for context in contexts if not context.problem)
     except OSError as error:
         raise BundleError(

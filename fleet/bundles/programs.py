@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from fleet.bundles.elfsymbols import NotReadableError, read_dynamic
+from fleet.data import load
 from fleet.model.files import FileRef
 from fleet.model.finding import Finding
 
@@ -50,4 +51,31 @@ def lacking(wanted: Mapping[str, tuple[str, ...]], there: Collection[str]) -> tu
         )
         for library, users in wanted.items()
         if library not in there
+    )
+
+
+def executorch_pair(own: Collection[Path], qairt: str, *, emulator: bool) -> tuple[Finding, ...]:
+    """An ExecuTorch and a QAIRT version that were seen to fail together on x86_64.
+
+    A refusal only there, and only of the backend that was tried, which is known by its name: a
+    build of the user's own may have other headers.
+    """
+    row = load("qairt_releases")["executorch"]
+    if qairt not in row["fails"]:
+        return ()
+    tried = any(path.name == row["backend"] for path in own)
+    where = "" if emulator else "; on hardware they were never tried"
+    works = row["works"]
+    return (
+        Finding(
+            "executorch-qairt",
+            "refuse" if emulator and tried else "warn",
+            f"{row['backend']} of ExecuTorch {row['version']} and QAIRT {qairt} end with 14001 on "
+            f"the emulator (`unknown custom config socModel 0`){where}",
+            f"QAIRT {qairt}",
+            f"QAIRT {works}, or a backend built with the headers of {qairt}",
+            f'set `runtime: "{works}"` in the playbook, or build the backend with the headers of '
+            f"QAIRT {qairt}",
+            "docs/runners.md: QnnDevice_create with both forms of QnnHtpDevice_CustomConfig_t",
+        ),
     )

@@ -9,7 +9,7 @@ from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
 from fleet.model.bundle import ContextBinary
 from fleet.model.runtime import same_build, version_key
 from fleet.runtimes.consistency import check_consistent
-from fleet.runtimes.releases import backend_api, onnx_ir_version, package
+from fleet.runtimes.releases import backend_api, litert_qairt, onnx_ir_version, package
 
 _AGAIN = "copy or export the bundle again, then check it: fleet bundle inspect {root}"
 
@@ -130,6 +130,24 @@ def onnx_ir_too_new(case: Case) -> Iterator[Fault]:
                 f"export the model again with onnx.helper.make_model(..., ir_version={newest}), "
                 f"or load it, set model.ir_version = {newest} and save it",
             )
+
+
+@rule("litert-qairt", WARN, "LiteRT's qnn_manager.cc; `Qnn System library version 1.13.0 is "
+      "mismatched`, measured with its compiler plugin; google-ai-edge/LiteRT-LM#1121")  # fmt: skip
+def litert_qairt_too_old(case: Case) -> Iterator[Fault]:
+    """The runtime is not older than the QAIRT that LiteRT was built with."""
+    litert, oldest = litert_qairt()
+    if case.bundle.kind != "litert" or not case.runtime.libraries:
+        return
+    if version_key(case.runtime.version)[:2] < version_key(oldest):
+        yield Fault(
+            f"LiteRT {litert} was built with QAIRT {oldest} and refuses older ones: `Failed to set "
+            f"up QNN manager`; the runtime is {case.runtime.version}",
+            f"QAIRT {case.runtime.version}",
+            f"QAIRT {oldest} or newer",
+            'set `runtime: "2.51.0"` in the playbook, or build the dispatch library against '
+            f"QAIRT {case.runtime.version}",
+        )
 
 
 @rule("runtime-differs", WARN, "docs/sources/deployment.md 1: older on newer works, 15 of 15 pairs "

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
-from fleet.facts.soc import by_chip, by_kernel_id, by_soc_model, models_of
+from fleet.facts.soc import (
+    OLDEST_HTP,
+    by_chip,
+    by_kernel_id,
+    by_soc_model,
+    models_of,
+    no_htp,
+)
 from fleet.model.facts import Soc
 from fleet.model.runtime import version_key
 
@@ -18,7 +25,7 @@ _GCC11 = "aarch64-oe-linux-gcc11.2"
 def soc_unknown(case: Case) -> Iterator[Fault]:
     """The chip of the device is in the SoC table, or the inventory names it."""
     soc = case.facts.soc
-    if soc.chip and soc.hexagon_arch:
+    if soc.chip and (soc.hexagon_arch or soc.htp is False):
         return
     seen = f"soc_id {soc.kernel_soc_id}" if soc.kernel_soc_id is not None else "no soc_id"
     what = f"the Hexagon arch of {soc.chip}" if soc.chip else "the chip of the device"
@@ -29,6 +36,19 @@ def soc_unknown(case: Case) -> Iterator[Fault]:
         "a chip of the SoC table",
         "set the chip of this device in the inventory, for example `soc: QCS9075`",
     )
+
+
+@rule("soc-no-htp", REFUSE, "axinc-ai/ailia-models-kotlin PR 33: chips by HTP arch, as QAIRT 2.47 "
+      "lists them; libQnnHtp 2.51 reports no HTP device for them")  # fmt: skip
+def soc_no_htp(case: Case) -> Iterator[Fault]:
+    """The chip has an HTP: QAIRT has no backend for the NPU of older and smaller ones."""
+    if case.has_npu and case.facts.soc.htp is False:
+        yield Fault(
+            no_htp(case.facts.soc),
+            "no HTP",
+            f"a chip with Hexagon v{OLDEST_HTP} or newer",
+            "take another board, or a runner for its CPU or GPU",
+        )
 
 
 @rule("soc-conflict", WARN, "docs/sources/deployment.md 3: a conflict of sources is a warning")
@@ -71,7 +91,8 @@ def target_wrong(case: Case) -> Iterator[Fault]:
             "remove `target:` from inventory and playbook: then fleet chooses it",
         )
     arch = facts.soc.hexagon_arch
-    if case.has_npu and arch and target.stub_archs is not None and arch not in target.stub_archs:
+    npu = case.has_npu and facts.soc.htp is not False
+    if npu and arch and target.stub_archs is not None and arch not in target.stub_archs:
         have = ", ".join(target.stub_archs) or "none"
         yield Fault(
             f"{case.target} has no stub library for Hexagon {arch}: QNN would fail with 14001",

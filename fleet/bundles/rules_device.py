@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
-from fleet.model.facts import DeviceNode
+from fleet.model.facts import SHELL_FOLDERS, DeviceNode
 from fleet.model.runtime import version_key
 
 _MARGIN_BYTES = 64 * 1024 * 1024  # logs, records and profiles of some hundred runs
@@ -54,6 +54,20 @@ def libatomic_missing(case: Case) -> Iterator[Fault]:
         "libatomic.so.1",
         "sudo apt install libatomic1 on the device",
     )
+
+
+@rule("libstdcpp-missing", REFUSE, "fleet/data/runtime_files.yaml needs_on_device: readelf of the "
+      "libraries of aarch64-oe-linux-gcc11.2")  # fmt: skip
+def libstdcpp_missing(case: Case) -> Iterator[Fault]:
+    """libstdc++.so.6 is on the device where the libraries of the target need it."""
+    need = "libstdc++.so.6"
+    if need in case.target_facts.needs_on_device and case.facts.libstdcpp is False:
+        yield Fault(
+            f"the device has no {need}, which the libraries of {case.target} load: no NPU session",
+            f"no {need}",
+            need,
+            "sudo apt install libstdc++6 on the device",
+        )
 
 
 @rule("python3-missing", REFUSE, "docs/sources/qairt.md 7: libGenie is driven by python3 with "
@@ -233,7 +247,7 @@ def dsp_shell_missing(case: Case) -> Iterator[Fault]:
     if case.has_dsp and case.target_facts.os == "linux" and case.facts.dsp_shells == ():
         yield Fault(
             "no DSP shell file (fastrpc_shell_3, fastrpc_shell_unsigned_3) in "
-            "/usr/share/hexagon-dsp, /usr/lib/dsp or /usr/lib/rfsa/adsp: QNN would fail with 14001",
+            f"{', '.join(SHELL_FOLDERS)}: QNN would fail with 14001",
             "no shell",
             "fastrpc_shell_unsigned_3",
             "sudo apt install hexagon-dsp-binaries on the device (Debian: non-free-firmware), or "

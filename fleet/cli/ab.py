@@ -143,6 +143,10 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
         ))  # fmt: skip
     if cells:
         output.table(f"{journal.asked.b} against {journal.asked.a}", COLUMNS, cells)
+    for result, item in rows:
+        if step := item.decision.step:
+            place = f"{result.host.name} {item.metric}"
+            output.note(f"{place} is rounded to {step:g}; the interval has all it can have been")
     if any(_emulated(result) for result, _ in rows):
         output.note("the devices are emulated, so this says nothing about real hardware")
     tag = f"tag:ab-{journal.run_id}"
@@ -161,6 +165,8 @@ def _plain(result: DeviceResult, item: Judged) -> dict[str, object]:
 
 def end(journal: AbJournal, results: list[DeviceResult]) -> None:
     """Raise what the exit code says: 1 worse, 4 undecided, else that of the devices."""
+    from fleet.profiles.compare.sequential import LOOKS  # noqa: PLC0415
+
     words: dict[str, list[str]] = {"worse": [], "undecided": []}
     for result, item in _rows(results):
         text = f"{result.host.name} {item.metric}" + " (emulated)" * _emulated(result)
@@ -172,7 +178,9 @@ def end(journal: AbJournal, results: list[DeviceResult]) -> None:
         )
     end_devices(results)
     if words["undecided"]:
+        most = max(item.decision.pairs for _, item in _rows(results)) == LOOKS[-1]
+        hint = "ask fewer boards at once (-l), or a wider limit with --gate"
         raise NotComparableError(
             f"the runs are too few or vary too much to decide: {', '.join(words['undecided'])}",
-            hint=f"fleet ab --resume {journal.run_id} (continues to measure)",
+            hint=hint if most else f"fleet ab --resume {journal.run_id} (continues to measure)",
         )

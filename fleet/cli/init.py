@@ -24,17 +24,14 @@ from fleet.config.scaffold.devices import (
 )
 from fleet.config.scaffold.files import write_all
 from fleet.config.scaffold.texts import FoundDevice, inventory_text, playbook_text
-from fleet.engine.pool import DeviceResult, on_every_device
-from fleet.engine.session import Session
-from fleet.facts.gather import gather
+from fleet.engine.facts import gather_facts
+from fleet.engine.pool import on_every_device
 from fleet.lab import Lab
 from fleet.lab.folder import LabFolder
-from fleet.model.deadline import Deadline
 from fleet.model.errors import BundleError, InputError
 from fleet.model.facts import Facts
 from fleet.transport.seen import USER_CONFIG, adb_devices, config_hosts
 
-PROBE_SECONDS = 30.0  # as `fleet facts`
 AT_A_TIME = 16
 README = """# A fleet
 
@@ -174,20 +171,13 @@ def _probed(devices: list[FoundDevice], known_hosts: Path) -> list[FoundDevice]:
         host if "known_hosts" in seen[host.name].values else replace(host, known_hosts=known_hosts)
         for host in read_back(devices)
     ]
-    found: dict[str, Facts] = {}
-
-    def work(session: Session, result: DeviceResult) -> None:
-        deadline = Deadline(PROBE_SECONDS)
-        found[session.host.name] = gather(session.transport, session.host, deadline)
-        result.outcome = "ok"
-
-    for result in on_every_device(hosts, work, lambda _: None, parallel=AT_A_TIME):
+    for result in on_every_device(hosts, gather_facts, lambda _: None, parallel=AT_A_TIME):
         device = seen[result.host.name]
-        if result.error is not None:
-            output.note(f"{device.name} did not answer: {result.error.message}")
+        facts = result.details.get("facts")
+        if not isinstance(facts, Facts):
+            output.note(f"{device.name} did not answer: {result.text}")
             seen[device.name] = replace(device, about=f"{device.about}; not asked")
             continue
-        facts = found[device.name]
         kind = "emulated" if facts.emulated else facts.soc.hexagon_arch or "unknown Hexagon"
         reported = [facts.soc.model or "unknown board", facts.os_name or "unknown OS", kind]
         keys = {"soc": facts.soc.chip, "identity": facts.serial_number or facts.machine_id}

@@ -171,8 +171,8 @@ def advise(text: str) -> None:
 def show_error(error: FleetError) -> None:
     """`error:` with position and cause, `try:` with the cure."""
     _remark("error:", "bold red", str(error))
-    if error.hint:
-        _remark("  try:", "bold", completed(error.hint))
+    if error.hint or error.cure:
+        _remark("  try:", "bold", completed(error.hint or error.cure))
 
 
 def _remark(word: str, style: str, text: str) -> None:

@@ -100,8 +100,8 @@ class VaultRef(SecretRef):
     def get(self) -> Secret:
         """Raise InventoryError: fleet has no key of the vault."""
         raise InventoryError(
-            f"{self.reference} is encrypted by ansible-vault; fleet cannot decrypt it",
-            hint="write env:NAME instead, and set NAME from `ansible-vault view`",
+            f"{self.reference} is encrypted by ansible-vault, which fleet cannot decrypt",
+            hint="write env:NAME instead, and export NAME with what `ansible-vault view` prints",
         )
 
 
@@ -119,7 +119,7 @@ class AnsibleReader:
         for name in ("group_vars", "host_vars"):
             if (folder / name).is_dir():
                 notes.warn(
-                    f"the folder {name} beside it is not read; put what fleet needs into this file",
+                    f"fleet does not read the folder {name}; move its variables into this file",
                     Position(document.file),
                 )
 
@@ -128,7 +128,7 @@ class AnsibleReader:
         near = suggestion(name, SECTIONS)
         self._ignore(name, path)
         self._notes.warn(
-            f"'{name}' is no part of a group and is not used" + (f"; {near}" if near else ""),
+            f"fleet ignores '{name}', not a key of a group" + (f"; {near}" if near else ""),
             self._document.key(path),
         )
 
@@ -163,7 +163,7 @@ class AnsibleReader:
             return
         if near or not ours:
             self._notes.warn(
-                f"variable '{key}' is not used" + (f"; {near}" if near else ""),
+                f"fleet ignores the variable '{key}'" + (f"; {near}" if near else ""),
                 self._document.key(path),
             )
 
@@ -188,9 +188,9 @@ class AnsibleReader:
         if "{{" not in text and "{%" not in text:
             return False
         self._problems.add(
-            f"'{key}' holds a template ({{{{ ... }}}}); templates are not evaluated",
+            f"'{key}' contains a template ({{{{ ... }}}}), which fleet does not evaluate",
             self._document.value(path),
-            "write the value itself; for a password write env:NAME",
+            "write the value without a template; for a password write env:NAME",
         )
         return True
 
@@ -198,9 +198,9 @@ class AnsibleReader:
         kind = CONNECTIONS.get(text.removeprefix("ansible.builtin."))
         if kind is None:
             self._problems.add(
-                f"'{key}: {text}' is no way to a device that fleet knows",
+                f"'{key}: {text}' is a connection that fleet does not support",
                 self._document.value(path),
-                "use ssh or local, or leave these hosts out of this file",
+                "use ssh or local, or remove the hosts that need it",
             )
             return None
         return Setting("transport", kind, NAMES[key][1])
@@ -222,7 +222,7 @@ class AnsibleReader:
         if text.startswith(("env:", "file:", "cmd:")):
             return check(self._document, self._problems, name, text, path, rank=rank)
         self._notes.warn(
-            f"'{key}' stands in clear text; write env:NAME, file:PATH or cmd:PROGRAM", at
+            f"'{key}' is a password in clear text; write env:NAME, file:PATH or cmd:PROGRAM", at
         )
         clear = Secret(text)
         try:
@@ -251,7 +251,7 @@ class AnsibleReader:
         at = self._document.key(path)
         if key in self._twins:
             self._ignore(key, path)
-            self._notes.warn(f"'{key}' is not used, the file gives ansible_ variables for it", at)
+            self._notes.warn(f"fleet ignores '{key}': an ansible_ variable says it", at)
             return ()
         if value is None:
             return (Setting(key, None, 9),)
@@ -260,10 +260,10 @@ class AnsibleReader:
         if setting is None:
             self._ignore(key, path)
             why = trial.errors[0].message
-            self._notes.warn(f"'{key}' is a key of fleet and is not used: {why}", at)
+            self._notes.warn(f"fleet ignores its key '{key}': {why}", at)
             return ()
         if key in _COMMON:
             self._notes.warn(
-                f"'{key}' is used as fleet's own key; rename it if it means something else", at
+                f"fleet uses '{key}' as its own key; rename it if it means something else", at
             )
         return (setting,)

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from fleet.config.fields import Strict, wrong
 from fleet.config.problems import Problems
-from fleet.config.reports import report
+from fleet.config.reports import validated
 from fleet.config.yamlpos import read
+from fleet.data import frozen
 from fleet.model.cause import LAYERS, PLATFORMS, Cause, Example, Fix, Predicate, Signature, Twin
 from fleet.model.errors import InputError
 
@@ -33,7 +34,7 @@ def _words(value: object) -> object:
 
 def _among(value: str, known: tuple[str, ...], what: str) -> str:
     if value not in known:
-        raise wrong(f"'{value}' is no {what}", f"one of {', '.join(known)}")
+        raise wrong(f"'{value}' is not a valid {what}", f"use one of: {', '.join(known)}")
     return value
 
 
@@ -88,8 +89,8 @@ class _Fix(Strict):
         kept = self.changes.startswith("nothing") or not self.reversible
         if not kept and not self.undo:
             raise wrong(
-                "a fix that changes something says how that is undone",
-                "undo:, or reversible: false",
+                "a fix that changes something needs a way back",
+                "add `undo:` with a command, or `reversible: false`",
             )
         return self
 
@@ -132,12 +133,18 @@ def load_causes(paths: Iterable[Path]) -> tuple[Cause, ...]:
     for path in paths:
         cause = load_cause(path)
         if cause.id != path.stem:
-            raise InputError(f"{path}: the id is '{cause.id}', the file's name {path.stem}")
+            raise InputError(
+                f"{path}: the id is '{cause.id}', and the name of the file is '{path.stem}'",
+                hint=f"write `id: {path.stem}`, or rename the file to {cause.id}.yaml",
+            )
         found[cause.id] = cause
     for cause in found.values():
         for other in (*cause.excludes, *(twin.cause for twin in cause.twins)):
             if other not in found:
-                raise InputError(f"cause {cause.id} names '{other}', which has no file")
+                raise InputError(
+                    f"cause {cause.id} refers to the cause '{other}', which does not exist",
+                    hint=f"correct the name, or add {other}.yaml",
+                )
     return tuple(found[key] for key in sorted(found))
 
 
@@ -147,42 +154,21 @@ def load_cause(path: Path) -> Cause:
         raw = yaml.load(path.read_text("utf-8"), Loader=_LOADER)  # noqa: S506 - a safe loader
         parsed = _Cause.model_validate(raw)
     except (OSError, ValueError, yaml.YAMLError):
-        parsed = _with_positions(path)
+        # The slow way, which knows the lines of what is wrong.
+        parsed = validated(_Cause, read(path, InputError), Problems(InputError))
     return _cause(parsed)
 
 
-def _with_positions(path: Path) -> _Cause:
-    """The slow way, which knows the lines of what is wrong."""
-    document = read(path, InputError)
-    problems = Problems(InputError)
-    try:
-        return _Cause.model_validate(document.data)
-    except ValidationError as error:
-        report(error, _Cause, document, problems)
-        problems.raise_first()
-        raise InputError(f"{path}: {error}") from error
-
-
 def _cause(raw: _Cause) -> Cause:
-    return Cause(
-        id=raw.id,
-        title=raw.title,
-        layer=raw.layer,
-        severity=raw.severity,
-        explanation=raw.explanation,
-        verify=raw.verify,
-        platforms=tuple(raw.platforms),
-        codes=tuple(raw.codes),
-        excludes=tuple(raw.excludes),
-        against=tuple(raw.against),
-        refuted=tuple((fact.fact, tuple(fact.values)) for fact in raw.refuted),
-        sources=tuple(raw.sources),
-        signatures=tuple(Signature(**signature.model_dump()) for signature in raw.signatures),
-        probe=tuple(Predicate(row.fact, tuple(row.values), row.weight) for row in raw.probe),
-        twins=tuple(Twin(**twin.model_dump()) for twin in raw.twins),
-        fix=tuple(_fix(fix) for fix in raw.fix),
-        examples=tuple(Example(**example.model_dump()) for example in raw.examples),
-    )
+    made: dict[str, Any] = {
+        "refuted": tuple((fact.fact, tuple(fact.values)) for fact in raw.refuted),
+        "signatures": tuple(Signature(**row.model_dump()) for row in raw.signatures),
+        "probe": tuple(Predicate(row.fact, tuple(row.values), row.weight) for row in raw.probe),
+        "twins": tuple(Twin(**twin.model_dump()) for twin in raw.twins),
+        "fix": tuple(_fix(fix) for fix in raw.fix),
+        "examples": tuple(Example(**example.model_dump()) for example in raw.examples),
+    }
+    return Cause(**frozen(dict(raw)) | made)
 
 
 def _fix(raw: _Fix) -> Fix:

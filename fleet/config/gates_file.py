@@ -30,28 +30,28 @@ _PERCENT: dict[str, Any] = {
 
 def _celsius(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise wrong(f"a temperature is needed here, not {describe(value)}", "write it like 45C")
+        raise wrong(f"the value must be a temperature, not {describe(value)}", "write it like 45C")
     return told(parse_celsius)(value)
 
 
 def _percent(value: object) -> float:
     if not isinstance(value, str):
-        raise wrong(f"a percentage is needed here, not {describe(value)}", "write it like 3%")
+        raise wrong(f"the value must be a percentage, not {describe(value)}", "write it like 3%")
     return told(parse_percent)(value)
 
 
 def _level(value: object) -> float:
     share = _percent(value)
     if share < 0.5:
-        raise wrong(f"a level of {share:.0%} says nothing", "write it like 95%")
+        raise wrong(f"the level {share:.0%} is below 50%", "write it like 95%")
     return share
 
 
 def _at_most(value: int) -> int:
     if value < LEAST_REPEATS:
         raise wrong(
-            f"{value} runs have no interval, so it never gets narrow",
-            f"{LEAST_REPEATS} or more, as a comparison takes",
+            f"at_most is {value}; a confidence interval needs {LEAST_REPEATS} runs",
+            f"write {LEAST_REPEATS} or more",
         )
     return value
 
@@ -86,17 +86,17 @@ AtMost = Annotated[
     int, AfterValidator(_at_most), WithJsonSchema({"type": "integer", "minimum": LEAST_REPEATS})
 ]
 ZoneName = Annotated[
-    str, Matches(r"[^\x00-\x1f]{1,64}", "thermal zone", "a name or glob of one, or `auto`")
+    str, Matches(r"[^\x00-\x1f]{1,64}", "thermal zone", "write a name, a glob like cpu*, or `auto`")
 ]
 MetricName = Annotated[
-    str, Matches(r"[a-z][a-z0-9_]{0,40}", "metric", "a name like decode_tps or ttft_ms")
+    str, Matches(r"[a-z][a-z0-9_]{0,40}", "metric", "write a name like decode_tps or ttft_ms")
 ]
 
 
 class CoolBody(Strict):
     """When the device is cool enough for a run."""
 
-    below: Celsius = Field(description="Wait until the zone is below that: 45C.")
+    below: Celsius = Field(description="Wait until the zone is below this temperature: 45C.")
     zone: ZoneName = Field(
         default=AUTO,
         description="Name or glob of thermal zones; `auto` takes those of NPU, CPU and SoC. The "
@@ -107,8 +107,8 @@ class CoolBody(Strict):
     )
     otherwise: Literal["fail", "go on"] = Field(
         default="fail",
-        description="After that, or where no temperature can be read: `fail`, or `go on` and mark "
-        "the record.",
+        description="If the time is over or no temperature can be read: `fail`, or `go on` and "
+        "mark the run.",
     )
 
     def spec(self) -> CoolSpec:
@@ -119,14 +119,14 @@ class CoolBody(Strict):
 class UntilBody(Strict):
     """How narrow the interval of a metric has to be."""
 
-    narrower: Percent = Field(description="Width of the interval as a share of its middle: 3%.")
+    narrower: Percent = Field(description="Widest interval, in percent of its middle: 3%.")
     metric: MetricName = Field(
-        default=DEFAULT_METRIC, description="Metric whose interval it is: decode_tps, ttft_ms."
+        default=DEFAULT_METRIC, description="Metric of the interval: decode_tps, ttft_ms."
     )
     at_most: AtMost = Field(
-        default=DEFAULT_AT_MOST, description="Runs at most, whether the interval is narrow or not."
+        default=DEFAULT_AT_MOST, description="Most runs, also when the interval is still wide."
     )
-    level: Level = Field(default=0.95, description="Level of the interval: 95%.")
+    level: Level = Field(default=0.95, description="Confidence level of the interval: 95%.")
 
     def spec(self) -> UntilSpec:
         """What the engine works with."""
@@ -147,11 +147,11 @@ def _sample(value: object) -> float | None:
     if value is False or value == "off":  # YAML reads a bare `off` as false
         return None
     if value is True:
-        raise wrong("'sample' is `off` or a duration, not a truth value", "write it like 1s")
+        raise wrong("'sample' must be a duration or `off`, not true", "write it like 1s, or `off`")
     seconds = seconds_of(value)
     if not SHORTEST_SAMPLE <= seconds <= LONGEST_SAMPLE:
         raise wrong(
-            f"looks every {seconds:g} s: there must be between 100ms and 1m between two",
+            f"'sample' is {seconds:g} s; it must be between 100 ms and 1 min",
             "write it like 1s, or `off`",
         )
     return seconds

@@ -62,13 +62,13 @@ class GroupTree:
         at = self._document.key(path)
         if not _GROUP_NAME.fullmatch(name):
             self._bad(
-                f"'{name}' is no group name",
+                f"'{name}' is not a valid name of a group",
                 at,
-                "use letters, digits, _ and -; these have a meaning in --limit: , : ! & ~ [ * ?",
+                "use letters, digits, _ and - (--limit gives a meaning to , : ! & ~ [ * ?)",
             )
             return
         group = self.groups.setdefault(name, HostGroup(name, at))
-        if not self._mapping(body, path, "a group is a mapping with hosts, children or vars"):
+        if not self._mapping(body, path, "write hosts, children or vars below it"):
             return
         for key, value in body.items():
             here = (*path, key)
@@ -114,9 +114,9 @@ class GroupTree:
             return
         if not _HOST_NAME.fullmatch(names[0]):
             self._bad(
-                f"'{pattern}' is no host name",
+                f"'{pattern}' is not a valid name of a host",
                 at,
-                "use letters, digits and . _ - : only; put the address into `host:` below it",
+                "use letters, digits and . _ - : only; write the address as `host: ADDRESS`",
             )
             return
         if len(self.hosts) + len(names) > MAX_HOSTS:
@@ -153,9 +153,9 @@ class GroupTree:
             return True
         if len(way) > MAX_DEPTH:
             self._bad(
-                f"groups nest deeper than {MAX_DEPTH} levels",
+                f"the groups are nested more than {MAX_DEPTH} levels deep",
                 self.groups[name].position,
-                "flatten the groups",
+                "put some groups on a higher level",
             )
             return False
         way.append(name)

@@ -96,7 +96,7 @@ def _secret(description: str) -> HostKey:
     key = _key(
         f"{description} by reference: env:NAME, file:PATH or cmd:PROGRAM.",
         r"(env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+|cmd:[^\x00-\x1f]+)",
-        "reference to a secret, and a secret never stands in the file itself",
+        "reference to a secret; the secret itself must not be in the file",
         "write env:NAME, file:PATH or cmd:PROGRAM ARGS",
         shown=False,
     )
@@ -126,7 +126,7 @@ def _port(place: ValuePlace, value: object) -> object:
     if 1 <= value <= _MAX_PORT:
         return value
     limit = "at least 1" if value < 1 else f"at most {_MAX_PORT}"
-    return place.wrong(f"'{place.path[-1]}' must be {limit}, not {value}")
+    return place.wrong(f"'{place.path[-1]}' must be {limit}, not {value}", "write a port")
 
 
 def _duration(place: ValuePlace, value: object) -> object:
@@ -160,12 +160,13 @@ def _base_dir(value: str) -> str:
     rooted = value.startswith(("/", "~/")) or _DRIVE.match(value)
     if not rooted or ".." in value.split("/") or any(ord(char) < 32 for char in value):
         raise InputError(
-            f"'{value}' is no base folder",
+            f"'{value}' is not a valid path for base_dir",
             hint="write an absolute path or one that starts with ~/, without ..",
         )
     if not _DRIVE.sub("", value).strip("~/"):
         raise InputError(
-            f"'{value}' would fill the folder itself", hint="name a folder of its own, like ~/fleet"
+            f"base_dir is '{value}', a folder that holds other things too",
+            hint="write a subfolder, like ~/fleet",
         )
     return value.rstrip("/")
 
@@ -178,7 +179,7 @@ _BASE_DIR_SCHEMA = {
     "not": {"pattern": r"(^|/)\.\.(/|$)"},
 }
 _PATHS_SCHEMA = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
-_IDENTIFIER = Pattern(r"[^\s\x00-\x1f]+", "identifier", "write it without spaces")
+_IDENTIFIER = Pattern(r"[^\s\x00-\x1f]+", "identifier", "write it without blanks")
 
 # An address, a user and a jump host have no space and no leading dash: OpenSSH would take it
 # for an option.
@@ -188,21 +189,21 @@ HOST_KEYS: Mapping[str, HostKey] = {
         *("ssh", "local", "adb"),
     ),
     "host": _key(
-        "Address or ssh config alias; without it the host's name in this file.",
+        "Address or alias of the ssh config. Default: the name of the host in this file.",
         r"[^\s\x00-\x1f,/@-][^\s\x00-\x1f,/@]*",
         "address",
         "write a name or an IP address",
     ),
     "port": HostKey(
-        "SSH port; without it the ssh config decides, then 22.",
+        "SSH port. Default: what the ssh config says, else 22.",
         {"type": "integer", "minimum": 1, "maximum": _MAX_PORT},
         _port,
     ),
     "user": _key(
-        "Login name; without it the ssh config decides, then your own.",
+        "Login name. Default: what the ssh config says, else your own.",
         r"[^\s\x00-\x1f:@/-][^\s\x00-\x1f:@/]*",
         "user name",
-        "write the login name only",
+        "write the login name only, without @ and address",
     ),
     "identity_file": HostKey(
         "Private key or keys; relative to the inventory's folder.", _PATHS_SCHEMA, _paths
@@ -223,7 +224,7 @@ HOST_KEYS: Mapping[str, HostKey] = {
         "fleet's own file of trusted host keys; default: <inventory>.known_hosts.", FILE_PATH
     ),
     "host_key": _key(
-        "The one accepted host key, as fingerprint SHA256:...",
+        "The only host key that is accepted, as fingerprint SHA256:...",
         r"SHA256:[A-Za-z0-9+/]{43}=?",
         "fingerprint of a host key",
         "write SHA256:... as `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` prints it",
@@ -239,31 +240,30 @@ HOST_KEYS: Mapping[str, HostKey] = {
         _text(_base_dir),
     ),
     "soc": _key(
-        "Chip name (QCS9075) where the device cannot be asked for it.",
+        "Chip name (QCS9075), for a device that does not tell its chip.",
         r"[A-Z]{2,4}[0-9]{3,5}[A-Z]{0,3}",
         "chip name",
         "write the chip, not the board, in capitals without a dash: QCS9075, SM8750",
     ),
     "os": _word(
-        "linux or windows; without it the ssh server of Windows tells by its name.",
-        *("linux", "windows"),
+        "linux or windows. Default: what the name of the ssh server tells.", *("linux", "windows")
     ),
     "target": _key("QAIRT target (aarch64-oe-linux-gcc11.2) instead of the detected one.", TARGET),
     "serial": _key(
-        "adb: serial number, USB path (usb:1-4.2) or HOST:PORT; without it the host's name.",
+        "adb: serial number, USB path (usb:1-4.2) or HOST:PORT. Default: the name of the host.",
         _IDENTIFIER,
     ),
     "adb_server": _key(
-        "adb: HOST:PORT of the server; without it the one that adb itself uses.",
+        "adb: HOST:PORT of the adb server. Default: the server that adb uses.",
         r"[^\s\x00-\x1f,/@:-][^\s\x00-\x1f,/@:]*:\d{1,5}",
         "address of an adb server",
         "write HOST:PORT, like 127.0.0.1:5037",
     ),
     "identity": _key(
-        "What the device must answer as its identity, else it is refused.", _IDENTIFIER
+        "Machine id or serial number of the device; fleet refuses any other device.", _IDENTIFIER
     ),
     "labels": HostKey(
-        "Free labels (text: text); those of groups and host are joined.",
+        "Labels of your choice (text: text); a host has those of its groups, too.",
         {"type": "object", "additionalProperties": _TEXT},
         _labels,
     ),
@@ -275,7 +275,8 @@ def inventory_schema() -> dict[str, Any]:
     host = {name: _nullable(key.description, key.schema) for name, key in HOST_KEYS.items()}
     group_vars = host | {
         PRIORITY: _nullable(
-            "Among groups of one depth the higher number wins (as in Ansible).", {"type": "integer"}
+            "Of groups on the same level the higher number wins (as in Ansible).",
+            {"type": "integer"},
         )
     }
     parts: dict[str, dict[str, Any]] = {
@@ -286,7 +287,7 @@ def inventory_schema() -> dict[str, Any]:
     group = {name: _nullable(SECTIONS[name], part) for name, part in parts.items()}
     return {
         "$defs": {
-            "HostVars": _mapping("What is known of a host. null unsets a key.", host),
+            "HostVars": _mapping("Keys of a host. null removes an inherited value.", host),
             "GroupVars": _mapping("Variables of all hosts of a group.", group_vars),
             "GroupBody": _mapping(
                 "A group: its hosts, its child groups, and variables for all of them.", group

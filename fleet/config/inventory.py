@@ -38,7 +38,7 @@ def load_inventory(path: Path) -> Inventory:
     reading, problems = _read(path)
     problems.raise_first(f"fleet inventory check {path}")
     if reading.inventory is None:
-        raise InventoryError(f"{path} gave no inventory")
+        raise InventoryError(f"cannot read {path}", hint=f"fleet inventory check {path}")
     return reading.inventory
 
 
@@ -80,7 +80,7 @@ def _inventory(tree: GroupTree, path: Path, folder: Path, notes: Notes) -> Inven
             members[group.name].append(name)
     for name in tree.hosts.keys() & tree.groups.keys():
         notes.warn(
-            f"'{name}' is a group and a host; --limit {name} means the group",
+            f"'{name}' is the name of a group and of a host; --limit {name} means the group",
             tree.groups[name].position,
         )
     return Inventory(
@@ -123,6 +123,7 @@ def _path(text: str, folder: Path) -> Path:
         path = path.expanduser()
     except RuntimeError as error:
         raise InventoryError(
-            f"'{text}': there is no such user on this machine", hint="write the path out"
+            f"'{text}' names a user that does not exist on this workstation",
+            hint="write the whole path, without ~",
         ) from error
     return folder / path

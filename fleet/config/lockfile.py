@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from fleet.config.fields import Matches, Strict
 from fleet.config.problems import Problems
-from fleet.config.reports import report
+from fleet.config.reports import validated
 from fleet.config.yamlpos import read
 from fleet.model.errors import InputError, LockFileError, Position
 from fleet.model.files import check_name, sha256_file, told
@@ -18,8 +18,8 @@ from fleet.model.lockfile import NAME, Lock, LockedFile, LockedRelease
 
 MAX_BYTES = 1 << 44  # 16 TiB: more is no file of a release
 
-_Sha = Annotated[str, Matches(r"[0-9a-f]{64}", "sha256", "64 small hex digits")]
-_Id = Annotated[str, Matches(r"[0-9a-f]{16}", "release id", "16 small hex digits")]
+_Sha = Annotated[str, Matches(r"[0-9a-f]{64}", "sha256", "write 64 hex digits, in lower case")]
+_Id = Annotated[str, Matches(r"[0-9a-f]{16}", "release id", "write 16 hex digits, in lower case")]
 _Word = Annotated[str, Matches(r"[A-Za-z0-9._-]*", "word", "letters, digits, . _ -")]
 
 
@@ -27,10 +27,10 @@ class FileLine(Strict):
     """One file of a release."""
 
     name: str = Field(description="Name in the release.")
-    sha256: _Sha = Field(description="Hash of the content.")
+    sha256: _Sha = Field(description="SHA-256 of the content.")
     size: Annotated[int, Field(ge=0, le=MAX_BYTES)] = Field(description="Bytes.")
-    executable: bool = Field(default=False, description="May be started.")
-    arch: _Word = Field(default="", description="Machine of the file.")
+    executable: bool = Field(default=False, description="True for a program.")
+    arch: _Word = Field(default="", description="CPU architecture of the file.")
 
 
 class ReleaseBody(Strict):
@@ -41,14 +41,14 @@ class ReleaseBody(Strict):
     id: _Id = Field(description="Release id.")
     build_id: _Word = Field(description="Build id of the QAIRT runtime.")
     env: dict[str, str] = Field(description="Environment of the release.")
-    count: Annotated[int, Field(ge=0)] = Field(description="How many files: a cut file shows.")
+    count: Annotated[int, Field(ge=0)] = Field(description="Number of files: a cut file shows.")
     files: list[FileLine] = Field(description="Files.")
 
 
 class LockBody(Strict):
     """fleet.lock."""
 
-    schema_: Literal[1] = Field(alias="schema", description="Version of this form.")
+    schema_: Literal[1] = Field(alias="schema", description="Version of this format.")
     name: _Word = Field(description="Release name.")
     playbook: _Sha = Field(description="sha256 of the playbook file.")
     releases: list[ReleaseBody] = Field(description="One for each kind of device.")
@@ -68,27 +68,22 @@ def playbook_hash(playbook: Path) -> str:
 def load_lock(path: Path) -> Lock:
     """The lock in a file. Raises LockFileError with file, line, cause and cure."""
     if not path.is_file():
-        raise LockFileError(f"there is no {path}", hint="fleet lock-file (writes it)")
+        raise LockFileError(f"there is no lock file {path}", hint="fleet lock-file (writes it)")
     for number, line in enumerate(_text(path).splitlines(), 1):
         if line.startswith("<<<<<<<"):
             raise LockFileError(
-                "a merge conflict is in the file",
+                "the lock file contains a merge conflict",
                 position=Position(path, number, 1),
-                hint="take either side, then fleet lock-file",
+                hint="remove the lines of one side, then write the file again: fleet lock-file",
             )
     document = read(path, LockFileError)
     problems = Problems(LockFileError)
-    try:
-        body = LockBody.model_validate(document.data)
-    except ValidationError as error:
-        report(error, LockBody, document, problems)
-        problems.raise_first()
-        raise
+    body = validated(LockBody, document, problems)
     for number, release in enumerate(body.releases):
         if release.count != len(release.files):
             at = document.value(("releases", number, "count"))
-            said = f"{release.count} files are announced, {len(release.files)} are there"
-            problems.add(said, at, "the file was cut or edited; fleet lock-file (writes it anew)")
+            said = f"count is {release.count}, and the list has {len(release.files)} files"
+            problems.add(said, at, "fleet lock-file (writes the file again)")
         for index, file in enumerate(release.files):
             try:
                 check_name(file.name)

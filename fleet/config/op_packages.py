@@ -57,12 +57,12 @@ class OpPackageBody(Strict):
     )
     provider: Symbol | None = Field(
         default=None,
-        description="Function that gives the interface; without it the only one whose name "
-        "ends with InterfaceProvider.",
+        description="Function that returns the interface. Default: the only function whose "
+        "name ends with InterfaceProvider.",
     )
     qairt: Qairt | None = Field(
         default=None,
-        description="QAIRT version they were built with, for libraries that do not say it.",
+        description="QAIRT version of the build, for libraries that do not contain it.",
     )
 
 
@@ -77,7 +77,7 @@ def op_package_specs(
     def library(text: str, keys: Keys) -> Path:
         found = path(text, keys)
         if not found.is_file():
-            what = "is a folder" if found.is_dir() else "is not there"
+            what = "is a folder" if found.is_dir() else "does not exist"
             message = f"the op package library {found} {what}"
             problems.add(message, document.value(keys), near_hint(found))
         return found
@@ -87,9 +87,9 @@ def op_package_specs(
         keys: Keys = ("op_packages", index)
         if body.name in {spec.name for spec in specs}:
             problems.add(
-                f"op package {body.name} stands there twice",
+                f"the op package {body.name} is listed twice",
                 document.value((*keys, "name")),
-                "remove one of them, or give it another name",
+                "remove one of the two, or rename it",
             )
         specs.append(
             OpPackageSpec(

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from fleet.config.gates_file import cool_spec, until_spec
 from fleet.config.op_packages import op_package_specs
 from fleet.config.playbook_file import BundleBody, PlaybookFile, RunBody, RuntimeBody
 from fleet.config.problems import Problems, suggest_or_list, suggestion
-from fleet.config.reports import report
+from fleet.config.reports import validated
 from fleet.config.system_load import system_spec
 from fleet.config.yaml_words import near_hint
 from fleet.config.yamlpos import Document, Keys, read
@@ -36,10 +34,13 @@ DEFAULT_RUNNERS = {
     "executorch": "executorch",
     "llama.cpp": "llama.cpp",
     "ort": "ort",
+    "litert": "litert",
     "files": "exec",
 }
 # All of ours, in the order in which they are listed; fleet.runners.registry has them by name.
-OWN_RUNNERS = ("genie", "qnn-net-run", "mllm", "executorch", "llama.cpp", "ort", "genai", "exec")
+OWN_RUNNERS = (
+    *("genie", "qnn-net-run", "mllm", "executorch", "llama.cpp", "litert", "ort", "genai", "exec"),
+)
 _NEED_PROMPT = {"genie", "mllm", "genai"}
 _BUNDLE_MARK = "genie_config.json"
 
@@ -51,14 +52,8 @@ def load_playbook(path: Path) -> Playbook:
     """
     document = read(path, PlaybookError)
     problems = Problems(PlaybookError)
-    try:
-        body = PlaybookFile.model_validate(document.data)
-    except ValidationError as error:
-        report(error, PlaybookFile, document, problems)
-        problems.raise_first()
-        raise
-    loader = _Loader(document, problems)
-    playbook = loader.playbook(body)
+    body = validated(PlaybookFile, document, problems)
+    playbook = _Loader(document, problems).playbook(body)
     problems.raise_first()
     return playbook
 
@@ -108,9 +103,9 @@ class _Loader:
             return self._folder / Path(text).expanduser()
         except RuntimeError:
             self._problems.add(
-                f"'{text}': there is no such user on this machine",
+                f"'{text}' names a user that does not exist on this workstation",
                 self._document.value(keys),
-                "write the path out",
+                "write the whole path, without ~",
             )
             return self._folder / text
 
@@ -122,12 +117,10 @@ class _Loader:
         if path.is_dir():
             return path.resolve()
         if path.exists():
-            message = f"the bundle {path} is a file; a bundle is a folder"
-            hint = (
-                f"name its folder: {path.parent}" if path.name == _BUNDLE_MARK else "name a folder"
-            )
+            message = f"the bundle {path} is a file; it must be a folder"
+            hint = f"write {path.parent}" if path.name == _BUNDLE_MARK else "name a folder"
         else:
-            message, hint = f"there is no bundle folder {path}", _near_bundle(path)
+            message, hint = f"the bundle folder {path} does not exist", _near_bundle(path)
         self._problems.add(message, self._document.value(keys), hint)
         return path
 
@@ -140,7 +133,7 @@ class _Loader:
             self._problems.add(
                 "`run` has both prompt and prompt_file" if both else "`run` has no prompt",
                 self._document.key(("run", "prompt_file") if both else ("run",)),
-                "remove one of them" if both else "add `prompt: |` with text, or `prompt_file:`",
+                "remove one key" if both else "add `prompt: |` with text, or `prompt_file:`",
             )
         elif body.prompt_file is not None:
             keys = ("run", "prompt_file")
@@ -170,19 +163,19 @@ class _Loader:
             self._problems.add(
                 "`run` has both until and sustained",
                 self._document.key(("run", "sustained")),
-                "remove one of them",
+                "remove one of the two keys",
             )
         elif found is not None and found.at_most < body.repeats:
             self._problems.add(
-                f"{found.at_most} runs at most would be fewer than {body.repeats} repeats",
+                f"`until` allows {found.at_most} runs, and `repeats` asks for {body.repeats}",
                 self._document.key(("run", "until")),
-                f"until: {{at_most: {body.repeats}}}, or fewer repeats",
+                f"write `until: {{at_most: {body.repeats}}}`, or fewer repeats",
             )
         elif found is not None and found.at_most < fewest(found.level):
             self._problems.add(
-                f"{found.at_most} runs have no interval at a level of {found.level * 100:g}%",
+                f"{found.at_most} runs are too few for the confidence level {found.level * 100:g}%",
                 self._document.key(("run", "until")),
-                f"until: {{at_most: {fewest(found.level)}}}, or a lower level",
+                f"write `until: {{at_most: {fewest(found.level)}}}`, or a lower level",
             )
         return found
 
@@ -191,7 +184,7 @@ class _Loader:
         known = [*OWN_RUNNERS, *(entry.name for entry in entry_points(group=RUNNERS))]
         if name not in known:
             at = self._document.value(("run", "runner"))
-            self._problems.add(f"'{name}' is no runner", at, suggest_or_list(name, known))
+            self._problems.add(f"no runner is called '{name}'", at, suggest_or_list(name, known))
         return name
 
     def _program(self, body: RunBody) -> Path | None:
@@ -200,7 +193,7 @@ class _Loader:
         path = self._path(body.program, ("run", "program"))
         if not path.is_file():
             at = self._document.value(("run", "program"))
-            self._problems.add(f"there is no program {path}", at, near_hint(path))
+            self._problems.add(f"the program {path} does not exist", at, near_hint(path))
         return path
 
     def _libraries(self, body: RunBody) -> Iterator[Path]:
@@ -210,7 +203,7 @@ class _Loader:
             found = sorted(path.parent.glob(path.name)) if set(path.name) & set("*?[") else [path]
             if not found or not all(path.is_file() for path in found):
                 self._problems.add(
-                    f"no library fits {path}", self._document.value(keys), f"ls {path.parent}"
+                    f"no library matches {path}", self._document.value(keys), f"ls {path.parent}"
                 )
             yield from found
 
@@ -221,17 +214,17 @@ class _Loader:
                 data = stream.read(MAX_PROMPT_BYTES + 1)
             text = data.decode("utf-8-sig")
         except FileNotFoundError:
-            self._problems.add(f"there is no prompt file {path}", at, near_hint(path))
+            self._problems.add(f"the prompt file {path} does not exist", at, near_hint(path))
             return None
         except OSError as error:
-            self._problems.add(f"cannot read the prompt file {path}: {error.strerror}", at)
+            self._problems.add(f"cannot read {path}: {error.strerror}", at, f"ls -l {path}")
             return None
         except UnicodeDecodeError:
-            self._problems.add(f"the prompt file {path} is not UTF-8", at, "convert it with iconv")
+            self._problems.add(f"the prompt file {path} is not UTF-8", at, "convert it: iconv")
             return None
         if len(data) > MAX_PROMPT_BYTES or "\0" in text:
-            why = "holds a NUL character" if "\0" in text else "is larger than 1 MB"
-            self._problems.add(f"the prompt file {path} {why}", at, "is it the right file?")
+            why = "contains a NUL character" if "\0" in text else "is larger than 1 MB"
+            self._problems.add(f"the prompt file {path} {why}", at, f"file {path}")
             return None
         return text
 
@@ -241,11 +234,11 @@ class _Loader:
             self._problems.add("the prompt is empty", at, "write the text after `prompt: |`")
         if r"\n" in prompt:
             self._warnings.append(
-                f"{at}: the prompt holds a backslash and an n, which is no newline;"
-                " use `prompt: |` with real lines, or double quotes"
+                f"{at}: the prompt contains \\n as two characters, not as a line break;"
+                " write real lines below `prompt: |`, or use double quotes"
             )
         if "\r" in prompt:
-            self._warnings.append(f"{at}: the prompt has Windows line ends (CR LF)")
+            self._warnings.append(f"{at}: the prompt has Windows line ends (CR LF): dos2unix")
 
 
 def _near_bundle(path: Path) -> str:
@@ -253,11 +246,11 @@ def _near_bundle(path: Path) -> str:
     parent = path.parent
     if not parent.is_dir():
         existing = next(each for each in path.parents if each.is_dir())
-        return f"{existing} is there, and holds no '{path.relative_to(existing).parts[0]}'"
+        return f"check the path: {existing} has no '{path.relative_to(existing).parts[0]}'"
     folders = sorted(item.name for item in parent.iterdir() if item.is_dir())
     near = suggestion(path.name, folders)
     if near:
         return near
     bundles = [name for name in folders if (parent / name / _BUNDLE_MARK).is_file()]
     listed = ", ".join((bundles or folders)[:10])
-    return f"{parent} holds: {listed}" if listed else f"{parent} holds no folder"
+    return f"use a folder of {parent}: {listed}" if listed else f"create it: {parent} has no folder"

@@ -30,7 +30,7 @@ Name = Annotated[
     Matches(
         r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
         "release name",
-        "use up to 64 letters, digits and . _ -, a letter or digit first",
+        "use up to 64 letters, digits and . _ -; begin with a letter or digit",
     ),
 ]
 AutoTarget = Annotated[
@@ -53,13 +53,13 @@ def _version(value: object) -> object:
         return value
     if not isinstance(value, str):
         raise wrong(
-            "YAML reads this version as a number, which loses digits (2.50 becomes 2.5)",
+            "the version is not quoted, so YAML reads it as a number (2.50 becomes 2.5)",
             'write all three numbers, in quotes: "2.51.0"',
         )
     no_template(value)
     if not re.fullmatch(VERSION, value):
         raise wrong(
-            f"'{value}' is no QAIRT version",
+            f"'{value}' is not a QAIRT version",
             'write "2.51.0", a full build id like "2.45.0.260326", or `bundle`',
         )
     return value
@@ -75,7 +75,7 @@ class RuntimeBody(Strict):
 
     version: Version = Field(
         default="bundle",
-        description="`bundle` (the one it was compiled with) or a QAIRT version, quoted.",
+        description="`bundle` (the version that compiled the bundle) or a QAIRT version in quotes.",
     )
     target: AutoTarget = Field(
         default="auto", description="QAIRT target; `auto` takes the one that fits each device."
@@ -90,11 +90,13 @@ class BundleBody(Strict):
     """What is deployed."""
 
     path: FilePath = Field(description="Folder of the bundle, relative to the playbook.")
-    kind: Literal["genie", "qnn", "mllm", "executorch", "llama.cpp", "ort", "files"] = Field(
-        default="genie",
-        description="genie (its configuration names the files); of the others all files go: "
-        "qnn (context binary or DLC), mllm, executorch (.pte), llama.cpp (.gguf), ort (ONNX "
-        "models, with or without context binaries), files.",
+    kind: Literal["genie", "qnn", "mllm", "executorch", "llama.cpp", "litert", "ort", "files"] = (
+        Field(
+            default="genie",
+            description="genie (its configuration names the files); of the others all files go: "
+            "qnn (context binary or DLC), mllm, executorch (.pte), llama.cpp (.gguf), litert "
+            "(.tflite), ort (ONNX models, with or without context binaries), files.",
+        )
     )
 
 
@@ -103,53 +105,52 @@ class RunBody(Strict):
 
     runner: RunnerName | None = Field(
         default=None,
-        description="genie, qnn-net-run, mllm, executorch, llama.cpp, ort, genai, exec, or one of "
-        "another package; without it the one for the kind of the bundle.",
+        description="genie, qnn-net-run, mllm, executorch, llama.cpp, litert, ort, genai, exec, or "
+        "one of another package. Default: the one for the kind of the bundle.",
     )
     program: FilePath | None = Field(
-        default=None, description="Program for runners that no SDK has, relative to the playbook."
+        default=None,
+        description="Program of the runner, where the SDK has none; relative to the playbook.",
     )
     libraries: list[FilePath] = Field(
         default_factory=list,
-        description="Its libraries, relative to the playbook; a name may hold * and ?.",
+        description="Libraries of the program, relative to the playbook; * and ? are allowed.",
     )
     options: dict[str, Any] = Field(
         default_factory=dict, description="Options of the runner: docs/runners.md."
     )
-    prompt: str | None = Field(
-        default=None, description="Prompt text; real newlines are kept. Either this or prompt_file."
-    )
+    prompt: str | None = Field(default=None, description="Text of the prompt, or use prompt_file.")
     prompt_file: FilePath | None = Field(
         default=None, description="File with the prompt (UTF-8), relative to the playbook."
     )
     max_tokens: PositiveInt = Field(
-        default=DEFAULT_MAX_TOKENS, description="Most tokens that are generated."
+        default=DEFAULT_MAX_TOKENS, description="Most tokens to generate."
     )
-    repeats: PositiveInt = Field(default=1, description="Runs that count.")
+    repeats: PositiveInt = Field(default=1, description="Number of measured runs.")
     warmups: Annotated[int, Field(ge=0)] = Field(
-        default=0, description="Runs before them that do not count."
+        default=0, description="Number of runs before the measured ones."
     )
     timeout: Duration = Field(
         default=DEFAULT_RUN_SECONDS, description="Longest time of one run: seconds, or 90s, 5m, 1h."
     )
     token_limit_counts: bool = Field(
-        default=False, description="A run that was cut at max_tokens still counts."
+        default=False, description="Count a run that stopped at max_tokens."
     )
     cool: Cool | None = Field(
         default=None,
-        description="Before each run that counts, wait until the device is below that: 45C, or a "
-        "mapping.",
+        description="Before each measured run, wait until the device is below a temperature: "
+        "45C, or a mapping.",
     )
     until: Until | None = Field(
         default=None,
-        description="Repeat until the interval of a metric is narrower: 3%, or a mapping.",
+        description="Repeat until the confidence interval is narrower: 3%, or a mapping.",
     )
     sustained: Duration | None = Field(
-        default=None, description="Repeat without a pause for so long: 90s, 10m."
+        default=None, description="Repeat without a pause for this time: 90s, 10m."
     )
     sample: Sampling = Field(
         default=DEFAULT_SAMPLE_SECONDS,
-        description="Time between two looks at heat and clocks during a run: 1s; or `off`.",
+        description="Time between two samples of temperature and clocks: 1s, or `off`.",
     )
 
 
@@ -158,7 +159,7 @@ class HealthBody(Strict):
 
     timeout: Duration = Field(
         default=DEFAULT_HEALTH_SECONDS,
-        description="Longest time of the probe: seconds, or 90s, 5m.",
+        description="Longest time of the health probe: seconds, or 90s, 5m.",
     )
 
 
@@ -166,11 +167,11 @@ class StrategyBody(Strict):
     """How devices are worked on."""
 
     parallel: PositiveInt = Field(
-        default=DEFAULT_PARALLEL, description="How many devices are worked on at one time."
+        default=DEFAULT_PARALLEL, description="Number of devices that are worked on in parallel."
     )
     keep: PositiveInt = Field(
         default=Playbook.keep,
-        description="Releases that stay on a device, the current one included.",
+        description="Number of releases to keep on a device, the current one included.",
     )
 
 
@@ -189,7 +190,7 @@ class PlaybookFile(Strict):
     op_packages: list[OpPackageBody] = Field(
         default=[], description="Op packages that the model needs, each a CPU and an HTP library."
     )
-    run: RunBody | None = Field(default=None, description="What to run; nothing without it.")
+    run: RunBody | None = Field(default=None, description="What to run. Default: nothing.")
     fastrpc: Fastrpc = Field(
         default="off",
         description="`auto`: make FastRPC usable for the deploy user; or a packaging by name.",
@@ -198,9 +199,11 @@ class PlaybookFile(Strict):
         default=None, description="Packages, groups, device rules, units and files."
     )
     health: HealthBody | None = Field(default=None, description="The health probe.")
-    strategy: StrategyBody | None = Field(default=None, description="How devices are worked on.")
+    strategy: StrategyBody | None = Field(
+        default=None, description="Devices at one time, releases to keep."
+    )
     rollout: RolloutBody | None = Field(
-        default=None, description="Canary and waves; without it all devices are one wave."
+        default=None, description="Canary and waves. Default: all devices in one wave."
     )
     serve: ServeBody | None = Field(
         default=None, description="The model as a service on the devices: fleet serve."

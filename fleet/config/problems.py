@@ -64,4 +64,4 @@ def suggestion(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
 
 def suggest_or_list(name: str, known: Sequence[str]) -> str:
     """The near name, or the list of known ones."""
-    return suggestion(name, known) or f"known: {', '.join(list(known)[:_LISTED])}"
+    return suggestion(name, known) or f"use one of: {', '.join(list(known)[:_LISTED])}"

@@ -30,7 +30,7 @@ def expand(pattern: str) -> tuple[str, ...]:
         total *= len(values)
         if total > MAX_HOSTS:
             raise InventoryError(
-                f"'{pattern}' names more than {MAX_HOSTS} hosts", hint="check the range"
+                f"'{pattern}' names more than {MAX_HOSTS} hosts", hint="write a smaller range"
             )
         fixed.append(pattern[end : match.start()])
         parts.append(values)
@@ -49,10 +49,10 @@ def expand(pattern: str) -> tuple[str, ...]:
 def _values(match: re.Match[str]) -> tuple[range | list[str], int]:
     first, last, step = match["first"] or "0", match["last"], int(match["step"] or 1)
     if step == 0:
-        raise InventoryError(f"range {match[0]} has step 0", hint="use a step of 1 or more")
+        raise InventoryError(f"the range {match[0]} has the step 0", hint="use a step of 1 or more")
     if first.isdigit() != last.isdigit():
         raise InventoryError(
-            f"range {match[0]} mixes a letter and a number", hint="write [1:9] or [a:f]"
+            f"the range {match[0]} mixes a letter and a number", hint="write [1:9] or [a:f]"
         )
     if not first.isdigit():
         letters = string.ascii_letters
@@ -63,7 +63,7 @@ def _values(match: re.Match[str]) -> tuple[range | list[str], int]:
     width = len(first) if len(first) > 1 and first.startswith("0") else 0
     if width and len(last) != width:
         raise InventoryError(
-            f"range {match[0]} has ends of different width",
+            f"the ends of the range {match[0]} have different numbers of digits",
             hint=f"write [{first}:{last.zfill(width)}]",
         )
     if int(first) > int(last):
@@ -72,7 +72,7 @@ def _values(match: re.Match[str]) -> tuple[range | list[str], int]:
 
 
 def _backwards(text: str) -> InventoryError:
-    return InventoryError(f"range {text} runs backwards", hint="put the smaller end first")
+    return InventoryError(f"the range {text} runs backwards", hint="write the smaller end first")
 
 
 def split_port(name: str) -> tuple[str, int | None]:

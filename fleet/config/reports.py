@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from inspect import isclass
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -13,6 +13,19 @@ from pydantic_core import ErrorDetails
 from fleet.config.problems import Problems, suggest_or_list, suggestion
 from fleet.config.values import no_word, unlike
 from fleet.config.yamlpos import Document, Keys, Vault
+from fleet.model.errors import InputError
+
+_M = TypeVar("_M", bound=BaseModel)
+
+
+def validated(model: type[_M], document: Document, problems: Problems) -> _M:
+    """The content of a document. Raises the first error, in its place, where it does not fit."""
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        report(error, model, document, problems)
+        problems.raise_first()
+        raise InputError(f"{document.file}: {error}") from error
 
 
 def report(
@@ -96,7 +109,7 @@ def _shape(kind: str, key: str, value: object, context: Mapping[str, Any]) -> tu
     if kind in {"greater_than_equal", "less_than_equal", "greater_than", "less_than"}:
         sign = {"ge": "at least", "le": "at most", "gt": "more than", "lt": "less than"}
         limit = next(f"{sign[name]} {context[name]}" for name in sign if name in context)
-        return f"'{key}' must be {limit}, not {value}", ""
+        return f"'{key}' must be {limit}, not {value}", f"write a number that is {limit}"
     wanted = {
         "int_type": "a whole number",
         "int_from_float": "a whole number",
@@ -111,5 +124,5 @@ def _shape(kind: str, key: str, value: object, context: Mapping[str, Any]) -> tu
         "finite_number": "a finite number",
     }.get(kind)
     if wanted is None:
-        return f"'{key}' is not valid ({kind})", "see `fleet schema -h`"
+        return f"the value of '{key}' is not valid ({kind})", "fleet schema -h (lists the formats)"
     return unlike(key, value, wanted, "")

@@ -6,9 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from fleet.config.fields import Duration, Strict, no_template, wrong
+from fleet.config.fields import Duration, Strict, no_template, told, wrong
 from fleet.config.yamlpos import describe
-from fleet.model.errors import InputError
 from fleet.model.rollout import NONE, Amount, RolloutSpec, check_rising, is_amount
 
 _PERCENT = r"^\s*([0-9]{1,9}|(100|[0-9]{1,2})(\.[0-9]{1,3})?\s*%)\s*$"
@@ -23,21 +22,15 @@ _HINT = 'write a count like 3, or a percentage like "10%"'
 
 def _amount(value: object) -> Amount:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise wrong(f"a number of devices or a percentage is needed, not {describe(value)}", _HINT)
-    try:
-        return Amount.parse(value)
-    except InputError as error:
-        raise wrong(error.message, error.hint) from error
+        raise wrong(f"the value must be a count or a percentage, not {describe(value)}", _HINT)
+    return told(Amount.parse)(value)
 
 
 def _waves(value: object) -> tuple[Amount, ...]:
     if not isinstance(value, list):
         raise wrong(f"'waves' must be a list, not {describe(value)}", "write it like [5%, 50%]")
     found = tuple(_amount(amount) for amount in value)
-    try:
-        check_rising(found)
-    except InputError as error:
-        raise wrong(error.message, error.hint) from error
+    told(check_rising)(found)
     return found
 
 
@@ -49,7 +42,7 @@ def _canary(value: object) -> Amount | tuple[str, ...]:
         return _amount(value)
     if not words or not all(isinstance(word, str) and word.strip() for word in words):
         raise wrong(
-            f"the canary is a count, a percentage or host patterns, not {describe(value)}",
+            f"'canary' must be a count, a percentage or host patterns, not {describe(value)}",
             "write it like 1, 5%, evk-01, or [evk-01, 'iq9[0]']",
         )
     return tuple(no_template(str(word)) for word in words)
@@ -84,11 +77,12 @@ class RolloutBody(Strict):
         WithJsonSchema({"type": "array", "items": _SHARE}),
     ] = Field(
         default=(),
-        description="How much of all devices has it after each wave, canary included; the rest "
-        "is the last wave.",
+        description="Share of all devices that is done after each wave, canary included; the "
+        "rest is the last wave.",
     )
     max_failed: AmountField = Field(
-        default=NONE, description="How many devices of a wave may fail; a percentage is cut."
+        default=NONE,
+        description="How many devices of a wave may fail; a percentage is rounded down.",
     )
     max_unreachable: AmountField = Field(
         default=NONE,
@@ -96,12 +90,12 @@ class RolloutBody(Strict):
     )
     soak: Duration | None = Field(
         default=None,
-        description="Wait so long after each wave, then look at its devices again: 90s, 5m, 1h.",
+        description="Wait this long after each wave, then check its devices again: 90s, 5m, 1h.",
     )
     on_fail: Literal["stop", "continue", "rollback"] = Field(
         default="stop",
-        description="What a wave with too many failures does: end, go on, or switch back what "
-        "this run changed.",
+        description="After too many failures in a wave: stop, continue, or roll back the "
+        "devices of this run.",
     )
 
     def spec(self) -> RolloutSpec:

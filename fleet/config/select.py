@@ -39,7 +39,7 @@ def select(inventory: Inventory, patterns: Sequence[str] = ()) -> tuple[Host, ..
             chosen -= _match(inventory, word[1:])
     if not chosen:
         raise InventoryError(
-            f"no host is left after '{','.join(words)}'",
+            f"the selection '{','.join(words)}' contains no host",
             hint=f"fleet inventory list {quote(str(inventory.path))}",
         )
     return tuple(host for host in inventory.hosts if host.name in chosen)
@@ -58,7 +58,7 @@ def _split(inventory: Inventory, pattern: str) -> list[str]:
             words += [each.strip() for each in _COLON.split(word)]
     if any(word in {"", "!", "&"} for word in words):
         raise InventoryError(
-            f"'{pattern}' holds an empty pattern",
+            f"the selection '{pattern}' contains an empty pattern",
             hint="write --limit evk1,evk2 or --limit 'all,!evk3'",
         )
     return words
@@ -107,7 +107,8 @@ def _regex(inventory: Inventory, text: str) -> set[str]:
         pattern = re.compile(text)
     except re.error as error:
         raise InventoryError(
-            f"'~{text}' is no regular expression: {error}", hint="a glob may do: 'evk*'"
+            f"'~{text}' is not a valid regular expression: {error}",
+            hint="use a glob instead: 'evk*'",
         ) from error
     found = {host.name for host in inventory.hosts if pattern.match(host.name)}
     for name, members in inventory.groups.items():
@@ -132,8 +133,8 @@ def _slice(inventory: Inventory, word: str) -> list[str]:
         picked = names[int(match["first"]) : last + 1]
     if not picked:
         raise InventoryError(
-            f"'{word}': '{match['base']}' has only {len(names)} hosts",
-            hint=f"the last one is {match['base']}[{len(names) - 1}]",
+            f"'{word}' selects nothing: '{match['base']}' has {len(names)} hosts",
+            hint=f"use an index up to {match['base']}[{len(names) - 1}]",
         )
     return picked
 
@@ -142,7 +143,7 @@ def _nothing(inventory: Inventory, word: str) -> InventoryError:
     names = [*(host.name for host in inventory.hosts), *inventory.groups]
     if word in inventory.groups:
         return InventoryError(
-            f"group '{word}' has no hosts",
+            f"the group '{word}' has no hosts",
             hint=f"fleet inventory list {quote(str(inventory.path))}",
         )
     near = suggestion(word, names)

@@ -7,15 +7,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from fleet.config.fields import Duration, Matches, Strict, wrong
-from fleet.config.yamlpos import describe
 from fleet.model.serve import TEMPLATES, ServeSpec
 
 _PARTS = {
-    "begin": "What stands before all messages.",
+    "begin": "Text before all messages.",
     "system": "A message of the system; {content} stands for its text.",
     "user": "A message of the user.",
     "assistant": "An earlier answer.",
-    "end": "What stands after all messages, where the model goes on.",
+    "end": "Text after all messages, where the model continues.",
 }
 _TEMPLATE: dict[str, Any] = {
     "anyOf": [
@@ -30,8 +29,9 @@ _TEMPLATE: dict[str, Any] = {
         },
     ]
 }
-_HINT = 'one of {}, or a mapping like {{user: "<|user|>{{content}}", end: "<|assistant|>"}}'.format(
-    ", ".join(TEMPLATES)
+_HINT = (
+    f"write one of {', '.join(TEMPLATES)}, or a mapping like "
+    '{user: "<|user|>{content}", end: "<|assistant|>"}'
 )
 
 
@@ -39,12 +39,12 @@ def _template(value: object) -> dict[str, str]:
     if isinstance(value, str) and value in TEMPLATES:
         return dict(TEMPLATES[value])
     if not isinstance(value, dict) or not all(isinstance(part, str) for part in value.values()):
-        raise wrong(f"this is no chat template: {describe(value)}", _HINT)
+        raise wrong("'template' is not a valid chat template", _HINT)
     if set(value) - set(_PARTS) or "user" not in value:
-        raise wrong(f"a chat template has user, and of {', '.join(_PARTS)} what it needs", _HINT)
+        raise wrong(f"a chat template needs the key user; it may have {', '.join(_PARTS)}", _HINT)
     for part in ("system", "user", "assistant"):
         if "{content}" not in value.get(part, "{content}"):
-            raise wrong(f"`{part}` of the chat template holds no {{content}}", _HINT)
+            raise wrong(f"`{part}` of the chat template lacks the placeholder {{content}}", _HINT)
     return {str(key): str(part) for key, part in value.items()}
 
 
@@ -52,7 +52,7 @@ class ServeBody(Strict):
     """The model as a service on the device: `fleet serve start`."""
 
     backend: Literal["genie", "genai", "ort"] | None = Field(
-        default=None, description="Without it the one for the kind of the bundle."
+        default=None, description="Backend. Default: the one for the kind of the bundle."
     )
     port: Annotated[int, Field(ge=1, le=65535)] = Field(
         default=ServeSpec.port, description="Port on the device."
@@ -61,10 +61,10 @@ class ServeBody(Strict):
         str, Matches(r"[0-9A-Za-z.:_-]{1,64}", "address", "write 127.0.0.1, or 0.0.0.0 for all")
     ] = Field(
         default=ServeSpec.bind,
-        description="Address on the device; other than loopback it is reached without a tunnel.",
+        description="Address to listen at on the device; other than loopback needs no tunnel.",
     )
     queue: Annotated[int, Field(ge=0, le=4096)] = Field(
-        default=ServeSpec.queue, description="Requests that may wait; more get 429."
+        default=ServeSpec.queue, description="Requests that may wait; further ones get HTTP 429."
     )
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         default=ServeSpec.max_tokens, description="Most tokens of one answer."
@@ -77,8 +77,7 @@ class ServeBody(Strict):
         description="Longest time of a request, in the queue and at work.",
     )
     stop_timeout: Duration = Field(
-        default=ServeSpec.stop_timeout,
-        description="How long a stop waits for the request that runs.",
+        default=ServeSpec.stop_timeout, description="How long a stop waits for the running request."
     )
     template: Annotated[
         dict[str, str] | None, PlainValidator(_template), WithJsonSchema(_TEMPLATE)

@@ -90,7 +90,7 @@ class NativeReader:
                 self._problems.add(
                     f"'{key}' has no value",
                     self._document.key(here),
-                    "give it one; null unsets a key that is inherited",
+                    "write a value; `null` removes an inherited one",
                 )
                 continue
             checked = check(self._document, self._problems, key, value, here)
@@ -103,7 +103,7 @@ class NativeReader:
         hint = suggest_or_list(name, tuple(SECTIONS))
         if name in HOST_KEYS:
             hint = f"move it to `vars:` of the group (vars: {{{name}: ...}})"
-        self._problems.add(f"'{name}' is no part of a group", self._document.key(path), hint)
+        self._problems.add(f"'{name}' is not a key of a group", self._document.key(path), hint)
 
 
 def check(

@@ -10,7 +10,7 @@ _INSTEAD = {
     "p": "use ansible_port",
     "l": "use ansible_user",
     "ProxyCommand": "use -J HOST or -o ProxyJump=HOST",
-    "StrictHostKeyChecking": "fleet always checks host keys, see `fleet trust`",
+    "StrictHostKeyChecking": "fleet always checks host keys; fleet trust HOST (accepts a key)",
     "UserKnownHostsFile": "use fleet's key known_hosts",
     "IdentityFile": "use ansible_ssh_private_key_file",
     "Port": "use ansible_port",
@@ -27,7 +27,7 @@ def understand(text: str) -> tuple[dict[str, str], list[str]]:
     try:
         words = shlex.split(text)
     except ValueError:
-        return {}, ["not used: a quote in it is not closed"]
+        return {}, ["fleet ignores the arguments: a quote is not closed"]
     known: dict[str, str] = {}
     unused: list[str] = []
     at = 0
@@ -67,4 +67,4 @@ def _option(letter: str, value: str, known: dict[str, str], unused: list[str]) -
 
 def _remark(what: str, key: str = "") -> str:
     cure = _INSTEAD.get(key, "")
-    return f"{what} is not used" + (f"; {cure}" if cure else "")
+    return f"fleet ignores {what}" + (f"; {cure}" if cure else "")

@@ -20,11 +20,11 @@ PackageName = Annotated[
     Matches(
         r"[a-z0-9][a-z0-9+.-]*(=[A-Za-z0-9][A-Za-z0-9.+:~-]*)?",
         "package name",
-        "write the name, or name=version",
+        "write NAME, or NAME=VERSION",
     ),
 ]
 GroupName = Annotated[
-    str, Matches(r"[a-z_][a-z0-9_-]{0,30}", "group name", "up to 31 small letters, digits, _ and -")
+    str, Matches(r"[a-z_][a-z0-9_-]{0,30}", "group name", "use 1 to 31 of a-z, 0-9, _ and -")
 ]
 Member = Annotated[
     str,
@@ -55,7 +55,7 @@ UnitName = Annotated[
     Matches(
         r"[A-Za-z0-9][A-Za-z0-9@._:-]{0,120}\.(service|socket|timer|target|path|mount)",
         "systemd unit",
-        "write it with its kind: cdsprpcd.service",
+        "write the name with its suffix: cdsprpcd.service",
     ),
 ]
 DevicePath = Annotated[
@@ -83,7 +83,8 @@ Fingerprint = Annotated[
     ),
 ]
 RepositoryName = Annotated[
-    str, Matches(r"[a-z0-9][a-z0-9-]{0,40}", "repository name", "small letters, digits and -")
+    str,
+    Matches(r"[a-z0-9][a-z0-9-]{0,40}", "repository name", "use lower-case letters, digits and -"),
 ]
 Uri = Annotated[
     str,
@@ -107,11 +108,12 @@ Fastrpc = Annotated[
 class RepositoryBody(Strict):
     """An apt repository with the key that signs it."""
 
-    name: RepositoryName = Field(description="Name of its files on the device.")
-    uri: Uri = Field(description="Address; file: for a folder on the device.")
+    name: RepositoryName = Field(description="Name of the repository, for its files on the device.")
+    uri: Uri = Field(description="Address; file:/PATH for a folder on the device.")
     suite: SuiteName = Field(description="Suite, like noble; or a path that ends with a slash.")
     components: list[SuiteName] = Field(
-        default_factory=list, description="Components; none for a suite that is a path."
+        default_factory=list,
+        description="Components, like main; leave it out if the suite is a path.",
     )
     key: FilePath = Field(description="OpenPGP key file, relative to the playbook.")
     fingerprint: Fingerprint = Field(description="Fingerprint that the key must have.")
@@ -131,7 +133,7 @@ class FileBody(Strict):
 class UnitBody(Strict):
     """A systemd unit. What is not written stays as it is."""
 
-    name: UnitName = Field(description="Name with its kind, like cdsprpcd.service.")
+    name: UnitName = Field(description="Name of the unit with its suffix, like cdsprpcd.service.")
     enabled: bool | None = Field(default=None, description="Started at boot.")
     running: bool | None = Field(default=None, description="Running now.")
 
@@ -162,6 +164,6 @@ class SystemBody(Strict):
     )
     distribution_qnn: Literal["shadow", "remove"] = Field(
         default="shadow",
-        description="QNN packages of the distribution: hidden by the release, or removed.",
+        description="QNN packages of the distribution: `shadow` (release hides them) or `remove`.",
     )
     reboot: bool = Field(default=False, description="Reboot after changes; needs --allow-reboot.")

@@ -72,7 +72,7 @@ class _Loader:
         for index, file in enumerate(body.files):
             if file.path in seen:
                 at = self._document.value(("system", "files", index, "path"))
-                self._problems.add(f"{file.path} is wanted twice", at, "remove one of them")
+                self._problems.add(f"{file.path} is listed twice", at, "remove one of the two")
             seen.add(file.path)
 
     def _read(self, text: str, keys: Keys, what: str) -> bytes:
@@ -87,7 +87,7 @@ class _Loader:
             return b""
         if len(data) > MAX_FILE_BYTES:
             self._problems.add(
-                f"the {what} {path} is larger than 1 MB", at, "large files belong into the bundle"
+                f"the {what} {path} is larger than 1 MB", at, "put large files into the bundle"
             )
         return data
 
@@ -112,13 +112,13 @@ class _Loader:
             certs = pysequoia.Cert.split_bytes(data)
         except Exception as error:  # noqa: BLE001 - the library raises bare exceptions
             why = str(error).splitlines()[0]
-            self._problems.add(f"the key file is no OpenPGP key: {why}", at, "gpg --show-keys FILE")
+            self._problems.add(f"the file is not an OpenPGP key: {why}", at, "gpg --show-keys FILE")
             return b""
         found = {cert.fingerprint.upper(): cert for cert in certs}
         if wanted not in found:
             there = ", ".join(found) or "no key"
             self._problems.add(
-                f"the key file has {there}, not {wanted}",
+                f"the key file contains {there}; the playbook wants the fingerprint {wanted}",
                 at,
                 "compare with the fingerprint that the owner of the repository publishes",
             )
@@ -132,7 +132,7 @@ class _Loader:
         folder, at = self._path(text, keys), self._document.value(keys)
         files = sorted(folder.glob("*.deb")) if folder.is_dir() else []
         if not files:
-            self._problems.add(f"there is no .deb file in {folder}", at, f"ls {folder}")
+            self._problems.add(f"the folder {folder} contains no .deb file", at, f"ls {folder}")
         for deb in files:
             if deb.name.count("_") != 2:
                 self._problems.add(
@@ -144,7 +144,7 @@ class _Loader:
         content = b""
         if (body.content is None) == (body.source is None):
             self._problems.add(
-                f"{body.path} needs either content or source",
+                f"the file {body.path} needs either content or source",
                 self._document.value(keys),
                 "write `content: |` with text, or `source: FILE`",
             )

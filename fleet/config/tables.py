@@ -14,16 +14,22 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field
 
 from fleet.config.fields import Matches, Strict, wrong
 from fleet.config.problems import Problems, suggest_or_list
-from fleet.config.reports import report
+from fleet.config.reports import validated
 from fleet.config.yamlpos import Keys, read
 from fleet.model.errors import InputError
 
 Arch = Annotated[str, Matches(r"v[0-9]{2,3}", "Hexagon arch", "write it like v73")]
 Version = Annotated[str, Matches(r"[0-9]+(\.[0-9]+)+", "version", 'quote it: "2.51.0"')]
+Mode = Annotated[str, Matches(r"0[0-7]{3}", "mode", 'quote it: "0640"')]
+Day = Annotated[str, Matches(r"20\d\d-\d\d-\d\d", "day", 'quote it: "2026-10-28"')]
+_OPENS = r"https://\S+|docs/sources/\S+ \d+"
+Source = Annotated[
+    str, Matches(_OPENS, "source that opens", "an https:// address, or a field note")
+]
 FileName = Annotated[str, Field(min_length=1)]
 Names = list[FileName]
 
@@ -33,16 +39,16 @@ def _pattern(text: str) -> str:
     try:
         everywhere = re.compile(text).search("") is not None
     except re.error as error:
-        raise wrong(f"'{text}' is no pattern: {error}", _SYNTAX) from error
+        raise wrong(f"'{text}' is not a valid regular expression: {error}", _SYNTAX) from error
     if _LOOKS.search(text):
-        raise wrong(f"'{text}' is no pattern of RE2", _SYNTAX)
+        raise wrong(f"'{text}' uses syntax that RE2 does not have", _SYNTAX)
     if everywhere:
-        raise wrong(f"'{text}' is no pattern of a line", "it matches the empty text: every line")
+        raise wrong(f"'{text}' matches every line", "match at least one character")
     return text
 
 
 _LOOKS = re.compile(r"(?<!\\)\((\?<?[=!]|\?P=)|(?<!\\)\\[1-9]")
-_SYNTAX = "RE2 has no look-around and no back references: github.com/google/re2"
+_SYNTAX = "avoid look-around and back references: see github.com/google/re2/wiki/Syntax"
 Pattern = Annotated[str, AfterValidator(_pattern)]
 Chips = Annotated[list[str], Field(min_length=1)]
 
@@ -58,6 +64,7 @@ class _Soc(Strict):
     soc_model: Annotated[int, Field(ge=1)] | None
     soc_model_candidates: list[int] = Field(default_factory=list)
     arch: Arch | None
+    htp: Literal[False] | None = None
     vtcm_mb: Annotated[int, Field(ge=1, le=64)] | None
     kernel_soc_ids: list[Annotated[int, Field(ge=1)]]
     compatible: list[list[str]] = Field(default_factory=list)
@@ -77,17 +84,26 @@ class _Socs(Strict):
     socs: list[_Soc] = Field(min_length=1)
 
 
+class _PackagingVersion(Strict):
+    since: str
+    date: Day
+    group: str | None
+    rules: bool | None
+    heap: bool | None
+    node: Mode | None
+    secure: Mode | None
+    source: Source
+
+
 class _Packaging(Strict):
     title: str
     packages: list[str]
     companions: list[str]
     marks: list[str]
-    group: str | None
-    rules: bool | None
-    heap: bool | None
     unit: str | None
-    source: str
+    versions: list[_PackagingVersion] = Field(min_length=1)
     setup: str = ""
+    boards: list[str] = Field(default_factory=list)
 
 
 class _Fastrpc(Strict):
@@ -165,14 +181,28 @@ class _Release(Strict):
     onnxruntime: str
 
 
+class _LiteRt(Strict):
+    version: Version
+    qairt: Version
+
+
+class _ExecuTorch(Strict):
+    version: Version
+    backend: str
+    works: Version
+    fails: list[Version]
+
+
 class _Releases(Strict):
     package: str
+    executorch: _ExecuTorch
+    litert: _LiteRt
     htp_backend_api_major: int
     onnx_ir_version: int
     releases: list[_Release] = Field(min_length=1)
 
 
-Sha256 = Annotated[str, Matches(r"[0-9a-f]{64}", "SHA-256", "64 hexadecimal digits, small letters")]
+Sha256 = Annotated[str, Matches(r"[0-9a-f]{64}", "SHA-256", "write 64 hex digits, in lower case")]
 
 
 class _WheelHashes(Strict):
@@ -277,7 +307,7 @@ Fault = tuple[Keys, str, str]  # where, what is wrong, the cure
 
 def _named(path: Keys, name: str, known: Collection[str], what: str) -> Iterator[Fault]:
     if name not in known:
-        yield path, f"'{name}' is no {what}", suggest_or_list(name, list(known))
+        yield path, f"'{name}' is not a {what}", suggest_or_list(name, list(known))
 
 
 def _socs(table: _Socs) -> Iterator[Fault]:
@@ -286,15 +316,15 @@ def _socs(table: _Socs) -> Iterator[Fault]:
     ids: dict[int, str] = {}
     for at, row in enumerate(table.socs):
         if row.chip in chips[:at]:
-            yield ("socs", at, "chip"), f"'{row.chip}' has a row already", "one row a chip"
+            yield ("socs", at, "chip"), f"the chip '{row.chip}' has two rows", "merge the two rows"
         for source in row.sources:
             yield from _named(("socs", at, "sources"), source, table.sources, "key of sources")
         for target in row.targets:
             yield from _named(("socs", at, "targets"), target, targets, "target")
         for number in row.kernel_soc_ids:
             if ids.setdefault(number, row.chip) != row.chip:
-                text = f"soc_id {number} stands for {ids[number]} already"
-                yield ("socs", at, "kernel_soc_ids"), text, "an id of the kernel is one chip"
+                text = f"the soc_id {number} already belongs to {ids[number]}"
+                yield (("socs", at, "kernel_soc_ids"), text, "remove one of the two ids")
     for family, names in table.platforms.items():
         for chip in names:
             yield from _named(("platforms", family), chip, chips, "chip of this table")
@@ -324,22 +354,13 @@ def check(path: Path) -> None:
     """Read a table by its file name. InputError with place, cause and cure of what is wrong."""
     model = TABLES.get(path.stem)
     if model is None:
-        raise InputError(f"{path}: no table has this name", hint="one of " + ", ".join(TABLES))
+        raise InputError(f"{path} is not a table", hint="use one of: " + ", ".join(TABLES))
     document = read(path, InputError)
     problems = Problems(InputError)
-    try:
-        table = model.model_validate(document.data)
-    except ValidationError as error:
-        report(error, model, document, problems)
-        problems.raise_first()
-        raise InputError(f"{path}: {error}") from error
-    for where, message, hint in _CROSS.get(path.stem, _nothing)(table):
+    table = validated(model, document, problems)
+    for where, message, hint in _CROSS[path.stem](table) if path.stem in _CROSS else ():
         problems.add(message, document.value(where), hint)
     problems.raise_first()
-
-
-def _nothing(_table: BaseModel) -> Iterator[Fault]:
-    return iter(())
 
 
 def main(paths: list[str]) -> int:

@@ -30,8 +30,8 @@ def no_template(value: str) -> str:
     """The value. Raises InputError for a Jinja template."""
     if "{{" in value or "{%" in value:
         raise InputError(
-            "templates ({{ ... }}) are not evaluated",
-            hint="write the value itself, without a template",
+            "the value contains a template ({{ ... }}), which fleet does not evaluate",
+            hint="write the value without a template",
         )
     return value
 
@@ -54,8 +54,8 @@ class Pattern:
         """The value, or the InputError that says what it is not."""
         no_template(value)
         if not re.fullmatch(self.pattern, value):
-            shown = f"'{value}' is no {self.what}" if self.shown else f"this is no {self.what}"
-            raise InputError(shown, hint=self.hint)
+            shown = f"'{value}'" if self.shown else "the value"
+            raise InputError(f"{shown} is not a valid {self.what}", hint=self.hint)
         return value
 
 
@@ -70,13 +70,13 @@ TARGET = Pattern(
 def seconds_of(value: object) -> float:
     """Seconds of a duration as people write it. Raises InputError."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise InputError(f"a duration is needed here, not {describe(value)}", hint=_LIKE)
+        raise InputError(f"the value must be a duration, not {describe(value)}", hint=_LIKE)
     try:
         seconds = parse_duration(value)
     except InputError as error:
         raise InputError(error.message, hint=error.hint or _LIKE) from error
     if not 0 < seconds <= LONGEST_SECONDS:
-        raise InputError("a duration must be between 0 and 7 days", hint=_LIKE)
+        raise InputError(f"the duration {value} is not between 0 and 7 days", hint=_LIKE)
     return seconds
 
 
@@ -87,21 +87,23 @@ def unlike(key: str, value: object, wanted: str, text: str) -> tuple[str, str]:
     """
     if isinstance(value, Vault):
         return (
-            f"'{key}' is encrypted by ansible-vault; fleet cannot decrypt it",
-            "put it into a variable of the environment and write env:NAME",
+            f"'{key}' is encrypted by ansible-vault, which fleet cannot decrypt",
+            "export it as an environment variable and write env:NAME",
         )
     if value is None:
-        return f"'{key}' has no value", "give it one, or remove the key"
+        return f"'{key}' has no value", "write a value, or remove the key"
     if wanted == "text" and isinstance(value, bool | int | float):
         shown = "..." if key in SECRET_KEYS else text or value
         return (
             f"'{key}' must be text, and YAML reads this as {describe(value)}",
             f'quote it: "{shown}"',
         )
-    hint = "remove the quotes" if isinstance(value, str) and wanted != "a mapping" else ""
+    bare = isinstance(value, str) and wanted not in {"a mapping", "a list", "text"}
+    hint = "remove the quotes" if bare else f"write {wanted}"
     return f"'{key}' must be {wanted}, not {describe(value)}", hint
 
 
 def no_word(key: str, value: str, words: Sequence[str]) -> tuple[str, str]:
     """Message and cure for a word that is none of `words`."""
-    return f"'{value}' is no {key}", suggestion(value, words) or f"one of: {', '.join(words)}"
+    hint = suggestion(value, words) or f"use one of: {', '.join(words)}"
+    return f"'{value}' is not a value of '{key}'", hint

@@ -52,7 +52,7 @@ class Composer:
         more = self._next()
         if not isinstance(more, yaml.StreamEndEvent):
             raise self._fail(
-                "a second document starts here; the file must hold one",
+                "the file contains a second YAML document",
                 more,
                 "remove the line `---`, or put the second part in a file of its own",
             )
@@ -81,10 +81,10 @@ class Composer:
             return self._alias(event)
         if depth > MAX_DEPTH:
             raise self._fail(
-                f"nested deeper than {MAX_DEPTH} levels", event, "flatten the structure"
+                f"the YAML is nested more than {MAX_DEPTH} levels deep", event, "use fewer levels"
             )
         if not isinstance(event, yaml.NodeEvent):
-            raise self._fail("not valid YAML", event, "check this line")
+            raise self._fail("not valid YAML", event, "check quotes, colons and indentation")
         if event.anchor:
             self._anchors[event.anchor] = None
         node: yaml.Node
@@ -115,15 +115,15 @@ class Composer:
         name = event.anchor
         if name not in self._anchors:
             raise self._fail(
-                f"alias *{name} has no anchor &{name} above it",
+                f"the alias *{name} is used before its anchor &{name}",
                 event,
                 f"define &{name} first, or quote text that starts with *",
             )
         node = self._anchors[name]
         if node is None:
             raise self._fail(
-                f"alias *{name} stands inside its own anchor, that never ends",
+                f"the alias *{name} refers to an anchor that contains the alias itself",
                 event,
-                "refer to another anchor",
+                "use another anchor",
             )
         return node

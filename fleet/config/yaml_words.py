@@ -83,7 +83,7 @@ def plain_words(
         )
     if _INI_SECTION.search(text):
         return error(
-            "the file is no YAML; it looks like an INI inventory",
+            "the file is not YAML; it looks like an INI inventory",
             position=Position(path, line, column),
             hint="convert it: ansible-inventory -i FILE --list --yaml",
         )
@@ -120,10 +120,10 @@ def missing_file(path: Path, cause: OSError, error: type[InputError]) -> InputEr
     """The error for a file that cannot be read, with names that are near."""
     if isinstance(cause, FileNotFoundError):
         near = near_names(path)
-        hint = f"did you mean {near[0]}?" if near else "check the path"
-        return error(f"there is no file {path}", hint=hint)
+        hint = f"did you mean {near[0]}?" if near else f"ls {path.parent}"
+        return error(f"the file {path} does not exist", hint=hint)
     if isinstance(cause, IsADirectoryError):
-        return error(f"{path} is a folder, not a file", hint="name the file in it")
+        return error(f"{path} is a folder, not a file", hint=f"name a file: ls {path}")
     return error(f"cannot read {path}: {cause.strerror}", hint=f"ls -l {path}")
 
 

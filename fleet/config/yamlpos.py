@@ -84,11 +84,11 @@ def parse(text: str, path: Path, error: type[InputError]) -> Document:
     data = builder.build(root, (), 1)
     if not isinstance(data, dict):
         if data is None:
-            raise error("the file is empty", position=Position(path), hint="see `fleet schema -h`")
+            raise error("the file is empty", position=Position(path), hint="fleet schema -h")
         raise error(
             f"the top level must be a mapping (key: value), not {describe(data)}",
             position=Position(path, *spot(root)),
-            hint="an INI inventory is converted by `ansible-inventory -i FILE --list --yaml`",
+            hint="write `key: value` lines; ansible-inventory -i FILE --list --yaml (converts INI)",
         )
     return Document(path, data, builder.keys, builder.values, builder.texts)
 
@@ -96,7 +96,7 @@ def parse(text: str, path: Path, error: type[InputError]) -> Document:
 def describe(value: object) -> str:
     """What kind of YAML value it is, for messages: `a list`, `a number`, ... Never the value."""
     kinds: tuple[tuple[type, str], ...] = (
-        (bool, "a truth value"),
+        (bool, "a boolean"),
         (int, "a number"),
         (float, "a number"),
         (str, "text"),
@@ -115,9 +115,9 @@ def _text(path: Path, error: type[InputError]) -> str:
         raise missing_file(path, cause, error) from cause
     if len(data) > MAX_BYTES:
         raise error(
-            f"the file is larger than {MAX_BYTES >> 20} MB; that is no file of this kind",
+            f"the file is larger than {MAX_BYTES >> 20} MB, the limit for YAML files",
             position=Position(path),
-            hint="check the path",
+            hint=f"check that the path is right: ls -l {path}",
         )
     try:
         return data.decode("utf-8-sig")
@@ -191,9 +191,9 @@ class _Builder:
             if name in own:
                 line = spot(own[name][1])[0]
                 raise self._fail(
-                    f"key '{name}' is here a second time (first in line {line})",
+                    f"the key '{name}' occurs twice (the first time in line {line})",
                     key,
-                    "remove one of them, or put both contents under one key",
+                    "remove one of the two, or put both contents under one key",
                 )
             own[name] = (name, key, value)
         for source in merged:
@@ -206,7 +206,7 @@ class _Builder:
         nodes = value.value if isinstance(value, yaml.SequenceNode) else [value]
         for node in nodes:
             if not isinstance(node, yaml.MappingNode):
-                raise self._fail("`<<` merges mappings only", node, "write `<<: *name`")
+                raise self._fail("`<<` can only merge mappings", node, "write `<<: *name`")
         return list(nodes)
 
     def _name(self, key: yaml.Node) -> str:
@@ -242,4 +242,4 @@ class _Builder:
         try:
             return getattr(self._scalars, f"construct_yaml_{tag}")(node)
         except (ValueError, KeyError, IndexError) as cause:
-            raise self._fail(f"this is no {tag}", node, "remove the tag or quote it") from cause
+            raise self._fail(f"not a valid {tag}", node, "remove the tag or quote it") from cause

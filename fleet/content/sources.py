@@ -62,7 +62,10 @@ class SourceFiles:
             raise unreadable(error) from error
         self._check_names()
         if not self._found:
-            raise InputError(f"there are no files in {', '.join(map(str, sources))}")
+            raise InputError(
+                f"no files are in {', '.join(map(str, sources))}",
+                hint="name a file, or a folder with at least one file",
+            )
 
     def start(self) -> SourceFiles:
         """Begin to hash; large files two at a time, small ones behind each other."""
@@ -71,11 +74,6 @@ class SourceFiles:
                 file.hashing = Hashing(file.path, self._cache).start()
         Thread(target=self._work, daemon=True, name="fleet-sources").start()
         return self
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of all files, as they will be in the release; known before they are hashed."""
-        return tuple(file.name for file in self._found)
 
     def files(self) -> tuple[FileRef, ...]:
         """All of them with their hashes; waits for that. Raises InputError."""
@@ -116,8 +114,8 @@ class SourceFiles:
             other = first.setdefault(file.name, file)
             if other is not file and self._hash(file)[0] != self._hash(other)[0]:
                 raise InputError(
-                    f"two files for {file.name}: {other.path} and {file.path}",
-                    hint="push them under different names, or as folders",
+                    f"two different files have the name {file.name}: {other.path} and {file.path}",
+                    hint="rename one of the files, or push the folders that hold them",
                 )
         self._found = list(first.values())
 
@@ -130,7 +128,7 @@ class SourceFiles:
 
     def _files(self, source: Path, *, alone: bool) -> Iterator[_Found]:
         if not source.exists():
-            raise InputError(f"there is no {source}")
+            raise InputError(f"{source} does not exist", hint=f"ls {source.parent}")
         if source.is_file():
             _check(str(source))
             yield _Found(source.name, str(source), source.stat())
@@ -170,12 +168,13 @@ def _led_to(top: Path, link: Path) -> os.stat_result:
         raise _odd(link) from None
     if not stays:
         raise InputError(
-            f"{link} is a link that leads out of {top}",
-            hint="copy what it leads to, or leave it out",
+            f"the symbolic link {link} points outside of {top}",
+            hint="replace the link by a copy of its target, or remove the link",
         )
     if link.is_dir():
         raise InputError(
-            f"{link} is a link to a folder", hint="copy the folder there, or leave it out"
+            f"{link} is a symbolic link to a folder",
+            hint="replace the link by a copy of the folder, or remove the link",
         )
     if not link.is_file():
         raise _odd(link)
@@ -183,7 +182,7 @@ def _led_to(top: Path, link: Path) -> os.stat_result:
 
 
 def _odd(path: Path) -> InputError:
-    return InputError(f"{path} is not a regular file", hint="leave it out")
+    return InputError(f"{path} is not a regular file", hint="remove it from the folder")
 
 
 def _ref(file: _Found, sha256: str, held: bytes | None = None) -> FileRef:
@@ -221,5 +220,5 @@ def unreadable(error: OSError, path: Path | str = "a source") -> InputError:
     """The error for a file that cannot be read; `path` where the system does not name it."""
     return InputError(
         f"cannot read {error.filename or path}: {error.strerror}",
-        hint="check its rights, or leave it out",
+        hint=f"check the permissions: ls -l {error.filename or path}",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -19,3 +20,8 @@ def load(name: str) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise TypeError(f"fleet/data/{name}.yaml must be a mapping")
     return table
+
+
+def frozen(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as a frozen dataclass takes it: its lists as tuples."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}

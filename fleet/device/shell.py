@@ -10,11 +10,14 @@ from fleet.model.errors import DeviceError
 from fleet.model.masking import masked
 
 _REPLACING = frozenset({"lease", "shim", "switch"})
+_STAGING = frozenset({"stage", "stage_tar"})
 
 
 def source(name: str) -> str:
     """The text of a script, with the functions that it uses, without comments."""
     bare = shell_text(name)
+    if name in _STAGING:
+        return bare + shell_text("settle")
     return shell_text("replace") + bare if name in _REPLACING else bare
 
 
@@ -62,9 +65,9 @@ class AfterMark:
 def odd_answer(line: str, host: str) -> DeviceError:
     """The error for a line that no script of ours prints."""
     return DeviceError(
-        f"the answer of the device cannot be understood: {masked(line)[:200]!r}",
+        f"the device answered with a line that fleet does not understand: {masked(line)[:200]!r}",
         device=host,
-        hint="a tool on the device gives other output than its name says: fleet doctor",
+        hint="fleet doctor (finds tools on the device that behave differently)",
     )
 
 
@@ -76,8 +79,8 @@ def framed(text: str, tag: str, host: str) -> list[list[str]]:
     lines = text.splitlines()
     if tag not in lines or lines[-1:] != ["end"]:
         raise DeviceError(
-            f"the answer of the device was cut: {masked(text)[-200:]!r}",
+            f"the answer of the device is incomplete; it ends with {masked(text)[-200:]!r}",
             device=host,
-            hint="is the login shell of this user printing or ending something?",
+            hint="check ~/.profile and ~/.bashrc of the device: they must not print or call exit",
         )
     return [line.split(" ") for line in lines[lines.index(tag) + 1 : -1]]

@@ -10,7 +10,7 @@ from fleet.facts.parse import framed_values, parse
 from fleet.model.errors import RuntimeStoreError
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
-from fleet.model.manifest import Manifest
+from fleet.model.manifest import Manifest, read_manifest
 from fleet.runtimes.scan import identify
 
 _BLOCKS = {"manifest", "listed", "links", "targets", "sizes", "history"}
@@ -189,19 +189,11 @@ def _fill(release: Release, key: str, value: str) -> None:
 
 def _read_manifest(release: Release, text: str) -> None:
     try:
-        data = json.loads(text)
-        release.manifest = Manifest(
-            release.name,
-            (),
-            {str(k): str(v) for k, v in data["env"].items()},
-            tuple(data["unset"]),
-            data["origin"],
-            stored_id=release.id,
-        )
+        release.manifest = read_manifest(text, release.name, release.id)
         release.files = {
-            file["name"]: (file["sha256"], int(file["size"])) for file in data["files"]
+            file["name"]: (file["sha256"], int(file["size"])) for file in json.loads(text)["files"]
         }
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError):
         release.manifest = None
 
 

@@ -33,7 +33,7 @@ def apply_system(session: Session, planned: Planned, log: UndoLog, *, allow_rebo
     reboots = [step for step in plan.system_steps if isinstance(step, Reboot)]
     if reboots and not allow_reboot:
         raise DeviceError(
-            f"a reboot is needed: {reboots[0].why}",
+            f"the device needs a reboot: {reboots[0].why}",
             step="reboot",
             hint="fleet deploy --allow-reboot",
         )
@@ -57,7 +57,7 @@ def apply_system(session: Session, planned: Planned, log: UndoLog, *, allow_rebo
         except FleetError as error:
             error.step = error.step or "system"
             error.device = error.device or session.host.name
-            error.hint = error.hint or f"deploy goes on from here; the way back: {log.command}"
+            error.hint = error.hint or f"fleet deploy (goes on), or {log.command}"
             raise
         log.end(came(before, accounts(session)) if before is not None else None)
 

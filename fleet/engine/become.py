@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -37,8 +38,8 @@ class Become:
         return {
             ROOT: "the login is root",
             SUDO: "sudo without a password",
-            PASSWORD: "sudo with a password" if self.password else "sudo wants a password",
-            NONE: "there is no sudo",
+            PASSWORD: "sudo with a password" if self.password else "sudo asks for a password",
+            NONE: "sudo is not installed",
         }[self.kind]
 
     def wrap(self, command: Command) -> Command:
@@ -60,7 +61,7 @@ class Become:
             return
         if not self.possible:
             raise BecomeError(
-                f"root is needed, and {self.describe()}",
+                f"fleet needs root on the device: {self.describe()}",
                 step="become",
                 hint="set `become_password: env:NAME` in the inventory, or give the commands of "
                 "`fleet plan --admin` to an administrator",
@@ -69,10 +70,10 @@ class Become:
         result = session.run(harmless, "become", stdin=self.stdin(), seconds=CHECK_SECONDS)
         if not result.ok:
             raise BecomeError(
-                f"sudo refuses: {_words(result)}",
+                f"sudo on the device refused: {_words(result)}",
                 step="become",
-                hint="is the password in `become_password` right, and may this user use sudo? "
-                "It was tried once",
+                hint="correct the password in `become_password` of the inventory, or let the user "
+                "use sudo; run on the device: sudo -v",
             )
         self._tried = True
 
@@ -84,8 +85,10 @@ class Become:
         )
         if not result.ok:
             raise DeviceError(
-                f"`{command.argv[0]}` failed with status {result.status}: {_words(result)}",
+                f"`{command.argv[0]}` failed on the device with status {result.status}: "
+                f"{_words(result)}",
                 step=step,
+                hint=f"run on the device, as root: {shlex.join(command.argv)}",
             )
         return result
 

@@ -1,4 +1,4 @@
-"""Is the process that took a lease still there? Told on its own workstation, by its user.
+"""Who takes a lease, and is that process still there? Told on its own workstation, by its user.
 
 A process that is killed cannot give its lease back. The kernel lets go of its file lock, so
 the same user finds out at once, and need not wait until the lease ends. Where the file is not
@@ -9,11 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import getpass
 import os
 import secrets
+import socket
 import stat
 import tempfile
 from pathlib import Path
+
+
+def owner() -> str:
+    """`user@workstation`, or $FLEET_OWNER: who this is for other users of a board."""
+    if named := os.environ.get("FLEET_OWNER"):
+        return named
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
 
 
 def _folder() -> Path | None:

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.session import Session
-from fleet.engine.states import FACTS_SECONDS, ask_state, check_base
-from fleet.facts.gather import gather
-from fleet.model.deadline import Deadline
+from fleet.engine.states import ask_state, check_base, gathered
 from fleet.model.errors import LockFileError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
@@ -31,7 +29,7 @@ def require_locked(plan: DevicePlan, builder: ReleaseBuilder, lock: Lock) -> Non
     now = locked_plan(plan, builder)
     said = differences(lock.required(now.target, now.arch), now)
     if said:
-        raise LockFileError(f"not as locked: {shortened(said)}", hint=CURE)
+        raise LockFileError(f"the deploy differs from the lock file: {shortened(said)}", hint=CURE)
 
 
 def drift(
@@ -51,13 +49,13 @@ def drift(
     """
 
     def work(session: Session, result: DeviceResult) -> None:
-        facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+        facts = gathered(session)
         check_base(facts.base_dir)
         machine = facts.machine or ""
         wanted = session.host.target or target or default_target("linux", machine) or machine
         release = lock.release(wanted, facts.soc.hexagon_arch)
         if release is None:
-            said = [f"the lock has nothing for {wanted} {facts.soc.hexagon_arch or ''}".strip()]
+            said = [f"the lock has no release for {wanted} {facts.soc.hexagon_arch or ''}".strip()]
         else:
             state = ask_state(session, facts, release.manifest(lock.name), verify=verify)
             said = _drift(release, state)
@@ -73,14 +71,14 @@ def drift(
 def _drift(release: LockedRelease, state: ReleaseState) -> list[str]:
     said = []
     if state.current != release.id:
-        said.append(f"current is {state.current or 'nothing'}, locked {release.id}")
+        said.append(f"current is {state.current or 'none'}, the lock has {release.id}")
     elif not state.installed:
-        said.append(f"{release.id} is current and not marked as installed")
+        said.append(f"the current release {release.id} is not marked as installed")
     for item in release.files:
         if item.sha256 in state.bad:
             said.append(f"{item.name} is damaged")
         elif item.sha256 not in state.have:
             said.append(f"{item.name} is missing")
         elif item.sha256 in state.unlinked:
-            said.append(f"{item.name} is not linked")
+            said.append(f"the link to {item.name} is missing")
     return said

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from fleet.engine.pool import DeviceResult
 from fleet.engine.session import Session
-from fleet.engine.states import FACTS_SECONDS
-from fleet.facts.gather import gather
-from fleet.model.deadline import Deadline
+from fleet.engine.states import gathered
 
 
 def gather_facts(session: Session, result: DeviceResult) -> None:
     """One round trip; `details["facts"]` are the Facts."""
-    result.details["facts"] = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+    result.details["facts"] = gathered(session)
     result.outcome = "ok"

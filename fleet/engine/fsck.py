@@ -224,6 +224,6 @@ class Fsck:
 
 def _summary(contents: Contents, left: Sequence[Damage], repaired: Sequence[Damage]) -> str:
     if left:
-        return f"{len(left)} damages stay" + (f", {len(repaired)} repaired" if repaired else "")
+        return f"{len(left)} damages are left" + (f", {len(repaired)} repaired" if repaired else "")
     what = f"{len(contents.blobs)} files of {human_bytes(contents.size)} hashed"
-    return f"{len(repaired)} damages repaired" if repaired else f"{what}, nothing wrong"
+    return f"{len(repaired)} damages repaired" if repaired else f"{what}, no damage found"

@@ -7,17 +7,14 @@ a workstation which was stopped or asleep sends nothing at all.
 from __future__ import annotations
 
 import contextlib
-import getpass
 import math
-import os
-import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, Self
 
 from fleet.device.shell import failed
-from fleet.engine.claims import Claim, forget, has_ended
+from fleet.engine.claims import Claim, forget, has_ended, owner
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline, Stall, awake_clock
 from fleet.model.errors import (
@@ -27,7 +24,6 @@ from fleet.model.errors import (
     LeaseLostError,
     TransportError,
 )
-from fleet.model.events import Event, Warned
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.model.lease import RESERVE, WRITE, LeaseHolder, Spent, Ticket
@@ -55,24 +51,13 @@ ENDED_SECONDS = TTL_SECONDS + 5.0  # a transfer that a killed process left holds
 LOOK_SECONDS = 0.5
 
 
-def owner() -> str:
-    """`user@workstation`, or $FLEET_OWNER: who this is for other users of a board."""
-    if named := os.environ.get("FLEET_OWNER"):
-        return named
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
-
-
 def held_error(host: str, holder: LeaseHolder, step: str = "lease") -> LeaseHeldError:
     """The error that says who is in the way."""
     return LeaseHeldError(
         f"the board is {holder.describe()}",
         step=step,
-        hint=f"wait, or ask {holder.owner}; fleet who {host} (shows it), "
-        f"fleet unreserve {host} --force (breaks it)",
+        hint=f"wait, or ask {holder.owner}; fleet who {host} (shows who uses the board), "
+        f"fleet unreserve {host} --force (takes the board away)",
     )
 
 
@@ -89,8 +74,8 @@ class LeasedSession(Protocol):
     transport: Transport
     lease: Lease | None
 
-    def emit(self, event: Event) -> None:
-        """Tell the listener."""
+    def warn(self, text: str) -> None:
+        """Tell the listener what a person should know of this device."""
 
     def run(self, command: Command, step: str, *, stdin: Iterable[Chunk] = ()) -> Result:
         """Run a command whose status the caller judges."""
@@ -181,13 +166,13 @@ class Lease:
         # Tried late and in vain: this workstation was awake, and it was the link.
         if not self._lost and self._deaf > self._good + self._ttl / 2:
             raise ConnectionLostError(
-                f"nothing was heard of the device for {self._ttl} s, so the lease on it has ended",
-                hint="see that it is on and its link works; what arrived is gone on with",
+                f"the device did not answer for {self._ttl} s, so fleet lost its exclusive access",
+                hint="check power and cable of the device, then deploy again",
             )
-        self._lost = self._lost or f"it was not renewed within {self._ttl} s"
+        self._lost = self._lost or f"the lease was not renewed within {self._ttl} s"
         raise LeaseLostError(
-            f"the lease on the board is lost: {self._lost}",
-            hint=f"fleet who {host} (who holds it now); deploy again when it is free",
+            f"fleet lost its exclusive access to the board: {self._lost}",
+            hint=f"fleet who {host} (shows who uses it); deploy again when it is free",
         )
 
     def take(self, then: Command | None = None, stdin: Sequence[Chunk] = ()) -> Result | None:
@@ -210,7 +195,7 @@ class Lease:
         """
         self.take()
         if self._ticket is None:
-            raise LeaseLostError("there is no lease")
+            raise LeaseLostError("fleet has no exclusive access", hint="run the command again")
         return self._guard(self._ticket, math.ceil(seconds)).then(command)
 
     def judge(self, result: Result, stderr: str, began: float) -> None:
@@ -276,7 +261,7 @@ class Lease:
             if holder is None:
                 races -= 1
                 if not races:
-                    raise LeaseHeldError("others take this board at the same time")
+                    raise LeaseHeldError("others want this board right now", hint="try again")
                 time.sleep(LOOK_SECONDS * (1 - races / RACES))
             elif holder.kind == RESERVE or not has_ended(holder.token):
                 raise held_error(host, holder)
@@ -288,7 +273,7 @@ class Lease:
             else:
                 dead = dead_word(holder)
         if dead != "-":
-            session.emit(Warned(host, "the lease of an ended process was taken over"))
+            session.warn("fleet took the board over from a process that ended")
             forget(dead.partition(":")[2])
         self._good = began
         self._ticket = Ticket(answer.place, generation, claim.token, self._ttl)
@@ -322,11 +307,10 @@ class Lease:
     def _wait_for(self, holder: LeaseHolder) -> Deadline:
         """Say what is waited for; how long that is worth it."""
         seconds = min(float(holder.left), ENDED_SECONDS)
-        text = (
-            f"the board is {holder.describe()}; that process has ended here, its last step on the "
-            f"board has not: waiting until it has, {seconds:.0f} s at most"
+        self._session.warn(
+            f"the board is {holder.describe()}; that process has ended, but its last step on the "
+            f"board has not: fleet waits up to {seconds:.0f} s for that step"
         )
-        self._session.emit(Warned(self._session.host.name, text))
         return Deadline(seconds + 2 * LOOK_SECONDS)
 
     def _keep(self) -> None:

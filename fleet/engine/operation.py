@@ -27,7 +27,7 @@ from fleet.engine.transfer.context import TransferContext
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
 from fleet.model.errors import InputError, WorkstationError
-from fleet.model.events import DevicePlanned, Listener, Warned
+from fleet.model.events import DevicePlanned, Listener
 from fleet.model.inventory import Host
 from fleet.model.lockfile import LockedRelease
 from fleet.model.plan import DevicePlan, PruneReleases
@@ -91,8 +91,8 @@ class Operation:
         afar = isinstance(self._executor, Remote)
         if spec is not None and afar and (spec.soak or spec.on_fail == "rollback"):
             raise InputError(
-                "a soak and a rollback are done by this workstation, not by a cluster",
-                hint="--soak 0 --on-fail stop with --executor; or deploy without --executor",
+                "--executor cannot be combined with `soak` and `on_fail: rollback` of the playbook",
+                hint="add --soak 0 --on-fail stop; or deploy without --executor",
             )
         return self.go_on(begin(self, self._listener))
 
@@ -109,8 +109,9 @@ class Operation:
         """Only the system: packages, groups, rules, units, files. No release is touched."""
         if self.playbook.system.empty:
             raise InputError(
-                f"{self.playbook.path} wants nothing of the system",
-                hint="`fastrpc: auto` or `system:`, docs/provisioning.md",
+                f"{self.playbook.path} has neither `fastrpc:` nor `system:`, so nothing is to "
+                "provision",
+                hint="add `fastrpc: auto` or `system:` to the playbook; see docs/provisioning.md",
             )
         return self._everywhere(self._provision_alone)
 
@@ -128,7 +129,8 @@ class Operation:
         """Run what is deployed; a device that is not up to date fails and says so."""
         if self.playbook.run is None:
             raise InputError(
-                f"{self.playbook.path} has no `run:` section", hint="see docs/playbook.md"
+                f"{self.playbook.path} has no `run:` section",
+                hint="add `run:` with a prompt; see docs/playbook.md",
             )
         return self._everywhere(self._run)
 
@@ -212,7 +214,7 @@ class Operation:
             try:
                 self._measure(session, result, plan)
             except WorkstationError as error:
-                error.message += f"; release {plan.manifest.id} is live there, its run is not kept"
+                error.message += f"; release {plan.manifest.id} is deployed, its run is not saved"
                 raise
 
     def _provision_alone(self, session: Session, result: DeviceResult) -> None:
@@ -263,12 +265,11 @@ class Operation:
         bad = [record for record in result.records if record.problems]
         if bad:
             result.outcome = "failed"
-            result.text = f"{len(bad)} of {len(result.records)} runs do not count: " + "; ".join(
+            result.text = f"{len(bad)} of {len(result.records)} runs are not valid: " + "; ".join(
                 sorted({problem for record in bad for problem in record.problems})
             )
 
 
 def _warn(session: Session, plan: DevicePlan) -> None:
     for finding in plan.findings:
-        text = f"{finding.rule}: {finding.message}; {finding.cure}"
-        session.emit(Warned(session.host.name, text))
+        session.warn(f"{finding.rule}: {finding.message}; try: {finding.cure}")

@@ -11,23 +11,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleet.bundles.preflight import preflight
-from fleet.bundles.programs import lacking, needs
+from fleet.bundles.programs import executorch_pair, lacking, needs
 from fleet.engine.become import Become
 from fleet.engine.provisioning import cured, system_snapshot
 from fleet.engine.session import Session
 from fleet.engine.states import Survey, facts_of
 from fleet.engine.transfer.carriers import way
-from fleet.model import own_names
 from fleet.model.errors import DeviceError, PreflightError
 from fleet.model.facts import Facts
 from fleet.model.finding import Finding
 from fleet.model.manifest import Manifest
-from fleet.model.own_names import CURE, taken
 from fleet.model.plan import DevicePlan, SendBlobs
 from fleet.model.system import SystemSpec
 from fleet.ops.backend import backend_for
 from fleet.ops.libraries import libraries_command, parse_libraries
 from fleet.ops.release import ReleaseState
+from fleet.runtimes.targets import target_facts
 
 if TYPE_CHECKING:  # a push needs no runtimes
     from fleet.engine.release_builder import ReleaseBuilder
@@ -66,8 +65,8 @@ def plan_device(session: Session, builder: ReleaseBuilder, *, verify: bool = Fal
         files_to_send=sum(len(send.blobs) for send in sends),
     )
     findings = (
-        *_own_names(manifest, facts),
         *_programs(session, builder, manifest, facts),
+        *_pair(builder, parts),
         *cured(findings, system.plan),
         *system.plan.findings,
     )
@@ -118,7 +117,8 @@ def refuse(plan: DevicePlan) -> None:
         first = refusals[0]
         more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
         raise PreflightError(
-            f"pre-flight {first.rule}: {first.message}: have {first.have}, need {first.need}{more}",
+            f"the pre-flight check {first.rule} failed: {first.message}; the device or bundle has "
+            f"{first.have}, needed is {first.need}{more}",
             step="pre-flight",
             hint=first.cure,
         )
@@ -129,19 +129,11 @@ def require_current(plan: DevicePlan) -> None:
     refuse(plan)
     if not plan.unchanged:
         raise DeviceError(
-            f"{plan.manifest.name}/{plan.manifest.id} is not what is deployed there "
-            f"({plan.current or 'nothing'} is)",
+            f"the playbook makes release {plan.manifest.id} of {plan.manifest.name}, and the "
+            "device "
+            f"has {plan.current or 'none'}",
             hint="fleet deploy, with the same inventory and playbook",
         )
-
-
-def _own_names(manifest: Manifest, facts: Facts) -> tuple[Finding, ...]:
-    """Refusals of files that would stand in the place of fleet's own in the release."""
-    found = taken((item.name for item in manifest.files), windows=facts.windows is not None)
-    return tuple(
-        Finding("own-name", "refuse", why, name, "another name", CURE, own_names.__name__)
-        for name, why in found
-    )
 
 
 def _programs(
@@ -158,6 +150,14 @@ def _programs(
     return lacking(wanted, parse_libraries(answer.text, session.host.name))
 
 
+def _pair(builder: ReleaseBuilder, parts: Parts) -> tuple[Finding, ...]:
+    run = builder.playbook.run
+    if run is None or builder.bundle.kind != "executorch":
+        return ()
+    emulator = target_facts(parts.target).kind == "emulator"
+    return executorch_pair(run.libraries, parts.runtime.version, emulator=emulator)
+
+
 def _then(builder: ReleaseBuilder) -> tuple[str, ...]:
     run = builder.playbook.run
     if run is None:
@@ -167,7 +167,7 @@ def _then(builder: ReleaseBuilder) -> tuple[str, ...]:
     how = f"at most {run.max_tokens} tokens, {run.timeout:g} s each"
     return (
         f"run {run.runner} in the release: {turns}; prompt of {size} bytes, {lines} lines; {how}",
-        "collect each profile: init, TTFT, prompt and generation rate, with conditions",
+        "collect the profile of each run: init, TTFT, prompt and generation rate, temperatures",
     )
 
 
@@ -178,13 +178,13 @@ def _notes(
     compiled = f"compiled with QAIRT {bundle.qairt or 'unknown'} ({bundle.qairt_source})"
     notes = [f"bundle {bundle.name}: {compiled}; runtime {parts.runtime.build_id}, {parts.target}"]
     if facts.emulated:
-        notes.append("emulated: no Hexagon NPU here; numbers are those of the HTP emulator")
+        notes.append("emulated: no Hexagon NPU; the numbers are those of the HTP emulator")
     if not facts.tools.sha256 and not backend_for(facts).hashes:
-        notes.append("no hash tool on the device: what arrives is read back and hashed here")
+        notes.append("no sha256 tool on the device: files are read back to check them")
     if state.bad:
-        notes.append(f"{len(state.bad)} damaged files in the store are sent again")
+        notes.append(f"{len(state.bad)} damaged files on the device are sent again")
     if not facts.tools.sync_file:
-        notes.append("no `sync FILE` on the device: a whole sync before each rename")
+        notes.append("the device has no `sync FILE`: fleet syncs the whole disk instead")
     if parts.runtime.source.kind == "wheel":
         notes.append(f"runtime from {parts.runtime.source.name}")
     return tuple(notes)

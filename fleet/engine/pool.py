@@ -19,6 +19,7 @@ from fleet.model.errors import (
     InputError,
     PreflightError,
     TransportError,
+    unforeseen,
 )
 from fleet.model.events import DeviceDone, Listener
 from fleet.model.home import disk_full
@@ -156,8 +157,8 @@ def _abandon(pool: Executor, sessions: Iterable[Session]) -> None:
 def _refuse_pinning(*, accept_new: bool) -> None:
     if accept_new:
         raise InputError(
-            "--accept-new pins host keys on this workstation, and workers look at the boards",
-            hint="first: fleet trust all; or `host_key:` in the inventory",
+            "--accept-new cannot be combined with --executor: workers do not store host keys",
+            hint="fleet trust all (before the deploy); or write `host_key:` in the inventory",
         )
 
 
@@ -173,7 +174,7 @@ def guarded(session: Session, work: Work) -> DeviceResult:
             session.tell_apart(error)
         note(result, error)
     except Exception as error:  # noqa: BLE001 - the border between devices
-        note(result, disk_full(error) or FleetError(f"{type(error).__name__}: {error}"))
+        note(result, disk_full(error) or unforeseen(error))
     finally:
         session.close()
     result.text = masked(result.text)
@@ -204,7 +205,7 @@ def done_event(result: DeviceResult) -> DeviceDone:
         host=result.host.name,
         outcome=result.outcome,
         text=result.text,
-        hint=result.error.hint if result.error else "",
+        hint=(result.error.hint or result.error.cure) if result.error else "",
         seconds=round(result.seconds, 3),
         round_trips=result.round_trips,
         bytes_sent=result.bytes_sent,

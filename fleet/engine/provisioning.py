@@ -78,20 +78,34 @@ def _with_rights(session: Session, plan: SystemPlan) -> SystemSnapshot:
     known = not any(isinstance(step, RefreshPackages) for step in plan.steps)
     names = install.names if install is not None and known else ()
     become, said = ask_rights(session, tuple(n for n in names if not n.startswith("/")))
-    findings = (*plan.findings, *_objections(said["refuses"], said["removes"]))
-    brings = tuple(said["brings"])
+    return SystemSnapshot(system_effects(plan, said), become)
+
+
+def system_effects(plan: SystemPlan, said: Mapping[str, list[str]]) -> SystemPlan:
+    """The plan with what the package manager says that its installation does besides."""
+
+    def lines(word: str) -> list[str]:
+        return said.get(word, [])
+
+    brings = tuple(lines("brings"))
+    size = "; ".join(line[:1].lower() + line[1:] for line in lines("size"))
+    replaces = tuple(lines("replaces"))
     steps = tuple(
-        replace(step, brings=brings) if step is install and brings else step for step in plan.steps
+        replace(step, brings=brings, replaces=replaces, size=size)
+        if brings and isinstance(step, InstallPackages)
+        else step
+        for step in plan.steps
     )
-    return SystemSnapshot(SystemPlan(steps, findings, plan.notes), become)
+    more = (*_objections(lines("refuses"), lines("removes")), *_firmware(brings))
+    return SystemPlan(steps, (*plan.findings, *more), plan.notes)
 
 
 def ask_rights(
     session: Session, names: tuple[str, ...] = ()
 ) -> tuple[Become, dict[str, list[str]]]:
-    """How this login becomes root; and brings, removes, refuses of a simulated installation."""
+    """How this login becomes root; and what a simulated installation says of its effects."""
     result = session.ask(device_script("rights", "ask", *names), "rights")
-    said: dict[str, list[str]] = {"become": [], "brings": [], "removes": [], "refuses": []}
+    said: dict[str, list[str]] = {"become": []}
     for word, *rest in framed(result.text, "fleet-rights 1", session.host.name):
         said.setdefault(word, []).append(" ".join(rest))
     kind = said["become"][0] if said["become"] else NONE
@@ -103,19 +117,37 @@ def _objections(said: list[str], removed: list[str]) -> list[Finding]:
     refusal = Finding(
         rule="system-packages",
         severity="refuse",
-        message="the package manager refuses: " + "; ".join(said[:3]),
-        have="a failed simulation",
+        message="the package manager of the device refuses: " + "; ".join(said[:3]),
+        have="a failed trial run of the installation",
         need="packages that can be installed",
-        cure="sudo apt-get -f install on the device, or other sources or versions",
+        cure="run on the device: sudo apt-get -f install; or use other versions or package sources",
     )
     removal = replace(
         refusal,
         message=f"the installation would remove {', '.join(removed)}",
         have=", ".join(removed),
-        need="nothing is removed that the playbook does not name",
-        cure="remove them by hand if that is meant, or take another packaging",
+        need="no removal of packages that the playbook does not name",
+        cure="remove these packages by hand if that is right, or use another packaging",
     )
     return [finding for finding, words in ((refusal, said), (removal, removed)) if words]
+
+
+def _firmware(brings: tuple[str, ...]) -> tuple[Finding, ...]:
+    """Firmware that comes with packages and wins over what the board's vendor put there."""
+    names = [name for name in brings if name.startswith(("linux-firmware", "firmware-"))]
+    if not names:
+        return ()
+    finding = Finding(
+        rule="firmware-comes",
+        severity="warn",
+        message=f"the installation brings firmware ({', '.join(names)}); it wins over the board's "
+        "own after the next boot, and Wi-Fi and shells of the DSP were lost by that",
+        have=", ".join(names),
+        need="the firmware of the board's vendor",
+        cure="sudo cp -a /lib/firmware /lib/firmware.before on the device, or another packaging",
+        source="notes of Tachyon and Radxa Q6A boards: linux-firmware-dragonwing of the PPA",
+    )
+    return (finding,)
 
 
 def cured(findings: tuple[Finding, ...], plan: SystemPlan) -> tuple[Finding, ...]:
@@ -133,12 +165,13 @@ def cured(findings: tuple[Finding, ...], plan: SystemPlan) -> tuple[Finding, ...
     }
     cures = {
         "libatomic-missing": "libatomic1" in come,
+        "libstdcpp-missing": "libstdc++6" in come,
         "python3-missing": "python3" in come,
         "fastrpc-node": any(isinstance(step, _RIGHTS) for step in plan.steps),
         "libcdsprpc-missing": any(isinstance(step, LinkLibrary) for step in plan.steps),
     }
     return tuple(
-        replace(finding, severity="warn", cure="the steps below; it is checked again after them")
+        replace(finding, severity="warn", cure="fleet plan (shows the steps that fix it)")
         if finding.refuses and cures.get(finding.rule)
         else finding
         for finding in findings
@@ -200,8 +233,9 @@ def still_lacking(plan: DevicePlan) -> None:
     if plan.system_steps:
         host = plan.host.name
         raise DeviceError(
-            "the system is not as planned after all steps; left: "
+            "all steps were done, and the device still lacks: "
             + "; ".join(step.describe() for step in plan.system_steps[:4]),
             step="system",
-            hint=f"fleet plan --limit {host} (the rest), fleet facts --limit {host} (the device)",
+            hint=f"fleet plan --limit {host} (shows what is left), fleet facts --limit {host} "
+            "(the device)",
         )

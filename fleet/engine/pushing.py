@@ -20,12 +20,11 @@ from fleet.engine.transfer.carriers import WORTH_BYTES
 from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.engine.transfer.known import remember, remembered
 from fleet.engine.transfer.speculative import check_room, send_speculatively, total
-from fleet.model.errors import InputError, PreflightError
+from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
-from fleet.model.own_names import refuse
 from fleet.model.plan import DevicePlan, SendBlobs
 from fleet.profiles.runs import new_run_id
 
@@ -55,17 +54,13 @@ class Push:
         listener: Listener,
         options: PushOptions | None = None,
     ) -> None:
-        """Raises InputError for a source that is not there, cannot be sent, or has a name of
-        fleet's own.
-        """
+        """Raises InputError for a source that is not there or cannot be sent."""
         self.options = options or PushOptions()
         self.hosts = tuple(hosts)
         if not _NAME.fullmatch(name):
-            raise InputError(f"'{name}' cannot be the name of a release", hint="give --name")
+            raise InputError(f"'{name}' is not a valid release name", hint="give --name NAME")
         self.name = name
-        self.sources = SourceFiles(sources)
-        refuse(self.sources.names)
-        self.sources.start()
+        self.sources = SourceFiles(sources).start()
         self.run_id = new_run_id()
         self.transfer = TransferContext(self.options.transfer)
         self._listener = listener
@@ -105,8 +100,6 @@ class Push:
             self._done(result, self._plan(session, known, seen))
             return
         facts = facts_of(session, short=True)
-        if facts.windows is not None:
-            self._refuse_on_windows()
         with Lease(session, f"push {self.name}", self.run_id):
             facts, there = send_speculatively(session, facts, self.name, late)
             if known is None or known.base_dir != facts.base_dir:
@@ -122,13 +115,6 @@ class Push:
             apply_plan(session, plan, self.run_id)
         self._done(result, plan)
         remember(session, facts)
-
-    def _refuse_on_windows(self) -> None:
-        """Names that are fleet's own there alone. Raises PreflightError."""
-        try:
-            refuse(self.sources.names, windows=True)
-        except InputError as error:
-            raise PreflightError(error.message, hint=error.hint) from error
 
     def _look(self, survey: Survey, seen: Look | None, *, expected: bool) -> Look:
         """What holds until it is changed. `expected`: there is something to do."""

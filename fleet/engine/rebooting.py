@@ -49,9 +49,9 @@ def _until_down(session: Session, before: str) -> None:
             return
         time.sleep(POLL_SECONDS)
     raise DeviceError(
-        f"it did not go down within {DOWN_SECONDS:g} s after the reboot command",
+        f"the device did not shut down within {DOWN_SECONDS:g} s after the reboot command",
         step="reboot",
-        hint="`journalctl -b` on the device says what holds it",
+        hint="find the service that blocks the shutdown, on the device: journalctl -b",
     )
 
 
@@ -71,10 +71,10 @@ def _until_up(session: Session, before: str) -> str:
                 return now
         time.sleep(POLL_SECONDS)
     raise DeviceError(
-        f"it did not come up within {UP_SECONDS:g} s after the reboot"
+        f"the device did not start again within {UP_SECONDS:g} s after the reboot"
         + (f": {last.message}" if last is not None else ""),
         step="reboot",
-        hint="look at its console; when it is back: fleet deploy",
+        hint="look at the serial console of the device; when the device is up: fleet deploy",
     )
 
 

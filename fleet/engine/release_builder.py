@@ -22,7 +22,7 @@ from fleet.model.manifest import RELEASE, Manifest
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import Playbook, RunSpec
 from fleet.ops.environment import environment, health_as_dict, windows_environment
-from fleet.runners import Kit, Layout, Runner
+from fleet.runners import Defaults, Kit, Layout, Runner
 from fleet.runners.registry import OWN, runner
 from fleet.runtimes.store import RuntimeStore
 from fleet.runtimes.targets import default_target, target_facts
@@ -68,8 +68,9 @@ class ReleaseBuilder:
         chosen = default_target(facts.os_family, facts.machine or "")
         if chosen is None:
             raise InputError(
-                f"no QAIRT target is known for {facts.os_family} on {facts.machine or 'unknown'}",
-                hint="set `target:` in the inventory",
+                f"fleet knows no QAIRT target for {facts.os_family} on "
+                f"{facts.machine or 'an unknown CPU'}",
+                hint="write `target:` in the inventory, like aarch64-oe-linux-gcc11.2",
             )
         return chosen
 
@@ -184,8 +185,8 @@ def layout_of(runner: Runner, bundle: Bundle, target: str) -> Layout:
     if layout is None or bundle.op_packages:
         what = "op packages" if layout is not None else f"runner {runner.name}"
         raise InputError(
-            f"{what}: not done on Windows",
-            hint="runners genie and ort are, without op packages: docs/windows.md",
+            f"fleet does not support {what} on Windows",
+            hint="use the runner genie or ort, without op packages; see docs/windows.md",
         )
     return layout
 
@@ -198,16 +199,16 @@ def runner_of(playbook: Playbook) -> Runner:
     if kind not in found.kinds:
         fits = [name for name, own in OWN.items() if kind in own.kinds]
         raise PlaybookError(
-            f"{playbook.path}: runner {run.runner} runs bundles of kind "
+            f"{playbook.path}: the runner {run.runner} runs bundles of the kind "
             f"{' or '.join(found.kinds)}, not {kind}",
-            hint=f"`run: runner:` one of {', '.join(fits)}, or another `bundle: kind:`",
+            hint=f"write `run: runner:` with one of {', '.join(fits)}, or another `bundle: kind:`",
         )
     try:
         if playbook.run is not None:
             found.check(playbook.run)
     except InputError as error:
         raise PlaybookError(f"{playbook.path}: {error.message}", hint=error.hint) from error
-    return found
+    return found.fitted(run) if isinstance(found, Defaults) else found
 
 
 def unique(files: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
@@ -217,7 +218,8 @@ def unique(files: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
         other = found.setdefault(item.name, item)
         if other.sha256 != item.sha256:
             raise InputError(
-                f"two files for {item.name} in the release: {other.source} and {item.source}",
-                hint="in a flat layout libraries, program and bundle share one folder: rename one",
+                f"two different files have the name {item.name} in the release: {other.source} and "
+                f"{item.source}",
+                hint="rename one of the two files: libraries, program and bundle share a folder",
             )
     return tuple(found.values())

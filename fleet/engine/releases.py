@@ -12,20 +12,17 @@ from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.releasing import carry_out
 from fleet.engine.session import Session
-from fleet.facts.gather import gather
+from fleet.engine.states import gathered
 from fleet.facts.identity import check_identity
-from fleet.model.deadline import Deadline
-from fleet.model.errors import DeviceError, InputError
+from fleet.model.errors import DeviceError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
-from fleet.model.manifest import Manifest
+from fleet.model.manifest import Manifest, read_manifest
 from fleet.model.plan import ProbeHealth, SwitchRelease
 from fleet.ops.fsck import passed_in
 from fleet.ops.lease import Holders, holders_in, who_command
-from fleet.ops.release import manifest_of, release_dir
+from fleet.ops.release import own_dir, release_dir
 from fleet.profiles.runs import new_run_id
-
-FACTS_SECONDS = 30.0
 
 
 @dataclass
@@ -89,7 +86,7 @@ def status(
     """What is deployed on each host; `details["deployed"]` holds it. Reads only."""
 
     def work(session: Session, result: DeviceResult) -> None:
-        facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+        facts = gathered(session)
         found, holders, passed = deployed(session, facts.base_dir)
         result.outcome = "ok"
         checked = [f"fsck passed {passed['passed']}"] if passed else []
@@ -140,20 +137,20 @@ def switch_back(
     `only`: where another release than this one is current, nothing is done. Raises DeviceError
     when there is no such release; then nothing is changed.
     """
-    facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
+    facts = gathered(session)
     check_identity(session.host, facts)
     base = facts.base_dir
     known = {release.name: release for release in deployed(session, base)[0]}
     if name not in known:
-        raise DeviceError(f"{name} is not deployed there", hint="fleet status")
+        raise DeviceError(f"{name} is not deployed on the device", hint="fleet status")
     target = to or known[name].previous
     if only is not None and known[name].id != only:
         result.outcome = "unchanged"
-        result.text = f"release {known[name].id} is current, not {only}: left as it is"
+        result.text = f"the current release is {known[name].id}, not {only}; nothing was changed"
         return
     if target is None or target not in known[name].history:
         raise DeviceError(
-            f"there is no release {to or 'before ' + known[name].id} of {name}",
+            f"the device has no release {to or 'before ' + known[name].id} of {name}",
             hint="fleet status --json (shows the history)",
         )
     if target == known[name].id:
@@ -173,16 +170,13 @@ def stored_manifest(
 
     `whole`: with its files, and only if its content has the id of the release.
     """
-    path = f"{release_dir(base, name, release_id)}/manifest.json"
-    answer = session.ask(device_script("show", path), "manifest").stdout
+    path = f"{own_dir(base, name, release_id)}/manifest.json"
+    old = f"{release_dir(base, name, release_id)}/manifest.json"
+    answer = session.ask(device_script("show", path, old), "manifest").stdout
     text = answer.partition(MARK)[2].decode("utf-8", "replace")
     try:
-        if whole:
-            return manifest_of(text, release_id)
-        data = json.loads(text)
-        unset = tuple(data["unset"])
-        return Manifest(name, (), data["env"], unset, data["origin"], stored_id=release_id)
-    except (ValueError, KeyError, TypeError, InputError) as error:
+        return read_manifest(text, name, release_id, whole=whole)
+    except ValueError as error:
         raise DeviceError(
             f"{path} is damaged: {error}", device=session.host.name, hint="fleet deploy"
         ) from error

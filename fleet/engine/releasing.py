@@ -8,7 +8,7 @@ from fleet.device.shell import last_words
 from fleet.engine.session import CONTROL_SECONDS, Session
 from fleet.engine.transfer.upload import Upload
 from fleet.model.errors import FleetError
-from fleet.model.events import StepStarted, Warned
+from fleet.model.events import StepStarted
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, DevicePlan
@@ -67,8 +67,9 @@ def _give(session: Session, order: StoreRequest, steps: Sequence[Step]) -> None:
     )
     receipt.check_steps(steps, host, done.error_text)
     if not done.ok:
-        text = f"old releases were not removed: {last_words(done)}"
-        session.emit(Warned(host, text))
+        session.warn(
+            f"could not delete old releases: {last_words(done)}; the next deploy tries again"
+        )
 
 
 def check_health(session: Session, manifest: Manifest, base: str, run_id: str) -> None:

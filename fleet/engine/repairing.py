@@ -13,7 +13,6 @@ from fleet.engine.releasing import carry_out
 from fleet.engine.session import Session
 from fleet.model.deadline import Stall
 from fleet.model.errors import InputError, TransferError
-from fleet.model.events import Warned
 from fleet.model.facts import Facts
 from fleet.model.files import sha256_file
 from fleet.model.manifest import Manifest
@@ -70,7 +69,7 @@ def _files(given: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for place in given:
         if not place.exists():
-            raise InputError(f"{place} is not there", hint="--source takes files and folders")
+            raise InputError(f"{place} does not exist", hint="give --source FILE_OR_FOLDER")
         below = place.rglob("*") if place.is_dir() else [place]
         found += [path for path in below if path.is_file()]
     return found
@@ -121,11 +120,7 @@ class Repair:
                 self._carry(manifest, [SwitchRelease(name, target, now)])
 
     def _release(
-        self,
-        release: StoredRelease,
-        manifest: Manifest,
-        found: Contents,
-        have: dict[str, int],
+        self, release: StoredRelease, manifest: Manifest, found: Contents, have: dict[str, int]
     ) -> None:
         """Its contents as far as they are here; its links where all of them are there then."""
         lacking = [item for sha, item in manifest.blobs.items() if have.get(sha) != item.size]
@@ -149,7 +144,7 @@ class Repair:
         try:
             carry_out(self.session, self.facts, manifest, steps, self.run_id)
         except (InputError, TransferError) as error:
-            self.session.emit(Warned(self.session.host.name, error.message))
+            self.session.warn(error.message)
             return False
         return True
 
@@ -163,4 +158,4 @@ def _last(found: Contents, name: str) -> str:
 def unhashed_why(facts: Facts) -> str:
     """Why a device cannot hash its store; "" where it can."""
     able = bool(facts.tools.sha256) or backend_for(facts).hashes
-    return "" if able else "no hash tool and no Python on it: contents were not checked"
+    return "" if able else "contents were not checked: no sha256 tool and no Python"

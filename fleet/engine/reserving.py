@@ -7,7 +7,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from fleet.engine.leasing import RACES, held_error, owner, spent_error
+from fleet.engine.claims import owner
+from fleet.engine.leasing import RACES, held_error, spent_error
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.session import Session
 from fleet.model.command import Command
@@ -47,8 +48,9 @@ def reserve(
     ttl = math.ceil(seconds)
     if ttl > LONGEST_SECONDS:
         raise InputError(
-            f"a reservation lasts at most {human_seconds(LONGEST_SECONDS)}",
-            hint="reserve again before it ends",
+            f"{human_seconds(ttl)} is too long for a reservation: the limit is "
+            f"{human_seconds(LONGEST_SECONDS)}",
+            hint="reserve for a shorter time, and again before that ends",
         )
 
     def command() -> Command:
@@ -86,7 +88,7 @@ def release(hosts: Sequence[Host], *, force: bool, parallel: int) -> list[Device
         ended = [f"was {holder.describe()}" for holder in answer.dropped]
         writing = [f"still {holder.describe()}" for holder in answer.held if holder.kind == WRITE]
         result.outcome = "changed" if ended else "unchanged"
-        result.text = "; ".join([*ended, *writing]) or "it was not reserved"
+        result.text = "; ".join([*ended, *writing]) or "the board was not reserved"
 
     return on_every_device(hosts, work, lambda _: None, parallel=parallel)
 
@@ -101,4 +103,4 @@ def _settled(session: Session, command: Callable[[], Command]) -> LeaseAnswer:
         answer = _asked(session, command())
         if not answer.raced:
             return answer
-    raise LeaseHeldError("others take this board at the same time", hint="try again")
+    raise LeaseHeldError("others want this board right now", hint="try again")

@@ -89,8 +89,8 @@ class Resolver:
         found = self._store.find(locked.build_id, target)
         if found is None:
             raise RuntimeStoreError(
-                f"QAIRT {locked.build_id} for {target} is locked and not in the store; "
-                "--frozen fetches nothing",
+                f"the lock file wants QAIRT {locked.build_id} for {target}, which is not on this "
+                "workstation, and --frozen forbids a download",
                 hint=f"fleet runtime fetch {locked.build_id} --target {target}",
             )
         return found
@@ -104,15 +104,15 @@ class Resolver:
         wheel = wheel_for(version) if version and has_wheels else None
         if wheel is None or not self._wheel:
             raise RuntimeStoreError(
-                f"no QAIRT {version or 'runtime'} for {target} is in the store",
+                f"this workstation has no QAIRT {version or 'runtime'} for {target}",
                 hint=f"fleet runtime add <QAIRT SDK folder, zip or URL that has {target}>; "
-                "fleet runtime list (what is there)",
+                "fleet runtime list (shows what you have)",
             )
         self._say(StepStarted("", "fetch", f"QAIRT {version} for {target}"))
         runtime = self._store.fetch(
             f"{package()}=={wheel}", target=target, offline=self._offline, progress=self._progress
         )
-        self._say(StepStarted("", "fetched", f"QAIRT {runtime.build_id} is in the store"))
+        self._say(StepStarted("", "fetched", f"QAIRT {runtime.build_id} is downloaded"))
         return runtime
 
     def _progress(self, doing: str, done: int, total: int | None) -> None:
@@ -124,10 +124,10 @@ class Resolver:
         def files(requirements: tuple[str, ...]) -> tuple[FileRef, ...]:
             if parts.python is None:
                 raise InputError(
-                    f"runner {self._runner.name} needs python3, and the device has none",
-                    hint="winget install Python.Python.3.12 --architecture arm64 on the device"
+                    f"the runner {self._runner.name} needs python3, which the device does not have",
+                    hint="run on the device: winget install Python.Python.3.12 --architecture arm64"
                     if target_facts(parts.target).os == "windows"
-                    else "sudo apt install python3 on the device",
+                    else "run on the device: sudo apt install python3",
                 )
             with self._lock:
                 found = packages_for(

@@ -18,7 +18,7 @@ from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.session import Session
 from fleet.engine.starting import Placed, Sampling, execute, place
 from fleet.model.errors import ConnectionLostError
-from fleet.model.events import Output, RunDone, StepStarted, Warned
+from fleet.model.events import Output, RunDone, StepStarted
 from fleet.model.home import kept, open_private, private_folder, write_private
 from fleet.model.masking import StreamMasker, masked
 from fleet.model.plan import DevicePlan
@@ -111,7 +111,7 @@ def run_device(job: RunJob, records: list[Record]) -> None:
         number += 1
     host = job.session.host.name
     if series.warning:
-        job.session.emit(Warned(host, series.warning))
+        job.session.warn(series.warning)
     if series.outcome:
         job.session.emit(StepStarted(host, "until", series.outcome))
 
@@ -168,7 +168,7 @@ def _once(job: RunJob, kit: Kit, start: Start, turn: _Turn, records: list[Record
 def _why_lost(session: Session, error: ConnectionLostError, boot: str | None) -> str:
     """Why the connection broke, as far as one more connection can tell."""
     session.tell_apart(error)
-    return REBOOTED if session.boot != boot else "the connection was lost"
+    return REBOOTED if session.boot != boot else "the connection broke"
 
 
 def _record(job: RunJob, placed: Placed, turn: _Turn, outcome: Outcome) -> Record:
@@ -209,7 +209,7 @@ def _keep(folder: Path, raw: Mapping[str, bytes]) -> tuple[str, ...]:
         target = folder / name
         try:
             if target.parts[len(folder.parts)].startswith("record.json"):
-                raise FileExistsError(errno.EEXIST, "the name of our own record")
+                raise FileExistsError(errno.EEXIST, "the name is reserved for a file of fleet")
             private_folder(target.parent)
             with open_private(target, "xb") as stream:
                 stream.write(content)

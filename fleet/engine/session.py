@@ -81,10 +81,11 @@ class Session:
         if self._who is not None and not who.same(self._who):
             self.close()
             raise IdentityError(
-                f"another device answers now: {who.value}, it was {self._who.value}",
+                f"another device answers at this address: {who.value}, before it was "
+                f"{self._who.value}",
                 step="identity",
-                hint="two devices take turns at this address; name the one that is meant by "
-                "`identity:` in the inventory",
+                hint="give each device an address of its own, or write `identity:` of the right "
+                "device in the inventory",
             )
         self._who = who
 
@@ -94,7 +95,7 @@ class Session:
         Raises IdentityError when another one answers: an address may be given to a second phone.
         """
         if self._cancelled:
-            raise CancelledError("cancelled")
+            raise CancelledError("cancelled by you", hint="run the same command again")
         with self.lease.reconnecting() if self.lease is not None else contextlib.nullcontext():
             self.close()
             self._past.append(self.transport.traffic)
@@ -111,7 +112,7 @@ class Session:
         now = self.ask(_BOOT_ID, "boot id", seconds=IDENTITY_SECONDS * 3).text.split()
         if now and now[-1] != self.boot:
             self.boot, self.rebooted = now[-1], True
-            self.emit(Warned(self.host.name, "it rebooted in between"))
+            self.warn("the device rebooted in between")
             if self.lease is not None:
                 self.lease.revive()
 
@@ -128,7 +129,7 @@ class Session:
             self.reopen()
         if self.rebooted:
             error.message = f"the device rebooted: {error.message}"
-            error.hint = error.hint or "what was under way does not count; start it again"
+            error.hint = error.hint or "run the command again: the reboot interrupted it"
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -166,7 +167,7 @@ class Session:
     def check(self) -> None:
         """Raise when nothing more may be begun: CancelledError, LeaseLostError."""
         if self._cancelled:
-            raise CancelledError("cancelled")
+            raise CancelledError("cancelled by you", hint="run the same command again")
         if self.lease is not None:
             self.lease.check()
 
@@ -270,6 +271,10 @@ class Session:
     def emit(self, event: Event) -> None:
         """Tell the listener."""
         self.say(event)
+
+    def warn(self, text: str) -> None:
+        """Tell the listener what a person should know of this device."""
+        self.emit(Warned(self.host.name, text))
 
 
 class Beginning:

@@ -21,7 +21,7 @@ GRACE_SECONDS = 15.0  # the device ends the run itself; the host only if it does
 COLLECT_SECONDS = 60.0
 KEEP_BYTES = 1 << 20  # of standard output in memory; the whole of it goes to the listener
 LINE_CHARS = 500  # of one line in a message
-_TELLING = ("error", "<e>", "cannot", "fail", "traceback", "no end within")
+_TELLING = ("error", "<e>", "cannot", "fail", "traceback", "did not end within")
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,12 @@ def probe(session: Session, placed: Placed) -> None:
     ended = execute(session, placed, said.take, said.take)
     if ended.status:
         raise HealthError(
-            f"no NPU session (exit status {ended.status}): {_first_words(said.text)}",
+            f"the new release cannot open an NPU session (exit status {ended.status}): "
+            f"{_first_words(said.text)}",
             step="health",
-            hint="`current` was not switched; the cause is the first error, not the last; it is "
-            f"named by: fleet doctor --limit {session.host.name}, with the same inventory",
+            hint=f"fleet doctor --limit {session.host.name} (finds the cause; the device still "
+            "uses "
+            "its old release)",
         )
 
 
@@ -127,4 +129,4 @@ def _first_words(text: str) -> str:
     """The first lines that tell: the chain's cause stands first (docs/sources/qairt.md 8)."""
     lines = [line.strip()[:LINE_CHARS] for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if any(mark in line.lower() for mark in _TELLING)]
-    return " | ".join((telling or lines[-3:])[:4]) or "it said nothing"
+    return " | ".join((telling or lines[-3:])[:4]) or "the program printed nothing"

@@ -113,12 +113,17 @@ class Survey:
             tell_of(self.session, self.facts, state.have)
 
 
+def gathered(session: Session, *, short: bool = False) -> Facts:
+    """What the device says of itself; nothing of it is judged."""
+    return gather(session.transport, session.host, Deadline(FACTS_SECONDS), short=short)
+
+
 def facts_of(session: Session, *, short: bool = False) -> Facts:
     """The facts of the device that is meant, with a base folder that can be used.
 
     `short`: what bringing files needs, no more.
     """
-    facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS), short=short)
+    facts = gathered(session, short=short)
     if facts.windows is None:
         check_base(facts.base_dir)
     check_identity(session.host, facts)
@@ -130,7 +135,7 @@ def check_base(base: str) -> None:
     """Refuse a base folder that search paths cannot hold: ld.so splits at both marks."""
     if ":" in base or ";" in base:
         raise InputError(
-            f"the base folder {base} has a ':' or ';', which separate folders in "
+            f"the base folder {base} contains ':' or ';', which separate the folders in "
             "LD_LIBRARY_PATH and ADSP_LIBRARY_PATH",
             hint="set `base_dir:` in the inventory to another folder",
         )

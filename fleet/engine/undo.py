@@ -27,9 +27,7 @@ from fleet.ops.system.step import SystemStep
 
 SCHEMA = 1
 LOOK_SECONDS = 30.0
-ACL_STAYS = (
-    "has an access list (ACL); one that a rule gave stays until the device boots (setfacl -b)"
-)
+ACL_STAYS = "still has an access list (ACL) from a udev rule, until a reboot or setfacl -b"
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,9 @@ class UndoLog:
             try:
                 found = _take(found, json.loads(line))
             except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
-                raise InputError(f"{self.path}:{number} is damaged: {error}") from error
+                raise InputError(
+                    f"the log {self.path}:{number} is damaged: {error}", hint="remove that line"
+                ) from error
         return found
 
     def taken_back(self) -> None:

@@ -9,13 +9,11 @@ from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.provisioning import ask_rights
 from fleet.engine.session import Session
-from fleet.engine.states import FACTS_SECONDS
+from fleet.engine.states import gathered
 from fleet.engine.undo import UndoLog, take_back
-from fleet.facts.gather import gather
 from fleet.facts.identity import check_identity
-from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError
-from fleet.model.events import Listener, Warned
+from fleet.model.events import Listener
 from fleet.model.inventory import Host
 from fleet.profiles.runs import RunStore
 
@@ -44,22 +42,21 @@ def undo(
     if run_id not in known:
         raise InputError(
             f"no run '{run_id}' changed the system of a device",
-            hint=f"one of: {', '.join(known[-5:])}" if known else "fleet deploy (writes the logs)",
+            hint=f"use one of: {', '.join(known[-5:])}" if known else "fleet deploy (first)",
         )
 
     def work(session: Session, result: DeviceResult) -> None:
         log = UndoLog(root, run_id, session.host.name)
         if not log.path.is_file():
-            result.outcome, result.text = "unchanged", "nothing to take back"
+            result.outcome, result.text = "unchanged", "the run changed nothing on this device"
             return
         if session.host.identity is not None:
-            facts = gather(session.transport, session.host, Deadline(FACTS_SECONDS))
-            check_identity(session.host, facts)
+            check_identity(session.host, gathered(session))
         become, _ = ask_rights(session)
         with Lease(session, f"undo {run_id}", run_id):
             remarks = take_back(session, log, become)
         for text in remarks:
-            session.emit(Warned(session.host.name, f"not taken back: {text}"))
+            session.warn(f"could not be undone: {text}")
         acls = "; ".join(text for text in remarks if "access list" in text)
         result.outcome, result.text = "changed", f"the system is as before run {run_id}"
         result.text += acls and f", but {acls}"

@@ -51,6 +51,7 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
         libcdsprpc=libraries,
         libcdsprpc_unversioned=any(path.endswith("/libcdsprpc.so") for path in libraries),
         libatomic="libatomic" in found,
+        libstdcpp="libstdcpp" in found,
         qnn_libraries=tuple(dict.fromkeys(found.get("qnn_library", ()))),
         dsp_shells=_shells(found),
         base_dir=read.value_of(found, "base_dir") or "",

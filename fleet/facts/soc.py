@@ -13,6 +13,7 @@ from fleet.model.errors import InputError
 from fleet.model.facts import Soc, Windows
 
 Row = Mapping[str, Any]
+OLDEST_HTP = 68  # the oldest Hexagon that has an HTP backend
 
 
 def _rows() -> list[Row]:
@@ -116,6 +117,7 @@ def identify(
         # A kernel id that no table lists is news; the tree of an older board is no answer.
         known = [name for name in rows if name != "device-tree" or seen.kernel_soc_id is None]
         source = next((name for name in known if rows[name]), "unknown")
+        source = "device-tree" if seen.covered and rows["device-tree"] else source
         row = rows.get(source)
     if row is None:
         return replace(
@@ -125,16 +127,41 @@ def identify(
         seen,
         chip=row["chip"],
         soc_model=row.get("soc_model"),
-        soc_model_candidates=models_of(row),
+        soc_model_candidates=tuple(dict.fromkeys((*models_of(row), *_shown(seen, rows["soc_id"])))),
         hexagon_arch=row.get("arch"),
         vtcm_mb=row.get("vtcm_mb"),
         source=source,
-        conflict=_conflict(row, source, rows),
+        conflict=_covered(seen, row, rows["soc_id"]) or _conflict(row, source, rows),
+        htp=_has_htp(row),
     )
 
 
+def no_htp(soc: Soc) -> str:
+    """Why a chip cannot run what was compiled for the NPU, in words."""
+    why = f"Hexagon {soc.hexagon_arch}" if soc.hexagon_arch else "QAIRT lists none for it"
+    return f"{soc.chip} has no HTP: {why}; the HTP backend begins with v{OLDEST_HTP}"
+
+
+def _has_htp(row: Row) -> bool | None:
+    """Whether QNN has an HTP backend for the chip; None where its arch is not known."""
+    arch = row.get("arch")
+    return row.get("htp") if arch is None else int(arch[1:]) >= OLDEST_HTP
+
+
+def _shown(seen: Soc, row: Row | None) -> tuple[int, ...]:
+    """What the libraries take a chip for whose soc_id is covered."""
+    return models_of(row) if seen.covered and row is not None else ()
+
+
+def _covered(seen: Soc, row: Row, other: Row | None) -> str:
+    if not seen.covered or (other is not None and other["chip"] == row["chip"]):
+        return ""
+    named = f", {other['chip']}," if other else ""
+    return f"soc_id {seen.kernel_soc_id}{named} is a file mounted over the kernel's: {row['chip']}"
+
+
 def _named(chip: str) -> Row:
-    row = by_chip(chip)
+    row = by_property(chip.upper())
     if row is None:
         names = [row["chip"] for row in _rows()]
         close = difflib.get_close_matches(chip.upper(), names, 3) or names[:8]

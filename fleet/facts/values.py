@@ -55,6 +55,7 @@ def soc(found: Values) -> Soc:
         machine=value_of(found, "soc_machine"),
         family=value_of(found, "soc_family"),
         revision=value_of(found, "soc_revision"),
+        covered="soc_covered" in found,
         compatible=tuple(text for text in compatible if text),
         model=model or None,
     )

@@ -28,7 +28,7 @@ class Deb:
     version: str
     files: Mapping[str, bytes | str] = field(default_factory=dict)
     depends: str = ""
-    conflicts: str = ""
+    recommends: str = ""
     postinst: str = ""
     modes: Mapping[str, int] = field(default_factory=dict)
     architecture: str = "amd64"
@@ -47,7 +47,7 @@ class Deb:
             f"Architecture: {self.architecture}",
             "Maintainer: fleet lab <lab@localhost>",
             *([f"Depends: {self.depends}"] if self.depends else []),
-            *([f"Conflicts: {self.conflicts}"] if self.conflicts else []),
+            *([f"Recommends: {self.recommends}"] if self.recommends else []),
             "Section: misc",
             "Priority: optional",
             "Description: fleet lab stand-in, emulated",

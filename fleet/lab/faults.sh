@@ -47,9 +47,10 @@ keep_npu() {
     [ -n "$f" ] && keep "$f"
 }
 
-# Sets r to the current release.
+# Sets r to the current release, m to what fleet keeps of it.
 current() {
     for r in "$home"/fleet/current/*; do r=$(readlink -f "$r"); done
+    m=${r%/*/*/*}/meta/${r#"${r%/*/*}/"}
 }
 
 # Sets b to the last blob of a .bin that the current release links to, and saves it.

@@ -9,12 +9,10 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
+from fleet.lab.debian import LIB, RULES, UNITS, debian
 from fleet.lab.debs import Deb
 from fleet.lab.elf import fastrpc_library, shared_object
 
-LIB = "/usr/lib/x86_64-linux-gnu"
-_RULES = "/usr/lib/udev/rules.d"
-_UNITS = "/usr/lib/systemd/system"
 _MAKE_GROUP = "getent group fastrpc >/dev/null || groupadd --system fastrpc\nldconfig"
 _UNIT = b"""[Unit]
 Description=cDSP RPC daemon (fleet lab stand-in, emulated)
@@ -47,8 +45,8 @@ def ubuntu_ppa() -> list[Deb]:
             {
                 **_library("libcdsprpc.so"),
                 **_library("libadsprpc.so"),
-                f"{_RULES}/60-qcom-fastrpc1.rules": _device_rules("ubuntu-ppa"),
-                f"{_UNITS}/cdsprpcd.service": _UNIT,
+                f"{RULES}/60-qcom-fastrpc1.rules": _device_rules("ubuntu-ppa"),
+                f"{UNITS}/cdsprpcd.service": _UNIT,
                 "/usr/lib/sysusers.d/qcom-fastrpc1.conf": b"g fastrpc -\n",
             },
             postinst=_MAKE_GROUP,
@@ -76,31 +74,6 @@ def ubuntu_ppa() -> list[Deb]:
     ]
 
 
-def debian() -> list[Deb]:
-    """As the source package fastrpc of the Debian and Ubuntu archives."""
-    support = {
-        f"{_RULES}/60-fastrpc-support.rules": _device_rules("debian"),
-        f"{_UNITS}/cdsprpcd.service": _UNIT,
-    }
-    user = (
-        f"{_MAKE_GROUP}\ngetent passwd fastrpc >/dev/null || "
-        "useradd --system -g fastrpc -M -s /usr/sbin/nologin fastrpc"
-    )
-    return [
-        Deb("libfastrpc1", "1.0.7-1", _library("libcdsprpc.so"), postinst="ldconfig"),
-        Deb("libfastrpc-dev", "1.0.7-1", _development("libcdsprpc.so"), depends="libfastrpc1"),
-        Deb(
-            "fastrpc-support",
-            "1.0.7-1",
-            dict(support),
-            depends="libfastrpc1",
-            conflicts="hexagonrpcd",
-            postinst=user,
-        ),
-        Deb("fastrpc-tests", "1.0.7-1", depends="libfastrpc1"),
-    ]
-
-
 def radxa() -> list[Deb]:
     """As Radxa names them; what their rules give was not seen, upstream's stand in for them."""
     return [
@@ -108,7 +81,7 @@ def radxa() -> list[Deb]:
         Deb(
             "fastrpc",
             "0.1.3",
-            {f"{_RULES}/71-fastrpc.rules": _device_rules("radxa")},
+            {f"{RULES}/71-fastrpc.rules": _device_rules("radxa")},
             depends="libcdsprpc1",
         ),
         Deb("fastrpc-test", "0.1.3", depends="fastrpc"),

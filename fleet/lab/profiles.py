@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
+from fleet.lab.debian import LIB
 from fleet.lab.elf import fastrpc_library
-from fleet.lab.packages import LIB
 from fleet.lab.rootfs import rootfs
 from fleet.model.errors import LabError
 
@@ -127,6 +127,8 @@ def _root(row: Mapping[str, Any]) -> dict[str, bytes]:
             files[f"{LIB}/{name}"] = fastrpc_library("libcdsprpc.so.1")
     for kind in row["remoteproc"]:
         files[f"/usr/lib/firmware/{_FIRMWARE.format(kind)}"] = b"fleet lab stand-in, emulated\n"
+    if row.get("repository") != "debian":  # its own package brings them there
+        files["/usr/lib/dsp/cdsp/fastrpc_shell_unsigned_3"] = b"fleet lab stand-in, emulated\n"
     if row.get("libatomic"):
         library = rootfs() / "usr/lib/x86_64-linux-gnu/libatomic.so.1"
         files["/usr/lib/libatomic.so.1"] = library.read_bytes()

@@ -37,14 +37,17 @@ class Command:
 
     def __post_init__(self) -> None:
         if not self.argv:
-            raise InputError("a command needs a program")
+            raise InputError("the command is empty", hint="name a program")
         called = self.call.args if self.call is not None else ()
         for text in (*self.argv, *self.env.values(), self.cwd, *called):
             if "\0" in text:
-                raise InputError("a NUL character cannot be passed to a program")
+                raise InputError("an argument contains a NUL character", hint="remove it")
         for name in (*self.env, *self.unset):
             if not _ENV_NAME.match(name):
-                raise InputError(f"'{name}' is not a valid name of an environment variable")
+                raise InputError(
+                    f"'{name}' cannot name an environment variable",
+                    hint="use letters, digits and _",
+                )
 
     def then(self, command: Command) -> Command:
         """`command`, begun by this one, a script of ours that goes on with its last words."""

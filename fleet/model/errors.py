@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fleet.model.masking import masked
 
@@ -65,6 +66,7 @@ class FleetError(Exception):
 
     exit_code = 1
     retryable = False
+    cure = ""  # shown where a caller gives no hint
 
     def __init__(
         self,
@@ -93,11 +95,17 @@ class FleetError(Exception):
         return {
             "error": type(self).__name__,
             "message": self.message,
-            "hint": self.hint,
+            "hint": self.hint or self.cure,
             "device": self.device,
             "step": self.step,
             "position": str(self.position) if self.position else "",
         }
+
+
+def unforeseen(error: Exception) -> FleetError:
+    """The error for an exception of Python that nobody expected."""
+    text = f"fleet met an unknown error: {type(error).__name__}: {error}"
+    return FleetError(text, hint="run the command again; if it fails again, report it")
 
 
 class InputError(FleetError):
@@ -133,18 +141,21 @@ class UnreachableError(TransportError):
     """No connection within the deadline: wrong address, device off, port closed, no route."""
 
     retryable = True
+    cure = "check the power, the cable and the address of the device; then run the command again"
 
 
 class ConnectionLostError(TransportError):
     """An open connection broke: cable, reboot, sshd gone. What was sent may be partly there."""
 
     retryable = True
+    cure = "check the power and the cable of the device; then run the same command again"
 
 
 class DeadlineError(TransportError):
     """The device is connected but the call did not end before its deadline."""
 
     retryable = True
+    cure = "run the command again; fleet doctor (if it happens twice)"
 
 
 class AuthError(TransportError):
@@ -162,6 +173,8 @@ class IdentityError(TransportError):
 class DeviceError(FleetError):
     """The device answered and reports a failure of a step."""
 
+    cure = "fleet doctor (examines the device)"
+
 
 class DiskFullError(DeviceError):
     """No blocks or inodes are left where the release goes (available to the deploy user)."""
@@ -169,6 +182,8 @@ class DiskFullError(DeviceError):
 
 class TransferError(DeviceError):
     """A blob on the device has not the hash of the blob that was sent."""
+
+    cure = "run the command again; fleet fsck (if it happens twice)"
 
 
 class HealthError(DeviceError):
@@ -218,18 +233,8 @@ class ProfileError(RunnerError):
     message without it.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        hint: str = "",
-        device: str = "",
-        step: str = "",
-        position: Position | None = None,
-        line: int = 0,
-    ) -> None:
-        said = f"{message} (line {line})" if line else message
-        super().__init__(said, hint=hint, device=device, step=step, position=position)
+    def __init__(self, message: str, *, line: int = 0, **more: Any) -> None:  # noqa: ANN401
+        super().__init__(f"{message} (line {line})" if line else message, **more)
         self.line = line
         self.said = masked(message)
 

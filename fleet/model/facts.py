@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+# Where libcdsprpc looks for a shell of the DSP, as far as the probe knows.
+SHELL_FOLDERS = ("/usr/share/hexagon-dsp", "/usr/share/qcom", "/usr/lib/dsp", "/usr/lib/rfsa/adsp")
+
 
 @dataclass(frozen=True)
 class Soc:
@@ -13,7 +16,9 @@ class Soc:
     QNN configs (77): two different number spaces. `hexagon_arch` is like `v73`.
     `source` says where it comes from: soc_id, device-tree, android (`Android.soc_model`),
     npu-driver or processor (`Windows`), inventory or unknown.
-    `machine`, `family` and `revision` are the kernel's words in /sys/devices/soc0.
+    `machine`, `family` and `revision` are the kernel's words in /sys/devices/soc0. `htp` False:
+    the chip has none; None: unknown. `covered`: a file is mounted over soc_id, so that it says
+    another chip to the libraries.
     """
 
     kernel_soc_id: int | None = None
@@ -29,6 +34,8 @@ class Soc:
     conflict: str = ""
     family: str | None = None
     revision: str | None = None
+    htp: bool | None = None
+    covered: bool = False
 
 
 @dataclass(frozen=True)
@@ -198,6 +205,7 @@ class Facts:
     libcdsprpc: tuple[str, ...] = ()
     libcdsprpc_unversioned: bool | None = None
     libatomic: bool | None = None
+    libstdcpp: bool | None = None
     qnn_libraries: tuple[str, ...] = ()
     dsp_library_path: str | None = None
     dsp_shells: tuple[str, ...] | None = None

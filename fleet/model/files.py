@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -60,7 +61,7 @@ Chunk = bytes | Span
 
 def changed(path: Path) -> InputError:
     """The error for a source that is another file now."""
-    return InputError(f"{path} changed while it was sent", hint="deploy again")
+    return InputError(f"{path} was modified while it was sent", hint="deploy again")
 
 
 def check_name(name: str) -> None:
@@ -69,7 +70,7 @@ def check_name(name: str) -> None:
     if not parts or name.startswith("/") or ".." in parts or _ODD.search(name):
         raise InputError(
             f"{name!r} cannot be the name of a file in a release",
-            hint="rename it: no `..`, line break or tab, and UTF-8",
+            hint="rename the file: UTF-8, without `..`, line breaks and tabs",
         )
 
 
@@ -82,7 +83,8 @@ def told(
         yield
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise kind(f"cannot {doing} {path}: {why}", hint=hint) from error
+        look = hint or f"ls -l {shlex.quote(str(path))}"
+        raise kind(f"cannot {doing} {path}: {why}", hint=look) from error
 
 
 def sha256_file(path: Path) -> str:

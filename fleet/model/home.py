@@ -89,9 +89,9 @@ def unwritable(path: Path, error: OSError) -> WorkstationError:
     """Path, cause and cure; `path` need not be there."""
     above = (path.parent, *path.parents)
     there = next(folder for folder in above if os.path.exists(folder))  # noqa: PTH110 - EACCES
-    look = "free space: df -h" if error.errno in _FULL else "look who may write: ls -ld"
+    look = "free disk space: df -h" if error.errno in _FULL else "check the permissions: ls -ld"
     return WorkstationError(
-        f"this workstation cannot write {path}: {error.strerror or error}",
+        f"cannot write {path} on this workstation: {error.strerror or error}",
         hint=f"{look} {shlex.quote(str(there))}; or set FLEET_HOME to a folder on another disk",
     )
 

@@ -41,7 +41,7 @@ class LeaseHolder:
 
     def describe(self) -> str:
         """`reserved by ann@desk, taken 5 s ago, for 1 h 5 min more: camera tests`."""
-        word = "reserved by" if self.kind == RESERVE else "being written to by"
+        word = "reserved by" if self.kind == RESERVE else "in use by"
         since = f", taken {human_seconds(self.age)} ago" if self.age is not None else ""
         run = f", run {self.run_id}" if self.run_id else ""
         why = f": {self.reason}" if self.reason else ""
@@ -66,7 +66,7 @@ class Spent:
     def describe(self) -> str:
         """Who is in the way, and with what."""
         who = "an unknown user" if self.maker == "-" else self.maker
-        return f"blocked by {who}: {self.path} leaves no number for a lease"
+        return f"blocked by {who}: the folder {self.path} has used up the numbers of leases"
 
     def cure(self) -> str:
         """What ends it. Nobody else may: the folder of leases is sticky."""

@@ -43,8 +43,8 @@ class LockedFile:
         placed = len(path.parts) > 1 and path.parts[0] in FOLDERS and str(path) == self.name
         if not placed or not self.name.isprintable():
             raise LockFileError(
-                f"{self.name!r} cannot be the name of a locked file: it is not in one of "
-                f"{', '.join(FOLDERS)}, or not written plainly",
+                f"{self.name!r} cannot be the name of a locked file: it must be FOLDER/NAME with "
+                f"one of the folders {', '.join(FOLDERS)}, without `.`, `//` and odd characters",
                 hint=CURE,
             )
 
@@ -108,15 +108,15 @@ class Lock:
         found = self.release(target, arch)
         if found is None:
             kind = f"{target} {arch or '(unknown Hexagon)'}"
-            raise LockFileError(f"the lock has no release for {kind}", hint=CURE)
+            raise LockFileError(f"the lock file has no release for {kind}", hint=CURE)
         return found
 
     def of(self, name: str) -> Lock:
         """This lock; LockFileError when it is that of another release name."""
         if self.name != name:
             raise LockFileError(
-                f"the lock belongs to {self.name}, not to {name}",
-                hint=f"each playbook has a lock of its own: --lock-file {name}.lock",
+                f"the lock file was written for {self.name}, and the playbook is {name}",
+                hint=f"use a lock file for each playbook: --lock-file {name}.lock",
             )
         return self
 
@@ -147,7 +147,7 @@ def _once(names: list[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise LockFileError(f"{name} is in the lock twice", hint=CURE)
+            raise LockFileError(f"{name} is listed twice in the lock file", hint=CURE)
         seen.add(name)
 
 
@@ -180,15 +180,15 @@ def differences(wanted: LockedRelease, have: LockedRelease) -> list[str]:
     """What is not as locked, the most telling first; [] when the releases are equal."""
     said = []
     if wanted.build_id != have.build_id:
-        said.append(f"QAIRT {have.build_id}, locked {wanted.build_id}")
+        said.append(f"QAIRT is {have.build_id}, the lock file has {wanted.build_id}")
     old = {file.name: file for file in wanted.files}
     new = {file.name: file for file in have.files}
-    said += [f"{name} is not in the lock" for name in new if name not in old]
-    said += [f"{name} is locked and gone" for name in old if name not in new]
+    said += [f"{name} is not in the lock file" for name in new if name not in old]
+    said += [f"{name} is in the lock file and missing now" for name in old if name not in new]
     for name, file in new.items():
         was = old.get(name)
         if was is not None and _content(was) != _content(file):
-            said.append(f"{name}: {_shown(file, was)}, locked {_shown(was, file)}")
+            said.append(f"{name} is {_shown(file, was)}, the lock file has {_shown(was, file)}")
     if not said and wanted.id != have.id:
         said.append(f"environment, health probe or origin differ: {have.id}, locked {wanted.id}")
     return said
@@ -213,12 +213,12 @@ def stale(old: Lock, new: Lock, *, limited: bool) -> list[str]:
     said = [] if old.playbook == new.playbook else ["the playbook changed"]
     for now in new.releases:
         was = old.release(now.target, now.arch)
-        lines = ["is not in the lock"] if was is None else differences(was, now)
+        lines = ["is not in the lock file"] if was is None else differences(was, now)
         said += [f"{now.kind}: {line}" for line in lines]
     if not limited:
         asked = {release.kind for release in new.releases}
         gone = [release.kind for release in old.releases if release.kind not in asked]
-        said += [f"{kind}: is locked, and no device is of this kind" for kind in gone]
+        said += [f"{kind}: is in the lock file, and no device is of this kind" for kind in gone]
     return said
 
 

@@ -1,19 +1,24 @@
-"""What a release is: its files by content, its environment, where they come from."""
+"""What a release is: its files by content, its environment, where they come from; and what reads
+its manifest.json.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from fleet.model.errors import InputError
 from fleet.model.files import FileRef
 
 SCHEMA = 1
 RELEASE = "{release}"  # stands for the release's absolute folder in environment values
 BASE = "{base}"  # and this for the base folder, three levels above
+_COLUMNS = ("name", "size", "sha256", "executable")  # of a file
 
 
 @dataclass(frozen=True)
@@ -41,12 +46,7 @@ class Manifest:
             "unset": list(self.unset),
             "origin": dict(self.origin),
             "files": [
-                {
-                    "name": item.name,
-                    "size": item.size,
-                    "sha256": item.sha256,
-                    "executable": item.executable,
-                }
+                {name: getattr(item, name) for name in _COLUMNS}
                 for item in sorted(self.files, key=lambda item: item.name)
             ],
         }
@@ -75,3 +75,21 @@ class Manifest:
             name: value.replace(RELEASE, release).replace(BASE, base)
             for name, value in self.env.items()
         }
+
+
+def read_manifest(text: str, name: str, release_id: str, *, whole: bool = False) -> Manifest:
+    """What the manifest.json of a release on a device says. ValueError where it is damaged, or
+    is another's.
+
+    `whole`: with its files, and only where its hash is the id of the release.
+    """
+    try:
+        data = json.loads(text)
+        files = tuple(FileRef(Path(), **item) for item in data["files"]) if whole else ()
+        env = {str(key): str(value) for key, value in data["env"].items()}
+        found = Manifest(data["name"], files, env, tuple(data["unset"]), data["origin"])
+    except (KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
+        raise ValueError(str(error)) from error
+    if found.name != name or (whole and found.id != release_id):
+        raise ValueError("manifest.json belongs to another release")
+    return found if whole else replace(found, stored_id=release_id)

@@ -8,6 +8,8 @@ from typing import Any
 
 from fleet.model.errors import InputError
 
+_CURE = "fleet schema record (prints the format)"
+
 
 class Plain:
     """A JSON object. Each method raises InputError naming the key for a value of another kind.
@@ -17,7 +19,9 @@ class Plain:
 
     def __init__(self, data: object, where: str = "") -> None:
         if not isinstance(data, dict):
-            raise InputError(f"{where or 'the record'}: needs an object, has {data!r:.60}")
+            raise InputError(
+                f"{where or 'the record'} must be a JSON object, not {data!r:.60}", hint=_CURE
+            )
         self.data: Mapping[str, Any] = data
         self._where = where
 
@@ -27,7 +31,9 @@ class Plain:
 
     def wrong(self, key: str, needs: str) -> InputError:
         """The error for a value of another kind."""
-        return InputError(f"{self.path(key)}: needs {needs}, has {self.data.get(key)!r:.60}")
+        return InputError(
+            f"{self.path(key)} must be {needs}, not {self.data.get(key)!r:.60}", hint=_CURE
+        )
 
     def text(self, key: str) -> str:
         """A text; "" where there is none."""
@@ -76,14 +82,14 @@ class Plain:
         """A list of texts."""
         found = self._list(key)
         if not all(isinstance(text, str) for text in found):
-            raise self.wrong(key, "a list of texts")
+            raise self.wrong(key, "a list of strings")
         return tuple(found)
 
     def words(self, key: str) -> dict[str, str]:
         """An object of texts."""
         found = self.mapping(key)
         if not all(isinstance(text, str) for text in found.values()):
-            raise self.wrong(key, "an object of texts")
+            raise self.wrong(key, "an object with strings")
         return dict(found)
 
     def numbers(self, key: str) -> dict[str, float]:

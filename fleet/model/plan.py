@@ -134,7 +134,7 @@ class Blob:
 class SendBlobs(Action):
     """Send what the store on the device lacks, in one stream."""
 
-    no_undo = "blobs that no release links to are removed by the next prune"
+    no_undo = "the next prune removes files that no release uses"
     blobs: tuple[Blob, ...] = ()
 
     @property
@@ -154,9 +154,7 @@ class SendBlobs(Action):
             told.append(f"{resumed} resumed")
         if deltas := [blob for blob in self.blobs if blob.delta]:
             part, whole = sum(delta.wire for delta in deltas), sum(delta.left for delta in deltas)
-            told.append(
-                f"{len(deltas)} as what differs: {human_bytes(part)} of {human_bytes(whole)}"
-            )
+            told.append(f"{len(deltas)} as a delta: {human_bytes(part)} of {human_bytes(whole)}")
         tail = f" ({', '.join(told)})" if told else ""
         return f"send {len(self.blobs)} files, {human_bytes(self.bytes)}{tail}"
 
@@ -165,22 +163,20 @@ class SendBlobs(Action):
 class StageRelease(Action):
     """Make the release folder of links beside the live one."""
 
-    no_undo = "a staged release changes nothing; prune removes it"
+    no_undo = "a staged release is not in use; the next prune removes it"
     manifest: Manifest
 
     def describe(self) -> str:
         """`stage tiny-genie/0123456789abcdef: 14 files and env.sh`."""
         manifest, count = self.manifest, len(self.manifest.files)
-        return (
-            f"stage {manifest.name}/{manifest.id}: {count} files and env.sh for its own paths only"
-        )
+        return f"stage {manifest.name}/{manifest.id}: {count} files and env.sh"
 
 
 @dataclass(frozen=True)
 class ProbeHealth(Action):
     """Open a real NPU session with the staged release."""
 
-    no_undo = "it changes nothing"
+    no_undo = "the health probe changes nothing"
     manifest: Manifest
 
     def describe(self) -> str:
@@ -192,7 +188,7 @@ class ProbeHealth(Action):
 class SwitchRelease(Action):
     """Point `current` to a release, in one rename."""
 
-    no_undo = "`fleet rollback` is the way back"
+    no_undo = "fleet rollback (switches back)"
     name: str
     id: str
     previous: str | None = None
@@ -206,7 +202,7 @@ class SwitchRelease(Action):
 class PruneReleases(Action):
     """Remove releases beyond the newest `keep`, never the current or the previous one."""
 
-    no_undo = "a release that was removed is sent again by a deploy"
+    no_undo = "a deploy sends a removed release again"
     name: str
     keep: int
 

@@ -173,7 +173,7 @@ class Record:
         _check_schema(found)
         for key in ("run_id", "host", "metrics"):
             if key not in found.data:
-                raise InputError(f"{key}: is missing, so this is not a record of a run")
+                raise InputError(f"the key {key} is missing", hint="fleet schema record")
         inner, around = found.inner("metrics"), found.inner("conditions")
         return cls(
             **found.fields_of(cls),
@@ -194,9 +194,9 @@ def _check_schema(data: Plain) -> None:
     """The first records said no schema: those are of schema 1."""
     schema = data.count("schema")
     if schema is not None and schema < 1:
-        raise data.wrong("schema", "a version of a record")
+        raise data.wrong("schema", "a version from 1 on")
     if schema is not None and schema > SCHEMA:
         raise InputError(
-            f"schema: the record has version {schema}, this fleet reads 1 to {SCHEMA}",
+            f"the record has schema version {schema}; this fleet reads versions 1 to {SCHEMA}",
             hint="pip install --upgrade npu-fleet",
         )

@@ -33,7 +33,7 @@ class Amount:
             )
         found = Amount(Fraction(match[1] + (match[2] or "")), bool(match[3]))
         if found.percent and found.number > 100:
-            raise InputError(f"{text} is more than all devices", hint="100% at most")
+            raise InputError(f"{text} is more than 100% of the devices", hint="write 100% or less")
         return found
 
     def of(self, total: int, *, up: bool = False) -> int:
@@ -107,7 +107,7 @@ def parse_on_fail(text: str) -> OnFail:
     for word in get_args(OnFail):
         if text == word:
             return word  # type: ignore[no-any-return]
-    raise InputError(f"'{text}' is no on_fail", hint=f"one of: {', '.join(ON_FAIL)}")
+    raise InputError(f"'{text}' is not an on_fail", hint=f"use one of: {', '.join(ON_FAIL)}")
 
 
 def check_rising(waves: tuple[Amount, ...]) -> None:
@@ -116,10 +116,10 @@ def check_rising(waves: tuple[Amount, ...]) -> None:
     Counts and percentages can only be compared when the devices are known.
     """
     if any(wave.number == 0 for wave in waves):
-        raise InputError("a wave of 0 devices does nothing", hint="leave it out")
+        raise InputError("a wave has 0 devices", hint="remove that wave")
     for before, after in itertools.pairwise(waves):
         if before.percent == after.percent and after.number <= before.number:
             raise InputError(
                 f"wave {after} comes after {before} and adds no device",
-                hint="waves are cumulative (what has it after the wave): [5%, 25%, 100%]",
+                hint="write what share of all devices is done after each wave: [5%, 25%, 100%]",
             )

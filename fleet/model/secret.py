@@ -75,15 +75,15 @@ def refuse_unmaskable(secret: Secret, what: str) -> None:
     value = secret._value.strip()
     if len(value) < masking.SHORT:
         raise InputError(
-            f"{what} has fewer than {masking.SHORT} characters: where a device says it back, it "
-            "could not be told from other text",
-            hint="give the device a longer one, or log in with a key (identity_file)",
+            f"{what} has fewer than {masking.SHORT} characters: fleet could not hide it in what a "
+            "device prints",
+            hint="use a longer password, or log in with a key (identity_file)",
         )
     if masking.published(value):
         raise InputError(
-            f"{what} is also the name of a host in this inventory, which is shown everywhere",
-            hint="rename the host in the inventory (`host:` keeps its address), or give the device "
-            "another one",
+            f"{what} is the same word as the name of a host, which fleet prints everywhere",
+            hint="rename the host in the inventory (`host:` keeps its address), or choose another "
+            "password",
         )
 
 
@@ -104,12 +104,15 @@ def resolve(reference: str, base: Path) -> Secret:
         try:
             return Secret(path.read_text("utf-8").split("\n", 1)[0])
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read the secret file {path}: {error}") from error
+            raise InputError(
+                f"cannot read the secret file {path}: {error}",
+                hint=f"ls -l {shlex.quote(str(path))}",
+            ) from error
     if kind == "cmd" and rest:
         return _from_command(rest)
     raise InputError(
-        "a secret is given by reference, never in the file itself",
-        hint="use env:NAME, file:PATH or cmd:PROGRAM",
+        "a password or passphrase must be a reference, not the secret itself",
+        hint="write a reference instead: env:NAME, file:PATH or cmd:PROGRAM",
     )
 
 
@@ -121,6 +124,6 @@ def _from_command(line: str) -> Secret:
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise InputError(
             f"the secret command '{line}' failed ({type(error).__name__})",
-            hint="run it by hand to see why",
+            hint=f"run the command by hand to see why: {line}",
         ) from error
     return Secret(done.stdout.split("\n", 1)[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -13,9 +14,8 @@ from fleet.device.worker import fsck, runs_worker, worker_command
 from fleet.model.command import Call, Command
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
-from fleet.model.manifest import Manifest
+from fleet.model.manifest import Manifest, read_manifest
 from fleet.ops.backend import StoreRequest
-from fleet.ops.release import manifest_of
 
 TAG = "fleet-fsck 1"
 BLOCK_BYTES = 1 << 16
@@ -111,7 +111,7 @@ class Contents:
     def check(self, host: str) -> None:
         """Raise DeviceError where the answer was cut."""
         if not self._whole:
-            raise DeviceError("the answer of fsck was cut", device=host, hint="fleet fsck")
+            raise DeviceError("the answer to fsck is incomplete", device=host, hint="fleet fsck")
 
     def _line(self, line: str) -> None:
         kind, _, rest = line.partition(" ")
@@ -147,11 +147,8 @@ class Contents:
 
     @staticmethod
     def _manifest(release: StoredRelease, text: str) -> None:
-        try:
-            manifest = manifest_of(text, release.id)
-        except ValueError:
-            return
-        release.manifest = manifest if manifest.name == release.name else None
+        with suppress(ValueError):
+            release.manifest = read_manifest(text, release.name, release.id, whole=True)
 
 
 def ask(
@@ -176,7 +173,7 @@ def damages(found: Contents, base: str, *, hashed: bool) -> list[Damage]:
         said += _of_release(release, found.blobs, bad, base)
     needed = {damage.sha256 for damage in said}
     for sha in sorted(bad - needed):
-        said.append(Damage("blob", "", "", sha, f"blob {sha}, which no release needs, is damaged"))
+        said.append(Damage("blob", "", "", sha, f"{sha}, which no release needs, is damaged"))
     for name in sorted({*found.current, *found.history, *_names(found)}):
         said += _of_name(name, found)
     return said
@@ -192,7 +189,7 @@ def _of_release(
     label, store = release.label, f"{base}/store/"
     if release.manifest is None:
         said = [
-            Damage("manifest", label, "manifest.json", text=f"{label}: no manifest, or damaged")
+            Damage("manifest", label, "manifest.json", text=f"{label}: manifest missing or damaged")
         ]
         for file, to in release.links.items():
             sha = to.removeprefix(store)
@@ -207,7 +204,7 @@ def _of_release(
         elif item.sha256 in bad or have != item.size:
             said.append(_missing(label, item.name, item.sha256, "damaged"))
         if release.links.get(posixpath.normpath(item.name)) != store + item.sha256:
-            text = f"{label}: {item.name} is not linked"
+            text = f"{label}: the link {item.name} to the stored file is missing"
             said.append(Damage("link", label, item.name, item.sha256, text))
     return said
 
@@ -221,26 +218,27 @@ def _of_name(name: str, found: Contents) -> list[Damage]:
     """What is live, and the history of one name."""
     now, past = found.current.get(name), found.history.get(name, [])
     if now is None or f"{name}/{now}" not in found.releases:
-        why = f"current/{name} leads nowhere" if now else f"current/{name} is gone"
+        why = f"current/{name} has no target" if now else f"current/{name} is missing"
         return [Damage("current", name, f"current/{name}", text=why)]
     said, label = [], f"{name}/{now}"
     if not found.releases[label].installed:
-        text = f"{label} is live and not marked as installed"
+        text = f"{label} is the current release and not marked as installed"
         said.append(Damage("unmarked", label, ".installed", text=text))
     if past[-1:] != [now]:
-        text = f"history/{name} does not end with {now}, which is live"
+        text = f"history/{name} does not end with the current release {now}"
         said.append(Damage("history", name, f"history/{name}", text=text))
     elif not all(_ID.fullmatch(entry) for entry in past):
-        text, cure = f"history/{name} has lines that name no release", "remove those lines"
+        text = f"history/{name} has lines that are not ids of releases"
+        cure = "remove those lines from the file on the device"
         said.append(Damage("history", name, f"history/{name}", text=text, cure=cure))
     return said
 
 
 def with_cure(damage: Damage) -> Damage:
     """The same with what to type for what cannot be put right from here."""
-    cure = damage.cure or "fleet deploy (or fleet push), with what this release was made of"
+    cure = damage.cure or "fleet deploy (or fleet push), with the files of this release"
     if not damage.release:
-        cure = "none is needed: no release has it"
+        cure = "nothing needs to be done: no release uses this file"
     return replace(damage, cure=cure)
 
 

@@ -121,10 +121,10 @@ def _why(ticket: Ticket, kind: str, *line: str) -> str:
     taken = f"taken over by{by}" if by else ""
     if kind == "expired":
         more = f" and {taken}" if taken else ""
-        return f"it was not renewed within {ticket.ttl} s{more}"
+        return f"the lease was not renewed within {ticket.ttl} s{more}"
     if kind == "released":
-        return "it was given back"
-    return f"it was {taken}" if taken else "its folder on the board is gone"
+        return "the lease was given back"
+    return f"the lease was {taken}" if taken else "its folder on the board was deleted"
 
 
 def parse_lease(text: str, host: str) -> LeaseAnswer:
@@ -136,10 +136,10 @@ def parse_lease(text: str, host: str) -> LeaseAnswer:
     start = lines.index(TAG) + 1 if TAG in lines else len(lines)
     if "end" not in lines[start:]:
         raise DeviceError(
-            f"the answer of the device was cut: {masked(text)[-200:]!r}",
+            f"the answer of the device is incomplete; it ends with {masked(text)[-200:]!r}",
             device=host,
             step="lease",
-            hint="is the login shell of this user printing or ending something?",
+            hint="check ~/.profile and ~/.bashrc of the device: they must not print or call exit",
         )
     answer = LeaseAnswer()
     for line in lines[start : lines.index("end", start)]:
@@ -147,11 +147,12 @@ def parse_lease(text: str, host: str) -> LeaseAnswer:
         words = rest.split(" ")
         if kind == "failed":
             raise DeviceError(
-                f"no lease can be kept: {rest}",
+                f"fleet cannot store on the board who writes to it (the lease): {rest}",
                 device=host,
                 step="lease",
-                hint="see that all can write to that folder and its disk is not full; "
-                "FLEET_LEASE_DIR on the board names another place; fleet doctor (tries the rename)",
+                hint="let all users write to that folder and free disk space, or set "
+                "FLEET_LEASE_DIR "
+                "on the board to another folder; fleet doctor (checks the folder)",
             )
         if kind == "place":
             answer.place = rest
@@ -183,7 +184,7 @@ class Holders:
 
     def notes(self) -> list[str]:
         """One line each, for people."""
-        unknown = [f"who holds the board is unknown: {self.problem}"] if self.problem else []
+        unknown = [f"fleet cannot see who uses the board: {self.problem}"] if self.problem else []
         return [*(f"the board is {holder.describe()}" for holder in self.found), *unknown]
 
     def as_dict(self) -> dict[str, Any]:

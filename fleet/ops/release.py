@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from fleet.device.shell import framed, odd_answer
-from fleet.model.errors import InputError
 from fleet.model.files import FileRef
 from fleet.model.manifest import Manifest
 from fleet.model.plan import (
@@ -41,6 +38,7 @@ class ReleaseState:
     unlinked: frozenset[str]
     bases: Mapping[str, str] = field(default_factory=dict)
     sealed: bool = False
+    old: bool = False  # made by an earlier fleet, with its files among those of the user
     keys: Mapping[str, str] = field(default_factory=dict)
     recyclable: tuple[str, ...] = ()
 
@@ -55,19 +53,11 @@ def release_dir(base: str, name: str, release_id: str) -> str:
     return f"{base}/releases/{name}/{release_id}"
 
 
-def manifest_of(text: str, release_id: str) -> Manifest:
-    """manifest.json of a release, with its files. ValueError where it is damaged, or is another's:
-    the id of a release is the hash of its content.
+def own_dir(base: str, name: str, release_id: str) -> str:
+    """`<base>/meta/<name>/<id>`: fleet's own files of a release. The release has them itself where
+    an earlier fleet made it.
     """
-    try:
-        data = json.loads(text)
-        files = tuple(FileRef(Path(), **item) for item in data["files"])
-        found = Manifest(data["name"], files, data["env"], tuple(data["unset"]), data["origin"])
-        if found.id != release_id:
-            raise ValueError("its content is that of another release")
-    except (KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
-        raise ValueError(str(error)) from error
-    return found
+    return f"{base}/meta/{name}/{release_id}"
 
 
 def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
@@ -78,7 +68,7 @@ def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
         kind: [] for kind in ("history", "have", "bad", "unlinked", "spare")
     }
     current: str | None = None
-    flags = {"installed": False, "sealed": False}
+    flags = {"installed": False, "old": False, "sealed": False}
     parts: dict[str, int] = {}
     keys: dict[str, str] = {}
     bases: dict[str, str] = {}
@@ -100,6 +90,7 @@ def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
     return ReleaseState(
         current=current,
         installed=flags["installed"],
+        old=flags["old"],
         history=tuple(found["history"]),
         have=frozenset(manifest.blobs if flags["sealed"] else found["have"])
         - frozenset(found["bad"]),
@@ -116,7 +107,7 @@ def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
 def actions_for(manifest: Manifest, state: ReleaseState, keep: int) -> tuple[Action, ...]:
     """What has to be done so that `manifest` is current and whole; () when it is."""
     lacking = [item for sha, item in manifest.blobs.items() if sha not in state.have]
-    is_current = state.current == manifest.id and state.installed
+    is_current = state.current == manifest.id and state.installed and not state.old
     if is_current and not lacking and not state.unlinked:
         return ()
     actions: list[Action] = []

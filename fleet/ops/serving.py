@@ -184,7 +184,10 @@ WantedBy={"multi-user.target" if user else "default.target"}
 def _word(text: str) -> str:
     """One argument of ExecStart: quoted, without specifiers and variables."""
     if any(ord(char) < 32 for char in text):
-        raise InputError(f"a folder with a control character cannot stand in a unit: {text!r}")
+        raise InputError(
+            f"the folder {text!r} contains a control character, which systemd does not allow",
+            hint="set `base_dir:` in the inventory to another folder",
+        )
     plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{plain}"'
 

@@ -1,4 +1,4 @@
-"""The release folder: links into the store, env.sh, manifest.json; made beside the live one."""
+"""A release: a folder of links into the store; and beside it env.sh and manifest.json."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 import re
 import shlex
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fleet.model.errors import InputError
 from fleet.model.manifest import Manifest
 from fleet.ops.environment import OWN_PATH
-from fleet.ops.release import release_dir
+from fleet.ops.release import own_dir, release_dir
 
 
 def stage_frame(base: str, manifest: Manifest, run_id: str, *, power: bool = False) -> bytes:
@@ -27,20 +27,20 @@ def stage_frame(base: str, manifest: Manifest, run_id: str, *, power: bool = Fal
     return head.encode() + b"".join(parts)
 
 
-def env_lines(manifest: Manifest, release: str) -> list[str]:
+def env_lines(manifest: Manifest, base: str) -> list[str]:
     """`env.sh` for people: source it, then start any tool of the release by hand."""
-    lines = [f"# {manifest.name}/{manifest.id}, written by fleet; use with: . {release}/env.sh"]
+    lines = [_head(manifest, base, "env.sh")]
     lines += [f"unset {name}" for name in manifest.unset]
-    for name, value in manifest.environment(release).items():
+    for name, value in _environment(manifest, base):
         lines.append(f"export {name}={shlex.quote(value)}")
     return lines
 
 
-def power_lines(manifest: Manifest, release: str) -> list[str]:
+def power_lines(manifest: Manifest, base: str) -> list[str]:
     """`env.ps1`: the same for PowerShell, where a text in single quotes is only that."""
-    lines = [f"# {manifest.name}/{manifest.id}, written by fleet; use with: . {release}/env.ps1"]
+    lines = [_head(manifest, base, "env.ps1")]
     lines += [f"Remove-Item Env:{name} -ErrorAction SilentlyContinue" for name in manifest.unset]
-    for name, value in manifest.environment(release).items():
+    for name, value in _environment(manifest, base):
         # Any of these ends a text in single quotes; doubled, it stands for itself.
         text = re.sub("(['\u2018\u2019\u201a\u201b])", r"\1\1", value)
         more = " + ';' + $env:PATH" if name == OWN_PATH else ""
@@ -48,18 +48,25 @@ def power_lines(manifest: Manifest, release: str) -> list[str]:
     return lines
 
 
+def _head(manifest: Manifest, base: str, name: str) -> str:
+    path = f"{own_dir(base, manifest.name, manifest.id)}/{name}"
+    return f"# {manifest.name}/{manifest.id}, written by fleet; use with: . {path}"
+
+
+def _environment(manifest: Manifest, base: str) -> Iterable[tuple[str, str]]:
+    return manifest.environment(release_dir(base, manifest.name, manifest.id)).items()
+
+
 def check_names(manifest: Manifest) -> None:
     """Raise InputError for a file name with a tab."""
     for item in manifest.files:
         if "\t" in item.name:
-            raise InputError(f"a file name with a tab cannot be deployed: {item.name!r}")
+            raise InputError(f"the file name {item.name!r} contains a tab", hint="rename it")
 
 
 def _texts(base: str, manifest: Manifest, *, power: bool = False) -> tuple[str, str]:
     """env.sh (`power`: env.ps1) and manifest.json."""
-    lines = (power_lines if power else env_lines)(
-        manifest, release_dir(base, manifest.name, manifest.id)
-    )
+    lines = (power_lines if power else env_lines)(manifest, base)
     return "\n".join(lines) + "\n", _record(manifest.as_dict())
 
 
@@ -87,7 +94,7 @@ def stage_lines(base: str, manifest: Manifest) -> Iterator[bytes]:
         yield f"d\t{folder}\n".encode()
     for file in manifest.files:
         yield f"f\t{file.sha256}\t{file.name}\n".encode()
-    for line in env.splitlines():
+    for line in env.split("\n")[:-1]:
         yield f"e\t{line}\n".encode()
     yield b"m\n" + record.encode()
 
@@ -100,13 +107,14 @@ def stage_archive(base: str, manifest: Manifest) -> Iterator[bytes]:
     listed = "".join(f"{file.sha256}\t{file.name}\n" for file in manifest.files)
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        for folder in _folders(manifest):
+        folders = (f"tree/{folder}" for folder in _folders(manifest))
+        for folder in ("tree", "own", *folders):
             archive.addfile(_entry(folder, tarfile.DIRTYPE, mode=0o755))
         for item in manifest.files:
-            link = _entry(item.name, tarfile.SYMTYPE)
+            link = _entry(f"tree/{item.name}", tarfile.SYMTYPE)
             link.linkname = f"{base}/store/{item.sha256}"
             archive.addfile(link)
-        texts = {".files": listed, "env.sh": env, "manifest.json": record, ".end": ""}
+        texts = {"files": listed, "own/env.sh": env, "own/manifest.json": record, "end": ""}
         for name, text in texts.items():
             data = text.encode()
             entry = _entry(name, tarfile.REGTYPE)

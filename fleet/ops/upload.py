@@ -98,20 +98,24 @@ class Receipt:
         if any(mark in self.failed for mark in _NO_SPACE):
             need = sum(blob.left for blob in blobs)
             raise DiskFullError(
-                f"{facts.base_dir}: {self.failed.strip()}: needed {need} bytes, "
-                f"{facts.disk.available_bytes} were available before",
+                f"{facts.base_dir}: {self.failed.strip()}: fleet needed {need} bytes, and "
+                f"{facts.disk.available_bytes} were free before",
                 device=host,
                 hint=f"free space under {facts.disk.mount or facts.base_dir}, "
-                "or set base_dir in the inventory; what arrived is kept and resumed",
+                "or set base_dir in the inventory; a new try resumes the transfer",
             )
         if self.failed:
-            raise DeviceError(f"cannot write to {facts.base_dir}: {self.failed}", device=host)
+            raise DeviceError(
+                f"cannot write to {facts.base_dir}: {self.failed}",
+                device=host,
+                hint=f"run on the device: ls -ld {facts.base_dir}; df -h {facts.base_dir}",
+            )
         if self.bad:
             names = ", ".join(sorted(b.file.name for b in blobs if b.file.sha256 in self.bad))
             raise TransferError(
-                f"{names}: the hash on the device is not that of what was sent",
+                f"the SHA-256 on the device is not the one that was sent: {names}",
                 device=host,
-                hint="deploy again; if it stays, the source changes or the device's disk is bad",
+                hint="deploy again; if it happens twice, check the disk of the device: dmesg",
             )
         there = self.ok | self.unhashed
         missing = [b for b in blobs if b.file.sha256 not in there]
@@ -119,7 +123,7 @@ class Receipt:
             raise TransferError(
                 f"{len(missing)} of {len(blobs)} files did not arrive: {masked(stderr)[-300:]}",
                 device=host,
-                hint="deploy again; it goes on where it stopped",
+                hint="deploy again; the transfer resumes where it stopped",
             )
         self.check_steps(steps, host, stderr)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from fleet.model.record import Metrics, Op
 
@@ -130,6 +130,10 @@ class Defaults:
 
     python = False
     windows: Layout | None = None
+
+    def fitted(self, _run: RunSpec) -> Self:
+        """The runner for one `run:` of a playbook; another where its options change its members."""
+        return self
 
 
 @runtime_checkable

@@ -13,22 +13,21 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fleet.bundles.ort import providers_of
+from fleet.bundles.ort import providers_in, providers_of
 from fleet.device.texts import path_of
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
-from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import TIMED_OUT, Options, parsed
 from fleet.runners.ort import PACKAGE_FOLDER, requirements
-from fleet.runtimes.packages import SITE
+from fleet.runners.scripted import OUTCOME, Scripted, script_argv
 
 # The one whose interface is used here; it needs onnxruntime 1.31. Wheels for x86_64, aarch64 and
 # win_arm64, CPython 3.11 and later.
 PACKAGE = "onnxruntime-genai==0.18.0"
 SCRIPT = "run/fleet_genai.py"
-OUTCOME = "outcome.json"
 _STATUS = {
     10: "cut: the prompt is longer than the context of the model",
     11: "failed: the NPU session could not be opened",
@@ -40,7 +39,7 @@ class GenaiOptions(Options):
     """None: what the search needs stands in genai_config.json."""
 
 
-class GenaiRunner(Defaults):
+class GenaiRunner(Scripted):
     """Folders of onnxruntime-genai."""
 
     name = "genai"
@@ -48,7 +47,6 @@ class GenaiRunner(Defaults):
     runtime: str | None = "ort"
     layout = Layout(lib=PACKAGE_FOLDER, dsp=PACKAGE_FOLDER)
     windows = layout
-    python = True
 
     def check(self, run: RunSpec) -> None:
         """No options; the program is ours."""
@@ -67,14 +65,6 @@ class GenaiRunner(Defaults):
         site = kit.site(wanted) if kit.site is not None else ()
         return (file_ref(source, SCRIPT, executable=True), *site)
 
-    def health(self, kit: Kit, timeout: float) -> Start | None:
-        """Load the model and end."""
-        return self._start(kit, timeout, "--check")
-
-    def start(self, kit: Kit) -> Start:
-        """One question; the token limit is always set."""
-        return self._start(kit, kit.run.timeout)
-
     def _start(self, kit: Kit, timeout: float, *more: str) -> Start:
         genai = kit.bundle.config.get("genai")
         if not isinstance(genai, Mapping):
@@ -88,16 +78,9 @@ class GenaiRunner(Defaults):
             "prompt": kit.run.prompt,
             "max_tokens": kit.run.max_tokens,
             "context": length if isinstance(length, int) else None,
-            "npu_alone": isinstance(model, Mapping) and not _parts(model),
+            "npu_alone": isinstance(model, Mapping) and _npu_alone(model),
         }
-        argv = (
-            *("python3", "-I", "{release}/" + SCRIPT),
-            *("--site", "{release}/" + SITE),
-            *("--spec", "{work}/config.json"),
-            *("--outcome", "{work}/" + OUTCOME),
-            *("--timeout", f"{timeout:g}"),
-            *more,
-        )
+        argv = script_argv(SCRIPT, timeout, *more)
         return Start(argv, "bundle", (OUTCOME,), timeout, kit.run.prompt.encode(), json.dumps(spec))
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
@@ -135,10 +118,21 @@ class GenaiRunner(Defaults):
         )
 
 
-def _parts(model: Mapping[str, Any]) -> bool:
-    """Whether the decoder is a pipeline, of which some parts are for the CPU by design."""
+def _npu_alone(model: Mapping[str, Any]) -> bool | list[str]:
+    """True for a decoder of one model; of a pipeline the parts that name QNN, the others are for
+    the CPU by design.
+    """
     decoder = model.get("decoder")
-    return isinstance(decoder, Mapping) and bool(decoder.get("pipeline"))
+    pipeline = decoder.get("pipeline") if isinstance(decoder, Mapping) else None
+    if not isinstance(pipeline, list) or not pipeline:
+        return True
+    parts = {
+        str(name): part
+        for stage in pipeline
+        if isinstance(stage, dict)
+        for name, part in stage.items()
+    }
+    return [name for name, part in parts.items() if "qnn" in providers_in(part)]
 
 
 def _metrics(said: Mapping[str, Any]) -> dict[str, Measure]:

@@ -26,8 +26,16 @@ _AGAIN = "[fleet: llama.cpp lost the end of its output; it is run again]"
 # Its log and its text are printed by a thread that is not waited for at the end, so that both can
 # be cut with status 0 (ggml-org/llama.cpp#25504; seen in a third of the runs of Debian's 0.7.0 on
 # a busy machine). A log file is written by the same thread and is cut at the same place.
-# $1: the log, which is begun anew by each try; then the argv.
-_TRIES = f"""log=$1 tries=1 over=; shift
+# $1: the log, which is begun anew by each try; $2: the program; $3: how many options follow that
+# are passed only if its help names them; then the argv.
+_TRIES = f"""log=$1 program=$2 count=$3 tries=1 over= known=; shift 3
+help=" $("$program" --help 2>&1 | tr '\\n,' '  ') "
+while [ "$count" -gt 0 ]; do
+  case $help in *" ${{1%% *}} "*) known="$known $1" ;; esac
+  shift
+  count=$((count - 1))
+done
+set -- "$program" $known "$@"
 end() {{
   over=yes
   if [ -n "$child" ]; then kill "$child"; fi
@@ -45,6 +53,12 @@ while :; do
   tries=$((tries + 1)) child=
   echo '{_AGAIN}'
 done"""
+
+
+# What scripts/snapdragon/run.py of ggml-org/llama.cpp (0c43469, read 2026-11-23) passes for HTP;
+# its `-t 6` is for phones, so the number of threads is llama.cpp's own.
+_BATCH, _SCRIPT = ("--ubatch-size", "1024"), ("-fa on", "--ubatch-size 1024")
+_TEXT_ONLY = ("-no-cnv", "--no-display-prompt")
 
 
 class LlamaOptions(Options):
@@ -113,19 +127,23 @@ class LlamaCppRunner(Defaults):
     def _start(self, kit: Kit, *, prompt_tokens: int, tokens: int, repetitions: int) -> Start:
         options = parsed(LlamaOptions, kit.options, self.name)
         model = named(kit.bundle, options.model, ("*.gguf",), "model", "model")
-        argv = [program(kit.run, self.layout), "-m", model]
-        argv += ["-ngl", str(options.gpu_layers), "-n", str(tokens)]
+        tool = program(kit.run, self.layout)
+        htp = [device for device in options.device.split(",") if device.startswith("HTP")]
+        argv = ["-m", model, "-ngl", str(options.gpu_layers), "-n", str(tokens)]
         if _is_bench(kit.run):
-            argv += ["--device", options.device.replace(",", "/")]
-            argv += ["-p", str(prompt_tokens), "-r", str(repetitions), "-o", "json", *options.extra]
+            argv = [tool, *argv, "--device", options.device.replace(",", "/")]
+            argv += ["-p", str(prompt_tokens), "-r", str(repetitions), "-o", "json"]
+            argv += _BATCH if htp and not {"-ub", "--ubatch-size"} & set(options.extra) else ()
+            argv += options.extra
         else:
-            argv += ["--device", options.device, "-f", "{work}/prompt.txt", "-no-cnv"]
+            argv += ["--device", options.device, "-f", "{work}/prompt.txt"]
             argv += ["--seed", str(options.seed), "--temp", f"{options.temperature:g}"]
-            argv += ["--no-display-prompt", "-lv", "4", *options.extra]
-            log = "{work}/" + LOG
-            argv = ["sh", "-c", _TRIES, "fleet", log, *argv, "--log-file", log]
+            argv += ["-lv", "4", *options.extra]
+            log, wished = "{work}/" + LOG, (*_TEXT_ONLY, *(_SCRIPT if htp else ()))
+            argv = [log, tool, str(len(wished)), *wished, *argv, "--log-file", log]
+            argv = ["sh", "-c", _TRIES, "fleet", *argv]
         collect = () if _is_bench(kit.run) else (LOG,)
-        prompt, env = kit.run.prompt.encode(), dict(options.env)
+        prompt, env = kit.run.prompt.encode(), {**_environment(htp), **options.env}
         return Start(tuple(argv), "bundle", collect, kit.run.timeout, prompt, env=env)
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
@@ -155,6 +173,14 @@ class LlamaCppRunner(Defaults):
             problems += [] if found else ["unreadable: no times in the output"]
         text = said.rpartition(_AGAIN)[2].strip()
         return Outcome(Metrics.of(found), text, None, tuple(problems), dict(ended.files))
+
+
+def _environment(htp: list[str]) -> dict[str, str]:
+    """What that script sets; GGML_HEXAGON_NDEV is that of builds before GGML_HEXAGON_DEVICES."""
+    if not htp:
+        return {}
+    number = {"GGML_HEXAGON_NDEV": str(len(htp))} if len(htp) > 1 else {}
+    return {"GGML_HEXAGON_DEVICES": ",".join(htp), "GGML_HEXAGON_OPPOLL": "1", **number}
 
 
 def _is_bench(run: RunSpec) -> bool:

@@ -22,13 +22,14 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.formats import qnn
 from fleet.profiles.formats.base import RATE, RATE_UNIT, percentile
-from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import TIMED_OUT, Options, parsed
+from fleet.runners.scripted import OUTCOME, Scripted, script_argv
 from fleet.runtimes.packages import SITE
 from fleet.runtimes.releases import release
 
 SCRIPT = "run/fleet_ort.py"
-OUTCOME, PROFILE = "outcome.json", "profile.csv"
+PROFILE = "profile.csv"
 PACKAGE_FOLDER = f"{SITE}/onnxruntime_qnn"  # the provider finds QAIRT beside itself
 _STATUS = {
     10: "failed: the inputs of the run do not fit the model",
@@ -45,6 +46,9 @@ def _number(value: object) -> object:
         return value
 
 
+Number = Annotated[float, BeforeValidator(_number)]
+
+
 class OrtOptions(Options):
     """`inputs`, `reference`: tensor → .npy file of the bundle; an input without one is random.
 
@@ -56,7 +60,7 @@ class OrtOptions(Options):
     model: str | None = None
     inputs: dict[str, str] = Field(default_factory=dict)
     reference: dict[str, str] = Field(default_factory=dict)
-    tolerance: Annotated[float, BeforeValidator(_number)] | None = Field(default=None, ge=0)
+    tolerance: Number | None = Field(default=None, ge=0)
     dimensions: dict[str, int] = Field(default_factory=dict)
     iterations: int = Field(default=10, ge=1, le=100_000)
     warmups: int = Field(default=1, ge=0, le=10_000)
@@ -69,7 +73,13 @@ class OrtOptions(Options):
     log: int = Field(default=2, ge=0, le=4)
 
 
-class OrtRunner(Defaults):
+_PASSED_ON = {  # options that the script has under the same name
+    *("inputs", "reference", "dimensions", "iterations", "warmups", "profiling", "session", "seed"),
+    "log",
+}
+
+
+class OrtRunner(Scripted):
     """ONNX models, with or without context binaries."""
 
     name = "ort"
@@ -77,7 +87,6 @@ class OrtRunner(Defaults):
     runtime: str | None = "ort"
     layout = Layout(lib=PACKAGE_FOLDER, dsp=PACKAGE_FOLDER)
     windows = layout
-    python = True
 
     def check(self, run: RunSpec) -> None:
         """The options; the fallback to the CPU stays off."""
@@ -107,78 +116,58 @@ class OrtRunner(Defaults):
         site = kit.site(requirements(kit.build_id)) if kit.site is not None else ()
         return (script, *site)
 
-    def health(self, kit: Kit, timeout: float) -> Start | None:
-        """A session with the model and one run."""
-        return self._start(kit, timeout, "--check")
-
-    def start(self, kit: Kit) -> Start:
-        """Warm-ups and timed runs in one session."""
-        return self._start(kit, kit.run.timeout)
-
     def _start(self, kit: Kit, timeout: float, *more: str) -> Start:
         options = parsed(OrtOptions, kit.options, self.name)
         spec = {
             "model": _model(kit, options),
-            "inputs": options.inputs,
-            "reference": options.reference,
-            "dimensions": options.dimensions,
-            "iterations": options.iterations,
-            "warmups": options.warmups,
-            "profiling": options.profiling,
-            "session": options.session,
+            **options.model_dump(include=_PASSED_ON),
             "provider": {
                 "backend_path": "QnnHtp.dll" if kit.windows else "libQnnHtp.so",
                 **({"htp_performance_mode": options.perf_mode} if kit.dsp else {}),
                 **options.provider,
             },
-            "seed": options.seed,
-            "log": options.log,
         }
-        _in_bundle(kit, options)
+        in_bundle(kit, options.inputs, options.reference)
         keep = ("--keep", "{work}/outputs") if options.keep_outputs and not more else ()
-        argv = (
-            *("python3", "-I", "{release}/" + SCRIPT),
-            *("--site", "{release}/" + SITE),
-            *("--spec", "{work}/config.json"),
-            *("--outcome", "{work}/" + OUTCOME),
-            *("--profile", "{work}/" + PROFILE),
-            *("--timeout", f"{timeout:g}"),
-            *keep,
-            *more,
-        )
+        argv = script_argv(SCRIPT, timeout, "--profile", "{work}/" + PROFILE, *keep, *more)
         collect = (OUTCOME, PROFILE, *(("outputs/*",) if keep else ()))
         return Start(argv, "bundle", collect, timeout, config=json.dumps(spec))
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """Times of session and runs, the provider's profile, distance from the reference."""
         options = parsed(OrtOptions, kit.options, self.name)
-        raw = {name: data for name, data in ended.files.items() if name != OUTCOME}
-        problems: list[str] = []
+        return read_outcome(start, ended, options.tolerance)
+
+
+def read_outcome(start: Start, ended: Ended, tolerance: float | None) -> Outcome:
+    """What fleet_ort.py wrote, and the provider's profile where there is one."""
+    raw = {name: data for name, data in ended.files.items() if name != OUTCOME}
+    problems: list[str] = []
+    try:
+        said = json.loads(ended.files.get(OUTCOME, b"{}"))
+    except ValueError:
+        said = {}
+    said = said if isinstance(said, dict) else {}
+    if ended.status in TIMED_OUT:
+        problems.append(f"cut: the program did not end within {start.timeout:g} s")
+    elif ended.status:
+        word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
+        problems.append(f"{word}: {str(said.get('error', 'no reason given'))[:500]}")
+    found = _times(said)
+    if not problems and "run_ms" not in found:
+        problems.append("unreadable: the result file contains no times")
+    near, wrong = _distances(said, tolerance)
+    problems += wrong
+    ops, source = tuple[Op, ...](), dict[str, Measure]()
+    if PROFILE in raw:
         try:
-            said = json.loads(ended.files.get(OUTCOME, b"{}"))
-        except ValueError:
-            said = {}
-        said = said if isinstance(said, dict) else {}
-        if ended.status in TIMED_OUT:
-            problems.append(f"cut: the program did not end within {start.timeout:g} s")
-        elif ended.status:
-            word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
-            problems.append(f"{word}: {str(said.get('error', 'no reason given'))[:500]}")
-        found = _times(said)
-        if not problems and "run_ms" not in found:
-            problems.append("unreadable: the result file contains no times")
-        near, wrong = _distances(said, options.tolerance)
-        problems += wrong
-        ops, source = tuple[Op, ...](), dict[str, Measure]()
-        if PROFILE in raw:
-            try:
-                seen = qnn.read(raw[PROFILE].decode("utf-8", "replace"))
-                found |= seen.metrics.others
-                ops, source = seen.ops, dict(seen.metrics.source)
-            except RunnerError as error:
-                problems.append(f"unreadable: {error.message}")
-        metrics = replace(Metrics.of(found | near), source=source)
-        return Outcome(metrics, "", None, tuple(problems), raw, ops)
+            seen = qnn.read(raw[PROFILE].decode("utf-8", "replace"))
+            found |= seen.metrics.others
+            ops, source = seen.ops, dict(seen.metrics.source)
+        except RunnerError as error:
+            problems.append(f"unreadable: {error.message}")
+    metrics = replace(Metrics.of(found | near), source=source)
+    return Outcome(metrics, "", None, tuple(problems), raw, ops)
 
 
 def requirements(build_id: str) -> tuple[str, ...]:
@@ -210,9 +199,10 @@ def _model(kit: Kit, options: OrtOptions) -> str:
     return options.model or names[0]
 
 
-def _in_bundle(kit: Kit, options: OrtOptions) -> None:
+def in_bundle(kit: Kit, inputs: Mapping[str, str], reference: Mapping[str, str]) -> None:
+    """Raises InputError for a file that the bundle lacks."""
     have = {file.name for file in kit.bundle.files}
-    for key, table in (("inputs", options.inputs), ("reference", options.reference)):
+    for key, table in (("inputs", inputs), ("reference", reference)):
         for tensor, name in table.items():
             if name not in have:
                 raise InputError(

@@ -12,6 +12,7 @@ from fleet.runners.exec import ExecRunner
 from fleet.runners.executorch import ExecutorchRunner
 from fleet.runners.genai import GenaiRunner
 from fleet.runners.genie import GenieRunner
+from fleet.runners.litert import LitertRunner
 from fleet.runners.llama_cpp import LlamaCppRunner
 from fleet.runners.mllm import MllmRunner
 from fleet.runners.ort import OrtRunner
@@ -24,6 +25,7 @@ _MADE: tuple[Runner, ...] = (
     MllmRunner(),
     ExecutorchRunner(),
     LlamaCppRunner(),
+    LitertRunner(),
     OrtRunner(),
     GenaiRunner(),
     ExecRunner(),

@@ -36,6 +36,10 @@ _LEFT_OUT = (
     "*.h",
     "*.a",
     "*.lib",
+    "ai_edge_litert/aot/*",
+    "ai_edge_litert/tools/*",
+    "ai_edge_litert/vendors/*",  # compilers, and what dispatches to NPUs of others
+    "ai_edge_litert/libLiteRtWebGpuAccelerator.so",
     "onnxruntime/tools/*",
     "onnxruntime/transformers/*",
     "onnxruntime/quantization/*",

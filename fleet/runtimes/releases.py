@@ -73,6 +73,12 @@ def onnx_ir_version() -> int:
     return int(load("qairt_releases")["onnx_ir_version"])
 
 
+def litert_qairt() -> tuple[str, str]:
+    """(the LiteRT that runner litert brings, the oldest QAIRT that its dispatch library takes)."""
+    row = load("qairt_releases")["litert"]
+    return str(row["version"]), str(row["qairt"])
+
+
 def backend_api(version: str) -> str | None:
     """HTP backend API of a QAIRT version: `2.51.0` → `5.51.0`; None for text that is no version.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from fleet.data import load
+from fleet.data import frozen, load
 from fleet.model.errors import InputError
 
 
@@ -27,6 +27,7 @@ class TargetFacts:
     genie: bool
     min_glibc: str | None = None
     refused_soc_models: tuple[int, ...] = ()
+    needs_on_device: tuple[str, ...] = ()
     warning: str = ""
     wheel_machine: str | None = None
     wheel_platforms: tuple[str, ...] = ()
@@ -45,18 +46,12 @@ def target_facts(target: str) -> TargetFacts:
             f"'{target}' is not a QAIRT target that fleet knows",
             hint="one of " + ", ".join(known_targets()),
         )
-    archs = row["stub_archs"]
     wheel = row.get("wheel") or {}
+    columns = {field.name for field in fields(TargetFacts)}
+    known = {key: value for key, value in frozen(row).items() if key in columns}
     return TargetFacts(
-        name=target,
-        os=row["os"],
-        machine=row["machine"],
-        kind=row["kind"],
-        stub_archs=None if archs is None else tuple(archs),
-        genie=row["genie"],
-        min_glibc=row.get("min_glibc"),
-        refused_soc_models=tuple(row.get("refused_soc_models", ())),
-        warning=row.get("warning", ""),
+        target,
+        **known,
         wheel_machine=wheel.get("machine"),
         wheel_platforms=tuple(wheel.get("platforms", ())),
     )

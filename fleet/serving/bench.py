@@ -99,10 +99,10 @@ def look(url: str) -> dict[str, Any]:
         found = answer.json()
         whole = {"name", "release", "emulated", "build"} <= set(found)
     except httpx.InvalidURL as error:
-        raise InputError(f"{url} is not an address: {error}") from error
+        raise InputError(f"{url} is not a URL: {error}", hint="write http://HOST:PORT") from error
     except httpx.HTTPError as error:
         raise UnreachableError(
-            f"{url}: {type(error).__name__}: {error}",
+            f"the service at {url} does not answer: {type(error).__name__}: {error}",
             hint="fleet serve tunnel (prints the address)",
         ) from error
     except (ValueError, TypeError):
@@ -208,7 +208,7 @@ def _streamed(request: TimedRequest, answer: httpx.Response, began: float) -> No
         elif key == "data" and event == "error":
             request.error = _words(json.loads(value))
     if not whole and not request.error:
-        request.error = "the stream ended before it was done"
+        request.error = "the stream of tokens ended before the answer was complete"
 
 
 def _words(reply: object) -> str:

@@ -56,7 +56,7 @@ def backend_of(spec: ServeSpec, bundle: Bundle) -> str:
         raise InputError(
             f"a bundle of kind {bundle.kind} cannot be served"
             + (f" by backend {name}" if name else ""),
-            hint="bundles of kind genie and ort can; docs/serving.md",
+            hint="use a bundle of kind genie or ort; see docs/serving.md",
         )
     return name
 
@@ -78,7 +78,8 @@ def service_config(
     spec = playbook.serve
     if spec is None:
         raise InputError(
-            f"{playbook.path} has no `serve:` section", hint="serve: {port: 8000}; docs/serving.md"
+            f"{playbook.path} has no `serve:` section",
+            hint="add `serve: {port: 8000}`; see docs/serving.md",
         )
     backend = backend_of(spec, bundle)
     config: dict[str, Any] = {
@@ -115,9 +116,9 @@ def _context(bundle: Bundle, manifest: Manifest) -> int | None:
     """Tokens of a genai model; InputError where the release lacks the package for it."""
     if not any(file.name.startswith("site/onnxruntime_genai/") for file in manifest.files):
         raise InputError(
-            f"{bundle.name} is a folder of onnxruntime-genai, and the release has no package of "
-            "that name",
-            hint="fleet deploy; or `backend: ort` for single models",
+            f"the bundle {bundle.name} needs onnxruntime-genai, and the deployed release does not "
+            "contain that package",
+            hint="fleet deploy; or set `backend: ort` under `serve:` for single models",
         )
     model = (bundle.config.get("genai") or {}).get("model", {})
     length = model.get("context_length")

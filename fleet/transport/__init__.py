@@ -37,6 +37,6 @@ def transport_for(host: Host, *, accept_new: bool = False, again: bool = False) 
 
         return AdbTransport(host, again=again)
     raise InputError(
-        f"{host.name}: transport '{host.transport}' is not supported yet",
-        hint="use ssh, adb or local",
+        f"{host.name}: the transport '{host.transport}' is not supported",
+        hint="write `transport: ssh`, adb or local in the inventory",
     )

@@ -68,7 +68,7 @@ class AdbTransport:
 
     def carrier(self, deadline: Deadline) -> Carrier:  # noqa: ARG002 - the interface of transports
         """There is none but this."""
-        raise UnreachableError("a phone has one cable", device=self._host.name)
+        raise UnreachableError("a phone has only the connection of adb", device=self._host.name)
 
     def open(self, deadline: Deadline) -> None:
         """Find the phone, check that it is ready and answers, and learn its serial number.
@@ -142,7 +142,8 @@ class AdbTransport:
         lines = done.text.split()
         if "fleet-alive" not in lines:
             raise UnreachableError(
-                f"the shell of the phone does not work: {done.error_text or done.text.strip()}"
+                f"the shell of the phone does not work: {done.error_text or done.text.strip()}",
+                hint="restart the phone; then adb shell",
             )
         self._serialno = lines[0] if len(lines) > 1 else ""
 
@@ -224,7 +225,8 @@ class AdbTransport:
         if len(line.encode()) > _COMMAND_BYTES:
             raise InputError(
                 f"a command of {len(line.encode())} bytes is too long for adb "
-                f"(at most {_COMMAND_BYTES})"
+                f"(at most {_COMMAND_BYTES})",
+                hint="use shorter paths or arguments, or put long texts into files",
             )
         link = self._service(line, deadline)
         try:
@@ -262,7 +264,9 @@ class AdbTransport:
             except ConnectionLostError as error:
                 if "adb: " not in error.message:
                     raise
-                raise DeviceError(f"nothing answers at port {port}") from error
+                raise DeviceError(
+                    f"no program answers at port {port}", hint="fleet serve status"
+                ) from error
         with self._lock:
             self._links.discard(link)
         link.conn.settimeout(None)
@@ -281,7 +285,7 @@ class AdbTransport:
             raise _no_shell(why)
         if "not found" in why or "offline" in why or why == "closed":
             raise self._lost(f"adb: {why}")
-        raise UnreachableError(f"adb: {why}")
+        raise UnreachableError(f"the adb server refuses: {why}", hint="adb devices -l")
 
     def _lacks_shell(self) -> bool:
         """True only when the server knows this phone's features and shell_v2 is none of them."""
@@ -302,9 +306,9 @@ class AdbTransport:
             self._server.version(Deadline(1.0))
         except FleetError:
             others = ", ".join(rivals())
-            text += f"; the adb server at {self._server} is gone"
-            hint = "another adb of a different version ends it" + (f": {others}" if others else "")
-            hint += "; keep one: which -a adb"
+            text += f"; the adb server at {self._server} has ended"
+            hint = "keep one version of adb, for two end each other's server: which -a adb"
+            hint += f" ({others})" if others else ""
         return ConnectionLostError(text, device=self._host.name, hint=hint)
 
     @contextlib.contextmanager
@@ -318,6 +322,6 @@ class AdbTransport:
 
 def _no_shell(why: str) -> DeviceError:
     return DeviceError(
-        f"adbd of the phone knows no shell protocol with exit codes (shell_v2): {why}",
-        hint="Android 7 or newer is needed; a board: update its adbd, or use ssh",
+        f"the adbd of the phone is too old: it lacks exit codes (shell_v2): {why}",
+        hint="update the phone to Android 7 or newer; on a board: update adbd, or use ssh",
     )

@@ -51,7 +51,7 @@ def address(text: str | None = None) -> tuple[str, int]:
     if said:
         match = _ADDRESS.fullmatch(said)
         if match is None:
-            raise InputError(f"'{said}' is no address of an adb server", hint="write HOST:PORT")
+            raise InputError(f"'{said}' is not an adb server", hint="write HOST:PORT")
         return match[1] or DEFAULT[0], int(match[2])
     port = os.environ.get("ANDROID_ADB_SERVER_PORT", "")
     host = os.environ.get("ANDROID_ADB_SERVER_ADDRESS", "") or DEFAULT[0]
@@ -101,7 +101,7 @@ class AdbServer:
         if not self._may_start or not self.near:
             error = UnreachableError(
                 f"no adb server answers at {self} ({why.strerror or why})",
-                hint="start it, or correct `adb_server:` in the inventory",
+                hint="start it with adb start-server, or correct `adb_server:` in the inventory",
             )
             error.adb_state = "missing"
             raise error from why
@@ -122,7 +122,7 @@ class AdbServer:
             said = done.stderr.strip()[-200:]
         error = UnreachableError(
             f"no adb server answers at {self}, and `adb start-server` failed: {said or why}",
-            hint="apt-get install adb (or the SDK platform tools), then: adb devices",
+            hint="sudo apt-get install adb (or install the SDK platform tools), then: adb devices",
         )
         error.adb_state = "missing"
         raise error from why
@@ -159,7 +159,7 @@ class AdbServer:
     def pair(self, target: str, code: str, deadline: Deadline) -> str:
         """`adb pair HOST:PORT CODE` of wireless debugging; the server's words."""
         if not re.fullmatch(r"[0-9]{6}", code):
-            raise InputError("a pairing code has six digits", hint="the phone shows it")
+            raise InputError("the pairing code must have six digits", hint="the phone shows it")
         return self.ask(f"host:pair:{code}:{target}", deadline)
 
 
@@ -212,10 +212,12 @@ def translated(server: AdbServer, deadline: Deadline, phone: str = "") -> Iterat
         yield
     except TimeoutError as error:
         who = f"the phone {phone}" if phone else f"the adb server at {server}"
-        cure = "check its cable or Wi-Fi: adb devices -l" if phone else "does it run? adb devices"
+        cure = "check cable or Wi-Fi of the phone: adb devices -l" if phone else "adb start-server"
         raise DeadlineError(
             f"{who} did not answer within {deadline.seconds:g} s", hint=cure
         ) from error
     except (RefusedError, OSError, EOFError, ValueError) as error:
         text = " ".join(str(error).split()) or type(error).__name__
-        raise UnreachableError(f"the adb server at {server} says: {text}") from error
+        raise UnreachableError(
+            f"the adb server at {server} reports an error: {text}", hint="adb devices -l"
+        ) from error

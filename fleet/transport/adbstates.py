@@ -11,34 +11,30 @@ from fleet.transport.adbserver import AdbDevice
 _TARGET = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(\d{1,5})")
 
 _ACCEPT = (
-    "unlock the phone and accept `Allow USB debugging?`; without that question: revoke the "
-    "authorisations in Developer options and plug in again"
+    "unlock the phone and accept `Allow USB debugging?`; if the phone does not ask: revoke the "
+    "authorisations in Developer options and plug the phone in again"
 )
 # state → (kind of error, what it means, what to do): adb's own words, packages/modules/adb
 # types.h ConnectionState.
 _STATES: dict[str, tuple[type[TransportError], str, str]] = {
     "unauthorized": (AuthError, "the phone has not accepted this workstation's key", _ACCEPT),
-    "authorizing": (AuthError, "the phone is asking for leave", "look at its screen"),
+    "authorizing": (AuthError, "the phone waits for your permission", "accept it on the phone"),
     "offline": (
         UnreachableError,
-        "the phone is known and does not answer",
-        "plug it in again or wake it; over Wi-Fi: adb disconnect, adb connect",
+        "the adb server knows the phone, but the phone does not answer",
+        "plug the phone in again or wake it; over Wi-Fi: adb disconnect, adb connect",
     ),
-    "connecting": (UnreachableError, "the connection is being made", "wait, then again"),
+    "connecting": (UnreachableError, "adb still connects", "wait, then run the command again"),
     "no permissions": (
         AuthError,
-        "this user may not open the USB device",
-        "apt-get install android-sdk-platform-tools-common, join the group plugdev, log in again",
+        "your user has no permission for the USB device",
+        "sudo apt-get install android-sdk-platform-tools-common; sudo usermod -aG plugdev $USER",
     ),
-    "recovery": (
-        UnreachableError,
-        "the phone is in recovery, without /data",
-        "boot Android: adb reboot",
-    ),
+    "recovery": (UnreachableError, "the phone is in recovery mode", "boot Android: adb reboot"),
     "rescue": (UnreachableError, "the phone is in rescue mode", "boot Android: adb reboot"),
-    "sideload": (UnreachableError, "the phone waits for a sideload", "boot Android: adb reboot"),
+    "sideload": (UnreachableError, "the phone is in sideload mode", "boot Android: adb reboot"),
     "bootloader": (UnreachableError, "the phone is in its boot loader", "fastboot reboot"),
-    "host": (UnreachableError, "that is a host, no device", "correct `serial:` in the inventory"),
+    "host": (UnreachableError, "the serial is a computer's", "correct `serial:` in the inventory"),
 }
 
 
@@ -57,24 +53,27 @@ def find(seen: Sequence[AdbDevice], wanted: str, device: str) -> AdbDevice | Non
     if len(found) > 1:
         paths = ", ".join(device.path or f"transport {device.transport}" for device in found)
         raise IdentityError(
-            f"{len(found)} devices have the serial {wanted}: {paths}",
+            f"{len(found)} devices have the serial number {wanted}: {paths}",
             device=device,
             step="identity",
-            hint=f"name one by its USB path in the inventory: serial: {found[0].path or 'usb:...'}",
+            hint="write the USB path of one device in the inventory: serial: "
+            f"{found[0].path or 'usb:...'}",
         )
     return found[0] if found else None
 
 
-_GONE = "is it on, and its cable or Wi-Fi in place? It is back when adb devices -l shows it"
+_GONE = "check power and cable or Wi-Fi of the phone, until it is listed by: adb devices -l"
 
 
 def unanswered(wanted: str, said: str, device: str, *, again: bool = False) -> UnreachableError:
     """The error for HOST:PORT that cannot be connected; `again`: it was there a moment ago."""
     if again:
-        text = f"the phone {wanted} was there and went; adb connect: {said}"
+        text = f"the phone {wanted} has disconnected; adb connect says: {said}"
         return UnreachableError(text, device=device, hint=_GONE)
     return UnreachableError(
-        f"adb connect: {said}", device=device, hint="is adbd listening there? adb tcpip 5555"
+        f"adb cannot connect to {wanted}: {said}",
+        device=device,
+        hint="plug in the USB cable and let the phone listen: adb tcpip 5555",
     )
 
 
@@ -84,12 +83,12 @@ def absent(
     """The error for a phone that the server does not see; `again`: it did a moment ago."""
     have = ", ".join(f"{device.serial} ({device.state})" for device in seen) or "none"
     unknown = [device for device in seen if device.state == "no permissions"]
-    cure = _STATES["no permissions"][2] if unknown else "plug it in, enable USB debugging"
+    cure = _STATES["no permissions"][2] if unknown else "plug the phone in, enable USB debugging"
     if again and not unknown:
-        text = f"the phone {wanted} was there and went; adb sees: {have}"
+        text = f"the phone {wanted} has disconnected; adb sees: {have}"
         return UnreachableError(text, device=device, hint=_GONE)
     error = UnreachableError(
-        f"adb sees no device {wanted}; it sees: {have}",
+        f"adb does not see the phone {wanted}; adb sees: {have}",
         device=device,
         hint=f"{cure}; adb devices -l",
     )
@@ -102,7 +101,7 @@ def check_state(phone: AdbDevice, device: str) -> None:
     if phone.state == "device":
         return
     kind, meaning, cure = _STATES.get(
-        phone.state, (UnreachableError, "a state that fleet does not know", "adb devices -l")
+        phone.state, (UnreachableError, "fleet does not know this state", "adb devices -l")
     )
     more = f" ({phone.why})" if phone.why else ""
     error = kind(f"adb {phone.serial} is {phone.state}{more}: {meaning}", device=device, hint=cure)

@@ -43,14 +43,14 @@ def lacking() -> str:
     """Why this machine cannot hand on a key bound to a path; "" when it can."""
     for program in ("ssh", "ssh-agent", "ssh-add"):
         if shutil.which(program) is None:
-            return f"there is no {program} on this machine"
+            return f"the program {program} is missing on this workstation"
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         said = subprocess.run(["ssh", "-V"], capture_output=True, timeout=10, check=False)
         version = said.stderr.decode("utf-8", "replace").strip()
         if can_bind(version):
             return ""
-        return f"{version or 'the ssh client'} on this machine cannot bind a key to a path"
-    return "the ssh client of this machine does not answer"
+        return f"{version or 'the ssh client'} cannot restrict a key to one destination"
+    return "the ssh client of this workstation does not answer"
 
 
 class Agent:
@@ -70,7 +70,7 @@ class Agent:
         while not self.socket.exists():
             if self._keeper.poll() is not None or deadline.expired:
                 self.close()
-                raise UnreachableError("an ssh-agent of our own does not start")
+                raise UnreachableError("the program ssh-agent does not start")
             time.sleep(_LOOK_SECONDS)
 
     def add(
@@ -82,7 +82,7 @@ class Agent:
         when none of the keys can be held so, with the words of ssh-add.
         """
         if not _USER.fullmatch(user):
-            raise UnreachableError(f"a key cannot be bound to the user {user!r}")
+            raise UnreachableError(f"a key cannot be restricted to the user name {user!r}")
         known = self._folder / "known"
         known.write_text(f"fleet-source {source}\nfleet-target {target}\n", "utf-8")
         said = ""
@@ -106,7 +106,7 @@ class Agent:
             said = done.stderr.decode("utf-8", "replace").strip() or said
         if not held:
             last = said.splitlines()[-1] if said else "no key file"
-            raise UnreachableError(f"ssh-add cannot hold the key without asking: {last[-200:]}")
+            raise UnreachableError(f"ssh-add cannot load the key: {last[-200:]}")
 
     def close(self) -> None:
         """End it and remove its folder; never raises."""

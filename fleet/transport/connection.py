@@ -156,7 +156,10 @@ class _Resolver:
         user, port = user or before or None, port or written
         if name in behind:
             way = " > ".join((*behind, name))
-            raise InputError(f"the jump hosts of the ssh config go round: {way}")
+            raise InputError(
+                f"the jump hosts of the ssh config form a loop: {way}",
+                hint="correct ProxyJump in the ssh config",
+            )
         found = self._lookup(name, user, port)
         address = found["hostname"]
         keys = [*options.get("key_filename", ()), *found.get("identityfile", ())]
@@ -195,7 +198,10 @@ class _Resolver:
             int(found.get("port", DEFAULT_PORT))
         except (paramiko.SSHException, OSError, ValueError) as error:
             files = ", ".join(map(str, self._files))
-            raise InputError(f"cannot use the ssh config {files}: {error}") from error
+            raise InputError(
+                f"cannot use the ssh config {files}: {error}",
+                hint="correct that line, or set `ssh_config:` in the inventory to another file",
+            ) from error
         return found
 
 
@@ -223,7 +229,7 @@ def for_paramiko(line: str) -> str:
         word = words.pop(0)
         criterion = word.lower()
         if criterion.removeprefix("!") not in _VALUED | _BARE:
-            raise ValueError(f"fleet does not know the criterion of 'Match {word}'")
+            raise ValueError(f"fleet does not support the criterion 'Match {word}'")
         told.append(criterion)
         if criterion.removeprefix("!") in _VALUED:
             told += words[:1]

@@ -98,7 +98,7 @@ def refused(host: Host, key: paramiko.PKey) -> HostKeyError:
     return HostKeyError(
         f"the host key {fingerprint(key)} is marked @revoked in known_hosts",
         device=host.name,
-        hint="do not connect; ask who runs this device",
+        hint="do not connect; ask the administrator of the device for the new key",
     )
 
 
@@ -173,9 +173,9 @@ class Policy(paramiko.MissingHostKeyPolicy):
             raise changed(self._host, seen, fingerprint(other))
         if not self._accept_new:
             raise HostKeyError(
-                f"the host key of {hostname} is not known: {key.get_name()} {seen}",
+                f"the host key of {hostname} is not trusted yet: {key.get_name()} {seen}",
                 device=self._host.name,
-                hint=f"compare it with the device, then: fleet trust {self._host.name}",
+                hint=f"compare the fingerprint with the device, then fleet trust {self._host.name}",
             )
         trustlog.note(
             self._host,
@@ -190,12 +190,12 @@ class Policy(paramiko.MissingHostKeyPolicy):
 
 def changed(host: Host, seen: str, pinned: str) -> HostKeyError:
     """The error for a key that is not the pinned one; both fingerprints are in it."""
-    cure = f"fleet trust {host.name} --reflashed"
+    cure = f"if you re-flashed the board: fleet trust {host.name} --reflashed"
     if host.host_key:
-        cure = f"correct `host_key:` of {host.name} in the inventory; it wins over known_hosts"
+        cure = f"if you re-flashed the board: correct `host_key:` of {host.name} in the inventory"
     return HostKeyError(
-        f"the host key has CHANGED: pinned {pinned}, offered {seen}; "
-        "a re-flashed board, another board at this address, or someone between",
+        f"the host key has CHANGED: trusted {pinned}, offered {seen}; either the board was "
+        "re-flashed, or another board has this address, or the connection is intercepted",
         device=host.name,
-        hint=f"if you re-flashed it: {cure}",
+        hint=cure,
     )

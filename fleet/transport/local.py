@@ -48,14 +48,17 @@ class LocalTransport:
 
     def carrier(self, deadline: Deadline) -> Carrier:  # noqa: ARG002 - the interface of transports
         """There is none but this."""
-        raise UnreachableError("nothing is faster than no network")
+        raise UnreachableError("the local transport has no second connection")
 
     def dial(self, port: int, deadline: Deadline) -> PortStream:
         """See Transport.dial."""
         try:
             made = socket.create_connection(("127.0.0.1", port), max(deadline.remaining, 0.01))
         except OSError as error:
-            raise DeviceError(f"nothing answers at port {port}: {error.strerror}") from error
+            raise DeviceError(
+                f"no program answers at port {port} of this workstation: {error.strerror}",
+                hint="fleet serve status",
+            ) from error
         made.settimeout(None)
         return made
 

@@ -54,17 +54,17 @@ def peer_of(transport: Transport, host: Host) -> Peer:
     is not what the workstation does.
     """
     if not isinstance(transport, SshTransport):
-        raise UnreachableError(f"it is behind {transport.name}, not ssh")
+        raise UnreachableError(f"the device is connected over {transport.name}, not ssh")
     if why := lacking():
         raise UnreachableError(why)
     if not transport.second:
-        raise UnreachableError("its login needs a password or passphrase")
+        raise UnreachableError("the login of the device needs a password or passphrase")
     if not can_bind(transport.banner):
         raise UnreachableError(f"its ssh server is {transport.banner}, not OpenSSH 8.9 or later")
     hops = transport.hops()
     last = hops[-1]
     if not last.keys:
-        raise UnreachableError("the inventory names no key file for it")
+        raise UnreachableError("the inventory has no `identity_file:` for the device")
     named = host.labels.get("lan_address", "")
     if not named:
         return Peer(host.name, hops, last.address, last.port, host.connect_timeout)
@@ -90,7 +90,7 @@ class Bridge:
             self._client.open(Deadline(source.seconds))
         except (OSError, ValueError) as error:
             self.close()
-            raise UnreachableError(f"the ssh client cannot be started: {error}") from error
+            raise UnreachableError(f"cannot start the program ssh: {error}") from error
         except BaseException:
             self.close()
             raise
@@ -105,12 +105,12 @@ class Bridge:
         try:
             self._agent.add(keys, self._source.key, target.key, target.user, seconds)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise UnreachableError(f"ssh-add cannot hold the key: {error}") from error
+            raise UnreachableError(f"ssh-add cannot load the key: {error}") from error
 
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
         """Run on the source. See Transport.run."""
         if self._client is None:
-            raise UnreachableError("the bridge is closed")
+            raise UnreachableError("the connection between the two boards is closed")
         return self._client.run(command, deadline, **streams)
 
     def admitted(self) -> None:

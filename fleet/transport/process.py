@@ -57,7 +57,7 @@ class Processes:
             env=env,
         )
         if process.stdin is None or process.stdout is None or process.stderr is None:
-            raise UnreachableError(f"{argv[0]} has no pipes")
+            raise UnreachableError(f"the program {argv[0]} was started without pipes")
         self._running.add(process)
         out = Collector(self._traffic, streams.get("on_stdout"))
         err = Collector(self._traffic, streams.get("on_stderr"))

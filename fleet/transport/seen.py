@@ -29,7 +29,7 @@ def config_hosts(path: Path | None = None) -> list[tuple[str, Path]]:
     source = path or USER_CONFIG.expanduser()
     if not source.is_file():
         if path is not None:
-            raise InputError(f"there is no ssh config {path}", hint=f"ls {path.parent}")
+            raise InputError(f"the ssh config {path} does not exist", hint=f"ls {path.parent}")
         return []
     found: dict[str, Path] = {}
     for file in _with_included(source):

@@ -175,7 +175,7 @@ class SshTransport:
             raise UnreachableError(f"{self.describe} is not open", device=self._host.name)
         transport: paramiko.Transport = self._connection.transport
         if not transport.is_active():
-            raise ConnectionLostError("the connection is gone", device=self._host.name)
+            raise ConnectionLostError("the ssh connection broke", device=self._host.name)
         return transport
 
     def run(
@@ -268,9 +268,11 @@ class SshTransport:
                     raise DeviceError(
                         "the ssh server of the device forbids forwarding",
                         device=name,
-                        hint="AllowTcpForwarding local, in its sshd_config",
+                        hint="write `AllowTcpForwarding local` in its sshd_config; restart sshd",
                     ) from error
-                raise DeviceError(f"nothing answers at port {port}", device=name) from error
+                raise DeviceError(
+                    f"no program answers at port {port}", device=name, hint="fleet serve status"
+                ) from error
 
     def _wait(self, channel: paramiko.Channel, what: str, deadline: Deadline) -> None:
         while not channel.status_event.wait(min(deadline.remaining, _SLICE_SECONDS)):
@@ -281,7 +283,8 @@ class SshTransport:
 
 
 def _late(what: str, deadline: Deadline, host: Host) -> DeadlineError:
-    return DeadlineError(f"'{what}' did not end within {deadline.seconds:g} s", device=host.name)
+    text = f"the program '{what}' on the device did not end within {deadline.seconds:g} s"
+    return DeadlineError(text, device=host.name)
 
 
 def _ask(answered: Future[None], channel: paramiko.Channel, line: str) -> None:

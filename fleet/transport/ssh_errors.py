@@ -29,11 +29,11 @@ from fleet.model.inventory import Host
 from fleet.transport.hostkeys import changed, fingerprint
 
 _CURES = {
-    errno.ECONNREFUSED: "it is on, but no SSH server listens on that port: is sshd running, is "
-    "`port:` right? fleet inventory list (what is used)",
-    errno.EHOSTUNREACH: "nobody has that address on this network: is it on, is its cable in, did "
-    "its address change?",
-    errno.ENETUNREACH: "this machine has no way there: is a VPN or an interface down?",
+    errno.ECONNREFUSED: "start sshd on the device, or correct `port:` in the inventory: the "
+    "device is on, but no SSH server listens; fleet inventory list (shows the port)",
+    errno.EHOSTUNREACH: "switch the device on, check the cable and the address: no device of the "
+    "network has it; fleet inventory list (shows the address)",
+    errno.ENETUNREACH: "check the VPN and the network interfaces of this workstation: ip route",
 }
 
 
@@ -52,20 +52,22 @@ def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> It
         raise changed(host, fingerprint(error.key), fingerprint(error.expected_key)) from error
     except PasswordRequiredException as error:
         raise AuthError(
-            "the private key is encrypted",
+            "the private key is encrypted, and fleet has no passphrase",
             device=host.name,
-            hint="ssh-add it first, or set `key_passphrase: env:NAME` in the inventory",
+            hint="load the key with ssh-add, or set `key_passphrase: env:NAME` in the inventory",
         ) from error
     except paramiko.AuthenticationException as error:
         raise AuthError(
-            f"{way} refuses the login: {error}",
+            f"{way}: the device refuses the login: {error}",
             device=host.name,
             hint=f"{manual_command(host)}; check user, identity_file and password",
         ) from error
     except (TimeoutError, socket.gaierror, NoValidConnectionsError, ProxyCommandFailure) as error:
         raise _unreachable(host, way, seconds, error) from error
     except FileNotFoundError as error:
-        raise InputError(f"no such file: {error.filename}", device=host.name) from error
+        raise InputError(
+            f"no file {error.filename}", device=host.name, hint="fleet inventory list"
+        ) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise disk_full(error) or _broken(host, way, error, opening=opening) from error
 
@@ -82,11 +84,11 @@ def manual_command(host: Host) -> str:
 
 
 def _unreachable(host: Host, way: str, seconds: float, error: Exception) -> UnreachableError:
-    hint = "is it on, and is the address right? fleet inventory list (what is used)"
+    hint = "check the power and the address of the device: fleet inventory list"
     if isinstance(error, TimeoutError):
         why = f"no answer within {seconds:g} s"
     elif isinstance(error, socket.gaierror):
-        why = f"the name {host.address or host.name} is not known"
+        why = f"the host name {host.address or host.name} cannot be resolved"
     else:
         why = str(error).replace("[Errno None] ", "")
     if isinstance(error, NoValidConnectionsError):
@@ -95,7 +97,7 @@ def _unreachable(host: Host, way: str, seconds: float, error: Exception) -> Unre
         if len(numbers) == 1:
             hint = _CURES.get(min(numbers), hint)
         if all(str(address[0]).startswith(("127.", "::1")) for address in error.errors):
-            hint = "that is this machine: is a tunnel down, or a lab board? fleet lab up"
+            hint = "start the tunnel, or the lab board: fleet lab up"
     return UnreachableError(f"{way}: {why}", device=host.name, hint=hint)
 
 
@@ -103,9 +105,9 @@ def _broken(host: Host, way: str, error: Exception, *, opening: bool) -> FleetEr
     text = str(error) or type(error).__name__
     if any(mark in text for mark in ("banner", "not a valid", "No existing session")):
         return UnreachableError(
-            f"{way}: no SSH server answers there ({text})",
+            f"{way}: the server at that port is not an SSH server ({text})",
             device=host.name,
-            hint="check host and port: fleet inventory list",
+            hint="correct `host:` and `port:`, as shown by: fleet inventory list",
         )
     if isinstance(error, paramiko.ChannelException):
         return UnreachableError(f"{way}: the jump host cannot reach it ({text})", device=host.name)

@@ -98,7 +98,8 @@ class SshClient:
                 said = log.read_text("utf-8", "replace").strip().splitlines()[-1:]
                 self.close()
                 raise UnreachableError(
-                    f"the ssh client cannot connect: {' '.join(said) or 'no answer in time'}",
+                    f"the program ssh cannot connect to the device: "
+                    f"{' '.join(said) or 'no answer in time'}",
                     device=self._device,
                 )
             time.sleep(_LOOK_SECONDS)
@@ -118,7 +119,7 @@ class SshClient:
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
         """See Transport.run. Raises ConnectionLostError and DeadlineError."""
         if self._master is None or self._master.poll() is not None:
-            raise ConnectionLostError("the ssh client has ended", device=self._device)
+            raise ConnectionLostError("the program ssh has ended", device=self._device)
         argv = [*self._ssh(), "board", render(command)]
         try:
             done = self._processes.run(argv, command.argv[0], deadline, env=self._env, **streams)
@@ -128,7 +129,8 @@ class SshClient:
         if done.status == _LOST or done.status < 0:
             said = masked(done.error_text)[-200:]
             raise ConnectionLostError(
-                f"the ssh client ended while '{command.argv[0]}' ran: {said}", device=self._device
+                f"the connection broke while '{command.argv[0]}' ran; ssh says: {said}",
+                device=self._device,
             )
         return done
 
@@ -188,5 +190,5 @@ def _config(hops: tuple[Hop, ...], folder: Path, agent: Path | None = None) -> s
 def _word(text: str) -> str:
     """One quoted word. Raises UnreachableError for what a configuration cannot hold."""
     if any(mark in text for mark in '"\n\r\0'):
-        raise UnreachableError(f"the ssh client cannot be told {text!r}")
+        raise UnreachableError(f"an ssh configuration cannot contain {text!r}")
     return '"' + text.replace("%", "%%") + '"'

@@ -39,8 +39,9 @@ class Collector:
                 self._kept.append(chunk)
             else:
                 self._failure = DeviceError(
-                    f"the device printed more than {KEPT_BYTES >> 20} MiB where a short answer "
-                    "was expected"
+                    f"the device printed more than {KEPT_BYTES >> 20} MiB, not "
+                    "the short answer that fleet expects",
+                    hint="see whether a login script on the device prints: ~/.bashrc",
                 )
         elif self._failure is None:
             try:

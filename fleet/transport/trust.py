@@ -51,7 +51,10 @@ def offered_key(host: Host) -> Offer:
     not trusted.
     """
     if host.transport != "ssh":
-        raise InputError(f"{host.name} is not reached over ssh: there is no key to trust")
+        raise InputError(
+            f"{host.name} is reached over {host.transport}, which has no host key",
+            hint="name hosts with `transport: ssh` only: fleet inventory list",
+        )
     link = SshTransport(host)
     with mapped(host, link.describe, host.connect_timeout, opening=True):
         connection = link.connection(host.connect_timeout)
@@ -63,7 +66,9 @@ def offered_key(host: Host) -> Offer:
             return _offer(host, looked.name, looked.key)
         finally:
             link.close()
-    raise HostKeyError("the host offered no key", device=host.name)
+    raise HostKeyError(
+        "the device sent no host key", device=host.name, hint="run on it: sudo ssh-keygen -A"
+    )
 
 
 def _offer(host: Host, name: str, key: paramiko.PKey) -> Offer:
@@ -87,9 +92,9 @@ def check_offer(host: Host, offer: Offer, *, reflashed: bool) -> None:
         raise changed(host, offer.fingerprint, host.host_key)
     if not reflashed:
         raise InputError(
-            f"the key has changed: pinned {offer.pinned}, offered {offer.fingerprint}",
+            f"the host key has changed: trusted {offer.pinned}, offered {offer.fingerprint}",
             device=host.name,
-            hint=f"only if you re-flashed it: fleet trust {host.name} --reflashed",
+            hint=f"only if you re-flashed the board: fleet trust {host.name} --reflashed",
         )
 
 

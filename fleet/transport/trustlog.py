@@ -87,6 +87,7 @@ def read(path: Path) -> list[Trusted]:
             found.append(Trusted(**json.loads(line)))
         except (ValueError, TypeError) as error:
             raise InputError(
-                f"{path}:{number} is damaged: {error}", hint="remove that line; keep the others"
+                f"the log {path}:{number} is damaged: {error}",
+                hint="remove that line in an editor; keep the others",
             ) from error
     return found

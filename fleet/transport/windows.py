@@ -58,17 +58,18 @@ def explain(result: Result, host: str) -> None:
     if result.status == _LOST and "fleet-stdin-lost" in said:
         shell = said.partition("fleet-stdin-lost")[2].split("\n")[0].strip()
         raise DeviceError(
-            "standard input does not reach our program: the login shell of sshd reads it "
+            "the login shell of sshd on the PC swallows standard input "
             f"(DefaultShell is {shell or 'unknown'})",
             device=host,
-            hint="in PowerShell of an administrator there: Remove-ItemProperty "
-            "-Path HKLM:\\SOFTWARE\\OpenSSH -Name DefaultShell",
+            hint="remove the setting, in an administrator's PowerShell on the PC: "
+            "Remove-ItemProperty -Path HKLM:\\SOFTWARE\\OpenSSH -Name DefaultShell",
         )
     if result.status == _NO_PROGRAM and "fleet-no-python" in said:
         raise DeviceError(
-            "the device has no Python, which does fleet's work on Windows",
+            "the Windows PC has no Python, which fleet needs on Windows",
             device=host,
-            hint="winget install Python.Python.3.12 --architecture arm64 --scope machine there",
+            hint="run on the PC: winget install Python.Python.3.12 --architecture arm64 "
+            "--scope machine",
         )
 
 
@@ -82,8 +83,9 @@ def arguments(words: Sequence[str]) -> str:
     line = " ".join(quoted(word) for word in words)
     if len(line.encode("utf-16-le", "surrogatepass")) // 2 > _LONGEST:
         raise InputError(
-            f"a command line of {len(line)} characters is too long for Windows",
-            hint=f"at most {_LONGEST}: put long texts into files",
+            f"a command line of {len(line)} characters is too long for Windows "
+            f"(at most {_LONGEST})",
+            hint="put long texts into files",
         )
     return line
 
@@ -101,7 +103,7 @@ def program(name: str) -> str:
     if name.rstrip(" .").lower().endswith(_BATCH):
         raise InputError(
             f"{name} is a batch file: cmd.exe would read its arguments as code",
-            hint="name the program that it starts",
+            hint="use the program that the batch file starts",
         )
     return name
 
@@ -114,8 +116,8 @@ def _job(command: Command) -> bytes:
         return _start(command, asked.argv) + asked.head
     if command.argv[0] == "sh":
         raise InputError(
-            "this is not done on Windows: it is a script for a POSIX shell",
-            hint="docs/platforms.md says what works there",
+            "this step needs a POSIX shell, which Windows does not have",
+            hint="see docs/platforms.md for what works on Windows",
         )
     return _start(command, command.argv)
 
@@ -131,5 +133,7 @@ def _framed(*fields: str) -> bytes:
     try:
         data = "\0".join(fields).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError(f"no text for a device: {error.object[:80]!r}") from error
+        raise InputError(
+            f"not valid UTF-8: {error.object[:80]!r}", hint="rename it in UTF-8"
+        ) from error
     return f"fleet1 {len(data):08d}\n".encode() + data

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fleet.bundles.programs import lacking, needs
+import pytest
+
+from fleet.bundles.programs import executorch_pair, lacking, needs
 from fleet.model.files import FileRef
 
 from .elves import shared_object
@@ -32,3 +34,27 @@ def test_what_the_release_has_is_not_asked_for(tmp_path: Path) -> None:
     assert (finding.have, finding.need) == ("no libgomp.so.1", "libgomp.so.1")
     assert "`run: libraries:`" in finding.cure
     assert lacking(wanted, set(wanted)) == ()
+
+
+@pytest.mark.parametrize(
+    ("library", "qairt", "emulator", "severity"),
+    [
+        ("libexecutorch_backend_qnn.so", "2.51.0", True, "refuse"),
+        ("libqnn_executorch_backend.so", "2.51.0", True, "warn"),
+        ("libexecutorch_backend_qnn.so", "2.51.0", False, "warn"),
+        ("libexecutorch_backend_qnn.so", "2.49.40", True, None),
+        ("libexecutorch_backend_qnn.so", "2.60.0", True, None),
+    ],
+)
+def test_an_executorch_that_fails_on_the_emulator(
+    library: str, qairt: str, emulator: bool, severity: str | None
+) -> None:
+    """Hardware is never refused on what the emulator showed, nor is a backend of the user's own."""
+    found = executorch_pair([Path("runner"), Path(library)], qairt, emulator=emulator)
+    assert [finding.severity for finding in found] == ([severity] if severity else [])
+    for finding in found:
+        assert "ExecuTorch 1.5.1" in finding.message
+        assert qairt in finding.message
+        assert "14001" in finding.message
+        assert ("hardware" in finding.message) is not emulator
+        assert 'runtime: "2.49.40"' in finding.cure

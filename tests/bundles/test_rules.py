@@ -222,6 +222,20 @@ ROWS = [
     Row("soc-unknown", "refuse", lambda c: soc(c, None), ("no soc_id",)),
     Row("soc-unknown", "refuse", lambda c: soc(c, 676, hexagon_arch=None), ("Hexagon arch",)),
     Row(
+        "soc-no-htp",
+        "refuse",
+        lambda c: soc(c, chip="SM4450"),
+        ("SM4450 has no HTP", "v68", "another board"),
+        also=("soc-model-mismatch", "ext-soc-model"),
+    ),
+    Row(
+        "soc-no-htp",
+        "refuse",
+        lambda c: soc(c, 400),
+        ("SM7250 has no HTP: Hexagon v66",),
+        also=("arch-mismatch", "soc-model-mismatch", "ext-soc-model"),
+    ),
+    Row(
         "soc-conflict",
         "warn",
         lambda c: soc(c, 676, conflict="soc_id says A, device tree says B"),
@@ -310,6 +324,9 @@ ROWS = [
     Row("glibc-too-old", "refuse", lambda c: facts(c, libc_version="2.31"), ("2.31", "2.34")),
     Row("glibc-too-old", "refuse", lambda c: facts(c, libc="musl"), ("musl", "glibc 2.34")),
     Row("glibc-too-old", "warn", lambda c: facts(c, libc_version=None), ("unknown",)),
+    Row(
+        "libstdcpp-missing", "refuse", lambda c: facts(c, libstdcpp=False), ("apt install libstdc",)
+    ),
     Row("libatomic-missing", "refuse", lambda c: facts(c, libatomic=False), ("libatomic1",)),
     Row("python3-missing", "refuse", lambda c: facts(c, tools=Tools()), ("apt install python3",)),
     Row(
@@ -421,6 +438,15 @@ ROWS = [
         "refuse",
         lambda c: bundle(c, config={"models": {"m.onnx": {"ir_version": 14}}}),
         ("m.onnx", "IR version 14", "IR version 13"),
+    ),
+    Row(
+        "litert-qairt",
+        "warn",
+        lambda c: make_case(
+            replace(c.bundle, kind="litert", contexts=(), backend=None),
+            runtime=make_runtime("2.49.40.260810104044"),
+        ),
+        ("LiteRT 2.3.0", "QAIRT 2.50", "2.49.40"),
     ),
     Row(
         "dsp-library-path",

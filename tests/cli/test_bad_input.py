@@ -157,7 +157,7 @@ def test_a_port_that_is_no_ssh_server(cli: Cli) -> None:
         host = f"    web: {{host: 127.0.0.1, port: {port}, connect_timeout: 10s}}\n"
         done = cli("facts", "-i", cli.inventory(host, ssh_config=""))
         thread.join()
-    check_one_error(done, 3, "web", "no SSH server")
+    check_one_error(done, 3, "web", "not an SSH server")
 
 
 def test_unreachable_is_said_for_its_host_and_the_other_one_is_done(cli: Cli) -> None:
@@ -176,7 +176,7 @@ def test_unknown_host_key_then_trust(cli: Cli) -> None:
     own = cli.folder / "own_known_hosts"
     path = cli.inventory(known_hosts=str(own))
     before = cli.tree()
-    check_one_error(cli("deploy", "-i", path, cli.playbook()), 3, "not known", "fleet trust lab001")
+    check_one_error(cli("deploy", "-i", path, cli.playbook()), 3, "not trusted", "trust lab001")
     assert cli.tree() == before
     done = cli("trust", "lab001", "-i", path, "--yes")
     assert done.returncode == 0, done.stderr

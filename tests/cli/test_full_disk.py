@@ -53,11 +53,11 @@ def test_it_is_said_of_the_workstation(small: Yard, file: str) -> None:
     live = small.current("b1")
     assert live, said
     (error,) = [line for line in said.splitlines() if line.startswith("error:")]
-    assert error.startswith(f"error: b1: this workstation cannot write {small.home}/runs/"), said
+    assert error.startswith(f"error: b1: cannot write {small.home}/runs/"), said
     assert f"/b1/0/{file}" in error
     assert "No space left on device" in error
-    assert f"release {live} is live there" in error
-    assert f"try: free space: df -h {small.home}/runs/" in said
+    assert f"release {live} is deployed, its run is not saved" in error
+    assert f"try: free disk space: df -h {small.home}/runs/" in said
 
     mount(small.home, "remount,size=1m")
     code, said = small.fleet("resume", "last")

@@ -57,7 +57,7 @@ def test_check_lists_all_errors(bad: Path) -> None:
     lines = done.stderr.splitlines()
     assert lines[0] == f"error: {bad}:3:9: unknown key 'prot'"
     assert lines[1] == "  try: did you mean 'port'?"
-    assert lines[2].startswith(f"error: {bad}:3:28: this is no reference to a secret")
+    assert lines[2].startswith(f"error: {bad}:3:28: the value is not a valid reference to a secret")
     assert lines[4] == f"error: {bad}:4:15: 'port' must be a whole number, not text"
     assert lines[-1] == f"{bad}: 3 errors"
     assert "hunter2" not in done.output
@@ -67,7 +67,7 @@ def test_check_shows_warnings_and_ignored_keys(mixed: Path) -> None:
     done = run("inventory", "check", "--inventory", mixed)
     assert done.exit_code == 0
     assert "Ansible inventory, 2 hosts, 0 groups, no errors" in done.stdout
-    assert "'ansible_password' stands in clear text" in done.stderr
+    assert "'ansible_password' is a password in clear text" in done.stderr
     assert "did you mean 'ansible_host'?" in done.stderr
     assert f"the file {mixed.parent / 'none/such'} of identity_file does not exist" in done.stderr
     assert f"ignored: http_port ({mixed}:3:61, 2 times)" in done.stderr
@@ -129,7 +129,7 @@ def test_list_json_has_references_and_no_secrets(mixed: Path) -> None:
             ["inventory", "list", "a.yaml", "-i", "b.yaml"],
             "two inventories were given, as FILE and with --inventory",
         ),
-        (["inventory", "list", "no-such.yaml"], "there is no file"),
+        (["inventory", "list", "no-such.yaml"], "does not exist"),
     ],
 )
 def test_wrong_use(words: list[str], message: str) -> None:

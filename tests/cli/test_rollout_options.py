@@ -49,14 +49,14 @@ def test_plan_shows_who_is_in_which_wave(two: Yard) -> None:
 
 
 BAD = [
-    ("canary", "120%", "--canary: 120% is more than all devices"),
+    ("canary", "120%", "--canary: 120% is more than 100% of the devices"),
     ("waves", "50%,5%", "--waves: wave 5% comes after 50%"),
     ("waves", "half", "--waves: 'half' is neither"),
-    ("waves", "0,5", "--waves: a wave of 0 devices"),
+    ("waves", "0,5", "--waves: a wave has 0 devices"),
     ("max_failed", "some", "--max-failed: 'some' is neither"),
     ("max_unreachable", "-1", "--max-unreachable: '-1' is neither"),
     ("soak", "soon", "--soak: 'soon' is not a duration"),
-    ("on_fail", "explode", "--on-fail: 'explode' is no on_fail"),
+    ("on_fail", "explode", "--on-fail: 'explode' is not an on_fail"),
 ]
 
 
@@ -121,7 +121,7 @@ def test_ctrl_c_says_how_to_go_on(two: Yard, times: int) -> None:
     wait_for(two, "health")
     run_id = two.journal().parent.name
     code, said = two.fleet("resume", run_id)
-    assert (code, "being worked on by another fleet" in said) == (2, True), said
+    assert (code, "another fleet process works on run" in said) == (2, True), said
     (shown,) = json.loads(two.fleet("resume", "--list", "--json")[1])
     assert (shown["run"], shown["state"], shown["done"], shown["devices"]) == (
         run_id, "working", 0, 2,
@@ -153,7 +153,7 @@ def test_a_stopped_rollout_says_so_and_its_exit_code_is_not_0(two: Yard) -> None
     code, said = two.fleet(*two.deploy_args("--canary", "1", "--no-run"))
     run_id = two.journal().parent.name
     assert code == 1, said
-    assert "rollout: stopped after the canary: none of 1 came through (1 failed)" in said
+    assert "rollout: stopped after the canary: none of 1 devices succeeded (1 failed)" in said
     assert f"next: fleet resume {run_id}" in said
     assert re.search(r"b2\s+\| 1\s+\| not attempted", said), said
     code, said = two.fleet("resume", run_id, "--json")

@@ -167,7 +167,7 @@ def test_clear_text_works_and_is_not_shown(
     host, found = only(tmp_path, f"{key}: {text}")
     ref = getattr(host, field)
     assert ref.get().reveal() == value
-    assert f"'{key}' stands in clear text" in found.warnings[0]
+    assert f"'{key}' is a password in clear text" in found.warnings[0]
     assert f"{tmp_path / 'hosts.yml'}:4:" in found.warnings[0]
     assert value not in f"{host!r}{host}{ref}{found!r}{found.warnings}".replace(str(tmp_path), "")
 
@@ -207,27 +207,32 @@ def test_vault_in_a_variable_that_is_not_used(tmp_path: Path) -> None:
 
 
 BAD = [
-    ("ansible_host: '{{ ip }}'", 21, "'ansible_host' holds a template", "the value itself"),
-    ("ansible_port: '{{ port }}'", 21, "'ansible_port' holds a template", "the value itself"),
-    ("ansible_user: '{% if x %}'", 21, "'ansible_user' holds a template", "the value itself"),
-    ("ansible_password: '{{ vault_pw }}'", 25, "templates are not evaluated", "env:NAME"),
-    ("ansible_become_pass: \"{{ lookup('file', 'x') }}\"", 28, "not evaluated", "env:NAME"),
-    ("ansible_ssh_common_args: '-J {{ gw }}'", 32, "templates are not evaluated", "value"),
+    ("ansible_host: '{{ ip }}'", 21, "'ansible_host' contains a template", "without a template"),
+    ("ansible_port: '{{ port }}'", 21, "'ansible_port' contains a template", "without a template"),
+    ("ansible_user: '{% if x %}'", 21, "'ansible_user' contains a template", "without a template"),
+    ("ansible_password: '{{ vault_pw }}'", 25, "which fleet does not evaluate", "env:NAME"),
+    ("ansible_become_pass: \"{{ lookup('file', 'x') }}\"", 28, "does not evaluate", "env:NAME"),
+    ("ansible_ssh_common_args: '-J {{ gw }}'", 32, "which fleet does not evaluate", "value"),
     (
         "ansible_connection: docker",
         27,
-        "'ansible_connection: docker' is no way",
+        "'ansible_connection: docker' is a connection that fleet does not support",
         "use ssh or local",
     ),
-    ("ansible_connection: winrm", 27, "'ansible_connection: winrm' is no way", "leave these hosts"),
+    (
+        "ansible_connection: winrm",
+        27,
+        "'ansible_connection: winrm' is a connection that fleet does not support",
+        "remove the hosts",
+    ),
     ("ansible_port: ssh", 21, "'port' must be a whole number", ""),
     ("ansible_port: 70000", 21, "'port' must be at most 65535", ""),
-    ("ansible_host: a b", 21, "'a b' is no address", ""),
+    ("ansible_host: a b", 21, "'a b' is not a valid address", ""),
     ("ansible_user: !vault x", 21, "encrypted by ansible-vault", "env:NAME"),
     ("ansible_host: [a]", 21, "must be text, not a list", ""),
     ("ansible_password: [a]", 25, "must be text, not a list", "env:NAME"),
-    ("ansible_password: 'env:A B'", 25, "no reference to a secret", "env:NAME"),
-    ("ansible_ssh_common_args: -J -x", 32, "is no jump host", "port"),
+    ("ansible_password: 'env:A B'", 25, "not a valid reference to a secret", "env:NAME"),
+    ("ansible_ssh_common_args: -J -x", 32, "is not a valid jump host", "port"),
 ]
 
 
@@ -244,17 +249,17 @@ def test_refused(tmp_path: Path, body: str, column: int, message: str, hint: str
 
 
 WARNED = [
-    ("ansible_hots: x", "variable 'ansible_hots' is not used; did you mean 'ansible_host'?"),
+    ("ansible_hots: x", "fleet ignores the variable 'ansible_hots'; did you mean 'ansible_host'?"),
     ("ansible_ssh_prot: x", "did you mean 'ansible_ssh_port'?"),
     ("ansible_pyton_interpreter: x", "did you mean 'ansible_python_interpreter'?"),
-    ("ansible_zzzzzz: x", "variable 'ansible_zzzzzz' is not used"),
-    ("{ansible_user: u, prot: 22}", "variable 'prot' is not used; did you mean 'port'?"),
+    ("ansible_zzzzzz: x", "fleet ignores the variable 'ansible_zzzzzz'"),
+    ("{ansible_user: u, prot: 22}", "fleet ignores the variable 'prot'; did you mean 'port'?"),
     ("{ansible_user: u, serail: 22}", "did you mean 'serial'?"),
-    ("{ansible_user: u, port: 8080}", "'port' is used as fleet's own key"),
-    ("{ansible_port: 22, port: 8080}", "'port' is not used, the file gives ansible_ variables"),
-    ("{ansible_user: u, password: hunter2}", "'password' is a key of fleet and is not used"),
-    ("{ansible_user: u, labels: [a]}", "'labels' is a key of fleet and is not used"),
-    ("{ansible_user: u, target: prod}", "'target' is a key of fleet and is not used"),
+    ("{ansible_user: u, port: 8080}", "fleet uses 'port' as its own key"),
+    ("{ansible_port: 22, port: 8080}", "fleet ignores 'port': an ansible_ variable"),
+    ("{ansible_user: u, password: hunter2}", "fleet ignores its key 'password'"),
+    ("{ansible_user: u, labels: [a]}", "fleet ignores its key 'labels'"),
+    ("{ansible_user: u, target: prod}", "fleet ignores its key 'target'"),
     ("ansible_ssh_common_args: -o StrictHostKeyChecking=no", "fleet always checks host keys"),
     ("ansible_ssh_extra_args: '-o \"ProxyCommand ssh -W %h:%p gw\"'", "use -J HOST"),
 ]
@@ -296,7 +301,7 @@ def test_odd_parts_of_groups(tmp_path: Path) -> None:
     found = reading(tmp_path, text)
     assert found.errors == ()
     assert "did you mean 'hosts'?" in found.warnings[0]
-    assert "'remarks' is no part of a group" in found.warnings[1]
+    assert "fleet ignores 'remarks', not a key of a group" in found.warnings[1]
 
 
 def test_one_name_without_a_colon(tmp_path: Path) -> None:
@@ -335,7 +340,7 @@ def test_depths_as_ansible_counts_them(tmp_path: Path) -> None:
 def test_group_vars_beside_the_file_are_named(tmp_path: Path) -> None:
     (tmp_path / "group_vars").mkdir()
     _, found = only(tmp_path, "ansible_user: u")
-    assert "group_vars beside it is not read" in found.warnings[0]
+    assert "does not read the folder group_vars" in found.warnings[0]
 
 
 def test_strict_again_without_an_ansible_key(tmp_path: Path) -> None:

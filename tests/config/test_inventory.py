@@ -101,7 +101,7 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "all: {hosts: {evk: {identity_file: k}}}")
     monkeypatch.chdir(tmp_path)
     assert load_inventory(Path("lab.yaml")).hosts[0].identity_files == (tmp_path / "k",)
-    with pytest.raises(InventoryError, match="no such user"):
+    with pytest.raises(InventoryError, match="names a user that does not exist"):
         host(tmp_path, "identity_file: ~nobody-of-that-name/k")
 
 
@@ -233,52 +233,57 @@ all:
 
 def test_host_and_group_of_one_name_is_a_warning(tmp_path: Path) -> None:
     found = load(tmp_path, "evk: {hosts: {evk: }}")
-    assert "'evk' is a group and a host" in found.warnings[0]
+    assert "'evk' is the name of a group and of a host" in found.warnings[0]
 
 
 # body of a host, column of the error, part of message and hint
 BAD_VALUES = [
     ("prot: 22", 7, "unknown key 'prot'", "did you mean 'port'?"),
     ("Port: 22", 7, "unknown key 'Port'", "did you mean 'port'?"),
-    ("zzz: 22", 7, "unknown key 'zzz'", "known: transport, host, port"),
+    ("zzz: 22", 7, "unknown key 'zzz'", "use one of: transport, host, port"),
     ("port: 0", 13, "'port' must be at least 1, not 0", ""),
     ("port: 65536", 13, "'port' must be at most 65535, not 65536", ""),
     ("port: '22'", 13, "'port' must be a whole number, not text", "remove the quotes"),
     ("port: 022", 13, "'port' must be a whole number, not text", ""),
     ("port: 22:10", 13, "'port' must be a whole number, not text", ""),
-    ("port: yes", 13, "'port' must be a whole number, not a truth value", ""),
+    ("port: yes", 13, "'port' must be a whole number, not a boolean", ""),
     ("port: 22.5", 13, "'port' must be a whole number, not a number", ""),
-    ("transport: shh", 18, "'shh' is no transport", "did you mean 'ssh'?"),
-    ("transport: telnet", 18, "'telnet' is no transport", "one of: ssh, local, adb"),
+    ("transport: shh", 18, "'shh' is not a value of 'transport'", "did you mean 'ssh'?"),
+    ("transport: telnet", 18, "'telnet' is not a value of 'transport'", "one of: ssh, local, adb"),
     ("user: 1000", 13, "'user' must be text, and YAML reads this as a number", '"1000"'),
-    ("user: no", 13, "YAML reads this as a truth value", '"no"'),
+    ("user: no", 13, "YAML reads this as a boolean", '"no"'),
     ("user: [a]", 13, "'user' must be text, not a list", ""),
-    ("user: 'a b'", 13, "'a b' is no user name", "login name"),
-    ("user: '-oProxyCommand=x'", 13, "is no user name", ""),
-    ("host: '-oProxyCommand=x'", 13, "is no address", ""),
-    ("host: root@192.0.2.1", 13, "is no address", ""),
-    ("host: ''", 13, "'' is no address", ""),
-    ("host: '{{ ip }}'", 13, "templates ({{ ... }}) are not evaluated", "without a template"),
-    ("proxy_jump: 'a, b'", 19, "is no jump host", "no space"),
-    ("host_key: MD5:aa", 17, "is no fingerprint", "ssh-keygen -lf"),
+    ("user: 'a b'", 13, "'a b' is not a valid user name", "login name"),
+    ("user: '-oProxyCommand=x'", 13, "is not a valid user name", ""),
+    ("host: '-oProxyCommand=x'", 13, "is not a valid address", ""),
+    ("host: root@192.0.2.1", 13, "is not a valid address", ""),
+    ("host: ''", 13, "'' is not a valid address", ""),
+    (
+        "host: '{{ ip }}'",
+        13,
+        "template ({{ ... }}), which fleet does not evaluate",
+        "without a template",
+    ),
+    ("proxy_jump: 'a, b'", 19, "is not a valid jump host", "no space"),
+    ("host_key: MD5:aa", 17, "is not a valid fingerprint", "ssh-keygen -lf"),
     ("connect_timeout: 5 minutes", 24, "'5 minutes' is not a duration", "90s, 5m or 1h"),
-    ("connect_timeout: -1", 24, "must be above 0", ""),
+    ("connect_timeout: -1", 24, "must be more than 0", "90s"),
     ("connect_timeout: .inf", 24, "between 0 and 7 days", ""),
-    ("connect_timeout: yes", 24, "not a truth value", ""),
-    ("base_dir: fleet", 17, "'fleet' is no base folder", "~/"),
-    ("base_dir: /a/../b", 17, "is no base folder", "without .."),
-    ("base_dir: /", 17, "would fill the folder itself", "~/fleet"),
-    ("base_dir: ~/", 17, "would fill the folder itself", "~/fleet"),
-    ("soc: IQ-9075", 12, "'IQ-9075' is no chip name", "QCS9075"),
-    ("soc: qcs9075", 12, "'qcs9075' is no chip name", "capitals"),
-    ("target: ubuntu", 15, "'ubuntu' is no QAIRT target name", "aarch64-oe-linux-gcc11.2"),
+    ("connect_timeout: yes", 24, "not a boolean", ""),
+    ("base_dir: fleet", 17, "'fleet' is not a valid path for base_dir", "~/"),
+    ("base_dir: /a/../b", 17, "is not a valid path for base_dir", "without .."),
+    ("base_dir: /", 17, "a folder that holds other things too", "~/fleet"),
+    ("base_dir: ~/", 17, "a folder that holds other things too", "~/fleet"),
+    ("soc: IQ-9075", 12, "'IQ-9075' is not a valid chip name", "QCS9075"),
+    ("soc: qcs9075", 12, "'qcs9075' is not a valid chip name", "capitals"),
+    ("target: ubuntu", 15, "'ubuntu' is not a valid QAIRT target name", "aarch64-oe-linux-gcc11.2"),
     ("labels: {rack: 3}", 22, "'rack' must be text", '"3"'),
     ("labels: [a]", 15, "'labels' must be a mapping, not a list", ""),
     ("identity_file: [a, 3]", 26, "must be text", ""),
     ("identity_file: 3", 22, "'identity_file' must be a list, not a number", ""),
     ("user: !vault x", 13, "'user' is encrypted by ansible-vault", "env:NAME"),
     ("password: !vault x", 17, "'password' is encrypted by ansible-vault", "env:NAME"),
-    ("ansible_group_priority: 3", 7, "unknown key 'ansible_group_priority'", "known:"),
+    ("ansible_group_priority: 3", 7, "unknown key 'ansible_group_priority'", "use one of:"),
 ]
 
 
@@ -294,20 +299,20 @@ def test_bad_values(tmp_path: Path, body: str, column: int, message: str, hint: 
 
 # whole file, line:column, part of message and hint
 BAD_FILES = [
-    ("g: {hots: {a: }}", "1:5", "'hots' is no part of a group", "did you mean 'hosts'?"),
-    ("g: {port: 3}", "1:5", "'port' is no part of a group", "move it to `vars:`"),
+    ("g: {hots: {a: }}", "1:5", "'hots' is not a key of a group", "did you mean 'hosts'?"),
+    ("g: {port: 3}", "1:5", "'port' is not a key of a group", "move it to `vars:`"),
     ("g: {hosts: [a, b]}", "1:12", "'hosts' must be a mapping, not a list", "a colon"),
     ("g: {hosts: a}", "1:12", "'hosts' must be a mapping, not text", "a colon"),
     ("g: {children: [a]}", "1:15", "'children' must be a mapping", "a colon"),
     ("g: {vars: [a]}", "1:11", "'vars' must be a mapping", "a colon"),
     ("g: [a]", "1:4", "'g' must be a mapping", "hosts, children or vars"),
     ("g: {hosts: {a: 192.0.2.1}}", "1:16", "'a' must be a mapping, not text", "host: ADDRESS"),
-    ("g: {hosts: {'a b': }}", "1:13", "'a b' is no host name", "host:"),
-    ("g: {hosts: {../x: }}", "1:13", "'../x' is no host name", "letters"),
-    ("g: {hosts: {-oX: }}", "1:13", "'-oX' is no host name", "letters"),
+    ("g: {hosts: {'a b': }}", "1:13", "'a b' is not a valid name of a host", "host:"),
+    ("g: {hosts: {../x: }}", "1:13", "'../x' is not a valid name of a host", "letters"),
+    ("g: {hosts: {-oX: }}", "1:13", "'-oX' is not a valid name of a host", "letters"),
     ("g: {hosts: {'e[3:1]': }}", "1:13", "range [3:1] runs backwards", "smaller"),
     ("g: {hosts: {'e[1:9999]': , 'f[1:9999]': }}", "1:28", "more than 10000 hosts", "several"),
-    ("'!g': {hosts: {a: }}", "1:1", "'!g' is no group name", "--limit"),
+    ("'!g': {hosts: {a: }}", "1:1", "'!g' is not a valid name of a group", "--limit"),
     ("a: {children: {b: }}\nb: {children: {a: }}", "1:1", "contains itself: a > b > a", "of 'b'"),
     ("a: {children: {a: }}", "1:1", "group 'a' contains itself: a > a", "children of 'a'"),
     ("g: {children: {all: }}", "", "contains itself", "remove"),
@@ -328,7 +333,7 @@ def test_bad_files(tmp_path: Path, text: str, place: str, message: str, hint: st
 
 def test_a_long_chain_of_groups_is_refused(tmp_path: Path) -> None:
     text = "".join(f"g{n}: {{children: {{g{n + 1}: }}}}\n" for n in range(3000))
-    with pytest.raises(InventoryError, match="nest deeper than"):
+    with pytest.raises(InventoryError, match="nested more than"):
         load(tmp_path, text)
 
 

@@ -18,10 +18,11 @@ ROOT = Path(__file__).parents[2]
 KINDS = ("inventory", "playbook")
 # What a schema cannot say: files and folders, YAML's number formats, ranges, cycles, names.
 BEYOND_A_SCHEMA = re.compile(
-    r"no bundle folder|is a file|prompt file|not UTF-8|NUL|larger|such user|contains itself"
-    r"|host name|group name|runs backwards|more than 10000|between 0 and 7 days|empty|no value"
-    r"|no prompt|is no runner|above 0|would fill|is no path|adds no device|between 100ms and 1m"
-    r"|would be fewer|at a level of"
+    r"does not exist|is a file|cannot read|not UTF-8|NUL|larger|a user that|contains itself"
+    r"|name of a host|name of a group|runs backwards|more than 10000|between 0 and 7 days|empty"
+    r"|no value|no prompt|no runner|more than 0|holds other things|is not a valid path"
+    r"|adds no device|between 100 ms and 1 min"
+    r"|`repeats` asks|confidence level"
 )
 
 

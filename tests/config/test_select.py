@@ -78,15 +78,15 @@ BAD = [
     (["all,&brlin"], "no host or group matches 'brlin'", "did you mean 'berlin'?"),
     (["x*"], "no host or group matches 'x*'", ""),
     (["~x.*"], "no host or group matches '~x.*'", ""),
-    (["~("], "'~(' is no regular expression", "glob"),
+    (["~("], "'~(' is not a valid regular expression", "glob"),
     (["empty"], "group 'empty' has no hosts", "fleet inventory list"),
-    (["evks[3]"], "'evks' has only 3 hosts", "evks[2]"),
-    (["evks[5:6]"], "'evks' has only 3 hosts", "evks[2]"),
-    (["evks,!evks"], "no host is left after 'evks,!evks'", "fleet inventory list"),
-    (["evks,&phones"], "no host is left", ""),
-    (["evks,,"], "holds an empty pattern", "--limit"),
-    ([""], "holds an empty pattern", "--limit"),
-    (["!"], "holds an empty pattern", "--limit"),
+    (["evks[3]"], "'evks' has 3 hosts", "evks[2]"),
+    (["evks[5:6]"], "'evks' has 3 hosts", "evks[2]"),
+    (["evks,!evks"], "the selection 'evks,!evks' contains no host", "fleet inventory list"),
+    (["evks,&phones"], "contains no host", ""),
+    (["evks,,"], "contains an empty pattern", "--limit"),
+    ([""], "contains an empty pattern", "--limit"),
+    (["!"], "contains an empty pattern", "--limit"),
 ]
 
 

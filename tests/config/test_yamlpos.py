@@ -36,8 +36,8 @@ BAD = [
     ("---\n", "", "the file is empty", "fleet schema"),
     ("- a\n", "1:1", "must be a mapping (key: value), not a list", "ansible-inventory"),
     ("\n\nfoo\n", "3:1", "not text", "ansible-inventory"),
-    ("a: 1\nb: 2\na: 3\n", "3:1", "key 'a' is here a second time (first in line 1)", "remove"),
-    ("a:\n  x: 1\n  x: 2\n", "3:3", "key 'x' is here a second time (first in line 2)", "one key"),
+    ("a: 1\nb: 2\na: 3\n", "3:1", "key 'a' occurs twice (the first time in line 1)", "remove"),
+    ("a:\n  x: 1\n  x: 2\n", "3:3", "key 'x' occurs twice (the first time in line 2)", "one key"),
     ("a:\n\tb: 1\n", "2:1", "a tab is used for indentation", "expand -t 2 x.yaml"),
     ("a:\n  b: 1\n \tc: 2\n", "3:2", "a tab is used for indentation", "expand"),
     ("a: b: c\n", "1:5", "a second `: ` in one line", "quotes"),
@@ -47,20 +47,25 @@ BAD = [
     ('a: "\\q"\n', "1:6", "a backslash in double quotes", "single quotes"),
     ("a: @x\n", "1:4", "a value cannot start with this character", "in quotes"),
     ("a: {{ x }}\n", "1:5", "a key must be plain text", "in quotes"),
-    ("a: *x\n", "1:4", "alias *x has no anchor &x", "define &x first"),
-    ("a: &x [*x]\n", "1:8", "alias *x stands inside its own anchor", "another anchor"),
-    ("a: 1\n---\nb: 2\n", "2:1", "a second document starts here", "`---`"),
+    ("a: *x\n", "1:4", "alias *x is used before its anchor &x", "define &x first"),
+    (
+        "a: &x [*x]\n",
+        "1:8",
+        "alias *x refers to an anchor that contains the alias",
+        "another anchor",
+    ),
+    ("a: 1\n---\nb: 2\n", "2:1", "contains a second YAML document", "`---`"),
     ("a: !!python/object/apply:os.system [x]\n", "1:4", "it would run Python code", "remove"),
     ("a: !!python/name:os.system\n", "1:4", "it would run Python code", "remove"),
     ("a: !foo x\n", "1:4", "tag !foo is refused: fleet does not know it", "remove"),
     ("a: !!set {x, y}\n", "1:4", "tag !!set is refused", "remove"),
     ("!foo a: 1\n", "1:1", "tag !foo is refused", "remove"),
-    ("a: !!int x\n", "1:4", "this is no int", "quote"),
+    ("a: !!int x\n", "1:4", "not a valid int", "quote"),
     ("'': 1\n", "1:1", "a key is empty", "name before the colon"),
-    ("<<: 3\n", "1:5", "`<<` merges mappings only", "<<: *name"),
+    ("<<: 3\n", "1:5", "`<<` can only merge mappings", "<<: *name"),
     ("a: 1\nb: x\x07\n", "2:5", "a control character", "remove"),
     ("[evks]\nevk1 ansible_host=1\n", "2:1", "INI inventory", "ansible-inventory"),
-    ("a: " + "[" * 5000, f"1:{3 + MAX_DEPTH}", f"deeper than {MAX_DEPTH} levels", "flatten"),
+    ("a: " + "[" * 5000, f"1:{3 + MAX_DEPTH}", f"than {MAX_DEPTH} levels deep", "fewer levels"),
     (BOMB, "1:14", f"beyond {MAX_NODES} values", "aliases"),
     (MERGE_BOMB, "1:8", f"beyond {MAX_NODES} values", "aliases"),
 ]
@@ -156,12 +161,12 @@ def test_merged_keys_keep_the_place_where_they_stand() -> None:
 
 def test_read_names_the_file_that_is_near(tmp_path: Path) -> None:
     (tmp_path / "evks.yaml").write_text("a: 1")
-    with pytest.raises(PlaybookError, match="there is no file") as caught:
+    with pytest.raises(PlaybookError, match="does not exist") as caught:
         read(tmp_path / "evk.yaml", PlaybookError)
     assert caught.value.hint == f"did you mean {tmp_path / 'evks.yaml'}?"
     with pytest.raises(PlaybookError, match="is a folder"):
         read(tmp_path, PlaybookError)
-    with pytest.raises(PlaybookError, match="there is no file"):
+    with pytest.raises(PlaybookError, match="does not exist"):
         read(tmp_path / "no" / "evk.yaml", PlaybookError)
 
 

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from fleet.config.schema import schema
 from fleet.doctor.examine import Round, diagnose
 from fleet.engine.session import Session
-from fleet.lab.packages import LIB
+from fleet.lab.debian import LIB
 from fleet.model.diagnosis import ADVICE, HEALTHY, PROBLEM, UNCHECKED
 
 from .conftest import Ward, ids

@@ -21,7 +21,6 @@ from fleet.model.command import Result
 from fleet.model.diagnosis import Check
 from fleet.model.errors import DeviceError
 from fleet.model.inventory import Host
-from fleet.model.own_names import own_name
 from tests.facts.test_probe import SHELLS, argv_of
 
 HOST = Host("evk-01")
@@ -63,12 +62,14 @@ def release(base: Path) -> None:
     folder = base / "releases" / "tiny" / "0123456789abcdef"
     (folder / "lib").mkdir(parents=True)
     (folder / "lib" / "a b.so").symlink_to(blob)
-    (folder / "manifest.json").write_text(
+    own = base / "meta" / "tiny" / "0123456789abcdef"
+    own.mkdir(parents=True)
+    (own / "manifest.json").write_text(
         '{"name": "tiny", "env": {"LD_LIBRARY_PATH": "{release}/lib"}, "unset": [],\n'
         ' "origin": {"build_id": "2.51.0.260929181845", "target": "aarch64-oe-linux-gcc11.2"},'
         ' "files": [{"name": "lib/a b.so", "size": 7, "sha256": "' + "ab" * 32 + '"}]}'
     )
-    (folder / ".installed").touch()
+    (own / ".installed").touch()
     (base / "current").mkdir()
     (base / "current" / "tiny").symlink_to(folder)
     (base / "history").mkdir()
@@ -104,22 +105,19 @@ def test_every_shell_says_the_same(shell: str, tree: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_files_named_like_ours_in_a_folder_of_their_own_are_there(
-    shell: str, tree: Path, tmp_path: Path
-) -> None:
-    """`own_names` lets them be deployed, so they are no seal and no manifest of fleet's."""
+def test_files_named_like_ours_are_there(shell: str, tree: Path, tmp_path: Path) -> None:
     base = tmp_path / "base folder"
     release(base)
     rel = base / "releases" / "tiny" / "0123456789abcdef"
-    names = [f"lib/{name}" for name in ("manifest.json", "env.sh", ".installed")]
-    told = json.loads((rel / "manifest.json").read_text())
+    own = base / "meta" / "tiny" / "0123456789abcdef"
+    names = [
+        f"{at}{name}" for name in ("manifest.json", ".seal", ".installed") for at in ("", "lib/")
+    ]
+    told = json.loads((own / "manifest.json").read_text())
     (entry,) = told["files"]
     told["files"] += [{**entry, "name": name} for name in names]
-    (rel / "manifest.json").write_text(json.dumps(told))
-    for name in ("env.sh", ".seal", ".seal.new"):
-        (rel / name).touch()
+    (own / "manifest.json").write_text(json.dumps(told))
     for name in names:
-        assert own_name(name) == ""
         (rel / name).symlink_to(base / "store" / entry["sha256"])
     found = seen(answer(shell, tree, base), HOST)
     (one,) = found.releases
@@ -137,7 +135,8 @@ def test_what_was_staged_is_seen_where_nothing_is_live(
     live = base / "releases" / "tiny" / "0123456789abcdef"
     staged = base / "releases" / "tiny" / "fedcba9876543210"
     shutil.copytree(live, staged, symlinks=True)
-    (staged / ".installed").unlink()
+    shutil.copytree(own := base / "meta" / "tiny" / live.name, own.with_name(staged.name))
+    (own.with_name(staged.name) / ".installed").unlink()
 
     def labels() -> list[str]:
         return [one.label for one in subjects(seen(answer(shell, tree, base), HOST))]
@@ -383,7 +382,7 @@ def test_only_blobs_of_the_release_that_are_younger_than_its_seal_are_hashed(
 ) -> None:
     base = tmp_path / "base"
     release(base)
-    seal = base / "releases" / "tiny" / "0123456789abcdef" / ".installed"
+    seal = base / "meta" / "tiny" / "0123456789abcdef" / ".installed"
     mine, foreign = base / "store" / ("ab" * 32), base / "store" / ("cd" * 32)
     foreign.write_bytes(b"of another release, which came later")
     later = seal.stat().st_mtime + 100

@@ -7,7 +7,7 @@ from pathlib import Path
 from fleet.config.inventory import load_inventory
 from fleet.doctor.examine import Round, examine
 from fleet.lab import Lab
-from fleet.model.diagnosis import PROBLEM, UNCHECKED, Diagnosis
+from fleet.model.diagnosis import OK, PROBLEM, UNCHECKED, WARN, Diagnosis
 
 from .conftest import ids
 
@@ -27,3 +27,15 @@ def test_a_board_of_an_ordinary_user(tmp_path: Path) -> None:
         sick, well = look(lab)
     assert (sick.verdict, well.verdict) == (PROBLEM, UNCHECKED)
     assert ids(sick)[0] == "fastrpc-userspace-missing"
+
+
+def test_a_board_without_a_shell_of_the_dsp(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", count=1, kind="user", base_port=0) as lab:
+        before = {check.id: check for check in look(lab)[0].checks}
+        for file in (tmp_path / "lab" / "boards" / "lab001").rglob("fastrpc_shell*"):
+            file.unlink()
+        (found,) = look(lab)
+    assert (before["shells"].status, before["shells"].facts) == (OK, {"dsp.shell": "present"})
+    after = {check.id: check for check in found.checks}["shells"]
+    assert (after.status, after.facts) == (WARN, {"dsp.shell": "absent"})
+    assert "/usr/share/hexagon-dsp" in after.text

@@ -135,7 +135,7 @@ def test_a_link_that_stays_broken_is_said_and_harms_nothing(
             run="never", transfer=TransferOptions(carrier="paramiko")
         ).deploy()
     assert broken.outcome == "unreachable"
-    assert "goes on where it stopped" in broken.error.hint  # type: ignore[union-attr]
+    assert "resumes where it stopped" in broken.error.hint  # type: ignore[union-attr]
     assert bench.current() is None
     bench.host = host
     (done,) = bench.operation(run="never").deploy()

@@ -197,7 +197,7 @@ def test_a_source_that_is_given_is_looked_through(boards: Boards) -> None:
 def test_a_manifest_comes_from_another_board(boards: Boards) -> None:
     boards.deploy("one", "twin")
     before = boards.tree("one")
-    (boards.root / "one/current/app/manifest.json").write_text("{}")
+    (next((boards.root / "one/meta/app").iterdir()) / "manifest.json").write_text("{}")
     result, _ = boards.fsck("one", "twin", repair=True)
     assert result.outcome == "changed", (result.error, found(result))
     assert boards.tree("one") == before

@@ -47,7 +47,7 @@ def check(bench: Bench) -> None:
                 assert hashlib.file_digest(stream, "sha256").hexdigest() == blob.name
     live = bench.base / "current" / "tiny-genie"
     if live.is_symlink():
-        assert (live / ".installed").exists()
+        assert (bench.base / "meta" / "tiny-genie" / live.readlink().name / ".installed").exists()
         assert all(path.exists() for path in live.rglob("*"))
 
 

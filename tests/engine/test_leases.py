@@ -172,7 +172,7 @@ def test_another_writer_is_told_who_and_why(place: Place) -> None:
     with place.session() as first, place.session() as second, Lease(first, "deploy app", "r1"):
         place.add(first, "one")
         with (
-            pytest.raises(LeaseHeldError, match=r"being written to by .*deploy app") as caught,
+            pytest.raises(LeaseHeldError, match=r"in use by .*deploy app") as caught,
             Lease(second, "deploy other"),
         ):
             place.add(second, "two")
@@ -273,7 +273,7 @@ def test_a_lost_answer_to_take_locks_nobody_out(place: Place) -> None:
         with place.session() as session:
             taken(session)
     assert held, "no cut came after the board had made the lease"
-    assert not any("waiting" in one.text for one in place.events if isinstance(one, Warned))
+    assert not any("waits up to" in one.text for one in place.events if isinstance(one, Warned))
 
 
 @pytest.mark.parametrize("why", ["spent", "failed", "held"])
@@ -361,7 +361,7 @@ def test_a_killed_process_gives_its_board_to_the_next(place: Place) -> None:
                 place.add(session, "next")
     finally:
         end(worker)
-    assert any("ended process" in one.text for one in place.events if isinstance(one, Warned))
+    assert any("took the board over" in one.text for one in place.events if isinstance(one, Warned))
     assert place.lines() == ["one", "next"]
 
 
@@ -390,7 +390,7 @@ def test_the_step_of_an_ended_process_is_waited_for_and_that_is_said(place: Plac
         second.close()
         run.join(60)
     assert place.lines() == ["next"]
-    assert re.search(r"written to by .*push a; .*waiting until it has, \d+ s at most", said[0])
+    assert re.search(r"in use by .*push a; .*fleet waits up to \d+ s for that step", said[0])
 
 
 def test_elsewhere_a_killed_process_is_not_judged(

@@ -66,7 +66,7 @@ def test_a_changed_bundle_changes_nothing_on_the_board(
     assert not (bench.base / "store").exists()
     (bundle / "sample_prompt.txt").unlink()
     (gone,) = bench.operation(run="never", lock=lock, frozen=frozen).deploy()
-    assert "bundle/sample_prompt.txt is locked and gone" in gone.text
+    assert "bundle/sample_prompt.txt is in the lock file and missing now" in gone.text
 
 
 def test_another_runtime_is_an_error_for_locked_and_not_taken_by_frozen(bench: Bench) -> None:
@@ -74,8 +74,8 @@ def test_another_runtime_is_an_error_for_locked_and_not_taken_by_frozen(bench: B
     (release,) = lock.releases
     other = replace(lock, releases=(replace(release, build_id="2.50.40.260101000000"),))
     (locked,) = bench.operation(run="never", lock=other).deploy()
-    assert "QAIRT 2.51.0" in locked.text
-    assert "locked 2.50.40" in locked.text
+    assert "QAIRT is 2.51.0" in locked.text
+    assert "the lock file has 2.50.40" in locked.text
     (frozen,) = bench.operation(run="never", lock=other, frozen=True).deploy()
     assert isinstance(frozen.error, RuntimeStoreError)
     assert "fleet runtime fetch 2.50.40.260101000000" in frozen.error.hint
@@ -114,7 +114,7 @@ def test_drift_reads_in_two_round_trips(bench: Bench) -> None:
     lock = lock_of(bench)
     empty = compare(bench, lock)
     assert (empty.outcome, empty.fine) == ("drifted", False)
-    assert "current is nothing" in empty.text
+    assert "current is none" in empty.text
     assert not bench.base.exists()
     bench.operation(run="never").deploy()
     before = bench.tree()
@@ -133,13 +133,13 @@ def test_drift_names_each_kind_of_damage(bench: Bench) -> None:
     blob.chmod(0o644)
     blob.write_bytes(b"x")
     (folder / "bundle" / "sample_prompt.txt").resolve().unlink()
-    (folder / ".installed").unlink()
+    (bench.base / "meta" / "tiny-genie" / folder.name / ".installed").unlink()
     (release,) = lock.releases
     assert compare(bench, lock).details["drift"] == [
-        f"{release.id} is current and not marked as installed",
+        f"the current release {release.id} is not marked as installed",
         "bundle/sample_prompt.txt is missing",
         "bundle/tokenizer.json is damaged",
-        "lib/libGenie.so is not linked",
+        "the link to lib/libGenie.so is missing",
     ]
 
 
@@ -150,14 +150,14 @@ def test_drift_sees_another_release(bench: Bench, own_bundle: Callable[[], Path]
     bench.playbook = replace(bench.playbook, bundle=bundle)
     bench.operation(run="never").deploy()
     found = compare(bench, lock)
-    assert f"current is {bench.current()}, locked {lock.releases[0].id}" in found.text
+    assert f"current is {bench.current()}, the lock has {lock.releases[0].id}" in found.text
     assert "bundle/sample_prompt.txt is missing" in found.text
 
 
 def test_drift_does_not_call_unhashed_files_verified(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleet.engine import drift as module
+    from fleet.engine import states as module
 
     lock = lock_of(bench)
     bench.operation(run="never").deploy()
@@ -175,7 +175,7 @@ def test_drift_does_not_call_unhashed_files_verified(
 
 def test_drift_follows_the_target_of_the_playbook(bench: Bench) -> None:
     lock = lock_of(bench)
-    assert "nothing for aarch64" in compare(bench, lock, target=ARM).text
+    assert "no release for aarch64" in compare(bench, lock, target=ARM).text
     bench.operation(run="never").deploy()
     assert compare(bench, lock, target=X86).outcome == "ok"
 

@@ -107,5 +107,7 @@ def test_a_package_of_gcc_arrives_under_its_name_and_loads_there(
     placed = release / "lib" / "libMyAdd_CPU.so"
     assert placed.read_bytes() == library.read_bytes()
     assert hasattr(ctypes.CDLL(str(placed)), PROVIDER)
-    origin = json.loads((release / "manifest.json").read_text())["origin"]
+    origin = json.loads(
+        (bench.base / "meta" / bench.playbook.name / release.name / "manifest.json").read_text()
+    )["origin"]
     assert origin["op_packages"][0]["qairt"] == BUILD

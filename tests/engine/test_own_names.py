@@ -1,4 +1,4 @@
-"""A pushed file named like one of fleet's own is refused before a byte moves."""
+"""Pushed files named like fleet's own, and in every other hostile way."""
 
 from __future__ import annotations
 
@@ -8,82 +8,65 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-
-import pytest
+from random import Random
 
 from fleet.engine.pushing import Push
 from fleet.model.errors import InputError
-from fleet.model.own_names import own_name
+from tests.ops.hostile import Tree, read, tree, with_folders
 from tests.provision.conftest import Bare, bare, labs
 
 from .conftest import Bench
 
 __all__ = ["bare", "labs"]
 
-OWN = [
-    *(
-        f"{name}{end}"
-        for name in ("env.sh", "env.ps1", "manifest.json", ".installed", ".seal")
-        for end in ("", ".new")
-    ),
-    ".seal-mine",
-    "sub/.seal",
-    "env.sh/inside",
-    ".files",
-    ".end",
-    ".new-link",
-]
+OWN = ("env.sh", "env.ps1", "manifest.json", ".installed", ".seal", ".files", ".end", ".new-link")
+TREES = int(os.environ.get("FLEET_HOSTILE_PUSHES", "4"))
 
 
 def folder(root: Path, *names: str, content: bytes = b"mine") -> Path:
-    for name in names:
+    return planted(root, dict.fromkeys(names, content))
+
+
+def planted(root: Path, wanted: Tree) -> Path:
+    for name, content in wanted.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(content)
     return root
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_a_push_of_it_is_refused_with_name_reason_and_cure(bench: Bench, name: str) -> None:
-    source = folder(bench.base.parent / "data", "good", name)
-    with pytest.raises(InputError, match="fleet keeps a file of its own") as caught:
-        Push("data", [source], [bench.host], bench.events.append).push()
-    assert name in caught.value.message
-    assert caught.value.hint
-    assert bench.events == []
-
-
-def test_a_single_file_too(bench: Bench) -> None:
-    source = folder(bench.base.parent / "data", "manifest.json") / "manifest.json"
-    with pytest.raises(InputError, match=r"manifest\.json"):
-        Push("data", [source], [bench.host], bench.events.append)
-
-
-def test_the_same_names_elsewhere_are_brought(bench: Bench) -> None:
-    names = ("sub/env.sh", "sub/manifest.json", "Manifest.json", "manifest.json.old", "a.seal")
+def test_names_of_fleets_own_are_brought(bench: Bench) -> None:
+    names = [f"{name}{end}" for name in (*OWN, ".seal-mine", "sub/.seal") for end in ("", ".new")]
     source = folder(bench.base.parent / "data", *names)
     (done,) = Push("data", [source], [bench.host], bench.events.append).push()
     assert done.outcome == "changed", done.error
-    for name in names:
-        assert (bench.base / "current" / "data" / name).read_bytes() == b"mine"
+    assert read(bench.base / "current" / "data") == read(source)
     (again,) = Push("data", [source], [bench.host], bench.events.append).push()
     assert (again.outcome, again.bytes_sent) == ("unchanged", 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "posix", "windows"),
-    [
-        ("env.sh", "env.sh", "env.sh"),
-        ("./env.sh", "env.sh", "env.sh"),
-        ("ENV.SH", "", "ENV.SH"),
-        ("manifest.json::$DATA", "", "manifest.json::$DATA"),
-        ("env.ps1 . ", "", "env.ps1 . "),
-        ("lib/.SEAL.new", "", ".SEAL.new"),
-        ("lib/env.sh", "", ""),
-        ("seal", "", ""),
-    ],
-)
-def test_how_names_are_read(name: str, posix: str, windows: str) -> None:
-    assert (own_name(name), own_name(name, windows=True)) == (posix, windows)
+def test_what_no_list_can_hold_is_refused_before_a_byte(bench: Bench) -> None:
+    source = folder(bench.base.parent / "data", "good", "line\nbreak")
+    (done,) = Push("data", [source], [bench.host], bench.events.append).push()
+    assert isinstance(done.error, InputError)
+    assert "cannot be the name of a file in a release" in done.error.message
+    assert done.bytes_sent == 0
+    assert not bench.base.exists()
+
+
+def test_pushed_trees_of_hostile_names_are_there_as_they_are_here(bench: Bench) -> None:
+    """FLEET_HOSTILE_PUSHES=50 for more of them."""
+    rng, before = Random(21), bench.base.parent / "before"
+    (done,) = Push("other", [folder(before, *OWN)], [bench.host], bench.events.append).push()
+    assert done.outcome == "changed", done.error
+    for number in range(TREES):
+        wanted = tree(rng)
+        source = planted(bench.base.parent / f"tree{number}", wanted)
+        (done,) = Push("data", [source], [bench.host], bench.events.append).push()
+        assert done.outcome == "changed", (number, done.error)
+        assert read(bench.base / "current" / "data") == with_folders(wanted), number
+        (again,) = Push("data", [source], [bench.host], bench.events.append).push()
+        assert again.outcome == "unchanged", number
+        assert read(bench.base / "current" / "other") == read(before), number
 
 
 def test_no_folder_can_break_a_release_of_others_where_the_login_is_root(
@@ -93,7 +76,7 @@ def test_no_folder_can_break_a_release_of_others_where_the_login_is_root(
     board = bare("bare-qcom-linux")
     victim = folder(tmp_path / "vic", "data.bin", content=b"public" * 1000)
     attack = folder(tmp_path / "att", "env.sh.new", ".installed.new", content=b"public" * 1000)
-    replaced = folder(tmp_path / "rep", "env.sh", "manifest.json")
+    named = folder(tmp_path / "named", "env.sh", "manifest.json")
     inventory = tmp_path / "inventory.yaml"
     inventory.write_text(
         f"all:\n  hosts:\n    lab001: {{host: 127.0.0.1, port: {board.host.port}, user: root,\n"
@@ -101,7 +84,7 @@ def test_no_folder_can_break_a_release_of_others_where_the_login_is_root(
         f"      known_hosts: {board.lab.folder.known_hosts}}}\n"
     )
 
-    def push(source: Path, name: str) -> tuple[int, str]:
+    def push(source: Path, name: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "fleet", "push", source, "--name", name, "-i", inventory],
             capture_output=True,
@@ -110,15 +93,16 @@ def test_no_folder_can_break_a_release_of_others_where_the_login_is_root(
             timeout=120,
             env={**os.environ, "FLEET_HOME": str(tmp_path / "home"), "NO_COLOR": "1"},
         )
-        return done.returncode, done.stdout + done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
+        return board.root(f"find / -xdev -path '*/current/{name}' 2>/dev/null").strip()
 
-    assert push(victim, "victim")[0] == 0
-    before = board.root("ls -R /root/fleet /var/lib/fleet 2>/dev/null | sort")
-    for source, name in ((attack, "att"), (replaced, "rep")):
-        status, said = push(source, name)
-        assert status == 2, said
-        assert "cannot be deployed: fleet keeps a file of its own" in said
-    assert board.root("ls -R /root/fleet /var/lib/fleet 2>/dev/null | sort") == before
-    where = board.root("find / -xdev -path '*/current/victim' 2>/dev/null").strip()
-    digest = hashlib.sha256(b"public" * 1000).hexdigest()
-    assert board.root(f"sha256sum < {where}/data.bin").split()[0] == digest
+    def holds(where: str, name: str, content: bytes) -> bool:
+        said = board.root(f"sha256sum < {where}/{name}").split()[0]
+        return said == hashlib.sha256(content).hexdigest()
+
+    where = push(victim, "victim")
+    for source, name in ((attack, "att"), (named, "named")):
+        there = push(source, name)
+        for path in source.iterdir():
+            assert holds(there, path.name, path.read_bytes())
+    assert holds(where, "data.bin", b"public" * 1000)

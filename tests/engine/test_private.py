@@ -158,5 +158,5 @@ def test_a_folder_that_cannot_be_entered_is_an_error_of_the_workstation(tmp_path
         locked.chmod(0o700)
     assert done.returncode == 0, done.stderr
     message, hint = done.stdout.splitlines()
-    assert message == f"this workstation cannot write {locked}/inner/runs: Permission denied"
-    assert hint.startswith("look who may write: ls -ld /")
+    assert message == f"cannot write {locked}/inner/runs on this workstation: Permission denied"
+    assert hint.startswith("check the permissions: ls -ld /")

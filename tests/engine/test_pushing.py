@@ -89,8 +89,8 @@ def test_where_one_stands_does_not_matter(source: Path, monkeypatch: pytest.Monk
 def test_links(source: Path, tmp_path: Path) -> None:
     put(tmp_path / "outside", "o")
     for target, words in (
-        ("../outside", "link that leads out of"),
-        ("../none", "link that leads out of"),
+        ("../outside", "points outside of"),
+        ("../none", "points outside of"),
         ("d", "link to a folder"),
         ("none", "not a regular file"),
         ("d/loop", "not a regular file"),

@@ -38,7 +38,9 @@ def test_what_cannot_be_written_at_the_end_is_the_workstations() -> None:
     session = Session(Host("evk"), heard.append)
     tee = _Tee(Path("/dev/full"), session, "stdout")
     with (
-        pytest.raises(WorkstationError, match="cannot write /dev/full: No space left"),
+        pytest.raises(
+            WorkstationError, match="cannot write /dev/full on this workstation: No space left"
+        ),
         closing(tee),
     ):
         tee.take(b"text")

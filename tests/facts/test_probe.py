@@ -342,3 +342,20 @@ def test_shells_of_the_dsp_where_libcdsprpc_looks(shell: str, tmp_path: Path) ->
     found = probe(shell, tmp_path).dsp_shells
     assert found is not None
     assert sorted(found) == sorted(f"/{place}/fastrpc_shell_unsigned_3" for place in places)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_file_mounted_over_soc_id_is_seen(shell: str, tree: Path) -> None:
+    line = "77 62 0:27 {} {} rw,nosuid - tmpfs tmpfs rw\n"
+    place = tree / "proc" / "self" / "mountinfo"
+    place.parent.mkdir(parents=True)
+    place.write_text(line.format("/x", "/sys/devices/soc0") + line.format("/", "/tmp"))
+    assert not probe(shell, tree).soc.covered
+    place.write_text(line.format("/fake-soc0/soc_id", "/sys/devices/soc0/soc_id"))
+    assert probe(shell, tree).soc.covered
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_cpp_library_of_this_machine_is_seen(shell: str) -> None:
+    here = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True)
+    assert probe(shell).libstdcpp == ("libstdc++.so.6" in here.stdout)

@@ -65,6 +65,47 @@ def test_contradictions_are_said() -> None:
     assert "soc_id 9999 is unknown" in identify(Soc(9999, compatible=IQ9_TREE)).conflict
 
 
+def test_a_covered_soc_id_does_not_name_the_chip() -> None:
+    tree = ("radxa,dragon-q8b", "qcom,sc8280xp")
+    found = identify(Soc(460, compatible=tree, covered=True))
+    assert (found.chip, found.soc_model, found.hexagon_arch) == ("SC8280XP", 37, "v68")
+    assert found.source == "device-tree"
+    assert found.soc_model_candidates == (37, 39), "the libraries read 460: SA8295P"
+    assert "soc_id 460, SA8295P, is a file mounted over" in found.conflict
+    assert identify(Soc(449, compatible=tree, covered=True)).conflict == ""
+    unknown = identify(Soc(460, covered=True))
+    assert (unknown.chip, unknown.source) == ("SA8295P", "soc_id"), "nothing else names it"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "chip", "htp"),
+    [
+        (676, "QCS9075", True), (400, "SM7250", False), (459, "SM7225", False),
+        (365, "SM7150", False), (568, "SM4450", False), (582, "SM4450", False),
+        (469, "QCM4290", False), (640, "SM6650", None), (9999, None, None),
+    ],
+)  # fmt: skip
+def test_a_chip_without_an_htp_is_known_as_such(
+    kernel: int, chip: str | None, htp: bool | None
+) -> None:
+    found = identify(Soc(kernel))
+    assert (found.chip, found.htp) == (chip, htp)
+
+
+def test_what_libqnnhtp_reports_no_htp_for_has_none_in_the_table() -> None:
+    with MEASURED.open() as stream:
+        none = [row for row in csv.DictReader(stream) if row["note"] == "no HTP device reported"]
+    chips = {int(row["linux_soc_id"]): row["qnn_soc_name"] for row in none}
+    for number in set(chips) - {690}:  # SA8797P is newer than the measured runtime
+        found = identify(Soc(number))
+        assert found.htp is False or (found.chip is None and chips[number] == "SM6150"), number
+
+
+@pytest.mark.parametrize("name", ["SM8350P", "SM8650-AC", "sm8750p"])
+def test_a_bin_of_a_chip_is_the_chip(name: str) -> None:
+    assert identify(Soc(), name).chip == name[:6].upper()
+
+
 def test_a_wrong_name_in_the_inventory_gets_close_ones() -> None:
     with pytest.raises(InputError) as caught:
         identify(Soc(), "QCS9057")

@@ -24,11 +24,11 @@ PYTHON = re.compile(r"time\.time\(|time_ns\(|datetime\.|gmtime|localtime|st_[amc
 # Where times of files on a device are compared: what they make doubtful is hashed, and all of
 # it with `--verify`. `%Y %Z` are compared for equality only, as inode numbers are.
 SHELL_ALLOWED = {
-    ("device/sh/facts/doctor.sh", '[ "$f" -nt "$rel/$mark" ] || continue'),
+    ("device/sh/facts/doctor.sh", '[ "$f" -nt "$own/$mark" ] || continue'),
     # Whether the rules or nodes changed since udev was asked: of one device's times, by order.
     ("device/sh/system/system.sh", 'newest=$(stat -c %z "$R"/dev/fastrpc-*'),
     ("device/sh/system/system.sh", 'made=$(stat -c %z "$f" 2>/dev/null)'),
-    ("device/sh/store/state.sh", '[ "$blob" -nt "$rel/.installed" ]'),
+    ("device/sh/store/state.sh", '[ "$blob" -nt "$own/.installed" ]'),
     ("device/sh/store/state.sh", "'%i %s %Y %Z %n'"),
     ("device/sh/store/switch.sh", "'%i %s %Y %Z %n'"),
 }

@@ -5,6 +5,8 @@ With the constants that ship, on a clock of its own.
 
 from __future__ import annotations
 
+import functools
+import random
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -168,8 +170,45 @@ def test_a_new_connection_goes_on_where_a_black_hole_swallowed_the_rest(
         assert result.outcome == "changed", result.text
         assert link.connections == 2
         assert link.tallies[1].sent < SIZE, "it was not begun anew"
-    assert any("going on" in one.text for one in events if isinstance(one, Warned))
+    assert any("tries again" in one.text for one in events if isinstance(one, Warned))
     assert live(base, app) is app
+
+
+def swallowing(link: Chaos) -> bool:
+    """True while every connection that was made is a black hole."""
+    return link.connections == link.cuts > 0
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.slow)])
+def test_black_holes_at_random_bytes(
+    server: Sshd, tmp_path: Path, watch: Watch, slow_to_connect: None, rounds: int
+) -> None:
+    """In either direction, mended by a new connection or not; the next deploy goes through."""
+    base = tmp_path / "base"
+    dice = random.Random(rounds)
+    old = app_of(tmp_path / "old", {"lib/large.so": dice.randbytes(SIZE)})
+    plain = server.host(base_dir=str(base))
+    never = Fault(cut=0, cut_back=0, how="hole")
+    assert deployed(plain, old, watch, lambda: False, []).outcome == "changed"
+    for turn in range(rounds):
+        new = app_of(tmp_path / f"new{turn}", {"lib/large.so": dice.randbytes(SIZE)})
+        fault = dice.choice(
+            (
+                Fault(cut=dice.randrange(SIZE), how="hole"),
+                Fault(cut_back=dice.randrange(8000), how="hole"),
+            )
+        )
+        healed = dice.random() < 0.5
+        with Chaos(server.port, [fault], then=Fault() if healed else never) as link:
+            host = link.through(plain, tmp_path)
+            result = deployed(host, new, watch, functools.partial(swallowing, link), [])
+        assert result.outcome in ("changed", "unreachable"), (fault, result.text)
+        assert healed or not link.cuts or result.outcome == "unreachable", fault
+        assert live(base, old, new) is new or result.outcome == "unreachable"
+        again = deployed(plain, new, watch, lambda: False, [])
+        assert again.outcome == "changed", (fault, again.text)
+        assert live(base, old, new) is new
+        old = new
 
 
 def test_a_black_hole_during_a_step_is_unreachable(

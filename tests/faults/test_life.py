@@ -113,7 +113,7 @@ def test_a_release_whose_probe_does_not_end_well_is_not_switched_to(
         with pytest.raises(HealthError, match=why):
             deploy(host, new)
         assert live(base, old, new) is old
-        assert not (base / "releases" / "app" / new.id / ".installed").exists()
+        assert not (base / "meta" / "app" / new.id / ".installed").exists()
 
 
 def test_one_black_hole_of_twenty_ends_by_its_own_deadline(

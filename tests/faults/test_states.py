@@ -61,8 +61,11 @@ def disturb(base: Path, app: Manifest, dice: random.Random) -> str:
         "link gone": lambda: link.unlink(missing_ok=True),
         "link elsewhere": lambda: stand_in(link, Path("/etc/hostname")),
         "file for link": lambda: stand_in(link, "mine"),
-        "seal gone": lambda: (release / ".installed").unlink(missing_ok=True),
+        "seal gone": lambda: (base / "meta" / "app" / app.id / ".installed").unlink(
+            missing_ok=True
+        ),
         "release gone": lambda: shutil.rmtree(release, ignore_errors=True),
+        "meta gone": lambda: shutil.rmtree(base / "meta", ignore_errors=True),
         "part": lambda: begun(blob, dice.randrange(200)),
         "current gone": lambda: (base / "current" / "app").unlink(missing_ok=True),
         "store gone": lambda: shutil.rmtree(store, ignore_errors=True),

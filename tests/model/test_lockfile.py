@@ -32,13 +32,13 @@ def test_one_line_a_file() -> None:
 
 def test_differences_name_the_file() -> None:
     assert differences(RELEASE, RELEASE) == []
-    assert "QAIRT 3" in differences(RELEASE, replace(RELEASE, build_id="3"))[0]
+    assert "QAIRT is 3" in differences(RELEASE, replace(RELEASE, build_id="3"))[0]
     gone = replace(RELEASE, files=())
-    assert differences(RELEASE, gone) == ["lib/libGenie.so is locked and gone"]
-    assert differences(gone, RELEASE) == ["lib/libGenie.so is not in the lock"]
+    assert differences(RELEASE, gone) == ["lib/libGenie.so is in the lock file and missing now"]
+    assert differences(gone, RELEASE) == ["lib/libGenie.so is not in the lock file"]
     other = replace(RELEASE, files=(replace(FILE, sha256="c" * 64),))
     assert differences(RELEASE, other) == [
-        "lib/libGenie.so: cccccccccccc (10 bytes), locked aaaaaaaaaaaa (10 bytes)"
+        "lib/libGenie.so is cccccccccccc (10 bytes), the lock file has aaaaaaaaaaaa (10 bytes)"
     ]
     rest = replace(RELEASE, id="1" * 16)
     assert "environment" in differences(RELEASE, rest)[0]
@@ -51,8 +51,8 @@ def test_long_lists_are_shortened() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"size": 11}, "(11 bytes), locked aaaaaaaaaaaa (10 bytes)"),
-        ({"executable": True}, "(10 bytes executable), locked aaaaaaaaaaaa (10 bytes)"),
+        ({"size": 11}, "(11 bytes), the lock file has aaaaaaaaaaaa (10 bytes)"),
+        ({"executable": True}, "(10 bytes executable), the lock file has aaaaaaaaaaaa (10 bytes)"),
     ],
 )
 def test_an_edited_size_or_mode_is_a_difference(change: dict[str, object], said: str) -> None:
@@ -91,16 +91,16 @@ def test_odd_and_harmless_names_are_kept(name: str) -> None:
 
 
 def test_what_is_there_twice_is_refused() -> None:
-    with pytest.raises(LockFileError, match=r"libGenie\.so is in the lock twice"):
+    with pytest.raises(LockFileError, match=r"libGenie\.so is listed twice in the lock file"):
         replace(RELEASE, files=(FILE, replace(FILE, sha256="c" * 64)))
-    with pytest.raises(LockFileError, match="t v73 is in the lock twice"):
+    with pytest.raises(LockFileError, match="t v73 is listed twice in the lock file"):
         Lock("x", "b" * 64, (RELEASE, replace(RELEASE, id="1" * 16)))
 
 
 def test_a_lock_is_of_one_name_and_of_its_kinds() -> None:
     lock = Lock("x", "b" * 64, (RELEASE,))
     assert lock.of("x") is lock
-    with pytest.raises(LockFileError, match="belongs to x, not to y"):
+    with pytest.raises(LockFileError, match="written for x, and the playbook is y"):
         lock.of("y")
     assert lock.required("t", "v73") is RELEASE
     for target, arch in (("t", None), ("t", "v75"), ("u", "v73")):
@@ -112,8 +112,10 @@ def test_stale_looks_at_kinds_that_are_locked_and_nobody_is() -> None:
     other = replace(RELEASE, arch="v68")
     old, new = Lock("x", "b" * 64, (RELEASE, other)), Lock("x", "b" * 64, (RELEASE,))
     assert stale(old, new, limited=True) == []
-    assert stale(old, new, limited=False) == ["t v68: is locked, and no device is of this kind"]
-    assert stale(new, old, limited=False) == ["t v68: is not in the lock"]
+    assert stale(old, new, limited=False) == [
+        "t v68: is in the lock file, and no device is of this kind"
+    ]
+    assert stale(new, old, limited=False) == ["t v68: is not in the lock file"]
     assert stale(old, replace(old, playbook="c" * 64), limited=False) == ["the playbook changed"]
 
 

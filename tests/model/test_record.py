@@ -70,7 +70,9 @@ def test_unknown_keys_are_passed_over_at_every_level() -> None:
 
 
 def test_a_newer_schema_is_refused() -> None:
-    with pytest.raises(InputError, match="has version 3, this fleet reads 1 to 2") as caught:
+    with pytest.raises(
+        InputError, match="schema version 3; this fleet reads versions 1 to 2"
+    ) as caught:
         Record.from_dict({**plain(record()), "schema": 3})
     assert "upgrade" in caught.value.hint
 
@@ -78,24 +80,24 @@ def test_a_newer_schema_is_refused() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("schema", 0, "schema: needs a version"),
-        ("schema", "2", "schema: needs a number"),
-        ("run_id", 5, "run_id: needs text"),
-        ("warmup", "yes", "warmup: needs true or false"),
-        ("seconds", "1,5", "seconds: needs a number"),
-        ("seconds", float("nan"), "seconds: needs a finite number"),
-        ("seconds", 10**400, "seconds: needs a finite number"),
-        ("status", 1.5, "status: needs a whole number"),
-        ("problems", "x", "problems: needs a list"),
-        ("argv", [1], "argv: needs a list of texts"),
-        ("env", {"a": 1}, "env: needs an object of texts"),
-        ("facts", [], "facts: needs an object"),
-        ("metrics", [], "metrics: needs an object"),
-        ("metrics", {"ttft_ms": True}, r"metrics\.ttft_ms: needs a number"),
-        ("metrics", {"others": {"a": 5}}, r"metrics\.others\.a: needs an object"),
-        ("metrics", {"source": {"a": {"unit": "us"}}}, r"metrics\.source\.a\.value: needs"),
-        ("ops", [{"name": "x"}], r"ops\[0\]\.value: needs a number"),
-        ("conditions", {"during": [{"zones": {"a": "hot"}}]}, r"during\[0\]\.zones\.a: needs"),
+        ("schema", 0, "schema must be a version from"),
+        ("schema", "2", "schema must be a number"),
+        ("run_id", 5, "run_id must be text"),
+        ("warmup", "yes", "warmup must be true or false"),
+        ("seconds", "1,5", "seconds must be a number"),
+        ("seconds", float("nan"), "seconds must be a finite number"),
+        ("seconds", 10**400, "seconds must be a finite number"),
+        ("status", 1.5, "status must be a whole number"),
+        ("problems", "x", "problems must be a list"),
+        ("argv", [1], "argv must be a list of strings"),
+        ("env", {"a": 1}, "env must be an object with strings"),
+        ("facts", [], "facts must be an object"),
+        ("metrics", [], "metrics must be a JSON object"),
+        ("metrics", {"ttft_ms": True}, r"metrics\.ttft_ms must be a number"),
+        ("metrics", {"others": {"a": 5}}, r"metrics\.others\.a must be a JSON object"),
+        ("metrics", {"source": {"a": {"unit": "us"}}}, r"metrics\.source\.a\.value must be"),
+        ("ops", [{"name": "x"}], r"ops\[0\]\.value must be a number"),
+        ("conditions", {"during": [{"zones": {"a": "hot"}}]}, r"during\[0\]\.zones\.a must be"),
     ],
 )
 def test_what_is_wrong_is_said_by_its_key(key: str, value: object, said: str) -> None:
@@ -107,7 +109,7 @@ def test_what_is_wrong_is_said_by_its_key(key: str, value: object, said: str) ->
 def test_without_these_it_is_no_record(key: str) -> None:
     data = plain(WHOLE)
     del data[key]
-    with pytest.raises(InputError, match=f"{key}: is missing"):
+    with pytest.raises(InputError, match=f"the key {key} is missing"):
         Record.from_dict(data)
 
 

@@ -68,6 +68,6 @@ def test_a_program_is_no_shell(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["plain", "", "env:", "file:", "cmd:", "vault:x"])
 def test_a_value_in_clear_text_is_refused_and_not_shown(text: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="by reference") as caught:
+    with pytest.raises(InputError, match="must be a reference") as caught:
         resolve(text, tmp_path)
     assert not text or text not in caught.value.message

@@ -56,7 +56,7 @@ def test_all_three_are_done_and_told(board: Board, tmp_path: Path) -> None:
     assert (run(board, new).done, board.current) == (DONE, new.id)
     rel = board.base / "releases" / "app" / new.id
     names = {str(path.relative_to(rel)) for path in rel.rglob("*") if not path.is_dir()}
-    assert names - {".seal"} == {*NEW, ".installed", "env.sh", "manifest.json"}
+    assert names == {*NEW}
     assert board.state(new).previous == old.id
     assert (run(board, new).done, board.current) == (DONE, new.id), "again"
 
@@ -65,7 +65,7 @@ def test_a_stream_that_was_cut_changes_nothing(board: Board, tmp_path: Path) -> 
     """Also between two files of the archive, where some tar see its end."""
     old, new = after(board, tmp_path)
     _, data = ordered(board.facts, actions_of(new))
-    end = data.index(b".end\0")
+    end = data.index(b"end\0")
     for cut in (*range(0, end + 1, 512), 700, end - 100, end - 1):
         receipt = run(board, new, cut)
         assert (receipt.done, board.current) == (set(), old.id), cut
@@ -94,7 +94,14 @@ def test_a_release_that_was_staged_before_is_not_switched_to(board: Board, tmp_p
 
 def test_a_switch_that_fails_prunes_nothing(board: Board, tmp_path: Path) -> None:
     old, new = after(board, tmp_path)
-    (board.base / "history" / ".app.new").mkdir()
+    if "busybox" in board.shell[0]:
+        pytest.skip("its own mv cannot be put aside")
+    board.tools.mkdir()
+    move = board.tools / "mv"
+    move.write_text(
+        f'#!/bin/sh\ncase $2 in */history/*) exit 1 ;; esac\nexec {shutil.which("mv")} "$@"\n'
+    )
+    move.chmod(0o755)
     (board.base / "history" / "app").write_text("")  # then its line is written before the rename
     assert run(board, new).done == {"stage"}
     assert board.current == old.id

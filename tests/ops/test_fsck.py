@@ -154,6 +154,10 @@ def small_apps(root: Path, rng: random.Random) -> list[Manifest]:
     return [old, manifest(root / "new", {**shared, "model": b"new"})]
 
 
+def own(rel: Path) -> Path:
+    return rel.parents[2] / "meta" / rel.parent.name / rel.name
+
+
 def test_what_lies_is_put_aside_and_nothing_is_deleted(board: Board, tmp_path: Path) -> None:
     (app,) = [manifest(tmp_path / "src", {"a": b"a", "b": b"b", "c": b"c"})]
     board.deploy(app)
@@ -173,15 +177,15 @@ def test_what_lies_is_put_aside_and_nothing_is_deleted(board: Board, tmp_path: P
 @pytest.mark.parametrize(
     ("harm", "kind"),
     [
-        (lambda rel: (rel / "manifest.json").unlink(), "manifest"),
-        (lambda rel: (rel / "manifest.json").write_text("[" * 100_000), "manifest"),
+        (lambda rel: (own(rel) / "manifest.json").unlink(), "manifest"),
+        (lambda rel: (own(rel) / "manifest.json").write_text("[" * 100_000), "manifest"),
         (
-            lambda rel: (rel / "manifest.json").write_text(
-                (rel / "manifest.json").read_text().replace('"v": 1', '"v": 2')
+            lambda rel: (own(rel) / "manifest.json").write_text(
+                (own(rel) / "manifest.json").read_text().replace('"v": 1', '"v": 2')
             ),
             "manifest",
         ),
-        (lambda rel: (rel / ".installed").unlink(), "unmarked"),
+        (lambda rel: (own(rel) / ".installed").unlink(), "unmarked"),
         (lambda rel: (rel.parents[2] / "current" / "app").unlink(), "current"),
         (lambda rel: rel.rename(rel.with_name("0" * 16)), "current"),
         (lambda rel: (rel.parents[2] / "history" / "app").unlink(), "history"),

@@ -127,7 +127,7 @@ def whole(board: Board, apps: dict[str, Manifest]) -> str:
         path = board.base / "current" / "app" / item.name
         assert hashlib.sha256(path.read_bytes()).hexdigest() == item.sha256
         assert os.access(path, os.X_OK) == item.executable or os.geteuid() == 0
-    assert (board.base / "current" / "app" / ".installed").is_file(), "live and not installed"
+    assert (board.base / "meta" / "app" / app.id / ".installed").is_file(), "live and not installed"
     return app.id
 
 

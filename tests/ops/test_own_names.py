@@ -1,26 +1,32 @@
-"""Files of a release that are named like fleet's own: what a device makes of them."""
+"""Files of a release that are named like fleet's own: what a device makes of them.
+
+The whole of the trees is run with FLEET_HOSTILE_TREES=2000 and `-k hostile -m ''`; see hostile.py.
+"""
 
 from __future__ import annotations
 
 import os
-import re
-from importlib.resources import files
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from fleet.device.store.files import put
-from fleet.model.own_names import PASSING, own_name
-from fleet.model.plan import Blob
+from fleet.model.errors import InputError
+from fleet.model.files import FileRef
+from fleet.ops.release import actions_for
 
+from . import hostile
 from .board import KINDS, SHELLS, Board, manifest
 
 PUBLIC = b"a library that many releases have\n" * 100
-PROGRAMS = {
-    "fleet.device.sh.store": ("stage.sh", "stage_tar.sh", "switch.sh", "state.sh", "stamp.sh"),
-    "fleet.device.store": ("release.py", "stamp.py", "links_posix.py", "links_windows.py"),
-}
-ROOTS = r"(?:\$rel|\$new|\{rel\}|\{place\}|\{release\}|(?:rel|new) \+ \"|-C \"\$new\")"
+MARKS = ("env.sh", "manifest.json", ".installed", ".seal")
+ROOT = Path(__file__).parents[2]
+TREES = int(os.environ.get("FLEET_HOSTILE_TREES", "25"))
+NOBODY = 65534
 
 
 @pytest.fixture(params=KINDS)
@@ -28,20 +34,56 @@ def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
     return Board(tmp_path, request.param)
 
 
-@pytest.mark.parametrize("name", ["env.sh", "manifest.json", ".installed", ".seal"])
-def test_a_temporary_file_is_never_a_link_that_somebody_put_there(
-    board: Board, tmp_path: Path, name: str
-) -> None:
-    """As root all of it could be written: here the blobs can be, whoever runs this."""
-    victim = manifest(tmp_path / "victim", {"data.bin": PUBLIC})
-    board.deploy(victim)
-    (blob,) = victim.blobs
-    (board.base / "store" / blob).chmod(0o644)
-    hostile = manifest(tmp_path / "hostile", {f"{name}.new": PUBLIC, "more": b"x"})
-    board.send([Blob(item) for sha, item in hostile.blobs.items() if sha != blob])
-    board.stage(hostile)
-    board.switch(hostile)
-    assert (board.base / "store" / blob).read_bytes() == PUBLIC
+def own(board: Board, release_id: str) -> Path:
+    return board.base / "meta" / "app" / release_id
+
+
+def as_before(board: Board, release_id: str) -> None:
+    """What an earlier fleet left: its files among those of the user, and no folder of its own."""
+    for path in own(board, release_id).iterdir():
+        path.rename(board.base / "releases" / "app" / release_id / path.name)
+    own(board, release_id).rmdir()
+
+
+@pytest.mark.parametrize("kind", ["windows", "python", "dash+tar"])
+def test_a_few_hostile_trees_are_there_as_they_are_here(tmp_path: Path, kind: str) -> None:
+    assert hostile.check(kind, tmp_path, 3, seed=7)["trees"] == 3
+
+
+@pytest.mark.parametrize("user", ["root", "nobody"])
+@pytest.mark.parametrize("kind", hostile.KINDS)
+def test_hostile_trees_are_there_as_they_are_here(kind: str, user: str) -> None:
+    """Each with what others left where fleet writes: 0 differences, nothing else changed."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be another user too")
+    with tempfile.TemporaryDirectory(prefix="fleet-hostile-") as root:
+        if user == "nobody":
+            os.chown(root, NOBODY, NOBODY)
+        done = subprocess.run(
+            [sys.executable, "-Bm", "tests.ops.hostile", kind, str(TREES), "21", root],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            user=NOBODY if user == "nobody" else None,
+            group=NOBODY if user == "nobody" else None,
+            extra_groups=[] if user == "nobody" else None,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\tb", "\n", "a/\t/b", "\udcff", "a\0"])
+def test_what_no_list_can_hold_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="cannot be the name of a file in a release"):
+        FileRef(Path(), name, 0, "")
+
+
+def test_nothing_of_fleets_own_is_among_the_users(board: Board, tmp_path: Path) -> None:
+    app = manifest(tmp_path / "src", dict.fromkeys(MARKS, b"mine"))
+    board.deploy(app)
+    assert hostile.read(board.base / "releases" / "app" / app.id) == dict.fromkeys(MARKS, b"mine")
+    assert {path.name for path in own(board, app.id).iterdir()} >= {*MARKS} - {".seal"}
+    assert board.state(app).sealed
 
 
 @pytest.mark.parametrize("shell", [kind for kind in SHELLS if "+" not in kind])
@@ -49,12 +91,14 @@ def test_what_a_killed_one_left_is_never_installed(tmp_path: Path, shell: str) -
     """The input of the next one ends before its manifest: a link that broke."""
     board, app = Board(tmp_path, shell), manifest(tmp_path / "src", {"data.bin": PUBLIC})
     board.deploy(app)
-    rel = board.base / "releases" / "app" / app.id
-    whole = {name: (rel / name).read_text() for name in ("env.sh", "manifest.json")}
+    place = own(board, app.id)
+    whole = {name: (place / name).read_text() for name in ("env.sh", "manifest.json")}
+    left = board.base / "releases" / "app" / ".stage-r2" / "own"
+    left.mkdir(parents=True)
     for name, text in whole.items():
-        (rel / f"{name}.new").write_text(text[: len(text) // 2])
+        (left / name).write_text(text[: len(text) // 2])
     done = board.run("stage", str(board.base), "app", app.id, "r2", stdin=b"d\tlib\n")
-    assert {name: (rel / name).read_text() for name in whole} == whole
+    assert {name: (place / name).read_text() for name in whole} == whole
     assert done.returncode == 74
     assert b"staged" not in done.stdout
     assert board.stage(app).returncode == 0
@@ -66,17 +110,61 @@ def test_a_link_that_a_killed_one_left_is_in_nobodys_way(
 ) -> None:
     app = manifest(tmp_path / "src", {"data.bin": PUBLIC})
     board.deploy(app)
-    rel, aside = board.base / "releases" / "app" / app.id, tmp_path / "aside"
+    aside = tmp_path / "aside"
     aside.write_text("mine")
-    for name in ("env.sh", "manifest.json", ".installed", ".seal"):
-        (rel / f"{name}{end}").unlink(missing_ok=True)
-        (rel / f"{name}{end}").symlink_to(aside)
-    if not end:
-        (rel / "manifest.json").unlink()
+    for name in MARKS:
+        (own(board, app.id) / f"{name}{end}").unlink(missing_ok=True)
+        (own(board, app.id) / f"{name}{end}").symlink_to(aside)
     assert board.stage(app).returncode == 0
     assert board.switch(app).returncode == 0
     assert aside.read_text() == "mine"
     assert board.state(app).sealed
+
+
+def test_a_release_of_an_earlier_fleet_goes_on_and_is_replaced(
+    board: Board, tmp_path: Path
+) -> None:
+    old, new = (manifest(tmp_path / word, {"f": word.encode()}) for word in ("old", "new"))
+    for app in (old, new):
+        board.deploy(app)
+        as_before(board, app.id)
+    state = board.state(new)
+    assert (state.current, state.installed, state.old, state.sealed) == (new.id, True, True, False)
+    said = board.run("status", str(board.base)).stdout.decode()
+    assert f"name app {new.id} installed 0" in said
+    assert "manifest app" in said
+    before = hostile.read(board.base / "releases")
+    assert board.switch(old).returncode == 0, "rollback"
+    assert (board.current, hostile.read(board.base / "releases")) == (old.id, before)
+    assert board.prune("2").returncode == 0
+    assert hostile.read(board.base / "releases") == before
+    assert board.switch(new).returncode == 0
+    assert actions_for(new, board.state(new), 2), "the same content is staged anew"
+    assert board.stage(new).returncode == 0
+    assert board.state(new).installed, "also where the health probe that follows fails"
+    board.deploy(new)
+    state = board.state(new)
+    assert (state.installed, state.old, state.sealed) == (True, False, True)
+    assert actions_for(new, state, 2) == ()
+
+
+def test_one_that_was_never_live_is_not_switched_to(board: Board, tmp_path: Path) -> None:
+    app = manifest(tmp_path / "src", {"f": b"f"})
+    board.deploy(app)
+    as_before(board, app.id)
+    (board.base / "releases" / "app" / app.id / ".installed").unlink()
+    assert board.switch(app).returncode == 78
+
+
+def test_what_is_fleets_goes_with_its_release(board: Board, tmp_path: Path) -> None:
+    apps = [manifest(tmp_path / word, {"f": word.encode()}) for word in ("a", "b", "c")]
+    for app in apps:
+        board.deploy(app)
+    shutil.copytree(own(board, apps[0].id), own(board, "0" * 16))  # a prune was killed
+    assert board.prune("2").returncode == 0
+    assert {path.name for path in (board.base / "meta/app").iterdir()} == {
+        app.id for app in apps[1:]
+    }
 
 
 def test_the_history_of_another_release_is_no_temporary_file(tmp_path: Path) -> None:
@@ -88,25 +176,8 @@ def test_the_history_of_another_release_is_no_temporary_file(tmp_path: Path) -> 
     assert other.read_text() == "0123456789abcdef\n"
 
 
-def test_all_names_of_the_device_programs_are_known() -> None:
-    """Each name that one of them has at the root of a release cannot be a pushed file's."""
-    found = set()
-    for room, programs in PROGRAMS.items():
-        for program in programs:
-            text = (files(room) / program).read_text("utf-8")
-            found |= set(re.findall(ROOTS + r"/(\.?[a-z][a-z.-]*[a-z0-9])\b", text))
-            found |= set(re.findall(r'env = "([a-z0-9.]+)"', text))
-            found |= set(re.findall(r"! -name '?(\.[a-z.*]+[a-z*])", text))
-    assert {"env.sh", "env.ps1", "manifest.json", ".installed", ".seal", ".files"} <= found
-    assert {".seal.new", ".installed.new", ".new-link", ".end"} <= found
-    for name in found:
-        assert own_name(name), name
-        assert own_name(f"{name}.new") or name.endswith(".new") or name in PASSING, name
-
-
-@pytest.mark.parametrize("name", [".seal-mine", "lib/.sealed"])
+@pytest.mark.parametrize("name", [".seal", ".seal-mine", "lib/.sealed"])
 def test_the_seal_leaves_out_nothing_but_itself(board: Board, tmp_path: Path, name: str) -> None:
-    """Of a release of an earlier fleet, say."""
     app = manifest(tmp_path / "src", {name: b"mine", "more": b"x"})
     board.deploy(app)
     assert board.state(app).sealed

@@ -66,11 +66,15 @@ def test_equal_content_is_sent_once(tmp_path: Path) -> None:
 def test_env_sh_works_with_any_value(board: Board, tmp_path: Path) -> None:
     app = manifest(tmp_path / "src", CONTENT)
     board.deploy(app)
-    script = '. "$1/env.sh"; printf "%s|%s|%s" "$LD_LIBRARY_PATH" "$ODD" "${DSP_LIBRARY_PATH-none}"'
+    script = '. "$2/env.sh"; printf "%s|%s|%s" "$LD_LIBRARY_PATH" "$ODD" "${DSP_LIBRARY_PATH-none}"'
     path = str(board.base / "releases" / "app" / app.id)
     env = {**os.environ, "DSP_LIBRARY_PATH": "/elsewhere"}
     done = subprocess.run(
-        [*board.shell, "-c", script, "x", path], capture_output=True, text=True, env=env, check=True
+        [*board.shell, "-c", script, "x", path, path.replace("/releases/", "/meta/")],
+        capture_output=True,
+        text=True,
+        env=env,
+        check=True,
     )
     assert done.stdout == f"{path}/lib|it's; $(id) `x`|none"
 
@@ -115,7 +119,7 @@ def test_a_changed_part_is_found_and_sent_again(board: Board, tmp_path: Path) ->
     state = board.state(app)
     resumed = Blob(blob.file, state.parts[blob.file.sha256])
     receipt = board.send([resumed])
-    with pytest.raises(TransferError, match="hash on the device"):
+    with pytest.raises(TransferError, match="SHA-256 on the device"):
         receipt.check([resumed], board.facts, "board", "")
     assert board.store() == set()
     board.deploy(app)
@@ -140,7 +144,7 @@ def test_damaged_blob_is_found_by_size_and_by_hash(board: Board, tmp_path: Path)
     was = blob.stat()
     blob.chmod(0o644)
     blob.write_bytes(b"b" * 3_000_000)
-    later = (board.base / "current/app/.installed").stat().st_mtime_ns + 1_000_000_000
+    later = (board.base / "meta/app" / app.id / ".installed").stat().st_mtime_ns + 1_000_000_000
     os.utime(blob, ns=(later, later))
     assert not board.state(app).sealed
     assert board.state(app).bad == {app.files[0].sha256}

@@ -72,6 +72,10 @@ def elsewhere(rel: Path) -> None:
     (rel / "Z").symlink_to((rel / "empty").resolve())
 
 
+def own(rel: Path) -> Path:
+    return rel.parents[2] / "meta" / rel.parent.name / rel.name
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "a file more": lambda rel: (rel / "more").write_text("x"),
     "a file less": lambda rel: (rel / "empty").unlink(),
@@ -79,11 +83,11 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "a blob one nanosecond younger": lambda rel: later((rel / "lib/libA.so").resolve()),
     "another blob of this size and time": lambda rel: another((rel / "lib/libA.so").resolve()),
     "a blob that is gone": lambda rel: (rel / "Z").resolve().unlink(),
-    "env.sh changed": lambda rel: (rel / "env.sh").write_text("x"),
-    "not installed": lambda rel: (rel / ".installed").unlink(),
-    "no seal": lambda rel: (rel / ".seal").unlink(),
-    "an empty seal": lambda rel: (rel / ".seal").write_text(""),
-    "the seal of a shell": lambda rel: (rel / ".seal").write_text("1 2 3 4 /x\n"),
+    "env.sh changed": lambda rel: (own(rel) / "env.sh").write_text("x"),
+    "not installed": lambda rel: (own(rel) / ".installed").unlink(),
+    "no seal": lambda rel: (own(rel) / ".seal").unlink(),
+    "an empty seal": lambda rel: (own(rel) / ".seal").write_text(""),
+    "the seal of a shell": lambda rel: (own(rel) / ".seal").write_text("1 2 3 4 /x\n"),
 }
 
 

@@ -38,10 +38,10 @@ def test_a_record_of_schema_one() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{}", "run_id: is missing"),
-        ("[1]", "needs an object"),
+        ("{}", "the key run_id is missing"),
+        ("[1]", "must be a JSON object"),
         ('{"run_id": "r", "host": "h", "metrics": {"ttft_ms": "x"}}', "metrics.ttft_ms"),
-        ('{"schema": 9, "metrics": {}}', "has version 9, this fleet reads 1 to 2"),
+        ('{"schema": 9, "metrics": {}}', "schema version 9; this fleet reads versions 1 to 2"),
         ('{"a": 1}\n{"a"', "a.json:1"),
         ("", "no result"),
     ],

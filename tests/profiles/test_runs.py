@@ -62,12 +62,12 @@ def test_a_full_disk_is_the_workstations(tmp_path: Path) -> None:
     (folder / "record.json.part").symlink_to("/dev/full")
     with pytest.raises(WorkstationError) as caught:
         store.save(folder, record())
-    said = f"this workstation cannot write {folder}/record.json: No space left on device"
+    said = f"cannot write {folder}/record.json on this workstation: No space left on device"
     assert caught.value.message == said
-    assert caught.value.hint.startswith(f"free space: df -h {folder}")
+    assert caught.value.hint.startswith(f"free disk space: df -h {folder}")
     log = UndoLog(tmp_path, "r", "h")
     log.path.symlink_to("/dev/full")
-    with pytest.raises(WorkstationError, match=r"cannot write .*h\.jsonl: No space left"):
+    with pytest.raises(WorkstationError, match=r"h\.jsonl on this workstation: No space left"):
         log.end()
 
 

@@ -1,7 +1,10 @@
-"""qnn_executor_runner, built from sources at hand against the libraries of ExecuTorch's wheel."""
+"""qnn_executor_runner, built from sources at hand against the libraries of ExecuTorch's wheel, and
+ExecuTorch's own reader of what it leaves.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -28,6 +31,13 @@ _SOURCES = (
     "extension/runner_util/inputs_portable.cpp",
 )
 _SECONDS = 600.0
+_READ = """
+import json, pathlib, site, sys
+site.addsitedir(sys.argv[1])
+from fleet.profiles.formats.executorch import read_etdump
+found = read_etdump(pathlib.Path(sys.argv[2]).read_bytes()).metrics.others
+print(json.dumps({name: measure.value for name, measure in found.items()}))
+"""
 
 
 def runner() -> tuple[Path, tuple[Path, ...]]:
@@ -44,7 +54,29 @@ def runner() -> tuple[Path, tuple[Path, ...]]:
     return program, (*(wheel / "lib" / name for name in LIBRARIES), gflags)
 
 
-def _run(*argv: str, cwd: Path) -> None:
+def inspected(path: Path) -> dict[str, float]:
+    """What fleet reads out of an etdump with ExecuTorch's own reader: numbers by their names.
+
+    The reader stands behind this Python's own packages, and in a process of its own.
+    """
+    folder = cache_root() / "programs" / f"executorch-{VERSION}" / "reader"
+    with file_lock(cache_root() / "programs.lock", _SECONDS):
+        if not folder.is_dir():
+            part = folder.with_name("reader.part")
+            shutil.rmtree(part, ignore_errors=True)
+            wanted = (f"executorch=={VERSION}", "torch", "torchao")
+            _run(sys.executable, "-m", "pip", "install", "-q", "--target", str(part), *wanted)
+            part.rename(folder)
+    done = subprocess.run(
+        [sys.executable, "-c", _READ, str(folder), str(path)],
+        capture_output=True, text=True, check=False, timeout=_SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _run(*argv: str, cwd: Path | None = None) -> None:
     done = subprocess.run(
         argv, capture_output=True, text=True, check=False, timeout=_SECONDS, cwd=cwd
     )

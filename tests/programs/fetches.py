@@ -8,11 +8,12 @@ from tests.support_runtime import cache_root
 
 WHAT = (
     ("llama.cpp", "Debian sid: list of packages and 10 packages", "24 MB, no build", ""),
+    ("litert", "PyPI: ai-edge-litert, ml_dtypes, numpy", "45 MB", ""),
     ("genai", "PyPI: onnxruntime-genai, onnxruntime, onnxruntime-qnn, numpy", "270 MB", ""),
     (
         "executorch",
         "PyPI: executorch, onnxruntime-qnn 2.5.0; Debian: libgflags",
-        "110 MB",
+        "110 MB; its reader with torch 1.5 GB on disk",
         "EXECUTORCH_SOURCE",
     ),
     ("genie", "PyPI: onnxruntime-qnn 2.3.0 to 2.7.0", "450 MB", ""),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,15 +16,19 @@ import pytest
 
 from fleet.config.playbook import load_playbook
 from fleet.engine.pool import DeviceResult
+from fleet.model.errors import PreflightError
+from fleet.profiles.formats.executorch import inferences
 from tests.engine.conftest import Bench
 from tests.support_runtime import X86, cached_runtime, cached_store
 from tests.transport.sshd import Sshd
 
-from .executorch import VERSION, runner
+from .executorch import VERSION, inspected, runner
 from .seen import ROOT, saw
 
-WORKS, REFUSED = "2.49.40", "2.51.0"
+WORKS = "2.49.40"
+VERSIONS = ("2.47.0", "2.48.40", WORKS, "2.50.40", "2.51.0")
 TOLERANCE = 0.01
+KEPT = ROOT / "tests" / "profiles" / "real" / "executorch"
 pytestmark = pytest.mark.qairt
 
 
@@ -78,17 +83,52 @@ def test_a_network_gives_its_outputs_and_times(
         took = re.search(r"3 inference took ([0-9.]+) ms", log)
         assert took
         assert others["run_mean_ms"].value == pytest.approx(float(took[1]) / 3, rel=0.02)
-        assert Path(record.artifacts["etdump.etdp"]).stat().st_size > 500
+        read = inspected(Path(record.artifacts["etdump.etdp"]))
+        assert read["delegate_call_us"] <= read["execute_us"]
+        # three inferences by the clock around them, and by the events of each
+        assert read["execute_us"] / 1000 == pytest.approx(float(took[1]) / 3, rel=0.02)
     on = f"the HTP emulator (QAIRT {WORKS}) of a board behind a real sshd (x86_64)"
     saw("executorch", "qnn_executor_runner", VERSION, on, "outputs within 0.01 of torch's, times")
 
 
-def test_what_the_emulator_of_another_qairt_says(
-    phone_chip: Bench, tmp_path: Path, built: tuple[Path, tuple[Path, ...]]
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_the_kept_etdumps_are_read_by_executorchs_own_reader(
+    built: tuple[Path, tuple[Path, ...]], level: int
 ) -> None:
-    result = deployed(phone_chip, tmp_path, built, REFUSED)
-    assert "unknown custom config socModel 0" in str(result.error)
-    assert phone_chip.current() is None
+    """The mean of the inferences by the log that was kept beside each."""
+    log = (KEPT / f"stderr_profile{level}.txt").read_text("utf-8")
+    mean = inferences(log)["run_mean_ms"].value
+    read = inspected(KEPT / f"etdump_profile{level}.etdp")
+    assert read["execute_us"] / 1000 == pytest.approx(mean, rel=0.02)
+    assert ("qnn_execute_us" in read) is (level > 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_pair_works_or_is_refused_before_a_byte(
+    phone_chip: Bench, tmp_path: Path, built: tuple[Path, tuple[Path, ...]], version: str
+) -> None:
+    """Beside it what the real program says with each QAIRT."""
+    program, libraries = built
+    folders = [cached_runtime(version, X86).root / "lib" / X86]
+    folders += dict.fromkeys(path.parent for path in libraries)
+    bundle = ROOT / "assets" / "tiny-executorch"
+    argv = [str(program), "--model_path", "tiny.pte", "--input_list_path", "input_list.txt"]
+    argv += ["--performance_output_path", str(tmp_path / "speed")]
+    done = subprocess.run(
+        [*argv, "--output_folder_path", str(tmp_path), "--etdump_path", str(tmp_path / "etdump")],
+        env={"LD_LIBRARY_PATH": ":".join(map(str, folders))},
+        cwd=bundle, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    works = version == WORKS
+    assert (done.returncode == 0) is works
+    assert ("unknown custom config socModel 0" in done.stdout + done.stderr) is not works
+    assert (tmp_path / "output_0_0.raw").is_file() is works
+    if not works:
+        result = deployed(phone_chip, tmp_path, built, version)
+        assert isinstance(result.error, PreflightError)
+        for word in ("executorch-qairt", f"ExecuTorch {VERSION}", f"QAIRT {version}", "14001"):
+            assert word in result.error.message
+        assert result.bytes_sent == 0
 
 
 def test_a_chip_of_another_arch_is_refused_before_a_byte_moves(

@@ -30,10 +30,10 @@ def own(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return bench
 
 
-def deployed(bench: Bench, folder: Path) -> DeviceResult:
+def deployed(bench: Bench, folder: Path, bundle: Path | str = "bundle") -> DeviceResult:
     text = {
         "name": "genai",
-        "bundle": {"path": "bundle", "kind": "ort"},
+        "bundle": {"path": str(bundle), "kind": "ort"},
         "run": {
             "runner": "genai", "prompt": "What is fleet?", "max_tokens": TOKENS, "repeats": 2,
             "token_limit_counts": True, "timeout": 60,
@@ -66,6 +66,21 @@ def test_a_decoder_as_a_context_binary(own: Bench, tmp_path: Path) -> None:
     version, packages = PACKAGE.partition("==")[2], f"QAIRT {NEW}"
     on = f"the HTP emulator ({packages}) of a board behind a real sshd (x86_64)"
     saw("genai", "onnxruntime-genai", version, on, "text and times; no node on the CPU")
+
+
+def test_a_pipeline_of_two_parts_says_the_same(own: Bench, tmp_path: Path) -> None:
+    """The embedding is for the CPU by its configuration; the other part is not let there."""
+    whole = deployed(own, tmp_path)
+    result = deployed(own, tmp_path, ROOT / "assets" / "tiny-genai-pipeline")
+    assert result.error is None, result.error
+    for record, other in zip(result.records, whole.records, strict=True):
+        assert (record.problems, record.text) == ((), other.text)
+        outcome = json.loads(Path(record.artifacts["outcome.json"]).read_text())
+        assert outcome["npu_alone"] == ["decoder"]
+        assert record.metrics.generated_tokens == TOKENS
+    on = f"the HTP emulator (QAIRT {NEW}) of a board behind a real sshd (x86_64)"
+    showed = "text and times; the embedding on the CPU, no other node"
+    saw("genai", "onnxruntime-genai, a pipeline", PACKAGE.partition("==")[2], on, showed)
 
 
 def test_a_decoder_that_qnn_does_not_take_is_no_run_on_the_cpu(own: Bench, tmp_path: Path) -> None:

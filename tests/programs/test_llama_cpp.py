@@ -90,6 +90,6 @@ def test_a_device_that_is_not_there_is_no_release(
     bench: Bench, tmp_path: Path, tree: tuple[Path, str]
 ) -> None:
     program = wrapped(tree[0], "llama-bench", tmp_path)
-    with pytest.raises(AssertionError, match=r"no NPU session \(exit status 1\)"):
+    with pytest.raises(AssertionError, match=r"cannot open an NPU session \(exit status 1\)"):
         deployed(bench, tmp_path, program, device="HTP0")
     assert bench.current() is None

@@ -62,7 +62,7 @@ def test_without_sudo_nothing_is_begun_and_the_commands_are_named(bare: Make) ->
     playbook = board.spec(fastrpc="auto", packages=("libatomic1",))
     result = board.deploy(playbook)
     assert result.outcome == "failed"
-    assert "there is no sudo" in result.text
+    assert "sudo is not installed" in result.text
     assert "fleet plan --admin" in result.error.hint  # type: ignore[union-attr]
     assert board.tree() == before
 
@@ -72,7 +72,7 @@ def test_without_sudo_not_even_package_files_are_sent(bare: Make, tmp_path: Path
     tree = Path(f"/proc/{board.lab.board('lab001').pid}/root/srv/lab-apt/ubuntu-qcom-iot/qcom-ppa")
     debs = tuple(file_ref(tmp_path / one.name, one.name) for one in _copied(tree, tmp_path))
     result = board.deploy(board.spec(debs=debs))
-    assert "there is no sudo" in result.text
+    assert "sudo is not installed" in result.text
     assert result.bytes_sent == 0
     assert "fleet" not in board.root("ls /home/ubuntu")
 
@@ -119,7 +119,7 @@ def test_a_wrong_password_is_tried_once_before_anything(bare: Make, tmp_path: Pa
     before = board.tree()
     result = board.deploy(board.spec(fastrpc="auto", packages=("libatomic1",)))
     assert result.outcome == "failed"
-    assert "sudo refuses" in result.text
+    assert "sudo on the device refused" in result.text
     assert "not the password" not in result.text
     attempts = board.root("cat /var/log/sudo.log").count("incorrect password attempt")
     assert attempts == 1
@@ -150,7 +150,7 @@ def test_sudo_with_a_password_and_none_given(bare: Make) -> None:
     board = bare("bare-evk", become_password=None)
     result = board.deploy(board.spec(fastrpc="auto", packages=("libatomic1",)))
     assert result.outcome == "failed"
-    assert "sudo wants a password" in result.text
+    assert "sudo asks for a password" in result.text
     assert "become_password" in result.error.hint  # type: ignore[union-attr]
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fleet.ops.system.packaging import packagings
+
 from .case import CASES, run, said
 
 FILES = sorted(CASES.glob("*/*.json"))
@@ -41,3 +43,42 @@ def test_the_cure_of_an_inactive_daemon_does_not_enable_a_static_unit(
     case["state"] = {"units": {"cdsprpcd.service": ["loaded", "inactive", enabled]}}
     (finding,) = run(case, tmp_path).findings
     assert finding.cure.startswith(f"sudo systemctl {verb} cdsprpcd.service")
+
+
+@pytest.mark.parametrize(
+    ("packaging", "version", "since"),
+    [
+        ("debian", "1.0.8-1", "1.0.8-1"),
+        ("debian", "1.0.9-1", "1.0.8-1"),
+        ("debian", "1.0.7-2~bpo13+1", "1.0.7-2"),
+        ("debian", "1.0.7-1", "1.0.6-1"),
+        ("debian", "1.0.2-2", "1.0.0-1"),
+        ("debian", None, "1.0.8-1"),
+        ("ubuntu-ppa", "1.0.2-0ubuntu1", "1.0.0-8"),
+        ("ubuntu-ppa", "0.9", "1.0.0-4"),
+        ("radxa", "99:1.0.7-3", "1.0.7-1"),
+        ("upstream", "1.0.4", "1.0.4"),
+    ],
+)
+def test_the_facts_of_a_version(packaging: str, version: str | None, since: str) -> None:
+    assert packagings()[packaging].at(version).since == since
+
+
+def test_versions_are_newest_first_and_of_a_day() -> None:
+    for row in packagings().values():
+        days = [version.date for version in row.versions]
+        assert days == sorted(days, reverse=True), row.id
+        assert [row.at(version.since) for version in row.versions] == [*row.versions]
+
+
+@pytest.mark.parametrize(
+    ("version", "writes"), [("1.0.8-1", False), ("1.0.6-1", False), ("1.0.2-2", True)]
+)
+def test_what_a_version_brings_decides_on_a_rule_of_our_own(
+    version: str, writes: bool, tmp_path: Path
+) -> None:
+    case = json.loads((CASES / "fastrpc" / "board-debian.json").read_text("utf-8"))
+    names = ("libfastrpc1", "fastrpc-support")
+    case["state"] = {"packages": {name: [None, version] for name in names}}
+    steps = [step.describe() for step in run(case, tmp_path).steps]
+    assert any("99-fleet-fastrpc.rules" in step for step in steps) == writes

@@ -24,7 +24,7 @@ def steps(board: Bare) -> list[str]:
     return [
         event.text
         for event in board.events
-        if isinstance(event, StepStarted) and event.text.startswith("apply device rules")
+        if isinstance(event, StepStarted) and event.text.startswith("apply udev rules")
     ]
 
 
@@ -35,7 +35,7 @@ def test_what_the_event_add_does_not_reach_is_tried_by_change_once(bare: Make) -
     result = board.operation(playbook).provision()[0]
     assert result.error is None, result.error
     assert len(steps(board)) == 2
-    assert steps(board)[1].endswith("by the event change")
+    assert steps(board)[1].endswith("with the udev event change")
     assert board.operation(playbook).provision()[0].outcome == "unchanged"
 
 
@@ -44,13 +44,13 @@ def test_a_board_that_waits_for_a_reboot_is_left_alone_and_says_so(bare: Make) -
     board.root(f"{INSTALL} && {LOSES.format('')}")
     playbook = board.spec(fastrpc="auto")
     first = board.operation(playbook).provision()[0]
-    assert "a reboot applies them" in first.text
+    assert "a reboot applies the rules" in first.text
     assert len(steps(board)) == 2
     board.events.clear()
     before = board.tree()
     second = board.operation(playbook).provision()[0]
     assert (second.outcome, steps(board)) == ("refused", [])
-    assert "a reboot applies them" in second.text
+    assert "a reboot applies the rules" in second.text
     assert "--allow-reboot" in second.error.hint  # type: ignore[union-attr]
     assert board.tree() == before
 
@@ -73,4 +73,4 @@ def test_rights_that_were_lost_again_are_given_by_the_first_event(bare: Make) ->
     board.root("chmod 600 /dev/fastrpc-*; chown root:root /dev/fastrpc-*")
     board.events.clear()
     assert board.operation(playbook).provision()[0].outcome == "changed"
-    assert steps(board) == ["apply device rules to fastrpc-*"]
+    assert steps(board) == ["apply udev rules to fastrpc-*"]

@@ -26,7 +26,7 @@ PLAYBOOK = ROOT / "playbooks" / "nemotron-iq9075.yaml"
 STEPS = [
     (6, "install", "qcom-fastrpc1"),
     (6, "install", "qcom-libdmabufheap-dev"),
-    (5, "apply device rules", "fastrpc-*"),
+    (5, "apply udev rules", "fastrpc-*"),
     (6, "add ubuntu to group", "fastrpc"),
     (6, "log in again", "fastrpc"),
     (2, "send", "files"),
@@ -35,7 +35,7 @@ STEPS = [
     (7, "open an NPU session", "nemotron-nano-8b"),
     (8, "run genie", "prompt of"),
     (9, "run genie", "tokens"),
-    (10, "collect each profile", "TTFT"),
+    (10, "collect the profile of each run", "TTFT"),
 ]
 
 

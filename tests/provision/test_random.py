@@ -63,15 +63,16 @@ WISHES: list[dict[str, object]] = [
 ]
 
 
-def rounds(board: Bare, count: int, seed: int) -> None:
+def rounds(board: Bare, count: int, seed: int, packages: str = "qcom-fastrpc1") -> None:
     chance = random.Random(seed)
+    changes = [change.replace("qcom-fastrpc1", packages) for change in CHANGES]
     for number in range(count):
-        script = chance.sample(CHANGES, chance.randint(0, 6))
+        script = chance.sample(changes, chance.randint(0, 6))
         board.root("; ".join(script) or "true")
         spec = SystemSpec()
         for wish in chance.sample(WISHES, chance.randint(1, 5)):
             spec = replace(spec, **wish)  # type: ignore[arg-type]
-        if board.root("dpkg-query -W qcom-fastrpc1 2>/dev/null || true") and chance.random() < 0.5:
+        if board.root(f"dpkg-query -W {packages} 2>/dev/null || true") and chance.random() < 0.5:
             unit = WantedUnit("cdsprpcd.service", chance.random() < 0.5, chance.random() < 0.5)
             spec = replace(spec, units=(unit,))
         board.root("rm -f /var/log/sudo.log")
@@ -90,8 +91,13 @@ def rounds(board: Bare, count: int, seed: int) -> None:
         assert refused or done.left.system_steps == (), about
 
 
-def test_plan_and_apply_agree_from_random_states(bare: Make) -> None:
-    rounds(with_log(bare("bare-evk-nopasswd")), 15, seed=1)
+@pytest.mark.parametrize(
+    ("profile", "packages"),
+    [("bare-evk-nopasswd", "qcom-fastrpc1"), ("bare-rb3", "libfastrpc1 fastrpc-support")],
+)
+def test_plan_and_apply_agree_from_random_states(bare: Make, profile: str, packages: str) -> None:
+    """With the rules of the PPA's time and those of Debian, which a contract holds to the real."""
+    rounds(with_log(bare(profile)), 10, seed=1, packages=packages)
 
 
 @pytest.mark.slow

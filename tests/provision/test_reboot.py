@@ -47,7 +47,7 @@ def test_a_board_that_does_not_go_down_is_said(bare: Make, monkeypatch: pytest.M
     monkeypatch.setattr(rebooting, "DOWN_SECONDS", 1.0)
     session = Session(board.host, board.events.append)
     session.open()
-    with pytest.raises(DeviceError, match="did not go down"):
+    with pytest.raises(DeviceError, match="did not shut down"):
         rebooting.wait_for_reboot(session, rebooting.boot_id(session))
     session.close()
 
@@ -60,7 +60,7 @@ def test_a_board_that_stays_away_is_said(bare: Make, monkeypatch: pytest.MonkeyP
     before = rebooting.boot_id(session)
     board.lab.power_off("lab001")
     try:
-        with pytest.raises(DeviceError, match="did not come up"):
+        with pytest.raises(DeviceError, match="did not start again"):
             rebooting.wait_for_reboot(session, before)
     finally:
         session.close()

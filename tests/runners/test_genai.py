@@ -68,6 +68,14 @@ def run(folder: Path, one: Kit, *more: str) -> Ended:
     return Ended(done.returncode, done.stdout, {"outcome.json": outcome}, done.stderr)
 
 
+def test_of_a_pipeline_the_parts_for_qnn_are_kept_off_the_cpu() -> None:
+    qnn: dict[str, Any] = {"session_options": {"provider_options": [{"QNN": {}}]}}
+    stages = [{"embedding": {"session_options": {"provider_options": []}}}, {"decoder": qnn}]
+    for pipeline, alone in ((stages, ["decoder"]), ([], True), ("wrong", True)):
+        config = {"model": {"decoder": {"pipeline": pipeline}}}
+        assert json.loads(RUNNER.start(kit(config)).config)["npu_alone"] == alone
+
+
 def test_prompt_in_text_out_with_times(tmp_path: Path) -> None:
     one = kit()
     ended = run(tmp_path, one)
@@ -96,7 +104,11 @@ def test_a_limit_that_is_reached_is_cut(tmp_path: Path) -> None:
 def test_a_prompt_that_does_not_fit_is_said(tmp_path: Path) -> None:
     one = kit(prompt="w " * 20)
     found = RUNNER.read(RUNNER.start(one), one, run(tmp_path, one))
-    assert found.problems == (f"cut: {TOO_LONG}: the prompt has 20 tokens, the context 20",)
+    (problem,) = found.problems
+    assert problem.startswith(
+        "cut: the prompt does not fit the context: the prompt has 20 tokens; "
+    )
+    assert problem.endswith("the context of the model has 20")
 
 
 def test_the_check_loads_the_model_and_asks_nothing(tmp_path: Path) -> None:

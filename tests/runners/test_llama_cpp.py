@@ -112,7 +112,6 @@ def test_completion_prints_what_proves_the_npu_and_no_prompt() -> None:
     argv = RUNNER.start(of("llama-completion")).argv
     assert after(argv, "-lv") == "4"
     assert after(argv, "-f") == "{work}/prompt.txt"
-    assert {"-no-cnv", "--no-display-prompt"} <= set(argv)
     assert (LOG_4.count(b"model buffer size"), LOG.count(b"model buffer size")) == (1, 0)
 
 
@@ -178,6 +177,11 @@ def test_failed_is_said_before_all_else() -> None:
 
 PROGRAM = """#!/bin/sh
 # Ends without the end of its log the first {losses} times; the last --log-file is the log.
+if [ "$1" = --help ]; then
+  printf '%s\n' '-cnv,  --conversation, -no-cnv, --no-conversation' '-fa,   --flash-attn [on|off]'
+  exit 1
+fi
+echo "$*" > {folder}/argv
 for word; do
   if [ "$before" = --log-file ]; then log=$word; fi
   before=$word
@@ -219,6 +223,22 @@ def test_lost_output_is_asked_for_again_on_the_device(tmp_path: Path, losses: in
     assert ended.stdout.count(b"lost the end of its output") == losses
 
 
+def test_it_gets_the_options_that_its_help_names(tmp_path: Path) -> None:
+    """Those of llama.cpp's own script for HTP among them; what the playbook says comes last."""
+    ran(tmp_path, losses=0)
+    argv = (tmp_path / "argv").read_text().split()
+    assert argv[:4] == ["-no-cnv", "-fa", "on", "-m"]
+    assert not {"--no-display-prompt", "--ubatch-size"} & set(argv)
+    start = RUNNER.start(of("llama-completion", device="HTP0,HTP1"))
+    assert start.env["GGML_HEXAGON_DEVICES"] == "HTP0,HTP1"
+    assert start.env["GGML_HEXAGON_NDEV"] == "2"
+    bench = RUNNER.start(of("llama-bench", extra=["-ub", "64"]))
+    assert "--ubatch-size" not in bench.argv
+    assert after(RUNNER.start(of("llama-bench")).argv, "--ubatch-size") == "1024"
+    cpu = RUNNER.start(of("llama-completion", device="none"))
+    assert (dict(cpu.env), "-fa on" in cpu.argv) == ({}, False)
+
+
 def test_it_is_asked_five_times_and_then_said(tmp_path: Path) -> None:
     one, start, ended = ran(tmp_path, losses=99)
     assert (tmp_path / "starts").read_text() == "x\n" * 5
@@ -239,7 +259,8 @@ def test_who_ends_the_shell_ends_the_program(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "llama-completion"
     program.parent.mkdir()
     program.write_text(
-        f"#!/bin/sh\necho $$ > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pid\nexec sleep 1000\n"
+        f"#!/bin/sh\n[ $1 = --help ] && exit\n"
+        f"echo $$ > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pid\nexec sleep 1000\n"
     )
     program.chmod(0o755)
     argv = [word.replace("{release}", str(tmp_path)) for word in start.argv]

@@ -237,7 +237,7 @@ def test_how_long_the_first_byte_is_waited_for(asked_before: bool) -> None:
             reader.feed_data(b"GET /health HTTP/1.1\r\n\r\n")
             assert await wire.read_head(reader, first=True) is not None
         began = loop.time()
-        with pytest.raises(wire.HttpError, match="did not come in time"):
+        with pytest.raises(wire.HttpError, match="did not arrive in time"):
             await wire.read_head(reader, first=not asked_before)
         return loop.time() - began
 
@@ -357,10 +357,10 @@ def test_what_cannot_start_says_why_and_is_not_tried_again(tmp_path: Path) -> No
     token.write_text(TOKEN)
     token.chmod(0o644)
     readable = started(tmp_path)
-    assert (readable.returncode, "others can read" in readable.stderr) == (10, True)
+    assert (readable.returncode, "other users can read" in readable.stderr) == (10, True)
     token.chmod(0o600)
     unknown = started(tmp_path, backend="tpu")
-    assert (unknown.returncode, "no backend tpu" in unknown.stderr) == (10, True)
+    assert (unknown.returncode, "the backend tpu does not exist" in unknown.stderr) == (10, True)
     genai = started(tmp_path, backend="genai", site=str(tmp_path / "site"))
     assert genai.returncode == 10
     assert "onnxruntime-genai" in genai.stderr

@@ -41,7 +41,7 @@ def test_rates(text: str, rate: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "fast", "0MB/s", "-1MB/s", "5 MiB", "10mb/s"])
 def test_what_is_no_rate(text: str) -> None:
-    with pytest.raises(InputError, match="no rate"):
+    with pytest.raises(InputError, match="is not a data rate"):
         parse_rate(text)
 
 
@@ -319,7 +319,7 @@ def test_what_was_asked_for_is_taken_or_refused() -> None:
     assert choice_of(link, "paramiko", GIB)[0].carrier is link
     with pytest.raises(UnreachableError, match="Permission denied"):
         choice_of(Link(200e6, other=None), "ssh", GIB)
-    with pytest.raises(InputError, match="no carrier"):
+    with pytest.raises(InputError, match="is not a carrier"):
         TransferOptions(carrier="pigeon")
 
 

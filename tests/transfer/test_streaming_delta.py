@@ -184,7 +184,7 @@ def test_the_answer_is_read_strictly() -> None:
         {"k1": 5}, {"k2": (sha, 7)}, (sha,)
     )
     for line in ("old k2 ../x 7", f"old k2 {sha}", f"old k2 {sha} -1", "spare ../../x", "k1 x"):
-        with pytest.raises(DeviceError, match="cannot be understood"):
+        with pytest.raises(DeviceError, match="does not understand"):
             parse_speculative(f"fleet-ahead 1\n{line}\nend\n", "board")
 
 

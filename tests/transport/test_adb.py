@@ -73,7 +73,7 @@ def test_any_row_is_read(line: str) -> None:
     ("state", "kind", "cure"),
     [
         ("unauthorized", AuthError, "Allow USB debugging"),
-        ("offline", UnreachableError, "plug it in again"),
+        ("offline", UnreachableError, "plug the phone in again"),
         ("no permissions", AuthError, "plugdev"),
         ("recovery", UnreachableError, "adb reboot"),
         ("sideload", UnreachableError, "adb reboot"),
@@ -109,7 +109,7 @@ def test_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADB_SERVER_SOCKET", "tcp:10.0.0.9:5038")
     assert address() == ("10.0.0.9", 5038)
     assert address("127.0.0.1:7000") == ("127.0.0.1", 7000)
-    with pytest.raises(InputError, match="no address of an adb server"):
+    with pytest.raises(InputError, match="is not an adb server"):
         address("nonsense")
     assert is_target("10.0.0.5:5555")
     assert not is_target("usb:1")
@@ -175,7 +175,7 @@ def fault(lab: Lab, name: str, what: str) -> Iterator[None]:
         ("unauthorized", AuthError, "has not accepted"),
         ("recovery", UnreachableError, "in recovery"),
         ("old-features", DeviceError, "shell_v2"),
-        ("offline", UnreachableError, "adb connect"),
+        ("offline", UnreachableError, "adb cannot connect"),
     ],
 )
 def test_states_of_a_real_server(lab: Lab, what: str, kind: type[Exception], words: str) -> None:
@@ -256,7 +256,9 @@ def test_a_server_that_is_not_there_is_not_started_where_one_is_named() -> None:
 
 def test_a_phone_that_adb_does_not_see(lab: Lab) -> None:
     absent = Host("s24", transport="adb", serial="R5CX", adb_server=lab.adb_server)
-    with pytest.raises(UnreachableError, match="adb sees no device R5CX; it sees") as caught:
+    with pytest.raises(
+        UnreachableError, match="adb does not see the phone R5CX; adb sees"
+    ) as caught:
         transport_for(absent).open(Deadline(5))
     assert "adb devices -l" in caught.value.hint
 
@@ -397,7 +399,10 @@ def test_a_file_that_changes_while_it_is_sent_is_an_error(
     source = tmp_path / "source"
     if left is not None:
         source.write_bytes(bytes(left))
-    with connected(lab) as phone, pytest.raises(InputError, match="changed while it was sent"):
+    with (
+        connected(lab) as phone,
+        pytest.raises(InputError, match="was modified while it was sent"),
+    ):
         phone.run(script("cat > /dev/null"), Stall(10), stdin=spans(source, 0, 2 * FRAME_BYTES))
 
 

@@ -84,7 +84,7 @@ def test_fingerprint_is_the_one_that_ssh_keygen_shows(server: Sshd) -> None:
 
 
 def test_unknown_key_is_refused_and_named(server: Sshd, home: Path) -> None:
-    with pytest.raises(HostKeyError, match="not known") as caught:
+    with pytest.raises(HostKeyError, match="not trusted yet") as caught:
         attempt(server.host(known_hosts=home / "none"))
     assert shown(server) in str(caught.value)
     assert "fleet trust board" in caught.value.hint
@@ -185,9 +185,9 @@ def test_closed_port(home: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "cure"),
     [
-        (errno.ECONNREFUSED, "is sshd running"),
-        (errno.EHOSTUNREACH, "is its cable in"),
-        (errno.ENETUNREACH, "is a VPN or an interface down"),
+        (errno.ECONNREFUSED, "start sshd on the device"),
+        (errno.EHOSTUNREACH, "check the cable"),
+        (errno.ENETUNREACH, "check the VPN"),
     ],
 )
 def test_each_way_not_to_be_reached_has_its_cure(number: int, cure: str) -> None:
@@ -213,7 +213,7 @@ def test_several_ways_not_to_be_reached_have_the_plain_cure() -> None:
     many = NoValidConnectionsError({("192.0.2.1", 22): errors[0], ("192.0.2.2", 22): errors[1]})
     with pytest.raises(UnreachableError) as caught, mapped(Host("board"), "ssh board", 10.0):
         raise many
-    assert "is the address right" in caught.value.hint
+    assert "the address of the device" in caught.value.hint
     assert "(Connection refused, No route to host)" in caught.value.message
 
 
@@ -247,7 +247,7 @@ def test_port_that_speaks_something_else(home: Path) -> None:
 
 
 def test_unknown_name(home: Path) -> None:
-    with pytest.raises(UnreachableError, match="not known"):
+    with pytest.raises(UnreachableError, match="cannot be resolved"):
         attempt(Host("b", address="no-such-host.invalid", known_hosts=home / "k"))
 
 

@@ -112,12 +112,12 @@ def test_a_contributor_adds_a_cause_without_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("layer: os", "layer: attic", "'attic' is no layer"),
+        ("layer: os", "layer: attic", "'attic' is not a valid layer"),
         ("weight: 0.9", "weight: 7", "less than 1"),
         ("verify: look\n", "", "verify"),
         ("title:", "titel:", "titel"),
-        ("id: mine", "id: yours", "the file's name mine"),
-        ("examples:", "excludes: [nobody]\nexamples:", "'nobody', which has no file"),
+        ("id: mine", "id: yours", "the name of the file is 'mine'"),
+        ("examples:", "excludes: [nobody]\nexamples:", "'nobody', which does not exist"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:

@@ -25,12 +25,13 @@ def from_address(text: str) -> FoundDevice:
     match = _ADDRESS.fullmatch(text)
     if match is None or text.startswith("-"):
         raise InputError(
-            f"'{text}' is no address", hint="write [user@]host[:port], IPv6 in brackets: [::1]:22"
+            f"'{text}' is not a valid address",
+            hint="write [user@]host[:port], and IPv6 in brackets: [::1]:22",
         )
     host = match["host"].strip("[]")
     port = int(match["port"]) if match["port"] else None
     if port is not None and not 0 < port < 65536:
-        raise InputError(f"'{text}': {port} is no port", hint="ports are 1 to 65535")
+        raise InputError(f"'{text}': {port} is not a valid port", hint="use a port from 1 to 65535")
     values: dict[str, object] = {"host": host}
     if match["user"]:
         values["user"] = match["user"]
@@ -38,7 +39,9 @@ def from_address(text: str) -> FoundDevice:
         values["port"] = port
     seen = tried(FoundDevice(safe_name(host), "given", values))
     if not seen.usable:
-        raise InputError(f"'{text}' is no address: {seen.about}", hint="write a name or an IP")
+        raise InputError(
+            f"'{text}' is not a valid address: {seen.about}", hint="write a name or an IP"
+        )
     return seen
 
 
@@ -91,5 +94,8 @@ def read_back(devices: list[FoundDevice]) -> tuple[Host, ...]:
         hosts = load_inventory(path).hosts
     lost = {device.name for device in devices if device.usable} - {host.name for host in hosts}
     if lost:
-        raise InputError(f"these names are lost: {', '.join(sorted(lost))}")
+        raise InputError(
+            f"the new inventory would lack these devices: {', '.join(sorted(lost))}",
+            hint="write the inventory by hand: docs/inventory.md",
+        )
     return hosts

@@ -39,11 +39,12 @@ def write_all(files: Mapping[Path, str]) -> None:
         if isinstance(error, FileExistsError):
             raise InputError(
                 f"{error.filename2 or error.filename} exists already; nothing was written",
-                hint="take another folder, and merge by hand: fleet init FOLDER",
+                hint="fleet init FOLDER (writes to another folder); then merge by hand",
             ) from error
         if isinstance(error, OSError):
             raise InputError(
-                f"cannot write {error.filename}: {error.strerror}; nothing was written"
+                f"cannot write {error.filename}: {error.strerror}; nothing was written",
+                hint="fleet init FOLDER (writes to another folder)",
             ) from error
         raise
 

@@ -30,10 +30,10 @@ def inventory_text(devices: Sequence[FoundDevice]) -> str:
     """The inventory with comments."""
     lines = [
         "# Devices. Keys: docs/inventory.md. Checked by: fleet inventory check FILE",
-        "# Keys for all of them go under `vars`, like",
+        "# Keys for all devices go under `vars`, like",
         "#   user: ubuntu",
         "#   become_password: env:BOARD_PASSWORD    # sudo's; never the password itself",
-        "#   soc: QCS9075                           # where the board hides its chip",
+        "#   soc: QCS9075                           # for a board that does not tell its chip",
         "all:",
         "  hosts:",
     ]

@@ -18,16 +18,18 @@ import time
 from typing import Any
 
 BAD, NO_MODEL, FAILED, LATE = 10, 11, 12, 124
-# Over a decoder of one part: with it no node can be on the CPU, or the model does not open.
-NPU_ALONE = '{"model": {"decoder": {"session_options": {"session.disable_cpu_ep_fallback": "1"}}}}'
+# Over a decoder, or a part of one: with it no node of it can be on the CPU, or it does not open.
+NPU_ALONE = {"session_options": {"session.disable_cpu_ep_fallback": "1"}}
 
 
-def opened(genai: Any, qnn: Any, *, npu_alone: bool) -> "tuple[Any, Any]":
-    """(model, tokenizer) of the working folder."""
+def opened(genai: Any, qnn: Any, *, npu_alone: "bool | list[str]") -> "tuple[Any, Any]":
+    """(model, tokenizer) of the working folder; `npu_alone`: True, or parts of a pipeline."""
     genai.register_execution_provider_library(qnn.get_ep_name(), qnn.get_library_path())
     config = genai.Config(".")
     if npu_alone:
-        config.overlay(NPU_ALONE)
+        parts = npu_alone if isinstance(npu_alone, list) else []
+        decoder = {"pipeline": [dict.fromkeys(parts, NPU_ALONE)]} if parts else NPU_ALONE
+        config.overlay(json.dumps({"model": {"decoder": decoder}}))
     model = genai.Model(config)
     return model, genai.Tokenizer(model)
 
@@ -39,7 +41,7 @@ def asked(
     ids = tokenizer.encode(spec["prompt"])
     count, limit, context = len(ids), spec["max_tokens"], spec["context"]
     if context is not None and count >= context:
-        return {"error": "the prompt has %d tokens, the context %d" % (count, context)}
+        return {"error": "the prompt has %d tokens, the context has %d" % (count, context)}
     whole = count + limit if context is None else min(count + limit, context)
     params = genai.GeneratorParams(model)
     params.set_search_options(max_length=whole)
@@ -75,7 +77,7 @@ def work(arguments: argparse.Namespace, spec: "dict[str, Any]", said: "dict[str,
 
         model, tokenizer = opened(genai, qnn, npu_alone=spec["npu_alone"])
     except Exception as error:
-        sys.stderr.write("no model: %s\n" % error)
+        sys.stderr.write("cannot load the model: %s\n" % error)
         said["error"] = str(error)
         return NO_MODEL
     said["npu_alone"] = spec["npu_alone"]
@@ -85,7 +87,7 @@ def work(arguments: argparse.Namespace, spec: "dict[str, Any]", said: "dict[str,
     try:
         said.update(asked(genai, model, tokenizer, spec, out))
     except Exception as error:
-        sys.stderr.write("the loop failed: %s\n" % error)
+        sys.stderr.write("the generation failed: %s\n" % error)
         said["error"] = str(error)
         return FAILED
     return BAD if "error" in said else 0

@@ -95,7 +95,7 @@ class Genie:
 
 def options() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description="one Genie query")
+    parser = argparse.ArgumentParser(description="run one Genie query")
     parser.add_argument("--library", default="libGenie.so")
     parser.add_argument("--config", required=True)
     parser.add_argument("--prompt-file")
@@ -142,7 +142,7 @@ def main() -> None:
     os.dup2(2, 1)
 
     def expire() -> None:
-        sys.stderr.write("fleet_genie: no end within %g s\n" % args.timeout)  # noqa: UP031
+        sys.stderr.write("fleet_genie: the query did not end within %g s\n" % args.timeout)  # noqa: UP031
         sys.stderr.flush()
         os._exit(124)
 

@@ -17,7 +17,7 @@ import statistics
 import sys
 import threading
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple, Type
 
 TYPES = {
     "tensor(float)": "float32",
@@ -69,7 +69,7 @@ class Model:
         # An NPU where there is one; on x86_64 the provider offers its emulator as a CPU.
         devices.sort(key=lambda device: str(device.device.type).upper().find("NPU") < 0)
         if not devices:
-            raise RuntimeError("the QNN provider finds no device here")
+            raise RuntimeError("the QNN provider finds no NPU on this device")
         options = ort.SessionOptions()
         options.log_severity_level = self.spec["log"]
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
@@ -116,7 +116,7 @@ class Model:
         if str(value.dtype) != kind or list(value.shape) != shape:
             have = "%s %s" % (value.dtype, list(value.shape))
             raise BadRequestError(
-                "input %s is %s, the model takes %s %s" % (name, have, kind, shape)
+                "the input %s is %s; the model needs %s %s" % (name, have, kind, shape)
             )
         return value
 
@@ -151,7 +151,7 @@ class Model:
             raise BadRequestError("reference %s: %s: %s" % (name, path, error)) from error
         if wanted.shape != value.shape:
             shapes = (name, list(wanted.shape), list(value.shape))
-            raise BadRequestError("reference of %s is %s, the output %s" % shapes)
+            raise BadRequestError("the reference of %s has the shape %s, the output %s" % shapes)
         a, b = wanted.astype("float64").ravel(), value.astype("float64").ravel()
         # NaN compares as different, never as equal.
         far = float(np.abs(a - b).max()) if a.size else 0.0
@@ -164,9 +164,9 @@ class Model:
         self.session = None
 
 
-def work(arguments: argparse.Namespace, spec: "Dict[str, Any]", said: "Dict[str, Any]") -> int:
+def work(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") -> int:
     """Fill in `said`; the exit status."""
-    model = Model(arguments.site, spec)
+    spec = model.spec
     said["versions"] = model.versions()
     try:
         seconds, said["device"] = model.open(None if arguments.check else arguments.profile)
@@ -198,7 +198,7 @@ def work(arguments: argparse.Namespace, spec: "Dict[str, Any]", said: "Dict[str,
     return 0
 
 
-def main() -> None:
+def main(kind: "Type[Model]" = Model) -> None:
     """Read the request, work, write what came of it."""
     parser = argparse.ArgumentParser()
     for name in ("--site", "--spec", "--outcome", "--profile", "--keep"):
@@ -213,7 +213,7 @@ def main() -> None:
     late.start()
     said: "Dict[str, Any]" = {}
     try:
-        status = work(arguments, spec, said)
+        status = work(arguments, kind(arguments.site, spec), said)
     except BadRequestError as error:
         sys.stderr.write("%s\n" % error)
         said["error"], status = str(error), BAD

@@ -36,8 +36,8 @@ class Answers:
         elif head.path in self._posts:
             wanted = "POST"
         else:
-            other = " by this backend" if head.path in _ALL_POSTS else ""
-            raise HttpError(404, "not_found", "there is no such path%s" % other)
+            other = " for this backend" if head.path in _ALL_POSTS else ""
+            raise HttpError(404, "not_found", "no such path%s: see /openapi.json" % other)
         if head.method != wanted:
             raise HttpError(405, "method_not_allowed", "use %s" % wanted, headers={"Allow": wanted})
         if wanted == "GET":

@@ -16,26 +16,26 @@ from fleet.device.server.wire import Head, HttpError
 ROLES = ("system", "user", "assistant")
 MESSAGES = 256
 NEUTRAL = {"n": 1, "frequency_penalty": 0, "presence_penalty": 0, "logprobs": False, "store": False}
-_SAMPLING = "the sampler is fixed by the bundle"
+_SAMPLING = "leave it out: the bundle fixes the sampler"
 UNSUPPORTED = {
     "temperature": _SAMPLING,
     "top_p": _SAMPLING,
     "seed": _SAMPLING,
-    "stop": "there are no stop sequences",
-    "tools": "there are no tools",
-    "tool_choice": "there are no tools",
-    "functions": "there are no tools",
-    "function_call": "there are no tools",
-    "response_format": "only plain text is made",
+    "stop": "leave it out: stop sequences are not supported",
+    "tools": "leave it out: tools are not supported",
+    "tool_choice": "leave it out: tools are not supported",
+    "functions": "leave it out: tools are not supported",
+    "function_call": "leave it out: tools are not supported",
+    "response_format": "leave it out: the service only makes plain text",
     "logit_bias": _SAMPLING,
-    "top_logprobs": "there are no log probabilities",
-    "n": "one answer a request",
+    "top_logprobs": "leave it out: log probabilities are not supported",
+    "n": "must be 1: a request gets one answer",
     "frequency_penalty": _SAMPLING,
     "presence_penalty": _SAMPLING,
-    "logprobs": "there are no log probabilities",
-    "store": "nothing is stored",
-    "modalities": "only plain text is made",
-    "audio": "only plain text is made",
+    "logprobs": "leave it out: log probabilities are not supported",
+    "store": "must be false: the service stores nothing",
+    "modalities": "leave it out: the service only makes plain text",
+    "audio": "leave it out: the service only makes plain text",
 }
 _MARK = re.compile(r"<[^<>\s]{1,40}>|\[/?[A-Z_]{1,20}\]")
 
@@ -66,14 +66,14 @@ def body_of(head: Head, raw: bytes) -> "Dict[str, Any]":
     try:
         found = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise HttpError(400, "not_json", "the body is no JSON: %s" % str(error)[:200]) from None
+        raise HttpError(400, "not_json", "not valid JSON: %s" % str(error)[:200]) from None
     if not isinstance(found, dict):
         raise HttpError(400, "not_json", "the body must be a JSON object")
     return found
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError("%s is no JSON" % name)
+    raise ValueError("%s is not allowed in JSON" % name)
 
 
 def bad(param: str, message: str, code: str = "invalid_value") -> HttpError:
@@ -97,7 +97,7 @@ class Reader:
         """Body of /generate and /generate/stream."""
         _only(body, ("prompt", "max_tokens"))
         if "prompt" not in body:
-            raise bad("prompt", "it is missing", "missing_field")
+            raise bad("prompt", "the field is missing", "missing_field")
         prompt, limit = body["prompt"], self._limit(body, "max_tokens")
         if isinstance(prompt, list) and self._vocabulary is not None:
             return Ask(self._ids(prompt, self._vocabulary), limit)
@@ -114,14 +114,14 @@ class Reader:
         stream, options = body.get("stream"), body.get("stream_options")
         stream = False if stream is None else stream
         if not isinstance(stream, bool):
-            raise bad("stream", "true or false")
+            raise bad("stream", "must be true or false")
         if options is not None and not (isinstance(options, dict) and stream):
-            raise bad("stream_options", "an object, for a stream")
+            raise bad("stream_options", "must be an object, and stream must be true")
         usage = (options or {}).get("include_usage", False)
         if not isinstance(usage, bool) or set(options or ()) - {"include_usage"}:
-            raise bad("stream_options", "only include_usage is known")
+            raise bad("stream_options", "may only contain include_usage: true or false")
         if not isinstance(body.get("user", ""), str):
-            raise bad("user", "text")
+            raise bad("user", "must be text")
         older, newer = self._limit(body, "max_tokens"), self._limit(body, "max_completion_tokens")
         limit = older if body.get("max_completion_tokens") is None else newer
         return Ask(self._prompt(body.get("messages")), limit, stream, usage)
@@ -131,19 +131,19 @@ class Reader:
         _only(body, ("inputs", "output"))
         inputs, output = body.get("inputs"), body.get("output", "json")
         if not isinstance(inputs, dict):
-            raise bad("inputs", "an object of tensors by name")
+            raise bad("inputs", "must be an object: name of the input to tensor")
         if output not in ("json", "npy"):
-            raise bad("output", "json or npy")
+            raise bad("output", "must be json or npy")
         for name, tensor in inputs.items():
             param = "inputs.%s" % name[:80]
             if not isinstance(tensor, dict) or len({"data", "npy"} & set(tensor)) != 1:
-                raise bad(param, "an object with either data or npy")
+                raise bad(param, "must be an object with either data or npy")
             if set(tensor) - {"data", "npy", "shape"}:
-                raise bad(param, "only data, shape and npy are known")
+                raise bad(param, "may only contain data, shape and npy")
             if not isinstance(tensor.get("npy", ""), str):
-                raise bad(param, "npy is text in base64")
+                raise bad(param, "npy must be text in base64")
             if "shape" in tensor and not _is_shape(tensor["shape"]):
-                raise bad(param, "shape is a list of at most 8 whole numbers")
+                raise bad(param, "shape must be a list of at most 8 whole numbers")
         return Infer(inputs, output == "npy")
 
     def _limit(self, body: "Dict[str, Any]", key: str) -> int:
@@ -151,29 +151,29 @@ class Reader:
         if value is None:
             return self._tokens
         if isinstance(value, bool) or not isinstance(value, int):
-            raise bad(key, "a whole number")
+            raise bad(key, "must be a whole number")
         if not 1 <= value <= self._tokens:
-            raise bad(key, "from 1 to %d" % self._tokens)
+            raise bad(key, "must be from 1 to %d, not %d" % (self._tokens, value))
         return value
 
     def _ids(self, prompt: "List[Any]", vocabulary: int) -> "List[int]":
         if not prompt:
-            raise bad("prompt", "it is empty")
+            raise bad("prompt", "must not be empty")
         if not all(type(token) is int and 0 <= token < vocabulary for token in prompt):
-            raise bad("prompt", "token ids are whole numbers from 0 to %d" % (vocabulary - 1))
+            raise bad("prompt", "token ids must be whole numbers from 0 to %d" % (vocabulary - 1))
         return prompt
 
     def _text(self, param: str, value: object) -> str:
         if not isinstance(value, str):
-            raise bad(param, "text")
+            raise bad(param, "must be text")
         try:
             size = len(value.encode())
         except UnicodeEncodeError:
-            raise bad(param, "half a character (a surrogate) is no text") from None
+            raise bad(param, "contains a lone surrogate, which is not valid text") from None
         if not value.strip() or "\0" in value:
-            raise bad(param, "it is empty" if not value.strip() else "it holds a NUL character")
+            raise bad(param, "must not be empty" if not value.strip() else "must not contain NUL")
         if size > self._bytes:
-            raise bad(param, "%d bytes, at most %d" % (size, self._bytes), "prompt_too_long")
+            raise bad(param, "%d bytes; at most %d" % (size, self._bytes), "prompt_too_long")
         return value
 
     def _prompt(self, messages: object) -> str:
@@ -182,32 +182,32 @@ class Reader:
             raise HttpError(
                 400,
                 "no_template",
-                "this service has no chat template; use /generate, or set serve.template",
+                "this service has no chat template; use /generate, or set serve: template:",
             )
         if not isinstance(messages, list) or not 1 <= len(messages) <= MESSAGES:
-            raise bad("messages", "a list of 1 to %d messages" % MESSAGES)
+            raise bad("messages", "must be a list of 1 to %d messages" % MESSAGES)
         parts = [self._template.get("begin", "")]
         parts += [self._message("messages[%d]" % n, message) for n, message in enumerate(messages)]
         if messages[-1]["role"] != "user":
-            raise bad("messages", "the last one must be of the user")
+            raise bad("messages", "the last message must have the role user")
         return self._text("messages", "".join([*parts, self._template.get("end", "")]))
 
     def _message(self, param: str, message: object) -> str:
         if not isinstance(message, dict):
-            raise bad(param, "an object with role and content")
+            raise bad(param, "must be an object with role and content")
         if set(message) - {"role", "content", "name"}:
-            raise bad(param, "only role and content are known", "unknown_field")
+            raise bad(param, "may only contain role and content", "unknown_field")
         if not isinstance(message.get("name", ""), str):
-            raise bad(param + ".name", "text")
+            raise bad(param + ".name", "must be text")
         role = message.get("role")
         form = (self._template or {}).get(role) if isinstance(role, str) else None
         if role not in ROLES or form is None:
             known = [name for name in ROLES if name in (self._template or {})]
-            raise bad(param + ".role", "this service knows %s" % ", ".join(known))
+            raise bad(param + ".role", "must be one of: %s" % ", ".join(known))
         text = self._text(param + ".content", _joined(message.get("content")))
         for mark in self._marks:
             if mark in text:
-                raise bad(param + ".content", "it holds the mark %s of the template" % mark)
+                raise bad(param + ".content", "must not contain %s" % mark)
         return form.replace("{content}", text)
 
 

@@ -20,13 +20,14 @@ class GenaiBackend:
         except ImportError as error:
             raise BackendError(
                 "no_package",
-                "the folder is one of onnxruntime-genai, and the release has no such package "
-                "for this Python (%s)" % error,
+                "the bundle needs onnxruntime-genai, and the release has no such package "
+                "for this Python (%s): fleet deploy" % error,
             ) from error
         self._genai: Any = onnxruntime_genai
         if "qnn" not in config["providers"]:
             raise BackendError(
-                "no_npu", "genai_config.json names no QNN provider: it would run on the CPU"
+                "no_npu",
+                "the model would run on the CPU: add the QNN provider to genai_config.json",
             )
         self._model: Any = None
         self.context = config.get("context")
@@ -54,7 +55,7 @@ class GenaiBackend:
         ids = self._tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
         asked, count = len(ids), 0
         if self.context is not None and asked >= self.context:
-            message = "the prompt is too long: %d tokens, and %d is the whole context"
+            message = "the prompt has %d tokens; the context of the model has %d"
             raise BackendError("context_exceeded", message % (asked, self.context), 400)
         whole = asked + limit if self.context is None else min(asked + limit, self.context)
         params = self._genai.GeneratorParams(self._model)

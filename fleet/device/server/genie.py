@@ -68,7 +68,7 @@ class GenieBackend:
         dialog = Dialog("libGenie.so", LOG_LEVEL)
         refused, failed = dialog.open(self._text)
         if refused or failed:
-            what = "refuses the configuration" if refused else "opens no NPU session"
+            what = "refuses the configuration" if refused else "cannot open an NPU session"
             raise BackendError("no_session", "Genie %s (%d)" % (what, refused or failed))
         self._dialog = dialog
 
@@ -80,11 +80,11 @@ class GenieBackend:
     def generate(self, prompt: str, limit: int, job: Job) -> "Dict[str, Any]":
         """One query of at most `limit` tokens; its pieces go to the job."""
         if self._dialog is None:
-            raise BackendError("no_session", "there is no session")
+            raise BackendError("no_session", "the NPU session is not open; fleet serve restart")
         dialog, text = self._dialog, prompt.encode()
         asked = dialog.tokens(text)
         if asked is not None and self.context is not None and asked >= self.context:
-            raise _too_long("%d tokens, and %d is the whole context" % (asked, self.context))
+            raise _too_long("it has %d tokens, the context of the model %d" % (asked, self.context))
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         count = [0]
 
@@ -100,9 +100,9 @@ class GenieBackend:
         callback = TOKEN(take)
         status = dialog.lib.GenieDialog_query(dialog.dialog, text, c.c_int(0), callback, None)
         if dialog.lib.GenieDialog_reset(dialog.dialog):
-            raise BackendError("broken", "the dialog cannot be made empty")
+            raise BackendError("broken", "Genie cannot reset the dialog; the service restarts")
         if status == CONTEXT_EXCEEDED and not count[0]:
-            raise _too_long("it does not fit the context")
+            raise _too_long("it does not fit into the context of the model")
         if status not in (0, ABORTED, CONTEXT_EXCEEDED):
             raise BackendError("generation_failed", "Genie ended the query with %d" % status)
         full = status == CONTEXT_EXCEEDED or count[0] >= limit

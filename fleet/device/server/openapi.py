@@ -10,17 +10,17 @@ _TEXT: "Schema" = {"type": "string"}
 _NUMBER: "Schema" = {"type": "number"}
 _FLAG: "Schema" = {"type": "boolean"}
 _ERRORS = {
-    "400": "The request cannot be understood or honoured; `param` names the field.",
-    "401": "No token, or a wrong one.",
+    "400": "The request is not valid or not supported; `param` names the field.",
+    "401": "The token is missing or wrong.",
     "408": "The request did not come in time.",
     "411": "A body without Content-Length.",
     "413": "The body is too large.",
     "415": "The body is not application/json.",
-    "429": "The queue is full; Retry-After says when to come again.",
+    "429": "The queue is full; Retry-After says when to try again.",
     "431": "Too many or too large headers.",
     "500": "The request failed in the backend.",
     "503": "The service loads its model, or stops.",
-    "504": "No end within the time limit.",
+    "504": "The request did not end within the time limit.",
 }
 _NO_TOKEN = ("400", "431", "408")
 
@@ -161,20 +161,22 @@ def _text_paths(config: "Dict[str, Any]") -> "Schema":
     events = {"content": {"text/event-stream": {"schema": _TEXT}}}
     found = {
         "/generate": _post("Text for a prompt.", _ref("Ask"), _json(_ref("Generated"))),
-        "/generate/stream": _post("The same, piece by piece: token*, done.", _ref("Ask"), events),
+        "/generate/stream": _post(
+            "The same as a stream: token events, then done.", _ref("Ask"), events
+        ),
     }
     if config.get("template"):
         both = {"content": {**_json(_chatted())["content"], **events["content"]}}
-        found["/v1/chat/completions"] = _post("Chat as of OpenAI.", _chat(config), both)
+        found["/v1/chat/completions"] = _post("Chat, compatible with OpenAI.", _chat(config), both)
     return found
 
 
 def document(config: "Dict[str, Any]", kind: str) -> "Schema":
     """The whole document, for a backend that makes text (`generate`) or runs a graph (`infer`)."""
-    health = _get("What runs, and whether it is ready.", _ref("Health"), *_NO_TOKEN)
+    health = _get("Which model runs, and whether it is ready.", _ref("Health"), *_NO_TOKEN)
     not_yet = {"description": "Not ready yet, or stopping.", **_json(_ref("Health"))}
     health["get"]["responses"]["503"] = not_yet
-    models = _get("The one model.", {"type": "object"}, *_NO_TOKEN, "401")
+    models = _get("The only model.", {"type": "object"}, *_NO_TOKEN, "401")
     models["get"]["security"] = [{"token": []}]
     tensors: "List[str]" = ["outputs", "run_ms"]
     ran = _object({name: {} for name in tensors}, *tensors, closed=False)

@@ -44,7 +44,7 @@ class OrtBackend:
         wanted = {tensor.name: tensor for tensor in session.get_inputs()}
         for name in inputs:
             if name not in wanted:
-                raise _bad("there is no input %s; the model has %s" % (name, ", ".join(wanted)))
+                raise _bad("the model has no input %s; it has %s" % (name, ", ".join(wanted)))
         feed = {}
         for name, tensor in wanted.items():
             if name not in inputs:
@@ -53,7 +53,7 @@ class OrtBackend:
             feed[name] = self._array(name, inputs[name], kind)
             if not _fits(feed[name].shape, tensor.shape):
                 shapes = (name, list(feed[name].shape), list(tensor.shape))
-                raise _bad("the input %s is %s, the model takes %s" % shapes)
+                raise _bad("the input %s has the shape %s; the model takes %s" % shapes)
         began = time.perf_counter()
         outputs = session.run(None, feed)
         took = (time.perf_counter() - began) * 1000
@@ -82,27 +82,27 @@ class OrtBackend:
         value = np.array(data)
         fits = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}.get(kind.kind, "")
         if value.size and value.dtype.kind not in fits:
-            raise ValueError("the data is no list of numbers of %s" % kind)
+            raise ValueError("data must be a list of numbers of the type %s" % kind)
         if value.size and kind.kind in "iu":
             range_ = np.iinfo(kind)
             if int(value.min()) < range_.min or int(value.max()) > range_.max:
-                raise ValueError("a number does not fit %s" % kind)
+                raise ValueError("a number is out of the range of %s" % kind)
         return value.astype(kind)
 
     def _from_npy(self, text: str) -> Any:
         try:
             raw = base64.b64decode(text, validate=True)
         except binascii.Error as error:
-            raise ValueError("no base64: %s" % error) from error
+            raise ValueError("npy is not valid base64: %s" % error) from error
         np, stream = self._model.np, io.BytesIO(raw)
         major = np.lib.format.read_magic(stream)[0]
         read = "read_array_header_%d_0" % major
         if major not in (1, 2):
-            raise ValueError("an .npy of version %d" % major)
+            raise ValueError("the .npy has version %d, which is not supported" % major)
         shape, _, dtype = getattr(np.lib.format, read)(stream)
         # The header is believed only if it agrees with what came: no room is taken on its word.
         if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(raw) - stream.tell():
-            raise ValueError("an .npy whose header does not fit its size")
+            raise ValueError("the header of the .npy does not fit the size of the data")
         stream.seek(0)
         return np.load(stream, allow_pickle=False)
 

@@ -55,7 +55,7 @@ class Server:
             self.worker.submit(job)
         except Full:
             raise HttpError(
-                429, "queue_full", "too many requests wait", headers={"Retry-After": "2"}
+                429, "queue_full", "the queue is full", headers={"Retry-After": "2"}
             ) from None
 
     def health(self) -> "Dict[str, Any]":
@@ -82,7 +82,7 @@ class Server:
             raise HttpError(
                 401,
                 "unauthorized",
-                "send Authorization: Bearer TOKEN",
+                "the token is missing or wrong; send Authorization: Bearer TOKEN",
                 headers={"WWW-Authenticate": "Bearer"},
             )
 
@@ -229,10 +229,10 @@ class Server:
             await asyncio.sleep(1.0)
             job = self.worker.current
             if job and job.cancelled and time.monotonic() - job.cancelled > ABORT_SECONDS:
-                sys.stderr.write("the session hangs; the service starts anew\n")
+                sys.stderr.write("the NPU session hangs; the service restarts\n")
                 leave(BROKEN)
             if self.worker.broken:
-                sys.stderr.write("the session is broken; the service starts anew\n")
+                sys.stderr.write("the NPU session is broken; the service restarts\n")
                 await asyncio.sleep(0.2)
                 leave(BROKEN)
             _trim_log()
@@ -245,10 +245,10 @@ def read_token(path: str) -> bytes:
     """The token of a file that nobody else can read. Raises OSError or ValueError."""
     with open(path, "rb") as stream:
         if os.fstat(stream.fileno()).st_mode & 0o077:
-            raise ValueError("others can read %s: chmod 600" % path)
+            raise ValueError("other users can read %s: chmod 600 %s" % (path, path))
         token = stream.read(4096).strip()
     if len(token) < _TOKEN_CHARS:
-        raise ValueError("%s holds no token of %d characters" % (path, _TOKEN_CHARS))
+        raise ValueError("%s must contain a token of %d characters or more" % (path, _TOKEN_CHARS))
     return token
 
 
@@ -291,7 +291,7 @@ def backend_for(config: "Dict[str, Any]") -> Any:
         from fleet.device.server.ort import OrtBackend  # noqa: PLC0415
 
         return OrtBackend(config)
-    raise BackendError("no_backend", "there is no backend %s" % name)
+    raise BackendError("no_backend", "the backend %s does not exist" % name)
 
 
 def leave(status: int) -> None:

@@ -72,11 +72,11 @@ async def read_head(reader: asyncio.StreamReader, *, first: bool) -> "Optional[H
             return None
         rest = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEADER_SECONDS)
     except asyncio.TimeoutError:
-        raise HttpError(408, "timeout", "the request did not come in time") from None
+        raise HttpError(408, "timeout", "the request did not arrive in time") from None
     except asyncio.IncompleteReadError:
         return None
     except asyncio.LimitOverrunError:
-        raise HttpError(431, "headers_too_large", "at most 16 KiB of headers") from None
+        raise HttpError(431, "headers_too_large", "send at most 16 KiB of headers") from None
     return _parsed((begin + rest).decode("latin-1"))
 
 
@@ -84,17 +84,17 @@ def _parsed(text: str) -> Head:
     line, *lines = text[:-4].lstrip("\r\n").split("\r\n")
     match = _LINE.fullmatch(line)
     if match is None:
-        raise HttpError(400, "bad_request", "this is no request line of HTTP/1.1")
+        raise HttpError(400, "bad_request", "the request line is not valid; use HTTP/1.1")
     if len(match[2]) > TARGET_BYTES:
-        raise HttpError(414, "target_too_long", "at most 2048 bytes of path and query")
+        raise HttpError(414, "target_too_long", "send at most 2048 bytes of path and query")
     if len(lines) > HEADERS:
-        raise HttpError(431, "headers_too_large", "at most %d headers" % HEADERS)
+        raise HttpError(431, "headers_too_large", "the request has more than %d headers" % HEADERS)
     headers = _headers(lines)
     if "transfer-encoding" in headers:
         raise HttpError(411, "length_required", "send the body with a Content-Length")
     length = headers.get("content-length", "0")
     if not _LENGTH.fullmatch(length):
-        raise HttpError(400, "bad_request", "Content-Length is no number")
+        raise HttpError(400, "bad_request", "Content-Length must be a number")
     path = re.sub(r"^https?://[^/]*", "", match[2]).partition("?")[0]
     newest = match[3] == "1"
     wish = headers.get("connection", "keep-alive" if newest else "close").lower()
@@ -106,10 +106,10 @@ def _headers(lines: "list[str]") -> "Dict[str, str]":
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise HttpError(400, "bad_request", "a header line cannot be read")
+            raise HttpError(400, "bad_request", "a header line is not valid; write NAME: VALUE")
         key, said = name.lower(), value.strip(" \t")
         if key in found and key in ("content-length", "host", "authorization"):
-            raise HttpError(400, "bad_request", "the header %s stands there twice" % key)
+            raise HttpError(400, "bad_request", "the header %s is there twice; send it once" % key)
         found[key] = said
     return found
 
@@ -119,13 +119,13 @@ async def read_body(
 ) -> bytes:
     """The body, of at most `most` bytes. Raises HttpError; the connection must be closed then."""
     if head.length > most:
-        raise HttpError(413, "body_too_large", "at most %d bytes" % most)
+        raise HttpError(413, "body_too_large", "the body may have %d bytes" % most)
     if head.length and head.headers.get("expect", "").lower() == "100-continue":
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     try:
         return await asyncio.wait_for(reader.readexactly(head.length), BODY_SECONDS)
     except asyncio.TimeoutError:
-        raise HttpError(408, "timeout", "the body did not come in time") from None
+        raise HttpError(408, "timeout", "the body did not arrive in time") from None
     except asyncio.IncompleteReadError:
         raise HttpError(400, "bad_request", "the body is shorter than it says") from None
 

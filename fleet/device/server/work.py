@@ -141,7 +141,7 @@ class Worker:
             outcome = "failed" if error.status >= 500 else "done"
         except Exception as error:  # noqa: BLE001 - one job must not end the service
             sys.stderr.write("a job failed: %s: %s\n" % (type(error).__name__, error))
-            value = BackendError("internal", "the request failed; the log of the service says why")
+            value = BackendError("internal", "the request failed: fleet serve logs")
         with self._turn:
             self.current = None
             self.served[outcome] += 1

@@ -103,8 +103,14 @@ class Store:
         self.system.mode(part, int(words[3], 8))
         os.fsync(out.file)
         out.close()
-        self.system.rename(part, f"{self.path}/{sha}")
+        self.name(part, sha)
         say(f"ok {sha}")
+
+    def name(self, path: str, sha: str) -> None:
+        """By its hash, whatever stands there."""
+        if os.path.isdir(f"{self.path}/{sha}"):
+            self.system.remove(f"{self.path}/{sha}")
+        self.system.rename(path, f"{self.path}/{sha}")
 
     def ready(self, part: str, sha: str, offset: int) -> None:
         """A link, folder or pipe that stands there is not ours: nothing is written through it."""
@@ -157,7 +163,7 @@ class Store:
                 right.append(sha)
             self.system.flush(inside)
             for sha in right:
-                self.system.rename(f"{inside}/{sha}", f"{self.path}/{sha}")
+                self.name(f"{inside}/{sha}", sha)
             self.system.remove(inside)
         except OSError as error:
             raise EndedError(74, f"failed - {reason(error)}") from error

@@ -56,17 +56,18 @@ def feed(path: str, update: "Callable[[memoryview], object]") -> None:
 def put(path: str, text: "str | memoryview", new: str = "", sync: bool = False) -> None:
     """A small file, whole or not at all. `new`: its name until then, else `<path>.new`.
 
-    A file that stands there is taken away, never written to: it may be a link, also a hard one.
+    What stands there is taken away, never written to: it may be a link, also a hard one.
     """
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
     new = new or path + ".new"
-    if os.path.lexists(new):
-        patiently(os.unlink, new)
+    patiently(remove, new)
     with open(os.open(new, WRITE | os.O_EXCL, 0o644), "wb") as stream:
         stream.write(data)
         if sync:
             stream.flush()
             os.fsync(stream.fileno())
+    if os.path.isdir(path):
+        remove(path)
     patiently(os.replace, new, path)
 
 

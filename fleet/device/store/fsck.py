@@ -13,7 +13,7 @@ import time
 from fleet.device.store.files import PIECE, is_file
 from fleet.device.store.links_posix import PosixLinks
 from fleet.device.store.recycle import is_hash
-from fleet.device.store.stamp import link_of, say, text_of
+from fleet.device.store.stamp import link_of, own_of, say, text_of
 
 TYPE_CHECKING = False  # the module typing takes 10 ms
 if TYPE_CHECKING:
@@ -105,10 +105,11 @@ def releases(system: PosixLinks, base: str, known: "dict[int, tuple[str, int]]")
             rel = f"{base}/releases/{name}/{release}"
             if not os.path.isdir(rel):
                 continue
-            whole = is_file(f"{rel}/.installed")
+            own = own_of(base, name, release)
+            whole = is_file(f"{own}/.installed")
             lines = [f"release {name} {release} {'installed' if whole else 'staged'}"]
-            if is_file(f"{rel}/manifest.json"):
-                text = " ".join(text_of(f"{rel}/manifest.json").split("\n"))
+            if is_file(f"{own}/manifest.json"):
+                text = " ".join(text_of(f"{own}/manifest.json").split("\n"))
                 lines.append(f"manifest {name} {release} {text}")
             found = links(system, f"{base}/store", rel, known)
             say(*lines, *(f"link {name} {release} {link}" for link in found))

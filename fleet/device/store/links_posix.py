@@ -94,8 +94,7 @@ class PosixLinks:
 
 def replace(path: str, to: str, new: str) -> None:
     """A link in place of whatever is there, in one rename."""
-    if os.path.lexists(new):
-        os.unlink(new)
+    remove(new)
     os.symlink(to, new)
     if os.path.isdir(path) and not os.path.islink(path):
         remove(path)

@@ -44,8 +44,7 @@ class WindowsLinks(PosixLinks):
         del new
         if self.leads(path, blob):
             return
-        if os.path.lexists(path):
-            patiently(os.unlink, path)
+        WindowsLinks.remove(path)
         try:
             os.link(blob, path)
         except OSError as error:

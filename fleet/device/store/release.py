@@ -12,6 +12,7 @@ from fleet.device.store.recycle import HEX, names
 from fleet.device.store.stamp import (
     beginning,
     link_of,
+    own_of,
     say,
     stamp,
     target,
@@ -28,6 +29,7 @@ class Releases:
         self.system, self.base, self.name = system, base, name
         self.store = f"{base}/store"
         self.folder = f"{base}/releases/{name}"
+        self.own = f"{base}/meta/{name}"
         self.history = f"{base}/history/{name}"
 
     @property
@@ -41,15 +43,16 @@ class Releases:
         if how != "hash" and untouched(lines, self.base, self.name, release_id):
             lines.append("sealed")
         else:
-            lines += self.files(f"{self.folder}/{release_id}", how, stream)
+            lines += self.files(release_id, how, stream)
         say(*lines, "end")
 
-    def files(self, rel: str, how: str, stream: Input) -> "list[str]":
+    def files(self, release_id: str, how: str, stream: Input) -> "list[str]":
         """Of each file of the list what is there of it."""
         lines: list[str] = []
         seen: set[str] = set()
+        rel = f"{self.folder}/{release_id}"
         try:
-            made = os.stat(f"{rel}/.installed").st_mtime_ns
+            made = os.stat(f"{own_of(self.base, self.name, release_id)}/.installed").st_mtime_ns
         except OSError:
             made = 0
         staged, now = os.path.isdir(rel), self.now
@@ -141,30 +144,51 @@ class Releases:
         release_id, run = words[2], words[3]
         listed, env, manifest = (stream.take(int(size)) for size in words[4:7])
         rel, new = f"{self.folder}/{release_id}", f"{self.folder}/.stage-{run}"
-        for folder in (self.folder, f"{self.base}/current", f"{self.base}/history"):
+        for folder in (self.folder, self.own, f"{self.base}/current", f"{self.base}/history"):
             os.makedirs(folder, exist_ok=True)
         self.system.remove(new)
-        fresh = not os.path.isdir(rel)
-        place = new if fresh else rel
-        os.makedirs(place, exist_ok=True)
+        fresh = not os.path.isdir(rel) or os.path.islink(rel)
+        place = f"{new}/tree" if fresh else rel
+        for folder in (new, f"{new}/tree", f"{new}/own"):
+            os.mkdir(folder)
         blobs = files_in(self.store)
-        for line in str(listed, "utf-8", "surrogateescape").splitlines():
+        for line in str(listed, "utf-8", "surrogateescape").split("\n")[:-1]:
             kind, word, *name = line.split("\t")
             if kind == "d":
                 folder = f"{place}/{word}"
-                if os.path.islink(folder) or os.path.isfile(folder):
-                    os.unlink(folder)
-                os.makedirs(folder, exist_ok=True)
+                if os.path.islink(folder) or not os.path.isdir(folder):
+                    self.system.remove(folder)
+                    os.mkdir(folder)
             elif word not in blobs:
                 raise EndedError(78, f"failed stage blob {word} of {name[0]} is gone")
             else:
-                aside = "" if fresh else f"{rel}/.new-link"
+                aside = "" if fresh else f"{new}/link"
                 self.system.link(f"{place}/{name[0]}", f"{self.store}/{word}", aside)
-        self.system.put(f"{place}/{self.system.env}", env)
-        self.system.put(f"{place}/manifest.json", manifest)
-        if fresh:
-            self.system.rename(new, rel)
+        self.system.put(f"{new}/own/{self.system.env}", env)
+        self.system.put(f"{new}/own/manifest.json", manifest)
+        self.settle(release_id, new, fresh)
         say("staged")
+
+    def settle(self, release_id: str, new: str, fresh: bool) -> None:
+        """What is fleet's gets its place first; see settle.sh."""
+        rel, own = f"{self.folder}/{release_id}", f"{self.own}/{release_id}"
+        if fresh or os.path.islink(own) or not os.path.isdir(own):
+            self.system.remove(own)
+        if os.path.isdir(own):
+            for name in (self.system.env, "manifest.json"):
+                if os.path.isdir(f"{own}/{name}"):
+                    self.system.remove(f"{own}/{name}")
+                self.system.rename(f"{new}/own/{name}", f"{own}/{name}")
+        else:
+            if not fresh and text_of(f"{rel}/.installed") == release_id + "\n":
+                seen = os.stat(f"{rel}/.installed")
+                self.system.put(f"{new}/own/.installed", release_id + "\n")
+                os.utime(f"{new}/own/.installed", ns=(seen.st_atime_ns, seen.st_mtime_ns))
+            self.system.rename(f"{new}/own", own)
+        if fresh:
+            self.system.remove(rel)
+            self.system.rename(f"{new}/tree", rel)
+        self.system.remove(new)
 
     def note(self, release_id: str) -> None:
         """A line of the history; whole or not at all."""
@@ -173,20 +197,23 @@ class Releases:
 
     def switch(self, release_id: str, run: str) -> None:
         """Make a staged release the current one, in one rename."""
-        rel = f"{self.folder}/{release_id}"
-        if not os.path.isfile(f"{rel}/manifest.json"):
+        rel, own = f"{self.folder}/{release_id}", own_of(self.base, self.name, release_id)
+        # What an earlier fleet made and switched to has its marks among the user's files.
+        mark = ".installed" if own == rel else "manifest.json"
+        if not os.path.isdir(rel) or not os.path.isfile(f"{own}/{mark}"):
             raise EndedError(78, f"failed switch release {release_id} is not there")
         # A switch that was killed before its line: what is live would be unknown to prune.
         now = self.now
         last = text_of(self.history).splitlines()[-1:]
         if now and last != [now]:
             self.note(now)
-        self.system.put(f"{rel}/.installed", release_id + "\n")
-        if self.system.posix:
+        if own != rel:
+            self.system.put(f"{own}/.installed", release_id + "\n")
+        if own != rel and self.system.posix:
             try:
-                self.system.put(f"{rel}/.seal", stamp(rel))
+                self.system.put(f"{own}/.seal", stamp(rel, own))
             except OSError:
-                self.system.remove(f"{rel}/.seal")
+                self.system.remove(f"{own}/.seal")
         self.system.flush(rel)
         self.system.point(self.base, self.name, release_id, run)
         if self.now != release_id:
@@ -200,7 +227,8 @@ class Releases:
     def prune(self, keep: int) -> None:
         """Remove releases beyond the newest, and blobs that no release links to."""
         now = self.now
-        if not now or not os.path.isfile(f"{self.folder}/{now}/manifest.json"):
+        whole = os.path.isfile(f"{own_of(self.base, self.name, now)}/manifest.json")
+        if not now or not whole or not os.path.isdir(f"{self.folder}/{now}"):
             say("unpruned cannot tell which release is current; nothing was removed")
             return
         stay = [now]
@@ -214,6 +242,9 @@ class Releases:
             ours = rel.startswith((".stage-", ".gone-")) or not rel.startswith(".")
             if rel not in stay and ours and not self.system.discard(f"{self.folder}/{rel}"):
                 busy.append(rel)
+        for own in os.listdir(self.own) if os.path.isdir(self.own) else ():
+            if not os.path.isdir(f"{self.folder}/{own}"):
+                self.system.remove(f"{self.own}/{own}")
         self.system.remove(f"{self.store}/.batch.part")
         blobs = []
         for name in os.listdir(self.store):

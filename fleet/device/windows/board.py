@@ -23,7 +23,7 @@ from fleet.device.store.guard import guarded
 from fleet.device.store.lease import answer, drop, free, take, who
 from fleet.device.store.links_windows import WindowsLinks
 from fleet.device.store.release import Releases
-from fleet.device.store.stamp import say, text_of
+from fleet.device.store.stamp import own_of, say, text_of
 from fleet.device.store.stream import Input
 from fleet.device.store.worker import receive
 
@@ -56,7 +56,7 @@ def run(work: str, config: str, limit: str, feed: str, after: str, *argv: str) -
     tool = os.path.normpath(argv[0])  # of slashes: the loader and FastRPC of Windows want their own
     words = [sys.executable if argv[0] == "python3" else tool, *argv[1:]]
     if os.name == "nt" and words[0].rstrip(" .").lower().endswith((".bat", ".cmd")):
-        return err(f"{words[0]} is a batch file: cmd.exe would read its arguments", 126)
+        return err(f"{words[0]} is a batch file: cmd.exe would read its arguments as code", 126)
     source = work + "/prompt.txt" if feed == "prompt" else os.devnull
     with open(source, "rb") as given:
         try:
@@ -116,8 +116,10 @@ def collect(work: str, *patterns: str) -> int:
     return status
 
 
-def show(path: str) -> int:
+def show(path: str, old: str = "") -> int:
     """See show.sh."""
+    if old and not os.path.isdir(os.path.dirname(path)):
+        path = old
     out = sys.stdout.buffer
     out.write(MARK)
     with open(path, "rb") as stream:
@@ -155,8 +157,9 @@ def status(base: str) -> int:
             continue
         release = system.live(base, name)
         rel = f"{base}/releases/{name}/{release}"
-        record = text_of(rel + "/manifest.json")
-        whole = bool(release) and bool(record) and is_file(rel + "/.installed")
+        own = own_of(base, name, release)
+        record = text_of(own + "/manifest.json")
+        whole = bool(release) and bool(record) and is_file(own + "/.installed")
         broken = 0
         with contextlib.suppress(ValueError, KeyError, TypeError):
             for file in json.loads(record or "{}").get("files", []):
@@ -201,7 +204,7 @@ def work(name: str, *args: str) -> int:
         on = answer(ask, *args[:count])
         return work(*args[count:]) if args[count:] and (on or ask is who) else 0
     if name not in WORKS:
-        return err(f"{name} is not done on Windows (docs/platforms.md)", 70)
+        return err(f"fleet does not support {name} on Windows; see docs/platforms.md", 70)
     return WORKS[name](*args)
 
 

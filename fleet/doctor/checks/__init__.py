@@ -39,6 +39,7 @@ LOOKS = (
     Look("cdsprpcd", "daemon", board.daemon),
     Look("dsp", "dsp", board.dsp),
     Look("firmware", "dsp", board.firmware),
+    Look("shells", "dsp", board.shells),
     Look("busy", "dsp", board.busy),
     Look("heat", "session", heat.heat),
     Look("runtime", "runtime", runtime.files),

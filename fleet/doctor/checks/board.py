@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from fleet.doctor.checks.fastrpc import needs_dsp
 from fleet.doctor.checks.making import Maker
 from fleet.doctor.seen import Seen
+from fleet.facts.soc import no_htp
 from fleet.model.diagnosis import Check
+from fleet.model.facts import SHELL_FOLDERS
 
-_OLDEST_ARCH = 68  # the oldest Hexagon that has an HTP backend
 _UNITS = "systemctl is-active cdsprpcd"
 _STATES = "cat /sys/class/remoteproc/*/name /sys/class/remoteproc/*/state"
 _SOC = Maker("soc", "os")
 _DAEMON = Maker("cdsprpcd", "daemon")
 _DSP = Maker("dsp", "dsp")
+_SHELLS = Maker("shells", "dsp")
 _FIRMWARE = Maker("firmware", "dsp")
 _BUSY = Maker("busy", "dsp")
 
@@ -24,7 +26,6 @@ def soc(seen: Seen) -> Iterator[Check]:
     chip = seen.facts.soc
     command = "cat /sys/devices/soc0/soc_id /sys/firmware/devicetree/base/model"
     said = f"soc_id {chip.kernel_soc_id}, {chip.model or 'no device tree'}"
-    arch = (chip.hexagon_arch or "").lstrip("v")
     if not needs_dsp(seen):
         yield _SOC.ok("this device has no Snapdragon chip; the HTP emulator takes its place")
     elif chip.conflict:
@@ -32,9 +33,8 @@ def soc(seen: Seen) -> Iterator[Check]:
     elif chip.chip is None:
         text = "fleet does not know this chip, so its Hexagon arch and soc_model are unknown"
         yield _SOC.bad(text, {"soc": "unknown"}, command, said)
-    elif arch.isdecimal() and int(arch) < _OLDEST_ARCH:
-        text = f"{chip.chip} has Hexagon v{arch}; the HTP backend needs v{_OLDEST_ARCH} or newer"
-        yield _SOC.bad(text, {"soc": "known", "soc.arch": "too-old"}, command, said)
+    elif chip.htp is False:
+        yield _SOC.bad(no_htp(chip), {"soc": "known", "soc.arch": "too-old"}, command, said)
     else:
         text = f"{chip.chip}, {chip.hexagon_arch or 'arch unknown'}"
         yield _SOC.ok(text, {"soc": "known", "soc.arch": "ok"}, command, said)
@@ -73,6 +73,19 @@ def dsp(seen: Seen) -> Iterator[Check]:
         yield _DSP.warn(", ".join(bad), {"dsp.state": "running"}, _STATES, said)
     else:
         yield _DSP.ok(said, {"dsp.state": "running"}, _STATES, said)
+
+
+def shells(seen: Seen) -> Iterator[Check]:
+    """A shell for the compute DSP lies where libcdsprpc looks: each session begins with one."""
+    found = seen.facts.dsp_shells
+    if found is None or not needs_dsp(seen) or seen.facts.android is not None:
+        return
+    command = f"ls {' '.join(SHELL_FOLDERS)}"
+    if found:
+        yield _SHELLS.ok(", ".join(found), {"dsp.shell": "present"}, command, " ".join(found))
+    else:
+        text = f"no fastrpc_shell_3 or fastrpc_shell_unsigned_3 in {', '.join(SHELL_FOLDERS)}"
+        yield _SHELLS.warn(text, {"dsp.shell": "absent"}, command, "none")
 
 
 def firmware(seen: Seen) -> Iterator[Check]:

@@ -77,16 +77,18 @@ class AbJournal:
         try:
             data = json.loads(path.read_text("utf-8"))
             if data.pop("schema") != SCHEMA:
-                raise InputError(f"{path} is of another fleet")
+                raise ValueError("another version of fleet wrote the journal")
             asked = Asked(**data | {"hosts": tuple(data["hosts"])})
             file = os.open(path, os.O_RDONLY)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InputError(f"there is no ab '{run_id}': {error}", hint="fleet ab A B") from error
+            raise InputError(
+                f"cannot resume ab '{run_id}': {error}", hint="fleet ab A B (a new one)"
+            ) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(file)
-            raise InputError(f"another fleet works on ab {run_id}", hint="wait for it") from error
+            raise InputError(f"another process works on ab {run_id}", hint="wait for it") from error
         return cls(store, run_id, asked, file)
 
     def close(self) -> None:

@@ -90,7 +90,7 @@ def measure(
     found = judged(journal, journal.pairs(host))
     result.details = {"ab": found, "pairs": len(pairs)}
     answers = [f"{item.metric} {item.decision.answer}" for item in found]
-    result.text = f"{len(pairs)} pairs: " + (", ".join(answers) or "nothing measured")
+    result.text = f"{len(pairs)} pairs: " + (", ".join(answers) or "no metric was measured")
 
 
 def _pairs(board: _Board, pairs: list[Pair], budget: Deadline | None) -> None:
@@ -113,7 +113,9 @@ def _pairs(board: _Board, pairs: list[Pair], budget: Deadline | None) -> None:
             if bad == MOST_BAD:
                 problems = sorted({word for run in both.values() for word in run.problems})
                 raise DeviceError(
-                    f"{bad} pairs in sequence do not count: {'; '.join(problems)}", device=host
+                    f"the last {bad} pairs of runs were not valid: {'; '.join(problems)}",
+                    device=host,
+                    hint="fleet doctor; then fleet ab A B (again)",
                 )
         spent = time.monotonic() - began
 
@@ -149,8 +151,8 @@ def _limits(record: Record) -> dict[str, float]:
         if better and math.isfinite(known.value(record, name)):
             return {name: LIMIT * better}
     raise DeviceError(
-        "no number was measured of which it is known which way is better",
-        hint="name one: --gate 'wall_ms>+3%'",
+        "the runs gave no metric that fleet can judge as better or worse",
+        hint="name a metric with its worse direction: --gate 'wall_ms>+3%'",
     )
 
 

@@ -56,7 +56,7 @@ class AbSide:
         found = [release for release in ids if release.startswith(wanted)]
         if len(found) != 1:
             raise DeviceError(
-                f"{'no' if not found else 'more than one'} release of {name} is '{self.release}'",
+                f"'{self.release}' matches {len(found)} releases of {name} on the device, not 1",
                 device=session.host.name,
                 hint="fleet status --json (shows the history)",
             )
@@ -72,8 +72,8 @@ def side_of(
         return AbSide(word, _builder(load_playbook(path), store, listener, offline=offline))
     if not playbook:
         raise InputError(
-            f"'{word}' is no playbook: of which one is it a release or a bundle?",
-            hint="fleet ab A B --playbook playbooks/tiny-genie.yaml",
+            f"'{word}' is a release or a bundle, so fleet needs its playbook",
+            hint="add the playbook: fleet ab A B --playbook playbooks/tiny-genie.yaml",
         )
     loaded = load_playbook(Path(playbook))
     if path.is_dir():
@@ -86,5 +86,5 @@ def _builder(
     playbook: Playbook, store: RuntimeStore, listener: Listener, *, offline: bool
 ) -> ReleaseBuilder:
     if playbook.run is None:
-        raise InputError(f"{playbook.path} has no `run:` section", hint="see docs/playbook.md")
+        raise InputError(f"{playbook.path} has no `run:` section", hint="add it: docs/playbook.md")
     return ReleaseBuilder(playbook, store, listener, offline=offline)

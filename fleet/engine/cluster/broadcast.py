@@ -109,7 +109,7 @@ class Broadcast:
             group = {takers[name].address: name for name in names[start : start + ABREAST]}
             said = self._call(list(group), worker.take_piece, sha, blob.size, offset, data)
             for address, name in group.items():
-                problem = said.get(address, UnreachableError("the worker is lost"))
+                problem = said.get(address, UnreachableError("the connection to the worker broke"))
                 if isinstance(problem, Exception):
                     self._lose(sha, blob, name, problem)
                 else:
@@ -121,7 +121,7 @@ class Broadcast:
             whole = {taker.address: name for name, taker in blob.takers.items() if not taker.left}
         said = self._call(list(whole), worker.finish_blob, sha) if whole else {}
         for address, name in whole.items():
-            problem = said.get(address, UnreachableError("the worker is lost"))
+            problem = said.get(address, UnreachableError("the connection to the worker broke"))
             if isinstance(problem, Exception):
                 self._lose(sha, blob, name, problem)
         with self._lock:
@@ -140,7 +140,9 @@ class Broadcast:
                 taker.left = set(range(blob.pieces))
                 return
             blob.takers.pop(name)
-        error = TransferError(f"a blob could not be stored on worker machine {name}: {problem}")
+        error = TransferError(
+            f"worker machine {name} cannot store a file: {problem}", hint="run df -h on it"
+        )
         self._fail(taker.asked | {taker.address}, sha, error)
         self._call([taker.address], worker.drop_blob, sha)
 
@@ -158,5 +160,5 @@ def _read(stream: Any, blob: _Blob, index: int) -> bytes:  # noqa: ANN401 - a bi
     stream.seek(index * PIECE_BYTES)
     data: bytes = stream.read(PIECE_BYTES)
     if len(data) != min(PIECE_BYTES, blob.size - index * PIECE_BYTES):
-        raise TransferError(f"{blob.path} changed while it was sent")
+        raise TransferError(f"{blob.path} was modified while it was sent")
     return data

@@ -25,7 +25,7 @@ def executor_for(text: str, *, limit: int | None = None) -> Remote:
     """
     match = _ADDRESS.fullmatch(text)
     if match is None:
-        raise InputError(f"'{text}' is no executor", hint="write --executor dask://SCHEDULER:8786")
+        raise InputError(f"'{text}' is not an executor", hint="write --executor dask://HOST:8786")
     try:
         made: type[ClusterExecutor] = importlib.import_module(
             "fleet.engine.cluster.executor"
@@ -33,7 +33,7 @@ def executor_for(text: str, *, limit: int | None = None) -> Remote:
         distributed = importlib.import_module("distributed")
     except ModuleNotFoundError as error:
         raise InputError(
-            f"--executor needs dask.distributed ({error.name} is not installed)",
+            f"--executor needs the Python package {error.name}, which is not installed",
             hint=install_extra("dask"),
         ) from error
     where = f"{'tls' if match['tls'] else 'tcp'}://{match['where']}"
@@ -44,6 +44,7 @@ def executor_for(text: str, *, limit: int | None = None) -> Remote:
     except (OSError, TimeoutError, ValueError) as error:
         raise UnreachableError(
             f"no dask scheduler answers at {match['where']} within {CONNECT_SECONDS:g} s",
-            hint=f"there: dask scheduler --port {match['where'].rpartition(':')[2]}",
+            hint="start the scheduler on that machine: dask scheduler --port "
+            f"{match['where'].rpartition(':')[2]}",
         ) from error
     return made(client, limit=limit)

@@ -93,7 +93,10 @@ class ClusterExecutor(Remote):
             if isinstance(problem, FleetError):
                 raise problem
             if isinstance(problem, Exception):
-                raise FleetError(f"worker {address}: {type(problem).__name__}: {problem}")
+                raise FleetError(
+                    f"the worker {address} failed: {type(problem).__name__}: {problem}",
+                    hint="read its log",
+                )
             job.prepared[address] = machines[address]
 
     def call(
@@ -152,5 +155,5 @@ class ClusterExecutor(Remote):
 def _said(value: Any) -> Any:  # noqa: ANN401 - whatever the function gives
     """A comm that closed has no errno; an OSError of the function has."""
     if isinstance(value, OSError) and value.errno is None:
-        return UnreachableError(f"the worker is lost: {value}")
+        return UnreachableError(f"the connection to the worker broke: {value}")
     return value

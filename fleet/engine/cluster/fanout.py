@@ -15,7 +15,7 @@ from fleet.engine.cluster.remote_job import RemoteJob
 from fleet.engine.cluster.result_collection import ResultCollection
 from fleet.engine.cluster.wire import Reply, brought_home, may_travel
 from fleet.engine.pool import DeviceResult, done_event, note
-from fleet.model.errors import CancelledError, FleetError, InputError, UnreachableError
+from fleet.model.errors import CancelledError, FleetError, InputError, UnreachableError, unforeseen
 from fleet.model.events import Listener, RunDone, Warned
 from fleet.model.home import disk_full
 from fleet.model.inventory import Host
@@ -31,7 +31,7 @@ STARTS = 3  # processes that were started anew under the address of one that die
 REPEATABLE = {"_plan", "_deploy", "bring"}
 
 
-_AGAIN = "fleet deploy; it goes on where it stopped"
+_AGAIN = "fleet deploy (resumes where it stopped)"
 
 
 @dataclass
@@ -115,7 +115,8 @@ class FanOut:
         first, every = not self._places, self._executor.places()
         if first and not every:
             raise UnreachableError(
-                "the cluster has no worker", hint="dask worker SCHEDULER:PORT --nthreads 32"
+                "the dask cluster has no worker",
+                hint="start a worker: dask worker SCHEDULER:PORT --nthreads 32",
             )
         problem: FleetError = UnreachableError("no worker of its site is left", hint=_AGAIN)
         for site in self._waiting:
@@ -227,8 +228,8 @@ class FanOut:
             self._again(task)
         elif task.future is not None and task.future.status == "cancelled":
             self._fail(task.host, UnreachableError(
-                "the scheduler of the cluster is gone; what its workers began ends by itself",
-                hint="start it, then deploy again: it goes on where it stopped",
+                "the dask scheduler has ended; its workers finish the step that they began",
+                hint="start the scheduler, then fleet deploy (resumes where it stopped)",
             ))  # fmt: skip
         else:
             self._lost(task, reply.worker if reply else "")
@@ -239,17 +240,17 @@ class FanOut:
         safe = what in REPEATABLE or ":" in what
         if safe and task.attempt == 1:
             task.attempt += 1
-            self._say(Warned(task.host.name, "its worker was lost; it is begun once more"))
+            self._say(Warned(task.host.name, "its dask worker has died; fleet begins once more"))
             self._again(task)
             return
         hint = _AGAIN
         if not safe:
             hint = (
-                f"look at it first: fleet doctor --limit {task.host.name}; records of a lost "
-                "worker are below cluster/ in its FLEET_HOME"
+                f"fleet doctor --limit {task.host.name} (first); measured runs are in "
+                "FLEET_HOME/cluster/ of that worker"
             )
         said = f" (noticed by {elsewhere})" if elsewhere else ""
-        self._fail(task.host, UnreachableError(f"worker lost{said}", hint=hint))
+        self._fail(task.host, UnreachableError(f"the dask worker has died{said}", hint=hint))
 
     def _again(self, task: _Task) -> None:
         task.future = None
@@ -282,7 +283,7 @@ class FanOut:
         except (FleetError, OSError) as error:
             self._job.kept.add(host.name)
             own = error if isinstance(error, FleetError) else disk_full(error)
-            note(result, own or FleetError(str(error)))
+            note(result, own or unforeseen(error))
         for record in result.records:
             self._say(RunDone(host.name, record.as_dict()))
         self._finish(result)

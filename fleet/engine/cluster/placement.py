@@ -55,7 +55,8 @@ def serving(site: str, places: Sequence[Place]) -> list[Place]:
         have = sorted({site for place in places for site in (*place.sites, place.name)})
         raise InputError(
             f"no worker of the cluster serves site '{site}'; workers and sites: {', '.join(have)}",
-            hint=f"there: dask worker SCHEDULER:PORT --name {site}-1 --nthreads 32",
+            hint="start a worker at that site: "
+            f"dask worker SCHEDULER:PORT --name {site}-1 --nthreads 32",
         )
     return found
 
@@ -71,9 +72,9 @@ def check_versions(said: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(answer, UnreachableError):
             continue
         if isinstance(answer, ImportError):
-            wrong.append(f"{address} has no fleet")
+            wrong.append(f"{address} has no fleet installed")
         elif isinstance(answer, Exception):
-            wrong.append(f"{address} cannot say its version ({type(answer).__name__}: {answer})")
+            wrong.append(f"{address} does not tell its version ({type(answer).__name__}: {answer})")
         elif (answer["fleet"], answer["python"]) != (VERSION, python):
             name = answer["worker"]
             wrong.append(f"{name} has fleet {answer['fleet']} on Python {answer['python']}")
@@ -82,9 +83,10 @@ def check_versions(said: Mapping[str, Any]) -> dict[str, str]:
     if wrong:
         more = f"; and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         raise InputError(
-            f"workers do not match fleet {VERSION} on Python {python} here: "
+            f"workers do not match fleet {VERSION} on Python {python} of this workstation: "
             f"{'; '.join(wrong[:3])}{more}",
-            hint=f"on the workers, with Python {python}: pip install {shlex.join(source('dask'))} "
-            "(or a copy of that), then start them again",
+            hint=f"run on the workers, with Python {python}: pip install "
+            f"{shlex.join(source('dask'))} "
+            "(or a copy of that folder), then restart the workers",
         )
     return machines

@@ -49,7 +49,7 @@ class Publisher:
                 cut = self._characters > OUTPUT_CHARACTERS
                 self._events.append(event)
                 if cut:
-                    self._events.append(Warned(event.host, "more output than is shown from afar"))
+                    self._events.append(Warned(event.host, "the rest of the output is not shown"))
         self._wake.set()
 
     def flush(self, *, last_of: str = "") -> None:

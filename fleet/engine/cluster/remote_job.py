@@ -15,7 +15,7 @@ from fleet.engine.cluster.broadcast import Broadcast, Call
 from fleet.engine.cluster.wire import BEAT_SECONDS, TEXT_BYTES, DeviceKind, Order, event_of
 from fleet.engine.operation import Operation
 from fleet.engine.pool import Work
-from fleet.model.errors import FleetError, InputError
+from fleet.model.errors import FleetError, InputError, unforeseen
 from fleet.model.events import Listener, Output, Progress, Warned
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
@@ -114,12 +114,12 @@ class RemoteJob:
             else:
                 known = {sha: self._catalog[sha] for sha in ask["blobs"] if sha in self._catalog}
                 for sha in set(ask["blobs"]) - set(known):
-                    self._fail({address}, sha, FleetError(f"no blob {sha[:12]} is known here"))
+                    self._fail({address}, sha, FleetError(f"no file {sha[:12]} is known"))
                 self.broadcast.want(address, self.prepared.get(address, address), known)
 
     def _kind(self, target: str, arch: str | None, python: str | None) -> DeviceKind | FleetError:
         if self.operation is None:
-            return InputError("work without a playbook has no files")
+            return InputError("a job without a playbook has no files")
         builder = self.operation.builder
         try:
             parts = builder.parts(target, arch, python)
@@ -127,7 +127,7 @@ class RemoteJob:
         except FleetError as error:
             return error
         except Exception as error:  # noqa: BLE001 - a thread that dies would leave workers waiting
-            return FleetError(f"{type(error).__name__}: {error}")
+            return unforeseen(error)
         self.manifests[kind.manifest.id] = kind.manifest
         self._catalog |= {item.sha256: (item.size, item.source) for item in kind.manifest.files}
         return kind
@@ -153,7 +153,8 @@ def _order(work: Work, operation: Operation | None, hosts: Iterable[Host]) -> Or
         module = getattr(work, "__module__", "")
         if getattr(work, "__qualname__", "<locals>") != name:
             raise InputError(
-                "work for a cluster is a method of Operation or a function of a module of fleet"
+                "a cluster can only run methods of Operation and functions of fleet",
+                hint="run the job without --executor",
             )
         return Order(made, made, f"{module}:{name}", texts=_texts(hosts))
     return Order(
@@ -174,6 +175,8 @@ def _texts(hosts: Iterable[Host]) -> Mapping[Path, bytes]:
     for path in sorted(paths):
         if path.is_file():
             if path.stat().st_size > TEXT_BYTES:
-                raise InputError(f"{path} has more than {TEXT_BYTES} bytes; no worker gets that")
+                raise InputError(
+                    f"{path} is larger than {TEXT_BYTES} bytes", hint="remove lines from the file"
+                )
             found[path] = path.read_bytes()
     return found

@@ -45,7 +45,7 @@ class ResultCollection:
         top, _, rest = name.partition("/")
         roots = {"runs": self._runs.root, "undo": undo_root(self._runs)}
         if top not in roots:
-            raise TransferError(f"a worker sent a file for {name!r}")
+            raise TransferError(f"a worker sent a file with the unexpected name {name!r}")
         return roots[top] / rest
 
     def _pieces(self, item: Carried, address: str) -> Iterator[bytes]:
@@ -58,7 +58,10 @@ class ResultCollection:
             )
             data = said.get(address)
             if not isinstance(data, bytes):
-                raise TransferError(f"{item.name} could not be brought from worker {address}")
+                raise TransferError(
+                    f"cannot fetch the result {item.name} from the worker {address}",
+                    hint="copy the file from FLEET_HOME/cluster/ of that worker by hand",
+                )
             yield data
 
     def _own(self, record: Record) -> Record:

@@ -98,13 +98,13 @@ def may_travel(host: Host) -> None:
     refs = (host.password, host.become_password, host.key_passphrase)
     if any(ref is not None and ref.literal is not None for ref in refs):
         raise InputError(
-            "a password stands in the inventory in clear text, and workers get references only",
-            hint="use env:NAME, file:PATH or cmd:PROGRAM; the worker resolves it",
+            "the inventory contains a password in clear text, which fleet does not send to workers",
+            hint="write env:NAME, file:PATH or cmd:PROGRAM; the worker resolves the reference",
         )
     if host.transport == "local":
         raise InputError(
-            "`transport: local` is this workstation; a worker would take itself for the board",
-            hint=f"leave it out: --limit 'all' --limit '!{host.name}'",
+            f"{host.name} has `transport: local`, which means this workstation and not the worker",
+            hint=f"leave the host out: --limit 'all' --limit '!{host.name}'",
         )
 
 

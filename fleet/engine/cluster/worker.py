@@ -73,11 +73,11 @@ class Run:
         module, _, name = order.what.rpartition(":")
         if module:
             if not module.startswith("fleet."):
-                raise InputError(f"{order.what} is no work of fleet")
+                raise InputError(f"the worker may only run functions of fleet, not {order.what}")
             found: Work = getattr(importlib.import_module(module), name)
             return found
         if order.playbook is None:
-            raise InputError(f"{order.what} needs a playbook")
+            raise InputError(f"the job {order.what} needs a playbook", hint="fleet deploy PLAYBOOK")
         builder = RemoteBuilder(order, self.publisher, blobs(), self.ask_kind, self.fetch)
         operation = Operation(
             order.playbook,
@@ -101,11 +101,12 @@ class Run:
         for path in host.identity_files:
             if not path.is_file():
                 raise InputError(
-                    f"the key {path} is not on this worker ({socket.gethostname()}); keys are "
-                    "never sent",
+                    f"the key {path} is missing on the worker {socket.gethostname()}; fleet never "
+                    "sends keys",
                     device=host.name,
-                    hint="put a key of the worker's own there, or leave `identity_file` to its "
-                    "agent and ~/.ssh",
+                    hint="copy a key to this path of the worker, or remove `identity_file:` to "
+                    "use the "
+                    "worker's ssh-agent and ~/.ssh",
                 )
         here = self.folder / "texts"
         places = {path: here / str(n) for n, path in enumerate(sorted(self.order.texts))}
@@ -155,7 +156,7 @@ class Run:
         answer = self.answers.pop(sha, None)
         if isinstance(answer, Exception):
             return answer
-        return TransferError(f"blob {sha[:12]} did not come", hint="deploy again")
+        return TransferError(f"file {sha[:12]} did not arrive", hint="deploy again")
 
     def _wait(self, there: Callable[[], bool], what: str) -> None:
         with self._changed:
@@ -163,7 +164,9 @@ class Run:
                 if self.stopped:
                     raise CancelledError("cancelled by the workstation")
                 if time.monotonic() - self.heard > SILENT_SECONDS:
-                    raise TransferError(f"the workstation is silent; waited for {what}")
+                    raise TransferError(
+                        f"the workstation is silent; waited for {what}", hint="deploy again"
+                    )
                 self._changed.wait(POLL_SECONDS)
 
     def answer(self, key: str, value: DeviceKind | Exception) -> None:

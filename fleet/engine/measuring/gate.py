@@ -15,7 +15,7 @@ from fleet.model.errors import (
     FleetError,
     UnreachableError,
 )
-from fleet.model.events import Cooling, StepStarted, Warned
+from fleet.model.events import Cooling, StepStarted
 from fleet.model.gates import CoolSpec
 from fleet.ops.looks import look_command, zones_of
 
@@ -68,21 +68,20 @@ def _clock(seconds: float) -> str:
 
 def _nothing(spec: CoolSpec) -> str:
     if spec.zone == "auto":
-        return "it cannot be seen whether the device is cool: this login can read no thermal zone"
-    return f"it cannot be seen whether the device is cool: {spec.zone} gives no temperature"
+        return "fleet cannot tell whether the device is cool: the login can read no thermal zone"
+    return f"fleet cannot tell whether the device is cool: zone {spec.zone} has no temperature"
 
 
 def _given_up(session: Session, spec: CoolSpec, problem: str, mark: str) -> tuple[str, ...]:
     """The marks of a run that begins all the same, or the error."""
-    host = session.host.name
     if spec.otherwise == "go on":
-        session.emit(Warned(host, f"{problem}; going on"))
+        session.warn(f"{problem}; fleet runs all the same")
         return (f"not cooled: {mark}",)
     raise DeviceError(
         problem,
         step=_STEP,
-        hint="a higher temperature or a longer timeout; or `otherwise: go on` under `run: cool:` "
-        "of the playbook, which runs all the same and marks the record: docs/measuring.md",
+        hint="set a higher temperature or a longer timeout under `run: cool:` of the playbook, or "
+        "`otherwise: go on` to run all the same; see docs/measuring.md",
     )
 
 
@@ -91,9 +90,9 @@ def _heat(session: Session, spec: CoolSpec) -> Heat | None:
     if found and not matching(found, spec.zone):
         listed = ", ".join(list(found)[:_SHOWN_ZONES])
         raise DeviceError(
-            f"there is no thermal zone '{spec.zone}'; the device has: {listed}",
+            f"the device has no thermal zone '{spec.zone}'; it has: {listed}",
             step=_STEP,
-            hint="one of these names, a glob like 'cpu*', or `zone: auto`",
+            hint="write one of these names, a glob like 'cpu*', or `zone: auto`",
         )
     return hottest({name: heat for name, heat in found.items() if heat is not None}, spec.zone)
 
@@ -114,5 +113,5 @@ def _sample(session: Session) -> str:
 
 def _wait(session: Session, error: FleetError, seconds: float) -> None:
     session.check()
-    session.emit(Warned(session.host.name, f"{error.message}; going on in {seconds:g} s"))
+    session.warn(f"{error.message}; fleet tries again in {seconds:g} s")
     time.sleep(seconds)

@@ -75,14 +75,14 @@ class Series:
             return len(done) < until.at_most
         good = [record for record in done if record.counts]
         if not good:
-            self.warning = f"no run counts, so there is no interval of {until.metric}"
+            self.warning = f"no run was valid, so {until.metric} has no confidence interval"
             return False
         values = [
             v for record in good if (v := metric_of(record.metrics, until.metric)) is not None
         ]
         if not values:
-            known = ", ".join(metric_names(good[0].metrics)) or "no number at all"
-            self.warning = f"no run has the metric '{until.metric}'; there is: {known}"
+            known = ", ".join(metric_names(good[0].metrics)) or "no metric at all"
+            self.warning = f"no run has the metric '{until.metric}'; the runs have: {known}"
             return False
         return self._judge(until, values, len(done))
 
@@ -92,7 +92,7 @@ class Series:
 
         found = interval(values, until.level)
         width = f"{found.width:.1%} wide" if found else "unknown"
-        text = f"the interval of {until.metric} is {width} after {runs} runs"
+        text = f"the confidence interval of {until.metric} is {width} after {runs} runs"
         if found is not None and found.width < until.narrower:
             self.outcome = text
             return False

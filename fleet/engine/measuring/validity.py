@@ -62,7 +62,7 @@ def _limit_fell(now: Conditions, first: Conditions | None) -> Iterator[str]:
 
 
 def _fell(name: str, high: float, low: float) -> str:
-    return f"the limit of {name} fell from {_gigahertz(high)} to {_gigahertz(low)} GHz"
+    return f"the clock limit of {name} fell from {_gigahertz(high)} to {_gigahertz(low)} GHz"
 
 
 def _clock_fell(now: Conditions) -> Iterator[str]:
@@ -86,7 +86,7 @@ def _clock_fell(now: Conditions) -> Iterator[str]:
             was_up = was_up or clock >= NEAR * limit
             if low == 2:
                 yield (
-                    f"{name} fell to {_gigahertz(clock)} of {_gigahertz(limit)} GHz "
+                    f"the clock of {name} fell to {_gigahertz(clock)} of {_gigahertz(limit)} GHz "
                     f"at {heat_of(sample):.0f} °C"
                 )
                 break
@@ -106,8 +106,8 @@ def _rate_fell(record: Record, first: Sequence[Record], metric: str) -> Iterator
     if out and drop > RATE_DROP and heat >= statistics.median(heats) + RISE:
         word = "fell" if worse > 0 else "rose"
         yield (
-            f"{metric} {word} by {drop:.0%} against the first {FIRST} runs, "
-            f"{heat:.0f} °C against {statistics.median(heats):.0f} °C"
+            f"{metric} {word} by {drop:.0%} since the first {FIRST} runs, "
+            f"and the device warmed from {statistics.median(heats):.0f} °C to {heat:.0f} °C"
         )
 
 

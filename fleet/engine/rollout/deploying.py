@@ -42,10 +42,12 @@ def waves_of(spec: RolloutSpec | None, hosts: Sequence[Host]) -> tuple[Wave, ...
         except InventoryError as error:
             raise InputError(
                 f"canary: {error.message} among the {len(names)} devices of this deploy",
-                hint="name devices that --limit leaves in",
+                hint="write a canary that --limit includes, or leave out --limit",
             ) from error
         if not canaries:
-            raise InputError("the canary patterns mean no device of this deploy")
+            raise InputError(
+                "the canary patterns match no device of this deploy", hint="fleet inventory list"
+            )
     return plan_waves(names, spec, canaries)
 
 
@@ -54,7 +56,7 @@ def begin(operation: Deployment, listener: Listener) -> Journal:
     inputs = operation.inputs
     kept = inputs is not None and inputs.kept
     if inputs is not None and not kept:
-        text = "an input is no file that can be read again: this run cannot be resumed"
+        text = "this run cannot be resumed: the playbook or the inventory is a pipe, not a file"
         listener(Warned("", text))
     path = operation.runs.root / operation.run_id / NAME if kept else None
     journal = Journal.claim(path)

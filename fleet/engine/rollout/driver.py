@@ -79,7 +79,7 @@ class Rollout:
             return self._back(why) if verdict.word == "rollback" else Ending("stopped", why)
         bad = sum(1 for device in self._state.devices.values() if not device.fine)
         if bad:
-            return Ending("failed", f"{bad} of {len(self._state.devices)} devices are not done")
+            return Ending("failed", f"{bad} of {len(self._state.devices)} devices were not done")
         return Ending("finished")
 
     def _wave(self, wave: Wave) -> WaveVerdict:
@@ -155,7 +155,7 @@ class Rollout:
             return
         seconds = self._state.spec.soak
         self._journal.write("soak", wave=wave.name, seconds=seconds)
-        text = f"{wave.title} soaks for {seconds:g} s, then {len(devices)} devices are looked at"
+        text = f"{wave.title}: fleet waits {seconds:g} s, then checks {len(devices)} devices again"
         self._say(Soaking("", wave.name, text, seconds))
         self._executor.wait(seconds)
         self._executor.check(devices, self._checked)
@@ -181,7 +181,7 @@ class Rollout:
         asked = [device for device in self._state.devices.values() if device.to_roll_back]
         for device in asked:
             if device.was is None:
-                self._settle(device, LEFT, "there was no release before; it stays as it is")
+                self._settle(device, LEFT, "there was no earlier release; this one stays")
         self._executor.back([device for device in asked if device.was is not None], self._returned)
         every = [device for device in self._state.devices.values() if device.switched]
         count = sum(1 for device in every if device.back == BACK)

@@ -86,8 +86,8 @@ def require_same(then: dict[str, str], now: dict[str, str], run_id: str) -> None
     changed = [name for name, value in now.items() if then.get(name) != value]
     if changed:
         raise InputError(
-            f"not what run {run_id} was begun with: {', '.join(changed)}",
-            hint=f"fleet deploy (a new run), or fleet resume {run_id} --force-inputs",
+            f"these inputs changed since run {run_id} began: {', '.join(changed)}",
+            hint=f"fleet deploy (starts a new run), or fleet resume {run_id} --force-inputs",
         )
 
 

@@ -28,6 +28,7 @@ from fleet.model.version import VERSION
 
 SCHEMA = 1
 NAME = "journal.jsonl"
+_ANEW = "fleet deploy (starts a new run; finished devices are skipped)"
 LOCK_SECONDS = 0.3
 
 
@@ -145,17 +146,15 @@ class Journal:
             except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
                 if end + len(raw) == len(data):
                     break  # the last one: torn, and its end was written before its middle
-                why = str(error) if isinstance(error, InputError) else "it is no line of a journal"
+                why = str(error) if isinstance(error, InputError) else "the line is not valid"
                 raise InputError(
-                    f"{self.path}:{number} is damaged: {why}",
-                    hint="fleet deploy (a new run); what is on the devices is reused",
+                    f"the journal {self.path}:{number} is damaged: {why}", hint=_ANEW
                 ) from error
             end += len(raw)
         if not self.state.header:
             raise InputError(
-                f"{self.path} has no first line: the run ended before it began, and "
-                "changed no device",
-                hint="fleet deploy",
+                f"the journal {self.path} is empty: the run ended before it changed a device",
+                hint=_ANEW,
             )
         return end
 
@@ -165,9 +164,11 @@ class Journal:
         except RecursionError as error:
             raise ValueError("too deep") from error
         if line["line"] == "run" and line["schema"] != SCHEMA:
-            raise InputError(f"schema {line['schema']} is of another fleet ({line['fleet']})")
+            raise InputError(
+                f"schema {line['schema']} is from another fleet ({line['fleet']})", hint=_ANEW
+            )
         if (line["line"] == "run") == bool(self.state.header):
-            raise InputError("the line that begins a run is not the first")
+            raise InputError("only the first line may begin the run, and it must", hint=_ANEW)
         self.state.take(line)
 
     def resumed(self, *, forced: bool) -> None:
@@ -210,8 +211,8 @@ def _lock(file: int, path: Path) -> None:
         except BlockingIOError as error:
             if deadline.expired:
                 raise InputError(
-                    f"run {path.parent.name} is being worked on by another fleet",
-                    hint="wait for it, or end it; fleet resume --list (how far it is)",
+                    f"another fleet process works on run {path.parent.name}",
+                    hint="wait, or end that process; fleet resume --list (shows the progress)",
                 ) from error
             time.sleep(LOCK_SECONDS / 10)
         else:
@@ -227,7 +228,7 @@ def _whole_lines(data: bytes) -> Iterator[bytes]:
 def _unwritable(path: Path | None, error: OSError) -> WorkstationError:
     return WorkstationError(
         f"cannot write the journal {path}: {error.strerror}",
-        hint="nothing is begun that is not written down; free the disk, or set FLEET_HOME",
+        hint="free disk space, or set FLEET_HOME to a folder on another disk; then fleet resume",
     )
 
 

@@ -109,4 +109,4 @@ def _over(count: int, allowed: int, size: int, what: str, limit: Amount) -> str:
 def _nothing(seen: Tally) -> str:
     parts = [(seen.failed, "failed"), (seen.unreachable, "unreachable")]
     said = ", ".join(f"{count} {word}" for count, word in parts if count)
-    return f"none of {seen.size} came through ({said})"
+    return f"none of {seen.size} devices succeeded ({said})"

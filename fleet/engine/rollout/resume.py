@@ -67,7 +67,8 @@ def journal_path(run_id: str, runs: RunStore) -> Path:
         run_id = max(known)
     if run_id not in known:
         raise InputError(
-            f"there is no journal of a run '{run_id}' in {runs.root}", hint="fleet resume --list"
+            f"the run '{run_id}' has no journal in {runs.root}",
+            hint="fleet resume --list (shows the runs)",
         )
     return known[run_id]
 
@@ -110,7 +111,8 @@ def _reopen(
         options = DeployOptions(**known, transfer=transfer)
     except (KeyError, TypeError) as error:
         raise InputError(
-            f"{journal.path} is damaged: {type(error).__name__}: {error}", hint="fleet deploy"
+            f"the journal {journal.path} is damaged: {type(error).__name__}: {error}",
+            hint="fleet deploy (starts a new run)",
         ) from error
     if not force:
         require_same(then, file_hashes(inputs), run_id)
@@ -138,7 +140,8 @@ def _hosts(state: RunState, inputs: Inputs) -> list[Host]:
     gone = set(state.devices) - {host.name for host in hosts}
     if gone:
         raise InputError(
-            f"{inputs.inventory} has no longer: {', '.join(sorted(gone))}",
-            hint="put it back, or fleet deploy (a new run)",
+            f"the inventory {inputs.inventory} lacks devices of this run: "
+            f"{', '.join(sorted(gone))}",
+            hint="add these devices again, or fleet deploy (starts a new run)",
         )
     return hosts

@@ -43,26 +43,21 @@ class DeviceExecutor:
     def check(self, devices: Sequence[RolloutDevice], done: Done) -> None:
         """Look again, at most `parallel` at a time."""
         operation = self._operation
-        known = {device.name: device for device in devices}
 
-        def work(session: Session, result: DeviceResult) -> None:
-            device = known[session.host.name]
+        def look(session: Session, result: DeviceResult, device: RolloutDevice) -> None:
             name, verify = operation.playbook.name, operation.options.verify
             check_after_soak(session, result, device, name, operation.run_id, verify=verify)
 
-        self._on(devices, work, done)
+        self._on(devices, look, done)
 
     def back(self, devices: Sequence[RolloutDevice], done: Done) -> None:
         """Roll back, at most `parallel` at a time."""
-        operation = self._operation
-        known = {device.name: device for device in devices}
+        name, run_id = self._operation.playbook.name, self._operation.run_id
 
-        def work(session: Session, result: DeviceResult) -> None:
-            device = known[session.host.name]
-            name, run_id = operation.playbook.name, operation.run_id
+        def undo(session: Session, result: DeviceResult, device: RolloutDevice) -> None:
             switch_back(session, result, name, run_id, to=device.was, only=device.release)
 
-        self._on(devices, work, done)
+        self._on(devices, undo, done)
 
     def wait(self, seconds: float) -> None:
         """Sleep: a soak is time that passes."""
@@ -71,12 +66,18 @@ class DeviceExecutor:
     def _on(
         self,
         devices: Sequence[RolloutDevice],
-        work: Callable[[Session, DeviceResult], None],
+        work: Callable[[Session, DeviceResult, RolloutDevice], None],
         done: Done,
     ) -> None:
+        known = {device.name: device for device in devices}
         if devices:
             hosts = [self._hosts[device.name] for device in devices]
-            self._operation.everywhere(work, hosts, self._only_steps, done=done)
+            self._operation.everywhere(
+                lambda session, result: work(session, result, known[session.host.name]),
+                hosts,
+                self._only_steps,
+                done=done,
+            )
 
     def _only_steps(self, event: Event) -> None:
         """A look and a rollback have their own events for their end."""
@@ -91,9 +92,10 @@ class DeviceExecutor:
             given = self._journal.state.releases.get(event.kind, event.release)
             if given != event.release:
                 raise InputError(
-                    f"release {event.release} would be deployed to {event.kind}, and this run "
-                    f"has deployed {given}: the runtime or a file of the release is another now",
-                    hint="fleet deploy (a new run), or "
+                    f"this run has deployed release {given} to devices of the kind "
+                    f"{event.kind}, and "
+                    f"would now deploy {event.release}: the runtime or a file has changed",
+                    hint="fleet deploy (starts a new run), or "
                     f"fleet resume {self._operation.run_id} --force-inputs",
                 )
             self._journal.write(
@@ -129,16 +131,16 @@ def check_after_soak(
     session.emit(StepStarted(host, "soak", "look again"))
     facts = facts_of(session)
     if device.boot_id and facts.boot_id and facts.boot_id != device.boot_id:
-        raise _bad(host, f"the board was rebooted since its deploy (boot {facts.boot_id})")
+        raise _bad(host, f"the board rebooted after the deploy (boot id {facts.boot_id})")
     if not device.release:  # only the system was changed
-        result.outcome, result.text = "ok", "it answers, in the same boot"
+        result.outcome, result.text = "ok", "the device answers and did not reboot"
         return
     manifest = stored_manifest(session, facts.base_dir, name, device.release, whole=True)
     state = ask_state(session, facts, manifest, verify=verify)
     if state.current != device.release:
-        raise _bad(host, f"release {state.current or 'nothing'} is current, not {device.release}")
+        raise _bad(host, f"the current release is {state.current or 'none'}, not {device.release}")
     if not state.installed:
-        raise _bad(host, f"release {device.release} has lost its stamp")
+        raise _bad(host, f"release {device.release} is no longer marked as installed")
     broken = sorted(
         item.name
         for sha, item in manifest.blobs.items()
@@ -146,11 +148,11 @@ def check_after_soak(
     )
     if broken:
         more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
-        raise _bad(host, f"{broken[0]}{more} of release {device.release} is damaged or gone")
+        raise _bad(host, f"{broken[0]}{more} of release {device.release} is damaged or missing")
     if manifest.origin.get("health") is not None:
         with Lease(session, f"look at {name} after the soak", run_id):
             check_health(session, manifest, facts.base_dir, run_id)
-    result.outcome, result.text = "ok", f"release {device.release} is whole and answers"
+    result.outcome, result.text = ("ok", f"release {device.release} is complete and works")
 
 
 def _bad(host: str, message: str) -> DeviceError:

@@ -32,20 +32,23 @@ def ask_health(dial: Dial, port: int) -> dict[str, Any]:
             said.extend(chunk)
     except OSError as error:
         if not deadline.expired:
-            raise DeviceError(f"/health at port {port}: {error}") from error
+            raise DeviceError(
+                f"/health at port {port}: {error}", hint="fleet serve logs"
+            ) from error
     finally:
         late.cancel()
         stream.close()
     if deadline.expired:
-        raise DeadlineError(f"/health at port {port} does not answer")
+        raise DeadlineError(f"/health at port {port} does not answer", hint="fleet serve logs")
     try:
         found = json.loads(bytes(said).partition(b"\r\n\r\n")[2])
         if not isinstance(found, dict) or "status" not in found:
             raise ValueError
     except ValueError as error:
         raise DeviceError(
-            f"what answers at port {port} is no service of fleet: {bytes(said[:100])!r}",
-            hint="another program has this port: `serve: {port: ...}`",
+            f"the program at port {port} of the device was not started by fleet: "
+            f"{bytes(said[:100])!r}",
+            hint="write another port in the playbook: `serve: {port: ...}`",
         ) from error
     return found
 

@@ -22,7 +22,7 @@ from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError, InputError
-from fleet.model.events import Listener, StepStarted, Warned
+from fleet.model.events import Listener, StepStarted
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
 from fleet.model.plan import DevicePlan
@@ -51,7 +51,7 @@ class Serving:
         if playbook.serve is None:
             raise InputError(
                 f"{playbook.path} has no `serve:` section",
-                hint="serve: {port: 8000}; docs/serving.md",
+                hint="add `serve: {port: 8000}`; see docs/serving.md",
             )
         self.playbook, self.spec = playbook, playbook.serve
         self._hosts, self._say, self._parallel = tuple(hosts), listener, parallel
@@ -92,11 +92,11 @@ class Serving:
         same = seen.release == plan.manifest.id and seen.config == json.loads(config)
         if kept and same and not again:
             result.outcome = "unchanged"
-            result.text = f"it runs already, kept by {_keeper(kept)}"
+            result.text = f"the service already runs, supervised by {_keeper(kept)}"
             return
         if kept and not again:
             raise DeviceError(
-                f"{name} runs with "
+                f"the service {name} already runs with "
                 + (f"release {seen.release}" if seen.older else "another configuration"),
                 hint="fleet serve restart, with the same inventory and playbook",
             )
@@ -112,10 +112,11 @@ class Serving:
         health = self._wait(session, base)
         result.outcome = "changed"
         result.details = {"way": way, "health": health, "port": self.spec.port}
-        result.text = f"ready at port {self.spec.port}, kept by {_keeper(way)}"
+        result.text = f"ready at port {self.spec.port}, supervised by {_keeper(way)}"
         if not self.spec.private:
-            text = f"it listens at {self.spec.bind}: whoever reaches the board reaches it"
-            session.emit(Warned(session.host.name, text))
+            session.warn(
+                f"the service listens at {self.spec.bind}: everybody on the network can reach it"
+            )
 
     def _config(self, plan: DevicePlan, operation: Operation) -> str:
         builder = operation.builder
@@ -189,7 +190,7 @@ class Serving:
             if over or (seen.restarts or 0) >= 3:
                 why = " | ".join(self._log(session, base, 6).splitlines()[-4:])
                 raise DeviceError(
-                    f"{name} does not become ready: {why or 'its log is empty'}",
+                    f"the service {name} does not become ready: {why or 'the log is empty'}",
                     step="serve",
                     hint="fleet serve logs, then fleet serve stop, with the same inventory "
                     "and playbook",
@@ -235,7 +236,7 @@ class Serving:
                 base = facts_of(session).base_dir
                 kept = self._state(session, base).kept_by
                 result.outcome = "unchanged" if kept is None else "changed"
-                result.text = "it does not run" if kept is None else "stopped"
+                result.text = "the service does not run" if kept is None else "stopped"
                 if kept is not None:
                     lease.take()
                     self._end(session, None, base, kept)
@@ -265,7 +266,7 @@ class Serving:
             done = session.run(serving.token_command(base, name), "token")
             found = done.stdout.partition(MARK)[2].decode("ascii", "replace").strip()
             if not found:
-                raise DeviceError("there is no token yet", hint="fleet serve start")
+                raise DeviceError("the service has no token yet", hint="fleet serve start")
             result.details = {"token": Secret(found)}
             result.outcome = "changed" if new else "ok"
 
@@ -275,32 +276,34 @@ class Serving:
 def _way(seen: ServiceSeen, wanted: str, facts: Facts, session: Session) -> str:
     """Who shall keep it. Raises InputError for a systemd that is not there."""
     if facts.tools.python3 is None:
-        raise DeviceError("the server needs python3, and the device has none")
+        raise DeviceError(
+            "the server needs python3, which the device does not have",
+            hint="run on the device: sudo apt install python3",
+        )
     if wanted == USER and not seen.user_systemd:
         raise InputError(
-            "systemctl --user does not work there",
-            hint="--unit system (needs root), or --unit none",
+            "systemctl --user does not work on the device",
+            hint="add --unit system (needs root), or --unit none",
         )
     way = (USER if seen.user_systemd else NONE) if wanted == "auto" else wanted
     if way == USER and seen.linger != "yes":
-        text = (
-            "the service ends with the last login of this user, and does not start with the board: "
-            f"sudo loginctl enable-linger {facts.user.name or 'USER'}, or --unit system"
+        session.warn(
+            "the service stops when its user logs out, and does not start at boot; run on the "
+            "device: "
+            f"sudo loginctl enable-linger {facts.user.name or 'USER'}; or give --unit system"
         )
-        session.emit(Warned(session.host.name, text))
     if way == NONE:
-        text = "no systemd keeps it: it does not start by itself after a reboot"
-        session.emit(Warned(session.host.name, text))
+        session.warn("the service does not start after a reboot, for systemd does not supervise it")
     return way
 
 
 def _judged(seen: ServiceSeen, said: dict[str, Any] | None) -> tuple[str, str]:
     """Outcome and words."""
-    older = "; it serves an older release: fleet serve restart" if seen.older else ""
+    older = "; the service runs an older release: fleet serve restart" if seen.older else ""
     if seen.kept_by is None:
-        return "ok", "cannot start: fleet serve logs" if seen.failed else "stopped"
+        return "ok", "the service cannot start: fleet serve logs" if seen.failed else "stopped"
     if said is None:
-        return "failed", "it is kept running and does not answer: fleet serve logs"
+        return "failed", "the service runs and does not answer: fleet serve logs"
     return "ok", f"{said['status']}{older}"
 
 

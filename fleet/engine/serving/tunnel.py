@@ -37,7 +37,8 @@ class Tunnel:
             self._listener = socket.create_server(("127.0.0.1", local), backlog=BACKLOG)
         except OSError as error:
             raise InputError(
-                f"port {local} of this machine: {error.strerror}", hint="--local-port 0"
+                f"cannot open port {local} of this workstation: {error.strerror}",
+                hint="let fleet choose a free port: --local-port 0",
             ) from error
         self.local: int = self._listener.getsockname()[1]
 
@@ -99,7 +100,7 @@ class Tunnel:
         except (ConnectionLostError, TransportError):
             with self._lock:
                 if self._session.transport is used:
-                    self._say("the connection to the device is gone; a new one is made")
+                    self._say("the connection to the device broke; fleet connects again")
                     self._session.reopen()
             return self._session.transport.dial(self._port, Deadline(DIAL_SECONDS))
 

@@ -116,7 +116,7 @@ class Carriers:
                 raise self._failed
             return Choice(self._second or first, left, None, "as asked for")
         if not name or self._wanted != "auto":
-            return Choice(first, left, None, "as asked for" if name else "the only one")
+            return Choice(first, left, None, "as asked for" if name else "the only connection")
         place = next((n for n, blob in enumerate(left) if _long(blob)), None)
         if place is None or sum(blob.wire for blob in left) < WORTH_BYTES:
             return Choice(first, left, None, "little to send")
@@ -130,7 +130,7 @@ class Carriers:
                 break
         opening.join()
         if self._second is None or not _long(left[place]):
-            why = self._failed.message if self._failed else "the client came too late"
+            why = self._failed.message if self._failed else "the program ssh connected too late"
             return Choice(first, left, rate, why)
         turn = CarrierTrial(place, _enough(left[place], rate), first, rate)
         choice = Choice(self._second, left, None, "", turn)
@@ -159,7 +159,7 @@ class Carriers:
         except FleetError as error:
             self._failed = error
         except (OSError, ValueError) as error:
-            self._failed = TransportError(f"the ssh client cannot be started: {error}")
+            self._failed = TransportError(f"cannot start the program ssh: {error}", hint="ssh -V")
 
 
 def _enough(blob: Blob, rate: float) -> int:
@@ -191,7 +191,7 @@ def _relay(session: Session) -> tuple[str, ...]:
     lan = lan_of(session.host)
     if session.transfer.neighbours is None or not lan:
         return ()
-    return (f"relay: files from {LEAST_BYTES >> 20} MiB may come from boards of lan {lan}",)
+    return (f"relay: files from {LEAST_BYTES >> 20} MiB may come from boards of the lan {lan}",)
 
 
 def _carrier(first: Transport, wanted: str, count: int) -> str:

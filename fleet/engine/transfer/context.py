@@ -36,7 +36,7 @@ class TransferOptions:
     def __post_init__(self) -> None:
         if self.carrier not in CARRIERS:
             raise InputError(
-                f"there is no carrier '{self.carrier}'", hint=f"one of {', '.join(CARRIERS)}"
+                f"'{self.carrier}' is not a carrier", hint=f"use one of: {', '.join(CARRIERS)}"
             )
 
 

@@ -21,7 +21,7 @@ def parse_rate(text: str) -> float:
     """Bytes a second from `50MB/s`, `100Mbit/s`, `1Gbit`; InputError otherwise."""
     match = _RATE.match(text)
     if not match or float(match[1]) <= 0:
-        raise InputError(f"'{text}' is no rate", hint="write it like 50MB/s or 100Mbit/s")
+        raise InputError(f"'{text}' is not a data rate", hint="write it like 50MB/s or 100Mbit/s")
     return float(match[1]) * _SCALE[match[2]] / (8 if match[3] == "bit" else 1)
 
 

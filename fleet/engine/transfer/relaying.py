@@ -12,7 +12,7 @@ from fleet.engine.transfer.neighbours import LEAST_BYTES, BlobHolder, Neighbours
 from fleet.model.command import Result
 from fleet.model.deadline import Deadline, Stall
 from fleet.model.errors import TransportError, UnreachableError
-from fleet.model.events import Relayed, Warned
+from fleet.model.events import Relayed
 from fleet.model.facts import Facts
 from fleet.model.masking import masked
 from fleet.model.plan import Blob
@@ -58,8 +58,7 @@ def deliver(
     try:
         relaying = Relaying(session, facts, neighbours, upload) if near else None
     except UnreachableError as error:
-        text = f"no relay for this device: {error.message}; sent directly"
-        session.emit(Warned(session.host.name, text))
+        session.warn(f"this device cannot relay files: {error.message}; files are sent directly")
     if relaying is None:
         upload.send_directly(blobs, tail)
         return
@@ -113,9 +112,9 @@ class Relaying:
         self._upload = upload
         self._lan = lan_of(session.host)
         if not self._lan:
-            raise UnreachableError("it has no label `lan`")
+            raise UnreachableError("the inventory has no label `lan` for the device")
         if not facts.tools.sha256 or not facts.tools.dd_fullblock:
-            raise UnreachableError("it has no hash tool, or no dd that counts bytes of a pipe")
+            raise UnreachableError("the device lacks a sha256 tool, or a dd with iflag=fullblock")
         self._me = BlobHolder(peer_of(session.transport, session.host), facts.base_dir)
         self._alone = False
 
@@ -164,8 +163,8 @@ class Relaying:
             self._neighbours.broke(self._lan, turn)
         if why:
             passage.told(0)
-            text = f"{blob.file.name} does not come from {source.peer.name}: {why}; sent directly"
-            session.emit(Warned(name, text))
+            file, board = blob.file.name, source.peer.name
+            session.warn(f"{file} cannot come from {board}: {why}; sent directly")
             return False
         session.relayed_bytes += blob.left
         session.emit(Relayed(name, source.peer.name, blob.left))
@@ -211,9 +210,9 @@ class Relaying:
             return ""
         if sha in receipt.bad:
             if passage.blob.offset:  # or the part that was there is
-                return "what came of it is damaged"
+                return "the file arrived damaged"
             self._neighbours.damaged(self._lan, turn)
-            return "what it has is damaged"
+            return "that board has a damaged copy"
         if passage.refused:
             self._neighbours.damaged(self._lan, turn)
             if not passage.gone:
@@ -221,12 +220,12 @@ class Relaying:
             return passage.refused
         if receipt.failed:  # the same will be said of what is sent directly
             return receipt.failed
-        said = masked(" | ".join(result.error_text.splitlines()))[-200:] or "no word from it"
+        said = masked(" | ".join(result.error_text.splitlines()))[-200:] or "no reason given"
         if passage.inside:
             self._neighbours.broke(self._lan, turn)
         else:
             self._shut_out(turn)
-        return f"it stopped: {said}" if passage.inside else f"it cannot log in there: {said}"
+        return f"the relay stopped: {said}" if passage.inside else f"the login failed: {said}"
 
     def _shut_out(self, turn: RelayTurn) -> None:
         self._alone = True

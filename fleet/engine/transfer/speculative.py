@@ -13,7 +13,7 @@ from fleet.content.sources import Late, unreadable
 from fleet.engine.session import Session
 from fleet.engine.transfer.upload import Upload
 from fleet.model.errors import DiskFullError
-from fleet.model.events import StepStarted, Warned
+from fleet.model.events import StepStarted
 from fleet.model.facts import Facts
 from fleet.model.files import human_bytes
 from fleet.model.manifest import Manifest
@@ -99,8 +99,9 @@ class SpeculativeSend:
             if receipt.bad.pop(sha, None) is None:
                 known.append(replace(blob, file=replace(blob.file, sha256=sha)))
                 continue
-            text = f"{blob.file.name} changed or was damaged on its way; sent again"
-            self._session.emit(Warned(self._session.host.name, text))
+            self._session.warn(
+                f"{blob.file.name} was modified or damaged on its way; fleet sends it again"
+            )
         self._there |= receipt.ok
         return known
 
@@ -128,7 +129,8 @@ def check_room(facts: Facts, need: int) -> None:
     disk, have = facts.disk, facts.disk.room_bytes
     if need and have is not None and have < need + MARGIN_BYTES:
         raise DiskFullError(
-            f"{disk.path}: needed {human_bytes(need)}, {human_bytes(have)} are available",
+            f"the disk of {disk.path} on the device is too full: needed {human_bytes(need)}, free "
+            f"{human_bytes(have)}",
             hint=f"free space on {disk.mount or disk.path}, or set base_dir in the inventory",
         )
 

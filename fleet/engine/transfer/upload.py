@@ -27,7 +27,7 @@ from fleet.model.errors import (
     TransferError,
     UnreachableError,
 )
-from fleet.model.events import Progress, Warned
+from fleet.model.events import Progress
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
@@ -110,7 +110,7 @@ class Upload:
                     break
         if self._tail:
             names = ", ".join(step.name for step in self._tail)
-            raise DeviceError(f"not done: {names}")
+            raise DeviceError(f"these steps were not done on the device: {names}")
 
     def _deliver(self, blobs: Sequence[Blob]) -> None:
         """All of them: large ones may come from neighbours, the others meanwhile from here."""
@@ -136,12 +136,10 @@ class Upload:
     def _again_or_raise(self, error: FleetError, attempt: int) -> None:
         lease = self._session.lease
         if attempt + 1 == TRIES or (lease is not None and lease.gone):
-            error.hint = error.hint or "deploy again; it goes on where it stopped"
+            error.hint = error.hint or "deploy again; the transfer resumes where it stopped"
             raise error
         wait = WAIT_SECONDS * 2**attempt
-        self._session.emit(
-            Warned(self._session.host.name, f"{error.message}; going on in {wait:g} s")
-        )
+        self._session.warn(f"{error.message}; fleet tries again in {wait:g} s")
         time.sleep(wait)
 
     def lacking(self) -> tuple[Blob, ...]:
@@ -260,7 +258,7 @@ class Upload:
             blobs = self._contents.hashed(blobs, receipt)
         session, host = self._session, self._session.host.name
         if receipt.cut and not receipt.failed:
-            raise ConnectionLostError("what an earlier try left was still being written")
+            raise ConnectionLostError("the device was still writing the data of an earlier try")
         doubtful = [blob for blob in blobs if not blob.plain or blob.offset]
         if wrong := [blob for blob in doubtful if blob.file.sha256 in receipt.bad]:
             self._send_again(wrong, receipt)
@@ -274,7 +272,7 @@ class Upload:
         if tail:
             self._tail = ()
         if receipt.unpruned:
-            session.emit(Warned(host, f"old releases were not removed: {receipt.unpruned}"))
+            session.warn(f"could not delete old releases: {receipt.unpruned}")
 
     def _send_again(self, blobs: Sequence[Blob], receipt: Receipt) -> None:
         """What they were built on (recyclable blob, old blob, part) is not what it should be."""
@@ -285,9 +283,10 @@ class Upload:
         self._whole |= {blob.file.sha256 for blob in again if not blob.base}
         again = with_asked(self._session, self._facts, again)
         for blob in again:
-            how = "whole" if blob.delta is None else "as what differs from the live one"
-            text = f"{blob.file.name}: what the device had of it is damaged; sent {how}"
-            self._session.emit(Warned(self._session.host.name, text))
+            how = "completely" if blob.delta is None else "as a delta to the current release"
+            self._session.warn(
+                f"{blob.file.name} is damaged on the device; fleet sends the file {how}"
+            )
         self._total += sum(blob.wire for blob in again)
         self._stream(again, self._session.transport, self._style)
         for blob in blobs:
@@ -312,7 +311,7 @@ class Upload:
         )
         if digest.hexdigest() != sha:
             self._session.ask(Command(("rm", "-f", path)), "discard", mutates=True)
-            raise TransferError(f"{blob.file.name}: what is on the device is not what was sent")
+            raise TransferError(f"{blob.file.name} differs on the device from what was sent")
         self._session.ask(
             device_script("accept", self._facts.base_dir, sync_mode(self._facts)),
             "accept",

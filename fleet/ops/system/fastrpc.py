@@ -13,20 +13,12 @@ from dataclasses import dataclass, replace
 from fleet.model.facts import DeviceNode, Facts
 from fleet.model.finding import Finding
 from fleet.model.system import UDEV_RULES, FileSeen, RuleSeen, SystemSpec, SystemState, WantedFile
-from fleet.ops.system.access import (
-    ACTION,
-    CDSP,
-    DENIED,
-    HEAP,
-    RETRY,
-    nodes,
-    readable,
-    ruled,
-)
+from fleet.ops.system.access import ACTION, CDSP, DENIED, HEAP, RETRY, nodes, readable, ruled
 from fleet.ops.system.packaging import (
     BSP,
     UPSTREAM,
     Packaging,
+    Version,
     installed,
     offered,
     packagings,
@@ -79,9 +71,10 @@ def fastrpc(spec: SystemSpec, facts: Facts, state: SystemState, *, reload: bool 
         need = _with_library(need, spec, state)
     elif not facts.libcdsprpc_unversioned:
         need = replace(need, link=facts.libcdsprpc[0])
-    brings = bool(need.packages and chosen.rules)
+    gives = _version(chosen, state)
     setfacl = has_setfacl(spec, state, need.packages)
-    view = _View(spec, facts, state, reload, setfacl, chosen if brings else None)
+    brings = bool(need.packages and gives.rules)
+    view = _View(spec, facts, state, reload, setfacl, gives if brings else None)
     return _warn_of_unit(_with_rights(need, view), state)
 
 
@@ -101,7 +94,7 @@ class _View:
     state: SystemState
     reload: bool
     setfacl: bool
-    comes: Packaging | None = None
+    comes: Version | None = None
 
     @property
     def rules(self) -> tuple[RuleSeen, ...]:
@@ -144,7 +137,7 @@ def _packaging(spec: SystemSpec, facts: Facts, state: SystemState) -> tuple[Pack
     if facts.libcdsprpc:
         old = nodes(facts, CDSP[2:]) and not nodes(facts, CDSP[:2])
         return installed(state) or rows[BSP if old else UPSTREAM], False
-    return offered(spec, state) or rows[UPSTREAM], True
+    return offered(spec, state, facts.soc.model) or rows[UPSTREAM], True
 
 
 def _with_library(need: FastRpc, spec: SystemSpec, state: SystemState) -> FastRpc:
@@ -173,7 +166,7 @@ def _no_packages(state: SystemState) -> Finding:
             else "no packaging of FastRPC is available"
         ),
         have=_foreign(state)
-        or (f"{state.manager} offers none" if state.manager else "no package manager"),
+        or (f"no FastRPC package in {state.manager}" if state.manager else "no package manager"),
         need=f"one of {known}",
         cure="name the packaging in the playbook (`fastrpc: debian`), or run "
         "`sudo apt-get update` on the device"
@@ -186,17 +179,19 @@ def _no_packages(state: SystemState) -> Finding:
 
 def _no_source(packaging: Packaging) -> Finding:
     tutorial = (
-        f", or on the device, as its tutorial does: {packaging.setup}" if packaging.setup else ""
+        f", or run on the device, as the tutorial says: {packaging.setup}"
+        if packaging.setup
+        else ""
     )
     return Finding(
         rule="fastrpc-source",
         severity="refuse",
-        message=f"the playbook names {packaging.id}, and no source of the device has its packages",
-        have=f"no source of {packaging.title}",
+        message=f"the playbook asks for {packaging.id}, and no package source of the device has it",
+        have=f"no package source of {packaging.title}",
         need=" ".join(packaging.packages),
-        cure="name the source with its key and fingerprint in `system.repositories` of the "
+        cure="add the package source with its key to `system.repositories` of the "
         f"playbook{tutorial}",
-        source=packaging.source,
+        source=packaging.versions[0].source,
     )
 
 
@@ -207,12 +202,24 @@ def _foreign(state: SystemState) -> str:
     return f"for another architecture only: {', '.join(sorted(seen))}" if seen else ""
 
 
-def _rules_of(packaging: Packaging) -> RuleSeen:
+def _version(packaging: Packaging, state: SystemState) -> Version:
+    """What a packaging gives in the version that is there or on offer."""
+    seen = [state.installed(name) or state.candidate(name) for name in packaging.packages]
+    return packaging.at(next((version for version in seen if version), None))
+
+
+def _rules_of(version: Version) -> RuleSeen:
     """What the rules of a packaging give, as far as it was seen."""
-    give = f'GROUP="{packaging.group or DEFAULT_GROUP}", MODE="0660"'
-    heap = (f'SUBSYSTEM=="dma_heap", KERNEL=="system|qcom,system", {give}',)
-    lines = (f'KERNEL=="fastrpc-*", {give}', *(heap if packaging.heap else ()))
-    return RuleSeen(f"/usr/lib/udev/rules.d/60-{packaging.id}.rules", lines)
+    group = version.group or DEFAULT_GROUP
+    lines = []
+    for match, mode in (("!=", version.node), ("==", version.secure)):
+        if mode is not None:
+            nodes = f'KERNEL=="fastrpc-*", KERNEL{match}"*-secure"'
+            lines.append(f'{nodes}, GROUP="{group}", MODE="{mode}"')
+    if version.heap:
+        heap = 'SUBSYSTEM=="dma_heap", KERNEL=="system|qcom,system"'
+        lines.append(f'{heap}, RUN+="setfacl -m g:{group}:rw"')
+    return RuleSeen("/usr/lib/udev/rules.d/60-fastrpc.rules", tuple(lines))
 
 
 def _with_rights(need: FastRpc, view: _View) -> FastRpc:
@@ -258,12 +265,13 @@ def _by_the_next_event(need: FastRpc, view: _View) -> FastRpc:
     finding = Finding(
         rule="device-rules-wait",
         severity="warn" if view.spec.reboot else "refuse",
-        message="the device rules that are there were applied and did not reach the nodes; "
-        "a reboot applies them",
-        have=f"{', '.join(need.apply_to)} as before the rules",
+        message="the udev rules on the device did not change its device nodes; "
+        "a reboot applies the rules",
+        have=f"unchanged: {', '.join(need.apply_to)}",
         need="a reboot",
-        cure="`reboot: true` in `system:` of the playbook and --allow-reboot, or sudo reboot "
-        "on the device",
+        cure="run `sudo reboot` on the device, or write `reboot: true` in `system:` of the "
+        "playbook "
+        "and give --allow-reboot",
         source="qualcomm/fastrpc files/60-fastrpc.rules: only the event `add` matches",
     )
     findings = (*need.findings, finding)
@@ -302,7 +310,7 @@ def _group(need: FastRpc, refusing: list[DeviceNode], view: _View) -> str:
                 return str(node.group)
         elif _usable(given[0]) and readable(given[1] or node.mode, False, True):
             return str(given[0])
-    return need.packaging.group or DEFAULT_GROUP
+    return _version(need.packaging, view.state).group or DEFAULT_GROUP
 
 
 def _usable(group: str | None) -> bool:
@@ -350,10 +358,10 @@ def _warn_of_unit(need: FastRpc, state: SystemState) -> FastRpc:
     finding = Finding(
         rule="cdsprpcd-inactive",
         severity="warn",
-        message=f"{unit} is {seen.active or 'unknown'}: no DSP logs and no file access for the DSP",
+        message=f"{unit} is {seen.active or 'unknown'}, so the DSP cannot log or read files",
         have=seen.active or "unknown",
         need="active",
-        cure=f"sudo systemctl {verb} {unit} on the device; NPU sessions work without it",
+        cure=f"sudo systemctl {verb} {unit} (on the device; NPU sessions work without it)",
         source="docs/sources/deployment.md 6",
     )
     return replace(need, findings=(*need.findings, finding))

@@ -102,7 +102,7 @@ def _no_manager(spec: SystemSpec) -> Finding:
         message="the playbook wants packages, and the device has neither apt nor opkg",
         have="no package manager",
         need=", ".join(wanted) or "a repository",
-        cure="use a system image that holds them, or `system.files` for single files",
+        cure="use a system image with these packages, or `system.files` for single files",
     )
 
 
@@ -110,9 +110,9 @@ def _not_listed(names: list[str]) -> Finding:
     return Finding(
         rule="system-packages",
         severity="warn",
-        message=f"not in the package lists of the device: {', '.join(names)}; the lists are "
-        "refreshed first",
+        message=f"the package lists of the device lack {', '.join(names)}; fleet "
+        "refreshes the lists first",
         have="not listed",
         need=", ".join(names),
-        cure="if none of the device's sources has them: add `system.repositories`",
+        cure="add `system.repositories` to the playbook if the refreshed lists lack them, too",
     )

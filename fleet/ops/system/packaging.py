@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 
-from fleet.data import load
+from fleet.data import frozen, load
 from fleet.model.system import SystemSpec, SystemState
 
 UPSTREAM, BSP = "upstream", "bsp"
@@ -13,10 +14,26 @@ _NOT_ROWS = {"qnn_packages"}
 
 
 @dataclass(frozen=True)
-class Packaging:
-    """One row. `group`, `rules`, `heap` and `unit` are None where nobody saw what it brings.
+class Version:
+    """What the rules of a packaging give from a version on; None where nobody saw it.
 
-    `setup` is the command by which its tutorial adds the source.
+    `node` and `secure` are modes; where there are rules, None leaves the nodes as they are.
+    """
+
+    since: str
+    date: str
+    group: str | None
+    rules: bool | None
+    heap: bool | None
+    node: str | None
+    secure: str | None
+    source: str
+
+
+@dataclass(frozen=True)
+class Packaging:
+    """One row; `setup` is the command by which its tutorial adds the source, `boards` are the
+    beginnings of models for which it comes first.
     """
 
     id: str
@@ -24,12 +41,24 @@ class Packaging:
     packages: tuple[str, ...]
     companions: tuple[str, ...]
     marks: tuple[str, ...]
-    group: str | None
-    rules: bool | None
-    heap: bool | None
     unit: str | None
-    source: str
+    versions: tuple[Version, ...]
     setup: str = ""
+    boards: tuple[str, ...] = ()
+
+    def at(self, version: str | None = None) -> Version:
+        """What a version of its packages gives; the newest one's where none is known."""
+        known = [
+            row
+            for row in self.versions
+            if version is None or _numbers(row.since) <= _numbers(version)
+        ]
+        return (known or self.versions[-1:])[0]
+
+
+def _numbers(version: str) -> list[int]:
+    """A package's version without its epoch, for the order of releases."""
+    return [int(part) for part in re.findall(r"\d+", version.rpartition(":")[2])]
 
 
 @cache
@@ -38,16 +67,7 @@ def packagings() -> dict[str, Packaging]:
     return {
         name: Packaging(
             id=name,
-            title=row["title"],
-            packages=tuple(row["packages"]),
-            companions=tuple(row["companions"]),
-            marks=tuple(row["marks"]),
-            group=row["group"],
-            rules=row["rules"],
-            heap=row["heap"],
-            unit=row["unit"],
-            source=row["source"],
-            setup=row.get("setup", ""),
+            **{**frozen(row), "versions": tuple(Version(**version) for version in row["versions"])},
         )
         for name, row in load("fastrpc").items()
         if name not in _NOT_ROWS
@@ -80,8 +100,9 @@ def source_known(packaging: Packaging, spec: SystemSpec, state: SystemState) -> 
     return there or marked or bool(spec.repositories) or not packaging.setup
 
 
-def offered(spec: SystemSpec, state: SystemState) -> Packaging | None:
-    """The row that can be installed: asked for, begun, offered, or set up as a source.
+def offered(spec: SystemSpec, state: SystemState, model: str | None = None) -> Packaging | None:
+    """The row that can be installed: asked for, begun, offered, or set up as a source; that of
+    the board's `model` first.
 
     What is set up as a source but not yet read counts: its lists are refreshed first.
     """
@@ -93,12 +114,13 @@ def offered(spec: SystemSpec, state: SystemState) -> Packaging | None:
         return begun
     local = {deb.name.split("_")[0] for deb in spec.debs}
     places = [*state.sources, *(repository.uri for repository in spec.repositories)]
-    for packaging in rows.values():
+    ordered = sorted(rows.values(), key=lambda row: not (model or "").startswith(row.boards or "-"))
+    for packaging in ordered:
         if not packaging.packages:
             continue
         if all(state.candidate(name) or name in local for name in packaging.packages):
             return packaging
-    for packaging in rows.values():
+    for packaging in ordered:
         if any(mark in place for mark in packaging.marks for place in places):
             return packaging
     return None

@@ -165,10 +165,10 @@ def _write(draft: _Draft, want: WantedFile) -> WriteFile | None:
             Finding(
                 rule="system-file",
                 severity="refuse",
-                message=f"{want.path} {why}: fleet could not restore what is there",
+                message=f"{want.path} {why}, so fleet could not restore it later",
                 have=seen.kind,
                 need="a readable file, a link, or nothing",
-                cure=f"ls -ld {want.path} on the device; move it out of the way",
+                cure=f"run on the device: ls -ld {want.path}; move what is at this path",
             )
         )
         return None
@@ -197,10 +197,10 @@ def _not_enabled(name: str, state: str) -> Finding:
     return Finding(
         rule="system-unit",
         severity="warn",
-        message=f"{name} is {state}: device rules or another unit start it, nothing enables it",
+        message=f"{name} is {state}: udev rules or another unit start it, so it cannot be enabled",
         have=state,
         need="a unit with [Install]",
-        cure="leave `enabled` out of `system.units`; `running: true` starts it",
+        cure="remove `enabled` from `system.units`; `running: true` starts the unit",
         source="man systemctl, is-enabled",
     )
 
@@ -209,7 +209,7 @@ def _no_systemd(name: str) -> Finding:
     return Finding(
         rule="system-unit",
         severity="refuse",
-        message=f"{name} cannot be set: the device has no systemctl",
+        message=f"the unit {name} cannot be started or enabled: the device has no systemctl",
         have="no systemctl",
         need="systemd",
         cure="remove the unit from `system.units`",
@@ -227,8 +227,8 @@ def _end(draft: _Draft, steps: list[Action]) -> list[Action]:
     changed = any(step.needs_root for step in steps)
     waits = draft.dsp is not None and draft.dsp.waits
     if draft.spec.reboot and (changed or waits or draft.state.reboot_required):
-        why = "the device asks for it" if draft.state.reboot_required else "the playbook asks"
-        why = "the device rules wait for it" if waits else why
+        why = "the device requires it" if draft.state.reboot_required else "the playbook wants it"
+        why = "the udev rules take effect then" if waits else why
         return [Reboot(why, "systemctl" in draft.state.tools)]
     live, user = set(draft.facts.user.groups_live), draft.facts.user
     new = [step.group for step in steps if isinstance(step, AddMember) and step.user == user.name]
@@ -256,13 +256,13 @@ def _warn_of_foreign(draft: _Draft) -> None:
         Finding(
             rule="mixed-qnn",
             severity="warn",
-            message=f"QNN of another source is on the device{beside}; a release is run with its "
-            "own folders alone on both search paths, which hides it",
+            message=f"the device also has QNN libraries from another source{beside}; "
+            "fleet hides them from its releases",
             have=shown,
             need="one QNN on the search paths",
-            cure="`distribution_qnn: remove` in `system:` of the playbook removes the packages"
+            cure="write `distribution_qnn: remove` in `system:` of the playbook (deletes them)"
             if there
-            else "programs that fleet does not start may mix them: remove them by hand",
+            else "remove the libraries by hand: programs that fleet does not start may mix both",
             source="docs/sources/deployment.md 6; the cause stub-skel-version-mismatch",
         )
     )

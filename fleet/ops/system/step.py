@@ -33,6 +33,17 @@ class SystemStep(Action):
         return {}
 
 
+@dataclass(frozen=True)
+class Refresh(SystemStep):
+    """Lets other programs read changed files anew."""
+
+    refreshes = True
+
+    def undo(self) -> tuple[Command, ...]:
+        """The same, after the files are as before."""
+        return self.commands()
+
+
 def argv(*words: str) -> Command:
     """A command of these words."""
     return Command(words)

@@ -14,7 +14,7 @@ from fleet.model.files import FileRef, human_bytes
 from fleet.model.plan import Action
 from fleet.model.system import FileSeen, WantedFile
 from fleet.ops.system.access import ACTION, MARK
-from fleet.ops.system.step import SystemStep, argv
+from fleet.ops.system.step import Refresh, SystemStep, argv
 
 NOT_THERE = FileSeen()
 _HERE = "FLEET_END_OF_FILE"
@@ -100,7 +100,7 @@ class PlaceFiles(Action):
 
     files: tuple[FileRef, ...]
     folder: str
-    no_undo = "they lie in fleet's own folder, and the next prune removes their blobs"
+    no_undo = "the package files are in fleet's own folder; the next prune deletes them"
 
     @property
     def bytes(self) -> int:  # type: ignore[override]
@@ -113,10 +113,8 @@ class PlaceFiles(Action):
 
 
 @dataclass(frozen=True)
-class RunLdconfig(SystemStep):
+class RunLdconfig(Refresh):
     """Let the loader's cache know new libraries."""
-
-    refreshes = True
 
     def describe(self) -> str:
         """`refresh the loader's cache`."""
@@ -125,10 +123,6 @@ class RunLdconfig(SystemStep):
     def commands(self) -> tuple[Command, ...]:
         """ldconfig."""
         return (argv("ldconfig"),)
-
-    def undo(self) -> tuple[Command, ...]:
-        """The same, after the files are as before."""
-        return self.commands()
 
 
 @dataclass(frozen=True)
@@ -151,13 +145,13 @@ class ReloadUdev(SystemStep):
     @property
     def no_undo(self) -> str:  # type: ignore[override]
         """What the undo leaves."""
-        kept = f"the access list of {', '.join(self.kept)} stays as the rules made it"
+        kept = f"the access list of {', '.join(self.kept)} stays as the udev rules set it"
         return kept if self.kept else ""
 
     def describe(self) -> str:
-        """`apply device rules to fastrpc-*, system`."""
-        again = f", by the event {self.action}" * (self.action != ACTION)
-        return f"apply device rules to {', '.join(self.names)}{again}"
+        """`apply udev rules to fastrpc-*, system`."""
+        again = f", with the udev event {self.action}" * (self.action != ACTION)
+        return f"apply udev rules to {', '.join(self.names)}{again}"
 
     def commands(self) -> tuple[Command, ...]:
         """Reload, trigger for those names, wait until they are handled, note it."""
@@ -193,7 +187,7 @@ class LinkLibrary(Action):
 
     def describe(self) -> str:
         """`link libcdsprpc.so -> /usr/lib/.../libcdsprpc.so.1 in <base>/shim`."""
-        target = self.target or "the versioned library that the packages bring"
+        target = self.target or "the versioned library of the packages"
         return f"link {self.name} -> {target} in {self.base}/shim"
 
     def undo(self) -> tuple[Command, ...]:

@@ -104,7 +104,7 @@ class RefreshPackages(SystemStep):
 
     manager: str = "apt"
     seconds = DOWNLOAD_SECONDS
-    no_undo = "package lists are a cache"
+    no_undo = "package lists are only a cache"
 
     def describe(self) -> str:
         """`refresh package lists`."""
@@ -121,24 +121,28 @@ class RefreshPackages(SystemStep):
 class InstallPackages(SystemStep):
     """Install packages by name, `name=version`, or path of a .deb file.
 
-    `brings` are all packages that come with it, as the manager said when it was asked; ()
-    when it could not be asked yet. The undo purges those, else the ones named; what really
-    came, groups and users of maintainer scripts included, is looked at when it has ended
-    (`undo_of`).
+    `brings` are all packages that come with it, `replaces` those of them that are there in
+    another version (`name version`), `size` what it takes: as the manager said when it was
+    asked; empty when it could not be asked yet. The undo purges what is new, else the ones named;
+    what really came, groups and users of maintainer scripts included, is looked at when it has
+    ended (`undo_of`).
     """
 
     names: tuple[str, ...]
     manager: str = "apt"
     brings: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+    size: str = ""
     seconds = DOWNLOAD_SECONDS
 
     def describe(self) -> str:
-        """`install qcom-fastrpc1, acl (with 3 more: ...)`."""
+        """`install qcom-fastrpc1, acl (with 3 more: ...); replaces X 1.0; need to get 24 kB`."""
         named = {bare_name(name) for name in self.names}
         more = [name for name in self.brings if name not in named]
         tail = f" (with {len(more)} more: {', '.join(more)})" if more else ""
         shown = ", ".join(name.rsplit("/", 1)[-1] for name in self.names)
-        return f"install {shown}{tail}"
+        also = f"; replaces {', '.join(self.replaces)}" if self.replaces else ""
+        return f"install {shown}{tail}{also}" + (f"; {self.size}" if self.size else "")
 
     def commands(self) -> tuple[Command, ...]:
         """One call of the package manager for all of them; with what they recommend, as the
@@ -150,10 +154,12 @@ class InstallPackages(SystemStep):
 
     def undo(self) -> tuple[Command, ...]:
         """Purge what came."""
-        gone = self.brings or tuple(dict.fromkeys(bare_name(name) for name in self.names))
+        older = dict(seen.split(" ", 1) for seen in self.replaces)
+        every = self.brings or tuple(dict.fromkeys(bare_name(name) for name in self.names))
+        gone = tuple(name for name in every if name not in older)
         if self.manager == "opkg":
             return (argv("opkg", "remove", *gone),)
-        return (_purge(gone),)
+        return undo_of(gone, tuple(f"{name}={version}" for name, version in older.items()), (), ())
 
 
 def undo_of(
@@ -211,11 +217,11 @@ class RepairPackages(SystemStep):
 
     names: tuple[str, ...]
     seconds = DOWNLOAD_SECONDS
-    no_undo = "a half-configured package is no state to go back to"
+    no_undo = "a half-configured package must not come back"
 
     def describe(self) -> str:
         """`end the configuration of X`."""
-        return f"end the interrupted configuration of {', '.join(self.names)}"
+        return f"finish the interrupted configuration of {', '.join(self.names)}"
 
     def commands(self) -> tuple[Command, ...]:
         """dpkg's own repair."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fleet.model.command import Command
 from fleet.model.plan import Action
 from fleet.model.system import UnitSeen
-from fleet.ops.system.step import SystemStep, argv
+from fleet.ops.system.step import Refresh, SystemStep, argv
 
 
 @dataclass(frozen=True)
@@ -94,22 +94,16 @@ def _words(enabled: bool | None, running: bool | None) -> list[str]:
 
 
 @dataclass(frozen=True)
-class ReloadUnits(SystemStep):
+class ReloadUnits(Refresh):
     """Let systemd read changed unit files."""
-
-    refreshes = True
 
     def describe(self) -> str:
         """`let systemd read changed units`."""
-        return "let systemd read changed units"
+        return "reload systemd (changed units)"
 
     def commands(self) -> tuple[Command, ...]:
         """systemctl daemon-reload."""
         return (argv("systemctl", "daemon-reload"),)
-
-    def undo(self) -> tuple[Command, ...]:
-        """The same, after the files are as before."""
-        return self.commands()
 
 
 @dataclass(frozen=True)
@@ -117,7 +111,7 @@ class Reconnect(Action):
     """A new login, so that new groups are in force. Open shells keep their old ones."""
 
     groups: tuple[str, ...]
-    no_undo = "a login ends by itself"
+    no_undo = "nothing to undo: the login ends by itself"
 
     def describe(self) -> str:
         """`log in again for group fastrpc (...)`."""
@@ -133,7 +127,7 @@ class Reboot(SystemStep):
 
     why: str
     systemd: bool = True
-    no_undo = "a reboot is over when it is over"
+    no_undo = "a reboot cannot be undone"
 
     def describe(self) -> str:
         """`reboot: <why> (needs --allow-reboot)`."""

@@ -27,7 +27,8 @@ def questions(spec: SystemSpec) -> Questions:
     packages += [name.partition("=")[0] for name in spec.packages]
     packages += [deb_name(deb.name)[0] for deb in spec.debs]
     packages += qnn_packages()
-    groups = [*spec.groups, *spec.members, *(row.group for row in rows if row.group)]
+    given = [version.group for row in rows for version in row.versions if version.group]
+    groups = [*spec.groups, *spec.members, *given]
     files = [file.path for file in wanted_files(spec)] + [RULE_FILE] * bool(rows)
     units = [unit.name for unit in spec.units] + [row.unit for row in rows if row.unit]
     for repository in spec.repositories:

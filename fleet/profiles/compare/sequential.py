@@ -2,8 +2,9 @@
 
 The unit is a pair: one run of A and one of B, one right after the other, whose order changes from
 pair to pair (ABBA), so that what drifts moves both. Signed ranks on logarithms assume no shape of
-the noise. The chance of a wrong interval is split over all looks and over the family, what is
-asked times the boards, so the intervals of all answers hold together: docs/compare.md.
+the noise; they are bounded, so that few wild pairs do not widen the interval. The chance of a wrong
+interval is split over all looks and over the family, what is asked times the boards, so the
+intervals of all answers hold together: docs/compare.md.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ import numpy as np
 
 from fleet.profiles.compare.verdict import CHANCE
 from fleet.profiles.stats import ranks
+from fleet.profiles.stats.trend import Floats
 
 LOOKS = (8, 14, 24, 40)  # pairs
 SHARES = (0.4, 0.2, 0.2, 0.2)  # of the chance, for each look: at 8 pairs ranks are coarse
+STEPS = (0.001, 0.01, 0.1, 1.0)  # to which programs round what they print
+NEAR = 1e-6  # of a step
 LIMIT = -0.03  # where no gate names one
 
 
@@ -36,7 +40,8 @@ class Decision:
     """B against A after so many pairs: an answer, and the change as a share of A.
 
     `low` and `high` are those of the whole family at all looks together; None where so few
-    pairs have none of that level.
+    pairs have none of that level. `step`: to which the values are rounded, where that is too
+    coarse for their noise; the interval then is of all that they can have been.
     """
 
     pairs: int
@@ -44,6 +49,7 @@ class Decision:
     low: float | None
     mid: float | None
     high: float | None
+    step: float = 0.0
 
 
 def first_of(pair: int) -> str:
@@ -51,39 +57,81 @@ def first_of(pair: int) -> str:
     return "AB"[pair % 2]
 
 
-def next_look(pairs: int) -> int | None:
-    """At how many pairs the next look is; None after the last one."""
-    return next((look for look in LOOKS if look > pairs), None)
-
-
-def decide(pairs: Sequence[tuple[float, float]], limit: float, family: int) -> Decision:
-    """The answer for values of A and B, all above 0, at a look.
+def decide(values: Floats, limit: float, family: int) -> list[Decision]:
+    """The answer of each board at a look. `values`: boards, pairs, A and B; all above 0.
 
     `limit`: the share of A beyond which B is worse: below it where it is below 0 (a rate), above
     it otherwise (a time). *Worse*: the interval on the worse side of 0 and the middle beyond the
     limit; *fine*: the whole interval keeps the limit. `family`: how much is asked at once.
     """
-    gaps = np.array([math.log(b / a) for a, b in pairs], dtype=float)
-    look = next((n for n, count in enumerate(LOOKS) if count >= len(gaps)), len(LOOKS) - 1)
-    found = ranks.centre(gaps, 1 - CHANCE * SHARES[look] / family) if len(gaps) else None
+    count, step = values.shape[1], _coarse(values)
+    level = 1 - CHANCE * _share(count, family) / family
+    half, (a, b) = step[:, None] / 2, np.moveaxis(values, 2, 0)
+    found = ranks.centres(np.log(b / a), level)
     if found is None:
-        mid = math.expm1(float(np.median(gaps))) if len(gaps) else None
-        return Decision(len(gaps), Answer.UNDECIDED, None, mid, None)
-    low, mid, high = (math.expm1(bound) for bound in found)
-    worse_end, better_end = (low, high) if limit < 0 else (-high, -low)
-    bound, middle = -abs(limit), mid if limit < 0 else -mid
-    answer = Answer.UNDECIDED
-    if better_end < 0 and middle < bound:
-        answer = Answer.WORSE
-    elif worse_end > bound:
-        answer = Answer.FINE
-    return Decision(len(gaps), answer, low, mid, high)
+        mids = np.expm1(np.median(np.log(b / a), axis=1))
+        return [Decision(count, Answer.UNDECIDED, None, float(mid), None) for mid in mids]
+    if step.any():  # what A and B were before they were rounded lies between these
+        ends = (np.log((b + sign * half) / (a - sign * half)) for sign in (-1, 1))
+        for place, gaps in zip((0, 2), ends, strict=True):
+            widened = ranks.centres(gaps, level)
+            assert widened is not None
+            found[place] = widened[place]
+    return [
+        Decision(count, _answer(low, mid, high, limit), low, mid, high, float(size))
+        for (low, mid, high), size in zip(np.expm1(found).T.tolist(), step, strict=True)
+    ]
+
+
+def answers(values: Floats, limit: float, family: int) -> list[Decision]:
+    """The decision of each board at the first look that makes one, else at the last it reached."""
+    found = [Decision(0, Answer.UNDECIDED, None, None, None)] * len(values)
+    for look in LOOKS:
+        left = [n for n, board in enumerate(found) if board.answer is Answer.UNDECIDED]
+        if not left or values.shape[1] < look:
+            break
+        for n, decision in zip(left, decide(values[left, :look], limit, family), strict=True):
+            found[n] = decision
+    return found
 
 
 def answer(pairs: Sequence[tuple[float, float]], limit: float, family: int) -> Decision:
-    """The decision at the first look that makes one, else at the last look that was reached."""
-    found = decide((), limit, family)
-    for look in LOOKS:
-        if len(pairs) >= look and found.answer is Answer.UNDECIDED:
-            found = decide(pairs[:look], limit, family)
+    """That of one board, whose pairs of A and B these are."""
+    return answers(np.array([pairs], dtype=float), limit, family)[0]
+
+
+def _answer(low: float, mid: float, high: float, limit: float) -> Answer:
+    if limit > 0:
+        low, mid, high, limit = -high, -mid, -low, -limit
+    if high < 0 and mid < limit:
+        return Answer.WORSE
+    return Answer.FINE if low > limit else Answer.UNDECIDED
+
+
+def _share(pairs: int, family: int) -> float:
+    """The part of the chance for the look at so many pairs.
+
+    A look at which so large a family has no interval leaves its part to the last one.
+    """
+    parts = [
+        part if ranks.least_signed_rank(look) <= CHANCE * part / family else 0.0
+        for look, part in zip(LOOKS, SHARES, strict=True)
+    ]
+    parts[-1] += 1 - sum(parts)
+    return next((part for look, part in zip(LOOKS, parts, strict=True) if look >= pairs), 0.0)
+
+
+def _coarse(values: Floats) -> Floats:
+    """The step to which the values of a board are rounded, where it hides their noise; else 0.
+
+    It does where a quarter of the pairs, and three of them, differ by the same number of steps.
+    """
+    found = np.zeros(len(values))
+    alike = max(3, math.ceil(values.shape[1] / 4)) - 1
+    for step in STEPS:
+        steps = np.rint(values / step)
+        whole = (abs(values / step - steps) < NEAR).all(axis=(1, 2))
+        gaps = np.sort(steps[..., 1] - steps[..., 0], axis=1)
+        same = (gaps[:, alike:] == gaps[:, : gaps.shape[1] - alike]).any(axis=1)
+        found[whole & same] = step
     return found

@@ -15,6 +15,7 @@ from fleet.profiles.stats.special import t_quantile, t_tails
 from fleet.profiles.stats.trend import Floats
 
 EXACT = 60  # so many values together are counted out; beyond, the normal distribution is near
+REACH = 0.6  # of the ranks; less finds less in calm noise, more is undecided where values are wild
 MANY = 400  # of more values a side their quantiles stand for them
 
 
@@ -116,12 +117,34 @@ def centre(gaps: Floats, level: float) -> tuple[float, float, float] | None:
     return _bounds(means, tail)
 
 
+def centres(gaps: Floats, level: float) -> Floats | None:
+    """As `centre` for each row, with bounded scores: low, middle, high of each row.
+
+    Ranks above REACH of their count are as much as that one, so wild values weigh less: the
+    means are those of values near each other in their order (Bauer, JASA 67, 1972).
+    """
+    count = gaps.shape[1]
+    reach = max(1, round(REACH * count))
+    tail = _signed_tail(count, level, reach)
+    if tail < 1:
+        return None
+    ordered = np.sort(gaps, axis=1)
+    first, second = np.triu_indices(count)
+    near = second - first < reach
+    return np.array(_ends((ordered[:, first[near]] + ordered[:, second[near]]) / 2, tail))
+
+
 def _bounds(values: Floats, tail: int) -> tuple[float, float, float]:
-    """The value of rank `tail`, the median, the value of that rank from the end."""
-    count = len(values)
+    low, mid, high = (float(end) for end in _ends(values, tail))
+    return low, mid, high
+
+
+def _ends(values: Floats, tail: int) -> tuple[Floats, Floats, Floats]:
+    """The value of rank `tail`, the median, the value of that rank from the end: of each row."""
+    count = values.shape[-1]
     places = (tail - 1, (count - 1) // 2, count // 2, count - tail)
-    found = np.partition(values, sorted(set(places)))
-    low, left, right, high = (float(found[place]) for place in places)
+    found = np.partition(values, sorted(set(places)), axis=-1)
+    low, left, right, high = (found[..., place] for place in places)
     return low, (left + right) / 2, high
 
 
@@ -167,9 +190,10 @@ def _rank_tail(few: int, many: int, level: float) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _signed_tail(count: int, level: float) -> int:
+def _signed_tail(count: int, level: float, reach: int = EXACT) -> int:
+    """Of the sorted means; `reach`: the greatest score."""
     if count > EXACT:
         half = t_quantile(level, 10**6) * math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
         return max(0, int(count * (count + 1) / 4 - half))
-    below = 2 * np.cumsum(_signs(np.arange(1, count + 1, dtype=float)))
+    below = 2 * np.cumsum(_signs(np.minimum(np.arange(1.0, count + 1), reach)))
     return int(np.searchsorted(below, 1 - level + 1e-12, side="right"))

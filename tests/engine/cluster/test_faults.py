@@ -68,7 +68,7 @@ def test_of_a_lost_worker_a_deploy_is_begun_once_more_and_a_run_is_not(
         (lost,) = operation.run()
         assert lost.outcome == "unreachable"
         assert isinstance(lost.error, UnreachableError)
-        assert "worker lost (noticed by lyon-" in lost.text
+        assert "the dask worker has died (noticed by lyon-" in lost.text
         assert fleet.runs_begun() == 1
         (fleet.folder / "slow").unlink()
         for process in site:
@@ -210,9 +210,9 @@ def test_no_scheduler_and_no_distributed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("fleet.engine.cluster.connecting.CONNECT_SECONDS", 0.3)
     with pytest.raises(UnreachableError, match="no dask scheduler answers") as caught:
         executor_for("dask://127.0.0.1:9")
-    assert caught.value.hint == "there: dask scheduler --port 9"
+    assert caught.value.hint == "start the scheduler on that machine: dask scheduler --port 9"
     for wrong in ("127.0.0.1:8786", "dask://127.0.0.1", "ray://127.0.0.1:1"):
-        with pytest.raises(InputError, match="is no executor"):
+        with pytest.raises(InputError, match="is not an executor"):
             executor_for(wrong)
     monkeypatch.delitem(sys.modules, "fleet.engine.cluster.executor")
     monkeypatch.setitem(sys.modules, "distributed", None)
@@ -222,7 +222,7 @@ def test_no_scheduler_and_no_distributed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_accept_new_is_not_for_workers(fleet: Fleet, executor: ClusterExecutor) -> None:
-    with pytest.raises(InputError, match="pins host keys on this workstation"):
+    with pytest.raises(InputError, match="workers do not store host keys"):
         on_every_device(
             fleet.hosts, gather_facts, print, parallel=1, accept_new=True, executor=executor
         )

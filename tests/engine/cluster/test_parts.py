@@ -91,7 +91,7 @@ def test_events_are_batched_and_progress_is_thinned(monkeypatch: pytest.MonkeyPa
     publisher.close()
     (last,) = batches
     assert sum(len(one.get("text", "")) for one in last) < 20_000
-    assert event_of(last[-1]) == Warned("b0", "more output than is shown from afar")
+    assert event_of(last[-1]) == Warned("b0", "the rest of the output is not shown")
 
 
 def blob(data: bytes) -> str:
@@ -109,7 +109,7 @@ def test_a_blob_gets_its_name_only_with_its_hash(tmp_path: Path) -> None:
     assert store.path(sha).read_bytes() == data
     store.path(sha).unlink()
     store.take(sha, 100, 0, data[:60] + bytes(40))
-    with pytest.raises(TransferError, match="arrived as"):
+    with pytest.raises(TransferError, match="arrived damaged"):
         store.finish(sha)
     store.take(sha, 100, 0, data[:60])
     store.drop(sha)
@@ -218,7 +218,7 @@ def test_what_cannot_be_stored_or_read_is_said(
     made.close()
     ((addresses, message),) = machines.failed
     assert addresses == {"a1"}
-    assert ("No space left" if problem else "changed while it was sent") in message
+    assert ("No space left" if problem else "was modified while it was sent") in message
 
 
 @pytest.mark.parametrize("name", ["runs/../../x", "/etc/x", "other/x", "undo/../x"])
@@ -243,7 +243,7 @@ def test_large_records_come_in_pieces_and_undo_logs_too(tmp_path: Path) -> None:
     assert (tmp_path / "runs/r/lab001/0/stdout.log").read_bytes() == b"aaaabbb"
     assert (tmp_path / "undo/r/lab001.jsonl").read_bytes() == b"{}"
     gone = ResultCollection(lambda *_: {}, "order", RunStore(tmp_path / "runs"))
-    with pytest.raises(TransferError, match="could not be brought"):
+    with pytest.raises(TransferError, match="cannot fetch the result"):
         gone.bring(Reply("done", "w", None, (large,)), "tcp://w")
 
 
@@ -271,4 +271,4 @@ def test_a_full_disk_at_home_is_said_of_it(
         )
     name = "stdout.log" if what == "file" else "record.json"
     assert f"cannot write {tmp_path}/runs/r/evk/0/{name}" in caught.value.message
-    assert caught.value.hint.startswith("free space: df -h")
+    assert caught.value.hint.startswith("free disk space: df -h")

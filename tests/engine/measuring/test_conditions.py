@@ -85,7 +85,7 @@ def test_another_boot_id_does_not_count(rig: Rig) -> None:
 def test_a_limit_that_falls_marks_the_run_as_throttled(rig: Rig) -> None:
     rig.behave(f"sleep 0.3; put {LIMIT} 1200000; sleep 0.3")
     first, second = rig.run(sample=0.1, repeats=2).records
-    why = "throttled: the limit of cpu:policy0 fell from 2.40 to 1.20 GHz"
+    why = "throttled: the clock limit of cpu:policy0 fell from 2.40 to 1.20 GHz"
     assert first.marks == (why,)
     assert first.counts
     assert second.marks == (why, "capped: cpu:policy0 at 1.20 of 2.40 GHz")
@@ -116,7 +116,7 @@ def test_a_broken_link_leaves_a_record(rig: Rig) -> None:
     assert result.error is not None
     assert result.outcome == "unreachable"
     (record,) = result.records
-    assert record.problems == ("the connection was lost",)
+    assert record.problems == ("the connection broke",)
     (kept,) = load(rig.runs, record.run_id)
     assert kept["counts"] is False
 

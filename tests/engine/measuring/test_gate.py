@@ -79,7 +79,7 @@ def test_going_on_marks_the_record(rig: Rig) -> None:
     result = rig.run(cool=CoolSpec(45.0, timeout=0.2, otherwise="go on"))
     assert result.error is None
     assert result.records[0].marks == ("not cooled: nspss-0 is 52.0 °C, not below 45 °C",)
-    assert any("going on" in text for text in rig.said(Warned))
+    assert any("fleet runs all the same" in text for text in rig.said(Warned))
 
 
 def test_a_named_zone_counts(rig: Rig) -> None:
@@ -92,7 +92,7 @@ def test_a_named_zone_counts(rig: Rig) -> None:
 def test_an_unknown_zone_lists_those_that_are_there(rig: Rig) -> None:
     result = rig.run(cool=CoolSpec(45.0, "nspss-9", otherwise="go on"))
     assert result.error is not None
-    words = "no thermal zone 'nspss-9'; the device has: nspss-0, nspss-1, cpuss-0, ddr"
+    words = "no thermal zone 'nspss-9'; it has: nspss-0, nspss-1, cpuss-0, ddr"
     assert words in result.error.message
     assert result.records == []
 
@@ -115,7 +115,7 @@ def test_a_zone_that_gives_no_temperature_is_not_cool(rig: Rig) -> None:
     rig.write(ZONE, "-274000")
     result = rig.run(cool=CoolSpec(45.0, "nspss-0"))
     assert result.error is not None
-    assert "nspss-0 gives no temperature" in result.error.message
+    assert "zone nspss-0 has no temperature" in result.error.message
 
 
 def test_a_link_that_breaks_while_cooling_is_made_anew(rig: Rig) -> None:
@@ -135,5 +135,5 @@ def test_a_link_that_breaks_while_cooling_is_made_anew(rig: Rig) -> None:
     result = rig.run(cool=COOL)
     assert result.error is None, result.error
     assert looks == 2
-    assert any("going on in" in text for text in rig.said(Warned))
+    assert any("fleet tries again in" in text for text in rig.said(Warned))
     assert result.records[0].counts

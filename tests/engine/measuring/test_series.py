@@ -49,7 +49,7 @@ def test_a_number_of_repeats() -> None:
 def test_until_the_interval_is_narrow() -> None:
     series = Series(RunSpec(until=UntilSpec(0.03)))
     assert taken(series, QUIET) == 5
-    assert series.outcome == "the interval of decode_tps is 0.2% wide after 5 runs"
+    assert series.outcome == "the confidence interval of decode_tps is 0.2% wide after 5 runs"
     assert series.warning == ""
     assert taken(Series(RunSpec(repeats=6, until=UntilSpec(0.03))), QUIET) == 6, "at least repeats"
     assert taken(Series(RunSpec(until=UntilSpec(0.03, metric="words"))), QUIET) == 5
@@ -65,14 +65,14 @@ def test_until_has_an_end() -> None:
 def test_until_of_a_metric_that_no_run_has() -> None:
     series = Series(RunSpec(until=UntilSpec(0.03, metric="decode_tp")))
     assert taken(series, LOUD) == 3
-    assert series.warning == "no run has the metric 'decode_tp'; there is: decode_tps, words"
+    assert series.warning == "no run has the metric 'decode_tp'; the runs have: decode_tps, words"
 
 
 def test_runs_that_do_not_count_narrow_nothing() -> None:
     series = Series(RunSpec(until=UntilSpec(0.03)))
     bad = [record(problems=("timeout",))] * 3
     assert not series.wants(bad)
-    assert "no run counts" in series.warning
+    assert "no run was valid" in series.warning
     assert Series(RunSpec(until=UntilSpec(0.03))).wants([*bad, record(), record()])
 
 
@@ -107,7 +107,8 @@ def test_until_on_a_board(rig: Rig) -> None:
     rig.behave("rate=10.0")
     result = rig.run(until=UntilSpec(0.03), sample=None)
     assert len(result.records) == 5
-    assert "the interval of decode_tps is 0.0% wide after 5 runs" in rig.said(StepStarted)
+    text = "the confidence interval of decode_tps is 0.0% wide after 5 runs"
+    assert text in rig.said(StepStarted)
     assert rig.said(Warned) == []
 
 
@@ -130,7 +131,7 @@ def conditions(
 
 
 UP, LOW = 2.4e9, 1.5e9
-FELL = ("throttled: cpu:policy0 fell to 1.50 of 2.40 GHz at 81 °C",)
+FELL = ("throttled: the clock of cpu:policy0 fell to 1.50 of 2.40 GHz at 81 °C",)
 CLOCKS = [
     ([(50, UP), (70, UP), (80, LOW), (81, LOW)], {}, FELL),
     ([(50, UP), (70, UP), (80, LOW), (81, UP)], {}, ()),  # one look is not enough
@@ -153,7 +154,7 @@ def at(heat: float, rate: float) -> Record:
     return record(rate, seen=conditions((heat, UP), (heat, UP), governor="schedutil"))
 
 
-AGAINST = "against the first 3 runs, 60 °C against 51 °C"
+AGAINST = "since the first 3 runs, and the device warmed from 51 °C to 60 °C"
 FIRST = [at(50, 10.0), at(51, 10.1), at(52, 9.9)]
 RATES = [
     (at(60, 8.0), (f"throttled: decode_tps fell by 20% {AGAINST}",)),
@@ -196,4 +197,6 @@ def test_a_limit_that_falls_while_it_cools_is_somebody_elses() -> None:
     assert marks_of(record(seen=seen), []) == ()
     hotter = Sample(1.0, {"cpuss-0": 70.0}, limits={"cpu:policy0": 1.2e9})
     seen = Conditions(before=before, during=(hotter,), limits={"cpu:policy0": 2.4e9})
-    assert marks_of(record(seen=seen), [])[0].startswith("throttled: the limit of cpu:policy0")
+    assert marks_of(record(seen=seen), [])[0].startswith(
+        "throttled: the clock limit of cpu:policy0"
+    )

@@ -58,7 +58,7 @@ def test_a_canary_that_fails_leaves_the_rest_untouched(two: Yard) -> None:
     results = operation.deploy()
     assert outcomes(results) == ["failed", "not attempted"]
     assert isinstance(results[0].error, HealthError)
-    text = "stopped after the canary: none of 1 came through (1 failed)"
+    text = "stopped after the canary: none of 1 devices succeeded (1 failed)"
     assert results[1].text == operation.ending.text == text
     assert [two.contacts(name) for name in two.names] == [1, 0]
     assert not two.base("b2").exists()
@@ -106,7 +106,7 @@ def test_rollback_of_what_this_run_changed(three: Yard) -> None:
     assert three.current("b2") not in {old, None}, "it stays as it is"
     assert three.current("b3") is None
     assert isinstance(results[2].error, HealthError)
-    assert "no release before" in results[1].text
+    assert "no earlier release" in results[1].text
     assert "1 of 2 switched devices are rolled back, not: b2" in operation.ending.text
     assert results[0].bytes_sent <= 21_000, "nothing is sent for the way back"
     backs = [(line["host"], line["outcome"]) for line in three.lines() if line["line"] == "back"]
@@ -129,7 +129,7 @@ def test_rollback_leaves_what_somebody_else_has_switched(
     monkeypatch.setattr(DeviceExecutor, "wait", soak)
     (result,) = operation.deploy()
     assert result.outcome == "not rolled back"
-    assert f"{old} is current" in result.text
+    assert f"current release is {old}" in result.text
     assert one.current("b1") == old
 
 
@@ -137,6 +137,7 @@ def spoil(boards: Yard, kind: str) -> Callable[[], object]:
     """Something happens to board b1; gives the way back."""
     current = boards.base("b1") / "current" / "app"
     release = current.resolve()
+    own = release.parents[2] / "meta" / release.parent.name / release.name
     model = release / "bundle" / "model.gguf"
     match kind:
         case "a blob is cut":
@@ -153,13 +154,13 @@ def spoil(boards: Yard, kind: str) -> Callable[[], object]:
             current.unlink()
             return lambda: current.symlink_to(target)
         case "the manifest is another":
-            manifest = release / "manifest.json"
+            manifest = own / "manifest.json"
             text = manifest.read_text()
             manifest.write_text(text.replace("llama.cpp", "llama.cqq"))
             return lambda: manifest.write_text(text)
         case "the stamp is gone":
-            aside = (release / ".installed").rename(release / "aside")
-            return lambda: aside.rename(release / ".installed")
+            aside = (own / ".installed").rename(own / "aside")
+            return lambda: aside.rename(own / ".installed")
         case "it opens no session":
             boards.make_sick("b1")
             return lambda: boards.make_sick("b1", sick=False)
@@ -171,16 +172,16 @@ def spoil(boards: Yard, kind: str) -> Callable[[], object]:
 
 
 LOOKS = [
-    ("nothing", "ok", "is whole and answers"),
+    ("nothing", "ok", "is complete and works"),
     ("a blob is cut", "failed", "bundle/model.gguf of release"),
     ("a link is gone", "failed", "bundle/model.gguf of release"),
-    ("another release is current", "failed", "release nothing is current"),
-    ("the manifest is another", "failed", "of another release"),
-    ("the stamp is gone", "failed", "has lost its stamp"),
-    ("it opens no session", "failed", "no NPU session"),
+    ("another release is current", "failed", "the current release is none"),
+    ("the manifest is another", "failed", "belongs to another release"),
+    ("the stamp is gone", "failed", "no longer marked as installed"),
+    ("it opens no session", "failed", "cannot open an NPU session"),
     ("it is off", "unreachable", "onnect"),
-    ("another boot", "failed", "was rebooted"),
-    ("nothing", "ok", "is whole and answers"),
+    ("another boot", "failed", "board rebooted after"),
+    ("nothing", "ok", "is complete and works"),
 ]
 
 
@@ -266,7 +267,7 @@ def test_a_run_that_failed_is_run_again_and_its_records_stay(one: Yard) -> None:
     lame.touch()
     (result,) = one.operation(run="auto").deploy()
     assert (result.outcome, result.bytes_sent > 0) == ("failed", True), result.text
-    assert "do not count" in result.text
+    assert "are not valid" in result.text
     lame.unlink()
     (again,) = go_on(one)
     assert (again.outcome, again.bytes_sent) == ("changed", 0)
@@ -297,7 +298,7 @@ def test_a_deploy_that_died_before_its_first_line_is_the_last_run(
     assert died.run_id > older.parent.name
     code, said = two.fleet("resume", "last")
     assert code == 2, said
-    assert "ended before it began, and changed no device" in said
+    assert "ended before it changed a device" in said
     assert died.run_id in said
     assert "is finished" not in said
     (first, second) = json.loads(two.fleet("resume", "--list", "--json")[1])

@@ -87,11 +87,15 @@ def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
         (1, b'{"line": "begin", "host"\n', "jsonl:2 is damaged"),
         (1, b'{"line": "begin", "host": "d999", "wave": "1"}\n', "jsonl:2 is damaged"),
         (1, b"[]\n", "jsonl:2 is damaged"),
-        (1, b"[" * 200_000 + b"\n", "jsonl:2 is damaged: it is no line of a journal"),
-        (0, b'{"run":' * 200_000 + b"\n", "jsonl:1 is damaged: it is no line of a journal"),
-        (1, b'{"line": "run", "schema": 1}\n', "jsonl:2 is damaged: the line that begins"),
-        (0, b'{"line": "run", "schema": 2, "fleet": "9.9"}\n', "schema 2 is of another fleet"),
-        (0, b'{"line": "begin"}\n', "jsonl:1 is damaged: the line that begins"),
+        (1, b"[" * 200_000 + b"\n", "jsonl:2 is damaged: the line is not valid"),
+        (0, b'{"run":' * 200_000 + b"\n", "jsonl:1 is damaged: the line is not valid"),
+        (1, b'{"line": "run", "schema": 1}\n', "jsonl:2 is damaged: only the first line"),
+        (
+            0,
+            b'{"line": "run", "schema": 2, "fleet": "9.9"}\n',
+            "schema 2 is from another fleet",
+        ),
+        (0, b'{"line": "begin"}\n', "jsonl:1 is damaged: only the first line"),
     ],
 )
 def test_damage_before_the_end_is_one_error(path: Path, at: int, text: bytes, words: str) -> None:
@@ -111,7 +115,7 @@ def test_damage_before_the_end_is_one_error(path: Path, at: int, text: bytes, wo
 def test_a_run_that_never_began(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
-    with pytest.raises(InputError, match="ended before it began"):
+    with pytest.raises(InputError, match="ended before it changed a device"):
         Journal.reopen(path)
 
 
@@ -128,7 +132,7 @@ def test_garbage_is_an_error_and_no_crash(data: bytes) -> None:
 def test_one_writer(path: Path) -> None:
     journal = begun(path)
     assert busy(path)
-    with pytest.raises(InputError, match="being worked on by another fleet"):
+    with pytest.raises(InputError, match="another fleet process works on run"):
         Journal.reopen(path)
     journal.close()
     assert not busy(path)

@@ -56,7 +56,7 @@ def check_blobs(boards: Yard) -> None:
                     assert hashlib.file_digest(stream, "sha256").hexdigest() == blob.name
         live = boards.base(name) / "current" / "app"
         if live.is_symlink():
-            assert (live / ".installed").exists()
+            assert (boards.base(name) / "meta/app" / live.readlink().name / ".installed").exists()
             assert all(path.exists() for path in live.rglob("*"))
 
 

@@ -224,7 +224,7 @@ def test_a_deploy_beside_it_leaves_it_and_status_says_so(
         assert now["older"] is True
         assert "older release" in str(now["text"])
         assert (now["pid"], now["release"]) == (old["pid"], old["release"])
-        assert (served.base / "releases" / was.name / str(now["release"]) / "env.sh").exists()
+        assert (served.base / "meta" / was.name / str(now["release"]) / "env.sh").exists()
         refused = served.start()
         assert isinstance(refused.error, DeviceError)
         assert "fleet serve restart" in refused.error.hint

@@ -5,20 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.ab import FAMILIES, Cell, Family, cell
-from fleet.profiles.compare.sequential import LOOKS, Answer, decide, first_of, next_look
+from benchmarks.ab import FAMILIES, Cell, Family, cell, pairs_of
+from fleet.profiles.compare.sequential import LOOKS, Answer, Decision, answers, decide, first_of
 from fleet.profiles.stats import ranks
 
 QUICK = 20  # tables of 20 boards: 400 rows a cell
 
 
-def made(gaps: list[float]) -> list[tuple[float, float]]:
-    return [(10.0, 10.0 * (1 + gap)) for gap in gaps]
+def of_gaps(gaps: list[float], limit: float, family: int) -> Decision:
+    """Of one board at a look."""
+    values = np.array([[(10.0123456, 10.0123456 * (1 + gap)) for gap in gaps]])
+    (found,) = decide(values, limit, family)
+    return found
 
 
 def test_the_order_is_abba_and_looks_are_fixed() -> None:
     assert "".join(first_of(pair) for pair in range(4)) == "ABAB"  # A B, B A, A B, B A
-    assert [next_look(pairs) for pairs in (0, 8, 13, 14, 39, 40)] == [8, 14, 14, 24, 40, None]
+    assert LOOKS == (8, 14, 24, 40)
 
 
 @pytest.mark.parametrize(
@@ -37,18 +40,62 @@ def test_the_order_is_abba_and_looks_are_fixed() -> None:
 )
 def test_three_answers(middle: float, limit: float, answer: Answer) -> None:
     away = np.linspace(-0.011, 0.011, 8)
-    found = decide(made([middle + float(gap) for gap in away]), limit, 1)
+    found = of_gaps([middle + float(gap) for gap in away], limit, 1)
     assert (found.answer, found.pairs) == (answer, 8)
 
 
 def test_a_family_too_large_for_so_few_pairs_is_undecided() -> None:
-    slow = made([-0.5] * 8)
-    assert decide(slow, -0.05, 1).answer is Answer.WORSE
-    found = decide(slow, -0.05, 20)
+    slow = [-0.5] * 8
+    assert of_gaps(slow, -0.05, 1).answer is Answer.WORSE
+    found = of_gaps(slow, -0.05, 20)
     assert (found.answer, found.low) == (Answer.UNDECIDED, None)
     assert found.mid == pytest.approx(-0.5)
-    assert decide(slow * 2, -0.05, 20).answer is Answer.WORSE
-    assert decide([], -0.05, 1).answer is Answer.UNDECIDED
+    assert of_gaps(slow * 2, -0.05, 20).answer is Answer.WORSE
+    assert answers(np.empty((1, 0, 2)), -0.05, 1)[0].answer is Answer.UNDECIDED
+
+
+def test_a_look_without_an_interval_leaves_its_chance_to_the_last() -> None:
+    """At 20 questions eight pairs have none: the last look then has 3 parts of 5, not 1."""
+    gaps = 0.02 * np.random.default_rng(4).standard_normal(40)
+    found = of_gaps(np.expm1(gaps).tolist(), -0.05, 20)
+    bounds = ranks.centres(gaps[None], 1 - 0.049 * 0.6 / 20)
+    assert bounds is not None
+    assert (found.low, found.high) == pytest.approx(np.expm1(bounds[[0, 2], 0]))
+
+
+def test_few_wild_pairs_do_not_widen_the_interval() -> None:
+    gaps = 0.02 * np.random.default_rng(5).standard_normal(40)
+    gaps[[3, 9, 17, 30, 33]] = -0.2
+    found = of_gaps(np.expm1(gaps).tolist(), -0.05, 20)
+    whole = ranks.centre(gaps, 1 - 0.049 * 0.6 / 20)
+    assert whole is not None
+    assert found.answer is Answer.FINE
+    assert whole[0] < -0.05, "all ranks, as they are, would be undecided"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "limit", "answer", "step"),
+    [
+        ((10.0,) * 40, (10.0,) * 40, -0.05, Answer.UNDECIDED, 1.0),  # 10.4 and 9.6 look alike
+        ((10.0,) * 40, (8.0,) * 40, -0.05, Answer.WORSE, 1.0),  # 9.5 against 8.5, at least
+        ((100.0,) * 40, (100.0,) * 40, -0.05, Answer.FINE, 1.0),
+        ((10.04,) * 40, (10.04,) * 40, -0.05, Answer.FINE, 0.01),
+        (tuple(range(20, 60)), tuple(range(120, 80, -1)), 0.05, Answer.WORSE, 0.0),
+    ],
+)
+def test_what_was_rounded_away_is_in_the_interval(
+    a: tuple[float, ...], b: tuple[float, ...], limit: float, answer: Answer, step: float
+) -> None:
+    (found,) = answers(np.array([list(zip(a, b, strict=True))], dtype=float), limit, 1)
+    assert (found.answer, found.step) == (answer, step)
+
+
+def test_boards_are_judged_as_if_each_were_alone() -> None:
+    for family in (FAMILIES[8], FAMILIES[13]):
+        values = pairs_of(family, np.random.default_rng(6), 0.03, np.zeros(30))
+        together = answers(values, -0.05, 3)
+        assert together == [answers(board[None], -0.05, 3)[0] for board in values]
+        assert len({decision.pairs for decision in together}) > 1 or family.step
 
 
 def test_the_interval_of_eight_pairs_is_at_most_half_wider_than_one_alone() -> None:
@@ -58,7 +105,7 @@ def test_the_interval_of_eight_pairs_is_at_most_half_wider_than_one_alone() -> N
     for _ in range(300):
         gaps = 0.015 * 2**0.5 * rng.standard_normal(8)
         alone = ranks.centre(gaps, 0.95)
-        found = decide(made(np.expm1(gaps).tolist()), -0.05, 1)
+        found = of_gaps(np.expm1(gaps).tolist(), -0.05, 1)
         assert alone is not None
         assert found.low is not None
         assert found.high is not None
@@ -74,19 +121,32 @@ def test_quick_cells(family: Family) -> None:
     assert calm.held >= 0.85
     bad = cell(family, 0.015, 0.08, -0.05, 20, trials=QUICK)
     assert bad.missed == 0
-    assert bad.found >= 0.8
+    assert bad.found >= 0.8 or family.step == 1.0
+
+
+# More often undecided than in 5 of 100 tables, as docs/compare.md says.
+UNDECIDED = {
+    ("two modes, 4 % apart", 0.03),
+    ("outliers, 1 in 20 by 10 to 30 %", 0.03),
+    ("whole numbers, about 10", 0.015),
+    ("whole numbers, about 10", 0.03),
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_the_promise(family: Family) -> None:
     """1,000 tables of 20 boards a cell: the bars of docs/compare.md."""
-    for noise, red in ((0.015, 0.02), (0.03, 0.02), (0.06, 0.03)):
+    for noise, red, found in ((0.015, 0.02, 0.95), (0.03, 0.02, 0.95), (0.06, 0.03, 0.8)):
         calm: Cell = cell(family, noise, 0.0, -0.05, 20, trials=1000)
         assert calm.red <= red, noise
         assert calm.held >= 0.94, noise
+        if noise <= 0.03:
+            assert (calm.undecided > 0.05) == ((family.name, noise) in UNDECIDED), noise
         bad = cell(family, noise, 0.08, -0.05, 20, trials=1000)
         assert bad.missed <= 0.025, noise
+        assert bad.held >= 0.94, noise
+        assert bad.found >= found or family.step == 1.0, noise
 
 
 @pytest.mark.slow

@@ -219,7 +219,11 @@ def test_a_damaged_record_is_named_until_it_is_healed(tmp_path: Path) -> None:
     whole = bad.read_text("utf-8")
     os.utime(bad.parents[2], (OLD, OLD))
     store = ProfileStore(tmp_path)
-    for text, said in (("{", "is damaged"), ("[]", "needs an object"), ('{"schema": 9}', "9")):
+    for text, said in (
+        ("{", "is damaged"),
+        ("[]", "must be a JSON object"),
+        ('{"schema": 9}', "9"),
+    ):
         bad.write_text(text, "utf-8")
         found = store.look()
         assert [one.path for one in found] == [str(bad)]

@@ -77,8 +77,8 @@ def test_blobs_and_steps_go_in_one_stream(board: PcBoard, tmp_path: Path) -> Non
     assert done.stdout.splitlines()[-3:] == [b"staged", b"switched", b"pruned"], done
     assert board.current == app.id
     assert board.store() == set(app.blobs)
-    env = (board.release / "env.ps1").read_text()
-    assert env == "\n".join(power_lines(app, str(board.release))) + "\n"
+    env = (board.own / "env.ps1").read_text()
+    assert env == "\n".join(power_lines(app, str(board.base))) + "\n"
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -112,7 +112,7 @@ def test_damage_is_found_by_time_size_and_hash(board: PcBoard, tmp_path: Path) -
     was = blob.stat()
     blob.chmod(0o644)
     blob.write_bytes(b"b" * 3_000_000)
-    later = (board.release / ".installed").stat().st_mtime_ns + 1_000_000_000
+    later = (board.own / ".installed").stat().st_mtime_ns + 1_000_000_000
     os.utime(blob, ns=(later, later))
     assert board.state(app).bad == {app.files[0].sha256}
     os.utime(blob, ns=(was.st_atime_ns, was.st_mtime_ns))
@@ -252,8 +252,8 @@ def test_a_crash_and_a_missing_program_have_a_status(board: PcBoard, tmp_path: P
 
 def test_the_environment_for_people_is_only_text(tmp_path: Path) -> None:
     app = manifest(tmp_path / "src", {"f": b"1"})
-    lines = power_lines(app, "C:/it's/r")
+    lines = power_lines(app, "C:/it's")
     assert "$env:ODD = 'it''s; $(id) `x`'" in lines
-    assert "$env:LD_LIBRARY_PATH = 'C:/it''s/r/lib'" in lines
+    assert "$env:LD_LIBRARY_PATH = 'C:/it''s/releases/app/" + app.id + "/lib'" in lines
     assert "Remove-Item Env:DSP_LIBRARY_PATH -ErrorAction SilentlyContinue" in lines
     assert sys.platform != "win32"

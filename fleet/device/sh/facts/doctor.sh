@@ -76,18 +76,19 @@ done
 # Releases of fleet: what the links are, which blobs came after the release was sealed.
 # $1 name, $2 id, $3 yes or no: is it sealed; or staged: it is ready and was never live.
 release() {
-  name=$1 rel=$base/releases/$1/$2 mark=.installed
+  name=$1 rel=$base/releases/$1/$2 own=$base/meta/$1/$2 mark=.installed
+  [ -d "$own" ] || own=$rel
   [ "$3" != staged ] || mark=manifest.json
   say release "$name$tab$2$tab$rel$tab$3"
   [ -r "$base/history/$name" ] && all history < "$base/history/$name"
-  [ -r "$rel/manifest.json" ] || return 0
-  all manifest < "$rel/manifest.json"
-  has find && has stat && has readlink && (cd "$rel" 2>/dev/null && say listed yes && find . -type l -print | all links && find . -type l -exec readlink {} + | all targets && find . ! -type d ! -name .seal ! -name .seal.new ! -path ./.installed ! -path ./manifest.json ! -path ./env.sh -exec stat -L -c '%s %n' {} + 2>/dev/null | all sizes)
+  [ -r "$own/manifest.json" ] || return 0
+  all manifest < "$own/manifest.json"
+  has find && has stat && has readlink && (cd "$rel" 2>/dev/null && say listed yes && find . -type l -print | all links && find . -type l -exec readlink {} + | all targets && find . ! -type d -exec stat -L -c '%s %n' {} + 2>/dev/null | all sizes)
   # Blobs that were written after the release was sealed are read again; all with --verify.
   total=0
   [ -z "$sha" ] || find "$rel" -type l 2>/dev/null | while IFS= read -r f; do
     if [ "$verify" != hash ]; then
-      [ "$f" -nt "$rel/$mark" ] || continue
+      [ "$f" -nt "$own/$mark" ] || continue
       size=$(wc -c < "$f"); total=$((total + size)); [ "$total" -lt 300000000 ] || { say unhashed "$f"; continue; }
     fi
     text=$($sha "$f" 2>/dev/null); f=$(readlink "$f"); say hash "${f##*/}$tab${text%% *}"
@@ -102,13 +103,14 @@ release() {
 for link in "$base/current"/*; do
   [ -L "$link" ] || continue
   name=${link##*/}; id=$(readlink "$link"); id=${id##*/}
-  text=no; [ -f "$base/releases/$name/$id/.installed" ] && text=yes
+  own=$base/meta/$name/$id; [ -d "$own" ] || own=$base/releases/$name/$id
+  text=no; [ -f "$own/.installed" ] && text=yes
   release "$name" "$id" "$text"
 done
 # Of a name that has nothing live: what was staged. Its probe failed, or the deploy was cut off.
-for f in "$base/releases"/*/*/manifest.json; do
-  f=${f%/manifest.json}; id=${f##*/}; name=${f%/*}; name=${name##*/}
-  [ -L "$base/current/$name" ] || [ ! -f "$f/manifest.json" ] || [ -f "$f/.installed" ] || release "$name" "$id" staged
+for f in "$base/releases"/*/*; do
+  id=${f##*/}; name=${f%/*}; name=${name##*/}; own=$base/meta/$name/$id; [ -d "$own" ] || own=$f
+  [ -L "$base/current/$name" ] || [ ! -f "$own/manifest.json" ] || [ -f "$own/.installed" ] || release "$name" "$id" staged
 done
 # Set-ups that somebody made by hand.
 while IFS= read -r dir; do

@@ -67,6 +67,8 @@ if [ -r "$soc/soc_id" ]; then one soc_id "$soc/soc_id"
 else soc=$R/sys/devices/system/soc/soc0; one soc_id "$soc/id"; fi
 one serial_number "$soc/serial_number"; one soc_machine "$soc/machine"; one soc_family "$soc/family"; one soc_revision "$soc/revision"
 # all: the device tree
+# Radxa's setup-dsp.sh mounts a file over it (radxa-pkg/fastrpc).
+grep -q ' /sys/devices/soc0/soc_id ' "$R/proc/self/mountinfo" 2>/dev/null && say soc_covered yes
 tree=$R/sys/firmware/devicetree/base
 [ -r "$tree/compatible" ] || tree=$R/proc/device-tree
 for name in compatible model; do
@@ -159,17 +161,17 @@ case $text in
     done ;;
 esac
 lib() {
-  case $1 in */libcdsprpc.so*) say libcdsprpc "$1" ;; */libatomic.so*) say libatomic "$1" ;; *) say qnn_library "$1" ;; esac
+  case $1 in */libcdsprpc.so*) say libcdsprpc "$1" ;; */libatomic.so*) say libatomic "$1" ;; */libstdc++.so*) say libstdcpp "$1" ;; *) say qnn_library "$1" ;; esac
 }
 for dir in /usr/lib /usr/lib64 /lib /lib64 /usr/local/lib /usr/lib/aarch64-linux-gnu /usr/lib/x86_64-linux-gnu /vendor/lib64 /vendor/lib64/hw /system/lib64; do
-  [ -e "$dir/libatomic.so.1" ] && lib "$dir/libatomic.so.1"
+  for f in "$dir/libatomic.so.1" "$dir/libstdc++.so.6"; do [ -e "$f" ] && lib "$f"; done
   [ -L "$R$dir" ] && continue
   for f in "$R$dir"/libcdsprpc.so* "$R$dir"/libQnn*.so* "$R$dir"/libGenie.so*; do [ -e "$f" ] && lib "${f#"$R"}"; done
 done
-(PATH=$PATH:/usr/sbin:/sbin; ldconfig -p) 2>/dev/null | grep -E 'lib(cdsprpc|Qnn|Genie|atomic).*(AArch64|x86-64)' 2>/dev/null | while read -r text; do
+(PATH=$PATH:/usr/sbin:/sbin; ldconfig -p) 2>/dev/null | grep -E 'lib(cdsprpc|Qnn|Genie|atomic|stdc[+][+]).*(AArch64|x86-64)' 2>/dev/null | while read -r text; do
   f=${text##* => }
   case $f in /lib/*) [ -L /lib ] && f=/usr$f ;; esac
-  case $R,$f in ,* | *libatomic.so.1) [ -e "$f" ] && lib "$f" ;; esac
+  case $R,$f in ,* | *libatomic.so.1 | *libstdc++.so.6) [ -e "$f" ] && lib "$f" ;; esac
 done
 # The process of a session on the DSP begins with a shell of these folders (fastrpc_apps_user.c, open_shell).
 say dsp_shell none
@@ -220,11 +222,9 @@ for path in "$R"/sys/class/remoteproc/*; do
   line "$path/state"; say remoteproc "$text$tab$REPLY"
 done
 # end of all
-if has sha256sum; then say sha256 sha256sum
-elif has busybox && busybox sha256sum </dev/null >/dev/null 2>&1; then say sha256 'busybox sha256sum'
-elif has toybox && toybox sha256sum </dev/null >/dev/null 2>&1; then say sha256 'toybox sha256sum'
-elif has shasum; then say sha256 'shasum -a 256'
-elif has openssl; then say sha256 'openssl dgst -sha256'; fi
+for text in sha256sum 'busybox sha256sum' 'toybox sha256sum' 'shasum -a 256' 'openssl dgst -sha256'; do
+  $text < /dev/null > /dev/null 2>&1 && { say sha256 "$text"; break; }
+done
 [ "$(echo abc | dd bs=4 count=1 iflag=fullblock 2>/dev/null)" = abc ] && say dd_fullblock yes
 [ "$(find / -prune -printf x 2>/dev/null)" = x ] && say find_printf yes
 has tar && say tar yes

@@ -6,5 +6,6 @@ while read -r sha mode; do
   part=$base/store/$sha.part
   chmod "$mode" "$part" || exit 74
   case $syncing in file) sync "$part" ;; all) sync ;; esac
+  [ ! -d "$base/store/$sha" ] || rm -rf "$base/store/$sha"
   mv -f "$part" "$base/store/$sha" || exit 74
 done

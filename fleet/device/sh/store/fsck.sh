@@ -18,6 +18,7 @@ echo "fleet-fsck 1"
 if [ "$what" = passed ]; then
   # No file is opened that is there, nor what a link leads to.
   rm -f "$base/fsck.new"
+  [ ! -d "$base/fsck" ] || rm -rf "$base/fsck"
   (set -C; echo "$word" > "$base/fsck.new") && mv -f "$base/fsck.new" "$base/fsck" || exit 74
   echo "end"; exit 0
 fi
@@ -104,10 +105,12 @@ for rel in "$base/releases"/*/*; do
   [ -d "$rel" ] || continue
   id=${rel##*/} name=${rel%/*} state=staged
   name=${name##*/}
-  if [ -f "$rel/.installed" ]; then state=installed; fi
+  own=$base/meta/$name/$id
+  [ -d "$own" ] || own=$rel
+  if [ -f "$own/.installed" ]; then state=installed; fi
   echo "release $name $id $state"
-  if [ -f "$rel/manifest.json" ]; then
-    printf 'manifest %s %s ' "$name" "$id"; tr '\n' ' ' < "$rel/manifest.json"; echo
+  if [ -f "$own/manifest.json" ]; then
+    printf 'manifest %s %s ' "$name" "$id"; tr '\n' ' ' < "$own/manifest.json"; echo
   fi
   (cd "$rel" && links)
 done

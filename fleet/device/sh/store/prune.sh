@@ -3,7 +3,9 @@
 set -u
 base=$1 name=$2 keep=$3
 now=$(readlink "$base/current/$name"); now=${now##*/}
-if [ ! -f "$base/releases/$name/$now/manifest.json" ] || [ -z "$now" ]; then
+own=$base/meta/$name/$now
+[ -d "$own" ] || own=$base/releases/$name/$now
+if [ -z "$now" ] || [ ! -d "$base/releases/$name/$now" ] || [ ! -f "$own/manifest.json" ]; then
   echo "cannot tell which release is current; nothing was removed" >&2; exit 74
 fi
 newest=''
@@ -24,6 +26,9 @@ stay="$stay$served "
 for rel in "$base/releases/$name"/* "$base/releases/$name"/.stage-*; do
   [ -d "$rel" ] || continue
   case $stay in *" ${rel##*/} "*) ;; *) rm -rf "$rel"; echo "release ${rel##*/}" ;; esac
+done
+for own in "$base/meta/$name"/*; do
+  [ -d "$base/releases/$name/${own##*/}" ] || rm -rf "$own"
 done
 if [ -e "$base/store/.batch.part" ] || [ -L "$base/store/.batch.part" ]; then rm -rf "$base/store/.batch.part"; fi
 # A tool that is missing or fails gives an empty list: then nothing is in use, and all would go.

@@ -148,6 +148,7 @@ while read -r sha size offset mode blocks rest coding end key; do
   if [ "$got" != "$sha" ]; then echo "bad $sha $got"; rm -f "$part"; status=77; continue; fi
   chmod "$mode" "$part"
   case $syncing in file) sync "$part" ;; all) sync ;; esac
+  [ ! -d "$store/$sha" ] || rm -rf "${store:?}/$sha"
   mv -f "$part" "$store/$sha" || { echo "failed $sha rename"; exit 74; }
   echo "ok $sha"
 done

@@ -11,7 +11,7 @@ replace() {
 # Points the link $1 to $2, by way of the new name $3. An ln is taken only if it keeps a link that
 # it cannot replace: that of busybox removes first. What counts is where the link leads afterwards.
 point() {
-  if [ -L "$3" ] || [ -e "$3" ]; then rm -f "$3"; fi
+  if [ -L "$3" ] || [ -e "$3" ]; then rm -rf "$3"; fi
   ln -s "$2" "$3" || return 1
   if ! rp_why=$(replace "$3" "$1" 2>&1); then
     ln -s -f -n '' "$3" 2>/dev/null

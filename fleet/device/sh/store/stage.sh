@@ -11,27 +11,30 @@ tab='	'
 nl='
 '
 rel=$base/releases/$name/$id
-if [ -d "$rel" ]; then new=$rel; else new=$base/releases/$name/.stage-$run; rm -rf "$new"; fi
-mkdir -p "$new" "$base/current" "$base/history" || exit 74
-# Of one that was killed: where the input ends before `m` there is nothing to rename.
-rm -f "$new/env.sh.new" "$new/manifest.json.new"
-env=''
+new=$base/releases/$name/.stage-$run
+tree=$new/tree
+if [ -e "$new" ] || [ -L "$new" ]; then rm -rf "$new"; fi
+mkdir -p "$base/releases/$name" "$base/meta/$name" "$base/current" "$base/history" \
+  && mkdir "$new" "$new/tree" "$new/own" || exit 74
+if [ -d "$rel" ] && [ ! -L "$rel" ]; then tree=$rel; fi
+env='' whole=''
 while IFS=$tab read -r kind one two; do
   case $kind in
-    d) mkdir -p "$new/$one" || exit 74 ;;
+    d)
+      if [ -L "$tree/$one" ] || [ ! -d "$tree/$one" ]; then rm -f "$tree/$one"; fi
+      mkdir -p "$tree/$one" || exit 74 ;;
     f)
       if [ ! -f "$base/store/$one" ]; then echo "blob $one of $two is gone" >&2; exit 78; fi
-      if [ -L "$new/$two" ] || [ -e "$new/$two" ]; then
-        if [ "$(readlink "$new/$two" 2>/dev/null)" = "$base/store/$one" ]; then continue; fi
-        rm -f "$new/$two"
+      if [ -L "$tree/$two" ] || [ -e "$tree/$two" ]; then
+        if [ "$(readlink "$tree/$two" 2>/dev/null)" = "$base/store/$one" ]; then continue; fi
+        rm -rf "${tree:?}/$two"
       fi
-      ln -s "$base/store/$one" "$new/$two" || exit 74 ;;
+      ln -s "$base/store/$one" "$tree/$two" || exit 74 ;;
     e) env=$env$one$nl ;;
     m)
-      rm -f "$new/env.sh.new" "$new/manifest.json.new"
-      printf '%s' "$env" > "$new/env.sh.new" && cat > "$new/manifest.json.new" || exit 74 ;;
+      printf '%s' "$env" > "$new/own/env.sh" && cat > "$new/own/manifest.json" || exit 74
+      whole=yes ;;
   esac
 done
-mv -f "$new/env.sh.new" "$new/env.sh" && mv -f "$new/manifest.json.new" "$new/manifest.json" || exit 74
-if [ "$new" != "$rel" ]; then mv "$new" "$rel" || exit 74; fi
-echo "staged"
+# Where the input ends before `m` it was cut.
+[ -n "$whole" ] || { echo "the list was cut" >&2; exit 74; }

@@ -2,12 +2,14 @@
 # only those that are younger than the release), then the argv of the hash tool. `sealed`: every
 # file has the inode, size and times that it had when the release was switched to. stdin:
 # `<sha256><TAB><size><TAB><key><TAB><name>` per file of the release; a part may be named by the key.
+# `old`: an earlier fleet made it, with files of fleet's own among those of the user.
 # Whole groups are asked of readlink and stat at once; file by file only where one differs.
 set -u
 LC_ALL=C; export LC_ALL
 base=$1 name=$2 id=$3 verify=$4
 shift 4
-rel=$base/releases/$name/$id
+rel=$base/releases/$name/$id own=$base/meta/$name/$id old=''
+if [ -d "$rel" ] && [ ! -d "$own" ]; then own=$rel old=yes; fi
 tab='	'
 nl='
 '
@@ -16,15 +18,16 @@ now=''
 if [ -L "$base/current/$name" ]; then
   now=$(readlink "$base/current/$name"); echo "current ${now##*/}"
 fi
-if [ -f "$rel/.installed" ]; then echo "installed"; fi
+if [ -f "$own/.installed" ]; then echo "installed"; fi
+if [ -n "$old" ]; then echo "old"; fi
 if [ -f "$base/history/$name" ]; then
   while read -r past; do echo "history $past"; done < "$base/history/$name"
 fi
-if [ "$verify" != hash ] && [ "${now##*/}" = "$id" ] && [ -f "$rel/.installed" ] && [ -f "$rel/.seal" ]; then
-  seal=$(cat "$rel/.seal")
+if [ "$verify" != hash ] && [ "${now##*/}" = "$id" ] && [ -f "$own/.installed" ] && [ -f "$own/.seal" ]; then
+  seal=$(cat "$own/.seal")
   case $seal in
-    *"$rel/manifest.json"*)
-      if [ "$(find -L "$rel" -type f ! -name .seal ! -name .seal.new -exec stat -L -c '%i %s %Y %Z %n' -- {} + 2>/dev/null)" = "$seal" ]; then
+    *"$own/manifest.json"*)
+      if [ "$(find -L "$rel" "$own/.installed" "$own/env.sh" "$own/manifest.json" -type f -exec stat -L -c '%i %s %Y %Z %n' -- {} + 2>/dev/null)" = "$seal" ]; then
         echo "sealed"; echo "end"; exit 0
       fi ;;
   esac
@@ -58,7 +61,7 @@ group() {
       echo "unlinked $1"
     fi
     blob=$base/store/$1
-    if [ -f "$rel/.installed" ] && [ "$blob" -nt "$rel/.installed" ] && [ "$verify" != hash ]; then
+    if [ -f "$own/.installed" ] && [ "$blob" -nt "$own/.installed" ] && [ "$verify" != hash ]; then
       echo "$1" >&3
     fi
     if [ $sized = 0 ]; then echo "have $1"

@@ -5,16 +5,17 @@ echo "fleet-status 1"
 for link in "$base/current"/*; do
   [ -L "$link" ] || continue
   name=${link##*/}; id=$(readlink "$link"); id=${id##*/}
-  rel=$base/releases/$name/$id
+  rel=$base/releases/$name/$id own=$base/meta/$name/$id
+  [ -d "$own" ] || own=$rel
   state=damaged
-  if [ -f "$rel/.installed" ] && [ -f "$rel/manifest.json" ]; then state=installed; fi
+  if [ -d "$rel" ] && [ -f "$own/.installed" ] && [ -f "$own/manifest.json" ]; then state=installed; fi
   broken=$(find "$rel" -type l ! -exec test -e {} \; -print 2>/dev/null | wc -l); broken=$((broken))
   [ "$broken" -gt 0 ] && state=damaged
   echo "name $name $id $state $broken"
   if [ -f "$base/history/$name" ]; then
     while read -r past; do echo "history $name $past"; done < "$base/history/$name"
   fi
-  if [ -f "$rel/manifest.json" ]; then printf 'manifest %s ' "$name"; tr '\n' ' ' < "$rel/manifest.json"; echo; fi
+  if [ -f "$own/manifest.json" ]; then printf 'manifest %s ' "$name"; tr '\n' ' ' < "$own/manifest.json"; echo; fi
 done
 if [ -f "$base/fsck" ]; then
   read -r passed < "$base/fsck"

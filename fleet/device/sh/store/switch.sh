@@ -4,29 +4,39 @@ umask 022
 # No file is opened that is there, nor what a link leads to.
 set -C
 base=$1 name=$2 id=$3 run=$4
-rel=$base/releases/$name/$id
+rel=$base/releases/$name/$id own=$base/meta/$name/$id
 past=$base/history/$name new=$base/history/.$name.new
 # Whole or not at all: a line that a full disk cut would hide the next one.
 note() {
+  [ ! -d "$past" ] || rm -rf "$past"
   { [ ! -f "$past" ] || cat "$past"; echo "$1"; } > "$new" && mv -f "$new" "$past" || exit 74
 }
-rm -f "$new" "$rel/.installed.new" "$rel/.seal.new"
-if [ ! -f "$rel/manifest.json" ]; then echo "release $id is not there" >&2; exit 78; fi
+rm -rf "$new"
+# What an earlier fleet made and switched to has its marks among the user's files, and keeps them.
+mark=manifest.json
+[ -d "$own" ] || { own=$rel mark=.installed; }
+if [ ! -d "$rel" ] || [ ! -f "$own/$mark" ]; then echo "release $id is not there" >&2; exit 78; fi
 # A switch that was killed before its line: what is live would be unknown to prune and rollback.
 now=$(readlink "$base/current/$name" 2>/dev/null); now=${now##*/}
 last=''
 if [ -f "$past" ]; then while read -r one; do last=$one; done < "$past"; fi
 if [ -n "$now" ] && [ "$now" != "$last" ]; then note "$now"; fi
-echo "$id" > "$rel/.installed.new" && mv -f "$rel/.installed.new" "$rel/.installed" || exit 74
-# Name, inode, size and times of every file: who finds them so later need not look closer.
-find -L "$rel" -type f ! -name .seal ! -name .seal.new -exec stat -L -c '%i %s %Y %Z %n' -- {} + \
-  > "$rel/.seal.new" 2>/dev/null && mv -f "$rel/.seal.new" "$rel/.seal" || rm -f "$rel/.seal" "$rel/.seal.new"
+if [ "$own" != "$rel" ]; then
+  # mv would go into a folder, also through a link.
+  rm -rf "$own/.installed.new" "$own/.seal.new" "$own/.seal"
+  [ ! -d "$own/.installed" ] || rm -rf "$own/.installed"
+  echo "$id" > "$own/.installed.new" && mv -f "$own/.installed.new" "$own/.installed" || exit 74
+  # Name, inode, size and times of every file: who finds them so later need not look closer.
+  find -L "$rel" "$own/.installed" "$own/env.sh" "$own/manifest.json" -type f \
+    -exec stat -L -c '%i %s %Y %Z %n' -- {} + > "$own/.seal.new" 2>/dev/null \
+    && mv -f "$own/.seal.new" "$own/.seal" || rm -f "$own/.seal.new"
+fi
 # What a kill left of switches of this name: our link; the link, or empty file, of toybox's ln.
 for one in "$base/current/.$name".* "$base/current/$name"_??????; do
   if [ -L "$one" ]; then case $(readlink "$one") in "../releases/$name/"*) rm -f "$one" ;; esac
   elif [ -f "$one" ] && [ ! -s "$one" ]; then rm -f "$one"; fi
 done
-sync -f "$rel/manifest.json" 2>/dev/null
+sync -f "$own/manifest.json" 2>/dev/null
 point "$base/current/$name" "../releases/$name/$id" "$base/current/.$name.$run" || exit 74
 sync -f "$base/current" 2>/dev/null
 if [ "$id" != "$now" ]; then note "$id"; fi

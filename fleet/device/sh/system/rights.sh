@@ -13,8 +13,13 @@ elif sudo -n true >/dev/null 2>&1 </dev/null; then echo "become sudo"
 else echo "become password"; fi
 if [ $# -gt 0 ] && command -v apt-get >/dev/null 2>&1; then
   if said=$(apt-get -s -q -o Debug::NoLocking=1 install -- "$@" 2>&1); then
-    printf '%s\n' "$said" | while read -r word name _; do
+    printf '%s\n' "$said" | while read -r word name old _; do
       case $word in Inst) echo "brings $name" ;; Remv) echo "removes $name" ;; esac
+      case $word,$old in Inst,\[*) old=${old#\[}; echo "replaces $name ${old%]}" ;; esac
+    done
+    # A simulation says no sizes; this one prints addresses and installs nothing.
+    apt-get -y -q --print-uris -o Debug::NoLocking=1 install -- "$@" 2>/dev/null | while IFS= read -r line; do
+      case $line in 'Need to get '* | 'After this operation, '*) echo "size ${line%.}" ;; esac
     done
   else
     printf '%s\n' "$said" | grep -E '^E:|Depends:|but it is not' | while IFS= read -r line; do echo "refuses $line"; done

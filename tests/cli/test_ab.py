@@ -1,0 +1,109 @@
+"""`fleet ab` as it is typed: what it refuses, what it shows, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fleet.cli import ab as cli
+from fleet.cli.main import main
+from fleet.engine.ab.journal import AbJournal, Asked
+from fleet.engine.ab.measuring import Judged
+from fleet.engine.pool import DeviceResult
+from fleet.model.errors import FleetError
+from fleet.model.inventory import Host
+from fleet.profiles.compare.sequential import answer
+from fleet.profiles.runs import RunStore
+
+
+def fleet(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["fleet", "ab", *words])
+    try:
+        main()
+    except SystemExit as left:
+        return int(left.code or 0)
+    return 0
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[AbJournal]:
+    asked = Asked("a.yaml", "b.yaml", "", "lab.yaml", ("evk-01",), {"decode_tps": -0.05})
+    made = AbJournal.begin(RunStore(tmp_path / "runs"), "ab1", asked)
+    yield made
+    made.close()
+
+
+def measured(change: float, pairs: int, *, rounded: bool = False) -> DeviceResult:
+    """One board; B against A, noise 2 %."""
+    rng = np.random.default_rng(1)
+    values = [10 * np.exp(0.02 * rng.standard_normal(2)) * (1, 1 + change) for _ in range(pairs)]
+    if rounded:
+        values = [np.rint(both) for both in values]
+    found = answer([(both[0], both[1]) for both in values], -0.05, 1)
+    judged = Judged("decode_tps", -0.05, 10.0, 10 * (1 + change), found)
+    return DeviceResult(Host("evk-01", "evk-01"), "ran", details={"ab": [judged]})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("a",), "ab takes two sides and an inventory"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<9"), "a loss in percent is expected"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<+5%"), "a loss in percent is expected"),
+        (("--resume", "never"), "cannot resume ab 'never'"),
+    ],
+)
+def test_what_it_cannot_do_is_said_before_a_board_is_asked(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lab.yaml").write_text("all: {hosts: {evk-01: {host: 127.0.0.1}}}\n")
+    assert fleet(monkeypatch, *words, "--output", str(tmp_path / "runs")) == 2
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.glob("runs/*")), "nothing is begun"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        (-0.15, 40, 1, "the table above"),
+        (0.0, 40, 0, ""),
+        (-0.045, 8, 4, "fleet ab --resume ab1"),
+        (0.0, 3, 4, "fleet ab --resume ab1"),
+    ],
+)
+def test_exit_codes(
+    journal: AbJournal, asked: tuple[float, int, int, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    change, pairs, code, hint = asked
+    results = [measured(change, pairs)]
+    cli.show(journal, results, as_json=True)
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["decision"]["answer"] == {0: "fine", 1: "worse", 4: "undecided"}[code]
+    assert (row["device"], row["metric"], row["emulated"]) == ("evk-01", "decode_tps", False)
+    if code == 0:
+        cli.end(journal, results)
+        return
+    with pytest.raises(FleetError) as error:
+        cli.end(journal, results)
+    assert error.value.exit_code == code
+    assert "evk-01 decode_tps" in error.value.message
+    assert hint in error.value.hint
+
+
+def test_after_the_last_look_nothing_says_measure_on(
+    journal: AbJournal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = [measured(0.0, 40, rounded=True)]
+    cli.show(journal, results, as_json=False)
+    said = capsys.readouterr()
+    assert "rounded to 1" in said.out + said.err
+    with pytest.raises(FleetError, match="undecided") as error:
+        cli.end(journal, results)
+    assert "--resume" not in error.value.hint

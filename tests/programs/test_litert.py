@@ -1,0 +1,83 @@
+"""LiteRT with a .tflite of ours on a board behind a real sshd, on its CPU: no package has what
+dispatches to Qualcomm's NPU. And its own words on a part that was compiled for one.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleet.config.playbook import load_playbook
+from fleet.engine.pool import DeviceResult
+from fleet.runners.litert import DISPATCH, PACKAGES
+from fleet.runtimes.lock import file_lock
+from tests.engine.conftest import Bench
+from tests.support_runtime import NEW, X86, cache_root, cached_runtime, cached_store
+from tests.transport.sshd import Sshd
+
+from .seen import ROOT, saw
+
+VERSION = PACKAGES[0].partition("==")[2]
+
+
+@pytest.fixture
+def bench(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setenv("FLEET_HOME", str(cache_root() / "home"))  # packages outlive the run
+    return bench
+
+
+def deployed(bench: Bench, path: Path, bundle: str, **run: object) -> DeviceResult:
+    folder = ROOT / "assets" / bundle
+    text = {
+        "name": "litert",
+        "bundle": {"path": str(folder), "kind": "litert"},
+        "runtime": NEW,
+        "run": {"repeats": 2, "timeout": 60, **run},
+    }
+    path.write_text(json.dumps(text))
+    own = replace(bench, store=cached_store(), playbook=load_playbook(path))
+    with file_lock(cache_root() / "packages.lock", 900):
+        (result,) = own.operation().deploy()
+    return result
+
+
+def test_a_model_on_the_cpu_of_a_board(bench: Bench, tmp_path: Path) -> None:
+    options = {
+        "accelerator": "cpu", "inputs": {"x": "x.npy"}, "reference": {"y": "y.npy"},
+        "tolerance": 1e-5, "iterations": 50,
+    }  # fmt: skip
+    result = deployed(bench, tmp_path / "playbook.yaml", "tiny-litert", options=options)
+    assert result.error is None, result.error
+    for record in result.records:
+        assert (record.problems, record.marks) == ((), ("cpu",))
+        others = record.metrics.others
+        assert 0 <= others["y_max_abs"].value <= 1e-5
+        assert (others["ops_off_npu"].value, others["off_npu_share"].value) == (4, 1)
+        assert others["inferences"].value == 50
+        assert others["run_min_ms"].value <= others["run_ms"].value <= others["run_max_ms"].value
+        assert not any("libQnn" in name for name in record.files)
+    on = "the CPU of a board behind a real sshd (x86_64)"
+    saw("litert", "ai-edge-litert", VERSION, on, "outputs within 1e-5 of numpy's, times")
+
+
+def test_a_part_for_the_npu_never_runs_on_the_cpu(
+    bench: Bench, board_server: Sshd, tmp_path: Path
+) -> None:
+    """Its dispatch library cannot be had, so an empty one stands for it; LiteRT says what it makes
+    of it, and the release is not switched.
+    """
+    empty = tmp_path / DISPATCH
+    subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", "-o", str(empty)], check=True)
+    cached_runtime(NEW, X86)
+    own = replace(bench, host=board_server.host(base_dir=str(bench.base), soc="SM8750"))
+    options = {"model": "tiny_SM8750.tflite", "off_npu": 1, "source": "tiny.tflite"}
+    result = deployed(
+        own, tmp_path / "playbook.yaml", "tiny-litert-npu", options=options, libraries=[str(empty)]
+    )
+    assert "cannot open an NPU session" in str(result.error)
+    assert "litert/runtime/dispatch/dispatch_delegate.cc" in str(result.error)
+    assert own.current() is None
