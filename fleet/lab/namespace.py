@@ -96,7 +96,7 @@ class NamespaceBoard:
         except OSError as error:
             listener.close()
             raise LabError(
-                f"port {self.board.port} is in use", hint="fleet lab up --port PORT"
+                f"port {self.board.port} is in use", hint="`fleet lab up` with another --port"
             ) from error
         listener.listen(64)
         self.board.port = int(listener.getsockname()[1])

@@ -146,7 +146,7 @@ def test_a_wide_terminal_and_a_pipe_have_all_in_one_line(
 def test_what_the_table_says_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> None:
     shown(runs(ort(), "ort"))
     said = capsys.readouterr()
-    also = next(line for line in said.err.splitlines() if " also: " in line)
+    also = next(line for line in said.err.splitlines() if ", other metrics: " in line)
     assert "run_max_ms 55 ms" in also
     assert "inferences 10" in also
     assert not re.search(r"\b(run_ms|run_p90_ms|ips) ", also)

@@ -57,7 +57,7 @@ def test_list_is_newest_first_and_takes_words() -> None:
     assert "only the newest 1 runs are shown; for all of them: --limit 0" in done.stderr
     assert "emulated" in done.stdout
     assert plain("list", "host:none") == []
-    assert "fleet run measures" in profiles("list", "host:none").stderr
+    assert "measure with `fleet run`" in profiles("list", "host:none").stderr
 
 
 def test_list_of_records() -> None:
@@ -73,7 +73,7 @@ def test_show_gives_medians_of_what_counts() -> None:
     assert "3/4" in done.stdout
     assert "11.00" in done.stdout, "the median of 10, 12, 11"
     assert "load_us 7 us" in done.stderr
-    assert "cut: x; not counted" in done.stderr
+    assert "does not count: cut: x" in done.stderr
     assert "emulated (lab device" in done.stderr
     assert "\x1b[31m" not in done.stdout
     assert "said" in done.stdout
@@ -153,10 +153,10 @@ def test_a_store_of_its_own(tmp_path: Path) -> None:
 
 def test_tag_and_export(tmp_path: Path) -> None:
     assert plain("tag", RUN, "good") == {"tag": "good", "changed": 4}
-    assert "0 records got the tag good" in profiles("tag", RUN, "good").stdout
+    assert "the tag good was added to 0 results" in profiles("tag", RUN, "good").stdout
     target = tmp_path / "x.csv"
     done = profiles("export", "tag:good", "--to", target)
-    assert "4 records in" in done.stdout
+    assert "wrote 4 results" in done.stdout
     assert len(target.read_text().splitlines()) == 5
     assert plain("tag", RUN, "good", "--remove")["changed"] == 4
     assert error("tag", "tag:good", "x").message == "no stored result matches 'tag:good'"

@@ -38,7 +38,7 @@ def test_plan_shows_who_is_in_which_wave(two: Yard) -> None:
     assert code == 0, said
     _, *rows = [re.split(r"\s*\|\s*", line) for line in said.splitlines() if " | " in line]
     assert rows == [["canary", "1", "1/2", "0", "0", "b2"], ["1", "1", "2/2", "0", "0", "b1"]]
-    assert "soak 90 s after each wave" in said
+    assert "waits 90 s after each wave" in said
     code, said = two.fleet(*two.deploy_args("--dry-run", "--json", "--canary", "0"))
     waves = [one for one in map(json.loads, said.splitlines()) if one["event"] == "Waves"]
     assert waves[0]["rollout"]["canary_hosts"] == []

@@ -105,12 +105,12 @@ def spans(path: Path) -> list[tuple[str, int, float, float]]:
 
 def test_a_trace_lays_operations_and_says_so(store: ProfileStore, tmp_path: Path) -> None:
     target = tmp_path / "x.trace"
-    assert export(store, parse(""), target) == 1, "one record has operations"
+    assert export(store, parse(""), target) == 1, "one record contains operations"
     assert spans(target) == [
         ("conv", 1, 0.0, 300.0), ("relu", 1, 300.0, 100.0), ("add", 2, 0.0, 2500.0)
     ]  # fmt: skip
     data = json.loads(target.read_text("utf-8"))
-    assert data["otherData"]["notes"] == [CYCLES, LAID]
+    assert data["otherData"]["notes"] == [LAID, CYCLES]
     names = [one["args"]["name"] for one in data["traceEvents"] if one["ph"] == "M"]
     assert names[0].endswith("(emulated: unknown)")
     assert names[1:] == ["graph g", "graph h"]
@@ -129,7 +129,7 @@ def test_what_cannot_be_exported(store: ProfileStore, tmp_path: Path) -> None:
     for name, text, said in (
         ("x.txt", "", "does not say which format"),
         ("x.csv", "host:none", "no stored result matches"),
-        ("x.trace", "host:evk-01", "has operations"),
+        ("x.trace", "host:evk-01", "contains operations"),
     ):
         with pytest.raises(InputError, match=said):
             export(store, parse(text), tmp_path / name)

@@ -43,7 +43,7 @@ def test_a_record_of_schema_one() -> None:
         ('{"run_id": "r", "host": "h", "metrics": {"ttft_ms": "x"}}', "metrics.ttft_ms"),
         ('{"schema": 9, "metrics": {}}', "schema version 9; this fleet reads versions 1 to 2"),
         ('{"a": 1}\n{"a"', "a.json:1"),
-        ("", "no record"),
+        ("", "no result"),
     ],
 )
 def test_what_is_no_record_is_named(text: str, said: str, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_each_other_build_is_a_finding_against_the_backend() -> None:
     assert (first.have, first.need, first.severity) == (OTHER, BUILD, "refuse")
     assert (
         first.message
-        == f"lib/t/libHtpPrepare.so is of QAIRT {OTHER}, lib/t/libQnnHtp.so of {BUILD}"
+        == f"lib/t/libHtpPrepare.so is from QAIRT {OTHER}, but lib/t/libQnnHtp.so is from {BUILD}"
     )
     assert (second.have, second.need) == ("2.50.40", "2.51.0")
 

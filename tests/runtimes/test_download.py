@@ -72,7 +72,7 @@ def test_the_next_call_goes_on_where_the_last_one_gave_up(
     server.cuts = [1000, *[0] * download._TRIES_WITHOUT_BYTES]
     with pytest.raises(RuntimeStoreError, match="cannot be downloaded") as caught:
         store.add(server.url, sha256=digest(content))
-    assert "are kept" in caught.value.hint
+    assert "it continues after" in caught.value.hint
     assert left(store) == [".json", ".part"]
     server.seen.clear()
     assert store.add(server.url, sha256=digest(content)).build_id == BUILD
@@ -130,7 +130,7 @@ def test_a_part_that_is_too_long_starts_again(
 def test_a_wrong_hash_removes_the_file(
     store: RuntimeStore, server: FileServer, content: bytes
 ) -> None:
-    with pytest.raises(RuntimeStoreError, match=f"SHA-256 is {digest(content)}, not 0000"):
+    with pytest.raises(RuntimeStoreError, match=f"SHA-256 is {digest(content)}, but 0000"):
         store.add(server.url, sha256="0" * 64)
     assert left(store) == []
     assert store.list() == ()
@@ -139,7 +139,7 @@ def test_a_wrong_hash_removes_the_file(
 @pytest.mark.parametrize("status", [403, 404, 500])
 def test_a_refusal(store: RuntimeStore, server: FileServer, content: bytes, status: int) -> None:
     server.status = status
-    with pytest.raises(RuntimeStoreError, match=f"answers {status}"):
+    with pytest.raises(RuntimeStoreError, match=f": {status} "):
         store.add(server.url, sha256=digest(content))
     assert len(server.seen) == 1
     assert left(store) == []

@@ -181,7 +181,7 @@ def between(
     shared = [finding for finding in first if all(finding in mine for _, mine in found)]
     own = [replace(f, board=label) for label, mine in found for f in mine if f not in shared]
     if a.counted and b.counted and all(r.emulated for r in (*a.counted, *b.counted)):
-        text = "A and B are both emulated, so these numbers are not those of a real NPU"
+        text = "A and B are both emulated: these are not NPU numbers"
         shared.append(ConditionFinding("emulated", Weight.REMARK, "yes", "yes", text=text))
     if a.dropped.keys() != b.dropped.keys():
         dropped = [", ".join(f"{n} {word}" for word, n in group.dropped.items()) or "none"

@@ -146,9 +146,8 @@ def _rows(text: str) -> Iterator[ProfileEvent]:
                 netrun,
             )
     except csv.Error as error:
-        raise ProfileError(
-            f"the CSV is damaged: {error}", line=above + rows.line_num + 1, hint=_VIEWED
-        ) from error
+        line = above + rows.line_num + 1
+        raise ProfileError(f"the CSV is damaged: {error}", line=line, hint=_VIEWED) from error
 
 
 def _ragged(have: int, wanted: int, line: int) -> ProfileError:

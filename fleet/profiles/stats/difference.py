@@ -108,7 +108,7 @@ def _of_repeats(base: Difference, a: Floats, b: Floats, level: float, *, ratio: 
         return replace(found, remarks=(f"the values of {moved} drift", *found.remarks))
     wander = _which(sides, lambda runs: leans(_found(_by_repeat(runs))))
     if wander:
-        return replace(base, why=f"the values of {wander} change slowly over the repeats: {tell}")
+        return replace(base, why=f"the values of {wander} wander over the repeats: {tell}")
     first, second = (runs[:, :upto][np.isfinite(runs[:, :upto])] for runs in (a, b))
     found = _of_values(base, first, second, level, ratio=ratio, how="values")
     cut_remark = (f"the first {upto} repeats of each",) if cut else ()

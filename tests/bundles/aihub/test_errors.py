@@ -86,14 +86,14 @@ def test_a_failed_job_says_why(hub: AiHub, tmp_path: Path) -> None:
     job = hub.jobs["jbin1"].compile_job
     job.job_state, job.failure_reason = pb.JOB_STATE_FAILED, f"op Foo is\nnot supported {TOKEN}"
     error = refused(tmp_path)
-    assert error.message == "compile job jbin1 failed: op Foo is not supported ***"
+    assert error.message == "the compile job jbin1 failed on AI Hub: op Foo is not supported ***"
 
 
 def test_a_profile_job_makes_no_model(hub: AiHub, tmp_path: Path) -> None:
     inner = pb.InferenceJob(inference_job_id="jprof1", model=pb.Model(model_id="mbin1"))
     hub.jobs["jprof1"] = pb.Job(inference_job=inner)
     error = refused(tmp_path, "aihub:jprof1")
-    assert error.message == "job jprof1 is of kind inference: it makes no model"
+    assert error.message == "job jprof1 is of kind inference, which produces no model"
     assert error.hint == "fleet bundle pull aihub:mbin1 (its model)"
 
 
@@ -130,7 +130,7 @@ def test_a_full_disk(hub: AiHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise OSError(errno.ENOSPC, "No space left on device", SIGNATURE)
 
     monkeypatch.setattr("qai_hub.api_utils._download_to_verified_path", full)
-    assert "cannot be stored: No space left on device" in refused(tmp_path).message
+    assert "cannot be written to disk: No space left on device" in refused(tmp_path).message
 
 
 def test_the_client_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

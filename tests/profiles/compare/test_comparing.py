@@ -119,7 +119,7 @@ def test_many_questions_are_corrected() -> None:
     b = newer(slow + [r for r in a if r.host != "evk-00"])
     row = against(a, b).rows[0]
     assert row.verdict is Verdict.FEW
-    assert "20 questions at once" in row.why
+    assert "20 metrics at once" in row.why
     one = against([r for r in a if r.host == "evk-00"], newer(slow)).rows[0]
     assert one.verdict is Verdict.SLOWER
 

@@ -89,7 +89,7 @@ def test_a_wide_interval_does_not_pass_a_gate() -> None:
     assert row.difference.low is not None
     assert row.difference.low < -0.2 < -0.05 < (row.difference.mid or 0) < 0.1
     assert (one.outcome, code) == (GateOutcome.UNJUDGED, 4)
-    assert "more runs" in said
+    assert "at least five runs" in said
     assert "to +" in one.text
 
 
@@ -187,7 +187,7 @@ def test_too_many_questions_ask_for_runs_and_show_what_was_measured() -> None:
     assert row.verdict is Verdict.FEW
     assert "to decide 8 metrics at once, 6 runs of A and of B are needed" in row.why
     assert "repeats" not in row.why
-    assert "more runs" in said
+    assert "at least five runs" in said
     cells = writing.cells(row, found.margin)
     assert "(n 5)" in cells[2]
     assert "(n 5)" in cells[3]
@@ -213,7 +213,7 @@ def test_how_many_runs_so_many_questions_take(questions: int, runs_a_side: int) 
         )
         assert {one.verdict is Verdict.SLOWER for one in found} == {enough}
         if not enough and count >= 5:
-            assert f"take {runs_a_side} runs a side" in found[0].why
+            assert f"{runs_a_side} runs of A and of B are needed" in found[0].why
 
 
 def test_what_could_not_trip_has_not_passed() -> None:

@@ -43,7 +43,7 @@ def test_grammar(text: str, gate: Gate) -> None:
         ("decode_tps<", 12, "a number"),
         ("decode_tps<five", 12, "a number"),
         ("decode_tps<=-5%", 12, "a number"),
-        ("decode_tps<-5% x", 15, "should end"),
+        ("decode_tps<-5% x", 15, "unexpected text"),
         ("ttft_ms>10%", 9, "+10% or -10%"),
         ("slow", 5, "< or >"),
         ("5 slower", 1, "a metric"),
@@ -122,7 +122,7 @@ def test_nothing_passes_unmeasured() -> None:
 def test_a_board_that_is_gone_is_not_passed_over() -> None:
     a = separate(noisy(10, 12, 1)) + separate(noisy(10, 12, 2), host="evk-02")
     b = newer(separate(noisy(10, 12, 3)))
-    assert (GateOutcome.UNJUDGED, "in A, but not in B") in judged("decode_tps<-5%", a, b)
+    assert (GateOutcome.UNJUDGED, "measured in A, but not in B") in judged("decode_tps<-5%", a, b)
 
 
 def test_where_strict_refuses_nothing_is_judged() -> None:

@@ -54,6 +54,6 @@ def test_an_emulated_cell_is_not_compared() -> None:
 
 
 def test_nothing_measured_is_an_error_that_names_what_there_is() -> None:
-    with pytest.raises(InputError, match="no run that counts") as caught:
+    with pytest.raises(InputError, match="no valid run") as caught:
         matrix(group("x", separate([10.0])), "nope")
     assert "decode_tps" in caught.value.hint

@@ -168,9 +168,9 @@ def test_a_sum_that_would_lack_a_part_is_unknown() -> None:
     ("text", "said"),
     [
         (profile(PUBLISHED)[:-9], r"ends too early \(line 1\)"),
-        (profile(PUBLISHED).replace("38.52", "38,52"), r"is no JSON: .* \(line 1\)"),
-        ("[" * 100000, "can be read"),
-        ('{"components": ' + "1" * 5000 + "}", "can be read"),
+        (profile(PUBLISHED).replace("38.52", "38,52"), r"is not valid JSON: .* \(line 1\)"),
+        ("[" * 100000, "fleet can read"),
+        ('{"components": ' + "1" * 5000 + "}", "fleet can read"),
     ],
 )
 def test_the_place_of_the_damage_is_said(text: str, said: str) -> None:

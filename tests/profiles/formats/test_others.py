@@ -100,7 +100,7 @@ def test_the_line_of_pytorch_observer() -> None:
 
 def test_an_etdump_needs_executorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "executorch.devtools", None)
-    with pytest.raises(ProfileError, match="not installed") as caught:
+    with pytest.raises(ProfileError, match="is missing") as caught:
         detect.read(b"\0\0\0\0ED00....")
     assert caught.value.hint == "pip install executorch"
 
@@ -182,7 +182,11 @@ def test_records_of_fleet_are_plain_data() -> None:
         ),
         (b'{\n"a": 1,5}', r"not valid JSON.*\(line 2\)", "decimal point"),
         (b'{"components": [', r"ends too early \(line 1\)", "again"),
-        (b"head\nbr\xfcder\n", r"byte 7 is no utf-8 text \(line 2\)", "binary mode"),
+        (
+            b"head\nbr\xfcder\n",
+            r"byte 7 of the file is not valid utf-8 text \(line 2\)",
+            "binary mode",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_cure(data: bytes, said: str, hint: str) -> None:

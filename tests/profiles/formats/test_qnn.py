@@ -155,12 +155,12 @@ ROW = "0,EXECUTE,18536,US,BACKEND,ROOT,QNN (execute) time\n"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no CSV of qnn-profile-viewer"),
-        ("a,b\n1,2\n", "no CSV of qnn-profile-viewer"),
-        ("\x00", "no CSV of qnn-profile-viewer"),
+        ("", "columns of qnn-profile-viewer"),
+        ("a,b\n1,2\n", "columns of qnn-profile-viewer"),
+        ("\x00", "columns of qnn-profile-viewer"),
         (HEAD.replace(",", ";"), r"separated by ';'.*\(line 1\)"),
         (HEAD + ROW.replace("18536", "18,5"), r"8 values for 7 columns.*\(line 2\)"),
-        (HEAD + ROW + ROW.replace("18536", '"18,5"'), r"Time '18,5' is no number.*\(line 3\)"),
+        (HEAD + ROW + ROW.replace("18536", '"18,5"'), r"time '18,5' is not a number.*\(line 3\)"),
         (HEAD + ROW.replace("18536", "1.853,6"), r"\(line 2\)"),
         (HEAD + ROW.replace("18536", "0x4868"), r"\(line 2\)"),
         (HEAD + ROW + ROW[:20] + "\n", r"5 values for 7 columns.*cut off.*\(line 3\)"),

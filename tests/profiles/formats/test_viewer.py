@@ -132,11 +132,11 @@ def test_operations_come_from_the_json() -> None:
 @pytest.mark.parametrize(
     ("data", "table", "said"),
     [
-        (None, None, "nothing"),
+        (None, None, "is empty"),
         ("{", None, "JSON"),
         ("[]", None, "JSON"),
         ("{}", None, "messages"),
-        (None, "x", "no CSV"),
+        (None, "x", "lacks the columns"),
     ],
 )
 def test_what_is_none_of_them_is_an_error(data: str | None, table: str | None, said: str) -> None:

@@ -55,7 +55,11 @@ def test_nothing_outside_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("said", "banner"),
-    [(True, "All runs are emulated (lab boards"), (None, "Nobody wrote down"), (False, "")],
+    [
+        (True, "All runs are emulated (lab boards"),
+        (None, "it is unknown whether they ran on hardware"),
+        (False, ""),
+    ],
 )
 def test_emulated_is_said(said: bool | None, banner: str) -> None:
     text = page(of(*repeats([10, 11], emulated=said)))

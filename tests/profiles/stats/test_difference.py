@@ -42,8 +42,8 @@ def test_too_few_say_so_whatever_they_are(n: int) -> None:
 
 
 def test_no_value_at_all() -> None:
-    assert difference([], [[1.0]]).why == "no value in A"
-    assert difference([[math.nan]], []).why == "no value in A and B"
+    assert difference([], [[1.0]]).why == "the metric has no value in A"
+    assert difference([[math.nan]], []).why == "the metric has no value in A and B"
     late = [math.nan] * 6 + [1.0] * 6
     assert difference([late], [[1.0] * 6]).why == "no repeat has a value in both A and B"
 

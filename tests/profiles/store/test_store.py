@@ -130,7 +130,7 @@ def test_tags(store: ProfileStore) -> None:
     assert store.tag(parse("host:phone"), "old", away=True) == 1
     assert hosts(store, "tag:old") == ["evk-02", "evk-01"]
     for name in ("", "a b", "a,b", "a:b", "-x"):
-        with pytest.raises(InputError, match="is not a valid tag name"):
+        with pytest.raises(InputError, match="is not a tag name"):
             store.tag(parse(""), name)
 
 
@@ -151,7 +151,7 @@ def test_a_baseline_stays_what_it_was(store: ProfileStore) -> None:
     assert store.baselines() == []
     assert len(hosts(store, "")) == 3
     for act in (lambda: store.find(parse("baseline:good")), lambda: store.remove_baseline("good")):
-        with pytest.raises(InputError, match="no baseline 'good'"):
+        with pytest.raises(InputError, match="no baseline is named 'good'"):
             act()
     with pytest.raises(InputError, match="no stored result matches"):
         store.save_baseline("x", parse("host:none"))
@@ -163,9 +163,9 @@ def test_a_reference_is_there_and_stays(store: ProfileStore) -> None:
     assert store.records(query)[0].metrics.decode_tps == 10.03
     assert store.count(query) == len(list(store.each(query))) == 1
     assert store.list_runs(query)[0].emulated == "no"
-    with pytest.raises(InputError, match="stays as it is"):
+    with pytest.raises(InputError, match="come with fleet"):
         store.tag(query, "x")
-    with pytest.raises(InputError, match="stays as it is"):
+    with pytest.raises(InputError, match="come with fleet"):
         store.save_baseline("x", query)
     with pytest.raises(InputError, match="'x' is not one of the reference results") as caught:
         store.records(parse("reference:x"))
