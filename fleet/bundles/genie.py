@@ -59,7 +59,9 @@ def read_config(path: Path) -> GenieConfig:
         named = tuple(dict.fromkeys(_named(data, path.name, "")))
     except RecursionError as error:
         raise BundleError(
-            "the configuration is nested too deeply", position=Position(path)
+            "the configuration is nested too deeply",
+            position=Position(path),
+            hint="export the bundle again",
         ) from error
     dialog = data["dialog"]
     backends = [engine.get("backend") for engine in _engines(dialog)]
@@ -95,7 +97,10 @@ def _named(value: object, config: str, where: str) -> Iterator[Named]:
         if key in _FILE_KEYS or key in _FOLDER_KEYS:
             for text in item if isinstance(item, list) else [item]:
                 if not isinstance(text, str) or not text:
-                    raise BundleError(f"{config}: {place} must be a file name, but is {text!r:.40}")
+                    raise BundleError(
+                        f"{config}: {place} must be a file name, but is {text!r:.40}",
+                        hint=f"correct {place} in {config}",
+                    )
                 name = clean_name(text, f"{config} ({place})")
                 yield Named(name, place, key in _SHARDS, key in _FOLDER_KEYS)
         else:

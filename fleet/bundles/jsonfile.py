@@ -17,7 +17,10 @@ def read_text(path: Path) -> str:
     """The text of a small UTF-8 file. Raises BundleError."""
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise BundleError(f"{path} is too large for a configuration file")
+            raise BundleError(
+                f"{path} is too large for a configuration file",
+                hint="check that it is the right file",
+            )
         return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BundleError(
@@ -60,9 +63,13 @@ def read_version(path: Path, *keys: str) -> str | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = Position(path, mark.line + 1, mark.column + 1) if mark else Position(path)
-        raise BundleError(f"not valid YAML: {error.problem}", position=where) from error
+        raise BundleError(
+            f"not valid YAML: {error.problem}", position=where, hint="correct the file at this line"
+        ) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BundleError(f"cannot be read: {error}", position=Position(path)) from error
+        raise BundleError(
+            f"cannot be read: {error}", position=Position(path), hint="export the bundle again"
+        ) from error
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return str(value) if isinstance(value, str | float) else None

@@ -173,7 +173,7 @@ def _provision(
                 apply_system(session, planned, log, allow_reboot=False)
                 cure.diagnosis = diagnose(session, how)
                 if cure.diagnosis.verdict == PROBLEM:
-                    raise DeviceError("the repair did not help", device=session.host.name)
+                    raise DeviceError("the device still has the problem", device=session.host.name)
             except FleetError as error:
                 cure.outcome = "undone"
                 cure.why = f"{error.message}; fleet restored the system to its earlier state"
@@ -199,7 +199,7 @@ def _prove(cures: Sequence[Cure], how: Round, listener: Listener) -> None:
         cure.diagnosis = diagnose(session, how)
         healed = cure.diagnosis.verdict != PROBLEM
         cure.outcome = "healed" if healed else "failed"
-        cure.why = "" if healed else "the repair did not help"
+        cure.why = "" if healed else "the device still has the problem"
         result.outcome = "ok"
 
     if cures:

@@ -57,7 +57,10 @@ class LoopbackBoard:
         process = self._process
         if process is None or not answers(process, self.board.port, READY_SECONDS, self.greeting):
             words = last_words(self._log)
-            raise LabError(f"{self.board.name}: {self.what} does not start: {words}")
+            raise LabError(
+                f"{self.board.name}: {self.what} does not start: {words}",
+                hint="fleet lab down, then fleet lab up",
+            )
         self.board.pid = process.pid
 
     def power_off(self) -> None:

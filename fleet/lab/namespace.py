@@ -122,7 +122,10 @@ class NamespaceBoard:
                 self.board.upper = upper.strip()
                 return
             time.sleep(0.005)
-        raise LabError(f"{self.board.name} does not boot: {last_words(self._log) or 'too slow'}")
+        raise LabError(
+            f"{self.board.name} does not boot: {last_words(self._log) or 'too slow'}",
+            hint="fleet lab up --count 1",
+        )
 
     def accept(self) -> None:
         """One connection: an sshd of the board gets the socket."""

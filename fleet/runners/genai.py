@@ -53,8 +53,7 @@ class GenaiRunner(Scripted):
         parsed(GenaiOptions, run.options, self.name)
         if run.program is not None or run.libraries:
             raise InputError(
-                "the runner genai uses a program of fleet, so `program:` and "
-                "`libraries:` are not allowed under `run:`",
+                "the runner genai has a program of its own; the playbook names another one",
                 hint="remove `program:` and `libraries:` from `run:` in the playbook",
             )
 

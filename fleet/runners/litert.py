@@ -69,7 +69,10 @@ class LitertRunner(Scripted):
         """The options; the NPU needs LiteRT's dispatch library, which is built by the user."""
         options = parsed(LitertOptions, run.options, self.name)
         if run.program is not None:
-            raise InputError("runner litert brings its own program: remove `program`")
+            raise InputError(
+                "the runner litert has a program of its own; the playbook names another one",
+                hint="remove `program:` from `run:` in the playbook",
+            )
         has = any(path.name == DISPATCH for path in run.libraries)
         if options.accelerator == "npu" and not has:
             raise InputError(

@@ -93,8 +93,7 @@ class OrtRunner(Scripted):
         options = parsed(OrtOptions, run.options, self.name)
         if run.program is not None or run.libraries:
             raise InputError(
-                "the runner ort uses a program of fleet, so `program:` and "
-                "`libraries:` are not allowed under `run:`",
+                "the runner ort has a program of its own; the playbook names another one",
                 hint="remove `program:` and `libraries:` from `run:` in the playbook",
             )
         if "session.disable_cpu_ep_fallback" in options.session:

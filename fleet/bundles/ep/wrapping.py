@@ -47,7 +47,7 @@ def wrapper_names(file: GraphFile) -> dict[str, Graph]:
         name = f"{_UNFIT.sub('_', graph.name).strip('._') or 'graph'}.onnx"
         if name.lower() in {other.lower() for other in found}:
             raise BundleError(
-                f"two graphs of {file.path} would both become {name}",
+                f"two graphs of {file.path} would be written to {name}",
                 hint="compile the model again with other graph names",
             )
         found[name] = graph
@@ -108,7 +108,7 @@ def write_wrappers(files: Sequence[GraphFile], folder: Path | None = None) -> li
             path = target / name
             if path in planned:
                 raise BundleError(
-                    f"two graphs would both become {path}",
+                    f"two graphs would be written to {path}",
                     hint="give each binary an --output folder of its own",
                 )
             planned[path] = (Wrapper(path, file, graph), wrapper(file, graph))

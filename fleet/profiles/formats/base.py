@@ -61,7 +61,7 @@ def decoded(data: bytes) -> str:
 def json_fault(text: str, error: Exception) -> ProfileError:
     """What is wrong with JSON: the place, and whether the file was cut off."""
     if not isinstance(error, json.JSONDecodeError):
-        return ProfileError(f"is not JSON that fleet can read: {error}")
+        return ProfileError(f"is not JSON that fleet can read: {error}", hint="copy the file again")
     rest = text[error.pos :].strip()
     cut = error.msg.startswith("Unterminated") or (len(rest) < 6 and not rest.endswith(("}", "]")))
     return ProfileError(

@@ -173,7 +173,7 @@ def _inspected(inspector: Any) -> Profile:  # noqa: ANN401 - a foreign class
             for op in operations(nodes)
         ]
     if not values and not ops:
-        raise ProfileError("the etdump has no events", hint="run the program again")
+        raise ProfileError("the etdump has no events", hint="run the program again until its end")
     found = {name: Measure(mean(taken), unit) for (name, unit), taken in values.items()}
     for name in ("execute", "qnn_execute"):
         found |= spread(name, values.get((f"{name}_us", "us"), ()))

@@ -27,7 +27,10 @@ def loaded(text: str) -> Profile:
         fault = json_fault(text, error)
         raise ProfileError(f"the profile {fault.said}", line=fault.line, hint=fault.hint) from error
     if not isinstance(data, dict):
-        raise ProfileError("not a JSON of qnn-profile-viewer: no object", hint="convert it again")
+        raise ProfileError(
+            "this is not JSON of qnn-profile-viewer: no object",
+            hint="run qnn-profile-viewer on the log again",
+        )
     return read(data)
 
 
@@ -35,7 +38,10 @@ def read(data: dict[str, Any]) -> Profile:
     """The profile, with the version of the runtime that wrote it. Raises ProfileError."""
     messages = data.get("messages")
     if not isinstance(messages, list):
-        raise ProfileError("not a JSON of qnn-profile-viewer: no messages", hint="convert it again")
+        raise ProfileError(
+            "this is not JSON of qnn-profile-viewer: no messages",
+            hint="run qnn-profile-viewer on the log again",
+        )
     events = [event for message in messages for event in _message(message)]
     made = profile_of(events, "qnn-json")
     return replace(made, runtime=_runtime(data.get("metadata")), metrics=_with_rate(made.metrics))
