@@ -57,7 +57,9 @@ def init(
     ssh_config: Annotated[
         Path | None, typer.Option(help="Read this instead of ~/.ssh/config.")
     ] = None,
-    lab: Annotated[Path | None, typer.Option(help="Folder of a running lab, like .lab.")] = None,
+    lab: Annotated[
+        Path | None, typer.Option(help="Folder of running lab boards (fleet lab up), like .lab.")
+    ] = None,
     probe: Annotated[
         bool, typer.Option("--probe", help="Connect to the devices and describe them in comments.")
     ] = False,

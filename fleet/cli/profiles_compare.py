@@ -25,7 +25,11 @@ VaryOption = Annotated[
 ]
 MarginOption = Annotated[str, typer.Option(help="Changes up to this size do not matter.")]
 StrictOption = Annotated[
-    bool, typer.Option("--strict", help="Fail if conditions differ or are unknown.")
+    bool,
+    typer.Option(
+        "--strict",
+        help="Fail if the sides ran under different or unknown conditions (versions, power, heat).",
+    ),
 ]
 FailOption = Annotated[
     Words, typer.Option(help="Exit with 1 if: 'decode_tps<-5%', slower. Repeatable.")

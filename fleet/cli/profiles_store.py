@@ -106,7 +106,7 @@ def export_records(
 
 def tag(
     selection: SelectionArgument,
-    name: Annotated[str, typer.Argument(help="Name of the tag.")],
+    name: Annotated[str, typer.Argument(help="Name for the runs, to select them later: tag:NAME.")],
     remove_it: Annotated[bool, typer.Option("--remove", help="Remove the tag.")] = False,
     store: opt.Store = None,
     as_json: opt.Json = False,

@@ -40,7 +40,7 @@ class Unit(StrEnum):
 UnitOption = Annotated[
     Unit,
     typer.Option(
-        help="What keeps it running: systemd (user or system), or none (fleet's supervisor)."
+        help="What runs the service: user or system (systemd), or none (fleet's supervisor)."
     ),
 ]
 

@@ -261,7 +261,9 @@ class Lease:
             if holder is None:
                 races -= 1
                 if not races:
-                    raise LeaseHeldError("others want this board right now", hint="try again")
+                    raise LeaseHeldError(
+                        "other users are taking this board right now", hint="run the command again"
+                    )
                 time.sleep(LOOK_SECONDS * (1 - races / RACES))
             elif holder.kind == RESERVE or not has_ended(holder.token):
                 raise held_error(host, holder)

@@ -103,4 +103,6 @@ def _settled(session: Session, command: Callable[[], Command]) -> LeaseAnswer:
         answer = _asked(session, command())
         if not answer.raced:
             return answer
-    raise LeaseHeldError("others want this board right now", hint="try again")
+    raise LeaseHeldError(
+        "other users are taking this board right now", hint="run the command again"
+    )

@@ -68,7 +68,10 @@ class AdbTransport:
 
     def carrier(self, deadline: Deadline) -> Carrier:  # noqa: ARG002 - the interface of transports
         """There is none but this."""
-        raise UnreachableError("a phone has only the connection of adb", device=self._host.name)
+        raise UnreachableError(
+            "a phone has no second connection beside adb",
+            device=self._host.name,
+        )
 
     def open(self, deadline: Deadline) -> None:
         """Find the phone, check that it is ready and answers, and learn its serial number.

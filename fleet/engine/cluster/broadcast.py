@@ -109,7 +109,9 @@ class Broadcast:
             group = {takers[name].address: name for name in names[start : start + ABREAST]}
             said = self._call(list(group), worker.take_piece, sha, blob.size, offset, data)
             for address, name in group.items():
-                problem = said.get(address, UnreachableError("the connection to the worker broke"))
+                problem = said.get(
+                    address, UnreachableError("the connection to the dask worker broke")
+                )
                 if isinstance(problem, Exception):
                     self._lose(sha, blob, name, problem)
                 else:
@@ -121,7 +123,7 @@ class Broadcast:
             whole = {taker.address: name for name, taker in blob.takers.items() if not taker.left}
         said = self._call(list(whole), worker.finish_blob, sha) if whole else {}
         for address, name in whole.items():
-            problem = said.get(address, UnreachableError("the connection to the worker broke"))
+            problem = said.get(address, UnreachableError("the connection to the dask worker broke"))
             if isinstance(problem, Exception):
                 self._lose(sha, blob, name, problem)
         with self._lock:

@@ -155,5 +155,5 @@ class ClusterExecutor(Remote):
 def _said(value: Any) -> Any:  # noqa: ANN401 - whatever the function gives
     """A comm that closed has no errno; an OSError of the function has."""
     if isinstance(value, OSError) and value.errno is None:
-        return UnreachableError(f"the connection to the worker broke: {value}")
+        return UnreachableError(f"the connection to the dask worker broke: {value}")
     return value

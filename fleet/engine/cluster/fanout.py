@@ -240,7 +240,12 @@ class FanOut:
         safe = what in REPEATABLE or ":" in what
         if safe and task.attempt == 1:
             task.attempt += 1
-            self._say(Warned(task.host.name, "its dask worker has died; fleet begins once more"))
+            self._say(
+                Warned(
+                    task.host.name,
+                    "the dask worker of this device died; fleet starts the device again",
+                )
+            )
             self._again(task)
             return
         hint = _AGAIN
@@ -309,5 +314,7 @@ class FanOut:
         try:
             self._executor.client.cancel([task.future for task in tasks])
         except (OSError, TimeoutError, RuntimeError) as error:
-            raise CancelledError(f"cancelled; the scheduler does not answer: {error}") from error
+            raise CancelledError(
+                f"cancelled, but the dask scheduler does not answer: {error}"
+            ) from error
         self._job.tell(worker.stop_run)
