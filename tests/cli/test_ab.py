@@ -52,9 +52,9 @@ def measured(change: float, pairs: int, *, rounded: bool = False) -> DeviceResul
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("a",), "ab takes two sides and an inventory"),
-        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<9"), "a loss in percent is expected"),
-        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<+5%"), "a loss in percent is expected"),
+        (("a",), "needs two things to compare (A and B) and an inventory"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<9"), "is not a limit in percent"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<+5%"), "is not a limit in percent"),
         (("--resume", "never"), "cannot resume ab 'never'"),
     ],
 )
@@ -104,6 +104,6 @@ def test_after_the_last_look_nothing_says_measure_on(
     cli.show(journal, results, as_json=False)
     said = capsys.readouterr()
     assert "rounded to 1" in said.out + said.err
-    with pytest.raises(FleetError, match="undecided") as error:
+    with pytest.raises(FleetError, match="too few or vary too much") as error:
         cli.end(journal, results)
     assert "--resume" not in error.value.hint

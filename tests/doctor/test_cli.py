@@ -147,8 +147,8 @@ def test_the_list() -> None:
     ("argv", "said"),
     [
         ((), "nothing to examine"),
-        (("--list", "--explain", "1"), "only one of"),
-        (("--log", "/nowhere/x.log"), "/nowhere/x.log: No such file"),
+        (("--list", "--explain", "1"), "exclude each other"),
+        (("--log", "/nowhere/x.log"), "/nowhere/x.log cannot be read: No such file"),
         (("--log", "-", "--platform", "amiga"), "'amiga' is not a platform"),
         (
             ("-i", "inventories/lab.yaml", "--only", "nonsense"),

@@ -47,7 +47,7 @@ def test_a_newer_binary_on_an_older_runtime(ward: Ward) -> None:
     lay(ward, OLD)
     causes, text, output = session(ward)
     assert causes[0] == "qairt-vs-context-version"
-    assert "gives 5000" in text
+    assert "failed with 5000" in text
     assert "Using newer context binary on old SDK" in output
     looked = ward.look("lab002", folders=("npu",))
     assert ids(looked)[0] == "qairt-vs-context-version"

@@ -147,7 +147,7 @@ def test_what_cannot_be_asked(sdk: Runtime) -> None:
         select_files(sdk, ARM, "v73", "snpe")
     with pytest.raises(InputError, match="not a QAIRT target"):
         select_files(sdk, "aarch64-linux", "v73", "genie")
-    assert runners() == ("genie", "qnn-net-run", "mllm", "executorch", "ort", "exec")
+    assert runners() == ("genie", "qnn-net-run", "mllm", "executorch", "ort", "litert", "exec")
 
 
 @pytest.mark.qairt
