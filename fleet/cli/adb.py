@@ -96,7 +96,7 @@ def pair(target: TargetArgument, server: ServerOption = None) -> None:
         if "unknown host service" in error.message:
             raise UnreachableError(
                 f"the adb server at {where} is too old for pairing",
-                hint="install Android platform tools 30 or newer, then: adb kill-server",
+                hint="install Android platform tools 30 or newer, then start the adb server again",
             ) from error
         raise
     if not answer.startswith("Successfully paired"):

@@ -96,7 +96,7 @@ def _record(
     problems = []
     if report.errors:
         words = sorted({request.error for request in report.errors})
-        problems.append(f"{len(report.errors)} of {len(report.asked)} requests failed: {words[0]}")
+        problems.append(f"failed: {len(report.errors)} of {len(report.asked)} requests: {words[0]}")
     how = "--stream" if load.stream else "--whole"
     return Record(
         run_id=new_run_id(),

@@ -151,7 +151,7 @@ def test_unknown_words_are_refused_with_the_known_ones(lab: Lab, tmp_path: Path)
 def test_up_twice_is_one_lab(lab: Lab) -> None:
     again = Lab.up(lab.folder.root, count=2, kind="namespace", base_port=0)
     assert [b.port for b in again.boards] == [b.port for b in lab.boards]
-    with pytest.raises(LabError, match="already up"):
+    with pytest.raises(LabError, match="is already running"):
         Lab.up(lab.folder.root, count=3, kind="namespace")
 
 
@@ -164,7 +164,7 @@ def test_down_leaves_nothing(namespaces: None, tmp_path: Path) -> None:
     assert start_ticks(board.pid) == ""
     assert start_ticks(state["pid"]) == ""
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
-    with pytest.raises(LabError, match="no lab is up"):
+    with pytest.raises(LabError, match="no lab is running"):
         _ = lab.boards
 
 

@@ -63,7 +63,7 @@ def test_a_disk_that_is_too_small_is_refused_before_a_byte(
     (result,) = one.operation(playbook, offline=True).deploy()
     assert (result.outcome, result.bytes_sent) == ("refused", 0)
     assert result.error is not None
-    assert "not enough space" in result.error.message
+    assert "not enough disk space" in result.error.message
 
 
 @pytest.mark.qairt

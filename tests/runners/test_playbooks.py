@@ -71,7 +71,7 @@ def test_one_of_another_package_can_be_named(
         '    name = "words"\n    kinds = ("files",)\n'
     )
     path = written(tmp_path, naming("words", "files"))
-    with pytest.raises(PlaybookError, match="the runner 'words' does not exist"):
+    with pytest.raises(PlaybookError, match="no runner is called 'words'"):
         load_playbook(path)
     monkeypatch.syspath_prepend(str(site))
     registry._others.cache_clear()

@@ -308,7 +308,7 @@ def test_bad_sources_are_refused(target: Target, tmp_path: Path) -> None:
         ([outside], "points outside"),
         ([folder], "link to a folder"),
         ([pipe], "not a regular file"),
-        ([one, two], "two files"),
+        ([one, two], "two different files"),
     ):
         with pytest.raises(InputError, match=words):
             target.push(*sources)
