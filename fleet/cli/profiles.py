@@ -70,7 +70,7 @@ def list_runs(
     else:
         _table("runs", _RUNS, rows)
     if not rows:
-        output.note("no results yet: measure with `fleet run`, or use `fleet profiles import`")
+        output.note("no results yet; measure: fleet run PLAYBOOK; or: fleet profiles import FILE")
     if whole > len(rows):
         output.note(f"only the newest {len(rows)} runs are shown; for all of them: --limit 0")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -88,7 +87,6 @@ class Become:
                 f"`{command.argv[0]}` failed on the device with status {result.status}: "
                 f"{_words(result)}",
                 step=step,
-                hint=f"run on the device, as root: {shlex.join(command.argv)}",
             )
         return result
 

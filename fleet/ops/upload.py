@@ -115,7 +115,8 @@ class Receipt:
             raise TransferError(
                 f"the SHA-256 on the device is not the one that was sent: {names}",
                 device=host,
-                hint="deploy again; if it happens twice, check the disk of the device: dmesg",
+                hint="deploy again: the source file may have changed; if it happens twice, check "
+                "the disk of the device: dmesg",
             )
         there = self.ok | self.unhashed
         missing = [b for b in blobs if b.file.sha256 not in there]

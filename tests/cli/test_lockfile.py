@@ -190,7 +190,7 @@ def test_another_playbooks_lock_and_other_files_are_not_overwritten(
         assert done.returncode == 2, done.stdout
         assert "written for tiny-genie, and the playbook is other" in done.stderr
     for words in (("deploy", str(other), "--frozen"), ("status", "--drift", str(other))):
-        assert "belongs to tiny-genie" in cli(*words, "-i", inventory).stderr
+        assert "written for tiny-genie" in cli(*words, "-i", inventory).stderr
     stranger = cli.folder / "important.txt"
     stranger.write_text("mine")
     done = cli("lock-file", playbook, "-i", inventory, "--lock-file", str(stranger))

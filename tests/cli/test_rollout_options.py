@@ -95,7 +95,7 @@ def test_a_canary_that_is_not_there(two: Yard) -> None:
 def test_no_run_to_resume(two: Yard) -> None:
     for args, words in (
         (("resume",), "no run id is given"),
-        (("resume", "last"), "no journal of a run"),
+        (("resume", "last"), "has no journal"),
     ):
         code, said = two.fleet(*args)
         assert (code, words in said) == (2, True), said

@@ -147,7 +147,7 @@ def test_a_cure_that_does_not_help_is_taken_back(patient: Patient) -> None:
         (cure,) = plan_cures([patient.host], found, lambda _: None)
         apply_cures([cure], Round(), lambda _: None, runs=patient.runs)
         assert cure.outcome == "undone"
-        assert "as before" in cure.why
+        assert "earlier state" in cure.why
         assert changes(before, patient.tree()) == []
         assert patient.look().verdict == PROBLEM
     finally:

@@ -59,7 +59,7 @@ def test_what_was_staged_and_never_live_is_asked(ward: Ward, tmp_path: Path) -> 
     assert check.status == "bad", check.text
     assert "never live" in check.text
     assert found.verdict == PROBLEM
-    assert "contextCreateFromBinary gives 5005" in check.text
+    assert "contextCreateFromBinary failed with 5005" in check.text
     assert ids(found)[0] == "context-binary-corrupt", ids(found)
     ward.deploy("lab002")
     healed = ward.look("lab002")

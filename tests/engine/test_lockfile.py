@@ -162,8 +162,8 @@ def test_drift_does_not_call_unhashed_files_verified(
     lock = lock_of(bench)
     bench.operation(run="never").deploy()
 
-    def without(*args: Any) -> Facts:
-        facts = gather(*args)
+    def without(*args: Any, **options: Any) -> Facts:
+        facts = gather(*args, **options)
         return replace(facts, tools=replace(facts.tools, sha256=()))
 
     monkeypatch.setattr(module, "gather", without)

@@ -116,7 +116,7 @@ def test_a_context_binary_within_one_quantum_of_the_reference(bench: Bench, bund
     ("options", "said"),
     [
         ({"inputs": {"y": "x.npy"}}, "no input y; the model has x"),
-        ({"inputs": {"x": "out.npy"}}, "input x is float32 [1, 8, 32], the model takes float32"),
+        ({"inputs": {"x": "out.npy"}}, "input x is float32 [1, 8, 32]; the model needs float32"),
         ({"reference": {"nowhere": "out.npy"}}, "no output nowhere; the model has out"),
     ],
 )

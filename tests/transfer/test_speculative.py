@@ -178,7 +178,7 @@ def test_a_file_that_changes_meanwhile_is_sent_by_its_hash(
     done = target.push(model, transfer=PLAIN)
     assert done.outcome == "changed", done.error
     assert (target.current / "model.bin").read_bytes() == b"changed" + DATA[7:]
-    assert any("sent again" in one.text for one in target.events if isinstance(one, Warned))
+    assert any("sends it again" in one.text for one in target.events if isinstance(one, Warned))
 
 
 def test_a_file_that_is_gone_meanwhile_is_one_clear_error(

@@ -379,7 +379,7 @@ def test_a_file_that_changes_meanwhile_is_sent_by_its_hash(
     done = target.push(model, transfer=PLAIN)
     assert done.outcome == "changed", done.error
     assert (target.current / "model.bin").read_bytes() == patched(31 * MIB)
-    assert any("sent again" in one.text for one in target.events if isinstance(one, Warned))
+    assert any("sends it again" in one.text for one in target.events if isinstance(one, Warned))
 
 
 def test_whole_is_whole(target: Target, model: Path) -> None:

@@ -91,10 +91,11 @@ def beginning(base: str, name: str, release_id: str, now: str) -> "list[str]":
     """What is live (`now`), whether the release is installed, and the history."""
     lines = ["fleet-state 1"]
     lines += [f"current {now}"] if now else []
-    own = own_of(base, name, release_id)
-    if os.path.isfile(f"{own}/.installed"):
+    release, own = f"{base}/releases/{name}/{release_id}", own_of(base, name, release_id)
+    there = os.path.isdir(release) and not os.path.islink(release)
+    if there and os.path.isfile(f"{own}/.installed"):
         lines.append("installed")
-    if own == f"{base}/releases/{name}/{release_id}":
+    if own == release:
         lines.append("old")
     lines += [f"history {past}" for past in text_of(f"{base}/history/{name}").splitlines()]
     return lines

@@ -18,7 +18,7 @@ now=''
 if [ -L "$base/current/$name" ]; then
   now=$(readlink "$base/current/$name"); echo "current ${now##*/}"
 fi
-if [ -f "$own/.installed" ]; then echo "installed"; fi
+if [ -d "$rel" ] && [ ! -L "$rel" ] && [ -f "$own/.installed" ]; then echo "installed"; fi
 if [ -n "$old" ]; then echo "old"; fi
 if [ -f "$base/history/$name" ]; then
   while read -r past; do echo "history $past"; done < "$base/history/$name"
