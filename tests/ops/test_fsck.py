@@ -74,6 +74,20 @@ def test_an_undamaged_store_has_nothing_wrong(board: Board, tmp_path: Path) -> N
     assert ask(board, "list").hashes == {}
 
 
+def test_a_watcher_that_is_ended_at_once_has_ended(tmp_path: Path) -> None:
+    """mksh loses a TERM that comes right after the fork: a phone's fsck hung for ever."""
+    board = Board(tmp_path, "mksh")
+    store = board.base / "store"
+    store.mkdir(parents=True)
+    (store / ("0" * 64)).write_bytes(b"")
+    asked = fsck.ask(board.facts, "aside", word="r1", shas=["0" * 64])
+    for _ in range(150):
+        done = board.do(asked.command, b"".join(asked.stdin))
+        assert done.returncode == 0, done.stderr
+        (moved,) = (board.base / "quarantine").iterdir()
+        moved.rename(store / ("0" * 64))
+
+
 def test_no_store_at_all(board: Board) -> None:
     board.base.mkdir()
     assert damages(board) == []

@@ -51,7 +51,7 @@ alone() {  # $1 blob, then the hash tool; its hash is $got, '' where it cannot b
     watch &
     watcher=$!
     if [ "$blocks" = 0 ]; then got=$("$@" <&4); else got=$(slowly | "$@"); fi
-    kill $watcher
+    kill -9 $watcher  # a TERM right after the fork is lost in mksh
     wait $watcher
   } 2>/dev/null 4< "$blob"
   got=${got##*= }; got=${got%% *}
