@@ -29,5 +29,16 @@ def test_each_command_has_its_place_in_the_help() -> None:
     assert list(tree.list_commands(typer.Context(tree))) == shown  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [("deploy", "PLAYBOOK"), ("push", "SOURCES...")],
+)
+def test_arguments_are_shown_as_they_are_called(command: str, usage: str) -> None:
+    """typer 0.29 writes `{playbook}` even where an argument has a name of its own."""
+    tree = typer.main.get_command(build())
+    found = tree.get_command(typer.Context(tree), command)  # type: ignore[attr-defined]
+    assert " ".join(found.collect_usage_pieces(typer.Context(found))) == f"[OPTIONS] {usage}"
+
+
 def test_what_is_no_command_brings_all() -> None:
     assert commands("--help") == commands("pusch") == commands()
