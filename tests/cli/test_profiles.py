@@ -57,7 +57,7 @@ def test_list_is_newest_first_and_takes_words() -> None:
     assert "only the newest 1 runs are shown; for all of them: --limit 0" in done.stderr
     assert "emulated" in done.stdout
     assert plain("list", "host:none") == []
-    assert "measure with `fleet run`" in profiles("list", "host:none").stderr
+    assert "measure: fleet run PLAYBOOK" in profiles("list", "host:none").stderr
 
 
 def test_list_of_records() -> None:
