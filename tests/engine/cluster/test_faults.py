@@ -51,7 +51,9 @@ def test_of_a_lost_worker_a_deploy_is_begun_once_more_and_a_run_is_not(
         (done,) = operation.deploy()
         assert done.error is None, done.error
         assert done.outcome == "changed"
-        assert any(isinstance(e, Warned) and "starts the device again" in e.text for e in fleet.events)
+        assert any(
+            isinstance(e, Warned) and "starts the device again" in e.text for e in fleet.events
+        )
 
         # distributed itself would give the run to the other one, at once and in silence.
         (fleet.folder / "slow").touch()
