@@ -45,6 +45,7 @@ def demo(
     built, fetched = bool(can_unshare()) or rootfs_path().is_dir(), _has_runtime()
     _announce(folder, built=built, fetched=fetched)
     _write(folder)
+    program = _program()
     os.chdir(folder)
     with _step(2, f"boot {BOARDS} boards", _growth if not built else None):
         lab = Lab.up(Path(".lab"), count=BOARDS, base_port=0, install=install)
@@ -53,7 +54,7 @@ def demo(
     from fleet.cli.main import build  # noqa: PLC0415 - it imports this module
 
     code = build("deploy")(["deploy", "--run"], standalone_mode=False)
-    _end(folder)
+    _end(folder, program)
     if code:
         raise typer.Exit(code)
 
@@ -78,7 +79,7 @@ def _has_runtime() -> bool:
     return RuntimeStore().lookup(QAIRT, TARGET) is not None
 
 
-def _shipped() -> Path:
+def shipped() -> Path:
     """The files of the demo: of the wheel, else of the clone."""
     own = Path(str(files("fleet.data"))) / "demo"
     return own if own.is_dir() else Path(__file__).parents[2]
@@ -92,7 +93,7 @@ def _write(folder: Path) -> None:
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} exists and is no project", hint="fleet demo ANOTHER-FOLDER")
     for part in PARTS:
-        source, target = _shipped() / part, folder / part
+        source, target = shipped() / part, folder / part
         target.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
     (folder / FILE).write_text(PROJECT, "utf-8")
@@ -146,9 +147,8 @@ def _step(number: int, text: str, size: Callable[[], int] | None) -> Iterator[No
             sys.stderr.write("\r\x1b[K")
 
 
-def _end(folder: Path) -> None:
+def _end(folder: Path, fleet: str) -> None:
     """Three commands to try, and how to take the lab down: they work when they are pasted."""
-    fleet = _program()
     output.note(f"\nThe boards stay up. Try, in {folder}:")
     output.note(f"  cd {shlex.quote(str(folder))}")
     output.note(f"  {fleet} status")

@@ -81,7 +81,7 @@ def test_without_the_extra_points_and_tables_are_there_and_one_line_names_it(
     text = target.read_text("utf-8")
     (drawn,) = re.findall(r'<svg role="img".*?</svg>', text, re.DOTALL)
     ET.fromstring(drawn)
-    assert drawn.count("<circle") == 16
+    assert drawn.count("<circle") == 15
     assert drawn.count("<rect") == 2
     assert '<h2 id="heat">' not in text
     assert "extra `report`" in text
