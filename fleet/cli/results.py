@@ -15,6 +15,9 @@ if TYPE_CHECKING:  # records are shown without the engine
     from fleet.model.plan import DevicePlan
 
 
+_DROPS = ("round trips", "time", "sent")
+
+
 def show_devices(title: str, results: Sequence[DeviceResult]) -> None:
     """One row a device; errors with their cure below. The wave where there are several."""
     waved = len({result.wave for result in results}) > 1
@@ -32,7 +35,7 @@ def show_devices(title: str, results: Sequence[DeviceResult]) -> None:
         for result in results
     ]
     first = ("device", "wave") if waved else ("device",)
-    output.table(title, (*first, "outcome", "", "time", "round trips", "sent"), rows)
+    output.table(title, (*first, "outcome", "", "time", "round trips", "sent"), rows, _DROPS)
     show_errors(results)
 
 
