@@ -171,7 +171,7 @@ def shown(value: object) -> str:
     return escape(harmless(str(value)))
 
 
-def say(text: str) -> None:
+def say(text: str, style: str = "") -> None:
     """A line of the result, never wrapped, never read as markup, without escape sequences; nothing
     beside names that were asked for.
     """
@@ -180,7 +180,7 @@ def say(text: str) -> None:
     if _plain(sys.stdout):
         literal(harmless(text))
         return
-    _screens.console.print(harmless(text), markup=False, soft_wrap=True)
+    _screens.console.print(harmless(text), markup=False, soft_wrap=True, style=style)
 
 
 def literal(text: str) -> None:

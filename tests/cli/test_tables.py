@@ -7,17 +7,24 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from fleet.cli import output
 from fleet.cli.columns import laid_out, middle
+from fleet.cli.doctor_view import show as show_doctor
 from fleet.cli.facts import _show as show_facts
-from fleet.cli.results import show_devices
+from fleet.cli.results import show_devices, show_plans
 from fleet.engine.pool import DeviceResult
+from fleet.model.diagnosis import Check, Diagnosis, Evidence, Ranked
 from fleet.model.facts import DeviceNode, Disk, Facts, Soc, ThermalZone, Tools
+from fleet.model.files import FileRef
 from fleet.model.inventory import Host
+from fleet.model.manifest import Manifest
+from fleet.model.plan import Blob, DevicePlan, SendBlobs, StageRelease, SwitchRelease
+from fleet.triage.knowledge import knowledge
 
 Screen = Callable[[int], io.StringIO]
 WIDTHS = (80, 100, 160)
@@ -131,3 +138,67 @@ def test_results_are_a_row_a_board(screen: Screen, width: int, count: int) -> No
     assert "release 01234567" in said.getvalue()
     assert ID not in said.getvalue()
     assert len(lines) <= count + 4
+
+
+def planned(host: Host, *notes: str) -> DeviceResult:
+    files = FileRef(Path("a"), "model.bin", 5, "ab" * 32)
+    app = Manifest("nemotron", (files,))
+    steps = (SendBlobs((Blob(files),)), StageRelease(app), SwitchRelease("nemotron", app.id))
+    plan = DevicePlan(host, Facts(), "aarch64-oe-linux-gcc11.2", app, actions=steps, notes=notes,
+                      then=("run nemotron 5 times",))  # fmt: skip
+    return replace(DeviceResult(host), outcome="planned", plan=plan)
+
+
+def test_equal_plans_are_shown_once(screen: Screen) -> None:
+    said = screen(80)
+    show_plans([planned(host) for host in HOSTS])
+    lines = fits(said.getvalue(), 80, {"nemotron", "aarch64-oe-linux-gcc11.2"})
+    assert len(lines) <= 10
+    assert lines[0].startswith("all 40 devices  aarch64-oe")
+    assert lines[-2:] == ["same on 40 devices", "legend: + change, > then"]
+
+
+def test_plans_that_differ_name_their_devices(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = screen(80)
+    made = [planned(host, *(["no charger"] if n in {3, 9} else [])) for n, host in enumerate(HOSTS)]
+    show_plans(made)
+    lines = said.getvalue().splitlines()
+    assert lines[0].startswith("38 devices, all but those below  ")
+    assert any(f"{HOSTS[3].name}, {HOSTS[9].name}  " in line for line in lines)
+    assert "same on 38 devices; 2 differ" in lines
+    assert len(lines) <= 30
+    monkeypatch.setattr(output, "shape", "wide")
+    show_plans(made)
+    assert all(f"{host.name}  aarch64" in said.getvalue() for host in HOSTS)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_healthy_boards_are_a_line_each(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    opened = Check("session", "session", "ok", "opened")
+    found = [Diagnosis(host.name, "healthy", checks=(opened,)) for host in HOSTS]
+    said = screen(width)
+    show_doctor(found)
+    lines = fits(said.getvalue(), width, {host.name for host in HOSTS})
+    assert lines == [*(f"✓ {host.name}  healthy" for host in HOSTS), "40 targets: 40 healthy"]
+    monkeypatch.setenv("LC_ALL", "C")
+    said = screen(width)
+    show_doctor(found[:1], whole=True)
+    assert said.getvalue().splitlines()[0] == f"+ {HOSTS[0].name}  healthy"
+    assert "  + session  session    opened" in said.getvalue(), "each check with -v"
+
+
+def test_what_is_wrong_has_its_cure_without_verbose(screen: Screen) -> None:
+    ranked = Ranked(knowledge().causes["disk-full"], 0.9, (Evidence("df", "100 %"),))
+    checks = (Check("disk", "os", "bad", "no room"), Check("os", "os", "ok", "Linux"))
+    said = screen(80)
+    show_doctor([Diagnosis("evk", "problem", (ranked,), checks)])
+    text = said.getvalue()
+    assert text.startswith("✗ evk  problem: ")
+    assert "✗ os       disk       no room" in text
+    assert "Linux" not in text
+    for word in ("cause", "seen", "fix", "check"):
+        assert f"\n  {word}" in text
