@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import gc
 import importlib
@@ -25,6 +26,7 @@ MODULES = {
     "deploy": ("plan", "deploy"),
     "resume": ("resume",),
     "push": ("push",),
+    "execute": ("exec",),
     "doctor": ("doctor",),
     "status": ("status", "rollback"),
     "fsck": ("fsck",),
@@ -46,7 +48,7 @@ PANELS = {
     "Prepare": (
         "init", "inventory", "trust", "runtime", "bundle", "runners", "schema", "adb", "lab",
     ),
-    "Look": ("facts", "plan", "lock-file", "status", "fsck", "doctor"),
+    "Look": ("facts", "plan", "lock-file", "status", "fsck", "doctor", "exec"),
     "Change devices": ("deploy", "resume", "push", "rollback", "provision", "undo"),
     "Run and measure": ("run", "ab", "serve", "bench", "profiles"),
     "Share devices": ("who", "reserve", "unreserve"),
@@ -82,7 +84,8 @@ def build(word: str = "") -> typer.Typer:
         module = importlib.import_module(f"fleet.cli.{name}")
         for command in MODULES[name]:
             new = OLD_WORDS.get(command, command)
-            function = getattr(module, new.replace("-", "_"), None)
+            python = f"{new}_" if new in vars(builtins) else new.replace("-", "_")
+            function = getattr(module, python, None)
             if command != new:
                 tree.command(command, hidden=True)(_renamed(function, command, new))
             elif callable(function):

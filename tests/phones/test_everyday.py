@@ -1,0 +1,38 @@
+"""What people do on devices every day, on every kind of device, each with its own tools."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleet.engine.executing import Executing, execute_everywhere
+from fleet.engine.pool import DeviceResult
+from fleet.model.errors import DeadlineError
+
+from .test_releases import KINDS, Device, device
+
+__all__ = ["device"]
+EVERYWHERE = pytest.mark.parametrize("device", KINDS, indirect=True)
+
+
+def execute(device: Device, *words: str, seconds: float = 20, lease: bool = False) -> DeviceResult:
+    job = Executing(words, seconds, lease)
+    (done,) = execute_everywhere(job, [device.host], device.events.append, parallel=1)
+    return done
+
+
+@EVERYWHERE
+def test_a_command_its_streams_and_its_status(device: Device) -> None:
+    text = "echo out; echo err >&2; exit 7"
+    done = execute(device, "sh", "-c", text)
+    assert (done.details["status"], done.details["stdout"]) == (7, "out\n"), done.error
+    assert "err\n" in str(done.details["stderr"])
+    assert done.error is not None
+    assert done.error.exit_code == 1
+    assert execute(device, "sh", "-c", "exit 0", lease=True).fine
+
+
+@EVERYWHERE
+def test_a_late_command_is_ended(device: Device) -> None:
+    done = execute(device, "sh", "-c", "sleep 20 & sleep 20; echo never", seconds=1)
+    assert isinstance(done.error, DeadlineError), done.error
+    assert done.details["stdout"] == ""
