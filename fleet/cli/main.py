@@ -27,6 +27,7 @@ MODULES = {
     "resume": ("resume",),
     "push": ("push",),
     "execute": ("exec",),
+    "shell": ("shell",),
     "doctor": ("doctor",),
     "status": ("status", "rollback"),
     "fsck": ("fsck",),
@@ -48,7 +49,7 @@ PANELS = {
     "Prepare": (
         "init", "inventory", "trust", "runtime", "bundle", "runners", "schema", "adb", "lab",
     ),
-    "Look": ("facts", "plan", "lock-file", "status", "fsck", "doctor", "exec"),
+    "Look": ("facts", "plan", "lock-file", "status", "fsck", "doctor", "exec", "shell"),
     "Change devices": ("deploy", "resume", "push", "rollback", "provision", "undo"),
     "Run and measure": ("run", "ab", "serve", "bench", "profiles"),
     "Share devices": ("who", "reserve", "unreserve"),

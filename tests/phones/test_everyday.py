@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from fleet.engine.executing import Executing, execute_everywhere
 from fleet.engine.pool import DeviceResult
+from fleet.engine.session import Session
 from fleet.model.errors import DeadlineError
 
 from .test_releases import KINDS, Device, device
@@ -36,3 +41,17 @@ def test_a_late_command_is_ended(device: Device) -> None:
     done = execute(device, "sh", "-c", "sleep 20 & sleep 20; echo never", seconds=1)
     assert isinstance(done.error, DeadlineError), done.error
     assert done.details["stdout"] == ""
+
+
+@EVERYWHERE
+def test_a_terminal_is_a_program_of_this_computer(device: Device, tmp_path: Path) -> None:
+    if device.host.os == "windows":
+        pytest.skip("the stand-in of a PC answers commands only, it has no shell")
+    session = Session(device.host, device.events.append)
+    with contextlib.closing(session):
+        session.open()
+        argv = session.transport.terminal(tmp_path)
+        done = subprocess.run(
+            argv, input=b"echo in; exit 6\n", capture_output=True, check=False, timeout=60
+        )
+    assert (done.returncode, done.stdout) == (6, b"in\n"), done.stderr
