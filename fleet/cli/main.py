@@ -28,6 +28,7 @@ MODULES = {
     "push": ("push",),
     "execute": ("exec",),
     "shell": ("shell",),
+    "get": ("get",),
     "doctor": ("doctor",),
     "status": ("status", "rollback"),
     "fsck": ("fsck",),
@@ -49,7 +50,7 @@ PANELS = {
     "Prepare": (
         "init", "inventory", "trust", "runtime", "bundle", "runners", "schema", "adb", "lab",
     ),
-    "Look": ("facts", "plan", "lock-file", "status", "fsck", "doctor", "exec", "shell"),
+    "Look": ("facts", "plan", "lock-file", "status", "fsck", "doctor", "exec", "shell", "get"),
     "Change devices": ("deploy", "resume", "push", "rollback", "provision", "undo"),
     "Run and measure": ("run", "ab", "serve", "bench", "profiles"),
     "Share devices": ("who", "reserve", "unreserve"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet.engine.executing import Executing, execute_everywhere
+from fleet.engine.fetching import Fetching, fetch_everywhere
 from fleet.engine.pool import DeviceResult
 from fleet.engine.session import Session
 from fleet.model.errors import DeadlineError
@@ -55,3 +56,15 @@ def test_a_terminal_is_a_program_of_this_computer(device: Device, tmp_path: Path
             argv, input=b"echo in; exit 6\n", capture_output=True, check=False, timeout=60
         )
     assert (done.returncode, done.stdout) == (6, b"in\n"), done.stderr
+
+
+@EVERYWHERE
+def test_files_come_as_they_are(device: Device, tmp_path: Path) -> None:
+    if device.host.os == "windows":
+        pytest.skip("fleet get needs a POSIX shell on the device")
+    make = "d=$(mktemp -d) && cd \"$d\" && mkdir sub && printf 'a\\0b' > 'sub/a b' && echo $d"
+    folder = str(execute(device, make).details["stdout"]).strip()
+    job = Fetching(folder, tmp_path)
+    (done,) = fetch_everywhere(job, [device.host], device.events.append, parallel=1)
+    assert done.fine, done.error
+    assert (tmp_path / Path(folder).name / "sub" / "a b").read_bytes() == b"a\0b"
