@@ -29,6 +29,7 @@ MODULES = {
     "execute": ("exec",),
     "shell": ("shell",),
     "get": ("get",),
+    "logs": ("logs",),
     "doctor": ("doctor",),
     "status": ("status", "rollback"),
     "fsck": ("fsck",),
@@ -50,7 +51,9 @@ PANELS = {
     "Prepare": (
         "init", "inventory", "trust", "runtime", "bundle", "runners", "schema", "adb", "lab",
     ),
-    "Look": ("facts", "plan", "lock-file", "status", "fsck", "doctor", "exec", "shell", "get"),
+    "Look": (
+        "facts", "plan", "lock-file", "status", "fsck", "doctor", "exec", "shell", "get", "logs",
+    ),
     "Change devices": ("deploy", "resume", "push", "rollback", "provision", "undo"),
     "Run and measure": ("run", "ab", "serve", "bench", "profiles"),
     "Share devices": ("who", "reserve", "unreserve"),

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.fetching import Fetching, Landing, Wanted
+from fleet.engine.fetching import Fetching, Landing, Wanted, fetch_everywhere
 from fleet.engine.session import Session
 from fleet.model.errors import DeviceError
 from fleet.model.events import Event, Warned
 from fleet.model.inventory import Host
+from tests.chaos import Chaos, Fault
+from tests.transport.sshd import running
 
 from .desk import Desk
 
@@ -101,3 +103,17 @@ def test_a_file_that_was_not_asked_for_is_refused(line: bytes, tmp_path: Path) -
     with pytest.raises(DeviceError):
         landing.take(line)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cable_that_is_cut_costs_no_byte_twice(tmp_path: Path) -> None:
+    big = tmp_path / "big"
+    big.write_bytes(random.Random(2).randbytes(2_000_000))
+    with running(tmp_path / "board") as server:
+        base = server.host()
+        with Chaos(server.port, [Fault(cut_back=1_000_000)]) as cable:
+            host = cable.through(base, tmp_path)
+            job = Fetching(str(big), tmp_path / "got")
+            (done,) = fetch_everywhere(job, [host], lambda _: None, parallel=1)
+            assert cable.cuts == 1
+    assert done.fine, done.error
+    assert content(tmp_path / "got") == {"big": big.read_bytes()}

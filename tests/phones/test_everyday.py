@@ -10,6 +10,7 @@ import pytest
 
 from fleet.engine.executing import Executing, execute_everywhere
 from fleet.engine.fetching import Fetching, fetch_everywhere
+from fleet.engine.logs import LogQuery, read_logs
 from fleet.engine.pool import DeviceResult
 from fleet.engine.session import Session
 from fleet.model.errors import DeadlineError
@@ -68,3 +69,14 @@ def test_files_come_as_they_are(device: Device, tmp_path: Path) -> None:
     (done,) = fetch_everywhere(job, [device.host], device.events.append, parallel=1)
     assert done.fine, done.error
     assert (tmp_path / Path(folder).name / "sub" / "a b").read_bytes() == b"a\0b"
+
+
+@EVERYWHERE
+def test_logs_come_or_say_why_not(device: Device) -> None:
+    if device.host.os == "windows":
+        pytest.skip("fleet logs needs a POSIX shell on the device")
+    (done,) = read_logs(LogQuery((), 5, 600), [device.host], parallel=1)
+    rows = [*done.details["lines"], *done.details["unread"]]  # type: ignore[misc]
+    phone = device.host.transport == "adb"
+    assert {kind for kind, _ in rows} >= {"service", *(() if phone else ("journal", "dmesg"))}, rows
+    assert ("journal" in {kind for kind, _ in rows}) is not phone
