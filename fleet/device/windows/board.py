@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 
@@ -72,6 +73,13 @@ def run(work: str, config: str, limit: str, feed: str, after: str, *argv: str) -
     if after == "clean":
         shutil.rmtree(work, ignore_errors=True)
     return LATE if late.is_set() else ended(code)
+
+
+def execute(limit: str, *argv: str) -> int:
+    """See exec.sh."""
+    sys.stdout.buffer.write(MARK)
+    sys.stdout.buffer.flush()
+    return run(tempfile.mkdtemp(), "", limit, "none", "clean", *argv)
 
 
 def expire(child: subprocess.Popen[bytes], late: threading.Event) -> None:
@@ -179,6 +187,7 @@ def status(base: str) -> int:
 WORKS: dict[str, Callable[..., int]] = {
     "boot_id": boot_id,
     "collect": collect,
+    "exec": execute,
     "fsck": fsck,
     "receive": lambda base: receive(WindowsLinks(), base),
     "run": run,
