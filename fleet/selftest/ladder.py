@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 from fleet.data import frozen, load
 from fleet.model.facts import Facts
@@ -129,19 +130,15 @@ class Verdict:
     words: str = ""
 
 
-class Judge(Protocol):
-    """Decides a rung; raises Undecided where it cannot."""
-
-    def __call__(self, bench: Any, /) -> Verdict:  # noqa: ANN401 - the bench knows the judges
-        """Look at the device of the bench."""
-        ...
+Judge = TypeVar("Judge", bound=Callable[..., Verdict])
+JUDGES: dict[str, Callable[..., Verdict]] = {}
 
 
-JUDGES: dict[str, Judge] = {}
+def judge(name: str) -> Callable[[Judge], Judge]:
+    """Register the function that decides the rung of that name, of a Bench.
 
-
-def judge(name: str) -> Any:  # noqa: ANN401 - a decorator keeps the type
-    """Register the function that decides the rung of that name."""
+    It raises Undecided where it cannot.
+    """
 
     def keep(function: Judge) -> Judge:
         JUDGES[name] = function
