@@ -1,8 +1,8 @@
 """Trees of hostile names, and what a board must make of each: the same tree, and nothing else.
 
-`python -m tests.ops.hostile KIND COUNT SEED FOLDER [UID]` runs so many trees through the programs of
-one kind of device (tests/ops/board.py, or `windows`), as whoever starts it; or as UID, which root
-becomes once all is imported: this interpreter may lie where UID may not look.
+`python -m tests.ops.hostile KIND COUNT SEED FOLDER [UID]` runs so many trees through the programs
+of one kind of device (tests/ops/board.py, or `windows`), as whoever starts it; or as UID, which
+root becomes once all is imported: this interpreter may lie where UID may not look.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import pytest
 
 from fleet.device.store.files import put
 from fleet.model.errors import InputError
-from fleet.model.files import FileRef
+from fleet.model.files import FileRef, check_windows_names
 from fleet.ops.release import actions_for
 
 from . import hostile
@@ -67,6 +67,30 @@ def test_hostile_trees_are_there_as_they_are_here(kind: str, user: int) -> None:
 def test_what_no_list_can_hold_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="cannot be the name of a file in a release"):
         FileRef(Path(), name, 0, "")
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (["a:b"], "it has ':'"),
+        (["lib/a\\b"], r"it has '\\\\'"),
+        (["CON"], "'CON' is a device there"),
+        (["lib/nul.txt"], "'nul' is a device there"),
+        (["com¹ .x/a"], "'com¹' is a device there"),
+        (["a."], "it ends with '.'"),
+        (["lib /a"], "it ends with ' '"),
+        (["a/b", "A/b"], "Windows takes it for 'a'"),
+        (["é", "É"], "Windows takes it for 'é'"),
+        (["lib/x", "lib/X/y"], "Windows takes it for 'lib/x'"),
+    ],
+)
+def test_a_name_that_windows_does_not_keep_is_refused(names: list[str], why: str) -> None:
+    with pytest.raises(InputError, match="Windows cannot keep .*" + why):
+        check_windows_names(names)
+
+
+def test_names_that_windows_keeps() -> None:
+    check_windows_names(["./lib/a b.so", "lib/a", "console", ".com1", "nul_x", "x/CON-1", "😀"])
 
 
 def test_nothing_of_fleets_own_is_among_the_users(board: Board, tmp_path: Path) -> None:
