@@ -236,7 +236,9 @@ class Model:
 
 
 def put(place: Path, victim: Path, rng: Random) -> int:
-    """Something of another where `place` is; 0 where that cannot be."""
+    """Something of another where `place` is; 0 where that cannot be, or would be somewhere else."""
+    if any(folder.is_symlink() for folder in place.parents):
+        return 0
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         how = rng.choice(("link", "link", "link", "hard", "folder"))

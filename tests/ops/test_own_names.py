@@ -15,12 +15,15 @@ from pathlib import Path
 import pytest
 
 from fleet.device.store.files import put
+from fleet.device.texts import path_of
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef, check_windows_names
 from fleet.ops.release import actions_for
+from tests.transport.windows.board import PcBoard
 
 from . import hostile
 from .board import KINDS, SHELLS, Board, manifest
+from .test_serving import until
 
 PUBLIC = b"a library that many releases have\n" * 100
 MARKS = ("env.sh", "manifest.json", ".installed", ".seal")
@@ -231,3 +234,56 @@ def test_scripts_that_keep_a_content_write_through_no_link(tmp_path: Path, shell
         "secret\n",
         "{}",
     )
+
+
+@pytest.mark.parametrize("kind", ["dash", "bash", "busybox", "mksh", "windows"])
+@pytest.mark.parametrize("planted", ["in it", "instead of it"])
+def test_a_run_has_a_folder_that_was_not_there_before(
+    tmp_path: Path, kind: str, planted: str
+) -> None:
+    board = PcBoard(tmp_path) if kind == "windows" else Board(tmp_path, kind)
+    aside, work = tmp_path / "aside", board.base / "runs" / "r1"
+    aside.mkdir()
+    files = [aside / name for name in ("prompt.txt", "config.json", ".looks", ".running", ".late")]
+    work.parent.mkdir(parents=True)
+    if planted == "in it":
+        work.mkdir()
+    else:
+        work.symlink_to(aside)
+    for path in files:
+        path.write_text("mine")
+        if planted == "in it":
+            (work / path.name).symlink_to(path)
+    done = board.run("run", str(work), "{}", "30", "none", "keep", "true", stdin=b"prompt")
+    assert done.returncode == 0, done.stderr
+    assert {path.read_text() for path in files} == {"mine"}
+    assert {path.name for path in work.iterdir()} == {"prompt.txt", "config.json"}
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox", "mksh"])
+def test_a_service_and_a_lease_write_through_no_link(tmp_path: Path, shell: str) -> None:
+    """The supervisor runs in that shell too; its release cannot start."""
+    board = Board(tmp_path, shell)
+    board.tools.mkdir(exist_ok=True)
+    (board.tools / "sh").symlink_to(board.shell[0])
+    aside, service = tmp_path / "aside", board.base / "serve" / "app"
+    lease = tmp_path / "write.1"
+    aside.write_text("mine")
+    program = service / "release" / "run"
+    program.mkdir(parents=True)
+    shutil.copy(path_of("serve_supervise.sh"), program)
+    (program / "serve_launch.sh").write_text("exit 10\n")
+    lease.mkdir()
+    (lease / "owner").write_text("1 me why run token\n")
+    names = ("log", "stop", "failed", "failed.new", "keeper", "keeper.new", "server.new")
+    for path in (lease / "released", *(service / name for name in names)):
+        path.symlink_to(aside)
+    done = board.run("serve_start", str(service))
+    assert done.returncode == 0, done.stderr
+    until(lambda: not (service / "failed").is_symlink())
+    done = board.run("serve_stop", str(service), "5")
+    assert done.returncode == 0, done.stderr
+    assert b"freed" in board.run("lease_free", str(tmp_path), "1", "token").stdout
+    assert aside.read_text() == "mine"
+    assert b"cannot start" in (service / "log").read_bytes()
+    assert not {path.name for path in (*service.iterdir(), *lease.iterdir()) if path.is_symlink()}
