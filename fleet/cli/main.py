@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import gc
 import importlib
@@ -27,6 +28,10 @@ MODULES = {
     "deploy": ("plan", "deploy"),
     "resume": ("resume",),
     "push": ("push",),
+    "execute": ("exec",),
+    "shell": ("shell",),
+    "get": ("get",),
+    "logs": ("logs",),
     "doctor": ("doctor",),
     "status": ("status", "rollback"),
     "fsck": ("fsck",),
@@ -49,7 +54,9 @@ PANELS = {
         "demo", "init", "inventory", "trust", "runtime", "bundle", "runners", "schema", "adb",
         "lab",
     ),
-    "Look": ("facts", "plan", "lock-file", "status", "fsck", "doctor"),
+    "Look": (
+        "facts", "plan", "lock-file", "status", "fsck", "doctor", "exec", "shell", "get", "logs",
+    ),
     "Change devices": ("deploy", "resume", "push", "rollback", "provision", "undo"),
     "Run and measure": ("run", "ab", "serve", "bench", "profiles"),
     "Share devices": ("who", "reserve", "unreserve"),
@@ -85,7 +92,8 @@ def build(word: str = "") -> typer.Typer:
         module = importlib.import_module(f"fleet.cli.{name}")
         for command in MODULES[name]:
             new = OLD_WORDS.get(command, command)
-            function = getattr(module, new.replace("-", "_"), None)
+            python = f"{new}_" if new in vars(builtins) else new.replace("-", "_")
+            function = getattr(module, python, None)
             if command != new:
                 tree.command(command, hidden=True)(_renamed(function, command, new))
             elif callable(function):
