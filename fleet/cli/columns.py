@@ -72,7 +72,7 @@ def laid_out(
         Column(head, column, order.get(head, 0)) for head, column in zip(heads, cells, strict=True)
     ]
     same = [c for c in columns if room and len(rows) > 1 and c.drops and len(set(c.cells)) == 1]
-    if said := ", ".join(column.says(0) for column in same if column.cells[0]):
+    if said := ", ".join(column.says(0) for column in same if column.cells[0] not in {"", "-"}):
         title += f" ({said})"
     kept, left = _kept([column for column in columns if column not in same], room)
     _widen(kept, room)

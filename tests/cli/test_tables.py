@@ -17,14 +17,19 @@ from fleet.cli.columns import laid_out, middle
 from fleet.cli.doctor_view import show as show_doctor
 from fleet.cli.facts import _show as show_facts
 from fleet.cli.results import show_devices, show_plans
+from fleet.cli.status import _add_known, _items, _show_status
 from fleet.engine.pool import DeviceResult
+from fleet.engine.rollout.journal import Journal
 from fleet.model.diagnosis import Check, Diagnosis, Evidence, Ranked
 from fleet.model.facts import DeviceNode, Disk, Facts, Soc, ThermalZone, Tools
 from fleet.model.files import FileRef
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, DevicePlan, SendBlobs, StageRelease, SwitchRelease
+from fleet.model.record import Metrics
+from fleet.profiles.runs import RunStore
 from fleet.triage.knowledge import knowledge
+from tests.profiles.records import record
 
 Screen = Callable[[int], io.StringIO]
 WIDTHS = (80, 100, 160)
@@ -138,6 +143,67 @@ def test_results_are_a_row_a_board(screen: Screen, width: int, count: int) -> No
     assert "release 01234567" in said.getvalue()
     assert ID not in said.getvalue()
     assert len(lines) <= count + 4
+
+
+def deployed(host: Host, **changes: object) -> DeviceResult:
+    item = {"name": "nemotron", "id": ID, "state": "installed", "broken": 0, "previous": None,
+            "since": "2026-11-23T14:31:07Z", "history": [ID], "by": "jo@bench-workstation",
+            "rate": "10.03 tok/s", "origin": {"build_id": "2.51.0.260929181845"},
+            **changes}  # fmt: skip
+    details = {"deployed": [item], "emulated": False, "disk_free_bytes": 51 * 10**9}
+    return replace(DeviceResult(host), outcome="ok", details=details)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [3, 40])
+def test_status_says_when_by_whom_what_and_how_fast(screen: Screen, width: int, count: int) -> None:
+    said = screen(width)
+    made = [deployed(host) for host in HOSTS[:count]]
+    made[1] = deployed(HOSTS[1], since=None, by=None, rate=None, state="damaged")
+    _show_status(made)
+    names = {host.name for host in HOSTS[:count]}
+    lines = fits(said.getvalue(), width, names)
+    assert len(lines) <= max(count + 5, 10)
+    text = " ".join(said.getvalue().split())
+    assert "01234567" in text
+    assert ID not in text
+    assert "2026-11-23 14:31Z" in text
+    assert "10.03 tok/s" in text
+    odd = next(line for line in lines if line.startswith(HOSTS[1].name))
+    assert "damaged" in odd
+    assert "unknown" in odd
+    if width == 160:
+        assert "jo@bench-workstation" in text
+
+
+def test_what_this_workstation_knows_of_a_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who, from its journals; the rate, from its records. A release that came back has no who."""
+    monkeypatch.setenv("FLEET_HOME", str(tmp_path))
+    monkeypatch.setenv("FLEET_OWNER", "jo@desk")
+    runs = RunStore()
+    host, run_id = HOSTS[0].name, "20261101-100000-aaaaaa"
+    journal = Journal.begin(
+        runs.root / run_id / "journal.jsonl", run_id,
+        {"name": "tiny", "waves": [{"wave": "1", "hosts": [host]}], "rollout": None},
+    )  # fmt: skip
+    journal.write("plan", host=host, release=ID, was=None, device_kind="t v73", boot_id="b")
+    journal.write("step", host=host, step="switch")
+    journal.close()
+    for repeat in range(3):
+        made = record(
+            host=host, release=ID, repeat=repeat, metrics=Metrics(decode_tps=9.0 + repeat)
+        )
+        runs.save(runs.folder(run_id, host, repeat, warmup=False), made)
+    results = [
+        deployed(HOSTS[0], name="tiny"),
+        deployed(HOSTS[0], name="tiny", history=[ID, "b", ID]),
+    ]
+    results.append(deployed(HOSTS[1], name="tiny"))
+    _add_known(results)
+    found = [(item["by"], item["rate"]) for made in results for item in _items(made)]
+    assert found == [("jo@desk", "10.00 tok/s"), (None, "10.00 tok/s"), (None, None)]
 
 
 def planned(host: Host, *notes: str) -> DeviceResult:
