@@ -103,8 +103,10 @@ class _Lines:
                 else:
                     sent += " sent"
                 mark = ", emulated" if event.emulated else ""
+                # Why it is refused comes with the results, with the cure.
+                why = "" if event.outcome == "refused" else f" ({event.text})"
                 return (
-                    f"{event.outcome} ({event.text}) in {event.seconds:.1f} s, "
+                    f"{event.outcome}{why} in {event.seconds:.1f} s, "
                     f"{event.round_trips} round trips, {sent}{mark}"
                 )
         return _of_a_rollout(event)

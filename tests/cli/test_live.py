@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -58,6 +59,12 @@ def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
         "evk: warning: link broke; going on in 0.5 s",
         "evk: changed (release abc) in 1.3 s, 9 round trips, 127.3 MB sent, emulated",
     ]
+
+
+def test_a_refusal_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reason comes with the results."""
+    story: list[Event] = [replace(DONE, outcome="refused", text="no room")]
+    assert lines(monkeypatch, show_output=False, story=story)[0].startswith("evk: refused in 1.3 s")
 
 
 def test_output_of_a_runner_comes_in_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,11 @@ from fleet.cli.columns import laid_out, middle
 from fleet.cli.doctor_view import show as show_doctor
 from fleet.cli.facts import _show as show_facts
 from fleet.cli.results import show_devices, show_plans
+from fleet.cli.rollout_options import show_waves
 from fleet.cli.status import _add_known, _items, _show_status
 from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.waves import Wave
 from fleet.model.diagnosis import Check, Diagnosis, Evidence, Ranked
 from fleet.model.facts import DeviceNode, Disk, Facts, Soc, ThermalZone, Tools
 from fleet.model.files import FileRef
@@ -27,6 +29,7 @@ from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, DevicePlan, SendBlobs, StageRelease, SwitchRelease
 from fleet.model.record import Metrics
+from fleet.model.rollout import RolloutSpec
 from fleet.profiles.runs import RunStore
 from fleet.triage.knowledge import knowledge
 from tests.profiles.records import record
@@ -268,3 +271,12 @@ def test_what_is_wrong_has_its_cure_without_verbose(screen: Screen) -> None:
     assert "Linux" not in text
     for word in ("cause", "seen", "fix", "check"):
         assert f"\n  {word}" in text
+
+
+def test_waves_of_many_boards_are_a_few_lines(screen: Screen) -> None:
+    said = screen(80)
+    waves = [Wave("canary", (HOSTS[0].name,)), Wave("1", tuple(host.name for host in HOSTS[1:]))]
+    show_waves(waves, RolloutSpec(), as_json=False)
+    lines = fits(said.getvalue(), 80, {"canary", HOSTS[0].name, HOSTS[3].name})
+    assert len(lines) <= 12
+    assert "and 36 more" in " ".join(said.getvalue().split())
