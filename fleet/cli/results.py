@@ -51,6 +51,16 @@ def emit(results: Sequence[DeviceResult], *members: str) -> None:
     output.emit_json([plain(result) for result in results])
 
 
+def tell_holders(results: Sequence[DeviceResult]) -> None:
+    """Who holds which board, where a command went on beside them; boards that it left alone."""
+    for result in results:
+        if result.outcome == "not attempted":
+            output.note(f"{result.host.name}: not attempted")
+        notes = result.details.get("notes")
+        for text in notes if isinstance(notes, list) else ():
+            output.note(f"{result.host.name}: {text}")
+
+
 def show_errors(results: Sequence[DeviceResult]) -> None:
     """The errors of devices; the same error of several devices is shown once."""
     devices: dict[tuple[str, str], list[str]] = {}
