@@ -115,7 +115,7 @@ class _Lines:
         return _of_a_rollout(event)
 
 
-class Said(_Lines):
+class SaidLines(_Lines):
     """What programs on devices print is the result: the device in front of each line."""
 
     def __init__(self) -> None:
