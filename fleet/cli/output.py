@@ -139,9 +139,8 @@ def _draw(layout: TableLines) -> None:
     ]
     for lines, style in styled:
         for line in lines:
-            _screens.console.print(
-                drawn(line, line.replace("…", "~")), markup=False, soft_wrap=True, style=style
-            )
+            text = drawn(line, line.replace("…", "~"))
+            _screens.console.print(text, markup=False, emoji=False, soft_wrap=True, style=style)
 
 
 def drawn(text: str, plain: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 import re
 from collections.abc import Callable
@@ -10,16 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from rich.console import Console
+from typer.testing import CliRunner
 
 from fleet.cli import output
 from fleet.cli.columns import laid_out, middle
 from fleet.cli.doctor_view import show as show_doctor
 from fleet.cli.facts import _show as show_facts
+from fleet.cli.main import build
 from fleet.cli.results import show_devices, show_plans
 from fleet.cli.rollout_options import show_waves
 from fleet.cli.status import _add_known, _items, _show_status
 from fleet.engine.pool import DeviceResult
+from fleet.engine.releases import _whole
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.waves import Wave
 from fleet.model.diagnosis import Check, Diagnosis, Evidence, Ranked
@@ -280,3 +285,33 @@ def test_waves_of_many_boards_are_a_few_lines(screen: Screen) -> None:
     lines = fits(said.getvalue(), 80, {"canary", HOSTS[0].name, HOSTS[3].name})
     assert len(lines) <= 12
     assert "and 36 more" in " ".join(said.getvalue().split())
+
+
+def test_o_has_four_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "i.yaml"
+    path.write_text(f"all: {{hosts: {{{HOSTS[0].name}: {{}}, {HOSTS[1].name}: {{}}}}}}", "utf-8")
+    runner, app = CliRunner(), build("inventory")
+
+    def said(*words: str) -> str:
+        done = runner.invoke(app, ["inventory", "list", str(path), *words])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert said("-o", "name").splitlines() == [HOSTS[0].name, HOSTS[1].name]
+    assert said("-o", "json") == said("--json")
+    assert yaml.safe_load(said("-o", "yaml")) == json.loads(said("--json"))
+    assert said("-o", "wide") == said()
+    assert runner.invoke(app, ["inventory", "list", str(path), "-o", "x"]).exit_code == 2
+
+
+def test_o_of_a_command_that_writes_a_file_is_that_file() -> None:
+    text = CliRunner().invoke(build("bundle"), ["bundle", "pull", "--help"]).stdout
+    assert "-o" in text
+    assert "--format" not in text
+
+
+def test_rollback_takes_an_id_as_tables_show_it() -> None:
+    past = ["0123456789abcdef", "0123ffffffffffff", "89abcdef01234567"]
+    assert _whole("89abcdef", past) == past[2]
+    assert _whole("0123", past) == "0123", "two begin so"
+    assert _whole("ffff", past) == "ffff"
