@@ -26,6 +26,7 @@ MODULES = {
     "resume": ("resume",),
     "push": ("push",),
     "doctor": ("doctor",),
+    "selftest": ("selftest",),
     "status": ("status", "rollback"),
     "fsck": ("fsck",),
     "provision": ("provision", "undo"),
@@ -46,7 +47,7 @@ PANELS = {
     "Prepare": (
         "init", "inventory", "trust", "runtime", "bundle", "runners", "schema", "adb", "lab",
     ),
-    "Look": ("facts", "plan", "lock-file", "status", "fsck", "doctor"),
+    "Look": ("facts", "plan", "lock-file", "status", "fsck", "doctor", "selftest"),
     "Change devices": ("deploy", "resume", "push", "rollback", "provision", "undo"),
     "Run and measure": ("run", "ab", "serve", "bench", "profiles"),
     "Share devices": ("who", "reserve", "unreserve"),
