@@ -105,11 +105,9 @@ def doctor(
         return doctor_devices.show_known(as_json=as_json)
     names, many = doctor_devices.known(only or []), parallel or common.DEFAULT_PARALLEL
     beside = "\n".join(_text(name) for name in log or ())
-    how = Round(
-        names, tuple(folder or ()), verify, session, accept_new, many, beside, bundle is not None
-    )
-    asked = doctor_devices.FixRequest(playbook, dry_run, yes, as_json) if fix else None
-    found = doctor_devices.look(inventory or Path(), limit, how, asked, bundle, as_json=as_json)
+    how = Round(names, tuple(folder or ()), verify, session, accept_new, many, beside, bool(bundle))
+    cure = doctor_devices.FixRequest(playbook, dry_run, yes, as_json) if fix else None
+    found = doctor_devices.look(inventory or Path(), limit, how, cure, bundle, as_json=as_json)
     return _end(found, strict=strict)
 
 

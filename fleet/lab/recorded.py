@@ -20,7 +20,7 @@ import yaml
 
 from fleet.model.errors import LabError
 
-MOST_BYTES, MOST_MEMBERS = 64 << 20, 2000  # of all that is in it
+MOST_BYTES, MOST_MEMBERS = 64 << 20, 500  # of all that is in it
 _NODE = re.compile(r"/dev/(fastrpc-[a-z0-9-]{1,30}|adsprpc-smd|dma_heap/[a-z0-9,_]{1,30})")
 _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
 _ODD = re.compile(r"[^\w .,()/+:@-]")
