@@ -78,13 +78,16 @@ class _Lines:
             lines, rest = [*lines, rest], ""
         self._begun[key] = rest
         for line in lines:
-            output.note(f"{event.host} {event.stream}: {line}")
+            self._print(event.host, event.stream, line)
 
     def _flush(self, host: str) -> None:
         for (name, stream), rest in self._begun.items():
             if name == host and rest:
-                output.note(f"{host} {stream}: {rest}")
+                self._print(host, stream, rest)
                 self._begun[name, stream] = ""
+
+    def _print(self, host: str, stream: str, line: str) -> None:
+        output.note(f"{host} {stream}: {line}")
 
     def _text(self, event: Event) -> str:
         match event:
@@ -108,6 +111,24 @@ class _Lines:
                     f"{event.round_trips} round trips, {sent}{mark}"
                 )
         return _of_a_rollout(event)
+
+
+class Said(_Lines):
+    """What programs on devices print is the result: the device in front of each line."""
+
+    def __init__(self) -> None:
+        super().__init__(show_output=True)
+
+    def take(self, event: Event) -> None:
+        """Lines that are whole; the rest of a device at its end."""
+        if isinstance(event, events.DeviceDone):
+            with self._lock:
+                self._flush(event.host)
+        elif isinstance(event, events.Output | events.Warned):
+            super().take(event)
+
+    def _print(self, host: str, stream: str, line: str) -> None:
+        (output.say if stream == "stdout" else output.note)(f"{host}: {line}")
 
 
 def _of_a_rollout(event: Event) -> str:

@@ -40,6 +40,21 @@ def with_rollout(
     on_fail: str | None = None,
 ) -> Playbook:
     """The playbook with what the options say instead. Raises InputError naming the option."""
+    options = (canary, waves, max_failed, max_unreachable, soak, on_fail)
+    spec = spec_of(playbook.rollout, *options)
+    return playbook if spec is playbook.rollout else replace(playbook, rollout=spec)
+
+
+def spec_of(
+    spec: RolloutSpec | None,
+    canary: str | None = None,
+    waves: str | None = None,
+    max_failed: str | None = None,
+    max_unreachable: str | None = None,
+    soak: str | None = None,
+    on_fail: str | None = None,
+) -> RolloutSpec | None:
+    """`spec` with what the options say instead. Raises InputError naming the option."""
     amount = canary is not None and is_amount(canary)
     changes = {
         "canary": _read("--canary", canary if amount else None, Amount.parse),
@@ -53,8 +68,8 @@ def with_rollout(
     if canary is not None:
         changes |= {"canary_hosts": ()} if amount else {"canary": NONE, "canary_hosts": (canary,)}
     if not changes:
-        return playbook
-    return replace(playbook, rollout=replace(playbook.rollout or RolloutSpec(), **changes))
+        return spec
+    return replace(spec or RolloutSpec(), **changes)
 
 
 def _shares(text: str) -> tuple[Amount, ...]:
