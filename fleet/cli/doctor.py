@@ -105,7 +105,7 @@ def doctor(
         return doctor_devices.show_known(as_json=as_json)
     names, beside = doctor_devices.known(only or []), "\n".join(map(_text, log or ()))
     many = parallel or common.DEFAULT_PARALLEL
-    how = Round(names, tuple(folder or ()), verify, session, accept_new, many, beside)
+    how = Round(names, tuple(folder or ()), verify, session, accept_new, many, beside, bool(bundle))
     asked = doctor_devices.FixRequest(playbook, dry_run, yes, as_json) if fix else None
     found = doctor_devices.look(inventory or Path(), limit, how, asked, bundle, as_json, verbose)
     return _end(found, strict=strict)

@@ -33,6 +33,7 @@ MODULES = {
     "get": ("get",),
     "logs": ("logs",),
     "doctor": ("doctor",),
+    "selftest": ("selftest",),
     "status": ("status", "rollback"),
     "fsck": ("fsck",),
     "provision": ("provision", "undo"),
@@ -55,7 +56,8 @@ PANELS = {
         "lab",
     ),
     "Look": (
-        "facts", "plan", "lock-file", "status", "fsck", "doctor", "exec", "shell", "get", "logs",
+        "facts", "plan", "lock-file", "status", "fsck", "doctor", "selftest", "exec", "shell",
+        "get", "logs",
     ),
     "Change devices": ("deploy", "resume", "push", "rollback", "provision", "undo"),
     "Run and measure": ("run", "ab", "serve", "bench", "profiles"),
