@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleet.cli import options as opt
-from fleet.cli import output
+from fleet.cli import output, project
 from fleet.cli.common import end_devices, hosts_of
 from fleet.cli.live import listening
 from fleet.model.deadline import Deadline, parse_duration
@@ -58,6 +58,7 @@ def ab(
     """
     from fleet.engine.ab.journal import AbJournal, Asked  # noqa: PLC0415 - numpy, for this alone
 
+    inventory = inventory or project.supplied("inventory")
     store = RunStore(output_dir)
     if resume is not None:
         journal = AbJournal.reopen(store, resume)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fleet.cli import options as opt
-from fleet.cli import output
+from fleet.cli import output, project
 from fleet.cli.doctor_asking import asked, given
 from fleet.cli.doctor_view import report, show_explained
 from fleet.model.diagnosis import ADVICE, HEALTHY, PROBLEM, UNCHECKED, UNRECOGNISED, Diagnosis
@@ -91,7 +91,7 @@ def doctor(
     Example: genie-t2t-run ... 2>&1 | fleet doctor --log -
     Example: fleet doctor --explain 14001
     """
-    _one_of(inventory, log, explain_code, listed)
+    inventory = _one_of(inventory, log, explain_code, listed)
     if explain_code is not None:
         return _explain(explain_code, as_json=as_json)
     if log and inventory is None:
@@ -111,16 +111,22 @@ def doctor(
     return _end(found, strict=strict)
 
 
-def _one_of(inventory: Path | None, log: list[str] | None, code: str | None, listed: bool) -> None:
+def _one_of(
+    inventory: Path | None, log: list[str] | None, code: str | None, listed: bool
+) -> Path | None:
+    """The inventory, that of the project where nothing is given. Raises InputError."""
+    if not (log or code or listed):
+        inventory = inventory or project.supplied("inventory")
     given = sum((inventory is not None or bool(log), code is not None, listed))
     if given != 1:
         raise InputError(
             "-i or --log, --explain and --list exclude each other"
             if given
-            else ("nothing to examine: give -i, --log or --explain"),
+            else "nothing to examine: give -i, --log or --explain, or work in a project",
             hint="use one of: fleet doctor -i inventory.yaml, fleet doctor --log "
-            "FILE, fleet doctor --explain 14001",
+            "FILE, fleet doctor --explain 14001, fleet init",
         )
+    return inventory
 
 
 def _logs(

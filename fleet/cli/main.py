@@ -11,8 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.cli import hints, output
+from fleet.cli import hints, output, project
 from fleet.model.errors import FleetError
+from fleet.model.home import ask_for_runs
 from fleet.model.version import VERSION
 
 # One module a group: a command is its function of that name, a group its `app`. Only the module
@@ -167,6 +168,7 @@ def root(
 
 def main() -> None:
     """Run the command line; every FleetError becomes one message and its exit code."""
+    ask_for_runs(project.runs)
     try:
         _built(sys.argv[1] if len(sys.argv) > 1 else "")()
     except FleetError as error:

@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from fleet.cli import project
+
+
+def needed(name: str, given: Path | None = None) -> Path:
+    """The file that was given, else that of the environment or the project. Raises InputError."""
+    return given or project.needed(name)
+
+
+def _file(name: str) -> Callable[[typer.Context, Path | None], Path | None]:
+    def take(context: typer.Context, value: Path | None) -> Path | None:
+        return value if context.resilient_parsing else needed(name, value)
+
+    return take
+
+
+def house(name: str) -> Callable[[typer.Context, Any], Any]:
+    """A callback: the value of fleet.yaml for an option that was not given."""
+
+    def take(context: typer.Context, value: Any) -> Any:  # noqa: ANN401 - of the option
+        if value is not None or context.resilient_parsing:
+            return value
+        return project.of_project(name)
+
+    return take
+
+
+def _none() -> None:
+    """The default of a file: `_file` asks further."""
+
+
 Inventory = Annotated[
-    Path, typer.Option("--inventory", "-i", help="Inventory file (YAML).", show_default=False)
+    Path,
+    typer.Option(
+        "--inventory",
+        "-i",
+        help="Inventory file (YAML). Default: that of fleet.yaml.",
+        default_factory=_none,
+        callback=_file("inventory"),
+        envvar=project.VARIABLES["inventory"],
+        show_default=False,
+    ),
 ]
 LIMIT_HELP = "Only these devices: names, groups, globs, '~regex', 'group[0:2]', '!not', '&and'."
 Limit = Annotated[list[str] | None, typer.Option("--limit", "-l", help=LIMIT_HELP)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Parallel = Annotated[
-    int | None, typer.Option("--parallel", "-p", min=1, help="Simultaneous devices.")
+    int | None,
+    typer.Option(
+        "--parallel", "-p", min=1, help="Simultaneous devices.", callback=house("parallel")
+    ),
 ]
 AcceptNew = Annotated[
     bool, typer.Option("--accept-new", help="Trust ssh host keys that were never seen before.")
@@ -24,9 +67,21 @@ Verify = Annotated[
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Download nothing; use stored runtimes.")]
 Executor = Annotated[
-    str | None, typer.Option(help="Let a dask cluster do the work: dask://SCHEDULER:PORT.")
+    str | None,
+    typer.Option(
+        help="Let a dask cluster do the work: dask://SCHEDULER:PORT.", callback=house("executor")
+    ),
 ]
-Playbook = Annotated[Path, typer.Argument(help="Playbook file (YAML).")]
+Playbook = Annotated[
+    Path,
+    typer.Argument(
+        help="Playbook file (YAML). Default: that of fleet.yaml.",
+        default_factory=_none,
+        callback=_file("playbook"),
+        envvar=project.VARIABLES["playbook"],
+        show_default=False,
+    ),
+]
 LockFile = Annotated[
     Path | None, typer.Option(help="Lock file; default: fleet.lock beside the playbook.")
 ]
