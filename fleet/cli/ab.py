@@ -143,7 +143,9 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
             found.pairs, str(found.answer), "yes" if _emulated(result) else "no",
         ))  # fmt: skip
     if cells:
-        output.table(f"{journal.asked.b} against {journal.asked.a}", COLUMNS, cells)
+        output.table(
+            f"{journal.asked.b} against {journal.asked.a}", COLUMNS, cells, ("emulated", "pairs")
+        )
     for result, item in rows:
         if step := item.decision.step:
             place = f"{result.host.name} {item.metric}"

@@ -136,6 +136,7 @@ def list_hosts(
              ", ".join(host.groups), host.soc or "")
             for host in hosts
         ],
+        ("soc", "port", "user", "transport", "groups"),
     )  # fmt: skip
 
 

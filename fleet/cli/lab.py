@@ -133,8 +133,9 @@ def list_boards(folder: DirOption = DEFAULT_DIR, as_json: opt.Json = False) -> N
     if as_json:
         output.emit_json([asdict(board) for board in boards])
         return
+    drops = ("emulated", "user", "kind", "profile")
     rows = [(b.name, b.kind, b.profile, b.port, b.user, "yes") for b in boards]
-    output.table("lab", ("board", "kind", "profile", "port", "user", "emulated"), rows)
+    output.table("lab", ("board", "kind", "profile", "port", "user", "emulated"), rows, drops)
 
 
 @app.command()

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleet.cli import output
-from fleet.cli.columns import Column, show
 from fleet.engine.measuring.heat import Heat, hottest
 from fleet.profiles.compare.groups import short_build
 from fleet.profiles.latency import MEANS, latency
@@ -20,7 +19,7 @@ TOKENS = {
 }
 NETWORK = {"latency ms": "median", "p90 ms": "p90", "inf/s": "rate"}
 _DIGITS = {"prompt_tps": 2, "decode_tps": 2, "median": 2, "p90": 2, "generated_tokens": 0}
-_PRIORITY = {"QAIRT": 1, "chip": 2, "tokens": 3, "init ms": 4}
+_DROPS = ("QAIRT", "chip", "tokens", "init ms", "emulated")
 
 
 def _numbers(record: dict[str, Any]) -> dict[str, float]:
@@ -86,7 +85,7 @@ def _table(title: str, kind: str, records: Sequence[dict[str, Any]]) -> None:
         **{head: [_median(mine, key) for mine in hosts.values()] for head, key in numbers.items()},
         "emulated": [_emulated(mine) for mine in hosts.values()],
     }
-    show(title, [Column(head, column, _PRIORITY.get(head, 0)) for head, column in cells.items()])
+    output.table(title, tuple(cells), zip(*cells.values(), strict=True), _DROPS)
 
 
 def _by_host(records: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

@@ -105,7 +105,7 @@ def status(
     if as_json:
         emit(results, "text")
     else:
-        output.table("service", _COLUMNS, [_row(result) for result in results])
+        output.table("service", _COLUMNS, [_row(result) for result in results], _DROPS)
     show_errors(results)
     end_devices(results)
 
@@ -114,6 +114,9 @@ _COLUMNS = (
     "device", "state", "kept by", "release", "deployed", "port", "pid", "memory", "queue",
     "restarts", "emulated",
 )  # fmt: skip
+
+
+_DROPS = ("restarts", "queue", "memory", "pid", "deployed", "kept by", "emulated", "port")
 
 
 def _row(result: DeviceResult) -> tuple[object, ...]:

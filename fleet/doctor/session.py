@@ -47,7 +47,8 @@ def open_session(session: Session, seen: Seen, subject: Subject) -> Opened:
     tools = seen.facts.tools
     libraries = {library.name for library in subject.libraries}
     if not subject.lib or BACKEND not in libraries:
-        return _unknown(f"{subject.label} has no {BACKEND}, so no NPU session can be opened")
+        what = f"has no {BACKEND}" if libraries else "is data only, without a runtime"
+        return _unknown(f"{subject.label} {what}, so no NPU session can be opened")
     if subject.machine not in {"", device_machine(seen)}:
         return _unknown(f"a runtime for {subject.machine} cannot run on {device_machine(seen)}")
     if tools.python3 is None or not tools.python3_ctypes:

@@ -106,5 +106,10 @@ def comment(text: str) -> str:
     return "".join(char for char in " ".join(text.split()) if char.isprintable())
 
 
+def as_yaml(value: object) -> str:
+    """Plain data as YAML, without the last line end."""
+    return str(yaml.safe_dump(value, sort_keys=False, width=_WIDE, allow_unicode=True)).rstrip("\n")
+
+
 def _dump(value: Mapping[str, object]) -> str:
-    return str(yaml.safe_dump(dict(value), sort_keys=False, width=_WIDE)).rstrip("\n")
+    return as_yaml(dict(value))
