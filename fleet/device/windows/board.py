@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 
 from fleet.device.store.clock import FailedError, boot
-from fleet.device.store.files import is_file, reason
+from fleet.device.store.files import is_file, reason, remove
 from fleet.device.store.guard import guarded
 from fleet.device.store.lease import answer, drop, free, take, who
 from fleet.device.store.links_windows import WindowsLinks
@@ -42,7 +42,8 @@ def err(text: str, status: int) -> int:
 
 def run(work: str, config: str, limit: str, feed: str, after: str, *argv: str) -> int:
     """See run.sh: a runner in a work folder of its own, ended with its children at the limit."""
-    os.makedirs(work, 0o700, exist_ok=True)
+    remove(work)  # what another left there may be a link
+    os.makedirs(work, 0o700)
     with open(work + "/prompt.txt", "wb") as stream:
         shutil.copyfileobj(sys.stdin.buffer, stream)
     if config:
