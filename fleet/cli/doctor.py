@@ -61,6 +61,7 @@ StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with 2 for ad
 
 def doctor(
     inventory: Annotated[Path | None, _INVENTORY] = None,
+    host: opt.Hosts = None,
     limit: opt.Limit = None,
     log: LogOption = None,
     explain_code: ExplainOption = None,
@@ -107,7 +108,8 @@ def doctor(
     many = parallel or common.DEFAULT_PARALLEL
     how = Round(names, tuple(folder or ()), verify, session, accept_new, many, beside)
     asked = doctor_devices.FixRequest(playbook, dry_run, yes, as_json) if fix else None
-    found = doctor_devices.look(inventory or Path(), limit, how, asked, bundle, as_json, verbose)
+    meant = [*(host or ()), *(limit or ())]
+    found = doctor_devices.look(inventory or Path(), meant, how, asked, bundle, as_json, verbose)
     return _end(found, strict=strict)
 
 
