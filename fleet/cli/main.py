@@ -36,7 +36,7 @@ PANELS = {
     "Compare and serve": {"ab": "ab", "serve": "serve"},
     "Prepare": {
         "init": "init", "trust": "trust", "runtime": "runtime", "bundle": "bundle",
-        "config": "config", "adb": "adb", "lab": "lab",
+        "config": "config", "adb": "adb", "lab": "lab", "demo": "demo", "selftest": "selftest",
     },
 }  # fmt: skip
 MODULES = {word: module for words in PANELS.values() for word, module in words.items()}

@@ -18,12 +18,13 @@ HOLDS, FELL, UNDECIDED = "holds", "does not hold", "not decided"
 class Rung:
     """One question: what it asks, which rungs it needs, which checks of the doctor decide it.
 
-    `never` is the reason why no selftest decides it.
+    `strict`: their advice counts, too. `never` is the reason why no selftest decides it.
     """
 
     id: str
     asks: str
     checks: tuple[str, ...] = ()
+    strict: bool = False
     needs: tuple[str, ...] = ()
     never: str | None = None
     what: str = ""
