@@ -54,7 +54,7 @@ def test_an_option_wins_over_the_environment_and_that_over_the_project(
     assert [str(found[name]) for name in project.VARIABLES] == ["i.yaml", "p.yaml"]
 
 
-@pytest.mark.parametrize("command", [("doctor",), ("ab", "A", "B"), ("inventory", "list")])
+@pytest.mark.parametrize("command", [("doctor",), ("ab", "A", "B"), ("config", "list")])
 def test_commands_that_may_do_without_an_inventory_take_it_too(
     folder: Path, command: tuple[str, ...]
 ) -> None:
@@ -136,5 +136,5 @@ def test_what_init_writes_is_a_project_whose_schemas_resolve(
         text = yaml.safe_load(path.read_text())
         Draft202012Validator(json.loads(named.read_text())).validate(text)
     monkeypatch.chdir(tmp_path / "mine")
-    assert "evk-01" in CliRunner().invoke(build(), ["inventory", "list"]).stdout
+    assert "evk-01" in CliRunner().invoke(build(), ["config", "list"]).stdout
     assert "NAME-YOUR-BUNDLE" in str(CliRunner().invoke(build(), ["plan"]).exception)
