@@ -9,7 +9,7 @@ import typer
 from fleet.cli import options as opt
 from fleet.cli import rollout_options as rollout
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
-from fleet.cli.live import Said
+from fleet.cli.live import SaidLines
 from fleet.cli.results import emit, show_errors, tell_holders
 from fleet.engine.executing import Executing, execute_everywhere
 from fleet.model.deadline import parse_duration
@@ -45,7 +45,7 @@ def exec_(
     results = execute_everywhere(
         job,
         hosts_of(inventory, limit),
-        (lambda _: None) if as_json else Said().take,
+        (lambda _: None) if as_json else SaidLines().take,
         parallel=parallel or DEFAULT_PARALLEL,
         accept_new=accept_new,
         spec=spec,

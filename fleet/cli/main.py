@@ -19,6 +19,7 @@ from fleet.model.version import VERSION
 # One module a group: a command is its function of that name, a group its `app`. Only the module
 # of the command that was typed is imported: the whole tree takes half a second.
 MODULES = {
+    "demo": ("demo",),
     "init": ("init",),
     "inventory": ("inventory", "schema"),
     "facts": ("facts",),
@@ -51,7 +52,8 @@ MODULES = {
 
 PANELS = {
     "Prepare": (
-        "init", "inventory", "trust", "runtime", "bundle", "runners", "schema", "adb", "lab",
+        "demo", "init", "inventory", "trust", "runtime", "bundle", "runners", "schema", "adb",
+        "lab",
     ),
     "Look": (
         "facts", "plan", "lock-file", "status", "fsck", "doctor", "selftest", "exec", "shell",

@@ -89,6 +89,16 @@ def _read(option: str, text: str | None, read: Any) -> Any:  # noqa: ANN401 - on
         raise InputError(f"{option}: {error.message}", hint=error.hint) from error
 
 
+_NAMED = 4  # devices of a wave that a terminal names
+
+
+def _who(names: Sequence[str]) -> str:
+    """`a, b, c and 35 more`; all of them where there is room."""
+    if output.width() is None or len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1} more (-o wide)"
+
+
 def show_waves(waves: Sequence[Wave], spec: RolloutSpec | None, *, as_json: bool) -> None:
     """Who is in which wave, and what ends the rollout; nothing for a playbook without waves."""
     if spec is None:
@@ -103,7 +113,7 @@ def show_waves(waves: Sequence[Wave], spec: RolloutSpec | None, *, as_json: bool
         allowed = limits(wave, spec)
         share = f"{done}/{total}"
         cells = (wave.name, len(wave.hosts), share, allowed.failed, allowed.unreachable)
-        rows.append((*cells, ", ".join(wave.hosts)))
+        rows.append((*cells, _who(wave.hosts)))
     columns = ("wave", "devices", "then", "may fail", "may be unreachable", "who")
     output.table("rollout", columns, rows)
     soak = f"waits {spec.soak:g} s after each wave, then checks its devices" if spec.soak else ""

@@ -58,7 +58,7 @@ def _starting(word: str, about: str, *, again: bool) -> None:
         as_json: opt.Json = False,
     ) -> None:
         loaded, hosts = load_playbook(playbook), hosts_of(inventory, limit)
-        with listening(as_json=as_json) as listener:
+        with listening(as_json=as_json, total=len(hosts)) as listener:
             serving = Serving(loaded, hosts, listener)
             options = DeployOptions(run="never", offline=offline, parallel=parallel)
             operation = Operation(loaded, hosts, listener, options=options)

@@ -9,7 +9,7 @@ import typer
 from fleet.cli import options as opt
 from fleet.cli.common import only_host
 from fleet.cli.execute import LeaseOption
-from fleet.cli.live import Said
+from fleet.cli.live import SaidLines
 from fleet.engine.terminal import open_terminal
 
 
@@ -27,4 +27,4 @@ def shell(
     Example: fleet shell lab001 -i inventories/lab.yaml
     """
     found = only_host(inventory, [host], "a terminal")
-    raise typer.Exit(open_terminal(found, Said().take, lease=lease, accept_new=accept_new))
+    raise typer.Exit(open_terminal(found, SaidLines().take, lease=lease, accept_new=accept_new))

@@ -35,7 +35,7 @@ _V73 = "v73"  # what our tiny models are compiled for
 
 def asset(name: str) -> Path:
     """A folder of assets/, in a clone or in the package."""
-    packed = Path(str(files("fleet.data"))) / "assets" / name
+    packed = Path(str(files("fleet.data"))) / "demo" / "assets" / name
     return packed if packed.is_dir() else Path(__file__).parents[2] / "assets" / name
 
 

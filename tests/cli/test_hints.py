@@ -248,6 +248,28 @@ def test_a_wrong_key_names_the_login_by_hand(server: Sshd, tmp_path: Path) -> No
     assert "Permission denied" in typed.stderr
 
 
+def test_what_fsck_says_to_do_next(tmp_path: Path) -> None:
+    """A damaged file that nobody here has yet, then one that is given."""
+    (tmp_path / "my files").mkdir()
+    (tmp_path / "my files" / "model").write_text("whole")
+    (tmp_path / "my boards.yaml").write_text(
+        f"all:\n  hosts:\n    evk-1: {{transport: local, base_dir: '{tmp_path}/base'}}\n"
+    )
+    fleet = Shell(tmp_path, FLEET_LEASE_DIR=str(tmp_path))
+    push = "fleet push 'my files' --name app -i 'my boards.yaml'"
+    assert fleet(push).returncode == 0
+    blob = (tmp_path / "base" / "current" / "app" / "model").resolve()
+    blob.chmod(0o644)
+    blob.write_text("WHOLE")
+    (repair,) = hinted(fleet("fleet fsck -i 'my boards.yaml'"))
+    assert repair == "fleet fsck --repair -i 'my boards.yaml'"
+    left = fleet(repair)
+    assert (left.returncode, len(hinted(left))) == (1, 2), left.stderr
+    assert hinted(left)[1] == "fleet push SOURCES -i 'my boards.yaml'"
+    assert fleet(f"{repair} --source 'my files'").returncode == 0
+    assert fleet("fleet fsck -i 'my boards.yaml'").returncode == 0
+
+
 def test_what_a_deploy_says_to_do_next(tmp_path: Path) -> None:
     with yard(tmp_path, 1) as boards:
         fleet = Shell(tmp_path)
