@@ -45,7 +45,9 @@ def _lab(folder: Path) -> Lab:
 @app.command()
 def up(
     count: Annotated[int, typer.Option(min=0, max=500, help="Number of boards.")] = 3,
-    profile: Annotated[str, typer.Option(help="Board type: healthy, bare-evk, ...")] = "iq9075",
+    profile: Annotated[
+        str, typer.Option(help="Board type: healthy, bare-evk, ..., FILE.yaml")
+    ] = "iq9075",
     kind: Annotated[str, typer.Option(help="auto, namespace (needs root) or user.")] = "auto",
     port: Annotated[int, typer.Option(help="TCP port of the first board.")] = DEFAULT_PORT,
     phones: Annotated[int, typer.Option(min=0, max=200, help="Number of phones.")] = 0,
