@@ -75,8 +75,11 @@ def _table() -> dict[str, Any]:
     return dict(yaml.safe_load(text))
 
 
-def profile(name: str) -> BoardProfile:
-    """The profile of that name; LabError with the known names otherwise."""
+def profile(name: str, *, real: bool = False) -> BoardProfile:
+    """The profile of that name; LabError with the known names otherwise.
+
+    `real`: the board has the real library and shells, so that it gets no stand-ins of them.
+    """
     row = _table().get(name)
     if row is None:
         raise LabError(f"'{name}' is not a lab board profile", hint="one of " + ", ".join(_table()))
@@ -100,7 +103,7 @@ def profile(name: str) -> BoardProfile:
         name,
         found,
         tuple(row["nodes"]),
-        _root(row),
+        {path: text for path, text in _root(row).items() if not real or "/firmware/" in path},
         tuple(row.get("remove", ())) + (("/usr/bin/sudo",) if row.get("sudo") == "none" else ()),
         row.get("node", BoardProfile.node),
         row.get("tree") == "bare",
