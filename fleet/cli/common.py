@@ -41,6 +41,17 @@ def hosts_of(inventory: Path, limit: list[str] | None) -> tuple[Host, ...]:
     return hosts
 
 
+def only_host(inventory: Path, limit: list[str] | None, what: str) -> Host:
+    """The one host that is meant; InputError for several."""
+    hosts = hosts_of(inventory, limit)
+    if len(hosts) != 1:
+        raise InputError(
+            f"{what} connects to exactly one device, but {len(hosts)} are selected",
+            hint="select one device: --limit HOST",
+        )
+    return hosts[0]
+
+
 @contextmanager
 def working_on(address: str | None, parallel: int | None) -> Iterator[Remote | None]:
     """The executor of `--executor`, left at the end; None without one."""

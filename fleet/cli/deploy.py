@@ -118,7 +118,10 @@ def _operation(
     as_json: bool,
     inputs: Inputs | None = None,
 ) -> Iterator[Operation]:
-    with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
+    with (
+        listening(as_json=as_json, total=len(hosts)) as listener,
+        working_on(executor, options.parallel) as remote,
+    ):
         yield Operation(playbook, hosts, listener, options=options, executor=remote, inputs=inputs)
 
 

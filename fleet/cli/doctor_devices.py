@@ -40,8 +40,8 @@ def look(
     how: Round,
     asked: FixRequest | None,
     bundle: Path | None,
-    *,
     as_json: bool,
+    whole: bool = False,
 ) -> list[Diagnosis]:
     """Examine, report and, where it is asked for, cure; the diagnoses as they are after it."""
     hosts = hosts_of(inventory, limit)
@@ -50,7 +50,7 @@ def look(
     for diagnosis in found:
         if diagnosis.verdict == UNCHECKED and diagnosis.error is None:
             diagnosis.notes += (f"next: {_next(inventory, diagnosis.target, how)}",)
-    report(found, as_json=as_json, shown=not (as_json and asked), bundle=bundle)
+    report(found, as_json=as_json, shown=not (as_json and asked), bundle=bundle, whole=whole)
     return cure(hosts, found, how, asked) if asked else found
 
 

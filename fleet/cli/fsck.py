@@ -53,7 +53,7 @@ def fsck(
         results = Fsck(hosts, lambda _: None, options).run()
         emit(results, "text", "error")
     else:
-        with listening(as_json=False) as listener:
+        with listening(as_json=False, total=len(hosts)) as listener:
             results = Fsck(hosts, listener, options).run()
         _show(results)
     end_devices(results)

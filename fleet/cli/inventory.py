@@ -34,6 +34,7 @@ class SchemaKind(StrEnum):
 
     INVENTORY = "inventory"
     PLAYBOOK = "playbook"
+    PROJECT = "project"
     CAUSE = "cause"
     DOCTOR = "doctor"
     RECORD = "record"
@@ -45,12 +46,7 @@ def _file(argument: Path | None, option: Path | None) -> Path:
             "two inventories were given, as FILE and with --inventory",
             hint="give only one of them: fleet inventory check FILE",
         )
-    path = argument or option
-    if path is None:
-        raise InputError(
-            "no inventory file is given", hint="fleet inventory check inventories/evks.yaml"
-        )
-    return path
+    return argument or opt.needed("inventory", option)
 
 
 @app.command("check")
@@ -140,6 +136,7 @@ def list_hosts(
              ", ".join(host.groups), host.soc or "")
             for host in hosts
         ],
+        ("soc", "port", "user", "transport", "groups"),
     )  # fmt: skip
 
 

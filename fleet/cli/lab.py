@@ -17,7 +17,7 @@ from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES
 from fleet.lab.folder import LabFolder
 from fleet.lab.lab import DEFAULT_PHONE_PORT, DEFAULT_PORT
 from fleet.lab.phoneprofiles import phone_profiles
-from fleet.model.errors import RuntimeStoreError
+from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.runtimes.select import select_files
 from fleet.runtimes.store import RuntimeStore
 
@@ -133,8 +133,9 @@ def list_boards(folder: DirOption = DEFAULT_DIR, as_json: opt.Json = False) -> N
     if as_json:
         output.emit_json([asdict(board) for board in boards])
         return
+    drops = ("emulated", "user", "kind", "profile")
     rows = [(b.name, b.kind, b.profile, b.port, b.user, "yes") for b in boards]
-    output.table("lab", ("board", "kind", "profile", "port", "user", "emulated"), rows)
+    output.table("lab", ("board", "kind", "profile", "port", "user", "emulated"), rows, drops)
 
 
 @app.command()
@@ -197,6 +198,28 @@ def stock(
     place = lab.stock(name, files)
     output.note(f"{len(files)} files of QAIRT {qairt} ({target}) and {bundle.name} in {place}")
     output.note(f"next: fleet doctor -i {shlex.quote(str(lab.inventory))} -l {name} --folder npu")
+
+
+@app.command("profile")
+def profile_of(
+    archive: Annotated[Path, typer.Argument(help="What `fleet selftest` wrote (.tar.gz).")],
+    device: Annotated[int, typer.Option(min=1, help="Which device of the archive.")] = 1,
+    target: Annotated[Path, typer.Option("--output", help="The profile.")] = Path("recorded.yaml"),
+) -> None:
+    """Make a type of lab board of what a real one said in a selftest.
+
+    Example: fleet lab profile selftest-qcs9075-2026-11-23.tar.gz --output qcs9075.yaml
+    """
+    from fleet.lab.recorded import recorded  # noqa: PLC0415 - tar
+
+    text, lacking = recorded(archive, device)
+    if target.exists():
+        raise InputError(f"{target} is there already", hint="name another file: --output FILE")
+    target.write_text(text, "utf-8")
+    if lacking:
+        output.say(lacking)
+    option = "--phone-profile" if "properties:" in text else "--profile"
+    output.note(f"next: fleet lab up {option} {shlex.quote(str(target))}")
 
 
 @app.command("exec")

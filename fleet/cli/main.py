@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import gc
 import importlib
@@ -10,13 +11,15 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.cli import hints, output
+from fleet.cli import hints, output, project
 from fleet.model.errors import FleetError
+from fleet.model.home import ask_for_runs
 from fleet.model.version import VERSION
 
 # One module a group: a command is its function of that name, a group its `app`. Only the module
 # of the command that was typed is imported: the whole tree takes half a second.
 MODULES = {
+    "demo": ("demo",),
     "init": ("init",),
     "inventory": ("inventory", "schema"),
     "facts": ("facts",),
@@ -25,7 +28,12 @@ MODULES = {
     "deploy": ("plan", "deploy"),
     "resume": ("resume",),
     "push": ("push",),
+    "execute": ("exec",),
+    "shell": ("shell",),
+    "get": ("get",),
+    "logs": ("logs",),
     "doctor": ("doctor",),
+    "selftest": ("selftest",),
     "status": ("status", "rollback"),
     "fsck": ("fsck",),
     "provision": ("provision", "undo"),
@@ -44,9 +52,13 @@ MODULES = {
 
 PANELS = {
     "Prepare": (
-        "init", "inventory", "trust", "runtime", "bundle", "runners", "schema", "adb", "lab",
+        "demo", "init", "inventory", "trust", "runtime", "bundle", "runners", "schema", "adb",
+        "lab",
     ),
-    "Look": ("facts", "plan", "lock-file", "status", "fsck", "doctor"),
+    "Look": (
+        "facts", "plan", "lock-file", "status", "fsck", "doctor", "selftest", "exec", "shell",
+        "get", "logs",
+    ),
     "Change devices": ("deploy", "resume", "push", "rollback", "provision", "undo"),
     "Run and measure": ("run", "ab", "serve", "bench", "profiles"),
     "Share devices": ("who", "reserve", "unreserve"),
@@ -82,7 +94,8 @@ def build(word: str = "") -> typer.Typer:
         module = importlib.import_module(f"fleet.cli.{name}")
         for command in MODULES[name]:
             new = OLD_WORDS.get(command, command)
-            function = getattr(module, new.replace("-", "_"), None)
+            python = f"{new}_" if new in vars(builtins) else new.replace("-", "_")
+            function = getattr(module, python, None)
             if command != new:
                 tree.command(command, hidden=True)(_renamed(function, command, new))
             elif callable(function):
@@ -159,6 +172,7 @@ def root(
 
 def main() -> None:
     """Run the command line; every FleetError becomes one message and its exit code."""
+    ask_for_runs(project.runs)
     try:
         _built(sys.argv[1] if len(sys.argv) > 1 else "")()
     except FleetError as error:

@@ -49,8 +49,9 @@ def push(
         keep=keep,
         transfer=transfer.options_of(carrier, bandwidth, per_hub, whole, compress, relay),
     )
-    with listening(as_json=as_json, ready=False) as listener:
-        work = Push(wanted, sources, hosts_of(inventory, limit), listener, options)
+    hosts = hosts_of(inventory, limit)
+    with listening(as_json=as_json, ready=False, total=len(hosts)) as listener:
+        work = Push(wanted, sources, hosts, listener, options)
         results = work.push(meanwhile=None if as_json else output.load)
     if not as_json:
         show_devices(f"push {wanted}", results)

@@ -100,4 +100,4 @@ def _show_log(hosts: tuple[Host, ...], *, as_json: bool) -> None:
         output.emit_json([asdict(line) for line in lines])
         return
     rows = [(a.time, a.host, a.why, a.old or "-", a.new, a.by) for a in lines]
-    output.table("trust", ("when", "host", "why", "old", "new", "by"), rows)
+    output.table("trust", ("when", "host", "why", "old", "new", "by"), rows, ("by", "why"))

@@ -19,7 +19,7 @@ from fleet.lab.adbserver import adb_program
 from fleet.lab.androidroot import android_root
 from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES, PHONE_FAULTS, SIGNALS, fault_argv
 from fleet.lab.folder import PHONES, Board, LabFolder, start_ticks
-from fleet.lab.namespace import can_unshare, enter
+from fleet.lab.namespace import can_unshare, enter, has_own_root
 from fleet.lab.phoneprofiles import phone_profile as known_phone
 from fleet.lab.phoneuser import MANNERS
 from fleet.lab.process import start_logged
@@ -186,6 +186,8 @@ class Lab:
         board = self.board(name)
         if board.kind not in {"namespace", "phone"}:
             raise LabError(f"{name} runs without root", hint=_AS_ROOT)
+        if not has_own_root(board.pid):
+            raise LabError(f"{name} is not up", hint="fleet lab list")
         path = _PHONE_PATH if board.kind == "phone" else _PATH
         return subprocess.run(
             ["nsenter", "-t", str(board.pid), *enter(), "env", "-i", path, *argv],

@@ -34,6 +34,14 @@ def enter() -> tuple[str, ...]:
     return ("-m", "-u", "-i", "-n", "-p", *(("-T",) if has_clocks() else ()), "-r", "-w")
 
 
+def has_own_root(pid: int) -> bool:
+    """False where a command that enters this process would act on the workstation itself."""
+    try:
+        return not Path(f"/proc/{pid}/root").samefile("/")
+    except OSError:
+        return False
+
+
 SSHD = (
     *("/usr/sbin/sshd", "-i", "-e"),
     *("-o", "UsePAM=no", "-o", "UseDNS=no", "-o", "PidFile=none"),
@@ -116,7 +124,7 @@ class NamespaceBoard:
         end = time.monotonic() + READY_SECONDS
         while time.monotonic() < end and self._init and self._init.poll() is None:
             pid = _child(self._init.pid)
-            if pid and Path(f"/proc/{pid}/root/run/lab-ready").exists():
+            if pid and has_own_root(pid) and Path(f"/proc/{pid}/root/run/lab-ready").exists():
                 self.board.pid = pid
                 upper = Path(f"/proc/{pid}/root/run/lab-upper").read_text("utf-8")
                 self.board.upper = upper.strip()

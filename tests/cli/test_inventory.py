@@ -123,8 +123,8 @@ def test_list_json_has_references_and_no_secrets(mixed: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["inventory", "check"], "no inventory file is given"),
-        (["inventory", "list"], "no inventory file is given"),
+        (["inventory", "check"], "no inventory is given"),
+        (["inventory", "list"], "no inventory is given"),
         (
             ["inventory", "list", "a.yaml", "-i", "b.yaml"],
             "two inventories were given, as FILE and with --inventory",

@@ -31,7 +31,7 @@ def test_each_command_has_its_place_in_the_help() -> None:
 
 @pytest.mark.parametrize(
     ("command", "usage"),
-    [("deploy", "PLAYBOOK"), ("push", "SOURCES...")],
+    [("deploy", "[PLAYBOOK]"), ("push", "SOURCES...")],
 )
 def test_arguments_are_shown_as_they_are_called(command: str, usage: str) -> None:
     """typer 0.29 writes `{playbook}` even where an argument has a name of its own."""

@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 
@@ -73,6 +74,13 @@ def run(work: str, config: str, limit: str, feed: str, after: str, *argv: str) -
     if after == "clean":
         shutil.rmtree(work, ignore_errors=True)
     return LATE if late.is_set() else ended(code)
+
+
+def execute(limit: str, *argv: str) -> int:
+    """See exec.sh."""
+    sys.stdout.buffer.write(MARK)
+    sys.stdout.buffer.flush()
+    return run(tempfile.mkdtemp(), "", limit, "none", "clean", *argv)
 
 
 def expire(child: subprocess.Popen[bytes], late: threading.Event) -> None:
@@ -168,6 +176,8 @@ def status(base: str) -> int:
                 broken += not system.leads(rel + "/" + file["name"], blob)
         health = "installed" if whole and not broken else "damaged"
         say(f"name {name} {release or '-'} {health} {broken}")
+        with contextlib.suppress(OSError):
+            say(f"made {name} {int(os.stat(own + '/.installed').st_mtime)}")
         for past in text_of(f"{base}/history/{name}").split():
             say(f"history {name} {past}")
         if record:
@@ -180,6 +190,7 @@ def status(base: str) -> int:
 WORKS: dict[str, Callable[..., int]] = {
     "boot_id": boot_id,
     "collect": collect,
+    "exec": execute,
     "fsck": fsck,
     "receive": lambda base: receive(WindowsLinks(), base),
     "run": run,
