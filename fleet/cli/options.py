@@ -138,7 +138,7 @@ _own_params = typer.core.TyperCommand.get_params
 def _params(command: typer.core.TyperCommand, context: Any) -> list[Any]:  # noqa: ANN401 - click's
     params = _own_params(command, context)
     named = {param.name for param in params}
-    taken = any("-o" in param.opts for param in params)
+    taken = any({"-o", "--format"} & set(param.opts) for param in params)
     return [*params, _SHAPE] if "as_json" in named and not taken else params
 
 
