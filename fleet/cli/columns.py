@@ -11,7 +11,7 @@ GAP = "  "
 PROSE = 24  # columns that a cell of several words gets before another column makes room for it
 _LEAST = 4
 _NAMED = 4  # rows of which what has no room is said one by one
-_ID = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{16,64}\b")
+_ID = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{16}\b")  # of a release
 
 
 @dataclass

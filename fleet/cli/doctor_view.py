@@ -83,7 +83,7 @@ def _page(diagnosis: Diagnosis, *, log: bool, whole: bool) -> None:
     _layers(check for check in diagnosis.checks if whole or check.status != OK)
     if diagnosis.verdict != "healthy" or log:
         _causes(diagnosis)
-    for note in diagnosis.notes:
+    for note in diagnosis.notes if whole or diagnosis.verdict != "healthy" else ():
         _line(f"  [dim]{escape(note)}[/]")
     _unknown(diagnosis)
 

@@ -177,6 +177,15 @@ def _of(done: int, need: int, about: str) -> str:
     return f"{first} of {about}{second}"
 
 
+def _cells(host: str, row: _Row) -> tuple[str, ...]:
+    share = f"{human_bytes(row.done)}/{human_bytes(row.total)}" if row.total else ""
+    spent = time.monotonic() - row.since
+    rate = f"{human_bytes(int(row.done / spent))}/s" if row.done and spent > 0 else ""
+    if not (row.done or row.outcome) and spent >= 1:
+        rate = f"{spent:.0f} s"
+    return host or "workstation", row.outcome or row.step, share, rate, row.text
+
+
 class _Row:
     """What is shown of one device."""
 
@@ -293,20 +302,19 @@ class _Board:
         from rich.text import Text  # noqa: PLC0415
 
         table = Table(box=None, pad_edge=False)
-        for column in ("device", "step", "sent", "rate", ""):
+        heads = ("device", "step", "sent", "rate", "")
+        for column in heads:
             table.add_column(column, no_wrap=True)
         whole = self.whole()
         room = max(5, output.errors.height - 4 - bool(whole))
         rows = sorted(self._rows.items(), key=lambda pair: (bool(pair[1].outcome), pair[0]))
-        for host, row in rows[:room]:
-            share = f"{human_bytes(row.done)}/{human_bytes(row.total)}" if row.total else ""
-            spent = time.monotonic() - row.since
-            rate = f"{human_bytes(int(row.done / spent))}/s" if row.done and spent > 0 else ""
-            if not (row.done or row.outcome) and spent >= 1:
-                rate = f"{spent:.0f} s"
+        cells = [_cells(host, row) for host, row in rows[:room]]
+        wide = [max(map(len, column)) for column in zip(heads, *cells, strict=True)][:-1]
+        left = max(10, output.errors.width - sum(wide) - 2 * len(wide))
+        for (_, row), (name, step, *numbers, text) in zip(rows, cells, strict=False):
             colour = "green" if row.outcome in _GREEN else "red"
-            step = f"[{colour}]{row.outcome}[/]" if row.outcome else row.step
-            table.add_row(host or "workstation", step, share, rate, output.shown(row.text[:70]))
+            word = f"[{colour}]{step}[/]" if row.outcome else step
+            table.add_row(name, word, *numbers, output.shown(text[:left]))
         if len(rows) > room:
             table.add_row(f"... {len(rows) - room} more", "", "", "", "")
         return Group(*([Text(whole, "bold", no_wrap=True)] if whole else []), table)

@@ -118,7 +118,7 @@ def test_the_board_never_needs_more_than_the_screen(monkeypatch: pytest.MonkeyPa
 
 def test_a_line_tells_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten devices of 100 MB, three of them not begun; two at the end and one half way in 10 s."""
-    console = Console(file=io.StringIO(), width=120, height=20, force_terminal=True)
+    console = Console(file=io.StringIO(), width=80, height=20, force_terminal=True)
     monkeypatch.setattr(output, "errors", console)
     clock = [100.0]
     monkeypatch.setattr("fleet.cli.live.time.monotonic", lambda: clock[0])
@@ -140,6 +140,10 @@ def test_a_line_tells_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     text = io.StringIO()
     Console(file=text, width=80).print(board.view())
     assert text.getvalue().splitlines()[0] == said
+    assert all(f"evk{number} " in text.getvalue() for number in range(7))
+    board.take(Warned("evk2", "a long text " * 9))
+    Console(file=text, width=80).print(board.view())
+    assert "…" not in text.getvalue(), "the text makes room, never the name or the step"
     for number in range(2, 10):
         board.take(DeviceDone(f"evk{number}", "unchanged", "", "", 1, 1, 0, False))
     assert board.whole() == "10 of 10 done, 700.0 of 700.0 MB"

@@ -290,10 +290,10 @@ def test_waves_of_many_boards_are_a_few_lines(screen: Screen) -> None:
 def test_o_has_four_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "i.yaml"
     path.write_text(f"all: {{hosts: {{{HOSTS[0].name}: {{}}, {HOSTS[1].name}: {{}}}}}}", "utf-8")
-    runner, app = CliRunner(), build("inventory")
+    runner, app = CliRunner(), build("config")
 
     def said(*words: str) -> str:
-        done = runner.invoke(app, ["inventory", "list", str(path), *words])
+        done = runner.invoke(app, ["config", "list", str(path), *words])
         assert done.exit_code == 0, done.output
         return done.stdout
 
@@ -301,7 +301,7 @@ def test_o_has_four_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert said("-o", "json") == said("--json")
     assert yaml.safe_load(said("-o", "yaml")) == json.loads(said("--json"))
     assert said("-o", "wide") == said()
-    assert runner.invoke(app, ["inventory", "list", str(path), "-o", "x"]).exit_code == 2
+    assert runner.invoke(app, ["config", "list", str(path), "-o", "x"]).exit_code == 2
 
 
 def test_o_of_a_command_that_writes_a_file_is_that_file() -> None:
