@@ -36,8 +36,8 @@ from fleet.selftest.ladder import (
     Climbed,
     Rung,
     RungResult,
+    RungVerdict,
     Undecided,
-    Verdict,
     allowed,
     kind_of,
     reason_text,
@@ -148,7 +148,7 @@ def _undecided(rung: Rung, key: str, reason: str, words: str = "") -> RungResult
     return RungResult(rung, UNDECIDED, "", "", words, reason, key=key)
 
 
-def _checked(bench: Bench, rung: Rung) -> Verdict:
+def _checked(bench: Bench, rung: Rung) -> RungVerdict:
     """What the doctor says of it. Raises Undecided where it knows nothing."""
     found = [check for check in every(bench.seen, rung.checks) if check.id in rung.checks]
     counts = {BAD, WARN} if rung.strict else {BAD}
@@ -158,4 +158,4 @@ def _checked(bench: Bench, rung: Rung) -> Verdict:
         raise Undecided("unseen", words=words)
     odd = wrong or [check for check in found if check.status in {WARN, UNKNOWN}]
     seen = "; ".join(check.text for check in odd) or "well"
-    return Verdict(not wrong, "nothing wrong", seen, words)
+    return RungVerdict(not wrong, "nothing wrong", seen, words)

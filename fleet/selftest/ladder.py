@@ -122,7 +122,7 @@ class Undecided(Exception):  # noqa: N818 - no error: an outcome
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RungVerdict:
     """What a rung found."""
 
     holds: bool
@@ -131,8 +131,8 @@ class Verdict:
     words: str = ""
 
 
-Judge = TypeVar("Judge", bound=Callable[..., Verdict])
-JUDGES: dict[str, Callable[..., Verdict]] = {}
+Judge = TypeVar("Judge", bound=Callable[..., RungVerdict])
+JUDGES: dict[str, Callable[..., RungVerdict]] = {}
 
 
 def judge(name: str) -> Callable[[Judge], Judge]:

@@ -12,7 +12,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
-from fleet.cli import project
+from fleet.cli import doctor_devices, project
 from fleet.cli.hints import completed
 from fleet.cli.main import build
 from fleet.model import home
@@ -81,6 +81,10 @@ def test_hints_leave_out_what_the_project_supplies(
     monkeypatch.delenv("FLEET_INVENTORY")
     (folder / "fleet.yaml").write_text("nonsense: 1")
     assert completed("fleet plan") == "fleet plan PLAYBOOK -i INVENTORY"
+
+
+def test_the_doctor_names_the_playbook_of_the_project(folder: Path) -> None:
+    assert doctor_devices._playbook(Path("../of.yaml")) == Path("../p/of.yaml")
 
 
 def test_without_a_project_the_error_names_what_makes_one(folder: Path) -> None:
