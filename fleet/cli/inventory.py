@@ -15,10 +15,6 @@ from fleet.config.inventory import InventoryReading, load_inventory, read_invent
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
 
-app = typer.Typer(
-    no_args_is_help=True, help="Check, list and lock what files say; runners and schemas for them."
-)
-
 _FILE_HELP = "Inventory file: of fleet, or an Ansible inventory in YAML."
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help=_FILE_HELP)]
 Option = Annotated[
@@ -51,7 +47,6 @@ def _file(argument: Path | None, option: Path | None) -> Path:
     return argument or opt.needed("inventory", option)
 
 
-@app.command("check")
 def check(file: File = None, inventory: Option = None, as_json: opt.Json = False) -> None:
     """Check an inventory: list its errors and what fleet ignores. Exit status 2 on errors.
 
@@ -114,7 +109,6 @@ def _missing(reading: InventoryReading) -> list[str]:
     return [f"the file {path} of {key} does not exist on this computer" for key, path in gone]
 
 
-@app.command("list")
 def list_hosts(
     file: File = None, inventory: Option = None, limit: opt.Limit = None, as_json: opt.Json = False
 ) -> None:

@@ -36,10 +36,17 @@ PANELS = {
     "Compare and serve": {"ab": "ab", "serve": "serve"},
     "Prepare": {
         "init": "init", "trust": "trust", "runtime": "runtime", "bundle": "bundle",
-        "config": "config", "adb": "adb", "lab": "lab", "demo": "demo", "selftest": "selftest",
+        "config": "", "adb": "adb", "lab": "lab", "demo": "demo", "selftest": "selftest",
     },
 }  # fmt: skip
 MODULES = {word: module for words in PANELS.values() for word, module in words.items()}
+CONFIG = {  # the commands below `config`, each with its module and function
+    "check": ("inventory", "check"),
+    "list": ("inventory", "list_hosts"),
+    "lock": ("lockfile", "lock_file"),
+    "schema": ("inventory", "schema"),
+    "runners": ("runners", "runners"),
+}
 OLD_WORDS = {  # they go with the next version
     "lock": "reserve",
     "unlock": "unreserve",
@@ -79,19 +86,29 @@ class CommandTree(typer.core.TyperGroup):
         return [name for name in MODULES if name in self.commands]
 
 
-def build(word: str = "") -> typer.Typer:
-    """The command tree: what `word` needs, all of it where that is no command."""
+def build(word: str = "", then: str = "") -> typer.Typer:
+    """The command tree: what `word`, and `then` below it, needs; all where that is no command."""
     tree = _root()
     if word == "--version":
         return tree
     for panel, words in PANELS.items():
         for name in words.keys() & {word} if word in MODULES else words:
-            found = _found(name)
+            found = _config(then) if name == "config" else _found(name)
             if isinstance(found, typer.Typer):
                 tree.add_typer(found, name=name, rich_help_panel=panel)
             else:
                 tree.command(name, rich_help_panel=panel)(found)
     return tree
+
+
+def _config(then: str) -> typer.Typer:
+    about = "Check, list and lock what files say; runners and schemas for them."
+    group = typer.Typer(no_args_is_help=True, help=about)
+    for name in [then] if then in CONFIG else CONFIG:
+        module, function = CONFIG[name]
+        found = getattr(importlib.import_module(f"fleet.cli.{module}"), function)
+        group.command(name)(found)
+    return group
 
 
 def _found(word: str) -> Any:  # noqa: ANN401 - a function whose signature typer reads, or a group
@@ -151,11 +168,11 @@ def _tuned(words: list[str]) -> tuple[list[str], list[str]]:
     return new, found
 
 
-def _built(word: str) -> typer.Typer:
+def _built(word: str = "", then: str = "", *_: str) -> typer.Typer:
     """As `build`. Imports leave no garbage, and looking for it would take a tenth of the start."""
     gc.disable()
     try:
-        return build(word) if word in MODULES or word == "--version" else listed()
+        return build(word, then) if word in MODULES or word == "--version" else listed()
     finally:
         gc.freeze()
         gc.enable()
@@ -209,7 +226,7 @@ def main() -> None:
     try:
         for text in () if "--json" in sys.argv else said:
             output.note(text)
-        _built(sys.argv[1] if len(sys.argv) > 1 else "")()
+        _built(*sys.argv[1:])()
     except FleetError as error:
         output.show_error(error)
         sys.exit(error.exit_code)

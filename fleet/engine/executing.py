@@ -76,11 +76,11 @@ class Executing:
         if not self.lease:
             holders = holders_in(head.text, session.host.name)
             result.details |= holders.as_dict() | {"notes": holders.notes()}
-        judge(status, late=seconds >= limit and status in _ENDED, limit=limit)
+        judge(status, session.host.name, late=seconds >= limit and status in _ENDED, limit=limit)
         result.outcome, result.text = "ok", "status 0"
 
 
-def judge(status: int, *, late: bool, limit: int) -> None:
+def judge(status: int, host: str, *, late: bool, limit: int) -> None:
     """Raise what an exit status means for the device."""
     if late:
         raise DeadlineError(
@@ -92,7 +92,7 @@ def judge(status: int, *, late: bool, limit: int) -> None:
         raise DeviceError(
             f"the command ended with status {status}",
             step="exec",
-            hint="read what it printed above; or look there: fleet shell",
+            hint=f"read what it printed above; to look there: fleet shell {host}",
         )
 
 

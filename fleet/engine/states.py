@@ -116,7 +116,7 @@ class Survey:
     def _tell(self, state: ReleaseState) -> None:
         """Neighbours may have it from there."""
         if self.session.transfer.neighbours is not None:
-            from fleet.engine.transfer.relaying import tell_of  # noqa: PLC0415 - only with --relay
+            from fleet.engine.transfer.relaying import tell_of  # noqa: PLC0415 - only to relay
 
             tell_of(self.session, self.facts, state.have)
 

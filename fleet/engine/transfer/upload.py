@@ -123,7 +123,7 @@ class Upload:
         if neighbours is None:
             self.send_directly(blobs, self._tail)
             return
-        from fleet.engine.transfer.relaying import deliver  # noqa: PLC0415 - only with --relay
+        from fleet.engine.transfer.relaying import deliver  # noqa: PLC0415 - only to relay
 
         deliver(self, self._session, self._facts, neighbours, blobs, tail=self._tail)
 
