@@ -50,10 +50,11 @@ def demo(
     with _step(2, f"boot {BOARDS} boards", _growth if not built else None):
         lab = Lab.up(Path(".lab"), count=BOARDS, base_port=0, install=install)
     output.note(f"     {BOARDS} {lab.boards[0].kind} boards answer over SSH")
-    output.note(f"3/3  cd {shlex.quote(str(folder))} && fleet deploy --run")
-    from fleet.cli.main import build  # noqa: PLC0415 - it imports this module
+    with _step(3, f"cd {shlex.quote(str(folder))} && fleet deploy --run", None):
+        from fleet.cli.main import build  # noqa: PLC0415 - it imports this module
 
-    code = build("deploy")(["deploy", "--run"], standalone_mode=False)
+        tree = build("deploy")
+    code = tree(["deploy", "--run"], standalone_mode=False)
     _end(folder, program)
     if code:
         raise typer.Exit(code)

@@ -14,10 +14,6 @@ from fleet.cli.results import emit, show_errors, tell_holders
 from fleet.engine.executing import Executing, execute_everywhere
 from fleet.model.deadline import parse_duration
 
-LeaseOption = Annotated[
-    bool, typer.Option("--lease", help="Keep other people from writing to the boards meanwhile.")
-]
-
 
 def exec_(
     command: Annotated[
@@ -26,7 +22,7 @@ def exec_(
     inventory: opt.Inventory,
     limit: opt.Limit = None,
     timeout: Annotated[str, typer.Option(help="End it after this long: 90s, 5m.")] = "60s",
-    lease: LeaseOption = False,
+    lease: opt.Lease = False,
     canary: rollout.Canary = None,
     waves: rollout.Waves = None,
     max_failed: rollout.MaxFailed = None,

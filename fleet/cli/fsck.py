@@ -21,6 +21,7 @@ from fleet.engine.transfer.limits import parse_rate
 
 def fsck(
     inventory: opt.Inventory,
+    host: opt.Hosts = None,
     limit: opt.Limit = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Repair damaged files, links and history.")
@@ -48,7 +49,7 @@ def fsck(
         parallel=parallel or DEFAULT_PARALLEL,
         accept_new=accept_new,
     )
-    hosts = hosts_of(inventory, limit)
+    hosts = hosts_of(inventory, limit, host)
     if as_json:
         results = Fsck(hosts, lambda _: None, options).run()
         emit(results, "text", "error")

@@ -49,6 +49,12 @@ def up(
         str, typer.Option(help="Board type: healthy, bare-evk, ..., FILE.yaml")
     ] = "iq9075",
     kind: Annotated[str, typer.Option(help="auto, namespace (needs root) or user.")] = "auto",
+    arch: Annotated[
+        str, typer.Option(help="arm64: Debian arm64 under qemu, with Debian's own libcdsprpc.")
+    ] = "",
+    kernel: Annotated[
+        bool, typer.Option("--kernel", help="Boards with a Linux of their own (needs root).")
+    ] = False,
     port: Annotated[int, typer.Option(help="TCP port of the first board.")] = DEFAULT_PORT,
     phones: Annotated[int, typer.Option(min=0, max=200, help="Number of phones.")] = 0,
     phone_profile: Annotated[
@@ -74,7 +80,7 @@ def up(
         folder,
         count=count,
         profile=profile,
-        kind=kind,
+        kind=_kind(kind, arch, kernel=kernel),
         base_port=port,
         install=install,
         phones=phones,
@@ -88,6 +94,15 @@ def up(
         output.emit_json({"emulated": True, **rows, "adb_server": lab.adb_server})
         return
     _tell(lab)
+
+
+def _kind(kind: str, arch: str, *, kernel: bool) -> str:
+    asked = [name for name, wanted in (("kernel", kernel), ("arm64", arch)) if wanted]
+    if arch not in {"", "arm64"}:
+        raise InputError(f"--arch {arch} is no machine of lab boards", hint="try: --arch arm64")
+    if len(asked) > 1 or (asked and kind != "auto"):
+        raise InputError("--arch, --kernel and --kind exclude each other", hint="give one of them")
+    return asked[0] if asked else kind
 
 
 def _tell(lab: Lab) -> None:

@@ -43,11 +43,30 @@ def listening(
         board = _Board(total)
         with Live(board.view(), console=output.errors, auto_refresh=False, transient=True) as live:
             board.live = live
-            yield board.take
+            with _ticking(board):
+                yield board.take
     else:
         if ready:
             output.ready()
         yield _Lines(show_output=show_output).take
+
+
+@contextmanager
+def _ticking(board: _Board) -> Iterator[None]:
+    """Draw once a second also while no event comes: a download begins, a large file is unpacked."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(1.0):
+            board.tick()
+
+    thread = threading.Thread(target=work, daemon=True, name="fleet-tick")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 class _Lines:
@@ -219,10 +238,18 @@ class _Board:
                     row.outcome, row.text = event.outcome, event.text
                 case events.RunDone():
                     row.text = event.record["text"][:60]
-            now = time.monotonic()
-            if self.live and (now - self._drawn > 1 / REFRESH_PER_SECOND or row.outcome):
-                self._drawn = now
-                self.live.update(self.view(), refresh=True)
+            self._draw(at_once=bool(row.outcome))
+
+    def tick(self) -> None:
+        """Draw anew: the seconds of a step go on."""
+        with self._lock:
+            self._draw()
+
+    def _draw(self, *, at_once: bool = False) -> None:
+        now = time.monotonic()
+        if self.live and (at_once or now - self._drawn > 1 / REFRESH_PER_SECOND):
+            self._drawn = now
+            self.live.update(self.view(), refresh=True)
 
     def whole(self) -> str:
         """`12 of 40 done, 3 waiting, 1.2 of 4.6 GB, 38 s left`; "" for a single device.
@@ -275,6 +302,8 @@ class _Board:
             share = f"{human_bytes(row.done)}/{human_bytes(row.total)}" if row.total else ""
             spent = time.monotonic() - row.since
             rate = f"{human_bytes(int(row.done / spent))}/s" if row.done and spent > 0 else ""
+            if not (row.done or row.outcome) and spent >= 1:
+                rate = f"{spent:.0f} s"
             colour = "green" if row.outcome in _GREEN else "red"
             step = f"[{colour}]{row.outcome}[/]" if row.outcome else row.step
             table.add_row(host or "workstation", step, share, rate, output.shown(row.text[:70]))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fleet.cli import output
-from fleet.engine.rollout.judge import limits
-from fleet.engine.rollout.waves import Wave
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
-from fleet.model.playbook import Playbook
 from fleet.model.rollout import NONE, Amount, RolloutSpec, check_rising, is_amount, parse_on_fail
+
+if TYPE_CHECKING:  # `fleet exec` has no playbook
+    from fleet.engine.rollout.waves import Wave
+    from fleet.model.playbook import Playbook
 
 Canary = Annotated[str | None, typer.Option(help="First devices: 1, 5%, or name patterns.")]
 Waves = Annotated[
@@ -103,6 +104,8 @@ def show_waves(waves: Sequence[Wave], spec: RolloutSpec | None, *, as_json: bool
     """Who is in which wave, and what ends the rollout; nothing for a playbook without waves."""
     if spec is None:
         return
+    from fleet.engine.rollout.judge import limits  # noqa: PLC0415 - of deploys
+
     if as_json:
         shown = [{**wave.as_dict(), **limits(wave, spec).as_dict()} for wave in waves]
         output.emit_line({"event": "Waves", "host": "", "rollout": spec.as_dict(), "waves": shown})

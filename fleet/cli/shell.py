@@ -8,7 +8,6 @@ import typer
 
 from fleet.cli import options as opt
 from fleet.cli.common import only_host
-from fleet.cli.execute import LeaseOption
 from fleet.cli.live import SaidLines
 from fleet.engine.terminal import open_terminal
 
@@ -16,7 +15,7 @@ from fleet.engine.terminal import open_terminal
 def shell(
     host: Annotated[str, typer.Argument(help="One device of the inventory.")],
     inventory: opt.Inventory,
-    lease: LeaseOption = False,
+    lease: opt.Lease = False,
     accept_new: opt.AcceptNew = False,
 ) -> None:
     """Open a terminal on a device, over ssh with its pinned host key or over adb.

@@ -20,6 +20,7 @@ from fleet.model.errors import FleetError, InputError
 
 def status(
     inventory: opt.Inventory,
+    host: opt.Hosts = None,
     limit: opt.Limit = None,
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,
@@ -34,7 +35,7 @@ def status(
 
     Example: fleet status -i inventories/lab.yaml
     """
-    hosts = hosts_of(inventory, limit)
+    hosts = hosts_of(inventory, limit, host)
     if drift is not None:
         from fleet.cli.drift import show_drift  # noqa: PLC0415 - what knows playbooks
 

@@ -91,8 +91,11 @@ def row_of(name: str, table: Mapping[str, Any], what: str) -> dict[str, Any]:
     return dict(table[name])
 
 
-def profile(name: str) -> BoardProfile:
-    """The profile of that name or file; LabError with the known names otherwise."""
+def profile(name: str, *, real: bool = False) -> BoardProfile:
+    """The profile of that name or file; LabError with the known names otherwise.
+
+    `real`: the board has the real library and shells, so that it gets no stand-ins of them.
+    """
     row = row_of(name, _table(), "board")
     if "like" in row:
         row = {**_table()[row["like"]], **row}
@@ -114,7 +117,7 @@ def profile(name: str) -> BoardProfile:
         name,
         found,
         tuple(row["nodes"]),
-        _root(row),
+        {path: text for path, text in _root(row).items() if not real or "/firmware/" in path},
         tuple(row.get("remove", ())) + (("/usr/bin/sudo",) if row.get("sudo") == "none" else ()),
         row.get("node", BoardProfile.node),
         row.get("tree") == "bare",

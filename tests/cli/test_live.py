@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from rich.live import Live
 
 from fleet.cli import live, output
 from fleet.model.events import (
@@ -142,6 +143,21 @@ def test_a_line_tells_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(2, 10):
         board.take(DeviceDone(f"evk{number}", "unchanged", "", "", 1, 1, 0, False))
     assert board.whole() == "10 of 10 done, 700.0 of 700.0 MB"
+
+
+def test_a_step_that_says_nothing_shows_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), width=120, height=20, force_terminal=True)
+    monkeypatch.setattr(output, "errors", console)
+    clock = [0.0]
+    monkeypatch.setattr("fleet.cli.live.time.monotonic", lambda: clock[0])
+    board, text = live._Board(), io.StringIO()
+    shown = Console(file=text, width=80, force_terminal=True)
+    with Live(board.view(), console=shown, auto_refresh=False) as board.live:
+        board.take(StepStarted("", "fetch", "QAIRT 2.51.0"))
+        clock[0] = 7.0
+        assert "7 s" not in text.getvalue()
+        board.tick()
+    assert "7 s" in text.getvalue()
 
 
 def test_hostile_text_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
