@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from pathlib import Path
 from typing import Annotated
@@ -47,8 +48,8 @@ def selftest(
         chosen, parallel=parallel or SelftestOptions.parallel, accept_new=accept_new
     )
     hosts = hosts_of(inventory, limit)
-    with listening(as_json=as_json) as listener:
-        test = Selftest(hosts, listener, store, how)
+    with listening(as_json=False) as listener:
+        test = Selftest(hosts, (lambda _: None) if as_json else listener, store, how)
         results = test.run()
     found = [test.climbed[host.name] for host in hosts if host.name in test.climbed]
     path = archive or _default(found)
@@ -77,7 +78,7 @@ def _default(found: list[Climbed]) -> Path:
 def _show(climbed: Climbed) -> None:
     emulated = "  emulated: true" if climbed.facts.emulated else ""
     output.say(f"{climbed.host}{emulated}")
-    output.say(f"  {board_line(climbed)}")
+    _say(board_line(climbed))
     for step in climbed.steps:
         text = step.seen if step.status != UNDECIDED else f"not decided: {step.reason}"
         mark = _MARKS[step.status]
@@ -86,6 +87,10 @@ def _show(climbed: Climbed) -> None:
     output.say(f"  {counted(climbed)}")
     if climbed.first is not None:
         step, row = climbed.first
-        output.say(f"  first broken: {row.id if row else ''} {row.statement if row else ''}")
-        output.say(f"    rung {step.rung.id}: expected {step.expected}; seen: {step.seen}")
-        output.say(f"    relied on by {row.symbol if row else 'nothing'}")
+        _say(f"first broken: {row.id} {row.statement}" if row else "first broken:")
+        _say(f"rung {step.rung.id}: expected {step.expected}; seen: {step.seen}")
+        _say(f"relied on by {row.symbol if row else 'nothing'}")
+
+
+def _say(text: str) -> None:
+    output.say(textwrap.fill(text, _LINE, initial_indent="  ", subsequent_indent="    "))

@@ -37,8 +37,9 @@ def raw_parts(session: Session, seen: Seen) -> dict[str, str]:
 def _said(session: Session) -> dict[str, str]:
     try:
         said = session.run(device_script("parts"), "parts", seconds=_SECONDS)
-    except TransportError:
-        raise
+    except TransportError as error:  # a program of the device that hangs
+        session.reopen()
+        return {"parts": error.message}
     except FleetError as error:  # a Windows PC has no such script
         return {"parts": error.message}
     found: dict[str, str] = {}

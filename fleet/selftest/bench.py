@@ -171,7 +171,7 @@ class Bench:
     def genie(self) -> tuple[ReleaseBuilder, Manifest, str]:
         """The release of the tiny dialog, brought: what most rungs stand on."""
         bundle = self.work / "tiny-genie"
-        bundle.mkdir()
+        bundle.mkdir(exist_ok=True)
         older = self.version < (2, 51)
         for source in asset("tiny-genie").iterdir():
             instead = asset("tiny-genie-qairt2.47.0") / source.name
