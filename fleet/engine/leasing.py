@@ -143,7 +143,8 @@ class Lease:
     @property
     def late(self) -> bool:
         """True when the lease was not renewed for so long that it may be another's."""
-        return self._ticket is not None and awake_clock() - self._good >= self._ttl
+        had = self._ticket or self._ended
+        return had is not None and awake_clock() - self._good >= self._ttl
 
     @property
     def gone(self) -> bool:
@@ -220,7 +221,7 @@ class Lease:
                 self.check()
         self._good = max(self._good, began)
         if self._ending and freed(self._ticket, stderr):
-            self._ticket = None
+            self._ticket = self._ended = None
         self._ending = False
 
     def feed(self, source: Iterable[Chunk]) -> Iterator[Chunk]:
