@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fleet.device.shell import failed
-from fleet.engine.leasing import Lease, LeasedStall
+from fleet.engine.leased_stall import LeasedStall
+from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, Work, on_every_device
 from fleet.engine.repairing import SILENT_SECONDS, Held, Repair, fetch, unhashed_why
 from fleet.engine.session import Session

@@ -16,7 +16,7 @@ from typing import Protocol, Self
 from fleet.device.shell import failed
 from fleet.engine.claims import Claim, forget, has_ended, owner
 from fleet.model.command import Command, Result
-from fleet.model.deadline import Deadline, Stall, awake_clock
+from fleet.model.deadline import Deadline, awake_clock
 from fleet.model.errors import (
     ConnectionLostError,
     FleetError,
@@ -143,7 +143,8 @@ class Lease:
     @property
     def late(self) -> bool:
         """True when the lease was not renewed for so long that it may be another's."""
-        return self._ticket is not None and awake_clock() - self._good >= self._ttl
+        had = self._ticket or self._ended
+        return had is not None and awake_clock() - self._good >= self._ttl
 
     @property
     def gone(self) -> bool:
@@ -220,7 +221,7 @@ class Lease:
                 self.check()
         self._good = max(self._good, began)
         if self._ending and freed(self._ticket, stderr):
-            self._ticket = None
+            self._ticket = self._ended = None
         self._ending = False
 
     def feed(self, source: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -379,30 +380,3 @@ class Lease:
     def _heard(self, why: str) -> None:
         if why:
             self._lost, self._refused = why, True
-
-
-class LeasedStall(Stall):
-    """A stall deadline that has also ended when the lease has, or when the link is dead.
-
-    A device that answers has `seconds` without a byte, because it may be hashing; one that does
-    not even answer a renewal has STALL_SECONDS, and the lease is good for longer than that.
-    """
-
-    __slots__ = ("_lease", "_moved")
-
-    def __init__(self, seconds: float, lease: Lease) -> None:
-        super().__init__(seconds)
-        self._lease = lease
-        self._moved = awake_clock()
-
-    def touch(self) -> None:
-        """Bytes moved."""
-        super().touch()
-        self._moved = awake_clock()
-
-    @property
-    def remaining(self) -> float:
-        """Seconds until it has to be looked at again; 0 once no time is left, or no lease."""
-        if self._lease.gone:
-            return 0.0
-        return min(super().remaining, self._lease.heard(self._moved))

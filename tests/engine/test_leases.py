@@ -22,7 +22,8 @@ import pytest
 
 from fleet.engine import reserving
 from fleet.engine.claims import Claim, has_ended
-from fleet.engine.leasing import Lease, LeasedStall
+from fleet.engine.leased_stall import LeasedStall
+from fleet.engine.leasing import Lease
 from fleet.engine.session import Session
 from fleet.model.command import script
 from fleet.model.deadline import Deadline

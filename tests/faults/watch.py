@@ -65,6 +65,7 @@ class Watch:
         patch.setattr("fleet.model.deadline.time", mine)
         patch.setattr("fleet.engine.transfer.upload.time", mine)
         patch.setattr("fleet.engine.leasing.awake_clock", self)
+        patch.setattr("fleet.engine.leased_stall.awake_clock", self)
         patch.setattr("fleet.engine.session.awake_clock", self)
         patch.setattr(
             "fleet.engine.leasing.threading",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from fleet.engine.leasing import LeasedStall
+from fleet.engine.leased_stall import LeasedStall
 from fleet.engine.session import Session
 from fleet.engine.transfer.neighbours import LEAST_BYTES, BlobHolder, Neighbours, RelayTurn, lan_of
 from fleet.model.command import Result
