@@ -41,7 +41,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLines:
     """The lines of a table: what it is called, its heads, its rows, what had no room."""
 
     title: list[str]
@@ -58,7 +58,7 @@ def laid_out(
     room: int | None,
     drops: Sequence[str] = (),
     rule: str = "─",
-) -> Layout:
+) -> TableLines:
     """The table in `room` columns; None has no end, and all of it is shown as it is.
 
     `drops`: heads of what makes room, the first one first; what is the same in every row goes to
@@ -72,11 +72,11 @@ def laid_out(
         Column(head, column, order.get(head, 0)) for head, column in zip(heads, cells, strict=True)
     ]
     same = [c for c in columns if room and len(rows) > 1 and c.drops and len(set(c.cells)) == 1]
-    if said := ", ".join(column.says(0) for column in same if column.cells[0]):
+    if said := ", ".join(column.says(0) for column in same if column.cells[0] not in {"", "-"}):
         title += f" ({said})"
     kept, left = _kept([column for column in columns if column not in same], room)
     _widen(kept, room)
-    return Layout(
+    return TableLines(
         wrapped(title, room),
         [*_lines(kept, [column.head for column in kept]), GAP.join(rule * c.width for c in kept)],
         [line for row in range(len(rows)) for line in _lines(kept, [c.cells[row] for c in kept])],

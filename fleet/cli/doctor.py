@@ -61,6 +61,7 @@ StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with 2 for ad
 
 def doctor(
     inventory: Annotated[Path | None, _INVENTORY] = None,
+    host: opt.Hosts = None,
     limit: opt.Limit = None,
     log: LogOption = None,
     explain_code: ExplainOption = None,
@@ -85,7 +86,6 @@ def doctor(
     """Find out what is wrong: devices (-i), a pasted log (--log), an error code (--explain).
 
     -v shows every check. With -i and --log, checks on the device help to find the cause.
-
     Exit code 0 healthy, 1 problem, 2 advice with --strict, 3 not checked, 5 log not recognised.
 
     Example: fleet doctor -i evks.yaml --limit evk-07
@@ -104,8 +104,8 @@ def doctor(
     if listed:
         return doctor_devices.show_known(as_json=as_json)
     names, beside = doctor_devices.known(only or []), "\n".join(map(_text, log or ()))
-    many = parallel or common.DEFAULT_PARALLEL
-    how = Round(names, tuple(folder or ()), verify, session, accept_new, many, beside)
+    many, limit = parallel or common.DEFAULT_PARALLEL, [*(host or ()), *(limit or ())]
+    how = Round(names, tuple(folder or ()), verify, session, accept_new, many, beside, bool(bundle))
     asked = doctor_devices.FixRequest(playbook, dry_run, yes, as_json) if fix else None
     found = doctor_devices.look(inventory or Path(), limit, how, asked, bundle, as_json, verbose)
     return _end(found, strict=strict)

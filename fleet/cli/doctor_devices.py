@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from fleet.cli import output
+from fleet.cli import output, project
 from fleet.cli.common import hosts_of
 from fleet.cli.doctor_view import counting, report
 from fleet.cli.live import listening
@@ -64,9 +64,9 @@ def _next(inventory: Path, name: str, how: Round) -> str:
 
 
 def _playbook(inventory: Path) -> Path | None:
-    """The playbook of the inventory's name, where `fleet init` puts it; None for another layout."""
+    """The playbook of the inventory's name, where `fleet init` puts it; else the project's."""
     path = inventory.parent.parent / "playbooks" / inventory.name
-    return path if path.is_file() else None
+    return path if path.is_file() else project.supplied("playbook")
 
 
 def known(only: Sequence[str]) -> tuple[str, ...]:

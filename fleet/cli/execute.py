@@ -9,14 +9,10 @@ import typer
 from fleet.cli import options as opt
 from fleet.cli import rollout_options as rollout
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
-from fleet.cli.live import Said
+from fleet.cli.live import SaidLines
 from fleet.cli.results import emit, show_errors, tell_holders
 from fleet.engine.executing import Executing, execute_everywhere
 from fleet.model.deadline import parse_duration
-
-LeaseOption = Annotated[
-    bool, typer.Option("--lease", help="Keep other people from writing to the boards meanwhile.")
-]
 
 
 def exec_(
@@ -26,7 +22,7 @@ def exec_(
     inventory: opt.Inventory,
     limit: opt.Limit = None,
     timeout: Annotated[str, typer.Option(help="End it after this long: 90s, 5m.")] = "60s",
-    lease: LeaseOption = False,
+    lease: opt.Lease = False,
     canary: rollout.Canary = None,
     waves: rollout.Waves = None,
     max_failed: rollout.MaxFailed = None,
@@ -45,7 +41,7 @@ def exec_(
     results = execute_everywhere(
         job,
         hosts_of(inventory, limit),
-        (lambda _: None) if as_json else Said().take,
+        (lambda _: None) if as_json else SaidLines().take,
         parallel=parallel or DEFAULT_PARALLEL,
         accept_new=accept_new,
         spec=spec,

@@ -16,6 +16,7 @@ from fleet.model.facts import Facts
 
 def facts(
     inventory: opt.Inventory,
+    host: opt.Hosts = None,
     limit: opt.Limit = None,
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,
@@ -29,7 +30,7 @@ def facts(
 
     Example: fleet facts -i inventories/lab.yaml --limit lab001 --json
     """
-    hosts = hosts_of(inventory, limit)
+    hosts = hosts_of(inventory, limit, host)
     with working_on(executor, parallel) as remote:
         results = on_every_device(
             hosts,

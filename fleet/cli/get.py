@@ -10,7 +10,6 @@ import typer
 from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
-from fleet.cli.execute import LeaseOption
 from fleet.cli.live import listening
 from fleet.cli.results import show_errors, tell_holders
 from fleet.engine.fetching import Fetching, fetch_everywhere
@@ -21,7 +20,7 @@ def get(
     local: Annotated[Path, typer.Argument(help="Folder on this computer.", show_default=False)],
     inventory: opt.Inventory,
     limit: opt.Limit = None,
-    lease: LeaseOption = False,
+    lease: opt.Lease = False,
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,

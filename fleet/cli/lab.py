@@ -17,7 +17,7 @@ from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES
 from fleet.lab.folder import LabFolder
 from fleet.lab.lab import DEFAULT_PHONE_PORT, DEFAULT_PORT
 from fleet.lab.phoneprofiles import phone_profiles
-from fleet.model.errors import RuntimeStoreError
+from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.runtimes.select import select_files
 from fleet.runtimes.store import RuntimeStore
 
@@ -45,8 +45,16 @@ def _lab(folder: Path) -> Lab:
 @app.command()
 def up(
     count: Annotated[int, typer.Option(min=0, max=500, help="Number of boards.")] = 3,
-    profile: Annotated[str, typer.Option(help="Board type: healthy, bare-evk, ...")] = "iq9075",
+    profile: Annotated[
+        str, typer.Option(help="Board type: healthy, bare-evk, ..., FILE.yaml")
+    ] = "iq9075",
     kind: Annotated[str, typer.Option(help="auto, namespace (needs root) or user.")] = "auto",
+    arch: Annotated[
+        str, typer.Option(help="arm64: Debian arm64 under qemu, with Debian's own libcdsprpc.")
+    ] = "",
+    kernel: Annotated[
+        bool, typer.Option("--kernel", help="Boards with a Linux of their own (needs root).")
+    ] = False,
     port: Annotated[int, typer.Option(help="TCP port of the first board.")] = DEFAULT_PORT,
     phones: Annotated[int, typer.Option(min=0, max=200, help="Number of phones.")] = 0,
     phone_profile: Annotated[
@@ -72,7 +80,7 @@ def up(
         folder,
         count=count,
         profile=profile,
-        kind=kind,
+        kind=_kind(kind, arch, kernel=kernel),
         base_port=port,
         install=install,
         phones=phones,
@@ -86,6 +94,15 @@ def up(
         output.emit_json({"emulated": True, **rows, "adb_server": lab.adb_server})
         return
     _tell(lab)
+
+
+def _kind(kind: str, arch: str, *, kernel: bool) -> str:
+    asked = [name for name, wanted in (("kernel", kernel), ("arm64", arch)) if wanted]
+    if arch not in {"", "arm64"}:
+        raise InputError(f"--arch {arch} is no machine of lab boards", hint="try: --arch arm64")
+    if len(asked) > 1 or (asked and kind != "auto"):
+        raise InputError("--arch, --kernel and --kind exclude each other", hint="give one of them")
+    return asked[0] if asked else kind
 
 
 def _tell(lab: Lab) -> None:
@@ -198,6 +215,28 @@ def stock(
     place = lab.stock(name, files)
     output.note(f"{len(files)} files of QAIRT {qairt} ({target}) and {bundle.name} in {place}")
     output.note(f"next: fleet doctor -i {shlex.quote(str(lab.inventory))} -l {name} --folder npu")
+
+
+@app.command("profile")
+def profile_of(
+    archive: Annotated[Path, typer.Argument(help="What `fleet selftest` wrote (.tar.gz).")],
+    device: Annotated[int, typer.Option(min=1, help="Which device of the archive.")] = 1,
+    target: Annotated[Path, typer.Option("--output", help="The profile.")] = Path("recorded.yaml"),
+) -> None:
+    """Make a type of lab board of what a real one said in a selftest.
+
+    Example: fleet lab profile selftest-qcs9075-2026-11-23.tar.gz --output qcs9075.yaml
+    """
+    from fleet.lab.recorded import recorded  # noqa: PLC0415 - tar
+
+    text, lacking = recorded(archive, device)
+    if target.exists():
+        raise InputError(f"{target} is there already", hint="name another file: --output FILE")
+    target.write_text(text, "utf-8")
+    if lacking:
+        output.say(lacking)
+    option = "--phone-profile" if "properties:" in text else "--profile"
+    output.note(f"next: fleet lab up {option} {shlex.quote(str(target))}")
 
 
 @app.command("exec")

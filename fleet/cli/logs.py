@@ -19,6 +19,7 @@ Kind = StrEnum("Kind", list(KINDS))  # type: ignore[misc]
 
 def logs(
     inventory: opt.Inventory,
+    host: opt.Hosts = None,
     limit: opt.Limit = None,
     kind: Annotated[
         list[Kind] | None,
@@ -42,7 +43,9 @@ def logs(
     seconds = parse_duration(since) if since else None
     query = LogQuery(tuple(kind or ()), lines, seconds)
     many = parallel or DEFAULT_PARALLEL
-    results = read_logs(query, hosts_of(inventory, limit), parallel=many, accept_new=accept_new)
+    results = read_logs(
+        query, hosts_of(inventory, limit, host), parallel=many, accept_new=accept_new
+    )
     if as_json:
         emit(results, "text", "error")
     else:

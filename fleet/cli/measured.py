@@ -44,6 +44,14 @@ def _median(records: Sequence[dict[str, Any]], key: str) -> str:
     return f"{statistics.median(values):.{_DIGITS.get(key, 1)}f}" if values else "-"
 
 
+def rate_of(records: Sequence[dict[str, Any]]) -> str:
+    """`10.0 tok/s`, or `545.0 inf/s`; "" where no rate was measured."""
+    for key, unit in (("decode_tps", "tok/s"), ("rate", "inf/s")):
+        if (text := _median(records, key)) != "-":
+            return f"{text} {unit}"
+    return ""
+
+
 def _others(records: Sequence[dict[str, Any]], shown: str) -> str:
     """`words 5, wall_ms 12.0 ms`: medians of numbers that only some runners have, and that the
     table does not have.

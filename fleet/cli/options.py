@@ -53,6 +53,7 @@ Inventory = Annotated[
 ]
 LIMIT_HELP = "Only these devices: names, groups, globs, '~regex', 'group[0:2]', '!not', '&and'."
 Limit = Annotated[list[str] | None, typer.Option("--limit", "-l", help=LIMIT_HELP)]
+Hosts = Annotated[list[str] | None, typer.Argument(metavar="[HOST]...", help="Same as --limit.")]
 Json = Annotated[
     bool,
     typer.Option(
@@ -67,6 +68,9 @@ Parallel = Annotated[
     typer.Option(
         "--parallel", "-p", min=1, help="Simultaneous devices.", callback=house("parallel")
     ),
+]
+Lease = Annotated[
+    bool, typer.Option("--lease", help="Keep other people from writing to the boards meanwhile.")
 ]
 AcceptNew = Annotated[
     bool, typer.Option("--accept-new", help="Trust ssh host keys that were never seen before.")

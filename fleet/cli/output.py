@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import typer
 
-from fleet.cli.columns import Layout, laid_out
+from fleet.cli.columns import TableLines, laid_out
 from fleet.cli.hints import completed, completed_all
 from fleet.model.errors import FleetError
 from fleet.model.masking import masked_data, revealed
@@ -130,7 +130,7 @@ def table(
         _draw(laid_out(title, columns, texts, room=width(), drops=drops, rule=drawn("─", "-")))
 
 
-def _draw(layout: Layout) -> None:
+def _draw(layout: TableLines) -> None:
     styled = [
         (layout.title, "bold"),
         (layout.heads, "bold"),
@@ -139,9 +139,8 @@ def _draw(layout: Layout) -> None:
     ]
     for lines, style in styled:
         for line in lines:
-            _screens.console.print(
-                drawn(line, line.replace("…", "~")), markup=False, soft_wrap=True, style=style
-            )
+            text = drawn(line, line.replace("…", "~"))
+            _screens.console.print(text, markup=False, emoji=False, soft_wrap=True, style=style)
 
 
 def drawn(text: str, plain: str) -> str:

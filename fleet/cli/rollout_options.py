@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fleet.cli import output
-from fleet.engine.rollout.judge import limits
-from fleet.engine.rollout.waves import Wave
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
-from fleet.model.playbook import Playbook
 from fleet.model.rollout import NONE, Amount, RolloutSpec, check_rising, is_amount, parse_on_fail
+
+if TYPE_CHECKING:  # `fleet exec` has no playbook
+    from fleet.engine.rollout.waves import Wave
+    from fleet.model.playbook import Playbook
 
 Canary = Annotated[str | None, typer.Option(help="First devices: 1, 5%, or name patterns.")]
 Waves = Annotated[
@@ -89,10 +90,22 @@ def _read(option: str, text: str | None, read: Any) -> Any:  # noqa: ANN401 - on
         raise InputError(f"{option}: {error.message}", hint=error.hint) from error
 
 
+_NAMED = 4  # devices of a wave that a terminal names
+
+
+def _who(names: Sequence[str]) -> str:
+    """`a, b, c and 35 more`; all of them where there is room."""
+    if output.width() is None or len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1} more (-o wide)"
+
+
 def show_waves(waves: Sequence[Wave], spec: RolloutSpec | None, *, as_json: bool) -> None:
     """Who is in which wave, and what ends the rollout; nothing for a playbook without waves."""
     if spec is None:
         return
+    from fleet.engine.rollout.judge import limits  # noqa: PLC0415 - of deploys
+
     if as_json:
         shown = [{**wave.as_dict(), **limits(wave, spec).as_dict()} for wave in waves]
         output.emit_line({"event": "Waves", "host": "", "rollout": spec.as_dict(), "waves": shown})
@@ -103,7 +116,7 @@ def show_waves(waves: Sequence[Wave], spec: RolloutSpec | None, *, as_json: bool
         allowed = limits(wave, spec)
         share = f"{done}/{total}"
         cells = (wave.name, len(wave.hosts), share, allowed.failed, allowed.unreachable)
-        rows.append((*cells, ", ".join(wave.hosts)))
+        rows.append((*cells, _who(wave.hosts)))
     columns = ("wave", "devices", "then", "may fail", "may be unreachable", "who")
     output.table("rollout", columns, rows)
     soak = f"waits {spec.soak:g} s after each wave, then checks its devices" if spec.soak else ""

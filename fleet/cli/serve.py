@@ -11,6 +11,7 @@ import typer
 
 from fleet.cli import options as opt
 from fleet.cli import output
+from fleet.cli.bench import bench
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of, only_host
 from fleet.cli.live import listening
 from fleet.cli.results import emit, show_devices, show_errors
@@ -58,7 +59,7 @@ def _starting(word: str, about: str, *, again: bool) -> None:
         as_json: opt.Json = False,
     ) -> None:
         loaded, hosts = load_playbook(playbook), hosts_of(inventory, limit)
-        with listening(as_json=as_json) as listener:
+        with listening(as_json=as_json, total=len(hosts)) as listener:
             serving = Serving(loaded, hosts, listener)
             options = DeployOptions(run="never", offline=offline, parallel=parallel)
             operation = Operation(loaded, hosts, listener, options=options)
@@ -275,3 +276,6 @@ def _example(playbook: Path, inventory: Path, host: str, url: str) -> str:
         f"  curl -N -H @token -H 'Content-Type: application/json' {url}/generate/stream "
         '-d \'{"prompt": "What is an NPU?"}\''
     )
+
+
+app.command()(bench)

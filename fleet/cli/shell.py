@@ -8,15 +8,14 @@ import typer
 
 from fleet.cli import options as opt
 from fleet.cli.common import only_host
-from fleet.cli.execute import LeaseOption
-from fleet.cli.live import Said
+from fleet.cli.live import SaidLines
 from fleet.engine.terminal import open_terminal
 
 
 def shell(
     host: Annotated[str, typer.Argument(help="One device of the inventory.")],
     inventory: opt.Inventory,
-    lease: LeaseOption = False,
+    lease: opt.Lease = False,
     accept_new: opt.AcceptNew = False,
 ) -> None:
     """Open a terminal on a device, over ssh with its pinned host key or over adb.
@@ -27,4 +26,4 @@ def shell(
     Example: fleet shell lab001 -i inventories/lab.yaml
     """
     found = only_host(inventory, [host], "a terminal")
-    raise typer.Exit(open_terminal(found, Said().take, lease=lease, accept_new=accept_new))
+    raise typer.Exit(open_terminal(found, SaidLines().take, lease=lease, accept_new=accept_new))

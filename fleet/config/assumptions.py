@@ -19,6 +19,7 @@ class _Rung(Strict):
     id: Name
     asks: Annotated[str, Matches(r".{10,60}\?", "question", "at most 60 characters and a ?")]
     checks: list[Name] = Field(default_factory=list)
+    strict: bool = False
     needs: list[Name] = Field(default_factory=list)
     never: Name | None = None
     what: str = ""

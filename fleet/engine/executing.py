@@ -92,7 +92,7 @@ def judge(status: int, *, late: bool, limit: int) -> None:
         raise DeviceError(
             f"the command ended with status {status}",
             step="exec",
-            hint="read what it printed above; fleet shell opens a terminal on one device",
+            hint="read what it printed above; or look there: fleet shell",
         )
 
 

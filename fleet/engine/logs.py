@@ -16,7 +16,10 @@ from fleet.model.masking import masked
 from fleet.ops.lease import holders_in, who_command
 
 KINDS = ("journal", "dmesg", "logcat", "service")
-_SINCE_BOOT = re.compile(r"(?:<\d+>)?\[ *(\d+\.\d+)\]")
+_SINCE_BOOT = {  # seconds since the boot: dmesg, and logcat -v uptime
+    "dmesg": re.compile(r"(?:<\d+>)?\[ *(\d+\.\d+)\]"),
+    "logcat": re.compile(r" *(\d+\.\d+) "),
+}
 
 
 @dataclass(frozen=True)
@@ -57,18 +60,18 @@ class LogQuery:
 
 
 def _rows(text: str, since: float | None) -> Iterator[tuple[str, str, str]]:
-    """Kind, mark and text of each line; of dmesg those that are young enough."""
-    up, old = None, False
+    """Kind, mark and text of each line; of those with times since the boot what is young enough."""
+    up, old = None, set[str]()
     for line in text.split("\n"):
         kind, _, rest = line.partition(" ")
         mark, _, said = rest.partition(" ")
         if kind == "uptime":
             up = float(rest) if re.fullmatch(r"\d+(\.\d+)?", rest) else None
         elif kind in KINDS and mark in {"|", "!"}:
-            found = _SINCE_BOOT.match(said) if kind == "dmesg" else None
+            found = _SINCE_BOOT[kind].match(said) if kind in _SINCE_BOOT else None
             if found and since is not None and up is not None:
-                old = float(found[1]) < up - since
-            if not (kind == "dmesg" and old and mark == "|"):
+                (old.add if float(found[1]) < up - since else old.discard)(kind)
+            if mark == "!" or kind not in old:
                 yield kind, mark, said
 
 

@@ -20,8 +20,12 @@ from typing import Any
 
 from fleet.lab.adbserver import LabAdbServer
 from fleet.lab.androidroot import android_root
+from fleet.lab.arm64 import Arm64Board
+from fleet.lab.arm64tree import arm64_tree
 from fleet.lab.baretree import bare_tree
 from fleet.lab.folder import PHONES, Board, LabFolder, make_key, start_ticks
+from fleet.lab.kernel import KernelBoard
+from fleet.lab.kerneldisk import kernel_disk
 from fleet.lab.namespace import NamespaceBoard
 from fleet.lab.phone import NamespacePhone
 from fleet.lab.phoneuser import EmulatedPhone
@@ -32,6 +36,7 @@ from fleet.model.errors import LabError
 
 REBOOT_LOOK_SECONDS = 0.5  # between two looks whether a board was asked to reboot
 BOOT_AT_ONCE = 8  # two cores; more only makes each slower
+_BOARDS = {"namespace": NamespaceBoard, "kernel": KernelBoard, "arm64": Arm64Board}
 AnyBoard = NamespaceBoard | UserBoard | EmulatedPhone
 
 
@@ -88,7 +93,7 @@ class Daemon:
     def _all_boards(self) -> Iterator[AnyBoard]:
         options, kind = self._options, self._options.kind
         profile = known_profile(options.profile)
-        base = Path() if kind != "namespace" else bare_tree() if profile.bare else rootfs()
+        base = _ground(kind, bare=profile.bare)
         for number in range(1, options.count + 1):
             name = f"lab{number:03d}"
             home = str(self._folder.board(name) / "home")
@@ -97,15 +102,15 @@ class Daemon:
                 kind=kind,
                 profile=options.profile,
                 port=options.port + number - 1 if options.port else 0,
-                user=profile.user if kind == "namespace" else getpass.getuser(),
-                home=_home(profile.user) if kind == "namespace" else home,
+                user=getpass.getuser() if kind == "user" else profile.user,
+                home=home if kind == "user" else _home(profile.user),
                 host_key="",
             )
             self._folder.prepare_board(board)
             yield (
-                NamespaceBoard(board, self._folder, base)
-                if kind == "namespace"
-                else UserBoard(board, self._folder)
+                UserBoard(board, self._folder)
+                if kind == "user"
+                else _BOARDS[kind](board, self._folder, base)
             )
 
     def _all_phones(self) -> Iterator[AnyBoard]:
@@ -210,6 +215,14 @@ class Daemon:
         self._folder.state_file.unlink(missing_ok=True)
         Path(self._control_dir, "control").unlink(missing_ok=True)
         Path(self._control_dir).rmdir()
+
+
+def _ground(kind: str, *, bare: bool) -> Path:
+    """What all boards of a kind stand on."""
+    if kind == "namespace":
+        return bare_tree() if bare else rootfs()
+    grounds = {"kernel": kernel_disk, "arm64": arm64_tree}
+    return grounds[kind]() if kind in grounds else Path()
 
 
 def _home(user: str) -> str:

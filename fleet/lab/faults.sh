@@ -1,6 +1,7 @@
 # What the faults of boards in faults.yaml share. $0 is the fault, $1 the user who logs in, $2 the
 # home, $3 libcdsprpc and $4 one that is older than dspqueue (base64).
-user=$1 home=$2 lib=/usr/lib/x86_64-linux-gnu kept=/run/lab-kept/$0
+user=$1 home=$2 kept=/run/lab-kept/$0
+lib=$(dirname /usr/lib/*-linux-gnu/libc.so.6)
 
 save_nodes() {
     [ -e /run/lab-nodes ] || stat -c '%a %u:%g %n' /dev/fastrpc-* > /run/lab-nodes 2>/dev/null
@@ -23,6 +24,10 @@ mount_deploy() {
 
 owned() {
     echo "uid=$(id -u "$user"),gid=$(id -g "$user")"
+}
+
+shells() {
+    find -L /usr/share/hexagon-dsp /usr/lib/dsp /usr/lib/rfsa -name "${1-}fastrpc_shell*" 2>/dev/null
 }
 
 set_cdsp() {

@@ -93,9 +93,9 @@ class LabFolder:
         (folder / "authorized_keys").write_text(
             self.identity_file.with_suffix(".pub").read_text("utf-8"), "utf-8"
         )
-        if board.kind == "namespace":
+        if board.kind != "user":
             private(folder / "chpasswd", f"{board.user}:{self.password}\n")
-        profile(board.profile).write(folder / "profile")
+        profile(board.profile, real=board.kind == "arm64").write(folder / "profile")
 
     def _mark(self, board: Board) -> None:
         text = f"emulated: true\nname: {board.name}\nprofile: {board.profile}\n"

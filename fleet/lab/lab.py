@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -17,19 +18,24 @@ from typing import Self
 
 from fleet.lab.adbserver import adb_program
 from fleet.lab.androidroot import android_root
+from fleet.lab.arm64 import can_run_arm64
+from fleet.lab.arm64tree import arm64_tree
 from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES, PHONE_FAULTS, SIGNALS, fault_argv
 from fleet.lab.folder import PHONES, Board, LabFolder, start_ticks
+from fleet.lab.kernel import EXEC, can_run_kernel
+from fleet.lab.kerneldisk import kernel_disk
 from fleet.lab.namespace import can_unshare, enter, has_own_root
 from fleet.lab.phoneprofiles import phone_profile as known_phone
 from fleet.lab.phoneuser import MANNERS
 from fleet.lab.process import start_logged
 from fleet.lab.profiles import profile as known_profile
 from fleet.lab.rootfs import find, require, rootfs
-from fleet.model.errors import LabError
+from fleet.model.errors import InputError, LabError
 
+KINDS = ("auto", "namespace", "user", "kernel", "arm64")
 DEFAULT_PORT = 23001
 DEFAULT_PHONE_PORT = 16001
-UP_SECONDS = 180.0
+UP_SECONDS = 300.0
 DOWN_SECONDS = 30.0
 _AS_ROOT = "sudo fleet lab up --kind namespace"
 _PHONE_PATH = "PATH=/system/bin"
@@ -60,7 +66,7 @@ class Lab:
     ) -> Self:
         """Boot `count` boards and phones; base_port 0 takes free ports. A lab that is up stays.
 
-        `kind` is namespace (root), user (anybody) or auto; `phone_kind` phone (real adbd, root),
+        `kind` is one of KINDS; `phone_kind` phone (real adbd, root),
         phone-emulator or auto; `phone_profile` one name, or several with commas that take turns.
         Raises LabError: tools that lack, ports that are taken, another number already up.
         """
@@ -77,6 +83,8 @@ class Lab:
             kind = _kind("namespace" if bare and kind == "auto" else kind, install=install)
         if bare and kind == "user":
             raise LabError(f"boards of profile {profile} need root", hint="sudo fleet lab up")
+        if bare and kind != "namespace":
+            raise LabError(f"{kind} boards cannot be of profile {profile}", hint=_AS_ROOT)
         if phones:
             phone_kind = _phone_kind(phone_kind, install=install)
         if phone_port is None:
@@ -182,15 +190,20 @@ class Lab:
         self._tell(do="new-host-key", name=self.board(name).name)
 
     def exec(self, name: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run a program on a namespace board as its root, not through ssh."""
+        """Run a program on a board as its root; not through sshd where it shares the kernel."""
         board = self.board(name)
-        if board.kind not in {"namespace", "phone"}:
+        if board.kind in {"user", "phone-emulator"}:
             raise LabError(f"{name} runs without root", hint=_AS_ROOT)
-        if not has_own_root(board.pid):
+        if board.kind != "kernel" and not has_own_root(board.pid):
             raise LabError(f"{name} is not up", hint="fleet lab list")
         path = _PHONE_PATH if board.kind == "phone" else _PATH
+        there = ["nsenter", "-t", str(board.pid), *enter(board.kind), "env", "-i", path, *argv]
+        if board.kind == "kernel":
+            config = str(self.folder.root / "ssh_config")
+            there = ["ssh", "-F", config, "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]
+            there += ["-l", "root", name, shlex.join((*EXEC, *argv))]
         return subprocess.run(
-            ["nsenter", "-t", str(board.pid), *enter(), "env", "-i", path, *argv],
+            there,
             capture_output=True,
             text=True,
             check=False,
@@ -203,7 +216,7 @@ class Lab:
         `files` maps names below ~/npu to files of this host. What was there goes.
         """
         board = self.board(name)
-        if board.kind != "namespace":
+        if board.kind not in {"namespace", "arm64"}:
             raise LabError(
                 f"{name} is not of kind namespace: no files can be put on it", hint=_AS_ROOT
             )
@@ -305,8 +318,18 @@ def _phone_kind(kind: str, *, install: bool) -> str:
 
 
 def _kind(kind: str, *, install: bool) -> str:
+    if kind == "arm64":
+        if why := can_run_arm64():
+            raise InputError(f"arm64 boards cannot run: {why}", hint="fleet lab up")
+        arm64_tree(install=install)
+        return kind
+    if kind == "kernel":
+        if why := can_run_kernel():
+            raise InputError(f"kernel boards cannot run: {why}", hint="sudo fleet lab up --kernel")
+        kernel_disk(install=install)
+        return kind
     if kind not in {"auto", "namespace", "user"}:
-        raise LabError(f"'{kind}' is not a kind of lab board", hint="auto, namespace or user")
+        raise LabError(f"'{kind}' is not a kind of lab board", hint=", ".join(KINDS))
     why = can_unshare() if kind != "user" else ""
     if kind == "namespace" and why:
         raise LabError(f"namespace boards cannot run: {why}", hint="use --kind user")

@@ -29,9 +29,10 @@ def has_clocks() -> bool:
     return b"--boottime" in said
 
 
-def enter() -> tuple[str, ...]:
+def enter(kind: str = "namespace") -> tuple[str, ...]:
     """Options of nsenter for all that a board has of its own."""
-    return ("-m", "-u", "-i", "-n", "-p", *(("-T",) if has_clocks() else ()), "-r", "-w")
+    own = (*(("-T",) if has_clocks() else ()), *(("-U",) if kind == "arm64" else ()))
+    return ("-m", "-u", "-i", "-n", "-p", *own, "-r", "-w")
 
 
 def has_own_root(pid: int) -> bool:
@@ -67,10 +68,14 @@ def boot_clock() -> list[str]:
     return ["--time", "--boottime", f"-{int(time.clock_gettime(time.CLOCK_BOOTTIME))}"]
 
 
-def boot_script(name: str) -> str:
-    """The script that makes a board or phone: the common ground, then its own part."""
-    folder = files("fleet.lab")
-    return "".join((folder / part).read_text("utf-8") for part in ("ground.sh", name))
+def boot_script(*names: str) -> str:
+    """The script that makes a board or phone: the common ground, then its own parts."""
+    return "".join(map(shell, ("ground.sh", *names)))
+
+
+def shell(name: str) -> str:
+    """A script of the lab."""
+    return (files("fleet.lab") / name).read_text("utf-8")
 
 
 def can_unshare() -> str:
@@ -113,10 +118,12 @@ class NamespaceBoard:
 
     def start(self) -> None:
         """Begin to boot; `wait` for the end of it."""
-        script = boot_script("board.sh")
+        self._begin(boot_script("board.sh", "pivot.sh"), "")
+
+    def _begin(self, script: str, *more: str) -> None:
         kind = profile(self.board.profile)
         argv = ["/bin/bash", "-c", script, "board", str(self._dir), str(self._base)]
-        argv += [self.board.name, " ".join(kind.nodes), *kind.node.split(), kind.user]
+        argv += [self.board.name, " ".join(kind.nodes), *kind.node.split(), kind.user, *more]
         self._init = start_logged([*_UNSHARE, *boot_clock(), *argv], self._log)
 
     def wait(self) -> None:
@@ -144,7 +151,15 @@ class NamespaceBoard:
             if not self.board.pid:
                 return
             session = subprocess.Popen(
-                ["nsenter", "-t", str(self.board.pid), *enter(), *SSHD, "-o", self._root_login],
+                [
+                    "nsenter",
+                    "-t",
+                    str(self.board.pid),
+                    *enter(self.board.kind),
+                    *SSHD,
+                    "-o",
+                    self._root_login,
+                ],
                 stdin=peer.fileno(),
                 stdout=peer.fileno(),
                 stderr=subprocess.DEVNULL,

@@ -20,7 +20,8 @@ PACKAGES = (
 )
 NEEDS = {"mmdebstrap": "mmdebstrap", "sshd": "openssh-server", "unshare": "util-linux"}
 BUILD_SECONDS = 900  # 18 s on a quick line; a slow mirror takes minutes
-_USERS = """set -e
+BUILD_MB, TREE_MB = 57, 272  # to download, and on disk
+USERS = """set -e
 groupadd --system fastrpc
 useradd -m -s /bin/bash ubuntu
 usermod -aG sudo,fastrpc ubuntu
@@ -68,10 +69,14 @@ def rootfs(*, install: bool = False) -> Path:
 
     Raises LabError when tools are missing or the build fails.
     """
-    recipe = f"{SUITE} {PACKAGES} {_USERS}"
+    return built_once(rootfs_path(), NEEDS, _build, install=install)
+
+
+def rootfs_path() -> Path:
+    """Where the tree is, or will be when it is built."""
+    recipe = f"{SUITE} {PACKAGES} {USERS}"
     name = hashlib.sha256(recipe.encode()).hexdigest()[:12]
-    target = cache_dir() / "lab" / f"rootfs-{SUITE}-{name}"
-    return built_once(target, NEEDS, _build, install=install)
+    return cache_dir() / "lab" / f"rootfs-{SUITE}-{name}"
 
 
 def built_once(
@@ -92,12 +97,17 @@ def built_once(
 def _build(target: Path) -> None:
     hint = "check that apt-get update works; or fleet lab up --kind user (needs no Debian packages)"
     with building(target, "the board's userland", hint) as part:
-        argv = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", SUITE]
-        sources = Path("/etc/apt/sources.list.d/debian.sources")
-        own = sources.is_file() and SUITE in sources.read_text("utf-8", "replace")
-        argv += [str(part), *([str(sources)] if own else [])]
-        subprocess.run(argv, check=True, capture_output=True, timeout=BUILD_SECONDS)
-        run_inside(part, _USERS)
+        bootstrap(part, PACKAGES)
+        run_inside(part, USERS)
+
+
+def bootstrap(target: Path, packages: str) -> None:
+    """A Debian tree with these packages (commas between). Raises subprocess.SubprocessError."""
+    argv = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", SUITE]
+    sources = Path("/etc/apt/sources.list.d/debian.sources")
+    own = sources.is_file() and SUITE in sources.read_text("utf-8", "replace")
+    argv += [str(target), *([str(sources)] if own else [])]
+    subprocess.run(argv, check=True, capture_output=True, timeout=BUILD_SECONDS)
 
 
 @contextlib.contextmanager

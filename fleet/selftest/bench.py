@@ -35,12 +35,12 @@ _V73 = "v73"  # what our tiny models are compiled for
 
 def asset(name: str) -> Path:
     """A folder of assets/, in a clone or in the package."""
-    packed = Path(str(files("fleet.data"))) / "assets" / name
+    packed = Path(str(files("fleet.data"))) / "demo" / "assets" / name
     return packed if packed.is_dir() else Path(__file__).parents[2] / "assets" / name
 
 
 @dataclass
-class Said:
+class SessionWords:
     """How a session with libQnnHtp went: `steps` are (call, code, text); `load` why it did not."""
 
     steps: list[tuple[str, int, str]]
@@ -94,10 +94,10 @@ class Bench:
             int(part) for part in (self.runtime.version if self.runtime else "0").split(".")
         )
 
-    def emulated(self) -> None:
-        """Raise where there is no Hexagon."""
+    def emulated(self, words: str = "") -> None:
+        """Raise where there is no Hexagon; `words` are what the device said."""
         if self.facts.emulated:
-            raise Undecided("emulated")
+            raise Undecided("emulated", words=words)
 
     def builder(self, bundle: Path, kind: str, run: RunSpec) -> ReleaseBuilder:
         """What a deploy of that bundle would make with the runtime. Raises Undecided."""
@@ -183,7 +183,7 @@ class Bench:
         manifest = self.manifest(built)
         return built, manifest, self.bring(manifest)
 
-    def open_session(self, context: bytes = b"", **changes: str) -> Said:
+    def open_session(self, context: bytes = b"", **changes: str) -> SessionWords:
         """Open a session with what was brought; `changes` are variables, "" takes one away.
 
         Raises Undecided without Python.
@@ -195,10 +195,10 @@ class Bench:
         words = f"{done.text}\n{done.error_text}"
         told: dict[str, Any] | None = told_by(words)
         if told is None:
-            return Said([], f"the test program ended with status {done.status}", words)
+            return SessionWords([], f"the test program ended with status {done.status}", words)
         steps = [(str(name), int(code), str(text)) for name, code, text in told.get("steps", ())]
         late = "the test program did not end in time" if told.get("late") else ""
-        return Said(steps, str(told.get("load", "")) or late, words)
+        return SessionWords(steps, str(told.get("load", "")) or late, words)
 
     def session_parts(
         self, *more: str, **changes: str

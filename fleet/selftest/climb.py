@@ -36,14 +36,15 @@ from fleet.selftest.ladder import (
     Climbed,
     Rung,
     RungResult,
+    RungVerdict,
     Undecided,
-    Verdict,
     allowed,
     kind_of,
     reason_text,
     rungs,
 )
 
+_GO_ON = {"no-python", "unseen"}  # the SDK's own programs still climb
 _ENDS_ALL = (LeaseHeldError, LeaseLostError, CancelledError)
 
 
@@ -87,10 +88,7 @@ class Selftest:
         runtime, run_id = self.options.runtime, new_run_id()
         climbed = Climbed(session.host.name, seen.facts, runtime.build_id if runtime else "")
         self.climbed[session.host.name] = climbed
-        climbed.parts = {
-            "probe": "\n".join(f"{k}\t{v}" for k, each in seen.lines.items() for v in each),
-            **raw_parts(session),
-        }
+        climbed.parts = raw_parts(session, seen)
         with workplace() as work, Lease(session, "selftest", run_id):
             bench = Bench(
                 session, seen, self._store, runtime, run_id, self.options.bulk, Path(work)
@@ -124,7 +122,7 @@ def climb(bench: Bench, rung: Rung, before: Sequence[RungResult]) -> RungResult:
 
 def _outcome(bench: Bench, rung: Rung, before: Sequence[RungResult]) -> RungResult:
     for step in before:
-        if step.rung.id in rung.needs and step.status != HOLDS:
+        if step.rung.id in rung.needs and step.status != HOLDS and step.key not in _GO_ON:
             fell = step.status == FELL or step.key == "fell"
             what = step.rung.id if step.status == FELL else ""
             text = reason_text("fell", what) if what else step.reason
@@ -150,12 +148,14 @@ def _undecided(rung: Rung, key: str, reason: str, words: str = "") -> RungResult
     return RungResult(rung, UNDECIDED, "", "", words, reason, key=key)
 
 
-def _checked(bench: Bench, rung: Rung) -> Verdict:
-    """What the doctor says of it: nothing may be bad, and something must be known."""
-    found = list(every(bench.seen, rung.checks))
-    wrong = [check for check in found if check.status == BAD]
-    known = [check for check in found if check.status != UNKNOWN]
+def _checked(bench: Bench, rung: Rung) -> RungVerdict:
+    """What the doctor says of it. Raises Undecided where it knows nothing."""
+    found = [check for check in every(bench.seen, rung.checks) if check.id in rung.checks]
+    counts = {BAD, WARN} if rung.strict else {BAD}
+    wrong = [check for check in found if check.status in counts]
     words = "\n".join(f"{c.id} {c.status}: {c.text}\n{c.output}".strip() for c in found)
+    if all(check.status == UNKNOWN for check in found):
+        raise Undecided("unseen", words=words)
     odd = wrong or [check for check in found if check.status in {WARN, UNKNOWN}]
     seen = "; ".join(check.text for check in odd) or "well"
-    return Verdict(not wrong and bool(known), "nothing wrong", seen, words)
+    return RungVerdict(not wrong, "nothing wrong", seen, words)

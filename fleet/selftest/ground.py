@@ -16,14 +16,14 @@ from fleet.model.system import SystemSpec, SystemState
 from fleet.ops.system.access import ruled
 from fleet.ops.system.packaging import installed, offered
 from fleet.selftest.bench import Bench
-from fleet.selftest.ladder import Undecided, Verdict, judge
+from fleet.selftest.ladder import RungVerdict, Undecided, judge
 
 _NEEDED = {"dd", "find", "wc", "tr", "od", "grep", "readlink", "stat", "replace"}
 _RESUMED = 1.6  # of the size: one cut and a resume send no more
 
 
 @judge("tools")
-def tools(bench: Bench) -> Verdict:
+def tools(bench: Bench) -> RungVerdict:
     """Each tool is tried as scripts use it; others than these have a way around."""
     command = device_script("tools", f"{bench.folder}-tools")
     done = bench.session.ask(command, "tools", mutates=True)
@@ -32,7 +32,7 @@ def tools(bench: Bench) -> Verdict:
     others = sorted(name for name, said in rows.items() if said != "yes" and name not in _NEEDED)
     seen = f"not so: {', '.join(lacking)}" if lacking else "all that are needed"
     seen += f"; otherwise done: {', '.join(others)}" if others else ""
-    return Verdict(not lacking, "each does what is asked", seen, done.text)
+    return RungVerdict(not lacking, "each does what is asked", seen, done.text)
 
 
 def _system(bench: Bench) -> SystemState:
@@ -42,22 +42,22 @@ def _system(bench: Bench) -> SystemState:
 
 
 @judge("packages")
-def packages(bench: Bench) -> Verdict:
+def packages(bench: Bench) -> RungVerdict:
     """A packaging of data/fastrpc.yaml is installed, or offered by the package manager."""
     state = _system(bench)
     if state.manager is None:
         raise Undecided("no-manager")
     have = installed(state)
     row = have or offered(SystemSpec(fastrpc="auto"), state, bench.facts.soc.model)
-    if row is None and bench.facts.lab and bench.facts.libcdsprpc:
-        raise Undecided("emulated")  # the library of a lab board comes without a package
+    if row is None and bench.facts.lab:
+        raise Undecided("emulated")  # the library of such a board comes without a package
     words = "\n".join(f"{name} {seen}" for name, seen in state.packages.items())
     seen = f"{row.id}, {'installed' if have else 'offered'}" if row else "neither"
-    return Verdict(row is not None, "one is installed or offered", seen, words)
+    return RungVerdict(row is not None, "one is installed or offered", seen, words)
 
 
 @judge("rules")
-def rules(bench: Bench) -> Verdict:
+def rules(bench: Bench) -> RungVerdict:
     """Group and mode of each node are those of the rules, or it opens by an access list."""
     state = _system(bench)
     wrong, words = [], []
@@ -73,7 +73,7 @@ def rules(bench: Bench) -> Verdict:
     if not words:
         raise Undecided("no-rules")
     seen = f"not applied to {', '.join(wrong)}" if wrong else f"{len(words)} nodes as ruled"
-    return Verdict(not wrong, "group and mode as the rules say", seen, "\n".join(words))
+    return RungVerdict(not wrong, "group and mode as the rules say", seen, "\n".join(words))
 
 
 class _Cut:
@@ -89,7 +89,7 @@ class _Cut:
 
 
 @judge("transfer")
-def transfer(bench: Bench) -> Verdict:
+def transfer(bench: Bench) -> RungVerdict:
     """Random bytes, cut in the middle; the device hashes what it has."""
     room = bench.facts.disk.room_bytes
     size = bench.bulk if room is None else min(bench.bulk, room // 4)
@@ -110,4 +110,4 @@ def transfer(bench: Bench) -> Verdict:
     how = "cut once" if cut.done else "never cut"
     seen = f"{human_bytes(size)} arrived by {human_bytes(sent)}, {how}"
     holds = cut.done and sent <= size * _RESUMED
-    return Verdict(holds, f"{human_bytes(size)} arrive, and half is not sent again", seen)
+    return RungVerdict(holds, f"{human_bytes(size)} arrive, and half is not sent again", seen)

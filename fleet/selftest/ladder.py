@@ -18,12 +18,13 @@ HOLDS, FELL, UNDECIDED = "holds", "does not hold", "not decided"
 class Rung:
     """One question: what it asks, which rungs it needs, which checks of the doctor decide it.
 
-    `never` is the reason why no selftest decides it.
+    `strict`: their advice counts, too. `never` is the reason why no selftest decides it.
     """
 
     id: str
     asks: str
     checks: tuple[str, ...] = ()
+    strict: bool = False
     needs: tuple[str, ...] = ()
     never: str | None = None
     what: str = ""
@@ -121,7 +122,7 @@ class Undecided(Exception):  # noqa: N818 - no error: an outcome
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RungVerdict:
     """What a rung found."""
 
     holds: bool
@@ -130,8 +131,8 @@ class Verdict:
     words: str = ""
 
 
-Judge = TypeVar("Judge", bound=Callable[..., Verdict])
-JUDGES: dict[str, Callable[..., Verdict]] = {}
+Judge = TypeVar("Judge", bound=Callable[..., RungVerdict])
+JUDGES: dict[str, Callable[..., RungVerdict]] = {}
 
 
 def judge(name: str) -> Callable[[Judge], Judge]:

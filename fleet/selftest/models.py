@@ -13,7 +13,7 @@ from fleet.model.errors import RuntimeStoreError
 from fleet.model.playbook import RunSpec
 from fleet.runners.base import Outcome
 from fleet.selftest.bench import RUN_SECONDS, Bench, asset
-from fleet.selftest.ladder import Undecided, Verdict, judge
+from fleet.selftest.ladder import RungVerdict, Undecided, judge
 
 _LOAD_SECONDS = 20.0
 _WARMER = 0.5  # °C
@@ -26,12 +26,12 @@ _ORT: dict[str, Any] = {
 }
 
 
-def _verdict(outcome: Outcome, words: str, expected: str, seen: str) -> Verdict:
-    return Verdict(not outcome.problems, expected, "; ".join(outcome.problems) or seen, words)
+def _verdict(outcome: Outcome, words: str, expected: str, seen: str) -> RungVerdict:
+    return RungVerdict(not outcome.problems, expected, "; ".join(outcome.problems) or seen, words)
 
 
 @judge("genie")
-def genie(bench: Bench) -> Verdict:
+def genie(bench: Bench) -> RungVerdict:
     """A question that the tiny model knows by heart."""
     bench.v73()
     built, manifest, _ = bench.genie
@@ -40,7 +40,7 @@ def genie(bench: Bench) -> Verdict:
 
 
 @judge("token-limit")
-def token_limit(bench: Bench) -> Verdict:
+def token_limit(bench: Bench) -> RungVerdict:
     """The same with two tokens; a libGenie that refuses the key is asked again without."""
     built, manifest, _ = bench.genie
     run = RunSpec("genie", "What is fleet?", 2, timeout=RUN_SECONDS, token_limit_counts=True)
@@ -48,7 +48,7 @@ def token_limit(bench: Bench) -> Verdict:
     refused = "no-token-limit" in outcome.marks
     seen = "refused" if refused else f"{outcome.metrics.generated_tokens} tokens"
     holds = not refused and outcome.finish == "token-limit" and not outcome.problems
-    return Verdict(holds, "2 tokens", "; ".join(outcome.problems) or seen, words)
+    return RungVerdict(holds, "2 tokens", "; ".join(outcome.problems) or seen, words)
 
 
 def _net_run(bench: Bench, number: int, **options: object) -> tuple[Outcome, str]:
@@ -66,7 +66,7 @@ def _net_run(bench: Bench, number: int, **options: object) -> tuple[Outcome, str
 
 
 @judge("net-run")
-def net_run(bench: Bench) -> Verdict:
+def net_run(bench: Bench) -> RungVerdict:
     """A detailed profile, seen through the viewer on the device or here."""
     outcome, words = _net_run(bench, 5, profiling="detailed")
     seen = f"{len(outcome.metrics.others)} numbers, {len(outcome.ops)} operations"
@@ -75,7 +75,7 @@ def net_run(bench: Bench) -> Verdict:
 
 
 @judge("performance")
-def performance(bench: Bench) -> Verdict:
+def performance(bench: Bench) -> RungVerdict:
     """By configuration, by flag, and by default: which of them is faster."""
     bench.emulated()
     ways: dict[str, dict[str, object]] = {
@@ -91,11 +91,11 @@ def performance(bench: Bench) -> Verdict:
         times[name] = min(found, default=float("nan"))
     seen = ", ".join(f"{name} {value:g} µs" for name, value in times.items())
     holds = times["configuration"] < times["default"] * _FASTER
-    return Verdict(holds, "configuration faster than default", seen, words)
+    return RungVerdict(holds, "configuration faster than default", seen, words)
 
 
 @judge("ort")
-def ort(bench: Bench) -> Verdict:
+def ort(bench: Bench) -> RungVerdict:
     """An EPContext model of ours, compared with the reference evaluator of ONNX."""
     bench.v73()
     run = RunSpec("ort", timeout=RUN_SECONDS, options=_ORT)
@@ -112,7 +112,7 @@ def ort(bench: Bench) -> Verdict:
 
 
 @judge("zones")
-def zones(bench: Bench) -> Verdict:
+def zones(bench: Bench) -> RungVerdict:
     """Dialogs one after another; then the zones of the compute once more."""
     bench.emulated()
     before = {zone.type: zone.celsius for zone in bench.facts.thermal}
@@ -125,4 +125,4 @@ def zones(bench: Bench) -> Verdict:
         n for n, (a, b) in rows.items() if a is not None and b is not None and b - a >= _WARMER
     ]
     words = "\n".join(f"{name} {a} {b}" for name, (a, b) in rows.items())
-    return Verdict(bool(warmer), "some warm up", ", ".join(warmer) or "none", words)
+    return RungVerdict(bool(warmer), "some warm up", ", ".join(warmer) or "none", words)

@@ -156,9 +156,7 @@ def test_hostile_aliases_are_quoted_or_comments(tmp_path: Path) -> None:
     assert not {"we ird", "{{x}}", "-oProxyCommand=x"} & {one.address for one in hosts}
     assert all("; " in row["about"] for row in rows.values() if not row["usable"])
     assert sum(not row["usable"] for row in rows.values()) >= 3
-    assert (
-        "warning" not in fleet(tmp_path, "inventory", "check", "x/inventories/boards.yaml").stderr
-    )
+    assert "warning" not in fleet(tmp_path, "config", "check", "x/inventories/boards.yaml").stderr
 
 
 def test_nothing_is_overwritten_and_nothing_is_left_half(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
-from fleet.cli import project
+from fleet.cli import doctor_devices, project
 from fleet.cli.hints import completed
 from fleet.cli.main import build
 from fleet.model import home
@@ -54,7 +54,7 @@ def test_an_option_wins_over_the_environment_and_that_over_the_project(
     assert [str(found[name]) for name in project.VARIABLES] == ["i.yaml", "p.yaml"]
 
 
-@pytest.mark.parametrize("command", [("doctor",), ("ab", "A", "B"), ("inventory", "list")])
+@pytest.mark.parametrize("command", [("doctor",), ("ab", "A", "B"), ("config", "list")])
 def test_commands_that_may_do_without_an_inventory_take_it_too(
     folder: Path, command: tuple[str, ...]
 ) -> None:
@@ -81,6 +81,10 @@ def test_hints_leave_out_what_the_project_supplies(
     monkeypatch.delenv("FLEET_INVENTORY")
     (folder / "fleet.yaml").write_text("nonsense: 1")
     assert completed("fleet plan") == "fleet plan PLAYBOOK -i INVENTORY"
+
+
+def test_the_doctor_names_the_playbook_of_the_project(folder: Path) -> None:
+    assert doctor_devices._playbook(Path("../of.yaml")) == Path("../p/of.yaml")
 
 
 def test_without_a_project_the_error_names_what_makes_one(folder: Path) -> None:
@@ -132,5 +136,5 @@ def test_what_init_writes_is_a_project_whose_schemas_resolve(
         text = yaml.safe_load(path.read_text())
         Draft202012Validator(json.loads(named.read_text())).validate(text)
     monkeypatch.chdir(tmp_path / "mine")
-    assert "evk-01" in CliRunner().invoke(build(), ["inventory", "list"]).stdout
+    assert "evk-01" in CliRunner().invoke(build(), ["config", "list"]).stdout
     assert "NAME-YOUR-BUNDLE" in str(CliRunner().invoke(build(), ["plan"]).exception)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 import re
 from collections.abc import Callable
@@ -10,21 +11,33 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from rich.console import Console
+from typer.testing import CliRunner
 
 from fleet.cli import output
 from fleet.cli.columns import laid_out, middle
 from fleet.cli.doctor_view import show as show_doctor
 from fleet.cli.facts import _show as show_facts
+from fleet.cli.main import build
 from fleet.cli.results import show_devices, show_plans
+from fleet.cli.rollout_options import show_waves
+from fleet.cli.status import _add_known, _items, _show_status
 from fleet.engine.pool import DeviceResult
+from fleet.engine.releases import _whole
+from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.waves import Wave
 from fleet.model.diagnosis import Check, Diagnosis, Evidence, Ranked
 from fleet.model.facts import DeviceNode, Disk, Facts, Soc, ThermalZone, Tools
 from fleet.model.files import FileRef
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, DevicePlan, SendBlobs, StageRelease, SwitchRelease
+from fleet.model.record import Metrics
+from fleet.model.rollout import RolloutSpec
+from fleet.profiles.runs import RunStore
 from fleet.triage.knowledge import knowledge
+from tests.profiles.records import record
 
 Screen = Callable[[int], io.StringIO]
 WIDTHS = (80, 100, 160)
@@ -140,6 +153,67 @@ def test_results_are_a_row_a_board(screen: Screen, width: int, count: int) -> No
     assert len(lines) <= count + 4
 
 
+def deployed(host: Host, **changes: object) -> DeviceResult:
+    item = {"name": "nemotron", "id": ID, "state": "installed", "broken": 0, "previous": None,
+            "since": "2026-11-23T14:31:07Z", "history": [ID], "by": "jo@bench-workstation",
+            "rate": "10.03 tok/s", "origin": {"build_id": "2.51.0.260929181845"},
+            **changes}  # fmt: skip
+    details = {"deployed": [item], "emulated": False, "disk_free_bytes": 51 * 10**9}
+    return replace(DeviceResult(host), outcome="ok", details=details)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [3, 40])
+def test_status_says_when_by_whom_what_and_how_fast(screen: Screen, width: int, count: int) -> None:
+    said = screen(width)
+    made = [deployed(host) for host in HOSTS[:count]]
+    made[1] = deployed(HOSTS[1], since=None, by=None, rate=None, state="damaged")
+    _show_status(made)
+    names = {host.name for host in HOSTS[:count]}
+    lines = fits(said.getvalue(), width, names)
+    assert len(lines) <= max(count + 5, 10)
+    text = " ".join(said.getvalue().split())
+    assert "01234567" in text
+    assert ID not in text
+    assert "2026-11-23 14:31Z" in text
+    assert "10.03 tok/s" in text
+    odd = next(line for line in lines if line.startswith(HOSTS[1].name))
+    assert "damaged" in odd
+    assert "unknown" in odd
+    if width == 160:
+        assert "jo@bench-workstation" in text
+
+
+def test_what_this_workstation_knows_of_a_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who, from its journals; the rate, from its records. A release that came back has no who."""
+    monkeypatch.setenv("FLEET_HOME", str(tmp_path))
+    monkeypatch.setenv("FLEET_OWNER", "jo@desk")
+    runs = RunStore()
+    host, run_id = HOSTS[0].name, "20261101-100000-aaaaaa"
+    journal = Journal.begin(
+        runs.root / run_id / "journal.jsonl", run_id,
+        {"name": "tiny", "waves": [{"wave": "1", "hosts": [host]}], "rollout": None},
+    )  # fmt: skip
+    journal.write("plan", host=host, release=ID, was=None, device_kind="t v73", boot_id="b")
+    journal.write("step", host=host, step="switch")
+    journal.close()
+    for repeat in range(3):
+        made = record(
+            host=host, release=ID, repeat=repeat, metrics=Metrics(decode_tps=9.0 + repeat)
+        )
+        runs.save(runs.folder(run_id, host, repeat, warmup=False), made)
+    results = [
+        deployed(HOSTS[0], name="tiny"),
+        deployed(HOSTS[0], name="tiny", history=[ID, "b", ID]),
+    ]
+    results.append(deployed(HOSTS[1], name="tiny"))
+    _add_known(results)
+    found = [(item["by"], item["rate"]) for made in results for item in _items(made)]
+    assert found == [("jo@desk", "10.00 tok/s"), (None, "10.00 tok/s"), (None, None)]
+
+
 def planned(host: Host, *notes: str) -> DeviceResult:
     files = FileRef(Path("a"), "model.bin", 5, "ab" * 32)
     app = Manifest("nemotron", (files,))
@@ -202,3 +276,42 @@ def test_what_is_wrong_has_its_cure_without_verbose(screen: Screen) -> None:
     assert "Linux" not in text
     for word in ("cause", "seen", "fix", "check"):
         assert f"\n  {word}" in text
+
+
+def test_waves_of_many_boards_are_a_few_lines(screen: Screen) -> None:
+    said = screen(80)
+    waves = [Wave("canary", (HOSTS[0].name,)), Wave("1", tuple(host.name for host in HOSTS[1:]))]
+    show_waves(waves, RolloutSpec(), as_json=False)
+    lines = fits(said.getvalue(), 80, {"canary", HOSTS[0].name, HOSTS[3].name})
+    assert len(lines) <= 12
+    assert "and 36 more" in " ".join(said.getvalue().split())
+
+
+def test_o_has_four_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "i.yaml"
+    path.write_text(f"all: {{hosts: {{{HOSTS[0].name}: {{}}, {HOSTS[1].name}: {{}}}}}}", "utf-8")
+    runner, app = CliRunner(), build("inventory")
+
+    def said(*words: str) -> str:
+        done = runner.invoke(app, ["inventory", "list", str(path), *words])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert said("-o", "name").splitlines() == [HOSTS[0].name, HOSTS[1].name]
+    assert said("-o", "json") == said("--json")
+    assert yaml.safe_load(said("-o", "yaml")) == json.loads(said("--json"))
+    assert said("-o", "wide") == said()
+    assert runner.invoke(app, ["inventory", "list", str(path), "-o", "x"]).exit_code == 2
+
+
+def test_o_of_a_command_that_writes_a_file_is_that_file() -> None:
+    text = CliRunner().invoke(build("bundle"), ["bundle", "pull", "--help"]).stdout
+    assert "-o" in text
+    assert "--format" not in text
+
+
+def test_rollback_takes_an_id_as_tables_show_it() -> None:
+    past = ["0123456789abcdef", "0123ffffffffffff", "89abcdef01234567"]
+    assert _whole("89abcdef", past) == past[2]
+    assert _whole("0123", past) == "0123", "two begin so"
+    assert _whole("ffff", past) == "ffff"

@@ -1,1 +1,1 @@
-"""Boards with a kernel of their own: real udev, systemd, reboot and power cut. Slow, opt-in."""
+"""Boards with a kernel of their own: real udev and uevents. Slow, opt-in."""

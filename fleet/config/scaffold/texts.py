@@ -39,7 +39,7 @@ def project_text(inventory: str, playbook: str) -> str:
 
 
 def modeline(kind: str, above: str = "../") -> str:
-    """Where editors find the schema of a file, which `fleet schema KIND` prints."""
+    """Where editors find the schema of a file, which `fleet config schema KIND` prints."""
     return f"# yaml-language-server: $schema={above}schemas/{kind}.json"
 
 
@@ -47,7 +47,7 @@ def inventory_text(devices: Sequence[FoundDevice]) -> str:
     """The inventory with comments."""
     lines = [
         modeline("inventory"),
-        "# Devices. Keys: docs/inventory.md. Checked by: fleet inventory check FILE",
+        "# Devices. Keys: docs/inventory.md. Checked by: fleet config check FILE",
         "# Keys for all devices go under `vars`, like",
         "#   user: ubuntu",
         "#   become_password: env:BOARD_PASSWORD    # sudo's; never the password itself",

@@ -176,6 +176,8 @@ def status(base: str) -> int:
                 broken += not system.leads(rel + "/" + file["name"], blob)
         health = "installed" if whole and not broken else "damaged"
         say(f"name {name} {release or '-'} {health} {broken}")
+        with contextlib.suppress(OSError):
+            say(f"made {name} {int(os.stat(own + '/.installed').st_mtime)}")
         for past in text_of(f"{base}/history/{name}").split():
             say(f"history {name} {past}")
         if record:

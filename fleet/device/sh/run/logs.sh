@@ -1,7 +1,7 @@
 # The ends of logs, after a mark. $1 base folder ("" for the default), $2 journal, dmesg, logcat,
 # service, with blanks between, or "" for what such a device has; $3 lines of each, $4 how many
 # seconds back ("" for all). `<kind> | <line>`; `<kind> ! <words>`: why it is not all, or none;
-# `uptime <seconds>`, by which the caller cuts what dmesg says.
+# `uptime <seconds>`, by which the caller cuts what dmesg and logcat say.
 LC_ALL=C; export LC_ALL
 base=$1 kinds=$2 lines=$3 since=$4
 echo fleet-file
@@ -16,14 +16,12 @@ show() {
 if [ -z "$kinds" ]; then
   if has logcat; then kinds='logcat dmesg service'; else kinds='journal dmesg service'; fi
 fi
-from=''
-if [ -n "$since" ]; then from=$(($(date +%s) - since)); fi
 read -r up _ 2>/dev/null < /proc/uptime && echo "uptime $up"
 for kind in $kinds; do
   case $kind in
-    journal) show journal journalctl --no-pager -o short-iso -n "$lines" ${from:+--since "@$from"} ;;
+    journal) show journal journalctl --no-pager -o short-iso -n "$lines" ${since:+"--since=-${since}s"} ;;
     dmesg) show dmesg dmesg ;;
-    logcat) show logcat logcat -d ${from:+-T "$from.0"} ;;
+    logcat) show logcat logcat -d ${since:+-v threadtime -v uptime} ;;
     service)
       if [ -z "$base" ]; then
         base=${FLEET_BOARD_HOME:-${HOME:-}}/fleet

@@ -1,0 +1,45 @@
+"""An arm64 board: Debian arm64 under qemu-user, with Debian's own libcdsprpc and no DSP."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from fleet.lab.arm64tree import QEMU
+from fleet.lab.namespace import NamespaceBoard, boot_script, can_unshare, shell
+from fleet.lab.rootfs import find
+
+FIRST_KERNEL = (6, 7)
+
+
+def can_run_arm64() -> str:
+    """Why arm64 boards cannot run here; "" when they can."""
+    release = _release()
+    numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2])
+    if numbers < FIRST_KERNEL:
+        return f"they need Linux 6.7 or newer, and this is {release}"
+    if why := can_unshare():
+        return why
+    argv = ["unshare", "--fork", "--pid", "--mount-proc", *_in_namespace("/bin/true"), "true"]
+    done = subprocess.run(argv, capture_output=True, check=False)
+    words = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return f"binfmt_misc in a user namespace: {words[-1]}" if done.returncode else ""
+
+
+def _release() -> str:
+    return os.uname().release
+
+
+def _in_namespace(qemu: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "fleet.lab.userns", qemu)
+
+
+class Arm64Board(NamespaceBoard):
+    """Starts, enters and ends one board."""
+
+    def start(self) -> None:
+        """Begin to boot; `wait` for the end of it."""
+        into, again = 'export M UPPER; exec "${@:9}"\n', 'mount --rbind "$M" "$M"\n'
+        argv = (*_in_namespace(find(QEMU) or ""), "/bin/bash", "-c", again + shell("pivot.sh"))
+        self._begin(boot_script("board.sh") + into, f"/usr/bin/{QEMU}", *argv)

@@ -1,0 +1,85 @@
+"""Debian's own libcdsprpc and Qualcomm's AARCH64 libraries on a lab board: true 14001 chains.
+
+The CPU is qemu's and there is no DSP: emulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet.config.inventory import load_inventory
+from fleet.config.playbook import load_playbook
+from fleet.engine.operation import Operation
+from fleet.engine.options import DeployOptions
+from fleet.lab import Lab
+from fleet.lab.arm64 import can_run_arm64
+from fleet.lab.arm64tree import QEMU
+from fleet.lab.rootfs import find
+from fleet.model.errors import InputError
+from fleet.profiles.runs import RunStore
+from tests.support_runtime import cached_store
+
+from .conftest import PLAYBOOK, Ward, ids, stock
+
+
+def test_an_older_kernel_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("fleet.lab.arm64._release", lambda: "6.1.0-13-amd64")
+    with pytest.raises(InputError, match=r"need Linux 6\.7 or newer, and this is 6\.1") as error:
+        Lab.up(tmp_path / "lab", count=1, kind="arm64", base_port=0)
+    assert error.value.exit_code == 2
+
+
+@pytest.fixture(scope="module")
+def arm64(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
+    why = can_run_arm64()
+    if why or find(QEMU) is None:
+        pytest.skip(f"no arm64 boards here: {why or 'qemu-user-static is not installed'}")
+    root = tmp_path_factory.mktemp("arm64")
+    files = stock()
+    with Lab.up(root / "lab", count=1, kind="arm64", base_port=0) as lab:
+        lab.stock("lab001", files)
+        yield Ward(lab, load_inventory(lab.inventory).hosts, RunStore(root / "runs"))
+
+
+@pytest.mark.slow
+@pytest.mark.qairt
+@pytest.mark.root
+def test_a_deploy_ends_at_the_true_14001(arm64: Ward) -> None:
+    operation = Operation(
+        load_playbook(PLAYBOOK),
+        arm64.hosts,
+        lambda _: None,
+        options=DeployOptions(run="never"),
+        runtimes=cached_store(),
+        runs=arm64.runs,
+    )
+    (done,) = operation.deploy()
+    assert done.outcome == "failed"
+    assert "14001" in str(done.error), done.error
+    said = arm64.lab.exec("lab001", ["sh", "-c", "ls /home/ubuntu/fleet/current; uname -m"])
+    assert said.stdout.split() == ["aarch64"], "nothing is live"
+
+
+@pytest.mark.slow
+@pytest.mark.qairt
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        ("", "fastrpc-open-failed"),
+        ("node-root-only", "fastrpc-node-permission"),
+        ("soname-only", "fastrpc-userspace-missing"),
+        ("no-shell", "firmware-shell-mismatch"),
+        ("stub-other-build", "stub-skel-version-mismatch"),
+    ],
+)
+def test_the_doctor_names_what_is_wrong(arm64: Ward, fault: str, cause: str) -> None:
+    if fault:
+        with arm64.broken(fault):
+            found = arm64.look(folders=("npu",))
+    else:
+        found = arm64.look(folders=("npu",))
+    assert ids(found)[0] == cause, found.as_dict()

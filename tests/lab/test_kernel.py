@@ -1,0 +1,295 @@
+"""Boards with a kernel of their own: systemd, reboot, and power cuts that lose what was not synced.
+
+User-mode Linux: a process of this machine, without a DSP (emulated). `power_cycle` is SIGKILL of
+the kernel: what it had not written to its disk is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from fleet.engine.releasing import apply_plan
+from fleet.engine.session import Session
+from fleet.engine.states import ask_state
+from fleet.facts.gather import gather
+from fleet.lab import Lab
+from fleet.lab.kernel import can_run_kernel
+from fleet.lab.rootfs import find
+from fleet.model.deadline import Deadline
+from fleet.model.errors import FleetError, InputError
+from fleet.model.events import Event, Progress
+from fleet.model.files import FileRef, sha256_file
+from fleet.model.inventory import Host
+from fleet.model.manifest import Manifest
+from fleet.model.plan import DevicePlan
+from fleet.ops.release import actions_for
+
+ROOT = Path(__file__).parents[2]
+NAME = "lab001"
+GUEST_PYTHON = (3, 11)
+BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+# The names are on the disk then, without the bytes of what nobody synced (ext4, data=ordered).
+LAZY = "echo 0 > /proc/sys/vm/dirty_writeback_centisecs"  # until the boot: only on demand
+COMMIT = "dd if=/dev/zero of=/var/tmp/commit bs=1 count=1 conv=fsync status=none"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    why = can_run_kernel()
+    if why or find("linux.uml") is None:
+        pytest.skip(f"no kernel boards here: {why or 'user-mode-linux is not installed'}")
+    root = tmp_path_factory.mktemp("kernel")
+    with Lab.up(root, count=1, kind="kernel", base_port=0) as lab:
+        yield lab
+
+
+@pytest.fixture
+def host(lab: Lab) -> Host:
+    board = lab.board(NAME)
+    return Host(
+        NAME,
+        address="127.0.0.1",
+        port=board.port,
+        user=board.user,
+        identity_files=(lab.folder.identity_file,),
+        known_hosts=lab.folder.known_hosts,
+        connect_timeout=60.0,
+    )
+
+
+def said(lab: Lab, *scripts: str) -> str:
+    done = lab.exec(NAME, ["sh", "-ec", "; ".join(scripts)])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def release(folder: Path, name: str, large: int = 0) -> Manifest:
+    """Eight small libraries, and one of `large` bytes that cannot be compressed."""
+    texts = [name.encode() * 40_000 + bytes([number]) for number in range(8)]
+    texts += [random.Random(name).randbytes(large)] if large else []
+    refs = []
+    for number, text in enumerate(texts):
+        path = folder / f"{name}-{number}"
+        path.write_bytes(text)
+        refs.append(FileRef(path, f"lib/{number}", len(text), sha256_file(path)))
+    return Manifest("app", tuple(refs), origin={"name": name})
+
+
+def bring(host: Host, app: Manifest, hear: Sequence[threading.Event] = ()) -> None:
+    """Send, stage, switch. `hear` is set when something of it is on the way."""
+
+    def emit(event: Event) -> None:
+        if isinstance(event, Progress) and event.done:
+            for heard in hear:
+                heard.set()
+
+    session = Session(host, emit)
+    try:
+        session.open()
+        facts = gather(session.transport, host, Deadline(60))
+        actions = actions_for(app, ask_state(session, facts, app), 2)
+        apply_plan(session, DevicePlan(host, facts, "", app, actions=actions), "run")
+    finally:
+        session.close()
+
+
+def background(host: Host, app: Manifest, *hear: threading.Event) -> threading.Thread:
+    def push() -> None:
+        with contextlib.suppress(FleetError):
+            bring(host, app, hear)
+
+    thread = threading.Thread(target=push, daemon=True)
+    thread.start()
+    return thread
+
+
+def whole(lab: Lab, *apps: Manifest) -> Manifest:
+    """The live one of these: its files, what fleet keeps of it and the store are whole."""
+    home = lab.board(NAME).home
+    live = said(lab, f"readlink {home}/fleet/current/app").rpartition("/")[2]
+    (app,) = (app for app in apps if app.id == live)
+    sums = said(lab, f"cd {home}/fleet/releases/app/{live}", "sha256sum lib/*").splitlines()
+    assert {line.split()[1]: line.split()[0] for line in sums} == {
+        item.name: item.sha256 for item in app.files
+    }
+    kept = f"{home}/fleet/meta/app/{live}"
+    assert said(lab, f"cat {kept}/.installed") == live
+    assert json.loads(said(lab, f"cat {kept}/manifest.json"))
+    assert said(lab, f"cat {home}/fleet/history/app").splitlines()[-1] in {x.id for x in apps}
+    store(lab)
+    return app
+
+
+def store(lab: Lab) -> set[str]:
+    """The blobs that have a name: each is what it is called."""
+    folder = f"{lab.board(NAME).home}/fleet/store"
+    sums = said(lab, f"cd {folder}", "ls | grep -vF . | xargs -r sha256sum").splitlines()
+    assert all(line.split()[0] == line.split()[1] for line in sums), "a name without its bytes"
+    return {line.split()[1] for line in sums}
+
+
+def test_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(InputError, match="kernel boards cannot run: their network") as error:
+        Lab.up(tmp_path / "lab", count=1, kind="kernel", base_port=0)
+    assert error.value.exit_code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_what_is_real_and_what_the_profile_says(lab: Lab) -> None:
+    assert said(lab, "cat /proc/1/comm") == "systemd"
+    assert said(lab, "systemctl is-system-running --wait; systemctl is-active systemd-udevd") == (
+        "running\nactive"
+    )
+    assert said(lab, "cat /sys/devices/soc0/soc_id") == "676"
+    assert said(lab, "stat -c '%a %U:%G' /dev/fastrpc-cdsp") == "660 root:fastrpc"
+    assert "emulated: true" in said(lab, "cat /etc/fleet-lab-board")
+    lab.fault(NAME, "small-disk")
+    assert said(lab, "stat -fc %T /home/ubuntu/fleet") == "tmpfs"
+    lab.heal(NAME, "small-disk")
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_a_reboot_in_the_middle_of_a_push_is_gone_on_with(
+    lab: Lab, host: Host, tmp_path: Path
+) -> None:
+    app = release(tmp_path, "before the reboot", 24 << 20)
+    boot, far = said(lab, BOOT_ID), threading.Event()
+    push = background(host, app, far)
+    assert far.wait(120)
+    time.sleep(1.0)
+    lab.exec(NAME, ["systemctl", "reboot"])
+    end = time.monotonic() + 240
+    while (done := lab.exec(NAME, ["sh", "-c", BOOT_ID])).returncode or done.stdout.strip() == boot:
+        assert time.monotonic() < end, "it does not come back"
+        time.sleep(0.5)
+    push.join(240)
+    bring(host, app)
+    assert whole(lab, app) == app
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_a_power_cut_loses_what_was_not_synced(lab: Lab) -> None:
+    said(lab, "echo kept > /root/synced", "sync -f /root/synced")
+    said(lab, LAZY, "echo lost > /root/unsynced", COMMIT)
+    boot = said(lab, BOOT_ID)
+    lab.power_cycle(NAME)
+    assert said(lab, BOOT_ID) != boot
+    assert said(lab, "cat /root/synced /root/unsynced") == "kept"
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_a_blob_that_was_taken_is_there_after_a_power_cut(
+    lab: Lab, host: Host, tmp_path: Path
+) -> None:
+    """Its name without its bytes is what an `fsync` of it forbids."""
+    app = release(tmp_path, "taken", 8 << 20)
+    large = next(item for item in app.files if item.size == 8 << 20)
+    home = lab.board(NAME).home
+    said(lab, LAZY)
+    push = background(host, app)
+    end = time.monotonic() + 120
+    while lab.exec(NAME, ["test", "-e", f"{home}/fleet/store/{large.sha256}"]).returncode:
+        assert time.monotonic() < end
+    said(lab, COMMIT)
+    lab.power_cycle(NAME)
+    push.join(60)
+    assert large.sha256 in store(lab)
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_what_is_switched_to_was_flushed_before(lab: Lab, host: Host, tmp_path: Path) -> None:
+    """The cut comes after the rename and before the flush that follows it."""
+    old, new = release(tmp_path, "flushed"), release(tmp_path, "switched to")
+    bring(host, old)
+    held = (
+        f"case $2 in */current) {COMMIT.replace('/var/tmp', '/tmp')}; : > /tmp/held; sleep 600;; "
+        'esac; exec /usr/bin/sync "$@"'
+    )
+    script = f"printf '#!/bin/sh\\n%s\\n' '{held}' > /usr/local/bin/sync"
+    said(lab, LAZY, script, "chmod 755 /usr/local/bin/sync", "/usr/bin/sync")
+    push = background(host, new)
+    end = time.monotonic() + 120
+    while lab.exec(NAME, ["test", "-e", "/tmp/held"]).returncode:
+        assert time.monotonic() < end
+    lab.power_cycle(NAME)
+    push.join(60)
+    said(lab, "rm -f /usr/local/bin/sync /tmp/held")
+    assert whole(lab, old, new) == new
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_a_line_of_the_journal_is_there_after_a_power_cut_of_the_workstation(lab: Lab) -> None:
+    """The board is the workstation here; fleet is this tree, seen through hostfs."""
+    if sys.version_info[:2] != GUEST_PYTHON:
+        pytest.skip("fleet's modules here are not of the Python of the board (3.11)")
+    site = next(path for path in sys.path if path.endswith("site-packages"))
+    program = (
+        "import sys; sys.path[:0] = ['/mnt" + str(ROOT) + "', '/mnt" + site + "']\n"
+        "from pathlib import Path\n"
+        "from tests.engine.rollout.test_journal import begun\n"
+        "begun(Path('/root/runs/r1/journal.jsonl')).write('begin', host='d001', wave='canary')\n"
+    )
+    said(lab, LAZY, "mount -t hostfs none /mnt", "mkdir -p /root/runs", "sync -f /root/runs")
+    done = lab.exec(NAME, ["python3", "-B", "-c", program])
+    assert done.returncode == 0, done.stderr
+    said(lab, COMMIT)
+    lab.power_cycle(NAME)
+    lines = said(lab, "cat /root/runs/r1/journal.jsonl").splitlines()
+    assert [json.loads(line)["line"] for line in lines] == ["run", "begin"]
+
+
+@pytest.mark.slow
+@pytest.mark.root
+@pytest.mark.parametrize("cuts", [2, 50])
+def test_after_a_power_cut_at_any_moment_the_old_or_the_new_release_is_whole(
+    lab: Lab, host: Host, tmp_path: Path, cuts: int
+) -> None:
+    chance = random.Random(24)
+    live = release(tmp_path, "first", 2 << 20)
+    begun = time.monotonic()
+    bring(host, live)
+    whole_push = time.monotonic() - begun
+    seen = set()
+    for number in range(cuts):
+        new = release(tmp_path, f"cut {number}", 2 << 20)
+        push = background(host, new)
+        time.sleep(chance.uniform(0, 1.2 * whole_push))
+        lab.power_cycle(NAME)
+        push.join(60)
+        found = whole(lab, live, new)
+        seen.add(found == new)
+        bring(host, new)
+        live = whole(lab, new)
+    assert cuts < 50 or seen == {True, False}, "the cuts are on both sides of the switch"
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_down_leaves_nothing(tmp_path: Path) -> None:
+    why = can_run_kernel()
+    if why or find("linux.uml") is None:
+        pytest.skip(f"no kernel boards here: {why or 'user-mode-linux is not installed'}")
+    mounts = Path("/proc/self/mounts").read_text()
+    with Lab.up(tmp_path / "lab", count=1, kind="kernel", base_port=0) as lab:
+        root = str(lab.folder.root)
+    there = subprocess.run(["pgrep", "-f", root], capture_output=True, text=True, check=False)
+    assert there.stdout == ""
+    assert Path("/proc/self/mounts").read_text() == mounts
+    assert not (tmp_path / "lab" / "boards").exists()
