@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import re2
 
@@ -10,7 +11,6 @@ from fleet.model.errors import InputError
 from fleet.triage.literals import literals
 
 _MEMORY = 256 << 20  # of the automaton; it grows with the lines that are seen
-_SEARCHED = 1 << 18  # in a longer text looking for each word takes longer than all patterns
 
 
 def _options() -> re2.Options:
@@ -43,21 +43,16 @@ class Matcher:
 
     def over(self, text: str) -> Matched:
         """The patterns that can be found in lines of `text`."""
-        if len(text) > _SEARCHED:
-            return Matched(self, tuple(range(len(self.patterns))))
         low = text.lower()
-        there: dict[str, bool] = {}
-        picked = []
-        for number, words in enumerate(self.words):
-            for word in words:
-                if word not in there:
-                    there[word] = word in low
-                if there[word]:
-                    picked.append(number)
-                    break
-            else:
-                if not words:
-                    picked.append(number)
+        parts = "\n".join(set(low.split()))  # a long log repeats its words
+
+        @cache
+        def there(word: str) -> bool:
+            return all(part in parts for part in word.split()) and word in low
+
+        picked = [
+            number for number, words in enumerate(self.words) if not words or any(map(there, words))
+        ]
         return Matched(self, tuple(picked))
 
     def match(self, text: str) -> list[int]:
@@ -83,14 +78,14 @@ class Matched:
     def __init__(self, matcher: Matcher, numbers: tuple[int, ...]) -> None:
         """Compiles them when it is first asked."""
         self._matcher = matcher
-        self._numbers = numbers
+        self.numbers = numbers
 
     def match(self, line: str) -> list[int]:
         """Numbers of the patterns that occur in a line of the text."""
-        if not self._numbers:
+        if not self.numbers:
             return []
-        found = self._matcher.compiled(self._numbers).Match(line.encode("utf-8", "replace"))
-        return [self._numbers[index] for index in found or ()]
+        found = self._matcher.compiled(self.numbers).Match(line.encode("utf-8", "replace"))
+        return [self.numbers[index] for index in found or ()]
 
 
 def _check(patterns: Sequence[str], names: Sequence[str]) -> None:

@@ -98,7 +98,7 @@ class LogReading:
     def of_build(self) -> list[Line]:
         """Lines of a build or a converter, where its failure is the first one."""
         lines = self.about("build")
-        first = self.failures[0].number if self.failures else 0
+        first = self.failures[0].number if self.failures else MAX_LINES
         return [line for line in lines if line.number <= first] and lines
 
     @cached_property

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.model.diagnosis import Diagnosis
+from fleet.triage.calibration import observed
 from fleet.triage.triage import triage
 
 POOL = Path(__file__).parent / "data" / "first_runs.jsonl"
@@ -175,9 +176,14 @@ def _share(runs: Sequence[Run], what: str) -> str:
 
 
 def pooled() -> list[tuple[float, bool]]:
-    """The answers of all first runs before."""
+    """The answers of all first runs before, in the words of today.
+
+    What was kept before the fit is what `observed` was fitted on; `final` rows have it in them.
+    """
     rows = [json.loads(line) for line in POOL.read_text("utf-8").splitlines()]
-    return [(row["said"], row["right"]) for row in rows]
+    return [
+        (row["said"] if row.get("final") else observed(row["said"]), row["right"]) for row in rows
+    ]
 
 
 def main() -> None:
@@ -193,7 +199,13 @@ def main() -> None:
     sys.stdout.write("\n".join(lines) + "\n")
     if given.keep:
         rows = [
-            {"set": given.keep, "id": run.row["id"], "said": round(run.said, 3), "right": run.right}
+            {
+                "set": given.keep,
+                "id": run.row["id"],
+                "said": round(run.said, 3),
+                "right": run.right,
+                "final": True,
+            }
             for run in runs
             if run.first
         ]

@@ -86,3 +86,35 @@ def test_every_family_leads_to_a_cause() -> None:
     known = knowledge()
     assert {name for name in known.families.values() if name} <= set(known.causes)
     assert sum(bool(name) for name in known.families.values()) > 60
+
+
+@pytest.mark.parametrize(
+    ("line", "question"),
+    [
+        ("<E> Context binary dspArch 73 not match with runtime arch 68", "wrong-htp-arch-binary"),
+        ("qnn-net-run: Could not register op package: libX.so error 4003", "op-package"),
+        ("[E] Given binary is not a valid QNN context (magic mismatch)", "context-binary-corrupt"),
+        ("cdsprpcd.service - inactive (dead)", "cdsprpcd-inactive"),
+        ("error: cannot connect to daemon", "adb-offline"),
+    ],
+)
+def test_subject_and_symptom_make_the_question(line: str, question: str) -> None:
+    found = triage(line)
+    assert not found.causes
+    assert found.questions[0].id == f"guess:{question}"
+
+
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        ("llm.service: Main process exited, code=exited, status=203/EXEC", "service"),
+        ("adb: more than one device/emulator", "phone-state"),
+        ("error: more than one device and emulator", "phone-state"),
+        ("E: The repository 'https://x.example' does not have a Release file.", "packages"),
+        ("Process exited with 0xC0000005", "killed"),
+        ("Download failed with code: 404", "network"),
+        ("cp: write error: No space left on device", "disk-and-rights"),
+    ],
+)
+def test_the_next_step_fits_what_failed(line: str, step: str) -> None:
+    assert triage(line).questions[-1].id == step
