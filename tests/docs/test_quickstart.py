@@ -1,4 +1,4 @@
-"""README's first lines "With real boards", typed as they stand, on lab boards of those names.
+"""README's lines "With real boards" and the tutorial, as they stand, on lab boards of those names.
 
 Two things are put in around them, nothing in them: an ~/.ssh/config in which the names of the
 block are the addresses of lab boards, as they would be those of real ones, and a person at a
@@ -28,13 +28,19 @@ NEW_ENOUGH = "import sys, venv; sys.exit(sys.version_info < (3, 11))"
 
 
 def lines() -> list[str]:
-    """The block, line by line."""
+    """The block of README, line by line."""
     text = (ROOT / "README.md").read_text("utf-8").partition("## With real boards\n")[2]
     return text.partition("```sh\n")[2].partition("```")[0].splitlines()
 
 
-def names() -> list[str]:
-    (init,) = [line for line in lines() if line.startswith("fleet init ")]
+def tutorial() -> list[str]:
+    """Every line of every shell block."""
+    text = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
+    return "".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)).splitlines()
+
+
+def names(script: list[str]) -> list[str]:
+    (init,) = [line for line in script if line.startswith("fleet init ")]
     return re.findall(r"\bevk-[a-z0-9-]+", init)
 
 
@@ -47,9 +53,10 @@ def home(tmp_path: Path, qairt_store: RuntimeStore) -> Iterator[Path]:
     (folder / ".ssh").mkdir(parents=True)
     (folder / ".fleet").mkdir()
     (folder / ".fleet" / "runtimes").symlink_to(qairt_store.root)
-    with Lab.up(tmp_path / "lab", count=len(names()), base_port=0) as lab:
+    hosts = names(tutorial())
+    with Lab.up(tmp_path / "lab", count=len(hosts), base_port=0) as lab:
         config = []
-        for name, board in zip(names(), lab.boards, strict=True):
+        for name, board in zip(hosts, lab.boards, strict=True):
             config += [
                 f"Host {name}", "  HostName 127.0.0.1", f"  Port {board.port}",
                 f"  User {board.user}", f"  IdentityFile {lab.folder.identity_file}",
@@ -75,7 +82,7 @@ def typed(script: list[str], where: Path, home: Path, path: str) -> tuple[int, s
     text = "\n".join(f"echo '{MARK}{n}' && {line}" for n, line in enumerate(script, 1))
     person, terminal = os.openpty()
     try:
-        os.write(person, b"y\n" * len(names()))
+        os.write(person, b"y\n" * len(names(tutorial())))
         done = subprocess.run(
             ["bash", "-e", "-c", text], cwd=where, stdin=terminal, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, check=False, timeout=SECONDS,
@@ -95,7 +102,7 @@ def typed(script: list[str], where: Path, home: Path, path: str) -> tuple[int, s
 def check(code: int, said: str, where: Path, count: int) -> None:
     assert code == 0, f"{lines()[said.count(MARK) - 1]}\n{said[-3000:]}"
     assert said.count(MARK) == count
-    for name in names():
+    for name in names(lines()):
         assert re.search(rf"{name} .*\bchanged\b", said), said
         assert re.search(rf"{name} .*\binstalled\b", said), said
     assert "is finished" in said
@@ -111,6 +118,22 @@ def test_the_lines_after_the_installation(home: Path, tmp_path: Path) -> None:
     (where / "assets").symlink_to(ROOT / "assets")
     code, said = typed(others, where, home, f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     check(code, said, where, len(others))
+
+
+@pytest.mark.qairt
+def test_the_tutorial_ends_in_a_comparison(home: Path, tmp_path: Path) -> None:
+    where = tmp_path / "clone"
+    where.mkdir()
+    (where / "assets").symlink_to(ROOT / "assets")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    code, said = typed(tutorial(), where, home, path)
+    assert code == 0, f"{tutorial()[said.count(MARK) - 1]}\n{said[-3000:]}"
+    assert said.count(MARK) == len(tutorial())
+    compared, _, doctor = said.partition("last compared with prev")[2].partition(MARK)
+    for name in names(tutorial()):
+        row = re.search(rf"^{name} .*gen tok/s.*$", compared, re.MULTILINE)
+        assert row, compared
+        assert re.search(rf"{name} +healthy", doctor), doctor
 
 
 @pytest.mark.slow
