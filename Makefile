@@ -16,10 +16,7 @@ LOCKED := .ci/requirements
 .PHONY: demo test test-gate test-slow test-programs test-contract check bench clean
 
 demo: $(STAMP)
-	@set -e; trap '$(BIN)/fleet lab down' EXIT; trap 'exit 130' INT TERM; \
-	$(BIN)/fleet lab up --install; \
-	$(BIN)/fleet deploy --inventory inventories/lab.yaml playbooks/tiny-genie.yaml; \
-	$(BIN)/fleet profiles show last
+	@$(BIN)/fleet demo --install
 
 test: $(STAMP)-dev
 	@sh tests/setup.sh
@@ -54,6 +51,7 @@ check: $(STAMP)-dev
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "fleet needs Python 3.11 or newer; set PYTHON=..." >&2; exit 1; }
+	@echo "making $(VENV) with $$($(PYTHON) -V)"
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "fleet needs the venv module: apt-get install python3-venv" >&2; exit 1; }
 
@@ -61,7 +59,8 @@ $(VENV)/bin/python:
 PIP_INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check
 
 $(STAMP): pyproject.toml $(LOCKED)/install.txt | $(VENV)/bin/python
-	@$(PIP_INSTALL) --require-hashes -r $(LOCKED)/install.txt
+	@echo "installing fleet into $(VENV): downloads 45 MB of packages"
+	@$(PIP_INSTALL) -v --require-hashes -r $(LOCKED)/install.txt
 	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -73,4 +72,5 @@ bench: $(STAMP)
 	@$(BIN)/python benchmarks/transfer.py $(BENCH)
 
 clean:
-	rm -rf $(VENV) .lab
+	[ ! -d fleet-demo/.lab ] || $(BIN)/fleet lab down --dir fleet-demo/.lab
+	rm -rf $(VENV) .lab fleet-demo

@@ -1,5 +1,5 @@
 """`python -m fleet`."""
 
-from fleet.cli.main import main
+from fleet.cli.entry import main
 
 main()

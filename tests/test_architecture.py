@@ -12,6 +12,7 @@ PACKAGE = ROOT / "fleet"
 ROOMS = (
     "cli",
     "lab",
+    "selftest",
     "doctor",
     "engine",
     "serving",

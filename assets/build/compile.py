@@ -12,7 +12,9 @@ SOC_MODEL, ARCH = 77, 73
 _PROVIDER = "QNNExecutionProvider"
 
 
-def compile_graph(model: onnx.ModelProto, work: Path) -> Path:
+def compile_graph(
+    model: onnx.ModelProto, work: Path, soc_model: int = SOC_MODEL, arch: int = ARCH
+) -> Path:
     """Give the context binary of one graph. Raises if any node would stay on the CPU."""
     ort.register_execution_provider_library(_PROVIDER, qnn.get_library_path())
     devices = [device for device in ort.get_ep_devices() if device.ep_name == _PROVIDER][:1]
@@ -30,8 +32,8 @@ def compile_graph(model: onnx.ModelProto, work: Path) -> Path:
         devices,
         {
             "backend_path": qnn.get_qnn_htp_path(),
-            "htp_arch": str(ARCH),
-            "soc_model": str(SOC_MODEL),
+            "htp_arch": str(arch),
+            "soc_model": str(soc_model),
             "offload_graph_io_quantization": "0",
         },
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleet.cli import options as opt
-from fleet.cli import output
+from fleet.cli import output, project
 from fleet.cli.common import end_devices, hosts_of
 from fleet.cli.live import listening
 from fleet.model.deadline import Deadline, parse_duration
@@ -58,6 +58,7 @@ def ab(
     """
     from fleet.engine.ab.journal import AbJournal, Asked  # noqa: PLC0415 - numpy, for this alone
 
+    inventory = inventory or project.supplied("inventory")
     store = RunStore(output_dir)
     if resume is not None:
         journal = AbJournal.reopen(store, resume)
@@ -142,7 +143,9 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
             found.pairs, str(found.answer), "yes" if _emulated(result) else "no",
         ))  # fmt: skip
     if cells:
-        output.table(f"{journal.asked.b} against {journal.asked.a}", COLUMNS, cells)
+        output.table(
+            f"{journal.asked.b} against {journal.asked.a}", COLUMNS, cells, ("emulated", "pairs")
+        )
     for result, item in rows:
         if step := item.decision.step:
             place = f"{result.host.name} {item.metric}"

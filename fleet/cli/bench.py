@@ -1,4 +1,4 @@
-"""`fleet bench`: a load on a service, measured from outside, kept as a record."""
+"""`fleet serve bench`: a load on a service, measured from outside, kept as a record."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def bench(
 ) -> None:
     """Measure a service: time to the first token, between tokens, throughput, errors.
 
-    Example: fleet bench --http http://127.0.0.1:40123 --clients 8 --duration 60s --token-file token
+    Example: fleet serve bench --http http://127.0.0.1:40123 --duration 60s --token-file token
     """
     if duration is None and requests is None:
         requests = 10 * clients

@@ -105,7 +105,7 @@ def _show_libraries(read: list[OpLibrary]) -> None:
         for library in read
     ]
     if rows:
-        output.table("Op package libraries", columns, rows)
+        output.table("Op package libraries", columns, rows, ("provider", "system", "machine"))
         output.note("next: name them under `op_packages:` of the playbook (docs/op-packages.md)")
 
 
@@ -114,6 +114,7 @@ def _show(bundle: Bundle) -> None:
         f"{bundle.name} ({bundle.kind})",
         ("context binary", "QAIRT build", "SoC", "arch", "VTCM", "graphs", "size", "read by"),
         [_context_row(item) for item in bundle.contexts],
+        ("read by", "VTCM", "graphs", "size", "arch", "SoC"),
     )
     rows: list[tuple[str, object]] = [
         ("backend", bundle.backend),

@@ -1,105 +1,162 @@
-"""Tables that fit the terminal: a column that has no room is said below it instead."""
+"""Tables that fit the terminal: no word is folded, and what has no room is said."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fleet.cli import output
+GAP = "  "
+PROSE = 24  # columns that a cell of several words gets before another column makes room for it
+_LEAST = 4
+_NAMED = 4  # rows of which what has no room is said one by one
+_ID = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{16,64}\b")
+
+
+@dataclass
+class Column:
+    """A column. `drops`: 1 is the first to make room, 2 the next; 0 always stays."""
+
+    head: str
+    cells: list[str]
+    drops: int
+    width: int = 0
+
+    @property
+    def natural(self) -> int:
+        """The width at which nothing is wrapped."""
+        return max(len(line) for text in (self.head, *self.cells) for line in text.split("\n"))
+
+    @property
+    def least(self) -> int:
+        """The width at which no word is shortened. Cells of several words are wrapped at blanks."""
+        longest = max((len(word) for word in " ".join((self.head, *self.cells)).split()), default=0)
+        widest = max(map(len, self.cells), default=0)
+        return min(self.natural, max(longest, min(PROSE, widest)))
+
+    def says(self, row: int) -> str:
+        """`QAIRT 2.51.0`."""
+        return f"{self.head} {self.cells[row]}".strip()
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a table; a cell of None is unknown. `yields`: 1 is the first to make room, 2 the
-    next; 0 always stays. The first column names the rows.
+class TableLines:
+    """The lines of a table: what it is called, its heads, its rows, what had no room."""
+
+    title: list[str]
+    heads: list[str]
+    rows: list[str]
+    below: list[str]
+
+
+def laid_out(
+    title: str,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    room: int | None,
+    drops: Sequence[str] = (),
+    rule: str = "─",
+) -> TableLines:
+    """The table in `room` columns; None has no end, and all of it is shown as it is.
+
+    `drops`: heads of what makes room, the first one first; what is the same in every row goes to
+    the title.
     """
-
-    head: str
-    cells: Sequence[str | None]
-    yields: int = 0
-
-
-def show(title: str, columns: Sequence[Column]) -> None:
-    """The table. Heads are folded and columns left out only where the terminal is too narrow, so
-    that no word is broken.
-    """
-    room = output.width()
-    kept, left = _kept(columns, room, lambda some: _width(some, folded=True))
-    folded = room is not None and _width(kept, folded=False) > room
-    heads = [column.head.replace(" ", "\n") if folded else column.head for column in kept]
-    output.table(title, heads, zip(*(column.cells for column in kept), strict=True))
-    _below(columns[0].cells, left)
-
-
-def show_text(title: str, columns: Sequence[Column], names: Sequence[str]) -> None:
-    """As `show`, where cells are of several words and may be wrapped. `names`: of the rows, for
-    what is said below the table.
-    """
-    room = output.width()
-    kept, left = _kept(columns, room, _wrapped)
-    fits = room is not None and _wrapped(kept) <= room
-    heads = [column.head for column in kept]
-    rows = zip(*(column.cells for column in kept), strict=True)
-    whole = [column.head for column in kept if fits and _whole(column)]
-    output.table(title, heads, rows, whole)
-    _below(names, left)
-
-
-def _kept(
-    columns: Sequence[Column], room: int | None, width: Callable[[Sequence[Column]], int]
-) -> tuple[list[Column], list[Column]]:
-    """What has room, and what is left out, in the order of `yields`."""
-    kept, left = list(columns), list[Column]()
-    yielding = sorted(
-        (column for column in columns if column.yields), key=lambda column: column.yields
+    if room is not None:
+        rows = [[_ID.sub(lambda found: found[0][:8], cell) for cell in row] for row in rows]
+    order = {head: number for number, head in enumerate(drops, 1)}
+    cells = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in heads]
+    columns = [
+        Column(head, column, order.get(head, 0)) for head, column in zip(heads, cells, strict=True)
+    ]
+    same = [c for c in columns if room and len(rows) > 1 and c.drops and len(set(c.cells)) == 1]
+    if said := ", ".join(column.says(0) for column in same if column.cells[0] not in {"", "-"}):
+        title += f" ({said})"
+    kept, left = _kept([column for column in columns if column not in same], room)
+    _widen(kept, room)
+    return TableLines(
+        wrapped(title, room),
+        [*_lines(kept, [column.head for column in kept]), GAP.join(rule * c.width for c in kept)],
+        [line for row in range(len(rows)) for line in _lines(kept, [c.cells[row] for c in kept])],
+        [line for text in _below(_names(columns), left) for line in wrapped(text, room)],
     )
-    while room is not None and yielding and width(kept) > room:
-        left.append(yielding.pop(0))
+
+
+def wrapped(text: str, room: int | None) -> list[str]:
+    """The text in lines; a word that is longer than a line loses its middle."""
+    if room is None or len(text) <= room:
+        return [text]
+    words = " ".join(middle(word, room) for word in text.split(" "))
+    return textwrap.wrap(words, room, break_long_words=False, break_on_hyphens=False)
+
+
+def middle(word: str, room: int) -> str:
+    """`evk-iq9…ack-a-07`: names differ at their ends."""
+    if len(word) <= room:
+        return word
+    tail = (room - 1) // 2
+    return f"{word[: room - 1 - tail]}…{word[len(word) - tail :]}"
+
+
+def _kept(columns: list[Column], room: int | None) -> tuple[list[Column], list[Column]]:
+    """What has room, and what is left out."""
+    kept, left = list(columns), list[Column]()
+    drops = sorted((column for column in columns if column.drops), key=lambda c: c.drops)
+    while room is not None and drops and _width([column.least for column in kept]) > room:
+        left.append(drops.pop(0))
         kept.remove(left[-1])
     return kept, left
 
 
-def _wrapped(columns: Sequence[Column]) -> int:
-    """The least width at which rich breaks no word: it narrows the widest columns first, all of
-    them to one width, but for those that must stay whole.
-    """
-    wide = [max(map(len, _texts(column))) for column in columns]
-    words = [text.split() for column in columns if not _whole(column) for text in _texts(column)]
-    longest = max((len(word) for text in words for word in text), default=0)
-    narrowed = [
-        width if _whole(column) else min(longest, width)
-        for column, width in zip(columns, wide, strict=True)
-    ]
-    return sum(narrowed) + 3 * len(columns) + 1
+def _width(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
 
 
-def _whole(column: Column) -> bool:
-    """Nowhere a blank to wrap it at."""
-    return not any(" " in text for text in _texts(column))
-
-
-def _texts(column: Column) -> list[str]:
-    return [column.head, *(cell or "unknown" for cell in column.cells)]
-
-
-def _width(columns: Sequence[Column], *, folded: bool) -> int:
-    """As rich draws it: a bar before, between and after, and a blank on both sides of a cell."""
-    widest = 0
+def _widen(columns: Sequence[Column], room: int | None) -> None:
+    """Give each column its width: the least, and what is left to the narrowest that want more."""
     for column in columns:
-        heads = column.head.split(" ") if folded else [column.head]
-        widest += max(map(len, (*heads, *(cell or "unknown" for cell in column.cells))))
-    return widest + 3 * len(columns) + 1
+        column.width = column.natural if room is None else column.least
+    while room is not None and _width([column.width for column in columns]) > room:
+        widest = max(columns, key=lambda column: column.width)
+        if widest.width <= _LEAST:
+            break
+        widest.width -= 1
+    free = (room or 0) - _width([column.width for column in columns])
+    for _ in range(free):
+        wanting = [column for column in columns if column.width < column.natural]
+        if wanting:
+            min(wanting, key=lambda column: column.width).width += 1
 
 
-def _below(names: Sequence[str | None], left: Sequence[Column]) -> None:
-    if not left:
-        return
-    rows = [
-        ", ".join(f"{column.head} {column.cells[row] or 'unknown'}" for column in left)
-        for row in range(len(names))
+def _lines(columns: Sequence[Column], cells: Sequence[str]) -> Iterator[str]:
+    """One row of the table: as many lines as its highest cell has."""
+    parts = [
+        [line for text in cell.split("\n") for line in wrapped(text, column.width)]
+        for column, cell in zip(columns, cells, strict=True)
     ]
+    for number in range(max(map(len, parts))):
+        texts = [part[number] if number < len(part) else "" for part in parts]
+        padded = map(str.ljust, texts, (column.width for column in columns))
+        yield GAP.join(padded).rstrip()
+
+
+def _names(columns: Sequence[Column]) -> list[str]:
+    """What names a row: its first cell, its first two where that is not enough."""
+    first = columns[0].cells
+    if len(set(first)) == len(first):
+        return first
+    return [" ".join(cells) for cells in zip(*(c.cells for c in columns[:2]), strict=True)]
+
+
+def _below(names: Sequence[str], left: Sequence[Column]) -> list[str]:
+    """What had no room: the values of a few rows, else the heads."""
+    rows = [", ".join(column.says(row) for column in left) for row in range(len(names))]
+    if not any(rows):
+        return []
     if len(set(rows)) == 1:
-        output.note(rows[0])
-        return
-    for name, text in zip(names, rows, strict=True):
-        output.note(f"{name or 'unknown'}: {text}")
+        return rows[:1]
+    if len(rows) <= _NAMED:
+        return [f"{name}: {text}" for name, text in zip(names, rows, strict=True)]
+    return [f"no room for: {', '.join(column.head for column in left)} (-o wide shows them)"]

@@ -22,11 +22,23 @@ if TYPE_CHECKING:
 DEFAULT_PARALLEL = 16
 
 
-def hosts_of(inventory: Path, limit: list[str] | None) -> tuple[Host, ...]:
-    """The hosts that are meant; InputError when there is none.
+def named_hosts(
+    inventory: Path, limit: list[str] | None, named: list[str] | None
+) -> tuple[Host, ...]:
+    """As `hosts_of`, for what is done to no board that was not named. Raises InputError."""
+    if not limit and not named:
+        raise InputError("no device is named", hint="name devices or groups, or all: HOST...")
+    return hosts_of(inventory, limit, named)
+
+
+def hosts_of(
+    inventory: Path, limit: list[str] | None, named: list[str] | None = None
+) -> tuple[Host, ...]:
+    """The hosts that are meant by `--limit` and by their names; InputError when there is none.
 
     To be called before threads are started: it imports what ssh needs.
     """
+    limit = [*(named or ()), *(limit or ())]
     loaded = load_inventory(inventory)
     for text in loaded.warnings:
         output.note(f"warning: {text}")
@@ -34,11 +46,22 @@ def hosts_of(inventory: Path, limit: list[str] | None) -> tuple[Host, ...]:
     if not hosts:
         raise InputError(
             f"the inventory {inventory} contains no devices",
-            hint=f"add devices to the file, then: fleet inventory list {inventory}",
+            hint=f"add devices to the file, then: fleet config list {inventory}",
         )
     if any(host.transport == "ssh" for host in hosts):
         import_early()
     return hosts
+
+
+def only_host(inventory: Path, limit: list[str] | None, what: str) -> Host:
+    """The one host that is meant; InputError for several."""
+    hosts = hosts_of(inventory, limit)
+    if len(hosts) != 1:
+        raise InputError(
+            f"{what} connects to exactly one device, but {len(hosts)} are selected",
+            hint="select one device: --limit HOST",
+        )
+    return hosts[0]
 
 
 @contextmanager

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleet.cli import output
-from fleet.cli.columns import Column, show_text
 from fleet.cli.profiles_store import opened
 from fleet.model.errors import GateError, InputError, NotComparableError
 from fleet.profiles.compare import comparing, gates, writing
@@ -102,12 +101,10 @@ def _show_rows(found: Comparison) -> None:
     """What all rows share makes room first; then what the change is made of."""
     rows = [writing.cells(row, found.margin) for row in found.rows]
     by_head = dict(zip(writing.COLUMNS, zip(*rows, strict=True), strict=True))
-    spare = {"emulated": 1, "A": 4, "B": 5}
-    alike = (("metric", 2), ("device", 3))
-    spare |= {head: number for head, number in alike if len(set(by_head[head])) == 1}
-    columns = [Column(head, cells, spare.get(head, 0)) for head, cells in by_head.items()]
-    names = [f"{row.board} {row.metric.shown}" for row in found.rows]
-    show_text(f"{found.b.label} compared with {found.a.label}", columns, names)
+    alike = [head for head in ("metric", "device") if len(set(by_head[head])) == 1]
+    drops = ["emulated", *alike, "A", "B"]
+    title = f"{found.b.label} compared with {found.a.label}"
+    output.table(title, writing.COLUMNS, rows, drops)
 
 
 def _show_ops(ops: OpDiff) -> None:
@@ -198,6 +195,6 @@ def show_matrix(
         for board in made.boards
     ]
     title = f"{made.metric.shown}, {text}"
-    output.table(title, ("device", "chip", *heads, "emulated"), rows)
+    output.table(title, ("device", "chip", *heads, "emulated"), rows, ("emulated", "chip"))
     for note in made.notes:
         output.note(note)

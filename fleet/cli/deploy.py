@@ -60,8 +60,7 @@ def plan(
         bool, typer.Option("--write-lock", help="Write the planned files into fleet.lock.")
     ] = False,
     lock_file: opt.LockFile = None,
-    carrier: transfer.Carrier = "auto",
-    whole: transfer.Whole = False,
+    tune: transfer.Tune = None,
     executor: opt.Executor = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -69,7 +68,7 @@ def plan(
 
     Example: fleet plan -i inventories/lab.yaml playbooks/tiny-genie.yaml
     """
-    how = transfer.options_of(carrier, None, None, whole, "auto")
+    how = transfer.options_of(tune)
     options = DeployOptions(
         verify=verify, offline=offline, accept_new=accept_new, parallel=parallel, transfer=how
     )
@@ -118,7 +117,10 @@ def _operation(
     as_json: bool,
     inputs: Inputs | None = None,
 ) -> Iterator[Operation]:
-    with listening(as_json=as_json) as listener, working_on(executor, options.parallel) as remote:
+    with (
+        listening(as_json=as_json, total=len(hosts)) as listener,
+        working_on(executor, options.parallel) as remote,
+    ):
         yield Operation(playbook, hosts, listener, options=options, executor=remote, inputs=inputs)
 
 
@@ -153,12 +155,7 @@ def deploy(
     max_unreachable: rollout.MaxUnreachable = None,
     soak: rollout.Soak = None,
     on_fail: rollout.OnFail = None,
-    carrier: transfer.Carrier = "auto",
-    bandwidth: transfer.Bandwidth = None,
-    per_hub: transfer.PerHub = None,
-    whole: transfer.Whole = False,
-    compress: transfer.Compress = "auto",
-    relay: transfer.Relay = False,
+    tune: transfer.Tune = None,
     executor: opt.Executor = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -166,7 +163,7 @@ def deploy(
 
     Example: fleet deploy -i inventories/lab.yaml playbooks/tiny-genie.yaml --limit lab001
     """
-    how = transfer.options_of(carrier, bandwidth, per_hub, whole, compress, relay)
+    how = transfer.options_of(tune)
     lock = lock_for(playbook, lock_file, locked=locked, frozen=frozen)
     base = DeployOptions(verify=verify, offline=offline, accept_new=accept_new, parallel=parallel)
     options = replace(

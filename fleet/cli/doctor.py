@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fleet.cli import options as opt
-from fleet.cli import output
+from fleet.cli import output, project
 from fleet.cli.doctor_asking import asked, given
 from fleet.cli.doctor_view import report, show_explained
 from fleet.model.diagnosis import ADVICE, HEALTHY, PROBLEM, UNCHECKED, UNRECOGNISED, Diagnosis
@@ -61,6 +61,7 @@ StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with 2 for ad
 
 def doctor(
     inventory: Annotated[Path | None, _INVENTORY] = None,
+    host: opt.Hosts = None,
     limit: opt.Limit = None,
     log: LogOption = None,
     explain_code: ExplainOption = None,
@@ -79,48 +80,53 @@ def doctor(
     strict: StrictOption = False,
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,
+    verbose: opt.Verbose = False,
     as_json: opt.Json = False,
 ) -> None:
     """Find out what is wrong: devices (-i), a pasted log (--log), an error code (--explain).
 
-    With -i and --log, checks on the device help to find the cause of a failure in the log.
-
+    -v shows every check. With -i and --log, checks on the device help to find the cause.
     Exit code 0 healthy, 1 problem, 2 advice with --strict, 3 not checked, 5 log not recognised.
 
     Example: fleet doctor -i evks.yaml --limit evk-07
     Example: genie-t2t-run ... 2>&1 | fleet doctor --log -
     Example: fleet doctor --explain 14001
     """
-    _one_of(inventory, log, explain_code, listed)
+    inventory = _one_of(inventory, log, explain_code, listed)
     if explain_code is not None:
         return _explain(explain_code, as_json=as_json)
     if log and inventory is None:
-        looked = _logs(log, platform, given(answer), as_json=as_json, bundle=bundle)
-        return _end(looked, strict=strict)
-    # Probes and cures: most of a deploy.
-    from fleet.cli import common, doctor_devices  # noqa: PLC0415
+        logs = _logs(log, platform, given(answer), as_json=as_json, bundle=bundle)
+        return _end(logs, strict=strict)
+    from fleet.cli import common, doctor_devices  # noqa: PLC0415 - most of a deploy
     from fleet.doctor.examine import Round  # noqa: PLC0415
 
     if listed:
         return doctor_devices.show_known(as_json=as_json)
-    names, many = doctor_devices.known(only or []), parallel or common.DEFAULT_PARALLEL
-    beside = "\n".join(_text(name) for name in log or ())
-    how = Round(names, tuple(folder or ()), verify, session, accept_new, many, beside)
+    names, beside = doctor_devices.known(only or []), "\n".join(map(_text, log or ()))
+    many, limit = parallel or common.DEFAULT_PARALLEL, [*(host or ()), *(limit or ())]
+    how = Round(names, tuple(folder or ()), verify, session, accept_new, many, beside, bool(bundle))
     asked = doctor_devices.FixRequest(playbook, dry_run, yes, as_json) if fix else None
-    found = doctor_devices.look(inventory or Path(), limit, how, asked, bundle, as_json=as_json)
+    found = doctor_devices.look(inventory or Path(), limit, how, asked, bundle, as_json, verbose)
     return _end(found, strict=strict)
 
 
-def _one_of(inventory: Path | None, log: list[str] | None, code: str | None, listed: bool) -> None:
+def _one_of(
+    inventory: Path | None, log: list[str] | None, code: str | None, listed: bool
+) -> Path | None:
+    """The inventory, that of the project where nothing is given. Raises InputError."""
+    if not (log or code or listed):
+        inventory = inventory or project.supplied("inventory")
     given = sum((inventory is not None or bool(log), code is not None, listed))
     if given != 1:
         raise InputError(
             "-i or --log, --explain and --list exclude each other"
             if given
-            else ("nothing to examine: give -i, --log or --explain"),
+            else "nothing to examine: give -i, --log or --explain, or work in a project",
             hint="use one of: fleet doctor -i inventory.yaml, fleet doctor --log "
-            "FILE, fleet doctor --explain 14001",
+            "FILE, fleet doctor --explain 14001, fleet init",
         )
+    return inventory
 
 
 def _logs(

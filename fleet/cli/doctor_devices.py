@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from fleet.cli import output
+from fleet.cli import output, project
 from fleet.cli.common import hosts_of
 from fleet.cli.doctor_view import counting, report
 from fleet.cli.live import listening
@@ -40,8 +40,8 @@ def look(
     how: Round,
     asked: FixRequest | None,
     bundle: Path | None,
-    *,
     as_json: bool,
+    whole: bool = False,
 ) -> list[Diagnosis]:
     """Examine, report and, where it is asked for, cure; the diagnoses as they are after it."""
     hosts = hosts_of(inventory, limit)
@@ -50,7 +50,7 @@ def look(
     for diagnosis in found:
         if diagnosis.verdict == UNCHECKED and diagnosis.error is None:
             diagnosis.notes += (f"next: {_next(inventory, diagnosis.target, how)}",)
-    report(found, as_json=as_json, shown=not (as_json and asked), bundle=bundle)
+    report(found, as_json=as_json, shown=not (as_json and asked), bundle=bundle, whole=whole)
     return cure(hosts, found, how, asked) if asked else found
 
 
@@ -64,9 +64,9 @@ def _next(inventory: Path, name: str, how: Round) -> str:
 
 
 def _playbook(inventory: Path) -> Path | None:
-    """The playbook of the inventory's name, where `fleet init` puts it; None for another layout."""
+    """The playbook of the inventory's name, where `fleet init` puts it; else the project's."""
     path = inventory.parent.parent / "playbooks" / inventory.name
-    return path if path.is_file() else None
+    return path if path.is_file() else project.supplied("playbook")
 
 
 def known(only: Sequence[str]) -> tuple[str, ...]:

@@ -18,7 +18,10 @@ from fleet.model.events import DeviceDone, Event, Listener
 from fleet.model.text import harmless
 from fleet.triage.explain import Explained
 
-_MARKS = {OK: "[green]✓[/]", WARN: "[yellow]![/]", BAD: "[red]✗[/]", UNKNOWN: "[dim]?[/]"}
+_MARKS = {OK: "✓", WARN: "!", BAD: "✗", UNKNOWN: "?"}
+_PLAIN = {"✓": "+", "✗": "x"}
+_COLOURS = {OK: "green", WARN: "yellow", BAD: "red", UNKNOWN: "dim"}
+_STATES = {"healthy": OK, "advice": WARN, "problem": BAD}
 _VERDICTS = {
     "healthy": "[bold green]healthy[/]",
     "advice": "[bold yellow]works, with advice[/]",
@@ -59,24 +62,26 @@ def counting(total: int) -> Iterator[Listener]:
         yield say
 
 
-def show(every: Sequence[Diagnosis], *, log: bool = False) -> None:
-    """One page a target that is not healthy; of many, one line each and each cause once."""
-    if len(every) > _PAGES:
+def show(every: Sequence[Diagnosis], *, log: bool = False, whole: bool = False) -> None:
+    """A line a target; of what is wrong the cause and its cure, of many targets each cause once.
+    All layers with `whole`.
+    """
+    if output.shape == "name":
+        output.literal("\n".join(diagnosis.target for diagnosis in every))
+    elif len(every) > _PAGES and not whole:
         _together(every)
     else:
         for diagnosis in every:
-            _page(diagnosis, log=log)
+            _page(diagnosis, log=log, whole=whole)
     if len(every) > 1:
         counts = Counter(diagnosis.verdict for diagnosis in every)
         output.say(f"{len(every)} targets: " + ", ".join(f"{n} {v}" for v, n in counts.items()))
 
 
-def _page(diagnosis: Diagnosis, *, log: bool) -> None:
-    _head(diagnosis)
-    if diagnosis.verdict == "healthy" and not log:
-        _layers([check for check in diagnosis.checks if check.status != OK])
-    else:
-        _layers(diagnosis.checks)
+def _page(diagnosis: Diagnosis, *, log: bool, whole: bool) -> None:
+    _head(diagnosis, log=log)
+    _layers(check for check in diagnosis.checks if whole or check.status != OK)
+    if diagnosis.verdict != "healthy" or log:
         _causes(diagnosis)
     for note in diagnosis.notes:
         _line(f"  [dim]{escape(note)}[/]")
@@ -96,18 +101,11 @@ def _unknown(diagnosis: Diagnosis) -> None:
 
 
 def _together(every: Sequence[Diagnosis]) -> None:
-    """Healthy ones on one line, a line for each other, then each cause once with its targets."""
-    healthy = [diagnosis for diagnosis in every if diagnosis.verdict == "healthy"]
-    if healthy:
-        emulated = " [dim](emulated)[/]" if all(diagnosis.emulated for diagnosis in healthy) else ""
-        names = " ".join(diagnosis.target for diagnosis in healthy)
-        _line(f"{_VERDICTS['healthy']}{emulated}: {escape(names)}")
+    """A line for each, then each cause once with its targets."""
     found: dict[str, list[Diagnosis]] = {}
     for diagnosis in every:
-        if diagnosis.verdict == "healthy":
-            continue
         _head(diagnosis)
-        if diagnosis.causes:
+        if diagnosis.causes and diagnosis.verdict != "healthy":
             found.setdefault(diagnosis.causes[0].cause.id, []).append(diagnosis)
     for name, those in found.items():
         _shared(name, those)
@@ -131,20 +129,26 @@ def _shared(name: str, those: Sequence[Diagnosis]) -> None:
         )
 
 
-def _head(diagnosis: Diagnosis) -> None:
+def _mark(status: str) -> str:
+    mark = _MARKS[status]
+    return f"[{_COLOURS[status]}]{output.drawn(mark, _PLAIN.get(mark, mark))}[/]"
+
+
+def _head(diagnosis: Diagnosis, *, log: bool = False) -> None:
     emulated = " [dim](emulated)[/]" if diagnosis.emulated else ""
     ranked = diagnosis.causes[0] if diagnosis.causes else None
     first = f": {_sure(ranked)}{escape(ranked.title)}" if ranked else ""
     if diagnosis.verdict == "problem" and not diagnosis.causes:
         first = ": no known cause matches"
-    verdict = _VERDICTS[diagnosis.verdict]
+    verdict, state = _VERDICTS[diagnosis.verdict], _STATES.get(diagnosis.verdict, UNKNOWN)
     # Of a log, and of a device where only other checks were asked for.
     asked = {check.id for check in diagnosis.checks}
     if diagnosis.verdict == "healthy" and "session" not in asked:
-        verdict = _NOTHING_SEEN
+        verdict, state = _NOTHING_SEEN, UNKNOWN
     if diagnosis.verdict == "could-not-check" and diagnosis.error is None:
         verdict, first = _NO_SESSION, ""
-    _line(f"[bold]{escape(diagnosis.target)}[/]  {verdict}{emulated}{first}")
+    mark = "" if log else f"{_mark(state)} "
+    _line(f"{mark}[bold]{escape(diagnosis.target)}[/]  {verdict}{emulated}{first}")
 
 
 def _sure(first: Ranked) -> str:
@@ -158,7 +162,7 @@ def _layers(checks: Iterable[Check]) -> None:
     rows = sorted(checks, key=lambda check: LAYERS.index(check.layer))
     for check in rows:
         text = _short(check.text)
-        _line(f"  {_MARKS[check.status]} {check.layer:8} {check.id:10} {escape(text)}")
+        _line(f"  {_mark(check.status)} {check.layer:8} {check.id:10} {escape(text)}")
 
 
 def _causes(diagnosis: Diagnosis) -> None:
@@ -255,12 +259,13 @@ def report(
     bundle: Path | None,
     log: bool = False,
     shown: bool = True,
+    whole: bool = False,
 ) -> None:
     """Show or print them; `bundle` is written, too."""
     if as_json and shown:
         output.emit_json({"schema": 1, "targets": [diagnosis.as_dict() for diagnosis in found]})
     elif shown:
-        show(found, log=log)
+        show(found, log=log, whole=whole)
     if bundle is not None:
         from fleet.doctor.bundle import pack  # noqa: PLC0415 - tar and json
 

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of, working_on
 from fleet.cli.results import emit, show_errors
 from fleet.engine.facts import gather_facts
 from fleet.engine.pool import on_every_device
-from fleet.facts.view import summary
+from fleet.facts.view import DIFFERS, overview, summary
 from fleet.model.facts import Facts
 
 
 def facts(
     inventory: opt.Inventory,
+    host: opt.Hosts = None,
     limit: opt.Limit = None,
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,
     executor: opt.Executor = None,
+    verbose: opt.Verbose = False,
     as_json: opt.Json = False,
 ) -> None:
     """Show OS, SoC, FastRPC, disk and tools of devices. Reads only, one round trip each.
 
+    One row per device; all facts of one device, or with -v.
+
     Example: fleet facts -i inventories/lab.yaml --limit lab001 --json
     """
-    hosts = hosts_of(inventory, limit)
+    hosts = hosts_of(inventory, limit, host)
     with working_on(executor, parallel) as remote:
         results = on_every_device(
             hosts,
@@ -34,14 +40,30 @@ def facts(
             accept_new=accept_new,
             executor=remote,
         )
+    found = {}
     for result in results:
         seen = result.details.get("facts")
         known = seen if isinstance(seen, Facts) else None
         result.details = {"facts": known and known.as_dict()}
-        if known and not as_json:
-            output.table(result.host.name, ("fact", "value"), summary(known))
+        if known:
+            found[result.host.name] = known
     if as_json:
         emit(results, "round_trips", "error")
     else:
+        _show(found, whole=verbose or len(hosts) == 1)
         show_errors(results)
     end_devices(results)
+
+
+_DROPS = ("board", "libc", "kernel", "python3", "os", "emulated", "Hexagon", "°C", "disk", "chip")
+
+
+def _show(found: Mapping[str, Facts], *, whole: bool) -> None:
+    if whole and output.shape != "name":
+        for name, facts in found.items():
+            output.table(name, ("fact", "value"), summary(facts))
+        return
+    heads, rows = overview(found)
+    output.table("facts", heads, rows, _DROPS)
+    if any(cell and cell.endswith(DIFFERS) for row in rows for cell in row):
+        output.advise(f"{DIFFERS} differs from most devices; all facts of a device: fleet facts -v")

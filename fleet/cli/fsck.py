@@ -11,6 +11,7 @@ import typer
 from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
+from fleet.cli.hints import commands_in
 from fleet.cli.live import listening
 from fleet.cli.results import emit, show_devices
 from fleet.engine.fsck import Fsck, FsckOptions
@@ -20,6 +21,7 @@ from fleet.engine.transfer.limits import parse_rate
 
 def fsck(
     inventory: opt.Inventory,
+    host: opt.Hosts = None,
     limit: opt.Limit = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Repair damaged files, links and history.")
@@ -47,12 +49,12 @@ def fsck(
         parallel=parallel or DEFAULT_PARALLEL,
         accept_new=accept_new,
     )
-    hosts = hosts_of(inventory, limit)
+    hosts = hosts_of(inventory, limit, host)
     if as_json:
         results = Fsck(hosts, lambda _: None, options).run()
         emit(results, "text", "error")
     else:
-        with listening(as_json=False) as listener:
+        with listening(as_json=False, total=len(hosts)) as listener:
             results = Fsck(hosts, listener, options).run()
         _show(results)
     end_devices(results)
@@ -60,11 +62,16 @@ def fsck(
 
 def _show(results: list[DeviceResult]) -> None:
     rows: list[Sequence[object]] = []
+    cures: dict[str, None] = {}
     for result in results:
         found: Any = result.details.get("damages") or []
         for damage in found:
             then = "repaired" if damage["repaired"] else damage["cure"]
+            if commands_in(then):
+                cures[then], then = None, "see below"
             rows.append((result.host.name, damage["text"], then))
     if rows:
         output.table("damages", ("device", "what", "then"), rows)
     show_devices("fsck", results)
+    for cure in cures:
+        output.advise(f"  try: {cure}")

@@ -1,8 +1,9 @@
 """Commands that hints name, with the options that this command line was given.
 
 A hint is made where the error is, which knows no inventory file: `fleet trust evk-07`. Here it
-becomes what works when it is pasted. A command in a text ends with the text, at `;`, `(`, `|`,
-`&`, a backtick, and at a comma, colon or full stop before a blank.
+becomes what works when it is pasted; what the project supplies is left out. A command in a text
+ends with the text, at `;`, `(`, `|`, `&`, a backtick, and at a comma, colon or full stop before a
+blank.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from fleet.cli import project
 
 _WORD = r"""(?:'[^']*'|"[^"]*"|(?<=\s)<[^>]*>|[^\s`;()'"<>|&,:.]|[,:](?=\S)|\.(?=\S)|(?<=\s)\.)+"""
 _COMMAND = re.compile(rf"(?<![\w./-])fleet((?: {_WORD})+)")
@@ -74,11 +77,12 @@ def _whole(found: re.Match[str]) -> str:
     given = list(_given())
     added: list[str] = []
     for param in command.params:
-        if not (param.required or param.name in _CARRIED) or _needless(param, command, has):
+        needed = param.required or param.envvar
+        if not (needed or param.name in _CARRIED) or _needless(param, command, has):
             continue
         values = next((values for other, values in given if _same(param, other)), [])
-        if not values and (param.required or (asks and param.name == "inventory")):
-            values = [param.name.upper()]
+        if not values and (needed or (asks and param.name == "inventory")):
+            values = project.to_paste(param.name)
         if values:
             has.add(param.name)
         flag = [min(param.opts, key=len)] if param.opts[0].startswith("-") else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -14,6 +15,7 @@ import typer
 from fleet.bundles.inspect import inspect_bundle
 from fleet.cli import options as opt
 from fleet.cli import output
+from fleet.config.project import FILE as PROJECT
 from fleet.config.scaffold.devices import (
     from_address,
     is_address,
@@ -23,7 +25,8 @@ from fleet.config.scaffold.devices import (
     unique,
 )
 from fleet.config.scaffold.files import write_all
-from fleet.config.scaffold.texts import FoundDevice, inventory_text, playbook_text
+from fleet.config.scaffold.texts import FoundDevice, inventory_text, playbook_text, project_text
+from fleet.config.schema import Kind, schema
 from fleet.engine.facts import gather_facts
 from fleet.engine.pool import on_every_device
 from fleet.lab import Lab
@@ -35,12 +38,13 @@ from fleet.transport.seen import USER_CONFIG, adb_devices, config_hosts
 AT_A_TIME = 16
 README = """# A fleet
 
-inventories/ names the devices, playbooks/ says what shall be true on them.
+fleet.yaml says which inventory and playbook commands use, inventories/ names the devices,
+playbooks/ says what shall be true on them. Editors check the files by schemas/.
 
-    fleet trust all -i {inventory}       # look at each host key, then pin it
-    fleet facts -i {inventory}           # what the devices are
-    fleet plan -i {inventory} {playbook}
-    fleet deploy -i {inventory} {playbook}
+    fleet trust all       # look at each host key, then pin it
+    fleet facts           # what the devices are
+    fleet plan
+    fleet deploy
 """
 IGNORED = "*.known_hosts.lock\n*.part\n.lab/\nbundles/\n"
 
@@ -65,7 +69,7 @@ def init(
     ] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Create a folder with an inventory and a playbook, from ssh config, adb and labs.
+    """Create a project: fleet.yaml, inventory and playbook, from ssh config, adb and labs.
 
     Example: fleet init my-boards ubuntu@10.0.0.7 ubuntu@10.0.0.8 --bundle ~/bundles/llama
     """
@@ -76,12 +80,14 @@ def init(
     if probe:
         devices = _probed(devices, inventory.with_suffix(".known_hosts"))
     read_back(devices)
-    words = {"inventory": f"inventories/{name}.yaml", "playbook": f"playbooks/{name}.yaml"}
+    own = (f"inventories/{name}.yaml", f"playbooks/{name}.yaml")
     files = {
+        folder / PROJECT: project_text(*own),
         inventory: inventory_text(devices),
         playbook: _playbook(name, bundle, playbook),
-        folder / "README.md": README.format(**words),
+        folder / "README.md": README,
         folder / ".gitignore": IGNORED,
+        **_schemas(folder / "schemas"),
     }
     write_all(files)
     if as_json:
@@ -92,7 +98,12 @@ def init(
     for path in files:
         output.say(f"wrote {path}")
     output.say(_count(devices))
-    _next(folder, words, bundle is None)
+    _next(folder, own[1], bundle is None)
+
+
+def _schemas(folder: Path) -> dict[Path, str]:
+    kinds: tuple[Kind, ...] = ("project", "inventory", "playbook")
+    return {folder / f"{kind}.json": json.dumps(schema(kind), indent=1) + "\n" for kind in kinds}
 
 
 def _check(folder: Path, name: str) -> None:
@@ -112,12 +123,12 @@ def _count(devices: list[FoundDevice]) -> str:
     return f"{len(devices) - idle} devices{more}"
 
 
-def _next(folder: Path, words: dict[str, str], lacks_bundle: bool) -> None:
+def _next(folder: Path, playbook: str, lacks_bundle: bool) -> None:
     move = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
-    output.note(f"next: {move}fleet trust all -i {words['inventory']}")
+    output.note(f"next: {move}fleet trust all")
     if lacks_bundle:
-        output.note(f"then: write the path of your bundle into {words['playbook']}")
-    output.note(f"then: fleet plan -i {words['inventory']} {words['playbook']}")
+        output.note(f"then: write the path of your bundle into {playbook}")
+    output.note("then: fleet plan")
 
 
 def _devices(addresses: list[str], ssh_config: Path | None, lab: Path | None) -> list[FoundDevice]:

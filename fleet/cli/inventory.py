@@ -1,4 +1,4 @@
-"""`fleet inventory check|list` and `fleet schema`: the two files, before a device is asked."""
+"""`fleet config check|list` and `fleet config schema`: the two files, before a device is asked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from fleet.config.inventory import InventoryReading, load_inventory, read_invent
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
 
-app = typer.Typer(no_args_is_help=True, help="Check an inventory without contacting a device.")
+app = typer.Typer(
+    no_args_is_help=True, help="Check, list and lock what files say; runners and schemas for them."
+)
 
 _FILE_HELP = "Inventory file: of fleet, or an Ansible inventory in YAML."
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help=_FILE_HELP)]
@@ -34,6 +36,7 @@ class SchemaKind(StrEnum):
 
     INVENTORY = "inventory"
     PLAYBOOK = "playbook"
+    PROJECT = "project"
     CAUSE = "cause"
     DOCTOR = "doctor"
     RECORD = "record"
@@ -43,21 +46,16 @@ def _file(argument: Path | None, option: Path | None) -> Path:
     if argument is not None and option is not None and argument != option:
         raise InputError(
             "two inventories were given, as FILE and with --inventory",
-            hint="give only one of them: fleet inventory check FILE",
+            hint="give only one of them: fleet config check FILE",
         )
-    path = argument or option
-    if path is None:
-        raise InputError(
-            "no inventory file is given", hint="fleet inventory check inventories/evks.yaml"
-        )
-    return path
+    return argument or opt.needed("inventory", option)
 
 
 @app.command("check")
 def check(file: File = None, inventory: Option = None, as_json: opt.Json = False) -> None:
     """Check an inventory: list its errors and what fleet ignores. Exit status 2 on errors.
 
-    Example: fleet inventory check inventories/evks.yaml
+    Example: fleet config check inventories/evks.yaml
     """
     path = _file(file, inventory)
     reading = read_inventory(path)
@@ -122,7 +120,7 @@ def list_hosts(
 ) -> None:
     """List the hosts of an inventory, with groups and variables merged. Shows no secrets.
 
-    Example: fleet inventory list inventories/evks.yaml --limit 'iq9,!evk-03'
+    Example: fleet config list inventories/evks.yaml --limit 'iq9,!evk-03'
     """
     path = _file(file, inventory)
     found = load_inventory(path)
@@ -140,6 +138,7 @@ def list_hosts(
              ", ".join(host.groups), host.soc or "")
             for host in hosts
         ],
+        ("soc", "port", "user", "transport", "groups"),
     )  # fmt: skip
 
 
@@ -154,7 +153,7 @@ def _plain(host: Host) -> dict[str, Any]:
 def schema(kind: Annotated[SchemaKind, typer.Argument(help="Kind of file.")]) -> None:
     """Print the JSON Schema of a file, for editors and CI.
 
-    Example: fleet schema playbook > playbook.schema.json
+    Example: fleet config schema playbook > playbook.schema.json
     """
     from fleet.config import schema as schemas  # noqa: PLC0415 - the models of all files
 

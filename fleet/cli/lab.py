@@ -45,7 +45,9 @@ def _lab(folder: Path) -> Lab:
 @app.command()
 def up(
     count: Annotated[int, typer.Option(min=0, max=500, help="Number of boards.")] = 3,
-    profile: Annotated[str, typer.Option(help="Board type: healthy, bare-evk, ...")] = "iq9075",
+    profile: Annotated[
+        str, typer.Option(help="Board type: healthy, bare-evk, ..., FILE.yaml")
+    ] = "iq9075",
     kind: Annotated[str, typer.Option(help="auto, namespace (needs root) or user.")] = "auto",
     arch: Annotated[
         str, typer.Option(help="arm64: Debian arm64 under qemu, with Debian's own libcdsprpc.")
@@ -148,8 +150,9 @@ def list_boards(folder: DirOption = DEFAULT_DIR, as_json: opt.Json = False) -> N
     if as_json:
         output.emit_json([asdict(board) for board in boards])
         return
+    drops = ("emulated", "user", "kind", "profile")
     rows = [(b.name, b.kind, b.profile, b.port, b.user, "yes") for b in boards]
-    output.table("lab", ("board", "kind", "profile", "port", "user", "emulated"), rows)
+    output.table("lab", ("board", "kind", "profile", "port", "user", "emulated"), rows, drops)
 
 
 @app.command()
@@ -212,6 +215,28 @@ def stock(
     place = lab.stock(name, files)
     output.note(f"{len(files)} files of QAIRT {qairt} ({target}) and {bundle.name} in {place}")
     output.note(f"next: fleet doctor -i {shlex.quote(str(lab.inventory))} -l {name} --folder npu")
+
+
+@app.command("profile")
+def profile_of(
+    archive: Annotated[Path, typer.Argument(help="What `fleet selftest` wrote (.tar.gz).")],
+    device: Annotated[int, typer.Option(min=1, help="Which device of the archive.")] = 1,
+    target: Annotated[Path, typer.Option("--output", help="The profile.")] = Path("recorded.yaml"),
+) -> None:
+    """Make a type of lab board of what a real one said in a selftest.
+
+    Example: fleet lab profile selftest-qcs9075-2026-11-23.tar.gz --output qcs9075.yaml
+    """
+    from fleet.lab.recorded import recorded  # noqa: PLC0415 - tar
+
+    text, lacking = recorded(archive, device)
+    if target.exists():
+        raise InputError(f"{target} is there already", hint="name another file: --output FILE")
+    target.write_text(text, "utf-8")
+    if lacking:
+        output.say(lacking)
+    option = "--phone-profile" if "properties:" in text else "--profile"
+    output.note(f"next: fleet lab up {option} {shlex.quote(str(target))}")
 
 
 @app.command("exec")

@@ -14,8 +14,8 @@ from fleet.model.events import Event, Listener
 from fleet.model.files import human_bytes
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.live import Live
-    from rich.table import Table
 
 REFRESH_PER_SECOND = 8
 LONGEST_LINE = 4000  # a device that ends no line is shown in pieces
@@ -24,10 +24,10 @@ _GREEN = {"unchanged", "changed", "ran", "planned", "ok"}
 
 @contextmanager
 def listening(
-    *, as_json: bool, show_output: bool = False, ready: bool = True
+    *, as_json: bool, show_output: bool = False, ready: bool = True, total: int = 0
 ) -> Iterator[Listener]:
-    """The listener that suits where the output goes. Without `ready` the caller sees to it that
-    what shows the results is loaded in time.
+    """The listener that suits where the output goes, for `total` devices. Without `ready` the
+    caller sees to it that what shows the results is loaded in time.
     """
     if as_json:
         lock = threading.Lock()
@@ -40,14 +40,33 @@ def listening(
     elif not show_output and output.on_terminal():
         from rich.live import Live  # noqa: PLC0415 - on a terminal only
 
-        board = _Board()
+        board = _Board(total)
         with Live(board.view(), console=output.errors, auto_refresh=False, transient=True) as live:
             board.live = live
-            yield board.take
+            with _ticking(board):
+                yield board.take
     else:
         if ready:
             output.ready()
         yield _Lines(show_output=show_output).take
+
+
+@contextmanager
+def _ticking(board: _Board) -> Iterator[None]:
+    """Draw once a second also while no event comes: a download begins, a large file is unpacked."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(1.0):
+            board.tick()
+
+    thread = threading.Thread(target=work, daemon=True, name="fleet-tick")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 class _Lines:
@@ -78,13 +97,16 @@ class _Lines:
             lines, rest = [*lines, rest], ""
         self._begun[key] = rest
         for line in lines:
-            output.note(f"{event.host} {event.stream}: {line}")
+            self._print(event.host, event.stream, line)
 
     def _flush(self, host: str) -> None:
         for (name, stream), rest in self._begun.items():
             if name == host and rest:
-                output.note(f"{host} {stream}: {rest}")
+                self._print(host, stream, rest)
                 self._begun[name, stream] = ""
+
+    def _print(self, host: str, stream: str, line: str) -> None:
+        output.note(f"{host} {stream}: {line}")
 
     def _text(self, event: Event) -> str:
         match event:
@@ -103,11 +125,31 @@ class _Lines:
                 else:
                     sent += " sent"
                 mark = ", emulated" if event.emulated else ""
+                # Why it is refused comes with the results, with the cure.
+                why = "" if event.outcome == "refused" else f" ({event.text})"
                 return (
-                    f"{event.outcome} ({event.text}) in {event.seconds:.1f} s, "
+                    f"{event.outcome}{why} in {event.seconds:.1f} s, "
                     f"{event.round_trips} round trips, {sent}{mark}"
                 )
         return _of_a_rollout(event)
+
+
+class SaidLines(_Lines):
+    """What programs on devices print is the result: the device in front of each line."""
+
+    def __init__(self) -> None:
+        super().__init__(show_output=True)
+
+    def take(self, event: Event) -> None:
+        """Lines that are whole; the rest of a device at its end."""
+        if isinstance(event, events.DeviceDone):
+            with self._lock:
+                self._flush(event.host)
+        elif isinstance(event, events.Output | events.Warned):
+            super().take(event)
+
+    def _print(self, host: str, stream: str, line: str) -> None:
+        (output.say if stream == "stdout" else output.note)(f"{host}: {line}")
 
 
 def _of_a_rollout(event: Event) -> str:
@@ -127,6 +169,14 @@ def _cooling(event: events.Cooling) -> str:
     return f"{event.zone} {event.celsius:.0f} °C, waiting for {event.below:g} °C ({left} left)"
 
 
+def _of(done: int, need: int, about: str) -> str:
+    """`1.2 of 4.6 GB`; both units where they differ."""
+    first, second = human_bytes(done), human_bytes(need)
+    if first.split()[1:] == second.split()[1:]:
+        first = first.split()[0]
+    return f"{first} of {about}{second}"
+
+
 class _Row:
     """What is shown of one device."""
 
@@ -136,13 +186,30 @@ class _Row:
         self.done = self.total = 0
         self.since = time.monotonic()
         self.outcome = ""
+        self.sizes: dict[str, tuple[int, int]] = {}  # of its steps with data: bytes done, in all
+
+    def count(self, done: int, total: int) -> None:
+        """So many bytes of the step are done."""
+        self.done, self.total = done, total
+        if total:
+            self.sizes[self.step] = done, total
+
+    @property
+    def moved(self) -> tuple[int, int]:
+        """Bytes done, and in all; a device that is done needs no more."""
+        parts, sizes = map(sum, zip(*self.sizes.values(), strict=True))
+        if self.outcome:
+            parts = sizes = sizes if self.outcome in _GREEN else parts
+        return parts, sizes
 
 
 class _Board:
-    """The live table: step, bytes, rate per device."""
+    """The live table: step, bytes, rate per device; and a line for all `total` of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, total: int = 0) -> None:
         self.live: Live | None = None
+        self._total = total
+        self._first: tuple[float, int] | None = None  # when data began to flow, at what count
         self._rows: dict[str, _Row] = {}
         self._lock = threading.Lock()
         self._drawn = 0.0
@@ -153,10 +220,10 @@ class _Board:
             row = self._rows.setdefault(event.host, _Row())
             match event:
                 case events.StepStarted():
-                    row.step, row.text = event.step, event.text
-                    row.done, row.total, row.since = 0, event.bytes, time.monotonic()
+                    row.step, row.text, row.since = event.step, event.text, time.monotonic()
+                    row.count(0, event.bytes)
                 case events.Progress():
-                    row.done, row.total = event.done, event.total
+                    row.count(event.done, event.total)
                 case events.Relayed():
                     row.text = f"from {event.source}"
                 case events.Cooling():
@@ -171,27 +238,75 @@ class _Board:
                     row.outcome, row.text = event.outcome, event.text
                 case events.RunDone():
                     row.text = event.record["text"][:60]
-            now = time.monotonic()
-            if self.live and (now - self._drawn > 1 / REFRESH_PER_SECOND or row.outcome):
-                self._drawn = now
-                self.live.update(self.view(), refresh=True)
+            self._draw(at_once=bool(row.outcome))
 
-    def view(self) -> Table:
+    def tick(self) -> None:
+        """Draw anew: the seconds of a step go on."""
+        with self._lock:
+            self._draw()
+
+    def _draw(self, *, at_once: bool = False) -> None:
+        now = time.monotonic()
+        if self.live and (at_once or now - self._drawn > 1 / REFRESH_PER_SECOND):
+            self._drawn = now
+            self.live.update(self.view(), refresh=True)
+
+    def whole(self) -> str:
+        """`12 of 40 done, 3 waiting, 1.2 of 4.6 GB, 38 s left`; "" for a single device.
+
+        What a device will need that has not begun is taken to be what the others need.
+        """
+        rows = [row for host, row in self._rows.items() if host]
+        total = max(self._total, len(rows))
+        if total < 2:
+            return ""
+        ended = [row for row in rows if row.outcome]
+        failed = sum(row.outcome not in _GREEN for row in ended)
+        parts = [f"{len(ended)} of {total} done" + (f" ({failed} failed)" if failed else "")]
+        if total > len(rows):
+            parts.append(f"{total - len(rows)} waiting")
+        sized = [row.moved for row in rows if row.sizes]
+        known = sum(size for _, size in sized)
+        if known:
+            done = sum(part for part, _ in sized)
+            unknown = total - len(sized) - sum(not row.sizes for row in ended)
+            need = known + unknown * known // len(sized)
+            about = "about " if unknown else ""
+            parts += [f"{_of(done, need, about)}", *self._left(done, need)]
+        return ", ".join(parts)
+
+    def _left(self, done: int, need: int) -> list[str]:
+        """`38 s left` by the rate since data began to flow; nothing as long as that is unknown."""
+        now = time.monotonic()
+        if self._first is None and done:
+            self._first = now, done
+        begun, before = self._first or (now, done)
+        if done <= before or done >= need or now - begun < 1:
+            return []
+        seconds = (need - done) * (now - begun) / (done - before)
+        return [f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:.0f} min left"]
+
+    def view(self) -> Group:
         """The table as it is now; at most a screenful, busy devices first."""
-        from rich.table import Table  # noqa: PLC0415 - as Live
+        from rich.console import Group  # noqa: PLC0415 - as Live
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
 
         table = Table(box=None, pad_edge=False)
         for column in ("device", "step", "sent", "rate", ""):
             table.add_column(column, no_wrap=True)
-        room = max(5, output.errors.height - 4)
+        whole = self.whole()
+        room = max(5, output.errors.height - 4 - bool(whole))
         rows = sorted(self._rows.items(), key=lambda pair: (bool(pair[1].outcome), pair[0]))
         for host, row in rows[:room]:
             share = f"{human_bytes(row.done)}/{human_bytes(row.total)}" if row.total else ""
             spent = time.monotonic() - row.since
             rate = f"{human_bytes(int(row.done / spent))}/s" if row.done and spent > 0 else ""
+            if not (row.done or row.outcome) and spent >= 1:
+                rate = f"{spent:.0f} s"
             colour = "green" if row.outcome in _GREEN else "red"
             step = f"[{colour}]{row.outcome}[/]" if row.outcome else row.step
             table.add_row(host or "workstation", step, share, rate, output.shown(row.text[:70]))
         if len(rows) > room:
             table.add_row(f"... {len(rows) - room} more", "", "", "", "")
-        return table
+        return Group(*([Text(whole, "bold", no_wrap=True)] if whole else []), table)

@@ -1,4 +1,4 @@
-"""`fleet lock-file`: write fleet.lock, or check it."""
+"""`fleet config lock`: write fleet.lock, or check it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def lock_file(
 ) -> None:
     """Write fleet.lock: the QAIRT build and the hash of every file, per kind of device.
 
-    Example: fleet lock-file playbooks/tiny-genie.yaml -i inventories/lab.yaml --check
+    Example: fleet config lock playbooks/tiny-genie.yaml -i inventories/lab.yaml --check
     """
     where = lock_path(playbook, lock_file)
     loaded = load_playbook(playbook)
@@ -135,7 +135,7 @@ def lock_for(playbook: Path, given: Path | None, *, locked: bool, frozen: bool) 
     if locked and lock.playbook != playbook_hash(playbook):
         raise LockFileError(
             f"the playbook {playbook} changed after fleet.lock was written",
-            hint=f"fleet lock-file {playbook} (writes a new one), or deploy with --frozen",
+            hint=f"fleet config lock {playbook} (writes a new one), or deploy with --frozen",
         )
     return lock
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import gc
 import importlib
@@ -10,48 +11,53 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.cli import hints, output
+from fleet.cli import hints, output, project
+from fleet.cli.completion import table
 from fleet.model.errors import FleetError
+from fleet.model.home import ask_for_runs
 from fleet.model.version import VERSION
 
-# One module a group: a command is its function of that name, a group its `app`. Only the module
-# of the command that was typed is imported: the whole tree takes half a second.
-MODULES = {
-    "init": ("init",),
-    "inventory": ("inventory", "schema"),
-    "facts": ("facts",),
-    "runtime": ("runtime",),
-    "bundle": ("bundle",),
-    "deploy": ("plan", "deploy"),
-    "resume": ("resume",),
-    "push": ("push",),
-    "doctor": ("doctor",),
-    "status": ("status", "rollback"),
-    "fsck": ("fsck",),
-    "provision": ("provision", "undo"),
-    "lockfile": ("lock-file",),
-    "run": ("run",),
-    "serve": ("serve",),
-    "ab": ("ab",),
-    "bench": ("bench",),
-    "runners": ("runners",),
-    "profiles": ("profiles",),
-    "trust": ("trust",),
-    "adb": ("adb",),
-    "reserve": ("reserve", "unreserve", "who", "lock", "unlock"),
-    "lab": ("lab",),
-}
-
+# Each word with the module that brings it: a command is its function of that name, a group its
+# `app`. Only the module of the word that was typed is imported: the whole tree takes half a second.
 PANELS = {
-    "Prepare": (
-        "init", "inventory", "trust", "runtime", "bundle", "runners", "schema", "adb", "lab",
-    ),
-    "Look": ("facts", "plan", "lock-file", "status", "fsck", "doctor"),
-    "Change devices": ("deploy", "resume", "push", "rollback", "provision", "undo"),
-    "Run and measure": ("run", "ab", "serve", "bench", "profiles"),
-    "Share devices": ("who", "reserve", "unreserve"),
+    "Every day": {
+        "plan": "deploy", "deploy": "deploy", "run": "run", "status": "status",
+        "doctor": "doctor", "profiles": "profiles",
+    },
+    "On devices": {
+        "exec": "execute", "shell": "shell", "get": "get", "push": "push", "logs": "logs",
+        "facts": "facts",
+    },
+    "Share devices": {"who": "reserve", "reserve": "reserve", "unreserve": "reserve"},
+    "Go on, go back, repair": {
+        "resume": "resume", "rollback": "status", "fsck": "fsck", "provision": "provision",
+        "undo": "provision",
+    },
+    "Compare and serve": {"ab": "ab", "serve": "serve"},
+    "Prepare": {
+        "init": "init", "trust": "trust", "runtime": "runtime", "bundle": "bundle",
+        "config": "config", "adb": "adb", "lab": "lab", "demo": "demo", "selftest": "selftest",
+    },
 }  # fmt: skip
-OLD_WORDS = {"lock": "reserve", "unlock": "unreserve"}  # they go with the next version
+MODULES = {word: module for words in PANELS.values() for word, module in words.items()}
+OLD_WORDS = {  # they go with the next version
+    "lock": "reserve",
+    "unlock": "unreserve",
+    "inventory": "config",
+    "schema": "config schema",
+    "lock-file": "config lock",
+    "runners": "config runners",
+    "bench": "serve bench",
+}
+OLD_OPTIONS = {
+    "--carrier": 1,
+    "--bandwidth": 1,
+    "--per-hub": 1,
+    "--compress": 1,
+    "--whole": 0,
+    "--relay": 0,
+}  # words behind
+TUNED = {"plan", "deploy", "push"}
 
 
 def _usage(argument: typer.core.TyperArgument, context: object) -> list[str]:  # noqa: ARG001
@@ -70,45 +76,86 @@ class CommandTree(typer.core.TyperGroup):
 
     def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002
         """Names, as the help shows them."""
-        return [name for names in PANELS.values() for name in names if name in self.commands]
+        return [name for name in MODULES if name in self.commands]
 
 
 def build(word: str = "") -> typer.Typer:
     """The command tree: what `word` needs, all of it where that is no command."""
-    wanted = [name for name, commands in MODULES.items() if word in commands]
-    panels = {name: panel for panel, names in PANELS.items() for name in names}
     tree = _root()
-    for name in wanted or (() if word == "--version" else MODULES):
-        module = importlib.import_module(f"fleet.cli.{name}")
-        for command in MODULES[name]:
-            new = OLD_WORDS.get(command, command)
-            function = getattr(module, new.replace("-", "_"), None)
-            if command != new:
-                tree.command(command, hidden=True)(_renamed(function, command, new))
-            elif callable(function):
-                tree.command(command, rich_help_panel=panels[command])(function)
+    if word == "--version":
+        return tree
+    for panel, words in PANELS.items():
+        for name in words.keys() & {word} if word in MODULES else words:
+            found = _found(name)
+            if isinstance(found, typer.Typer):
+                tree.add_typer(found, name=name, rich_help_panel=panel)
             else:
-                tree.add_typer(module.app, name=command, rich_help_panel=panels[command])
+                tree.command(name, rich_help_panel=panel)(found)
     return tree
 
 
-def _renamed(function: Any, old: str, new: str) -> Any:  # noqa: ANN401 - typer reads its signature
-    """The command under its old word, which says so where people read."""
+def _found(word: str) -> Any:  # noqa: ANN401 - a function whose signature typer reads, or a group
+    module = importlib.import_module(f"fleet.cli.{MODULES[word]}")
+    python = f"{word}_" if word in vars(builtins) else word.replace("-", "_")
+    function = getattr(module, python, None)
+    return module.app if function is None else function
 
-    @functools.wraps(function)
-    def work(**values: object) -> None:
-        if not values["as_json"]:
-            output.note(f"`fleet {old}` is now `fleet {new}`; the next version drops the old name")
-        function(**values)
 
-    return work
+def listed() -> typer.Typer:
+    """The commands with what the help says of each, out of the table: nothing is imported."""
+    tree, commands = _root(), table()["commands"]
+    for panel, words in PANELS.items():
+        for name in words:
+            about = commands[name]["help"]
+            tree.command(name, help=about, rich_help_panel=panel)(_nothing)
+    return tree
+
+
+def _nothing() -> None:
+    """What stands in for a command that was not typed."""
+
+
+def renewed(words: list[str]) -> tuple[list[str], list[str]]:
+    """A command line in today's words, and what to say about it."""
+    said = []
+    old = words[:1]
+    if old and old[0] in OLD_WORDS:
+        new = OLD_WORDS[old[0]]
+        said.append(f"`fleet {old[0]}` is now `fleet {new}`; the next version drops the old name")
+        words = [*new.split(), *words[1:]]
+    if words and words[0] in TUNED:
+        words, tuned = _tuned(words)
+        said += [
+            f"`{name}` is now `--tune {name[2:]}`; the next version drops the old name"
+            for name in tuned
+        ]
+    return words, said
+
+
+def _tuned(words: list[str]) -> tuple[list[str], list[str]]:
+    """Options of transfers as `--tune name=value`, and which they were."""
+    new: list[str] = []
+    found = []
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if word == "--":
+            new += [word, *rest]
+        elif name in OLD_OPTIONS:
+            found.append(name)
+            if OLD_OPTIONS[name] and not equals:
+                value = next(rest, "")
+            new += ["--tune", f"{name[2:]}={value}" if OLD_OPTIONS[name] else name[2:]]
+        else:
+            new.append(word)
+    return new, found
 
 
 def _built(word: str) -> typer.Typer:
     """As `build`. Imports leave no garbage, and looking for it would take a tenth of the start."""
     gc.disable()
     try:
-        return build(word)
+        return build(word) if word in MODULES or word == "--version" else listed()
     finally:
         gc.freeze()
         gc.enable()
@@ -118,9 +165,7 @@ def _parser(word: str) -> Any:  # noqa: ANN401 - typer brings its own click
     return typer.main.get_command(build(word))
 
 
-hints.parse_with(
-    {word: functools.partial(_parser, word) for words in MODULES.values() for word in words}
-)
+hints.parse_with({word: functools.partial(_parser, word) for word in MODULES})
 
 
 def _root() -> typer.Typer:
@@ -159,7 +204,11 @@ def root(
 
 def main() -> None:
     """Run the command line; every FleetError becomes one message and its exit code."""
+    ask_for_runs(project.runs)
+    sys.argv[1:], said = renewed(sys.argv[1:])
     try:
+        for text in () if "--json" in sys.argv else said:
+            output.note(text)
         _built(sys.argv[1] if len(sys.argv) > 1 else "")()
     except FleetError as error:
         output.show_error(error)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleet.cli import output
-from fleet.cli.columns import Column, show
 from fleet.engine.measuring.heat import Heat, hottest
 from fleet.profiles.compare.groups import short_build
 from fleet.profiles.latency import MEANS, latency
@@ -20,7 +19,7 @@ TOKENS = {
 }
 NETWORK = {"latency ms": "median", "p90 ms": "p90", "inf/s": "rate"}
 _DIGITS = {"prompt_tps": 2, "decode_tps": 2, "median": 2, "p90": 2, "generated_tokens": 0}
-_PRIORITY = {"QAIRT": 1, "chip": 2, "tokens": 3, "init ms": 4}
+_DROPS = ("QAIRT", "chip", "tokens", "init ms", "emulated")
 
 
 def _numbers(record: dict[str, Any]) -> dict[str, float]:
@@ -43,6 +42,14 @@ def _median(records: Sequence[dict[str, Any]], key: str) -> str:
     counted = [_numbers(record) for record in records if record["counts"]]
     values = [numbers[key] for numbers in counted if key in numbers]
     return f"{statistics.median(values):.{_DIGITS.get(key, 1)}f}" if values else "-"
+
+
+def rate_of(records: Sequence[dict[str, Any]]) -> str:
+    """`10.0 tok/s`, or `545.0 inf/s`; "" where no rate was measured."""
+    for key, unit in (("decode_tps", "tok/s"), ("rate", "inf/s")):
+        if (text := _median(records, key)) != "-":
+            return f"{text} {unit}"
+    return ""
 
 
 def _others(records: Sequence[dict[str, Any]], shown: str) -> str:
@@ -86,7 +93,7 @@ def _table(title: str, kind: str, records: Sequence[dict[str, Any]]) -> None:
         **{head: [_median(mine, key) for mine in hosts.values()] for head, key in numbers.items()},
         "emulated": [_emulated(mine) for mine in hosts.values()],
     }
-    show(title, [Column(head, column, _PRIORITY.get(head, 0)) for head, column in cells.items()])
+    output.table(title, tuple(cells), zip(*cells.values(), strict=True), _DROPS)
 
 
 def _by_host(records: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

@@ -1,20 +1,76 @@
-"""Options that many commands share; nothing is imported for them but typer."""
+"""Options that many commands share, and `-o`, which every command with `--json` has."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
+import typer.core
+
+from fleet.cli import output, project
+
+
+def needed(name: str, given: Path | None = None) -> Path:
+    """The file that was given, else that of the environment or the project. Raises InputError."""
+    return given or project.needed(name)
+
+
+def _file(name: str) -> Callable[[typer.Context, Path | None], Path | None]:
+    def take(context: typer.Context, value: Path | None) -> Path | None:
+        return value if context.resilient_parsing else needed(name, value)
+
+    return take
+
+
+def house(name: str) -> Callable[[typer.Context, Any], Any]:
+    """A callback: the value of fleet.yaml for an option that was not given."""
+
+    def take(context: typer.Context, value: Any) -> Any:  # noqa: ANN401 - of the option
+        if value is not None or context.resilient_parsing:
+            return value
+        return project.of_project(name)
+
+    return take
+
+
+def _none() -> None:
+    """The default of a file: `_file` asks further."""
+
 
 Inventory = Annotated[
-    Path, typer.Option("--inventory", "-i", help="Inventory file (YAML).", show_default=False)
+    Path,
+    typer.Option(
+        "--inventory",
+        "-i",
+        help="Inventory file (YAML). Default: that of fleet.yaml.",
+        default_factory=_none,
+        callback=_file("inventory"),
+        envvar=project.VARIABLES["inventory"],
+        show_default=False,
+    ),
 ]
 LIMIT_HELP = "Only these devices: names, groups, globs, '~regex', 'group[0:2]', '!not', '&and'."
 Limit = Annotated[list[str] | None, typer.Option("--limit", "-l", help=LIMIT_HELP)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Hosts = Annotated[list[str] | None, typer.Argument(metavar="[HOST]...", help="Same as --limit.")]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print JSON instead of text.",
+        callback=lambda value: value or output.shape in {"json", "yaml"},
+    ),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show every detail.")]
 Parallel = Annotated[
-    int | None, typer.Option("--parallel", "-p", min=1, help="Simultaneous devices.")
+    int | None,
+    typer.Option(
+        "--parallel", "-p", min=1, help="Simultaneous devices.", callback=house("parallel")
+    ),
+]
+Lease = Annotated[
+    bool, typer.Option("--lease", help="Keep other people from writing to the boards meanwhile.")
 ]
 AcceptNew = Annotated[
     bool, typer.Option("--accept-new", help="Trust ssh host keys that were never seen before.")
@@ -24,9 +80,21 @@ Verify = Annotated[
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Download nothing; use stored runtimes.")]
 Executor = Annotated[
-    str | None, typer.Option(help="Let a dask cluster do the work: dask://SCHEDULER:PORT.")
+    str | None,
+    typer.Option(
+        help="Let a dask cluster do the work: dask://SCHEDULER:PORT.", callback=house("executor")
+    ),
 ]
-Playbook = Annotated[Path, typer.Argument(help="Playbook file (YAML).")]
+Playbook = Annotated[
+    Path,
+    typer.Argument(
+        help="Playbook file (YAML). Default: that of fleet.yaml.",
+        default_factory=_none,
+        callback=_file("playbook"),
+        envvar=project.VARIABLES["playbook"],
+        show_default=False,
+    ),
+]
 LockFile = Annotated[
     Path | None, typer.Option(help="Lock file; default: fleet.lock beside the playbook.")
 ]
@@ -37,3 +105,41 @@ Records = Annotated[Path | None, typer.Option("--output", help="Folder for the r
 Store = Annotated[
     Path | None, typer.Option(help="Folder of results (--output of `fleet run`), or a .db file.")
 ]
+
+
+def _shape(context: typer.Context, value: str | None) -> None:
+    if not context.resilient_parsing:
+        output.shape = value or ""
+
+
+_shaped = typer.Typer()
+
+
+@_shaped.command()
+def _of(
+    shape: Annotated[
+        Literal["wide", "json", "yaml", "name"] | None,
+        typer.Option(
+            "--format",
+            "-o",
+            help="How results are shown: every column, as data, or only the names.",
+            callback=_shape,
+            is_eager=True,
+            expose_value=False,
+        ),
+    ] = None,
+) -> None: ...
+
+
+_SHAPE = typer.main.get_command(_shaped).params[0]
+_own_params = typer.core.TyperCommand.get_params
+
+
+def _params(command: typer.core.TyperCommand, context: Any) -> list[Any]:  # noqa: ANN401 - click's
+    params = _own_params(command, context)
+    named = {param.name for param in params}
+    taken = any("-o" in param.opts for param in params)
+    return [*params, _SHAPE] if "as_json" in named and not taken else params
+
+
+typer.core.TyperCommand.get_params = _params  # type: ignore[method-assign,assignment]

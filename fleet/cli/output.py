@@ -7,13 +7,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, TextIO
 
 import typer
 
+from fleet.cli.columns import TableLines, laid_out
 from fleet.cli.hints import completed, completed_all
 from fleet.model.errors import FleetError
 from fleet.model.masking import masked_data, revealed
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     console: Console
     errors: Console
 
+shape = ""  # of what is shown, as `-o` wants it
 _screens = sys.modules[__name__]  # where `console` and `errors` are made when they are looked up
 
 
@@ -63,13 +65,14 @@ def load() -> None:
     """What shows tables and colours, where they will be shown."""
     if _plain(sys.stdout):
         return
-    import rich.console  # noqa: PLC0415
-    import rich.table  # noqa: F401, PLC0415
+    import rich.console  # noqa: F401, PLC0415
 
 
 def width() -> int | None:
-    """Columns of the terminal; None where tables go to a file or a pipe, which have no end."""
-    return None if _plain(sys.stdout) else _screens.console.width
+    """Columns of the terminal; None where tables go to a file or a pipe, which have no end, and
+    for `-o wide`.
+    """
+    return None if _plain(sys.stdout) or shape == "wide" else _screens.console.width
 
 
 def _as_json(value: object) -> object:
@@ -101,6 +104,10 @@ def _echo(value: object, indent: int | None = None, *, plain: bool = False) -> N
     text = json.dumps(value, indent=indent, default=_as_json, ensure_ascii=False)
     if revealed() and not plain:
         text = json.dumps(masked_data(json.loads(text)), indent=indent, ensure_ascii=False)
+    if shape == "yaml":
+        from fleet.config.scaffold.texts import as_yaml  # noqa: PLC0415 - for `-o yaml` only
+
+        text = "---\n" * (indent is None) + as_yaml(json.loads(text))
     typer.echo(text)
 
 
@@ -108,25 +115,43 @@ def table(
     title: str,
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
-    whole: Collection[str] = (),
+    drops: Sequence[str] = (),
 ) -> None:
     """A table; None is shown as `unknown`. Without a terminal: columns with `|` between them.
 
-    `whole`: columns that are never narrowed; there has to be room for them.
+    `drops`: columns that make room on a narrow terminal, the first one first.
     """
     texts = [["unknown" if cell is None else harmless(str(cell)) for cell in row] for row in rows]
-    if _plain(sys.stdout):
+    if shape == "name":
+        literal("\n".join(dict.fromkeys(row[0] for row in texts)))
+    elif _plain(sys.stdout):
         literal("\n".join((title, *_lines([list(columns), *texts]))))
-        return
-    from rich.markup import escape  # noqa: PLC0415 - see above
-    from rich.table import Table  # noqa: PLC0415
+    else:
+        _draw(laid_out(title, columns, texts, room=width(), drops=drops, rule=drawn("─", "-")))
 
-    view = Table(title=title, title_justify="left", title_style="bold")
-    for column in columns:
-        view.add_column(column, overflow="fold", no_wrap=column in whole)
-    for row in texts:
-        view.add_row(*map(escape, row))
-    _screens.console.print(view)
+
+def _draw(layout: TableLines) -> None:
+    styled = [
+        (layout.title, "bold"),
+        (layout.heads, "bold"),
+        (layout.rows, ""),
+        (layout.below, "dim"),
+    ]
+    for lines, style in styled:
+        for line in lines:
+            text = drawn(line, line.replace("…", "~"))
+            _screens.console.print(text, markup=False, emoji=False, soft_wrap=True, style=style)
+
+
+def drawn(text: str, plain: str) -> str:
+    """The text, or the plain one where the terminal cannot show it."""
+    if os.environ.get("LC_ALL") in {"C", "POSIX"}:
+        return plain
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return plain
+    return text
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -145,12 +170,16 @@ def shown(value: object) -> str:
     return escape(harmless(str(value)))
 
 
-def say(text: str) -> None:
-    """A line of the result, never wrapped, never read as markup, without escape sequences."""
+def say(text: str, style: str = "") -> None:
+    """A line of the result, never wrapped, never read as markup, without escape sequences; nothing
+    beside names that were asked for.
+    """
+    if shape == "name":
+        return
     if _plain(sys.stdout):
         literal(harmless(text))
         return
-    _screens.console.print(harmless(text), markup=False, soft_wrap=True)
+    _screens.console.print(harmless(text), markup=False, soft_wrap=True, style=style)
 
 
 def literal(text: str) -> None:

@@ -75,10 +75,13 @@ def list_runs(
         output.note(f"only the newest {len(rows)} runs are shown; for all of them: --limit 0")
 
 
+_DROPS = ("tags", "emulated", "repeat", "counts", "counted", "records", "name")
+
+
 def _table(title: str, columns: dict[str, str], rows: list[dict[str, object]]) -> None:
     """Columns: key → head."""
     cells = [[_cell(row[key]) for key in columns] for row in rows]
-    output.table(title, tuple(columns.values()), cells)
+    output.table(title, tuple(columns.values()), cells, _DROPS)
 
 
 def _cell(value: object) -> object:

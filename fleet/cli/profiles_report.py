@@ -12,6 +12,7 @@ from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.hints import completed
 from fleet.model.errors import InputError
+from fleet.model.extras import install_extra
 from fleet.profiles.files import written_whole
 
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ def report(
             f"a report can show at most {GROUPS} groups, but {len(selections)} were given",
             hint="give fewer selections, or make several reports",
         )
-    drawing.library()
     groups = [group_of(selection, store) for selection in selections]
     for group in groups:
         if not group.records:
@@ -57,6 +57,9 @@ def report(
                 hint="choose other runs: fleet profiles list",
             )
     found = gather(groups)
+    if drawing.library() is None:
+        cure = install_extra("report")
+        output.note(f"heat, operations and history need the extra `report`: {cure}")
     size = _write(target, page(found, title))
     if as_json:
         output.emit_json(_plain(found, target, size))

@@ -32,7 +32,7 @@ def provision(
     """
     options = DeployOptions(accept_new=accept_new, parallel=parallel, allow_reboot=allow_reboot)
     loaded, hosts = load_playbook(playbook), hosts_of(inventory, limit)
-    with listening(as_json=as_json) as listener:
+    with listening(as_json=as_json, total=len(hosts)) as listener:
         operation = Operation(loaded, hosts, listener, options=options)
         results = operation.provision()
     _show(f"provision {operation.playbook.name}", results, as_json=as_json)
@@ -50,7 +50,7 @@ def undo(
     Example: fleet undo last -i inventories/evks.yaml --limit evk-07
     """
     hosts = hosts_of(inventory, limit)
-    with listening(as_json=as_json) as listener:
+    with listening(as_json=as_json, total=len(hosts)) as listener:
         results = undoing.undo(hosts, run_id, listener, parallel=parallel or DEFAULT_PARALLEL)
     _show(f"undo {run_id}", results, as_json=as_json)
 

@@ -24,12 +24,7 @@ def push(
     ] = None,
     limit: opt.Limit = None,
     keep: Annotated[int, typer.Option(min=2, help="Versions to keep.")] = KEEP,
-    carrier: transfer.Carrier = "auto",
-    bandwidth: transfer.Bandwidth = None,
-    per_hub: transfer.PerHub = None,
-    whole: transfer.Whole = False,
-    compress: transfer.Compress = "auto",
-    relay: transfer.Relay = False,
+    tune: transfer.Tune = None,
     parallel: opt.Parallel = None,
     verify: opt.Verify = False,
     accept_new: opt.AcceptNew = False,
@@ -47,10 +42,11 @@ def push(
         accept_new=accept_new,
         parallel=parallel or DEFAULT_PARALLEL,
         keep=keep,
-        transfer=transfer.options_of(carrier, bandwidth, per_hub, whole, compress, relay),
+        transfer=transfer.options_of(tune),
     )
-    with listening(as_json=as_json, ready=False) as listener:
-        work = Push(wanted, sources, hosts_of(inventory, limit), listener, options)
+    hosts = hosts_of(inventory, limit)
+    with listening(as_json=as_json, ready=False, total=len(hosts)) as listener:
+        work = Push(wanted, sources, hosts, listener, options)
         results = work.push(meanwhile=None if as_json else output.load)
     if not as_json:
         show_devices(f"push {wanted}", results)

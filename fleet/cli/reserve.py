@@ -8,18 +8,17 @@ import typer
 
 from fleet.cli import options as opt
 from fleet.cli import output
-from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
+from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of, named_hosts
 from fleet.cli.results import emit, show_errors
 from fleet.engine import reserving
 from fleet.engine.pool import DeviceResult
 from fleet.model.deadline import parse_duration
 
-Hosts = Annotated[list[str], typer.Argument(metavar="HOST...", help="Devices or groups, globs.")]
-
 
 def reserve(
-    host: Hosts,
     inventory: opt.Inventory,
+    host: opt.Hosts = None,
+    limit: opt.Limit = None,
     duration: Annotated[str, typer.Option("--for", help="How long: 30m, 2h, 3d.")] = "1h",
     reason: Annotated[str, typer.Option("--reason", "-r", help="Shown to other people.")] = "",
     parallel: opt.Parallel = None,
@@ -29,14 +28,15 @@ def reserve(
 
     Example: fleet reserve evk-07 -i inventories/evks.yaml --for 2h --reason "camera tests"
     """
-    seconds, hosts = _seconds(duration), hosts_of(inventory, host)
+    seconds, hosts = _seconds(duration), named_hosts(inventory, limit, host)
     results = reserving.reserve(hosts, seconds, reason, parallel=parallel or DEFAULT_PARALLEL)
     _show("reserve", results, as_json)
 
 
 def unreserve(
-    host: Hosts,
     inventory: opt.Inventory,
+    host: opt.Hosts = None,
+    limit: opt.Limit = None,
     force: Annotated[
         bool, typer.Option("--force", help="Also end those of other people, and their deploys.")
     ] = False,
@@ -47,16 +47,14 @@ def unreserve(
 
     Example: fleet unreserve evk-07 -i inventories/evks.yaml
     """
-    hosts = hosts_of(inventory, host)
+    hosts = named_hosts(inventory, limit, host)
     results = reserving.release(hosts, force=force, parallel=parallel or DEFAULT_PARALLEL)
     _show("unreserve", results, as_json)
 
 
 def who(
     inventory: opt.Inventory,
-    host: Annotated[
-        list[str] | None, typer.Argument(metavar="[HOST]...", help="Same as --limit.")
-    ] = None,
+    host: opt.Hosts = None,
     limit: opt.Limit = None,
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,
@@ -66,7 +64,7 @@ def who(
 
     Example: fleet who -i inventories/evks.yaml
     """
-    hosts = hosts_of(inventory, [*(host or []), *(limit or [])])
+    hosts = hosts_of(inventory, limit, host)
     results = reserving.who(hosts, parallel=parallel or DEFAULT_PARALLEL, accept_new=accept_new)
     _show("who", results, as_json)
 

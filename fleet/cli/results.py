@@ -15,6 +15,9 @@ if TYPE_CHECKING:  # records are shown without the engine
     from fleet.model.plan import DevicePlan
 
 
+_DROPS = ("round trips", "time", "sent")
+
+
 def show_devices(title: str, results: Sequence[DeviceResult]) -> None:
     """One row a device; errors with their cure below. The wave where there are several."""
     waved = len({result.wave for result in results}) > 1
@@ -32,7 +35,7 @@ def show_devices(title: str, results: Sequence[DeviceResult]) -> None:
         for result in results
     ]
     first = ("device", "wave") if waved else ("device",)
-    output.table(title, (*first, "outcome", "", "time", "round trips", "sent"), rows)
+    output.table(title, (*first, "outcome", "", "time", "round trips", "sent"), rows, _DROPS)
     show_errors(results)
 
 
@@ -46,6 +49,16 @@ def emit(results: Sequence[DeviceResult], *members: str) -> None:
         return {"host": result.host.name, "outcome": result.outcome, **values, **result.details}
 
     output.emit_json([plain(result) for result in results])
+
+
+def tell_holders(results: Sequence[DeviceResult]) -> None:
+    """Who holds which board, where a command went on beside them; boards that it left alone."""
+    for result in results:
+        if result.outcome == "not attempted":
+            output.note(f"{result.host.name}: not attempted")
+        notes = result.details.get("notes")
+        for text in notes if isinstance(notes, list) else ():
+            output.note(f"{result.host.name}: {text}")
 
 
 def show_errors(results: Sequence[DeviceResult]) -> None:
@@ -62,41 +75,60 @@ def show_errors(results: Sequence[DeviceResult]) -> None:
         output.show_error(error)
 
 
+_LEGEND = {"+": "change", "#": "as root", ">": "then", "!": "finding", "-": "remark"}
+
+
 def show_plans(results: Sequence[DeviceResult]) -> None:
-    """Every action literally, then findings and notes."""
-    for result in results:
-        plan = result.plan
-        if plan is None:
-            continue
-        state = "refused" if plan.refused else "unchanged" if plan.unchanged else "will change"
-        output.console.print(
-            f"[bold]{result.host.name}[/]  {plan.target}  {plan.manifest.name}/{plan.manifest.id}"
-            f"  {state}",
-            markup=True,
-            soft_wrap=True,
-        )
-        _show_actions(plan)
-        for text in () if plan.refused or plan.unchanged else plan.then:
-            output.say(f"  > {text}")
-        for finding in plan.findings:
-            mark = "REFUSED" if finding.refuses else "warning"
-            output.say(
-                f"  ! {mark} {finding.rule}: {finding.message} (have {finding.have}, "
-                f"need {finding.need}); {finding.cure}"
-            )
-        for text in plan.notes:
-            output.say(f"  - {text}")
-
-
-def _show_actions(plan: DevicePlan) -> None:
-    if plan.refused:
+    """Every action literally, then findings and notes; once for devices with the same plan."""
+    plans = {result.host.name: _plan_lines(result.plan) for result in results if result.plan}
+    groups: dict[object, list[str]] = {}
+    for name, lines in plans.items():
+        groups.setdefault(name if output.shape == "wide" else lines, []).append(name)
+    if output.shape == "name":
+        output.literal("\n".join(plans))
         return
-    if plan.become:
-        output.say(f"  root: {plan.become}")
-    for action in plan.actions:
-        output.say(f"  + {action.describe()}")
-        for command in action.commands() if action.needs_root else ():
-            output.say(f"      # {shlex.join(command.argv)}")
+    sizes = sorted(groups.values(), key=len, reverse=True)
+    for number, names in enumerate(sizes):
+        head, *rest = plans[names[0]]
+        output.say(f"{_who(names, len(plans), most=number == 0)}  {head}", style="bold")
+        for line in rest:
+            output.say(line)
+    if len(plans) > 1 and output.shape != "wide":
+        differ = f"; {len(plans) - len(sizes[0])} differ" if len(sizes) > 1 else ""
+        output.say(f"same on {len(sizes[0])} devices{differ}")
+    used = {line.split()[0] for lines in plans.values() for line in lines[1:]}
+    legend = [f"{mark} {text}" for mark, text in _LEGEND.items() if mark in used]
+    if legend:
+        output.say(f"legend: {', '.join(legend)}", style="dim")
+
+
+def _who(names: Sequence[str], count: int, *, most: bool) -> str:
+    """The names; of most devices it says which they are not."""
+    if len(names) < 4:
+        return ", ".join(names)
+    if len(names) == count:
+        return f"all {count} devices"
+    return f"{len(names)} devices, all but those below" if most else ", ".join(names)
+
+
+def _plan_lines(plan: DevicePlan) -> tuple[str, ...]:
+    """A head without the device, then a line with a mark for each thing."""
+    state = "refused" if plan.refused else "unchanged" if plan.unchanged else "will change"
+    lines = [f"{plan.target}  {plan.manifest.name}/{plan.manifest.id}  {state}"]
+    if not plan.refused:
+        lines += [f"  root: {plan.become}"] if plan.become else []
+        for action in plan.actions:
+            lines.append(f"  + {action.describe()}")
+            commands = action.commands() if action.needs_root else ()
+            lines += [f"      # {shlex.join(command.argv)}" for command in commands]
+        lines += [f"  > {text}" for text in (() if plan.unchanged else plan.then)]
+    for finding in plan.findings:
+        mark = "REFUSED" if finding.refuses else "warning"
+        lines.append(
+            f"  ! {mark} {finding.rule}: {finding.message} (have {finding.have}, "
+            f"need {finding.need}); {finding.cure}"
+        )
+    return (*lines, *(f"  - {text}" for text in plan.notes))
 
 
 def show_admin(results: Sequence[DeviceResult]) -> None:

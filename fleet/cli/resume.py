@@ -58,7 +58,7 @@ def resume(
         if journal.state.rolling:
             raise typer.Exit(1)
         return
-    with listening(as_json=as_json) as listener:
+    with listening(as_json=as_json, total=len(journal.state.devices)) as listener:
         operation = reopen(journal, listener, runs=runs, force=force_inputs, parallel=parallel)
         journal.resumed(forced=force_inputs)
         results = with_way_back(operation, lambda: operation.go_on(journal))

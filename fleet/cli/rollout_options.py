@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fleet.cli import output
-from fleet.engine.rollout.judge import limits
-from fleet.engine.rollout.waves import Wave
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
-from fleet.model.playbook import Playbook
 from fleet.model.rollout import NONE, Amount, RolloutSpec, check_rising, is_amount, parse_on_fail
+
+if TYPE_CHECKING:  # `fleet exec` has no playbook
+    from fleet.engine.rollout.waves import Wave
+    from fleet.model.playbook import Playbook
 
 Canary = Annotated[str | None, typer.Option(help="First devices: 1, 5%, or name patterns.")]
 Waves = Annotated[
@@ -40,6 +41,21 @@ def with_rollout(
     on_fail: str | None = None,
 ) -> Playbook:
     """The playbook with what the options say instead. Raises InputError naming the option."""
+    options = (canary, waves, max_failed, max_unreachable, soak, on_fail)
+    spec = spec_of(playbook.rollout, *options)
+    return playbook if spec is playbook.rollout else replace(playbook, rollout=spec)
+
+
+def spec_of(
+    spec: RolloutSpec | None,
+    canary: str | None = None,
+    waves: str | None = None,
+    max_failed: str | None = None,
+    max_unreachable: str | None = None,
+    soak: str | None = None,
+    on_fail: str | None = None,
+) -> RolloutSpec | None:
+    """`spec` with what the options say instead. Raises InputError naming the option."""
     amount = canary is not None and is_amount(canary)
     changes = {
         "canary": _read("--canary", canary if amount else None, Amount.parse),
@@ -53,8 +69,8 @@ def with_rollout(
     if canary is not None:
         changes |= {"canary_hosts": ()} if amount else {"canary": NONE, "canary_hosts": (canary,)}
     if not changes:
-        return playbook
-    return replace(playbook, rollout=replace(playbook.rollout or RolloutSpec(), **changes))
+        return spec
+    return replace(spec or RolloutSpec(), **changes)
 
 
 def _shares(text: str) -> tuple[Amount, ...]:
@@ -74,10 +90,22 @@ def _read(option: str, text: str | None, read: Any) -> Any:  # noqa: ANN401 - on
         raise InputError(f"{option}: {error.message}", hint=error.hint) from error
 
 
+_NAMED = 4  # devices of a wave that a terminal names
+
+
+def _who(names: Sequence[str]) -> str:
+    """`a, b, c and 35 more`; all of them where there is room."""
+    if output.width() is None or len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1} more (-o wide)"
+
+
 def show_waves(waves: Sequence[Wave], spec: RolloutSpec | None, *, as_json: bool) -> None:
     """Who is in which wave, and what ends the rollout; nothing for a playbook without waves."""
     if spec is None:
         return
+    from fleet.engine.rollout.judge import limits  # noqa: PLC0415 - of deploys
+
     if as_json:
         shown = [{**wave.as_dict(), **limits(wave, spec).as_dict()} for wave in waves]
         output.emit_line({"event": "Waves", "host": "", "rollout": spec.as_dict(), "waves": shown})
@@ -88,7 +116,7 @@ def show_waves(waves: Sequence[Wave], spec: RolloutSpec | None, *, as_json: bool
         allowed = limits(wave, spec)
         share = f"{done}/{total}"
         cells = (wave.name, len(wave.hosts), share, allowed.failed, allowed.unreachable)
-        rows.append((*cells, ", ".join(wave.hosts)))
+        rows.append((*cells, _who(wave.hosts)))
     columns = ("wave", "devices", "then", "may fail", "may be unreachable", "who")
     output.table("rollout", columns, rows)
     soak = f"waits {spec.soak:g} s after each wave, then checks its devices" if spec.soak else ""

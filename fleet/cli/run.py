@@ -52,7 +52,7 @@ def run(
     )
     hosts = hosts_of(inventory, limit)
     with (
-        listening(as_json=as_json, show_output=stream) as listener,
+        listening(as_json=as_json, show_output=stream, total=len(hosts)) as listener,
         working_on(executor, parallel) as remote,
     ):
         runs = RunStore(output_dir) if output_dir else None

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fleet.cli.options import house
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
 from fleet.model.files import told
@@ -16,7 +17,10 @@ from fleet.model.playbook import Playbook, RunSpec
 
 Prompt = Annotated[str | None, typer.Option(help="Prompt text; default: the playbook's.")]
 PromptFile = Annotated[Path | None, typer.Option(help="File that contains the prompt.")]
-Repeats = Annotated[int | None, typer.Option(min=1, help="Measured runs on each device.")]
+Repeats = Annotated[
+    int | None,
+    typer.Option(min=1, help="Measured runs on each device.", callback=house("repeats")),
+]
 Warmups = Annotated[int | None, typer.Option(min=0, help="First runs, which do not count.")]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help="Most tokens to generate.")]
 Timeout = Annotated[str | None, typer.Option(help="Time limit of one run: 90s, 5m.")]

@@ -1,4 +1,4 @@
-"""`fleet runners`: what can run a bundle, from where, with which options."""
+"""`fleet config runners`: what can run a bundle, from where, with which options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def runners(as_json: opt.Json = False) -> None:
 
     A runner that cannot be loaded is listed with its error. See docs/runners.md.
 
-    Example: fleet runners
+    Example: fleet config runners
     """
     rows = [_row(name) for name in names()]
     if as_json:

@@ -11,7 +11,8 @@ import typer
 
 from fleet.cli import options as opt
 from fleet.cli import output
-from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
+from fleet.cli.bench import bench
+from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of, only_host
 from fleet.cli.live import listening
 from fleet.cli.results import emit, show_devices, show_errors
 from fleet.config.playbook import load_playbook
@@ -58,7 +59,7 @@ def _starting(word: str, about: str, *, again: bool) -> None:
         as_json: opt.Json = False,
     ) -> None:
         loaded, hosts = load_playbook(playbook), hosts_of(inventory, limit)
-        with listening(as_json=as_json) as listener:
+        with listening(as_json=as_json, total=len(hosts)) as listener:
             serving = Serving(loaded, hosts, listener)
             options = DeployOptions(run="never", offline=offline, parallel=parallel)
             operation = Operation(loaded, hosts, listener, options=options)
@@ -105,7 +106,7 @@ def status(
     if as_json:
         emit(results, "text")
     else:
-        output.table("service", _COLUMNS, [_row(result) for result in results])
+        output.table("service", _COLUMNS, [_row(result) for result in results], _DROPS)
     show_errors(results)
     end_devices(results)
 
@@ -114,6 +115,9 @@ _COLUMNS = (
     "device", "state", "kept by", "release", "deployed", "port", "pid", "memory", "queue",
     "restarts", "emulated",
 )  # fmt: skip
+
+
+_DROPS = ("restarts", "queue", "memory", "pid", "deployed", "kept by", "emulated", "port")
 
 
 def _row(result: DeviceResult) -> tuple[object, ...]:
@@ -245,27 +249,22 @@ def tunnel(
 
     Example: fleet serve tunnel playbooks/tiny-service.yaml -i inventories/lab.yaml -l lab001
     """
-    hosts = hosts_of(inventory, limit)
-    if len(hosts) != 1:
-        raise InputError(
-            f"a tunnel connects to exactly one device, but {len(hosts)} are selected",
-            hint="select one device: --limit HOST",
-        )
+    host = only_host(inventory, limit, "a tunnel")
     loaded = load_playbook(playbook)
     if loaded.serve is None:
         raise InputError(
             f"the playbook {playbook} has no `serve:` section, so it describes no service",
             hint="add a `serve:` section to the playbook (docs/serving.md has an example)",
         )
-    session = Session(hosts[0], lambda _: None)
+    session = Session(host, lambda _: None)
     session.open()
     try:
         with Tunnel(session, loaded.serve.port, local=local_port, say=output.note) as opened:
             if as_json:
-                output.emit_line({"url": opened.url, "device": hosts[0].name})
+                output.emit_line({"url": opened.url, "device": host.name})
             else:
-                output.say(f"{opened.url} reaches the service {loaded.name} on {hosts[0].name}")
-                output.say(_example(playbook, inventory, hosts[0].name, opened.url))
+                output.say(f"{opened.url} reaches the service {loaded.name} on {host.name}")
+                output.say(_example(playbook, inventory, host.name, opened.url))
             opened.wait()
     finally:
         session.close()
@@ -277,3 +276,6 @@ def _example(playbook: Path, inventory: Path, host: str, url: str) -> str:
         f"  curl -N -H @token -H 'Content-Type: application/json' {url}/generate/stream "
         '-d \'{"prompt": "What is an NPU?"}\''
     )
+
+
+app.command()(bench)

@@ -15,11 +15,12 @@ from fleet.cli.live import listening
 from fleet.cli.results import emit, show_devices, show_errors
 from fleet.engine import releases
 from fleet.engine.pool import DeviceResult
-from fleet.model.errors import InputError
+from fleet.model.errors import FleetError, InputError
 
 
 def status(
     inventory: opt.Inventory,
+    host: opt.Hosts = None,
     limit: opt.Limit = None,
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,
@@ -34,7 +35,7 @@ def status(
 
     Example: fleet status -i inventories/lab.yaml
     """
-    hosts = hosts_of(inventory, limit)
+    hosts = hosts_of(inventory, limit, host)
     if drift is not None:
         from fleet.cli.drift import show_drift  # noqa: PLC0415 - what knows playbooks
 
@@ -46,6 +47,7 @@ def status(
     results = releases.status(
         hosts, lambda _: None, parallel=parallel or DEFAULT_PARALLEL, accept_new=accept_new
     )
+    _add_known(results)
     if as_json:
         emit(results)
     else:
@@ -54,18 +56,72 @@ def status(
     end_devices(results)
 
 
+def _add_known(results: Sequence[DeviceResult]) -> None:
+    """What this workstation knows of each release: who deployed it, and its last rate."""
+    from fleet.engine.rollout.deployers import deployers  # noqa: PLC0415 - runs and records
+    from fleet.profiles.runs import RunStore  # noqa: PLC0415
+
+    every = [(result.host.name, item) for result in results for item in _items(result)]
+    known = deployers(RunStore(), {(host, item["id"]) for host, item in every})
+    places = {(host, item["name"], item["id"]) for host, item in every}
+    rates = _rates(places) if places and RunStore().root.is_dir() else {}
+    for host, item in every:
+        # Where a release came back, its first deploy says nothing of who switched to it now.
+        again = item["history"].count(item["id"]) > 1
+        item["by"] = None if again else known.get((host, item["id"]))
+        item["rate"] = rates.get((host, item["name"], item["id"]))
+
+
+def _rates(places: set[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
+    """`10.0 tok/s` by device, name and release: the median of the newest run that counts."""
+    from fleet.cli.measured import rate_of  # noqa: PLC0415 - the store of records
+    from fleet.profiles.store import ProfileStore  # noqa: PLC0415
+    from fleet.profiles.store.select import Query  # noqa: PLC0415
+
+    found = {}
+    try:
+        with ProfileStore() as store:
+            store.look()
+            for place in places:
+                words = {"host": (place[0],), "name": (place[1],)}
+                records = store.plain(Query(words=words, counted="yes"), _RECORDS)
+                mine = [record for record in records if record["release"] == place[2]]
+                newest = [r for r in mine if r["run_id"] == mine[-1]["run_id"]]
+                if rate := rate_of([{**record, "counts": True} for record in newest]):
+                    found[place] = rate
+    except FleetError as error:
+        output.note(f"warning: the last rates are unknown: {error}")
+    return found
+
+
+def _items(result: DeviceResult) -> list[dict[str, Any]]:
+    deployed: Any = result.details.get("deployed") or []
+    return list(deployed)
+
+
+_COLUMNS = (
+    "device", "name", "release", "state", "since", "by", "last rate", "disk", "QAIRT",
+    "rollback to", "emulated",
+)  # fmt: skip
+_DROPS = ("rollback to", "QAIRT", "disk", "emulated", "by", "name", "last rate", "since", "state")
+_RECORDS = 5  # the newest of a name on a device: a run has that many by default
+
+
 def _show_status(results: list[DeviceResult]) -> None:
     rows: list[Sequence[object]] = []
     for result in results:
-        deployed: Any = result.details.get("deployed") or []
+        free = result.details.get("disk_free_bytes")
+        disk = f"{free / 1e9:.1f} GB" if isinstance(free, int) else None
         emulated = "yes" if result.details.get("emulated") else "no"
-        for item in deployed:
-            shown = [item["name"], item["id"], item["state"], item["origin"].get("build_id")]
-            rows.append((result.host.name, *shown, item["previous"] or "-", emulated))
-        if not deployed:
-            rows.append((result.host.name, "-", "-", result.outcome, "-", "-", "-"))
-    columns = ("device", "name", "release", "state", "QAIRT", "rollback to", "emulated")
-    output.table("status", columns, rows)
+        for item in _items(result):
+            since = item["since"] and item["since"][:16].replace("T", " ") + "Z"
+            shown = [item["name"], item["id"], item["state"], since, item["by"], item["rate"]]
+            build = item["origin"].get("build_id")
+            last = (build, item["previous"] or "-", emulated)
+            rows.append((result.host.name, *shown, disk, *last))
+        if not _items(result):
+            rows.append((result.host.name, "-", "-", result.outcome, *"-" * 3, disk, *"-" * 3))
+    output.table("status", _COLUMNS, rows, _DROPS)
     for result in results:
         if result.text and result.error is None:
             output.say(f"{result.host.name}: {result.text}")
@@ -75,7 +131,9 @@ def rollback(
     name: Annotated[str, typer.Argument(help="Name of the release, as `fleet status` shows it.")],
     inventory: opt.Inventory,
     limit: opt.Limit = None,
-    to: Annotated[str | None, typer.Option(help="Release id; default: the previous.")] = None,
+    to: Annotated[
+        str | None, typer.Option(help="Release id, or how it begins; default: the previous.")
+    ] = None,
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -84,7 +142,7 @@ def rollback(
     Example: fleet rollback tiny-genie -i inventories/lab.yaml --limit lab001
     """
     hosts = hosts_of(inventory, limit)
-    with listening(as_json=as_json) as listener:
+    with listening(as_json=as_json, total=len(hosts)) as listener:
         results = releases.rollback(
             hosts, name, listener, to=to, parallel=parallel or DEFAULT_PARALLEL
         )

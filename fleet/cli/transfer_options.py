@@ -1,39 +1,65 @@
-"""Options of every command that sends bulk data."""
+"""How bulk data is sent: `--tune NAME=VALUE` of every command that sends it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import typer
 
 from fleet.engine.transfer.context import CARRIERS, TransferOptions
 from fleet.engine.transfer.limits import parse_rate
+from fleet.model.errors import InputError
 
-Carrier = Annotated[str, typer.Option(help=f"How to send data over ssh: {', '.join(CARRIERS)}.")]
-Bandwidth = Annotated[
-    str | None, typer.Option(help="Bandwidth of all devices together: 50MB/s.", metavar="RATE")
-]
-PerHub = Annotated[
-    int | None, typer.Option(min=1, help="Simultaneous uploads behind one USB hub (label `hub`).")
-]
-Whole = Annotated[
-    bool, typer.Option("--whole", help="Send changed files whole, not only differences.")
-]
-Compress = Annotated[str, typer.Option(help="auto (where it saves time), always or never.")]
-Relay = Annotated[
-    bool,
-    typer.Option("--relay", help="Devices with one label `lan` copy large files from each other."),
-]
+COMPRESS = ("auto", "always", "never")
+HELP = (
+    "How data is sent, repeatable: carrier=ssh, bandwidth=50MB/s (all devices together), "
+    "per-hub=2 (at one USB hub), compress=never, whole (no differences), relay (devices with one "
+    "label `lan` copy from each other). See docs/transfer.md."
+)
+Tune = Annotated[list[str] | None, typer.Option("--tune", metavar="NAME=VALUE", help=HELP)]
 
 
-def options_of(
-    carrier: str,
-    bandwidth: str | None,
-    per_hub: int | None,
-    whole: bool,
-    compress: str,
-    relay: bool = False,
-) -> TransferOptions:
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise InputError(f"'{text}' is not a number from 1", hint="write --tune per-hub=2")
+    return int(text)
+
+
+def _of(words: tuple[str, ...]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            raise InputError(f"'{text}' is none of {', '.join(words)}", hint=f"use {words[0]}")
+        return text
+
+    return read
+
+
+def _yes(text: str) -> bool:
+    return text != "no"
+
+
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "carrier": _of(CARRIERS),
+    "bandwidth": parse_rate,
+    "per-hub": _count,
+    "compress": _of(COMPRESS),
+    "whole": _yes,
+    "relay": _yes,
+}
+
+
+def options_of(tune: list[str] | None) -> TransferOptions:
     """The options as one. Raises InputError."""
-    rate = parse_rate(bandwidth) if bandwidth else None
-    return TransferOptions(carrier, rate, per_hub, whole, compress, relay)
+    found = {}
+    for text in tune or ():
+        name, _, value = text.partition("=")
+        if name not in _READ:
+            raise InputError(
+                f"--tune: there is no '{name}'", hint=f"use one of: {', '.join(_READ)}"
+            )
+        try:
+            found[name.replace("-", "_")] = _READ[name](value)
+        except InputError as error:
+            raise InputError(f"--tune {name}: {error.message}", hint=error.hint) from error
+    return TransferOptions(**found)

@@ -10,7 +10,7 @@ import typer
 
 from fleet.cli import options as opt
 from fleet.cli import output
-from fleet.cli.common import end_with, hosts_of
+from fleet.cli.common import end_with, named_hosts
 from fleet.model.errors import FleetError, InputError
 from fleet.model.inventory import Host
 from fleet.transport.trust import check_offer, offered_key, trust_host
@@ -18,8 +18,9 @@ from fleet.transport.trustlog import log_path, read
 
 
 def trust(
-    host: Annotated[str, typer.Argument(help="Device, or a pattern as of --limit.")],
     inventory: opt.Inventory,
+    host: opt.Hosts = None,
+    limit: opt.Limit = None,
     reflashed: Annotated[
         bool,
         typer.Option(
@@ -36,7 +37,7 @@ def trust(
 
     Example: fleet trust evk-07 -i inventories/evks.yaml
     """
-    hosts = hosts_of(inventory, [host])
+    hosts = named_hosts(inventory, limit, host)
     if log:
         _show_log(hosts, as_json=as_json)
         return
@@ -100,4 +101,4 @@ def _show_log(hosts: tuple[Host, ...], *, as_json: bool) -> None:
         output.emit_json([asdict(line) for line in lines])
         return
     rows = [(a.time, a.host, a.why, a.old or "-", a.new, a.by) for a in lines]
-    output.table("trust", ("when", "host", "why", "old", "new", "by"), rows)
+    output.table("trust", ("when", "host", "why", "old", "new", "by"), rows, ("by", "why"))

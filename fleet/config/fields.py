@@ -71,3 +71,7 @@ class Matches(Pattern):
 
 Duration = Annotated[float, BeforeValidator(seconds_of), WithJsonSchema(values.DURATION_SCHEMA)]
 FilePath = Annotated[str, Matches(*astuple(values.FILE_PATH))]
+_OPENS = r"https://\S+|docs/sources/\S+ \d+"
+Source = Annotated[
+    str, Matches(_OPENS, "source that opens", "an https:// address, or a field note")
+]

@@ -85,15 +85,16 @@ def _text(check: Callable[[str], str]) -> Taker:
     return take
 
 
-def _key(
+def key_of(
     description: str, pattern: str | Pattern, what: str = "", hint: str = "", *, shown: bool = True
 ) -> HostKey:
+    """A key that holds text of this pattern."""
     rule = Pattern(pattern, what, hint, shown) if isinstance(pattern, str) else pattern
     return HostKey(description, rule.schema, _text(rule.check))
 
 
 def _secret(description: str) -> HostKey:
-    key = _key(
+    key = key_of(
         f"{description} by reference: env:NAME, file:PATH or cmd:PROGRAM.",
         r"(env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+|cmd:[^\x00-\x1f]+)",
         "reference to a secret; the secret itself must not be in the file",
@@ -120,13 +121,18 @@ def _word(description: str, *words: str) -> HostKey:
     return HostKey(description, {"type": "string", "enum": list(words)}, take)
 
 
-def _port(place: ValuePlace, value: object) -> object:
-    if type(value) is not int:
-        return place.unlike(value, WHOLE_NUMBER)
-    if 1 <= value <= _MAX_PORT:
-        return value
-    limit = "at least 1" if value < 1 else f"at most {_MAX_PORT}"
-    return place.wrong(f"'{place.path[-1]}' must be {limit}, not {value}", "write a port")
+def whole_number(most: int, hint: str = "") -> Taker:
+    """Takes 1 to `most`."""
+
+    def take(place: ValuePlace, value: object) -> object:
+        if type(value) is not int:
+            return place.unlike(value, WHOLE_NUMBER)
+        if 1 <= value <= most:
+            return value
+        limit = "at least 1" if value < 1 else f"at most {most}"
+        return place.wrong(f"'{place.path[-1]}' must be {limit}, not {value}", hint)
+
+    return take
 
 
 def _duration(place: ValuePlace, value: object) -> object:
@@ -188,7 +194,7 @@ HOST_KEYS: Mapping[str, HostKey] = {
         "How the device is reached: ssh (default), local (this machine) or adb.",
         *("ssh", "local", "adb"),
     ),
-    "host": _key(
+    "host": key_of(
         "Address or alias of the ssh config. Default: the name of the host in this file.",
         r"[^\s\x00-\x1f,/@-][^\s\x00-\x1f,/@]*",
         "address",
@@ -197,9 +203,9 @@ HOST_KEYS: Mapping[str, HostKey] = {
     "port": HostKey(
         "SSH port. Default: what the ssh config says, else 22.",
         {"type": "integer", "minimum": 1, "maximum": _MAX_PORT},
-        _port,
+        whole_number(_MAX_PORT, "write a port"),
     ),
-    "user": _key(
+    "user": key_of(
         "Login name. Default: what the ssh config says, else your own.",
         r"[^\s\x00-\x1f:@/-][^\s\x00-\x1f:@/]*",
         "user name",
@@ -211,19 +217,19 @@ HOST_KEYS: Mapping[str, HostKey] = {
     "key_passphrase": _secret("Passphrase of the key"),
     "password": _secret("Login password"),
     "become_password": _secret("sudo password"),
-    "proxy_jump": _key(
+    "proxy_jump": key_of(
         "Jump hosts: [user@]host[:port], several separated by commas.",
         r"[^\s\x00-\x1f,/-][^\s\x00-\x1f,/]*(,[^\s\x00-\x1f,/-][^\s\x00-\x1f,/]*)*",
         "jump host",
         "write [user@]host[:port], several with a comma and no space",
     ),
-    "ssh_config": _key(
+    "ssh_config": key_of(
         "An OpenSSH client configuration to use instead of ~/.ssh/config.", FILE_PATH
     ),
-    "known_hosts": _key(
+    "known_hosts": key_of(
         "fleet's own file of trusted host keys; default: <inventory>.known_hosts.", FILE_PATH
     ),
-    "host_key": _key(
+    "host_key": key_of(
         "The only host key that is accepted, as fingerprint SHA256:...",
         r"SHA256:[A-Za-z0-9+/]{43}=?",
         "fingerprint of a host key",
@@ -239,7 +245,7 @@ HOST_KEYS: Mapping[str, HostKey] = {
         _BASE_DIR_SCHEMA,
         _text(_base_dir),
     ),
-    "soc": _key(
+    "soc": key_of(
         "Chip name (QCS9075), for a device that does not tell its chip.",
         r"[A-Z]{2,4}[0-9]{3,5}[A-Z]{0,3}",
         "chip name",
@@ -248,18 +254,20 @@ HOST_KEYS: Mapping[str, HostKey] = {
     "os": _word(
         "linux or windows. Default: what the name of the ssh server tells.", *("linux", "windows")
     ),
-    "target": _key("QAIRT target (aarch64-oe-linux-gcc11.2) instead of the detected one.", TARGET),
-    "serial": _key(
+    "target": key_of(
+        "QAIRT target (aarch64-oe-linux-gcc11.2) instead of the detected one.", TARGET
+    ),
+    "serial": key_of(
         "adb: serial number, USB path (usb:1-4.2) or HOST:PORT. Default: the name of the host.",
         _IDENTIFIER,
     ),
-    "adb_server": _key(
+    "adb_server": key_of(
         "adb: HOST:PORT of the adb server. Default: the server that adb uses.",
         r"[^\s\x00-\x1f,/@:-][^\s\x00-\x1f,/@:]*:\d{1,5}",
         "address of an adb server",
         "write HOST:PORT, like 127.0.0.1:5037",
     ),
-    "identity": _key(
+    "identity": key_of(
         "Machine id or serial number of the device; fleet refuses any other device.", _IDENTIFIER
     ),
     "labels": HostKey(

@@ -36,9 +36,9 @@ def load_inventory(path: Path) -> Inventory:
     Raises InventoryError for the first thing that is wrong, with file, line and column.
     """
     reading, problems = _read(path)
-    problems.raise_first(f"fleet inventory check {path}")
+    problems.raise_first(f"fleet config check {path}")
     if reading.inventory is None:
-        raise InventoryError(f"cannot read {path}", hint=f"fleet inventory check {path}")
+        raise InventoryError(f"cannot read {path}", hint=f"fleet config check {path}")
     return reading.inventory
 
 

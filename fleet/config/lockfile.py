@@ -68,13 +68,13 @@ def playbook_hash(playbook: Path) -> str:
 def load_lock(path: Path) -> Lock:
     """The lock in a file. Raises LockFileError with file, line, cause and cure."""
     if not path.is_file():
-        raise LockFileError(f"there is no lock file {path}", hint="fleet lock-file (writes it)")
+        raise LockFileError(f"there is no lock file {path}", hint="fleet config lock (writes it)")
     for number, line in enumerate(_text(path).splitlines(), 1):
         if line.startswith("<<<<<<<"):
             raise LockFileError(
                 "the lock file contains a merge conflict",
                 position=Position(path, number, 1),
-                hint="remove the lines of one side, then write the file again: fleet lock-file",
+                hint="remove the lines of one side, then write the file again: fleet config lock",
             )
     document = read(path, LockFileError)
     problems = Problems(LockFileError)
@@ -83,13 +83,13 @@ def load_lock(path: Path) -> Lock:
         if release.count != len(release.files):
             at = document.value(("releases", number, "count"))
             said = f"count is {release.count}, and the list has {len(release.files)} files"
-            problems.add(said, at, "fleet lock-file (writes the file again)")
+            problems.add(said, at, "fleet config lock (writes the file again)")
         for index, file in enumerate(release.files):
             try:
                 check_name(file.name)
             except InputError as error:
                 at = document.value(("releases", number, "files", index))
-                problems.add(error.message, at, "fleet lock-file (writes it anew)")
+                problems.add(error.message, at, "fleet config lock (writes it anew)")
     problems.raise_first()
     return Lock(body.name, body.playbook, tuple(_release(release) for release in body.releases))
 

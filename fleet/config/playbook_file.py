@@ -43,7 +43,9 @@ AutoTarget = Annotated[
 ]
 RunnerName = Annotated[
     str,
-    Matches(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "name of a runner", "fleet runners (lists them)"),
+    Matches(
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "name of a runner", "fleet config runners (lists them)"
+    ),
 ]
 PositiveInt = Annotated[int, Field(ge=1)]
 

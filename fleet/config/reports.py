@@ -124,5 +124,8 @@ def _shape(kind: str, key: str, value: object, context: Mapping[str, Any]) -> tu
         "finite_number": "a finite number",
     }.get(kind)
     if wanted is None:
-        return f"the value of '{key}' is not valid ({kind})", "fleet schema -h (lists the formats)"
+        return (
+            f"the value of '{key}' is not valid ({kind})",
+            "fleet config schema -h (lists the formats)",
+        )
     return unlike(key, value, wanted, "")

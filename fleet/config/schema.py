@@ -9,21 +9,27 @@ from typing import Any, Literal
 from fleet.config.cause_file import cause_schema
 from fleet.config.hostvars import inventory_schema
 from fleet.config.playbook_file import PlaybookFile
+from fleet.config.project import project_schema
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def schema(kind: Literal["inventory", "playbook", "cause", "doctor", "record"]) -> dict[str, Any]:
+Kind = Literal["inventory", "playbook", "project", "cause", "doctor", "record"]
+
+
+def schema(kind: Kind) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12). That of the inventory is for fleet's own keys only.
 
-    `cause` is a cause file of the doctor, `doctor` what `fleet doctor --json` prints, `record`
-    a record of a run (record.json, and each line of an export).
+    `project` is a fleet.yaml, `cause` a cause file of the doctor, `doctor` what `fleet doctor
+    --json` prints, `record` a record of a run (record.json, and each line of an export).
     """
     if kind in {"doctor", "record"}:
         text = (files("fleet.data") / "schemas" / f"{kind}.json").read_text("utf-8")
         return dict(json.loads(text))
     if kind == "inventory":
         body = inventory_schema()
+    elif kind == "project":
+        body = project_schema()
     elif kind == "cause":
         body = cause_schema()
     else:

@@ -40,7 +40,7 @@ def select(inventory: Inventory, patterns: Sequence[str] = ()) -> tuple[Host, ..
     if not chosen:
         raise InventoryError(
             f"the selection '{','.join(words)}' contains no host",
-            hint=f"fleet inventory list {quote(str(inventory.path))}",
+            hint=f"fleet config list {quote(str(inventory.path))}",
         )
     return tuple(host for host in inventory.hosts if host.name in chosen)
 
@@ -144,10 +144,10 @@ def _nothing(inventory: Inventory, word: str) -> InventoryError:
     if word in inventory.groups:
         return InventoryError(
             f"the group '{word}' has no hosts",
-            hint=f"fleet inventory list {quote(str(inventory.path))}",
+            hint=f"fleet config list {quote(str(inventory.path))}",
         )
     near = suggestion(word, names)
     return InventoryError(
         f"no host or group matches '{word}'",
-        hint=near or f"fleet inventory list {quote(str(inventory.path))}",
+        hint=near or f"fleet config list {quote(str(inventory.path))}",
     )

@@ -31,7 +31,7 @@ Member = Annotated[
     Matches(
         f"{LOGIN}|[a-z_][a-z0-9_.-]{{0,30}}",
         "user name",
-        f"write a login name, or {LOGIN} for the user that fleet logs in as",
+        f"write a login name, or {LOGIN} for the user of the ssh login",
     ),
 ]
 RuleName = Annotated[

@@ -16,7 +16,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from fleet.config.fields import Matches, Strict, wrong
+from fleet.config.assumptions import AssumptionTable, unknown_names
+from fleet.config.fields import Matches, Source, Strict, wrong
 from fleet.config.problems import Problems, suggest_or_list
 from fleet.config.reports import validated
 from fleet.config.yamlpos import Keys, read
@@ -26,10 +27,6 @@ Arch = Annotated[str, Matches(r"v[0-9]{2,3}", "Hexagon arch", "write it like v73
 Version = Annotated[str, Matches(r"[0-9]+(\.[0-9]+)+", "version", 'quote it: "2.51.0"')]
 Mode = Annotated[str, Matches(r"0[0-7]{3}", "mode", 'quote it: "0640"')]
 Day = Annotated[str, Matches(r"20\d\d-\d\d-\d\d", "day", 'quote it: "2026-10-28"')]
-_OPENS = r"https://\S+|docs/sources/\S+ \d+"
-Source = Annotated[
-    str, Matches(_OPENS, "source that opens", "an https:// address, or a field note")
-]
 FileName = Annotated[str, Field(min_length=1)]
 Names = list[FileName]
 
@@ -300,6 +297,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "sentences": _Sentences,
     "families": _Families,
     "error_codes": _ErrorCodes,
+    "assumptions": AssumptionTable,
 }
 
 Fault = tuple[Keys, str, str]  # where, what is wrong, the cure
@@ -347,7 +345,16 @@ def _shipped(name: str) -> Path:
     return Path(str(files("fleet.data"))) / f"{name}.yaml"
 
 
-_CROSS: dict[str, Callable[..., Iterator[Fault]]] = {"socs": _socs, "runtime_files": _runtime_files}
+def _assumptions(table: AssumptionTable) -> Iterator[Fault]:
+    for path, name, known, what in unknown_names(table):
+        yield from _named(path, name, known, what)
+
+
+_CROSS: dict[str, Callable[..., Iterator[Fault]]] = {
+    "socs": _socs,
+    "runtime_files": _runtime_files,
+    "assumptions": _assumptions,
+}
 
 
 def check(path: Path) -> None:

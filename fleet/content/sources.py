@@ -79,6 +79,9 @@ class SourceFiles:
         """All of them with their hashes; waits for that. Raises InputError."""
         return self._result.result()
 
+    def __len__(self) -> int:
+        return len(self._found)
+
     def late(self) -> list[Late]:
         """The large ones whose hash is not there yet."""
         return [

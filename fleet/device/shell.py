@@ -9,7 +9,7 @@ from fleet.model.command import Command, Result, script
 from fleet.model.errors import DeviceError
 from fleet.model.masking import masked
 
-_REPLACING = frozenset({"lease", "shim", "switch"})
+_REPLACING = frozenset({"lease", "shim", "switch", "tools"})
 _STAGING = frozenset({"stage", "stage_tar"})
 
 

@@ -8,7 +8,7 @@ import platform
 import re
 import tarfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fleet.model.diagnosis import Diagnosis
@@ -68,19 +68,36 @@ def pack(found: Sequence[Diagnosis], path: Path) -> None:
         )
     }
     for number, diagnosis in enumerate(found, 1):
-        text = json.dumps(diagnosis.as_dict(), indent=2, ensure_ascii=False)
-        members[f"device-{number}.json"] = harmless_json(redacted(text, names))
+        members[f"device-{number}.json"] = json.dumps(
+            diagnosis.as_dict(), indent=2, ensure_ascii=False
+        )
+        for name, text in diagnosis.parts.items():
+            members[f"device-{number}/raw/{name}.txt"] = hidden(
+                redacted(text, names), diagnosis.secrets
+            )
+    told = {f"fleet-doctor/{name}": redacted(text, names) for name, text in members.items()}
+    write_archive(path, told, hint="name another file: --bundle FILE")
+
+
+def hidden(text: str, words: Sequence[str]) -> str:
+    """`text` without words that tell this very device: serial numbers, host names."""
+    for word in words:
+        text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "<id>", text)
+    return text
+
+
+def write_archive(path: Path, members: Mapping[str, str], *, hint: str) -> None:
+    """Texts by name as .tar.gz, without what a terminal would act on. Raises InputError."""
     try:
         with tarfile.open(path, "w:gz") as archive:
             for name, text in members.items():
-                data = text.encode()
-                info = tarfile.TarInfo(f"fleet-doctor/{name}")
+                data = harmless_json(text).encode()
+                info = tarfile.TarInfo(name)
                 info.size, info.mode = len(data), 0o600
                 archive.addfile(info, io.BytesIO(data))
     except OSError as error:
         raise InputError(
-            f"{path} cannot be written: {error.strerror or error}",
-            hint="name another file: --bundle FILE",
+            f"{path} cannot be written: {error.strerror or error}", hint=hint
         ) from error
 
 

@@ -10,6 +10,7 @@ from functools import cache
 from fleet.device.texts import shell_text, text_of
 from fleet.doctor.checks import every
 from fleet.doctor.link import link_check
+from fleet.doctor.parts import raw_parts, secrets_of
 from fleet.doctor.seen import Seen, seen
 from fleet.doctor.session import Opened, open_session
 from fleet.doctor.subject import subjects
@@ -53,7 +54,7 @@ _OLD = 0.4  # of its weight counts a line of the journal: it may be from before 
 class Round:
     """How to look. `only` are ids of checks or layers; `folders` on the device are looked at
     too; `verify` hashes every blob; without `session` no NPU session is opened. `log` was pasted
-    beside: what is seen on the device tells its causes apart.
+    beside: what is seen on the device tells its causes apart. With `parts` raw texts are asked for.
     """
 
     only: tuple[str, ...] = ()
@@ -63,6 +64,7 @@ class Round:
     accept_new: bool = False
     parallel: int = 16
     log: str = ""
+    parts: bool = False
 
     def __post_init__(self) -> None:
         if any("\n" in folder for folder in self.folders):
@@ -79,6 +81,7 @@ class _Found:
     whole: bool = True
     checks: list[Check] = field(default_factory=list)
     witnesses: list[Witness] = field(default_factory=list)
+    parts: dict[str, str] = field(default_factory=dict)
 
 
 def examine(hosts: Sequence[Host], listener: Listener, how: Round) -> list[Diagnosis]:
@@ -119,7 +122,7 @@ def _one(session: Session, how: Round) -> _Found:
     known = knowledge()
     now = look(session, how)
     wanted = not how.only or "session" in how.only
-    found = _Found(now, wanted)
+    found = _Found(now, wanted, parts=raw_parts(session, now) if how.parts else {})
     ours = [_host(session), _link(session)]
     found.checks = [check for check in ours if not how.only or check.layer in how.only]
     found.checks += [_harmless(check) for check in every(now, how.only)]
@@ -252,6 +255,8 @@ def _of_found(target: str, found: _Found) -> Diagnosis:
         checks=tuple(found.checks),
         emulated=facts.emulated,
         notes=_notes(found, ranked),
+        parts=found.parts,
+        secrets=secrets_of(facts),
     )
 
 

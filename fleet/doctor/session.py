@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -19,14 +18,14 @@ from fleet.model.errors import DeadlineError, DeviceError
 from fleet.profiles.runs import new_run_id
 
 SECONDS = 30.0  # an 8B bundle is not opened here, only its device or a small context
-_GRACE = 10.0
+GRACE = 10.0
 _OWN_CONTEXT = 64 << 20  # larger ones take long to load and much of the DSP's room
 _MARK = "fleet-session "
 _BOOT = (
     "import sys;n=int(sys.argv.pop(1));"
     "exec(compile(sys.stdin.buffer.read(n),'fleet_session','exec'),{'__name__':'fleet_session'})"
 )
-_TINY = {"v73": "tiny-v73-qairt2.47.0.bin"}
+TINY_QAIRT = (2, 47)  # that made the tiny contexts; every later one loads them
 
 
 @dataclass(frozen=True)
@@ -37,29 +36,25 @@ class Opened:
     log: str = ""
 
 
-@cache
-def _program() -> bytes:
-    return path_of("fleet_session.py").read_bytes()
-
-
 def open_session(session: Session, seen: Seen, subject: Subject) -> Opened:
     """Open a session with the set-up `subject`; it says by itself what cannot be tried."""
     tools = seen.facts.tools
     libraries = {library.name for library in subject.libraries}
     if not subject.lib or BACKEND not in libraries:
-        return _unknown(f"{subject.label} has no {BACKEND}, so no NPU session can be opened")
+        what = f"has no {BACKEND}" if libraries else "is data only, without a runtime"
+        return _unknown(f"{subject.label} {what}, so no NPU session can be opened")
     if subject.machine not in {"", device_machine(seen)}:
         return _unknown(f"a runtime for {subject.machine} cannot run on {device_machine(seen)}")
     if tools.python3 is None or not tools.python3_ctypes:
         return _by_health(session, seen, subject)
     context = _context(subject)
-    sent = _tiny(seen, subject) if context == "-" else b""
-    program = _program()
-    argv = [tools.python3, "-ISc", _BOOT, str(len(program)), f"{subject.lib}/{BACKEND}"]
-    argv += [f"{SECONDS:g}", *([context] if context and (sent or context != "-") else [])]
-    command = Command(tuple(argv), env=_environment(seen, subject), unset=("DSP_LIBRARY_PATH",))
+    arch = "v73" if subject.emulator else seen.facts.soc.hexagon_arch
+    sent = tiny_context(arch) if context == "-" else b""
+    more = (context,) if context and (sent or context != "-") else ()
+    argv, program = session_argv(tools.python3, f"{subject.lib}/{BACKEND}", *more)
+    command = Command(argv, env=_environment(seen, subject), unset=("DSP_LIBRARY_PATH",))
     try:
-        result = session.run(command, "session", stdin=[program, sent], seconds=SECONDS + _GRACE)
+        result = session.run(command, "session", stdin=[program, sent], seconds=SECONDS + GRACE)
     except DeadlineError:
         return Opened(
             Check(
@@ -86,9 +81,16 @@ def _context(subject: Subject) -> str:
     return small[0][1] if small else "-"
 
 
-def _tiny(seen: Seen, subject: Subject) -> bytes:
-    name = _TINY.get("v73" if subject.emulator else seen.facts.soc.hexagon_arch or "")
-    return (files("fleet.data") / "contexts" / name).read_bytes() if name else b""
+def tiny_context(arch: str | None) -> bytes:
+    """Our own small context binary for a Hexagon arch (`v73`); empty where there is none."""
+    path = files("fleet.data") / "contexts" / f"tiny-{arch}-qairt2.47.0.bin"
+    return path.read_bytes() if path.is_file() else b""
+
+
+def session_argv(python: str, library: str, *more: str) -> tuple[tuple[str, ...], bytes]:
+    """What opens a session with a libQnnHtp, and the program that it reads from standard input."""
+    program = path_of("fleet_session.py").read_bytes()
+    return (python, "-ISc", _BOOT, str(len(program)), library, f"{SECONDS:g}", *more), program
 
 
 def _environment(seen: Seen, subject: Subject) -> dict[str, str]:
@@ -106,7 +108,7 @@ def _shown(subject: Subject) -> str:
 
 
 def _judge(said: str, status: int, subject: Subject) -> Check:
-    told = _told(said)
+    told = told_by(said)
     command = _shown(subject)
     if told is None:
         how = f"signal {status - 128}" if status > 128 else f"exit status {status}"
@@ -132,7 +134,8 @@ def _judge(said: str, status: int, subject: Subject) -> Check:
     return Check("session", "session", OK, text, {"session": "ok"}, command)
 
 
-def _told(said: str) -> dict[str, Any] | None:
+def told_by(said: str) -> dict[str, Any] | None:
+    """What the program says of its steps, None where it crashed before."""
     for line in reversed(said.splitlines()):
         if line.startswith(_MARK):
             try:

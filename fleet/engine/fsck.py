@@ -169,10 +169,14 @@ class Fsck:
         facts, contents = seen.facts, seen.contents
         why = unhashed_why(facts)
         left = {damage.place for damage in seen.left}
+        tried = self.options.repair
         closed = [damage for damage in seen.found if damage.place not in left]
         result.details = {
             "damages": [
-                *({**with_cure(damage).as_dict(), "repaired": False} for damage in seen.left),
+                *(
+                    {**with_cure(damage, repaired=tried).as_dict(), "repaired": False}
+                    for damage in seen.left
+                ),
                 *({**damage.as_dict(), "repaired": True} for damage in closed),
             ],
             "blobs": len(contents.blobs),

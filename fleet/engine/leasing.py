@@ -28,11 +28,13 @@ from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.model.lease import RESERVE, WRITE, LeaseHolder, Spent, Ticket
 from fleet.ops.lease import (
+    GIVEN_BACK,
     LOST_STATUS,
     TAG,
     LeaseAnswer,
     dead_word,
     free_command,
+    freed,
     guard,
     lost_words,
     parse_lease,
@@ -105,6 +107,8 @@ class Lease:
         self._lost = ""
         self._refused = False  # by the board, which knows; our own clock does not
         self._unsure = False  # asked for, and no answer said whether it is ours
+        self._ending = False  # a step was begun behind which the board gives it back
+        self._ended: Ticket | None = None  # what such a step had; the link broke under it
         self._deaf = 0.0  # when a renewal failed for want of a link
         self._paused = False
         self._done = False
@@ -122,9 +126,10 @@ class Lease:
         if self._thread.is_alive():
             self._thread.join(FREE_SECONDS)
         given_back = self._refused or (self._ticket is None and not self._unsure)
-        if self._ticket is not None and not self._lost and not self.late:
+        ticket = self._ticket or self._ended
+        if ticket is not None and not self._lost and not self.late:
             with contextlib.suppress(FleetError):
-                command = free_command(self._ticket)
+                command = free_command(ticket)
                 said = self._session.transport.run(command, Deadline(FREE_SECONDS)).text
                 given_back = parse_lease(said, self._session.host.name).freed
         if self._claim is not None:
@@ -188,25 +193,35 @@ class Lease:
         """True when nobody wrote between a look that saw `generation` and this lease."""
         return self._ticket is not None and self._ticket.generation - 1 == generation
 
-    def guarded(self, command: Command, seconds: float = 0.0) -> Command:
+    def guarded(self, command: Command, seconds: float = 0.0, *, ends: bool = False) -> Command:
         """The command as it may run: taken is the lease first, if it was not yet.
 
-        While it runs the lease holds for `seconds`, even without this workstation.
+        While it runs the lease holds for `seconds`, even without this workstation. `ends`: where
+        it succeeds the device gives the lease back in the same round trip.
         """
         self.take()
         if self._ticket is None:
             raise LeaseLostError("fleet has no exclusive access", hint="run the command again")
-        return self._guard(self._ticket, math.ceil(seconds)).then(command)
+        self._ending = ends
+        mode = math.ceil(seconds)
+        return self._guard(self._ticket, f"{mode}f" if ends else mode).then(command)
 
     def judge(self, result: Result, stderr: str, began: float) -> None:
         """Look at how a guarded command ended. Raises LeaseLostError when it was refused."""
         if self._ticket is None:
             return
         if result.status == LOST_STATUS:
-            self._heard(lost_words(self._ticket, result.status, stderr))
+            why = lost_words(self._ticket, result.status, stderr)
+            if why == GIVEN_BACK and self._ended is not None:
+                self._ticket = None
+                raise ConnectionLostError("a step from before the break has ended only now")
+            self._heard(why)
             if self._refused:
                 self.check()
         self._good = max(self._good, began)
+        if self._ending and freed(self._ticket, stderr):
+            self._ticket = None
+        self._ending = False
 
     def feed(self, source: Iterable[Chunk]) -> Iterator[Chunk]:
         """The same chunks, as long as the lease holds."""
@@ -234,6 +249,9 @@ class Lease:
     def reconnecting(self) -> Iterator[None]:
         """Inside, the connection is made anew: what the renewing thread hears does not count."""
         before, self._paused = self._paused, True
+        if self._ending:  # given back or not: the next step asks
+            self._ended = self._ticket or self._ended
+            self._ticket, self._ending, self._unsure = None, False, True
         try:
             yield
         finally:
@@ -279,7 +297,9 @@ class Lease:
             forget(dead.partition(":")[2])
         self._good = began
         self._ticket = Ticket(answer.place, generation, claim.token, self._ttl)
-        self._thread.start()
+        self._guards.clear()
+        if not self._thread.is_alive():
+            self._thread.start()
         return result if answer.got is not None else None
 
     def _ask(
@@ -345,7 +365,9 @@ class Lease:
         if self._paused and not revive:
             return
         if result.status == LOST_STATUS:
-            self._heard(lost_words(ticket, result.status, result.error_text))
+            why = lost_words(ticket, result.status, result.error_text)
+            if not (self._ending and why == GIVEN_BACK):
+                self._heard(why)
         elif result.ok:
             self._good = max(self._good, began)
 

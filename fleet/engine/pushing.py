@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from threading import Thread
 
@@ -26,6 +26,8 @@ from fleet.model.facts import Facts
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.plan import DevicePlan, SendBlobs
+from fleet.ops.backend import backend_for
+from fleet.ops.upload import Step
 from fleet.profiles.runs import new_run_id
 
 KEEP = 2
@@ -101,7 +103,8 @@ class Push:
             return
         facts = facts_of(session, short=True)
         with Lease(session, f"push {self.name}", self.run_id):
-            facts, there = send_speculatively(session, facts, self.name, late)
+            tail = self._tail(session, facts) if len(late) == len(self.sources) else ()
+            facts, there, done = send_speculatively(session, facts, self.name, late, tail)
             if known is None or known.base_dir != facts.base_dir:
                 seen = None
             survey = Survey(session, facts, self.manifest, keep)
@@ -112,9 +115,26 @@ class Push:
             plan = result.plan = self._plan(session, facts, seen)
             sending = [action for action in plan.actions if isinstance(action, SendBlobs)]
             check_room(facts, sum(action.room for action in sending))
-            apply_plan(session, plan, self.run_id)
+            if not done:
+                apply_plan(session, plan, self.run_id, ends=True)
         self._done(result, plan)
         remember(session, facts)
+
+    def _tail(self, session: Session, facts: Facts) -> tuple[Step, ...]:
+        """Stage, switch and prune on a device without a store, known when all is hashed."""
+        if facts.store is not False or backend_for(facts).worker is None:
+            return ()
+
+        @cache
+        def made() -> tuple[Step, ...]:
+            survey = Survey(session, facts, self.manifest, self.options.keep)
+            actions = survey.look(there=frozenset(self.manifest.blobs)).actions
+            return backend_for(facts).turns(actions, self.run_id)[0].steps
+
+        return tuple(
+            Step(name, lambda n=n: made()[n].says(), lambda n=n: made()[n].frame())  # type: ignore[misc]
+            for n, name in enumerate(("stage", "switch", "prune"))
+        )
 
     def _look(self, survey: Survey, seen: Look | None, *, expected: bool) -> Look:
         """What holds until it is changed. `expected`: there is something to do."""

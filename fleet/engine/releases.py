@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -24,12 +26,15 @@ from fleet.ops.lease import Holders, holders_in, who_command
 from fleet.ops.release import own_dir, release_dir
 from fleet.profiles.runs import new_run_id
 
+_SECONDS = re.compile("[0-9]{1,11}")
+
 
 @dataclass
 class Deployed:
     """One name on a device. `state` is installed or damaged; `broken` counts dead links.
 
-    `history` is oldest first; `origin` is what the manifest says of runtime and bundle.
+    `history` is oldest first; `origin` is what the manifest says of runtime and bundle; `since`
+    is when it was switched to, in UTC by the clock of the device, None where it does not say.
     """
 
     name: str
@@ -38,6 +43,7 @@ class Deployed:
     broken: int
     history: list[str] = field(default_factory=list)
     origin: dict[str, Any] = field(default_factory=dict)
+    since: str | None = None
 
     @property
     def previous(self) -> str | None:
@@ -59,6 +65,8 @@ def parse_status(text: str, host: str) -> list[Deployed]:
                 found[name] = Deployed(name, rest[0], rest[1], int(rest[2]))
             except (IndexError, ValueError) as error:
                 raise odd_answer(" ".join(words), host) from error
+        elif kind == "made" and name in found and _SECONDS.fullmatch(rest[0]):
+            found[name].since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(rest[0])))
         elif kind == "history" and name in found:
             found[name].history.append(rest[0])
         elif kind == "manifest" and name in found:
@@ -94,6 +102,7 @@ def status(
         result.details = {
             "deployed": [release.as_dict() for release in found],
             "base_dir": facts.base_dir,
+            "disk_free_bytes": facts.disk.available_bytes,
             "emulated": facts.emulated,
             "fsck": passed,
             **holders.as_dict(),
@@ -143,7 +152,7 @@ def switch_back(
     known = {release.name: release for release in deployed(session, base)[0]}
     if name not in known:
         raise DeviceError(f"{name} is not deployed on the device", hint="fleet status")
-    target = to or known[name].previous
+    target = _whole(to, known[name].history) if to else known[name].previous
     if only is not None and known[name].id != only:
         result.outcome = "unchanged"
         result.text = f"the current release is {known[name].id}, not {only}; nothing was changed"
@@ -161,6 +170,12 @@ def switch_back(
         steps = (ProbeHealth(manifest), SwitchRelease(name, target, known[name].id))
         carry_out(session, facts, manifest, steps, run_id)
     result.outcome, result.text = "changed", f"release {target}, was {known[name].id}"
+
+
+def _whole(start: str, history: Sequence[str]) -> str:
+    """The one release of the history that begins so, as tables show ids; else the text itself."""
+    found = {past for past in history if past.startswith(start)}
+    return found.pop() if len(found) == 1 else start
 
 
 def stored_manifest(

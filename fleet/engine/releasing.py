@@ -16,35 +16,44 @@ from fleet.ops.backend import StoreRequest, backend_for
 from fleet.ops.upload import Receipt, Step
 
 
-def apply_plan(session: Session, plan: DevicePlan, run_id: str) -> None:
+def apply_plan(session: Session, plan: DevicePlan, run_id: str, *, ends: bool = False) -> None:
     """Do what the plan says of releases; as `carry_out`."""
-    carry_out(session, plan.facts, plan.manifest, plan.release_steps, run_id)
+    carry_out(session, plan.facts, plan.manifest, plan.release_steps, run_id, ends=ends)
 
 
 def carry_out(
-    session: Session, facts: Facts, manifest: Manifest, actions: Sequence[Action], run_id: str
+    session: Session,
+    facts: Facts,
+    manifest: Manifest,
+    actions: Sequence[Action],
+    run_id: str,
+    *,
+    ends: bool = False,
 ) -> None:
     """Do it by the device's back end. The first error ends it; `current` is old or new, never
-    between.
+    between. `ends`: the last step gives the lease back.
     """
     host, backend = session.host.name, backend_for(facts)
-    for turn in backend.turns(actions, run_id):
+    turns = backend.turns(actions, run_id)
+    for turn in turns:
+        last = ends and turn is turns[-1]
         try:
             if turn.says:
                 session.emit(StepStarted(host, turn.name, turn.says, turn.bytes))
             if turn.probe is not None:
                 check_health(session, turn.probe, facts.base_dir, run_id)
             elif turn.order is not None:
-                _give(session, turn.order, turn.steps)
+                _give(session, turn.order, turn.steps, ends=last)
             else:
-                Upload(session, facts, manifest, backend=backend).send(turn.blobs, turn.steps)
+                upload = Upload(session, facts, manifest, backend=backend)
+                upload.send(turn.blobs, turn.steps, ends=last)
         except FleetError as error:
             error.step = error.step or turn.name
             error.device = error.device or host
             raise
 
 
-def _give(session: Session, order: StoreRequest, steps: Sequence[Step]) -> None:
+def _give(session: Session, order: StoreRequest, steps: Sequence[Step], *, ends: bool) -> None:
     """In one round trip, by the device's shell; what is done is told when it says so. What was to
     be deployed is there and runs: old files that stay are worth a word only.
     """
@@ -54,7 +63,7 @@ def _give(session: Session, order: StoreRequest, steps: Sequence[Step]) -> None:
         receipt.take(chunk)
         while waiting and len(steps) - len(waiting) <= len(receipt.done):
             step = waiting.pop(0)
-            session.emit(StepStarted(host, step.name, step.says))
+            session.emit(StepStarted(host, step.name, step.says()))
 
     hear(b"")
     done = session.run(
@@ -63,6 +72,7 @@ def _give(session: Session, order: StoreRequest, steps: Sequence[Step]) -> None:
         stdin=order.stdin,
         seconds=CONTROL_SECONDS * max(1, len(steps) - 1),
         mutates=True,
+        ends=ends,
         on_stdout=hear,
     )
     receipt.check_steps(steps, host, done.error_text)

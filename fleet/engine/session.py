@@ -204,6 +204,7 @@ class Session:
         stdin: Iterable[Chunk] = (),
         seconds: float = CONTROL_SECONDS,
         mutates: bool = False,
+        ends: bool = False,
         deadline: Deadline | None = None,
         on_stdout: Output | None = None,
         on_stderr: Output | None = None,
@@ -212,7 +213,8 @@ class Session:
         """Run a command whose status the caller judges.
 
         With `mutates` it runs under the lease, which it holds for up to `seconds` even when
-        this workstation is gone; LeaseHeldError and LeaseLostError come from there.
+        this workstation is gone; LeaseHeldError and LeaseLostError come from there. `ends`: the
+        lease is given back where the command succeeds.
         `deadline` is for bulk data: the lease then ends `seconds` after the last renewal.
         `via` is another way to the device than the open connection.
         """
@@ -224,7 +226,8 @@ class Session:
                 return link.run(
                     command, limit, stdin=stdin, on_stdout=on_stdout, on_stderr=on_stderr
                 )
-            guarded = lease.guarded(command, 0 if deadline else seconds)
+            ends = ends and self.transport.system == "posix"
+            guarded = lease.guarded(command, 0 if deadline else seconds, ends=ends)
             heard = Beginning(on_stderr, _HEARD_BYTES)
             began = awake_clock()
             result = link.run(

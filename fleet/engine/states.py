@@ -12,6 +12,7 @@ from fleet.facts.identity import check_identity
 from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError
 from fleet.model.facts import Facts
+from fleet.model.files import check_windows_names
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, SendBlobs
 from fleet.ops.backend import backend_for
@@ -33,12 +34,19 @@ class Look:
 
 @dataclass(frozen=True)
 class Survey:
-    """Looks at what a device has of `manifest`; `keep` releases are to stay."""
+    """Looks at what a device has of `manifest`; `keep` releases are to stay.
+
+    Raises InputError for names that the device cannot have.
+    """
 
     session: Session
     facts: Facts
     manifest: Manifest
     keep: int
+
+    def __post_init__(self) -> None:
+        if self.facts.windows is not None:
+            check_windows_names(item.name for item in self.manifest.files)
 
     def look(self, *, verify: bool = False, there: frozenset[str] = frozenset()) -> Look:
         """Ask; of a device without a store of ours it is known, as is what was sent `there` since.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
 from fleet.model.facts import Android, DeviceNode, Facts, Windows
 
 _SHOWN_ZONES = 4
@@ -49,6 +52,53 @@ def summary(facts: Facts) -> list[tuple[str, str]]:
     if facts.qnn_libraries:
         rows.append(("QNN on the system", " ".join(facts.qnn_libraries)))
     return rows
+
+
+_OWN = {"device", "disk", "°C"}  # of each device its own: nobody asks what most of them have
+DIFFERS = "*"
+
+
+def overview(every: Mapping[str, Facts]) -> tuple[list[str], list[list[str | None]]]:
+    """Heads, and a row for each device by its name; a value that most devices do not have ends
+    in `DIFFERS`.
+    """
+    rows = [{"device": name, **_short(facts)} for name, facts in every.items()]
+    heads = list(rows[0]) if rows else ["device"]
+    columns = [[row[head] for row in rows] for head in heads]
+    marked = [
+        column if head in _OWN else _marked(column)
+        for head, column in zip(heads, columns, strict=True)
+    ]
+    return heads, [list(row) for row in zip(*marked, strict=True)]
+
+
+def _marked(column: Sequence[str | None]) -> list[str | None]:
+    usual, count = Counter(column).most_common(1)[0]
+    if count * 2 <= len(column):
+        return list(column)
+    return [cell if cell == usual else f"{_text(cell)}{DIFFERS}" for cell in column]
+
+
+def _short(facts: Facts) -> dict[str, str | None]:
+    """What tells devices apart, a word or two each."""
+    nodes = {node.path: node for node in facts.nodes if node.exists}
+    node = next((nodes[path] for path in nodes if "cdsp" in path), next(iter(nodes.values()), None))
+    said = {"": "opens", None: None}
+    hottest = max((z.celsius for z in facts.thermal if z.celsius is not None), default=None)
+    free = facts.disk.available_bytes
+    return {
+        "chip": facts.soc.chip,
+        "Hexagon": facts.soc.hexagon_arch,
+        "NPU node": said.get(node.open_error, node.open_error) if node else "absent",
+        "disk": None if free is None else f"{free / 1e9:.1f} GB",
+        "°C": None if hottest is None else f"{hottest:.0f}",
+        "os": facts.os_name,
+        "kernel": facts.kernel,
+        "libc": facts.libc_version and f"{facts.libc} {facts.libc_version}",
+        "python3": facts.tools.python3_version,
+        "board": facts.soc.model,
+        "emulated": "yes" if facts.emulated else "no",
+    }
 
 
 def _identity(facts: Facts) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fleet.lab.process import answers, free_port, last_words, start_logged
 from fleet.model.errors import LabError
+from fleet.model.extras import install_extra
 
 READY_SECONDS = 20.0  # the first start makes a key
 
@@ -25,7 +26,10 @@ def adb_program() -> str:
         path = Path(folder) / "binaries" / "adb"
         if path.is_file():
             return str(path)
-    raise LabError("adb is not installed; lab phones need it", hint="sudo apt-get install adb")
+    raise LabError(
+        "adb is not installed; lab phones need it",
+        hint=f"sudo apt-get install adb, or the extra `adb`: {install_extra('adb')}",
+    )
 
 
 class LabAdbServer:

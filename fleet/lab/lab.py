@@ -24,7 +24,7 @@ from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES, PHONE_FAULTS, SIGNALS, f
 from fleet.lab.folder import PHONES, Board, LabFolder, start_ticks
 from fleet.lab.kernel import EXEC, can_run_kernel
 from fleet.lab.kerneldisk import kernel_disk
-from fleet.lab.namespace import can_unshare, enter
+from fleet.lab.namespace import can_unshare, enter, has_own_root
 from fleet.lab.phoneprofiles import phone_profile as known_phone
 from fleet.lab.phoneuser import MANNERS
 from fleet.lab.process import start_logged
@@ -194,6 +194,8 @@ class Lab:
         board = self.board(name)
         if board.kind in {"user", "phone-emulator"}:
             raise LabError(f"{name} runs without root", hint=_AS_ROOT)
+        if board.kind != "kernel" and not has_own_root(board.pid):
+            raise LabError(f"{name} is not up", hint="fleet lab list")
         path = _PHONE_PATH if board.kind == "phone" else _PATH
         there = ["nsenter", "-t", str(board.pid), *enter(board.kind), "env", "-i", path, *argv]
         if board.kind == "kernel":

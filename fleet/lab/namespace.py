@@ -35,6 +35,14 @@ def enter(kind: str = "namespace") -> tuple[str, ...]:
     return ("-m", "-u", "-i", "-n", "-p", *own, "-r", "-w")
 
 
+def has_own_root(pid: int) -> bool:
+    """False where a command that enters this process would act on the workstation itself."""
+    try:
+        return not Path(f"/proc/{pid}/root").samefile("/")
+    except OSError:
+        return False
+
+
 SSHD = (
     *("/usr/sbin/sshd", "-i", "-e"),
     *("-o", "UsePAM=no", "-o", "UseDNS=no", "-o", "PidFile=none"),
@@ -123,9 +131,7 @@ class NamespaceBoard:
         end = time.monotonic() + READY_SECONDS
         while time.monotonic() < end and self._init and self._init.poll() is None:
             pid = _child(self._init.pid)
-            run = Path(f"/proc/{pid}/root/run")
-            # Before it has a root of its own, this is the host's.
-            if pid and (run / "lab-ready").exists() and not run.samefile("/run"):
+            if pid and has_own_root(pid) and Path(f"/proc/{pid}/root/run/lab-ready").exists():
                 self.board.pid = pid
                 upper = Path(f"/proc/{pid}/root/run/lab-upper").read_text("utf-8")
                 self.board.upper = upper.strip()

@@ -12,8 +12,7 @@ from typing import Any
 import yaml
 
 from fleet.lab.elf import fastrpc_library
-from fleet.lab.profiles import CLOCKS, write_trees
-from fleet.model.errors import LabError
+from fleet.lab.profiles import CLOCKS, row_of, write_trees
 
 PLAYS = "aarch64"
 _NODES = ("fastrpc-cdsp", "fastrpc-cdsp-secure", "adsprpc-smd", "dma_heap/system")
@@ -64,9 +63,7 @@ def phone_profiles() -> tuple[str, ...]:
 
 def phone_profile(name: str, serialno: str = "") -> PhoneProfile:
     """The type of that name, for a phone with that serial number; LabError when unknown."""
-    row = _table().get(name)
-    if row is None:
-        raise LabError(f"'{name}' is not a lab phone profile", hint="one of " + ", ".join(_table()))
+    row = row_of(name, _table(), "phone")
     machine = row.get("machine", PLAYS)
     said = {
         "ro.product.cpu.abilist": "arm64-v8a" if machine else "x86_64",

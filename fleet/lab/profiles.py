@@ -75,14 +75,28 @@ def _table() -> dict[str, Any]:
     return dict(yaml.safe_load(text))
 
 
+def row_of(name: str, table: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """The row of a table, or the only one of a file NAME.yaml (`fleet lab profile`); LabError."""
+    if name.endswith(".yaml"):
+        try:
+            rows = yaml.safe_load(Path(name).read_text("utf-8"))
+            (row,) = rows.values()
+            return dict(row)
+        except (OSError, ValueError, AttributeError, TypeError, yaml.YAMLError) as error:
+            raise LabError(
+                f"{name} is no profile of a lab {what}: {error}", hint="fleet lab profile ARCHIVE"
+            ) from error
+    if name not in table:
+        raise LabError(f"'{name}' is not a lab {what} profile", hint="one of " + ", ".join(table))
+    return dict(table[name])
+
+
 def profile(name: str, *, real: bool = False) -> BoardProfile:
-    """The profile of that name; LabError with the known names otherwise.
+    """The profile of that name or file; LabError with the known names otherwise.
 
     `real`: the board has the real library and shells, so that it gets no stand-ins of them.
     """
-    row = _table().get(name)
-    if row is None:
-        raise LabError(f"'{name}' is not a lab board profile", hint="one of " + ", ".join(_table()))
+    row = row_of(name, _table(), "board")
     if "like" in row:
         row = {**_table()[row["like"]], **row}
     found = {f"devices/soc0/{key}": f"{value}\n".encode() for key, value in row["soc0"].items()}

@@ -147,6 +147,7 @@ class Diagnosis:
 
     `questions` come in the order in which they should be asked. Of a log that is not recognised
     `understood` are numbers and names in words, `suspects` the lines that look like the failure.
+    `parts` are raw texts by name for `--bundle`, without the words of `secrets`.
     """
 
     target: str
@@ -161,6 +162,8 @@ class Diagnosis:
     error: dict[str, object] | None = None
     seconds: float = 0.0
     round_trips: int = 0
+    parts: dict[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
 
     @property
     def partly(self) -> bool:

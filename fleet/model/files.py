@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import posixpath
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,12 @@ from pathlib import Path
 from fleet.model.errors import FleetError, InputError
 
 _ODD = re.compile("[\n\t\0\ud800-\udfff]")
+# Microsoft, Naming Files, Paths, and Namespaces: what a name must not have, end with or be
+_ODD_ON_WINDOWS = re.compile(
+    r'(?P<has>[\0-\x1f<>:"\\|?*])|(?P<end>[. ]\Z)|'
+    r"(?P<is>\A(?:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[0-9¹²³])\s*(?:\.|\Z))",
+    re.IGNORECASE,
+)
 BLOCK_BYTES = 1 << 16  # what two versions of a large file are compared by
 
 
@@ -72,6 +79,32 @@ def check_name(name: str) -> None:
             f"{name!r} cannot be the name of a file in a release",
             hint="rename the file: UTF-8, without `..`, line breaks and tabs",
         )
+
+
+def check_windows_names(names: Iterable[str]) -> None:
+    """Refuse names that Windows would change, take for a device or mix up; it ignores case.
+
+    Raises InputError for the first, with the reason.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        why, inside = "", ""
+        for part in name.split("/"):
+            inside = posixpath.join(inside, part)
+            first = seen.setdefault(inside.upper(), inside)
+            if first != inside:
+                why = f"Windows takes it for {first!r}"
+            elif part != "." and (odd := _ODD_ON_WINDOWS.search(part)):
+                why = {
+                    "has": f"it has {odd[0]!r}",
+                    "end": f"it ends with {odd[0]!r}",
+                    "is": f"{odd[0].rstrip('. ')!r} is a device there",
+                }[odd.lastgroup or ""]
+            if why:
+                raise InputError(
+                    f"Windows cannot keep a file by the name {inside!r}: {why}",
+                    hint=f"rename {shlex.quote(inside)}, or leave it out for Windows devices",
+                )
 
 
 @contextmanager

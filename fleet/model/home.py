@@ -11,7 +11,7 @@ import errno
 import os
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BufferedWriter
 from pathlib import Path
 from typing import Literal
@@ -28,6 +28,19 @@ def fleet_home() -> Path:
         return Path(own).expanduser()
     data = os.environ.get("XDG_DATA_HOME")
     return (Path(data) if data else Path("~/.local/share").expanduser()) / "fleet"
+
+
+_projects: list[Callable[[], Path | None]] = []
+
+
+def ask_for_runs(project: Callable[[], Path | None]) -> None:
+    """Who knows where the project keeps its runs; asked when that is needed."""
+    _projects[:] = [project]
+
+
+def runs_home() -> Path:
+    """The folder of runs: the project's, else `runs` in fleet's home."""
+    return next(filter(None, (ask() for ask in _projects)), fleet_home() / "runs")
 
 
 def private_folder(path: Path) -> None:

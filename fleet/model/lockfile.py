@@ -14,10 +14,10 @@ from fleet.model.manifest import Manifest
 
 SCHEMA = 1
 NAME = "fleet.lock"
-HEADER = "# Written by fleet; commit it. `fleet lock-file --check` compares, docs/lock-file.md."
+HEADER = "# Written by fleet; commit it. `fleet config lock --check` compares, docs/lock-file.md."
 FOLDERS = ("lib", "dsp", "bin", "run", "bundle")  # of a release; beside them only fleet's own files
 _SHOWN = 5
-CURE = "fleet lock-file (writes it again); review the changes first"
+CURE = "fleet config lock (writes it again); review the changes first"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fleet.model.errors import InputError
 
-_CURE = "fleet schema record (prints the format)"
+_CURE = "fleet config schema record (prints the format)"
 
 
 class Plain:

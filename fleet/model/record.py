@@ -173,7 +173,7 @@ class Record:
         _check_schema(found)
         for key in ("run_id", "host", "metrics"):
             if key not in found.data:
-                raise InputError(f"the key {key} is missing", hint="fleet schema record")
+                raise InputError(f"the key {key} is missing", hint="fleet config schema record")
         inner, around = found.inner("metrics"), found.inner("conditions")
         return cls(
             **found.fields_of(cls),

@@ -152,7 +152,7 @@ class ReleaseBackend:
             return ReleaseTurn(name, says, probe=first.manifest)
         behind = actions[1:] if isinstance(first, SendBlobs) else actions
         steps = tuple(
-            Step(NAMES[type(action)], action.describe(), partial(self._frame, action, run_id))
+            Step(NAMES[type(action)], action.describe, partial(self._frame, action, run_id))
             for action in behind
         )
         if isinstance(first, SendBlobs):

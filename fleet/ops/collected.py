@@ -9,21 +9,23 @@ LONGEST_LINE = 8192  # `file <bytes> <name>`: a path has 4096 bytes at most
 _DIGITS = 18
 
 
-class Collected:
-    """Takes the stream in any chunks. `files` are name → content, `whole` when the end came.
+def safe(name: str) -> bool:
+    """Whether a name that a device gave stays below the folder where it is put."""
+    path = PurePosixPath(name)
+    inside = bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+    return inside and name.isprintable()
 
-    The device is not believed: names that lead elsewhere, and what is beyond LARGEST, are left
-    out while they arrive. A file that was announced longer than what came is none.
+
+class FileStream:
+    """Reads `file <bytes> <name>` lines with the bytes and a newline behind each, in any chunks.
+
+    What stands between files goes to `line`; a file's pieces go to `put` between `begin` and
+    `finish`.
     """
 
     def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-        self.whole = False
         self._line = bytearray()
-        self._file: bytearray | None = None
-        self._name = ""
         self._left = 0  # bytes of the file that are still to come, and its newline
-        self._kept = 0
 
     def take(self, chunk: bytes) -> None:
         """Some bytes after the mark."""
@@ -31,16 +33,29 @@ class Collected:
         while view:
             view = view[self._content(view) :] if self._left else view[self._head(view) :]
 
+    def begin(self, size: int, name: str) -> None:
+        """A file of `size` bytes begins."""
+        raise NotImplementedError
+
+    def put(self, piece: memoryview) -> None:
+        """Some bytes of it."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """All of it has come."""
+        raise NotImplementedError
+
+    def line(self, words: list[str]) -> None:
+        """A line that begins no file."""
+        raise NotImplementedError
+
     def _content(self, view: memoryview) -> int:
         """Bytes of the file; the last one is the newline behind it."""
         taken = view[: self._left]
         self._left -= len(taken)
-        if self._file is not None:
-            self._file += taken if self._left else taken[:-1]
-            if not self._left:
-                self._kept += len(self._file)
-                self.files[self._name] = bytes(self._file)
-                self._file = None
+        self.put(taken if self._left else taken[:-1])
+        if not self._left:
+            self.finish()
         return len(taken)
 
     def _head(self, view: memoryview) -> int:
@@ -53,17 +68,45 @@ class Collected:
         return len(line) + len(newline)
 
     def _read(self, words: list[str]) -> None:
-        if words[0] == "end":
-            self.whole = True
-        elif words[0] == "file" and len(words) == 3:
-            size = words[1]
-            if size.isascii() and size.isdigit() and len(size) <= _DIGITS:
-                self._begin(int(size), words[2])
+        if words[0] != "file" or len(words) != 3:
+            self.line(words)
+        elif words[1].isascii() and words[1].isdigit() and len(words[1]) <= _DIGITS:
+            self._left = int(words[1]) + 1
+            self.begin(int(words[1]), words[2])
 
-    def _begin(self, size: int, name: str) -> None:
-        path = PurePosixPath(name)
-        safe = bool(path.parts) and not path.is_absolute() and ".." not in path.parts
-        safe = safe and name.isprintable()
-        self._left = size + 1
-        self._name = str(path)
-        self._file = bytearray() if safe and self._kept + size <= LARGEST else None
+
+class Collected(FileStream):
+    """Takes the stream in any chunks. `files` are name → content, `whole` when the end came.
+
+    The device is not believed: names that lead elsewhere, and what is beyond LARGEST, are left
+    out while they arrive. A file that was announced longer than what came is none.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files: dict[str, bytes] = {}
+        self.whole = False
+        self._file: bytearray | None = None
+        self._name = ""
+        self._kept = 0
+
+    def begin(self, size: int, name: str) -> None:
+        """See FileStream."""
+        self._name = str(PurePosixPath(name))
+        self._file = bytearray() if safe(name) and self._kept + size <= LARGEST else None
+
+    def put(self, piece: memoryview) -> None:
+        """See FileStream."""
+        if self._file is not None:
+            self._file += piece
+
+    def finish(self) -> None:
+        """See FileStream."""
+        if self._file is not None:
+            self._kept += len(self._file)
+            self.files[self._name] = bytes(self._file)
+            self._file = None
+
+    def line(self, words: list[str]) -> None:
+        """See FileStream."""
+        self.whole = self.whole or words[0] == "end"

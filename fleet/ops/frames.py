@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -78,15 +78,6 @@ class Style:
 PLAIN = Style()
 
 
-@dataclass(frozen=True)
-class Trial:
-    """`count` bytes of the blob at `place` go before all else; then `goes_on` is asked."""
-
-    place: int
-    count: int
-    goes_on: Callable[[], bool]
-
-
 def read_file(path: Path, start: int, end: int) -> bytes:
     """The bytes of a file from start to end; fewer where it is shorter."""
     with path.open("rb", buffering=0) as stream:
@@ -106,23 +97,17 @@ def frames(
     *,
     limit: int | None = None,
     tail: Iterable[bytes] = (),
-    trial: Trial | None = None,
 ) -> Iterator[Chunk]:
     """The stream in chunks. `told` gets the payload so far, and how much of it went on the wire.
 
     With batches, small blobs that are not begun yet go together: a device without Python
     starts seven programs for a blob, and for a batch. With `limit` the stream ends after that
-    many bytes of payload, the last blob unfinished; with `trial` after those bytes, if it does
-    not go on. `tail` is what else the program does, once the blobs are there. Raises InputError
-    when a source changed while it was sent.
+    many bytes of payload, the last blob unfinished. `tail` is what else the program does, once
+    the blobs are there. Raises InputError when a source changed while it was sent.
     """
     count = _Count(told)
     if style.worker:
         yield from _gathered([(style.worker, 0, 0)], count)
-    if trial is not None:
-        blobs, on = yield from _tried(trial, blobs, style, count)
-        if not on:
-            return
     small: list[Blob] = []
     alone: list[Blob] = []
     most = SMALL if style.worker is None else SMALL_FOR_WORKER
@@ -158,18 +143,6 @@ def _alone(blob: Blob, end: int, style: Style, count: _Count) -> Iterator[Chunk]
     if unhashed and (delta is None or delta.whole) and end == blob.file.size:
         yield from count.rest()
         yield f"is {unhashed.sha256()}\n".encode()
-
-
-def _tried(
-    trial: Trial, blobs: Sequence[Blob], style: Style, count: _Count
-) -> Generator[Chunk, None, tuple[list[Blob], bool]]:
-    """The bytes of a trial; what is left then, and whether it goes on."""
-    blob, left = blobs[trial.place], list(blobs)
-    edge = blob.offset + trial.count
-    yield from _gathered(_one(blob, edge, style), count)
-    yield from count.rest()
-    left[trial.place] = replace(blob, offset=edge)
-    return left, trial.goes_on()
 
 
 class _Count:

@@ -234,9 +234,10 @@ def _of_name(name: str, found: Contents) -> list[Damage]:
     return said
 
 
-def with_cure(damage: Damage) -> Damage:
-    """The same with what to type for what cannot be put right from here."""
-    cure = damage.cure or "fleet deploy (or fleet push), with the files of this release"
+def with_cure(damage: Damage, *, repaired: bool) -> Damage:
+    """The same with what to type; `repaired`: a repair was tried, and left it."""
+    again = "fleet deploy (or fleet push), with the files of this release"
+    cure = damage.cure or (again if repaired else "fleet fsck --repair")
     if not damage.release:
         cure = "nothing needs to be done: no release uses this file"
     return replace(damage, cure=cure)

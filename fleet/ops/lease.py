@@ -20,7 +20,8 @@ from fleet.model.masking import masked
 
 TAG = "fleet-lease 1"
 LOST_STATUS = 113  # of the guard; believed only together with its line on standard error
-_LOST = "fleet-lease-lost"
+_LOST, _FREED = "fleet-lease-lost", "fleet-lease-freed"
+GIVEN_BACK = "the lease was given back"
 _WORD_CHARS = 200  # of a reason or owner; they stand in a command line
 _WORDS = 10  # of a `held` or `dropped` line
 
@@ -95,7 +96,8 @@ def guard(ticket: Ticket, mode: int | str = 0) -> Command:
     """The beginning of a command that runs only while `ticket` holds, and renews it.
 
     While the command runs the lease holds for `mode` seconds at least, even when the host is gone.
-    Alone, with "keep", it only renews; "revive": also after its end, if nobody took over since.
+    `60f`: where it succeeds the lease is given back. Alone, with "keep", it only renews; "revive":
+    also after its end, if nobody took over since.
     """
     words = (ticket.folder, str(ticket.generation), ticket.token, str(ticket.ttl), str(mode))
     return device_script("lease_guard", *words)
@@ -113,6 +115,11 @@ def lost_words(ticket: Ticket, status: int, stderr: str) -> str:
     return ""
 
 
+def freed(ticket: Ticket, stderr: str) -> bool:
+    """Whether the guard gave the lease back behind its step."""
+    return f"{_FREED} {ticket.token}" in stderr.splitlines()
+
+
 def _why(ticket: Ticket, kind: str, *line: str) -> str:
     by = ""
     if len(line) >= 5 and line[4] != ticket.token:
@@ -123,7 +130,7 @@ def _why(ticket: Ticket, kind: str, *line: str) -> str:
         more = f" and {taken}" if taken else ""
         return f"the lease was not renewed within {ticket.ttl} s{more}"
     if kind == "released":
-        return "the lease was given back"
+        return GIVEN_BACK
     return f"the lease was {taken}" if taken else "its folder on the board was deleted"
 
 

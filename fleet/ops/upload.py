@@ -17,19 +17,19 @@ _NO_SPACE = ("No space left on device", "Disk quota exceeded", "File too large")
 
 @dataclass(frozen=True)
 class Step:
-    """Stage, switch or prune behind the blobs: its name, a line for people, and its frame, made
-    when its turn in the stream comes.
+    """Stage, switch or prune behind the blobs: its name, a line for people, and its frame, both
+    made when its turn in the stream comes.
     """
 
     name: str
-    says: str
+    says: Callable[[], str]
     frame: Callable[[], bytes]
 
 
 def step_frames(steps: Collection[Step], host: str, listener: Listener) -> Iterator[bytes]:
     """Their frames; each step is told when it begins."""
     for step in steps:
-        listener(StepStarted(host, step.name, step.says))
+        listener(StepStarted(host, step.name, step.says()))
         yield step.frame()
 
 

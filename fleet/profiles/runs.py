@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleet.model.home import fleet_home, kept, private_folder, write_private
+from fleet.model.home import kept, private_folder, runs_home, write_private
 from fleet.model.masking import masked_data
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class RunStore:
     """`<root>/<run id>/<host>/<repeat>/{record.json,profile.json,stdout.log,stderr.log}`."""
 
     def __init__(self, root: Path | None = None) -> None:
-        self.root = root or fleet_home() / "runs"
+        self.root = root or runs_home()
 
     def folder(self, run_id: str, host: str, repeat: int, *, warmup: bool) -> Path:
         """A new folder for one run; `0-2` where a process that ended before left `0`."""

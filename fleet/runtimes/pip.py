@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -91,15 +93,18 @@ def download_for(
 
 
 def _command(requirement: str, platforms: Sequence[str], folder: Path) -> list[str]:
+    pip, bar = [sys.executable, "-m", "pip"], "raw"
     try:
-        version = Version(importlib.metadata.version("pip"))
+        bar = "raw" if Version(importlib.metadata.version("pip")) >= _RAW_PROGRESS else "off"
     except importlib.metadata.PackageNotFoundError as error:
-        raise RuntimeStoreError(
-            f"{sys.executable} has no pip, which fleet needs to download {requirement}",
-            hint=f"{sys.executable} -m ensurepip, or fleet runtime add FILE.whl",
-        ) from error
-    bar = "raw" if version >= _RAW_PROGRESS else "off"
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+        uv = os.environ.get("UV") or shutil.which("uv")  # whose environments have no pip
+        if uv is None:
+            raise RuntimeStoreError(
+                f"{sys.executable} has no pip, which fleet needs to download {requirement}",
+                hint=f"{sys.executable} -m ensurepip, or fleet runtime add FILE.whl",
+            ) from error
+        pip = [uv, "tool", "run", "--quiet", "--from", f"pip>={_RAW_PROGRESS}", "pip"]
+    command = [*pip, "download", "--no-deps", "--only-binary=:all:"]
     command += ["--no-input", "--disable-pip-version-check", "--progress-bar", bar]
     command += ["--implementation", "cp", "--dest", str(folder)]
     for platform in platforms:

@@ -95,7 +95,7 @@ def _row(runner: str, kind: str, target: str) -> dict[str, Any]:
     if table is None:
         raise InputError(f"'{runner}' is not a runner", hint="use one of " + ", ".join(runners()))
     if kind not in table:
-        raise InputError(f"runner {runner} does not support {target}", hint="fleet runners")
+        raise InputError(f"runner {runner} does not support {target}", hint="fleet config runners")
     return {"tool": table["tool"], "tool_required": table["tool_required"], **table[kind]}
 
 

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from fleet.model.command import Command, Result, script
 from fleet.model.deadline import Deadline
@@ -21,7 +22,7 @@ from fleet.model.errors import (
 )
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
-from fleet.transport.adbserver import AdbDevice, AdbServer, rivals, translated
+from fleet.transport.adbserver import AdbDevice, AdbServer, program, rivals, translated
 from fleet.transport.adbstates import absent, check_state, find, is_target, unanswered
 from fleet.transport.adbwire import CLOSE, AdbConnection, Decoder, FrameWriter, keep_warm, send
 from fleet.transport.base import Carrier, Identity, Output, PortStream, Traffic
@@ -258,6 +259,11 @@ class AdbTransport:
         with self._lock:
             self._links.discard(link)
         link.close()
+
+    def terminal(self, folder: Path) -> list[str]:  # noqa: ARG002 - the interface of transports
+        """See Transport.terminal."""
+        server = ("-H", self._server.host, "-P", str(self._server.port))
+        return [program(), *server, "-s", self._live().serial, "shell"]
 
     def dial(self, port: int, deadline: Deadline) -> PortStream:
         """See Transport.dial: the service `tcp:PORT`, which is what `adb forward` uses."""

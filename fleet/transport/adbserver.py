@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeadlineError, FleetError, InputError, UnreachableError
+from fleet.model.extras import install_extra
 from fleet.transport.adbwire import AdbConnection, RefusedError
 
 DEFAULT = ("127.0.0.1", 5037)
@@ -59,12 +60,17 @@ def address(text: str | None = None) -> tuple[str, int]:
 
 
 def program() -> str:
-    """The adb program: the user's own, so that versions match, else the one of adbutils."""
+    """The adb program: the user's own, so that versions match, else that of the extra `adb`.
+
+    Raises FileNotFoundError where there is none.
+    """
     own = shutil.which("adb")
     if own:
         return own
-    from adbutils import adb_path  # noqa: PLC0415 - 0.15 s
-
+    try:
+        from adbutils import adb_path  # noqa: PLC0415 - 0.15 s
+    except ImportError as error:
+        raise FileNotFoundError("there is no adb on the PATH") from error
     return str(adb_path())
 
 
@@ -108,7 +114,7 @@ class AdbServer:
         env = {**os.environ, "ANDROID_ADB_SERVER_PORT": str(self.port)}
         env.pop("ADB_SERVER_SOCKET", None)
         said = ""
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
+        try:
             done = subprocess.run(
                 [program(), "start-server"],
                 env=env,
@@ -120,9 +126,12 @@ class AdbServer:
             if done.returncode == 0:
                 return
             said = done.stderr.strip()[-200:]
+        except (OSError, subprocess.SubprocessError) as failed:
+            said = str(failed)
         error = UnreachableError(
             f"no adb server answers at {self}, and `adb start-server` failed: {said or why}",
-            hint="sudo apt-get install adb (or install the SDK platform tools), then: adb devices",
+            hint="sudo apt-get install adb (or install the SDK platform tools, or the extra `adb`: "
+            f"{install_extra('adb')}), then: adb devices",
         )
         error.adb_state = "missing"
         raise error from why

@@ -1,10 +1,11 @@
-"""The seam between fleet and a device: six methods, a deadline on each."""
+"""The seam between fleet and a device: a deadline on each method that talks to it."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, TypedDict, Unpack
 
 from fleet.model.command import Command, Result
@@ -146,5 +147,11 @@ class Transport(Carrier, Protocol):
         """A connection to a port of the device's own loopback, as a program there would make.
 
         Raises DeviceError where nothing listens there, or the device forbids forwarding.
+        """
+        ...
+
+    def terminal(self, folder: Path) -> list[str]:
+        """The argv of a program that opens a terminal the way of the open connection, to the
+        same device. What it reads is written to `folder`; no secret stands in either.
         """
         ...

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from dataclasses import replace
+from pathlib import Path
 from typing import Unpack
 
 from fleet.model.command import Command, Result
@@ -49,6 +51,10 @@ class LocalTransport:
     def carrier(self, deadline: Deadline) -> Carrier:  # noqa: ARG002 - the interface of transports
         """There is none but this."""
         raise UnreachableError("the local transport has no second connection")
+
+    def terminal(self, folder: Path) -> list[str]:  # noqa: ARG002 - the interface of transports
+        """See Transport.terminal."""
+        return [os.environ.get("SHELL") or "sh"]
 
     def dial(self, port: int, deadline: Deadline) -> PortStream:
         """See Transport.dial."""

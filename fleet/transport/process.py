@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from fleet.transport.base import Streams, Traffic
 from fleet.transport.streams import Collector, Feeder, start
 
 _CHUNK = 1 << 16
+_LOOK_SECONDS = 3600.0
 _PIPE = 1 << 20  # the most that an ordinary user may have: fewer turns of the processor
 
 
@@ -84,12 +86,27 @@ class Processes:
 def _wait(process: subprocess.Popen[bytes], what: str, deadline: Deadline) -> int:
     while True:
         try:
-            return process.wait(deadline.remaining)
+            return process.wait(_left(process, deadline.remaining))
         except subprocess.TimeoutExpired:
             if not deadline.expired:
                 continue
             end(process)
             raise DeadlineError(f"'{what}' did not end within {deadline.seconds:g} s") from None
+
+
+def _left(process: subprocess.Popen[bytes], seconds: float) -> float:
+    """What is left of `seconds` once it has ended. Popen alone asks again every 50 ms."""
+    try:
+        ended = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # macOS, Linux before 5.3, or already waited for
+        return seconds
+    try:
+        waiting = select.poll()
+        waiting.register(ended, select.POLLIN)
+        waiting.poll(min(seconds, _LOOK_SECONDS) * 1000)
+    finally:
+        os.close(ended)
+    return 0
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import paramiko
@@ -25,7 +26,7 @@ from fleet.transport.hostkeys import Policy, entry_name, fingerprint, known_keys
 from fleet.transport.promptness import prompt
 from fleet.transport.quote import render
 from fleet.transport.ssh_errors import mapped
-from fleet.transport.sshclient import Hop, SshClient, client
+from fleet.transport.sshclient import Hop, SshClient, client, terminal
 from fleet.transport.streams import BROKEN, Collector, Feeder, start
 
 _CHUNK = 1 << 16
@@ -152,6 +153,10 @@ class SshTransport:
             found.close()
             raise
         return found
+
+    def terminal(self, folder: Path) -> list[str]:
+        """See Transport.terminal. A password is asked for by the client itself."""
+        return terminal(self.hops(), folder, self._host.name)
 
     def hops(self) -> tuple[Hop, ...]:
         """The way of the open connection, the board last."""

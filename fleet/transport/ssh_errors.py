@@ -30,9 +30,9 @@ from fleet.transport.hostkeys import changed, fingerprint
 
 _CURES = {
     errno.ECONNREFUSED: "start sshd on the device, or correct `port:` in the inventory: the "
-    "device is on, but no SSH server listens; fleet inventory list (shows the port)",
+    "device is on, but no SSH server listens; fleet config list (shows the port)",
     errno.EHOSTUNREACH: "switch the device on, check the cable and the address: no device of the "
-    "network has it; fleet inventory list (shows the address)",
+    "network has it; fleet config list (shows the address)",
     errno.ENETUNREACH: "check the VPN and the network interfaces of this workstation: ip route",
 }
 
@@ -68,7 +68,7 @@ def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> It
         raise InputError(
             f"the file {error.filename} does not exist",
             device=host.name,
-            hint="fleet inventory list",
+            hint="fleet config list",
         ) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise disk_full(error) or _broken(host, way, error, opening=opening) from error
@@ -86,7 +86,7 @@ def manual_command(host: Host) -> str:
 
 
 def _unreachable(host: Host, way: str, seconds: float, error: Exception) -> UnreachableError:
-    hint = "check the power and the address of the device: fleet inventory list"
+    hint = "check the power and the address of the device: fleet config list"
     if isinstance(error, TimeoutError):
         why = f"no answer within {seconds:g} s"
     elif isinstance(error, socket.gaierror):
@@ -109,7 +109,7 @@ def _broken(host: Host, way: str, error: Exception, *, opening: bool) -> FleetEr
         return UnreachableError(
             f"{way}: the server at that port is not an SSH server ({text})",
             device=host.name,
-            hint="correct `host:` and `port:`, as shown by: fleet inventory list",
+            hint="correct `host:` and `port:`, as shown by: fleet config list",
         )
     if isinstance(error, paramiko.ChannelException):
         return UnreachableError(f"{way}: the jump host cannot reach it ({text})", device=host.name)

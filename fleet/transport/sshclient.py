@@ -135,6 +135,19 @@ class SshClient:
         return done
 
 
+def terminal(hops: tuple[Hop, ...], folder: Path, device: str) -> list[str]:
+    """The argv of a client with a terminal, by the same rules; its configuration is in `folder`."""
+    if not client():
+        raise UnreachableError(
+            "there is no ssh client on this computer that can open a terminal",
+            device=device,
+            hint="install OpenSSH: sudo apt-get install openssh-client",
+        )
+    config = folder / "config"
+    config.write_text(_config(hops, folder), "utf-8")
+    return [client(), "-F", str(config), "-o", "BatchMode=no", "-o", "RequestTTY=auto", "board"]
+
+
 _OPTIONS = (
     ("BatchMode", "yes"),
     ("StrictHostKeyChecking", "yes"),

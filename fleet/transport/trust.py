@@ -53,7 +53,7 @@ def offered_key(host: Host) -> Offer:
     if host.transport != "ssh":
         raise InputError(
             f"{host.name} is reached over {host.transport}, which has no host key",
-            hint="name hosts with `transport: ssh` only: fleet inventory list",
+            hint="name hosts with `transport: ssh` only: fleet config list",
         )
     link = SshTransport(host)
     with mapped(host, link.describe, host.connect_timeout, opening=True):

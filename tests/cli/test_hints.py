@@ -160,20 +160,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
         ("lock-file p -i i --lock-file L", "fleet deploy --locked",
          "fleet deploy --locked p -i i --lock-file L"),
         ("lock-file p -i i --lock-file L", "fleet deploy", "fleet deploy p -i i"),
-        ("deploy p -i i --frozen --lock-file L", "fleet lock-file (writes it)",
-         "fleet lock-file p -i i --lock-file L (writes it)"),
+        ("deploy p -i i --frozen --lock-file L", "fleet config lock (writes it)",
+         "fleet config lock p -i i --lock-file L (writes it)"),
         ("deploy p -i i --locked --lock-file L", "fleet plan -l b1", "fleet plan -l b1 p -i i"),
         ("deploy p -i i --locked --lock-file L", "fleet status", "fleet status -i i"),
-        ("facts -i i -l zzz", "fleet inventory list '/my boards'",
-         "fleet inventory list '/my boards'"),
-        ("facts -i i -l zzz", "fleet inventory list (shows the port)",
-         "fleet inventory list -i i (shows the port)"),
+        ("facts -i i -l zzz", "fleet config list '/my boards'",
+         "fleet config list '/my boards'"),
+        ("facts -i i -l zzz", "fleet config list (shows the port)",
+         "fleet config list -i i (shows the port)"),
         ("doctor -i i", "fleet doctor | tee x", "fleet doctor -i i | tee x"),
         ("doctor -i i -l '&a'", "fleet facts && echo ok", "fleet facts -i i -l '&a' && echo ok"),
-        ("doctor --log x", "fleet inventory list -i INVENTORY",
-         "fleet inventory list -i INVENTORY"),
+        ("doctor --log x", "fleet config list -i INVENTORY",
+         "fleet config list -i INVENTORY"),
         ("doctor --log x", "fleet facts -i INVENTORY -l a", "fleet facts -l a -i INVENTORY"),
-        ("doctor -i i", "fleet inventory list -i INVENTORY", "fleet inventory list -i i"),
+        ("doctor -i i", "fleet config list -i INVENTORY", "fleet config list -i i"),
     ],
 )  # fmt: skip
 def test_what_is_added(monkeypatch: pytest.MonkeyPatch, typed: str, said: str, whole: str) -> None:
@@ -248,6 +248,28 @@ def test_a_wrong_key_names_the_login_by_hand(server: Sshd, tmp_path: Path) -> No
     assert "Permission denied" in typed.stderr
 
 
+def test_what_fsck_says_to_do_next(tmp_path: Path) -> None:
+    """A damaged file that nobody here has yet, then one that is given."""
+    (tmp_path / "my files").mkdir()
+    (tmp_path / "my files" / "model").write_text("whole")
+    (tmp_path / "my boards.yaml").write_text(
+        f"all:\n  hosts:\n    evk-1: {{transport: local, base_dir: '{tmp_path}/base'}}\n"
+    )
+    fleet = Shell(tmp_path, FLEET_LEASE_DIR=str(tmp_path))
+    push = "fleet push 'my files' --name app -i 'my boards.yaml'"
+    assert fleet(push).returncode == 0
+    blob = (tmp_path / "base" / "current" / "app" / "model").resolve()
+    blob.chmod(0o644)
+    blob.write_text("WHOLE")
+    (repair,) = hinted(fleet("fleet fsck -i 'my boards.yaml'"))
+    assert repair == "fleet fsck --repair -i 'my boards.yaml'"
+    left = fleet(repair)
+    assert (left.returncode, len(hinted(left))) == (1, 2), left.stderr
+    assert hinted(left)[1] == "fleet push SOURCES -i 'my boards.yaml'"
+    assert fleet(f"{repair} --source 'my files'").returncode == 0
+    assert fleet("fleet fsck -i 'my boards.yaml'").returncode == 0
+
+
 def test_what_a_deploy_says_to_do_next(tmp_path: Path) -> None:
     with yard(tmp_path, 1) as boards:
         fleet = Shell(tmp_path)
@@ -279,7 +301,7 @@ def test_a_lock_by_another_name(tmp_path: Path) -> None:
         deploy = f"fleet deploy {given} --frozen --lock-file my.lock --offline"
         (write,) = hinted(fleet(deploy))
         assert (write,) == tuple(
-            hinted(fleet(f"fleet lock-file {given} --check --lock-file my.lock"))
+            hinted(fleet(f"fleet config lock {given} --check --lock-file my.lock"))
         )
         written = fleet(write)
         assert written.returncode == 0, written.stderr
@@ -299,7 +321,7 @@ def test_a_run_that_is_gone_on_with_is_of_the_boards_and_the_lock_that_it_was(
         given = f"{boards.playbook} -i {boards.inventory}"
         lock = f"{locked} --lock-file my.lock" if locked else ""
         if locked:
-            assert fleet(f"fleet lock-file {given} --lock-file my.lock").returncode == 0
+            assert fleet(f"fleet config lock {given} --lock-file my.lock").returncode == 0
         asked = boards.contacts("b2")
         boards.make_sick("b1")
         begun = fleet(f"fleet deploy {given} --offline --no-run -l b1 -l '!b2' {lock}")

@@ -67,7 +67,7 @@ def test_init_and_plan_on_a_lab_give_a_plan_that_works(
     done = fleet(tmp_path, "init", "mine", "--lab", root, "--bundle", str(TINY), "--probe")
     assert done.returncode == 0, done.stderr
     words = ("-i", "mine/inventories/boards.yaml", "mine/playbooks/boards.yaml")
-    assert "fleet plan -i inventories/boards.yaml" in done.stderr
+    assert "then: fleet plan\n" in done.stderr
     written = (tmp_path / "mine/inventories/boards.yaml").read_text()
     assert written.count("      # soc: QCS9075\n") == 2
     assert written.count("      # identity: ") == 2
@@ -156,9 +156,7 @@ def test_hostile_aliases_are_quoted_or_comments(tmp_path: Path) -> None:
     assert not {"we ird", "{{x}}", "-oProxyCommand=x"} & {one.address for one in hosts}
     assert all("; " in row["about"] for row in rows.values() if not row["usable"])
     assert sum(not row["usable"] for row in rows.values()) >= 3
-    assert (
-        "warning" not in fleet(tmp_path, "inventory", "check", "x/inventories/boards.yaml").stderr
-    )
+    assert "warning" not in fleet(tmp_path, "config", "check", "x/inventories/boards.yaml").stderr
 
 
 def test_nothing_is_overwritten_and_nothing_is_left_half(tmp_path: Path) -> None:

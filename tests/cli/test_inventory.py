@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner, Result
 
-from fleet.cli import inventory
+from fleet.cli.main import build
 from fleet.model.errors import InputError, InventoryError
 
 EXAMPLE = Path(__file__).parents[2] / "inventories" / "evks.yaml"
@@ -16,10 +15,7 @@ EXAMPLE = Path(__file__).parents[2] / "inventories" / "evks.yaml"
 
 def run(*words: str | Path) -> Result:
     """The result; a FleetError is in `exception`, as main() would get it."""
-    root = typer.Typer()
-    root.add_typer(inventory.app, name="inventory")
-    root.command()(inventory.schema)
-    return CliRunner().invoke(root, [str(word) for word in words])
+    return CliRunner().invoke(build("config"), [str(word) for word in words])
 
 
 @pytest.fixture
@@ -45,14 +41,14 @@ def test_check_of_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh" / "evk_ed25519").touch()
     monkeypatch.setenv("HOME", str(tmp_path))
-    done = run("inventory", "check", EXAMPLE)
+    done = run("config", "check", EXAMPLE)
     assert done.exit_code == 0
     assert done.stdout == f"{EXAMPLE}: 6 hosts, 4 groups, no errors\n"
     assert done.stderr == ""
 
 
 def test_check_lists_all_errors(bad: Path) -> None:
-    done = run("inventory", "check", bad)
+    done = run("config", "check", bad)
     assert done.exit_code == 2
     lines = done.stderr.splitlines()
     assert lines[0] == f"error: {bad}:3:9: unknown key 'prot'"
@@ -64,7 +60,7 @@ def test_check_lists_all_errors(bad: Path) -> None:
 
 
 def test_check_shows_warnings_and_ignored_keys(mixed: Path) -> None:
-    done = run("inventory", "check", "--inventory", mixed)
+    done = run("config", "check", "--inventory", mixed)
     assert done.exit_code == 0
     assert "Ansible inventory, 2 hosts, 0 groups, no errors" in done.stdout
     assert "'ansible_password' is a password in clear text" in done.stderr
@@ -76,7 +72,7 @@ def test_check_shows_warnings_and_ignored_keys(mixed: Path) -> None:
 
 
 def test_check_json(bad: Path, mixed: Path) -> None:
-    done = run("inventory", "check", bad, "--json")
+    done = run("config", "check", bad, "--json")
     assert done.exit_code == 2
     body = json.loads(done.stdout)
     assert [each["position"] for each in body["errors"]] == [
@@ -85,7 +81,7 @@ def test_check_json(bad: Path, mixed: Path) -> None:
         f"{bad}:4:15",
     ]
     assert (body["hosts"], body["ansible"]) == (None, False)
-    body = json.loads(run("inventory", "check", mixed, "--json").stdout)
+    body = json.loads(run("config", "check", mixed, "--json").stdout)
     assert (body["hosts"], body["ansible"], body["errors"]) == (2, True, [])
     assert {each["key"] for each in body["ignored"]} == {"http_port", "ansible_hots"}
     assert "hunter2" not in json.dumps(body)
@@ -94,20 +90,20 @@ def test_check_json(bad: Path, mixed: Path) -> None:
 def test_check_of_a_syntax_error_raises(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("a:\n\tb: 1\n")
-    assert isinstance(run("inventory", "check", path).exception, InventoryError)
+    assert isinstance(run("config", "check", path).exception, InventoryError)
 
 
 def test_list_is_a_table(mixed: Path) -> None:
-    done = run("inventory", "list", EXAMPLE, "--limit", "iq9,!evk-01", "-l", "bench")
+    done = run("config", "list", EXAMPLE, "--limit", "iq9,!evk-01", "-l", "bench")
     assert done.exit_code == 0
     for text in ("4 hosts", "evk-03", "192.0.2.13", "2222", "nightly, iq9", "QCS9075", "evk-05"):
         assert text in done.stdout
     assert "evk-01" not in done.stdout
-    assert "hunter2" not in run("inventory", "list", mixed).output
+    assert "hunter2" not in run("config", "list", mixed).output
 
 
 def test_list_json_has_references_and_no_secrets(mixed: Path) -> None:
-    done = run("inventory", "list", "-i", mixed, "--json", "--limit", "a")
+    done = run("config", "list", "-i", mixed, "--json", "--limit", "a")
     (host,) = json.loads(done.stdout)
     assert host["name"] == "a"
     assert host["address"] == "192.0.2.1"
@@ -115,7 +111,7 @@ def test_list_json_has_references_and_no_secrets(mixed: Path) -> None:
     assert host["password"].startswith("clear text of 'ansible_password'")
     assert host["become_password"] is None
     assert "hunter2" not in done.output
-    hosts = json.loads(run("inventory", "list", EXAMPLE, "--json").stdout)
+    hosts = json.loads(run("config", "list", EXAMPLE, "--json").stdout)
     assert len(hosts) == 6
     assert {each["become_password"] for each in hosts} == {"env:EVK_SUDO"}
 
@@ -123,13 +119,13 @@ def test_list_json_has_references_and_no_secrets(mixed: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["inventory", "check"], "no inventory file is given"),
-        (["inventory", "list"], "no inventory file is given"),
+        (["config", "check"], "no inventory is given"),
+        (["config", "list"], "no inventory is given"),
         (
-            ["inventory", "list", "a.yaml", "-i", "b.yaml"],
+            ["config", "list", "a.yaml", "-i", "b.yaml"],
             "two inventories were given, as FILE and with --inventory",
         ),
-        (["inventory", "list", "no-such.yaml"], "does not exist"),
+        (["config", "list", "no-such.yaml"], "does not exist"),
     ],
 )
 def test_wrong_use(words: list[str], message: str) -> None:
@@ -139,18 +135,18 @@ def test_wrong_use(words: list[str], message: str) -> None:
 
 
 def test_list_of_nothing_is_an_error() -> None:
-    error = run("inventory", "list", EXAMPLE, "--limit", "evk-99").exception
+    error = run("config", "list", EXAMPLE, "--limit", "evk-99").exception
     assert isinstance(error, InventoryError)
 
 
 @pytest.mark.parametrize("kind", ["inventory", "playbook"])
 def test_schema(kind: str) -> None:
-    done = run("schema", kind)
+    done = run("config", "schema", kind)
     assert done.exit_code == 0
     Draft202012Validator.check_schema(json.loads(done.stdout))
-    assert run("schema", "other").exit_code == 2
+    assert run("config", "schema", "other").exit_code == 2
 
 
-@pytest.mark.parametrize("words", [["inventory", "check"], ["inventory", "list"], ["schema"]])
+@pytest.mark.parametrize("words", [["config", "check"], ["config", "list"], ["config", "schema"]])
 def test_help_has_an_example(words: list[str]) -> None:
     assert "Example: fleet " in run(*words, "--help").stdout

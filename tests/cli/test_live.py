@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from rich.live import Live
 
 from fleet.cli import live, output
 from fleet.model.events import (
@@ -60,6 +62,12 @@ def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+def test_a_refusal_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reason comes with the results."""
+    story: list[Event] = [replace(DONE, outcome="refused", text="no room")]
+    assert lines(monkeypatch, show_output=False, story=story)[0].startswith("evk: refused in 1.3 s")
+
+
 def test_output_of_a_runner_comes_in_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = lines(monkeypatch, show_output=True)
     assert shown[3:5] == ["evk stdout: hello world", "evk stdout: second"]
@@ -103,8 +111,53 @@ def test_the_board_never_needs_more_than_the_screen(monkeypatch: pytest.MonkeyPa
     Console(file=text, width=100).print(board.view())
     shown = text.getvalue().splitlines()
     assert len(shown) <= 12
-    assert "52 more" in shown[-1]
+    assert "53 more" in shown[-1]
+    assert shown[0] == "1 of 60 done (1 failed), 0 of 590 B"
     assert not any("evk00" in line for line in shown), "busy devices come first"
+
+
+def test_a_line_tells_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten devices of 100 MB, three of them not begun; two at the end and one half way in 10 s."""
+    console = Console(file=io.StringIO(), width=120, height=20, force_terminal=True)
+    monkeypatch.setattr(output, "errors", console)
+    clock = [100.0]
+    monkeypatch.setattr("fleet.cli.live.time.monotonic", lambda: clock[0])
+    board, size = live._Board(total=10), 100_000_000
+    assert board.whole() == "0 of 10 done, 10 waiting"
+    board.take(StepStarted("", "fetch", "QAIRT 2.51.0"))
+    for number in range(7):
+        board.take(StepStarted(f"evk{number}", "send", "x", size))
+    board.take(Progress("evk0", "send", 1, size))
+    assert board.whole().endswith("0 of 10 done, 3 waiting, 1 B of about 1.0 GB"), "no rate yet"
+    clock[0] += 10
+    for number in range(2):
+        board.take(Progress(f"evk{number}", "send", size, size))
+        board.take(StepStarted(f"evk{number}", "probe", "open a session"))
+        board.take(DeviceDone(f"evk{number}", "changed", "", "", 1, 1, size, False))
+    board.take(Progress("evk2", "send", size // 2, size))
+    said = "2 of 10 done, 3 waiting, 250.0 MB of about 1.0 GB, 30 s left"
+    assert board.whole() == said
+    text = io.StringIO()
+    Console(file=text, width=80).print(board.view())
+    assert text.getvalue().splitlines()[0] == said
+    for number in range(2, 10):
+        board.take(DeviceDone(f"evk{number}", "unchanged", "", "", 1, 1, 0, False))
+    assert board.whole() == "10 of 10 done, 700.0 of 700.0 MB"
+
+
+def test_a_step_that_says_nothing_shows_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), width=120, height=20, force_terminal=True)
+    monkeypatch.setattr(output, "errors", console)
+    clock = [0.0]
+    monkeypatch.setattr("fleet.cli.live.time.monotonic", lambda: clock[0])
+    board, text = live._Board(), io.StringIO()
+    shown = Console(file=text, width=80, force_terminal=True)
+    with Live(board.view(), console=shown, auto_refresh=False) as board.live:
+        board.take(StepStarted("", "fetch", "QAIRT 2.51.0"))
+        clock[0] = 7.0
+        assert "7 s" not in text.getvalue()
+        board.tick()
+    assert "7 s" in text.getvalue()
 
 
 def test_hostile_text_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ def locked(cli: Cli, tmp_path: Path) -> tuple[Cli, str, str]:
     shutil.copytree(ROOT / "assets" / "tiny-genie", bundle)
     (bundle / "SHA256SUMS").unlink()
     inventory, playbook = cli.inventory(), cli.playbook(bundle=str(bundle))
-    done = cli("lock-file", playbook, "-i", inventory)
+    done = cli("config", "lock", playbook, "-i", inventory)
     assert done.returncode == 0, done.stderr
     return cli, inventory, playbook
 
@@ -31,10 +31,10 @@ def test_written_twice_it_is_the_same_and_names_no_path(locked: tuple[Cli, str, 
     assert str(cli.folder) not in text
     assert "2.51.0." in text
     assert '"arch": "x86_64"' in text
-    done = cli("lock-file", playbook, "-i", inventory, "--json")
+    done = cli("config", "lock", playbook, "-i", inventory, "--json")
     assert json.loads(done.stdout)["changed"] is False
     assert (cli.folder / "fleet.lock").read_text() == text
-    assert cli("lock-file", playbook, "-i", inventory, "--check").returncode == 0
+    assert cli("config", "lock", playbook, "-i", inventory, "--check").returncode == 0
 
 
 def test_a_changed_bundle_is_named_and_not_deployed(locked: tuple[Cli, str, str]) -> None:
@@ -42,7 +42,7 @@ def test_a_changed_bundle_is_named_and_not_deployed(locked: tuple[Cli, str, str]
     before = cli.tree()
     with (cli.folder / "bundle" / "tokenizer.json").open("a") as stream:
         stream.write(" ")
-    checked = cli("lock-file", playbook, "-i", inventory, "--check")
+    checked = cli("config", "lock", playbook, "-i", inventory, "--check")
     assert checked.returncode == 1
     assert "bundle/tokenizer.json" in checked.stdout
     for word in ("--locked", "--frozen"):
@@ -63,7 +63,9 @@ def test_locked_wants_the_playbook_unchanged_and_frozen_does_not(
     assert "changed after fleet.lock was written" in refused.stderr
     done = cli("deploy", playbook, "-i", inventory, "--frozen", "--no-run")
     assert done.returncode == 0, done.stderr
-    assert "the playbook changed" in cli("lock-file", playbook, "-i", inventory, "--check").stdout
+    assert (
+        "the playbook changed" in cli("config", "lock", playbook, "-i", inventory, "--check").stdout
+    )
 
 
 def test_drift_names_what_is_not_as_locked(locked: tuple[Cli, str, str]) -> None:
@@ -123,7 +125,7 @@ def test_a_hostile_or_broken_lock_is_refused_with_its_place(
 def test_without_a_lock_the_command_that_writes_it_is_named(cli: Cli) -> None:
     done = cli("deploy", cli.playbook(), "-i", cli.inventory(), "--locked")
     assert done.returncode == 2
-    assert "fleet lock-file" in done.stderr
+    assert "fleet config lock" in done.stderr
 
 
 def test_an_edited_size_is_caught_and_the_lock_is_not_touched(
@@ -137,7 +139,7 @@ def test_an_edited_size_is_caught_and_the_lock_is_not_touched(
         done = cli("deploy", playbook, "-i", inventory, word, "--no-run")
         assert done.returncode == 2
         assert "7933 bytes" in done.stderr
-    assert cli("lock-file", playbook, "-i", inventory, "--check").returncode == 1
+    assert cli("config", "lock", playbook, "-i", inventory, "--check").returncode == 1
     assert path.read_text() == text
 
 
@@ -185,7 +187,7 @@ def test_another_playbooks_lock_and_other_files_are_not_overwritten(
     text = path.read_text()
     other = cli.folder / "other.yaml"
     other.write_text(Path(playbook).read_text().replace("name: tiny-genie", "name: other"))
-    for argv in (("lock-file",), ("lock-file", "--check"), ("plan", "--write-lock")):
+    for argv in (("config", "lock"), ("config", "lock", "--check"), ("plan", "--write-lock")):
         done = cli(*argv, str(other), "-i", inventory)
         assert done.returncode == 2, done.stdout
         assert "written for tiny-genie, and the playbook is other" in done.stderr
@@ -193,7 +195,7 @@ def test_another_playbooks_lock_and_other_files_are_not_overwritten(
         assert "written for tiny-genie" in cli(*words, "-i", inventory).stderr
     stranger = cli.folder / "important.txt"
     stranger.write_text("mine")
-    done = cli("lock-file", playbook, "-i", inventory, "--lock-file", str(stranger))
+    done = cli("config", "lock", playbook, "-i", inventory, "--lock-file", str(stranger))
     assert done.returncode == 2
     assert "does not overwrite it" in done.stderr
     assert (stranger.read_text(), path.read_text()) == ("mine", text)
@@ -207,9 +209,9 @@ def test_a_conflict_is_written_anew_and_with_a_limit_it_is_not(
     good = path.read_text()
     broken = good.replace("releases:", "<<<<<<< ours\nreleases:")
     path.write_text(broken)
-    assert cli("lock-file", playbook, "-i", inventory, "--limit", "lab001").returncode == 2
+    assert cli("config", "lock", playbook, "-i", inventory, "--limit", "lab001").returncode == 2
     assert path.read_text() == broken
-    done = cli("lock-file", playbook, "-i", inventory)
+    done = cli("config", "lock", playbook, "-i", inventory)
     assert done.returncode == 0, done.stderr
     assert "warning" in done.stderr
     assert path.read_text() == good
@@ -223,12 +225,12 @@ def test_a_limit_keeps_the_kinds_that_were_not_asked(locked: tuple[Cli, str, str
     evk = body.replace("x86_64-linux-clang", "aarch64-oe-linux-gcc11.2")
     both = good.replace("releases:\n", "releases:\n" + evk)
     path.write_text(both)
-    assert cli("lock-file", playbook, "-i", inventory, "--limit", "lab001").returncode == 0
+    assert cli("config", "lock", playbook, "-i", inventory, "--limit", "lab001").returncode == 0
     assert path.read_text() == both
-    checked = cli("lock-file", playbook, "-i", inventory, "--check")
+    checked = cli("config", "lock", playbook, "-i", inventory, "--check")
     assert checked.returncode == 1
     assert "aarch64-oe-linux-gcc11.2 v73: is in the lock file, and no device" in checked.stdout
-    assert cli("lock-file", playbook, "-i", inventory).returncode == 0
+    assert cli("config", "lock", playbook, "-i", inventory).returncode == 0
     assert path.read_text() == good
 
 

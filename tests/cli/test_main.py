@@ -2,36 +2,80 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import typer
 
-from fleet.cli.main import MODULES, OLD_WORDS, PANELS, build
+from fleet.cli.main import MODULES, OLD_WORDS, PANELS, build, listed, renewed
+
+MOST = 32  # words that a head can hold
 
 
 def commands(word: str = "") -> set[str]:
     return set(typer.main.get_command(build(word)).commands)  # type: ignore[attr-defined]
 
 
-def test_each_module_has_the_commands_that_it_says() -> None:
-    assert commands() == {name for names in MODULES.values() for name in names}
+def test_each_word_is_brought_by_its_module() -> None:
+    assert commands() == set(MODULES)
+    assert len(MODULES) <= MOST
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_command_brings_its_module_only(module: str) -> None:
-    for name in MODULES[module]:
-        assert commands(name) == set(MODULES[module])
+@pytest.mark.parametrize("word", MODULES)
+def test_a_command_brings_itself_only(word: str) -> None:
+    assert commands(word) == {word}
 
 
-def test_each_command_has_its_place_in_the_help() -> None:
-    shown = [name for names in PANELS.values() for name in names]
-    assert sorted(shown) == sorted(commands() - set(OLD_WORDS))
-    tree = typer.main.get_command(build())
-    assert list(tree.list_commands(typer.Context(tree))) == shown  # type: ignore[attr-defined]
+def test_the_help_lists_what_there_is_in_the_order_of_its_panels() -> None:
+    for made in (build(), listed()):
+        tree = typer.main.get_command(made)
+        shown = tree.list_commands(typer.Context(tree))  # type: ignore[attr-defined]
+        assert list(shown) == list(MODULES)
+    assert next(iter(PANELS)) == "Every day"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("lock evk-1 --for 1h", "reserve evk-1 --for 1h"),
+        ("inventory check x.yaml", "config check x.yaml"),
+        ("schema playbook", "config schema playbook"),
+        ("bench --whole", "serve bench --whole"),
+        ("deploy p.yaml --carrier ssh --whole", "deploy p.yaml --tune carrier=ssh --tune whole"),
+        ("push --bandwidth=5MB/s -- --whole", "push --tune bandwidth=5MB/s -- --whole"),
+        ("fsck --bandwidth 5MB/s", "fsck --bandwidth 5MB/s"),
+        ("deploy p.yaml", "deploy p.yaml"),
+    ],
+)
+def test_old_words_say_the_new_one_once(old: str, new: str) -> None:
+    words, said = renewed(old.split())
+    assert words == new.split()
+    assert (said == []) is (old == new)
+    assert renewed(words) == (words, [])
+
+
+def test_every_new_word_is_a_command() -> None:
+    for new in OLD_WORDS.values():
+        first, *rest = new.split()
+        command = typer.main.get_command(build(first)).commands[first]  # type: ignore[attr-defined]
+        assert set(rest) <= set(getattr(command, "commands", ()))
+
+
+def test_the_help_of_deploy_fits() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fleet", "deploy", "--help"], capture_output=True, text=True,
+        check=True, env={**os.environ, "COLUMNS": "80"},
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 100
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize(
     ("command", "usage"),
-    [("deploy", "PLAYBOOK"), ("push", "SOURCES...")],
+    [("deploy", "[PLAYBOOK]"), ("push", "SOURCES...")],
 )
 def test_arguments_are_shown_as_they_are_called(command: str, usage: str) -> None:
     """typer 0.29 writes `{playbook}` even where an argument has a name of its own."""

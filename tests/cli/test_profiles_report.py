@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -64,7 +66,7 @@ def test_json_says_what_is_in_it(
     assert data["emulated"] == "yes"
 
 
-def test_without_the_library_it_says_what_to_install(
+def test_without_the_extra_points_and_tables_are_there_and_one_line_names_it(
     files: tuple[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -72,9 +74,17 @@ def test_without_the_library_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     target = tmp_path / "r.html"
-    assert fleet(monkeypatch, "report", files[0], "-o", str(target)) == 2
-    assert f"try: {install_extra('report')}\n" in capsys.readouterr().err
-    assert not target.exists()
+    assert fleet(monkeypatch, "report", *files, "-o", str(target)) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if line.endswith(install_extra("report"))] == lines
+    assert len(lines) == 1
+    text = target.read_text("utf-8")
+    (drawn,) = re.findall(r'<svg role="img".*?</svg>', text, re.DOTALL)
+    ET.fromstring(drawn)
+    assert drawn.count("<circle") == 15
+    assert drawn.count("<rect") == 2
+    assert '<h2 id="heat">' not in text
+    assert "extra `report`" in text
 
 
 def test_a_file_that_cannot_be_written(

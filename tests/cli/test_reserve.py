@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,44 +10,8 @@ import pytest
 from typer.main import get_command
 
 from fleet.cli.main import app
-from fleet.model.inventory import Host
-from tests.transport.sshd import running
 
-ROOT = Path(__file__).parents[2]
-
-
-class Desk:
-    """An inventory of two boards (one sshd each), and the command line."""
-
-    def __init__(self, folder: Path, hosts: list[Host]) -> None:
-        self.inventory = folder / "inventory.yaml"
-        lines = ["all:", "  hosts:"]
-        for number, host in enumerate(hosts, 1):
-            lines += [
-                f"    evk-{number}:", "      host: 127.0.0.1", f"      port: {host.port}",
-                f"      user: {host.user}", f"      identity_file: {host.identity_files[0]}",
-                f"      known_hosts: {host.known_hosts}", f"      base_dir: {folder}/base{number}",
-            ]  # fmt: skip
-        self.inventory.write_text("\n".join(lines) + "\n")
-
-    def fleet(self, who: str, *args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "fleet", *args, "-i", str(self.inventory)],
-            capture_output=True, text=True, check=False, timeout=120, cwd=ROOT,
-            env={**os.environ, "FLEET_OWNER": who, "NO_COLOR": "1", "COLUMNS": "200"},
-        )  # fmt: skip
-
-    def json(self, who: str, *args: str) -> list[dict[str, Any]]:
-        done = self.fleet(who, *args, "--json")
-        assert done.returncode == 0, done.stderr
-        found: list[dict[str, Any]] = json.loads(done.stdout)
-        return found
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with running(tmp_path / "one") as one, running(tmp_path / "two") as two:
-        yield Desk(tmp_path, [one.host(), two.host()])
+from .desk import Desk
 
 
 def test_reserve_see_respect_and_give_back(desk: Desk) -> None:

@@ -143,6 +143,13 @@ def test_ctrl_c_says_how_to_go_on(two: Yard, times: int) -> None:
     assert rows == [["b1", "canary", "changed"], ["b2", "1", "changed"]]
     code, said = two.fleet("resume", run_id)
     assert (code, f"run {run_id} is finished" in said) == (0, True), said
+    killed = two.start(*two.deploy_args())  # and is, before it has a journal
+    killed.kill()
+    killed.communicate(timeout=60)
+    code, said = two.fleet("resume", "last")
+    assert (code, f"run {run_id} is finished" in said) == (0, True), said
+    assert "if you meant a later deploy, it was killed before it changed anything" in said
+    assert f"start it again: fleet deploy {two.playbook} -i {two.inventory}" in said
     code, said = two.fleet("resume", "--list")
     assert re.search(rf"{run_id}.*app.*finished.*2/2", said), said
     assert json.loads(two.fleet("profiles", "list", "--json")[1]) == [], "nothing was measured"

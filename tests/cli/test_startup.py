@@ -55,7 +55,7 @@ def imported(*lines: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("command", ["push", "status", "facts", "inventory", "reserve"])
+@pytest.mark.parametrize("command", ["push", "status", "facts", "reserve", "get", "exec"])
 def test_a_command_without_a_playbook_imports_little(command: str) -> None:
     found = imported("from fleet.cli.main import build", f"build({command!r})")
     rooms = {f"fleet.{room}" for room in OTHER_ROOMS}
@@ -129,7 +129,7 @@ ON_SSH_HOSTS = [
     ("deploy", PLAYBOOK),
     ("plan", PLAYBOOK),
     ("plan", PLAYBOOK, "--write-lock"),
-    ("lock-file", PLAYBOOK),
+    ("config", "lock", PLAYBOOK),
     ("run", PLAYBOOK),
     ("provision", PLAYBOOK),
 ]

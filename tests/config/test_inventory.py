@@ -362,7 +362,7 @@ def test_the_first_error_counts_the_others(tmp_path: Path) -> None:
     with pytest.raises(InventoryError) as caught:
         load_inventory(path)
     assert str(caught.value) == (
-        f"{path}:3:9: unknown key 'prot' (and 2 more; `fleet inventory check {path}` lists all)"
+        f"{path}:3:9: unknown key 'prot' (and 2 more; `fleet config check {path}` lists all)"
     )
     reading = read_inventory(path)
     assert reading.inventory is None

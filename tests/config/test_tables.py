@@ -154,6 +154,22 @@ def test_rows_agree_with_each_other(tmp_path: Path, old: str, new: str, message:
         check(path)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("rung: token-limit", "rung: token-limits", "'token-limits' is not a rung"),
+        ("lab: [no-rules]", "lab: [no-rule]", "'no-rule' is not a reason"),
+        ("needs: [genie]", "needs: [performance]", "is not a rung before this one"),
+        ("docs/sources/qairt.md 7", "I read it", "not a valid source that opens"),
+    ],
+)
+def test_an_assumption_names_what_is_there(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    error = mistaken("assumptions", old, new, tmp_path)
+    assert message in error.message
+
+
 def test_a_file_that_is_no_table_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,9 +31,9 @@ MERGE_BOMB = "a: &a {x: 1}\n" + "".join(
 
 # text, line:column, part of the message, part of the hint
 BAD = [
-    ("", "", "the file is empty", "fleet schema"),
-    ("# only a comment\n", "", "the file is empty", "fleet schema"),
-    ("---\n", "", "the file is empty", "fleet schema"),
+    ("", "", "the file is empty", "fleet config schema"),
+    ("# only a comment\n", "", "the file is empty", "fleet config schema"),
+    ("---\n", "", "the file is empty", "fleet config schema"),
     ("- a\n", "1:1", "must be a mapping (key: value), not a list", "ansible-inventory"),
     ("\n\nfoo\n", "3:1", "not text", "ansible-inventory"),
     ("a: 1\nb: 2\na: 3\n", "3:1", "key 'a' occurs twice (the first time in line 1)", "remove"),

@@ -25,6 +25,8 @@ NODEV = ROOT / "tests" / "triage" / "data" / "qairt" / "arm64_b1_cdsprpc_nodev.l
 CHECK = Draft202012Validator(schema("doctor"))
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
+PARTS = ("facts", "probe", "nodes", "udevadm", "packages", "remoteproc", "firmware", "mounts")
+
 
 def fleet(*argv: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -210,6 +212,7 @@ def test_devices_through_the_command_line(ward: Ward, tmp_path: Path) -> None:
             for name in names
         )
     assert {"fleet-doctor/host.json", "fleet-doctor/device-1.json"} <= set(names)
+    assert {f"fleet-doctor/device-1/raw/{part}.txt" for part in PARTS} <= set(names)
     for secret in ("127.0.0.1", "lab001", "/home/ubuntu", "SHA256:AAAA"):
         assert secret not in text
     assert "fastrpc-node-permission" in text

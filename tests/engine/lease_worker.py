@@ -14,6 +14,7 @@ from typing import Any
 
 from fleet.engine.leasing import Lease
 from fleet.engine.session import Session
+from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.engine.transfer.upload import Upload
 from fleet.facts.gather import gather
 from fleet.model.command import script
@@ -82,6 +83,7 @@ def two_steps(session: Session, settings: dict[str, Any]) -> None:
 def upload(session: Session, settings: dict[str, Any]) -> None:
     item = file_ref(Path(settings["file"]), "lib/large.so")
     facts = gather(session.transport, session.host, Deadline(60))
+    session.transfer = TransferContext(TransferOptions(carrier=settings["carrier"]))
     with Lease(session, "upload", ttl=settings["ttl"]):
         say("ready")
         try:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,12 +26,17 @@ from fleet.engine.leasing import Lease, LeasedStall
 from fleet.engine.session import Session
 from fleet.model.command import script
 from fleet.model.deadline import Deadline
-from fleet.model.errors import DeviceError, LeaseHeldError, LeaseLostError, TransportError
+from fleet.model.errors import (
+    DeviceError,
+    LeaseHeldError,
+    LeaseLostError,
+    TransportError,
+)
 from fleet.model.events import Event, Warned
 from fleet.model.inventory import Host
 from fleet.model.lease import LeaseHolder
 from fleet.ops.batches import BLOCK
-from fleet.ops.frames import CHUNK
+from fleet.ops.frames import CHUNK, SPAN
 from fleet.ops.lease import parse_lease, who_command
 from tests.chaos import Chaos
 from tests.transport.sshd import Sshd, running
@@ -276,6 +282,43 @@ def test_a_lost_answer_to_take_locks_nobody_out(place: Place) -> None:
     assert not any("waits up to" in one.text for one in place.events if isinstance(one, Warned))
 
 
+def test_a_lost_answer_to_the_last_step_locks_nobody_out(place: Place) -> None:
+    """The link is cut at each of many bytes of the answer; then the step is done once more."""
+    step = script(ADD, str(place.log), "x")
+
+    def given_back(session: Session, cut: int | None, cable: Chaos) -> int:
+        session.reopen()
+        with Lease(session, "push") as lease:
+            lease.take()
+            before = cable.received
+            if cut is not None:
+                cable.cut_back_after(cut)
+            while True:  # once more also where the step of before ends only now
+                try:
+                    session.run(step, "add", mutates=True, ends=True)
+                    break
+                except TransportError:
+                    session.reopen()
+            answer = cable.received - before
+            cable.cut_back_after(1 << 40)
+            assert lease.ticket is None
+            assert not place.holders()
+        return answer
+
+    with Chaos(place.server.port) as cable:
+        session = Session(cable.through(place.host, place.folder), place.events.append)
+        session.open()
+        with Lease(session, "push"):
+            session.run(step, "add", mutates=True, ends=True)
+            place.add(session, "y")  # what comes behind it takes the lease again
+        answer = given_back(session, None, cable)
+        cuts = range(1, answer, max(1, answer // 9))
+        for at in cuts:
+            given_back(session, at, cable)
+        session.close()
+    assert place.lines().count("x") > len(cuts) + 2, "no cut came behind the step"
+
+
 @pytest.mark.parametrize("why", ["spent", "failed", "held"])
 def test_a_take_that_was_refused_leaves_no_claim(
     place: Place, monkeypatch: pytest.MonkeyPatch, why: str
@@ -429,7 +472,8 @@ def test_stopped_between_two_steps(place: Place) -> None:
     assert place.lines() == ["one", "taken over", "still mine"]
 
 
-def test_stopped_in_the_middle_of_an_upload(place: Place) -> None:
+@pytest.mark.parametrize(("carrier", "chunk"), [("paramiko", CHUNK), ("ssh", SPAN)])
+def test_stopped_in_the_middle_of_an_upload(place: Place, carrier: str, chunk: int) -> None:
     large = place.folder / "large"
     with large.open("wb") as stream:
         stream.truncate(400 << 20)
@@ -439,7 +483,8 @@ def test_stopped_in_the_middle_of_an_upload(place: Place) -> None:
     pins.write_text(
         place.server.known_hosts.read_text().replace(f":{place.server.port}", f":{cable.port}")
     )
-    worker = place.worker("upload", ttl=2, file=str(large), port=cable.port, known_hosts=str(pins))
+    told: dict[str, Any] = {"ttl": 2, "file": str(large), "known_hosts": str(pins)}
+    worker = place.worker("upload", port=cable.port, carrier=carrier, **told)
 
     def arrived() -> int:
         return sum(path.stat().st_size for path in store.glob("*.part"))
@@ -459,7 +504,7 @@ def test_stopped_in_the_middle_of_an_upload(place: Place) -> None:
             assert kind == "lost", rest
             worker.wait(30)
             # Of the chunk that was being written when the stop came, the rest may still go.
-            assert cable.sent - sent < CHUNK + 4096, "more than the chunk that was under way"
+            assert cable.sent - sent < chunk + 4096, "more than the chunk that was under way"
             # What dd on the board had in its hands before the stop it may still put down.
             assert arrived() - there < BLOCK
             place.add(session, "still mine")

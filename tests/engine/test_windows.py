@@ -21,6 +21,7 @@ from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pushing import Push
 from fleet.engine.transfer.context import TransferOptions
+from fleet.model.errors import InputError
 from fleet.model.events import Event
 from fleet.model.files import FileRef, file_ref
 from fleet.model.plan import DevicePlan
@@ -159,7 +160,7 @@ def test_files_of_any_kind_are_pushed_once(bench: Bench, tmp_path: Path) -> None
     assert there.read_bytes() == bytes(range(256)) * 100
 
 
-@pytest.mark.parametrize("name", ["Manifest.JSON", "ENV.ps1", ".Installed. ", ".SEAL", "a/.Seal"])
+@pytest.mark.parametrize("name", ["Manifest.JSON", "ENV.ps1", ".Installed", ".SEAL", "a/.Seal"])
 def test_a_file_named_like_one_of_fleets_own_is_brought(
     bench: Bench, tmp_path: Path, name: str
 ) -> None:
@@ -169,6 +170,17 @@ def test_a_file_named_like_one_of_fleets_own_is_brought(
     assert done.outcome == "changed", done.error
     pointer = (bench.base / "current" / "data").read_text().strip()
     assert (bench.base / "releases" / "data" / pointer / name).read_text() == "mine"
+
+
+def test_a_name_that_windows_does_not_keep_is_refused_before_a_byte(
+    bench: Bench, tmp_path: Path
+) -> None:
+    (tmp_path / "bundle" / "a:b").write_text("mine")
+    (done,) = Push("data", [tmp_path / "bundle"], [bench.host], bench.events.append).push()
+    assert isinstance(done.error, InputError)
+    assert done.error.message == "Windows cannot keep a file by the name 'a:b': it has ':'"
+    assert done.bytes_sent == 0
+    assert not bench.base.exists()
 
 
 def test_the_plan_says_what_it_does_not_do(bench: Bench) -> None:

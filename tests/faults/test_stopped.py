@@ -20,7 +20,7 @@ from fleet.model.inventory import DEFAULT_CONNECT_SECONDS
 from tests.chaos import Chaos
 from tests.engine.rollout.boards import Yard, yard
 
-from .stopping import LOOK, ROWS, Row, stopper, work
+from .stopping import LOOK, ROWS, Files, Row, stopper, work
 from .watch import Watch
 
 # One of each command with every change; all of them take minutes.
@@ -34,6 +34,7 @@ each_row = pytest.mark.parametrize(
             marks=() if (row.command, row.step) in FAST else pytest.mark.slow,
         )
         for row in ROWS
+        if row.command != "provision"
     ],
 )
 
@@ -61,7 +62,7 @@ def live(board: Yard, old: str | None, command: str) -> str:
     return "same" if command == "run" else "old"
 
 
-def again(board: Yard, command: str) -> str:
+def again(board: Files, command: str) -> str:
     """The same command, by the clock of this machine: a lease that is waited for is a failure."""
     hosts = list(load_inventory(board.inventory).hosts)
     result = work(command, board.playbook, hosts, board.home, lambda _: None)
@@ -69,7 +70,7 @@ def again(board: Yard, command: str) -> str:
     return result.outcome
 
 
-def hang(board: Yard, row: Row, folder: Path) -> tuple[str, int]:
+def hang(board: Files, row: Row, folder: Path) -> tuple[str, int]:
     """A link that swallows all from there on: outcome and exit code."""
     watch, sessions, worker = Watch(), [], []  # type: ignore[var-annotated]
     swallowed: list[bool] = []
@@ -113,7 +114,7 @@ def hang(board: Yard, row: Row, folder: Path) -> tuple[str, int]:
             hear(event)
 
         result = work(row.command, board.playbook, [through], board.home, heard)
-        assert swallowed, "the step began"
+        assert swallowed, result.error or "the step began"
     return result.outcome, result.error.exit_code if result.error else 0
 
 
@@ -126,9 +127,8 @@ def test_a_hang_in_a_step(board: Yard, tmp_path: Path, row: Row) -> None:
     assert live(board, old, row.command) == ("same" if row.command == "run" else "new")
 
 
-@each_row
-def test_killed_in_a_step(board: Yard, row: Row) -> None:
-    old = prepared(board, row.command)
+def kill(board: Files, row: Row) -> None:
+    """A process of its own, by SIGKILL."""
     words = [str(board.playbook), str(board.inventory), str(board.home), row.command, row.step]
     done = subprocess.run(
         [sys.executable, "-m", "tests.faults.stopping", *words],
@@ -138,6 +138,12 @@ def test_killed_in_a_step(board: Yard, row: Row) -> None:
         timeout=120,
     )
     assert done.returncode == -9, done.stderr
+
+
+@each_row
+def test_killed_in_a_step(board: Yard, row: Row) -> None:
+    old = prepared(board, row.command)
+    kill(board, row)
     assert live(board, old, row.command) in row.killed.split(" or ")
     assert again(board, row.command) in row.again_killed.split(" or ")
     assert live(board, old, row.command) == ("same" if row.command == "run" else "new")

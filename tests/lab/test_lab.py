@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from fleet.lab import Lab
 from fleet.lab.faults import FAULTS
 from fleet.lab.folder import LabFolder, start_ticks
+from fleet.lab.namespace import has_own_root
 from fleet.lab.profiles import profile
 from fleet.model.errors import LabError
 
@@ -45,6 +47,19 @@ def test_boards_are_apart(lab: Lab) -> None:
     assert len(keys) == 2
     seen = ssh(lab, "lab002", f"ls {lab.folder.root}")
     assert seen.returncode != 0, "the host's files are not seen"
+
+
+def test_nothing_enters_a_process_that_has_the_root_of_the_workstation(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What a lab is told to do to a board must never happen to the workstation."""
+    board = lab.board("lab001")
+    assert has_own_root(board.pid)
+    board.pid = os.getpid()
+    monkeypatch.setattr(lab, "board", lambda name: board)
+    with pytest.raises(LabError, match="not up"):
+        lab.exec("lab001", ["touch", str(tmp_path / "here")])
+    assert not (tmp_path / "here").exists()
 
 
 def test_password_and_sudo(lab: Lab) -> None:

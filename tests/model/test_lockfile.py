@@ -80,7 +80,7 @@ def test_hostile_names_are_refused(name: str) -> None:
     with pytest.raises(LockFileError) as caught:
         replace(FILE, name=name)
     assert caught.value.message.isprintable()
-    assert "fleet lock-file" in caught.value.hint
+    assert "fleet config lock" in caught.value.hint
 
 
 @pytest.mark.parametrize(

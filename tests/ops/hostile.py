@@ -1,7 +1,8 @@
 """Trees of hostile names, and what a board must make of each: the same tree, and nothing else.
 
-`python -m tests.ops.hostile KIND COUNT SEED FOLDER` runs so many trees through the programs of one
-kind of device (tests/ops/board.py, or `windows`), as whoever starts it.
+`python -m tests.ops.hostile KIND COUNT SEED FOLDER [UID]` runs so many trees through the programs
+of one kind of device (tests/ops/board.py, or `windows`), as whoever starts it; or as UID, which
+root becomes once all is imported: this interpreter may lie where UID may not look.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -234,7 +236,9 @@ class Model:
 
 
 def put(place: Path, victim: Path, rng: Random) -> int:
-    """Something of another where `place` is; 0 where that cannot be."""
+    """Something of another where `place` is; 0 where that cannot be, or would be somewhere else."""
+    if any(folder.is_symlink() for folder in place.parents):
+        return 0
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         how = rng.choice(("link", "link", "link", "hard", "folder"))
@@ -263,6 +267,19 @@ def check(kind: str, root: Path, count: int, seed: int) -> dict[str, int]:
     return {"trees": count, "files": files, "planted": model.planted}
 
 
+def become(uid: int) -> None:
+    """An ordinary user, in no group of root's."""
+    os.setgroups([])
+    os.setgid(uid)
+    os.setuid(uid)
+
+
 if __name__ == "__main__":
-    figures = check(sys.argv[1], Path(sys.argv[4]), int(sys.argv[2]), int(sys.argv[3]))
-    sys.stdout.write(f"{sys.argv[1]} {figures}\n")
+    kind, count, seed, folder, *uid = sys.argv[1:]
+    for number in map(int, uid):
+        os.chown(folder, number, number)
+        with tempfile.TemporaryDirectory() as first:  # what is imported late is imported here
+            check(kind, Path(first), 3, int(seed))
+        become(number)
+    figures = check(kind, Path(folder), int(count), int(seed))
+    sys.stdout.write(f"{kind} as user {os.geteuid()}: {figures}\n")

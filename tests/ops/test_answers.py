@@ -32,7 +32,7 @@ STATE = (
     f"have {SHA}\npart {SHA} 1000\nbad {SHA}\nunlinked {SHA}\nend\n"
 )
 STATUS = (
-    "fleet-status 1\nname app 0123 installed 0\nhistory app 0122\n"
+    "fleet-status 1\nname app 0123 installed 0\nmade app 1700000000\nhistory app 0122\n"
     'manifest app {"origin": {"runtime": "x"}}\nend\n'
 )
 LEASE = (

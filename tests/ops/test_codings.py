@@ -22,7 +22,7 @@ from fleet.model.files import BLOCK_BYTES, FileRef, file_ref
 from fleet.model.plan import Blob, Delta
 from fleet.ops import upload
 from fleet.ops.backend import backend_for
-from fleet.ops.frames import GZIP_BYTES, Files, Style, Trial, frames
+from fleet.ops.frames import GZIP_BYTES, Files, Style, frames
 
 from .board import SHELLS, Board, flat, program
 
@@ -194,33 +194,6 @@ def test_a_stream_may_end_within_a_blob(python: Board, tmp_path: Path) -> None:
     assert stored(python, item).with_suffix(".part").stat().st_size == LARGE + 5
     receipt, _ = receive(python, stream(python, Blob(item, LARGE + 5)))
     assert receipt.ok == {item.sha256}
-
-
-@pytest.mark.parametrize("on", [True, False])
-def test_a_stream_may_ask_after_its_beginning(board: Board, tmp_path: Path, on: bool) -> None:
-    """With more behind it in the same stream, or without."""
-    small = a_file(tmp_path, "s", b"small")
-    large = a_file(tmp_path, "l", random.Random(5).randbytes(2 * LARGE))
-    sent: list[int] = []
-    asked: list[int] = []
-
-    def goes_on() -> bool:
-        asked.append(sent[-1])
-        return on
-
-    style = Style(worker=backend_for(board.facts).worker)
-    blobs = [Blob(small), Blob(large)]
-    trial = Trial(1, LARGE, goes_on)
-    data = flat(frames(blobs, lambda done, _: sent.append(done), style, trial=trial))
-    receipt, _ = receive(board, data)
-    assert asked == [LARGE]
-    assert not receipt.cut
-    if on:
-        assert receipt.ok == {small.sha256, large.sha256}
-        assert stored(board, large).read_bytes() == large.source.read_bytes()
-    else:
-        assert board.store() == {f"{large.sha256}.part"}
-        assert stored(board, large).with_suffix(".part").stat().st_size == LARGE
 
 
 def test_no_hash_tool_is_needed(python: Board, tmp_path: Path) -> None:

@@ -160,6 +160,20 @@ def test_the_guard_runs_the_step_as_it_is(board: LeaseBoard) -> None:
     assert (kept.env, kept.cwd, kept.unset) == ({"A": "b"}, "/somewhere", ("C",))
 
 
+def test_the_guard_gives_the_lease_back_behind_a_step_that_succeeds(board: LeaseBoard) -> None:
+    ticket = board.ticket(board.take())
+    guarded = lease.guard(ticket, "60f")
+    failed = board.do(guarded.then(Command(("sh", "-c", "echo no; exit 3"))))
+    assert (failed.returncode, failed.stdout, failed.stderr) == (3, b"no\n", b"")
+    assert [holder.token for holder in board.ask(lease.who_command()).held] == [ticket.token]
+    done = board.do(guarded.then(Command(("cat",))), b"yes")
+    assert (done.returncode, done.stdout) == (0, b"yes")
+    assert lease.freed(ticket, done.stderr.decode())
+    assert not lease.freed(replace(ticket, token="another"), done.stderr.decode())
+    assert board.ask(lease.who_command()).held == []
+    assert lost(board, ticket) == lease.GIVEN_BACK
+
+
 def lost(board: LeaseBoard, ticket: Ticket, command: Command | None = None) -> str:
     """Why the guard refuses; and the step did not run."""
     mark = board.leases / "mark"

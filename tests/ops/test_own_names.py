@@ -15,12 +15,15 @@ from pathlib import Path
 import pytest
 
 from fleet.device.store.files import put
+from fleet.device.texts import path_of
 from fleet.model.errors import InputError
-from fleet.model.files import FileRef
+from fleet.model.files import FileRef, check_windows_names
 from fleet.ops.release import actions_for
+from tests.transport.windows.board import PcBoard
 
 from . import hostile
 from .board import KINDS, SHELLS, Board, manifest
+from .test_serving import until
 
 PUBLIC = b"a library that many releases have\n" * 100
 MARKS = ("env.sh", "manifest.json", ".installed", ".seal")
@@ -50,36 +53,47 @@ def test_a_few_hostile_trees_are_there_as_they_are_here(tmp_path: Path, kind: st
     assert hostile.check(kind, tmp_path, 3, seed=7)["trees"] == 3
 
 
-@pytest.mark.parametrize("user", ["root", "nobody"])
+@pytest.mark.parametrize("user", [0, NOBODY], ids=["root", "nobody"])
 @pytest.mark.parametrize("kind", hostile.KINDS)
-def test_hostile_trees_are_there_as_they_are_here(kind: str, user: str) -> None:
+def test_hostile_trees_are_there_as_they_are_here(kind: str, user: int) -> None:
     """Each with what others left where fleet writes: 0 differences, nothing else changed."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to be another user too")
     with tempfile.TemporaryDirectory(prefix="fleet-hostile-") as root:
-        if user == "nobody":
-            try:
-                subprocess.run([sys.executable, "-c", "import fleet"], check=True, user=NOBODY)
-            except PermissionError:
-                pytest.skip(f"an ordinary user may not run {sys.executable}")
-            os.chown(root, NOBODY, NOBODY)
-        done = subprocess.run(
-            [sys.executable, "-Bm", "tests.ops.hostile", kind, str(TREES), "21", root],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            user=NOBODY if user == "nobody" else None,
-            group=NOBODY if user == "nobody" else None,
-            extra_groups=[] if user == "nobody" else None,
-        )
+        argv = [sys.executable, "-Bm", "tests.ops.hostile", kind, str(TREES), "21", root, str(user)]
+        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert f"as user {user}: {{'trees': {TREES}, " in done.stdout
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\tb", "\n", "a/\t/b", "\udcff", "a\0"])
 def test_what_no_list_can_hold_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="cannot be the name of a file in a release"):
         FileRef(Path(), name, 0, "")
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (["a:b"], "it has ':'"),
+        (["lib/a\\b"], r"it has '\\\\'"),
+        (["CON"], "'CON' is a device there"),
+        (["lib/nul.txt"], "'nul' is a device there"),
+        (["com¹ .x/a"], "'com¹' is a device there"),
+        (["a."], "it ends with '.'"),
+        (["lib /a"], "it ends with ' '"),
+        (["a/b", "A/b"], "Windows takes it for 'a'"),
+        (["é", "É"], "Windows takes it for 'é'"),
+        (["lib/x", "lib/X/y"], "Windows takes it for 'lib/x'"),
+    ],
+)
+def test_a_name_that_windows_does_not_keep_is_refused(names: list[str], why: str) -> None:
+    with pytest.raises(InputError, match="Windows cannot keep .*" + why):
+        check_windows_names(names)
+
+
+def test_names_that_windows_keeps() -> None:
+    check_windows_names(["./lib/a b.so", "lib/a", "console", ".com1", "nul_x", "x/CON-1", "😀"])
 
 
 def test_nothing_of_fleets_own_is_among_the_users(board: Board, tmp_path: Path) -> None:
@@ -220,3 +234,56 @@ def test_scripts_that_keep_a_content_write_through_no_link(tmp_path: Path, shell
         "secret\n",
         "{}",
     )
+
+
+@pytest.mark.parametrize("kind", ["dash", "bash", "busybox", "mksh", "windows"])
+@pytest.mark.parametrize("planted", ["in it", "instead of it"])
+def test_a_run_has_a_folder_that_was_not_there_before(
+    tmp_path: Path, kind: str, planted: str
+) -> None:
+    board = PcBoard(tmp_path) if kind == "windows" else Board(tmp_path, kind)
+    aside, work = tmp_path / "aside", board.base / "runs" / "r1"
+    aside.mkdir()
+    files = [aside / name for name in ("prompt.txt", "config.json", ".looks", ".running", ".late")]
+    work.parent.mkdir(parents=True)
+    if planted == "in it":
+        work.mkdir()
+    else:
+        work.symlink_to(aside)
+    for path in files:
+        path.write_text("mine")
+        if planted == "in it":
+            (work / path.name).symlink_to(path)
+    done = board.run("run", str(work), "{}", "30", "none", "keep", "true", stdin=b"prompt")
+    assert done.returncode == 0, done.stderr
+    assert {path.read_text() for path in files} == {"mine"}
+    assert {path.name for path in work.iterdir()} == {"prompt.txt", "config.json"}
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox", "mksh"])
+def test_a_service_and_a_lease_write_through_no_link(tmp_path: Path, shell: str) -> None:
+    """The supervisor runs in that shell too; its release cannot start."""
+    board = Board(tmp_path, shell)
+    board.tools.mkdir(exist_ok=True)
+    (board.tools / "sh").symlink_to(board.shell[0])
+    aside, service = tmp_path / "aside", board.base / "serve" / "app"
+    lease = tmp_path / "write.1"
+    aside.write_text("mine")
+    program = service / "release" / "run"
+    program.mkdir(parents=True)
+    shutil.copy(path_of("serve_supervise.sh"), program)
+    (program / "serve_launch.sh").write_text("exit 10\n")
+    lease.mkdir()
+    (lease / "owner").write_text("1 me why run token\n")
+    names = ("log", "stop", "failed", "failed.new", "keeper", "keeper.new", "server.new")
+    for path in (lease / "released", *(service / name for name in names)):
+        path.symlink_to(aside)
+    done = board.run("serve_start", str(service))
+    assert done.returncode == 0, done.stderr
+    until(lambda: not (service / "failed").is_symlink())
+    done = board.run("serve_stop", str(service), "5")
+    assert done.returncode == 0, done.stderr
+    assert b"freed" in board.run("lease_free", str(tmp_path), "1", "token").stdout
+    assert aside.read_text() == "mine"
+    assert b"cannot start" in (service / "log").read_bytes()
+    assert not {path.name for path in (*service.iterdir(), *lease.iterdir()) if path.is_symlink()}

@@ -329,6 +329,8 @@ def test_status(board: Board, tmp_path: Path) -> None:
         board.deploy(app)
     text = board.run("status", str(board.base)).stdout.decode()
     assert f"name app {apps[1].id} installed 0" in text
+    own = board.base / "meta" / "app" / apps[1].id / ".installed"
+    assert f"made app {int(own.stat().st_mtime)}\n" in text
     (board.base / "store" / apps[1].files[0].sha256).unlink()
     text = board.run("status", str(board.base)).stdout.decode()
     assert f"name app {apps[1].id} damaged 1" in text

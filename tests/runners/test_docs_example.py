@@ -91,7 +91,7 @@ def test_the_example_runs(board: Lab, site: Path, tmp_path: Path, qairt_store: o
 
 def test_a_broken_one_is_named_and_hinders_nobody(site: Path, tmp_path: Path) -> None:
     (site / "fleet_words.py").write_text("raise RuntimeError('no such luck')\n")
-    listed = fleet(tmp_path, site, tmp_path, "runners", "--json")
+    listed = fleet(tmp_path, site, tmp_path, "config", "runners", "--json")
     assert listed.returncode == 0, listed.stderr
     rows = {one["name"]: one for one in json.loads(listed.stdout)}
     assert "no such luck" in rows["words"]["error"]

@@ -131,14 +131,23 @@ def test_no_network(store: RuntimeStore, index: Path, monkeypatch: pytest.Monkey
     assert "pip config list" in caught.value.hint
 
 
-def test_no_pip(store: RuntimeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pip_that_of_uv_is_taken(
+    store: RuntimeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def absent(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", absent)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("UV", raising=False)
     with pytest.raises(RuntimeStoreError, match="has no pip") as caught:
         store.fetch(target=ARM)
     assert "-m ensurepip" in caught.value.hint
+    uv = tmp_path / "uv"
+    uv.write_text('#!/bin/sh\necho ERROR: "$@" >&2\nexit 1\n')
+    uv.chmod(0o755)
+    with pytest.raises(RuntimeStoreError, match=r"tool run --quiet --from pip>=24.1 pip download"):
+        store.fetch(target=ARM)
 
 
 @pytest.mark.parametrize("spec", ["2.45.0", "2.45.0.260326", "v2.45.0.260326154327_123"])

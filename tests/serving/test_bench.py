@@ -1,4 +1,4 @@
-"""`fleet bench` against the real server, and what it makes of servers that are none of ours."""
+"""`fleet serve bench` against the real server, and what it makes of servers that are not ours."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_run_is_one_record(tmp_path: Path) -> None:
     with echo(tmp_path / "echo", 0.01) as one:
         args = ["bench", "--http", url(one), "--clients", "3", "--requests", "6", "--prompt", WORDS]
         args += ["--token-file", str(token), "--output", str(tmp_path / "runs"), "--json"]
-        done = CliRunner().invoke(build("bench"), args)
+        done = CliRunner().invoke(build("serve"), ["serve", *args])
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     found = said["metrics"]["others"]
@@ -62,7 +62,7 @@ def test_a_run_is_one_record(tmp_path: Path) -> None:
 def test_errors_are_counted_and_the_run_does_not_count(tmp_path: Path) -> None:
     with echo(tmp_path / "echo") as one:
         args = ["bench", "--http", url(one), "--requests", "2", "--output", str(tmp_path / "runs")]
-        done = CliRunner().invoke(build("bench"), args)
+        done = CliRunner().invoke(build("serve"), ["serve", *args])
     assert done.exit_code == 1
     (record,) = load(RunStore(tmp_path / "runs"))
     assert record["counts"] is False

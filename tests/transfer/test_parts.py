@@ -14,7 +14,8 @@ import pytest
 
 from fleet.content.signatures import BLAKE2, CRC, Signatures, hash_and_sign
 from fleet.engine.session import Session
-from fleet.engine.transfer.carriers import TRIAL_BYTES, Carriers, Choice
+from fleet.engine.transfer import carriers as ways
+from fleet.engine.transfer.carriers import PIECE_BYTES, Carriers, Choice
 from fleet.engine.transfer.compression import CompressionSample, Sampler
 from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.engine.transfer.deltas import with_asked
@@ -228,6 +229,7 @@ class Link(Moves):
     name: str = "paramiko"
     other: Way | None = None
     second: str = "ssh"
+    never: bool = False
     go: threading.Event = field(default_factory=threading.Event)
 
     def carrier(self, _: Deadline) -> Way:
@@ -237,15 +239,14 @@ class Link(Moves):
         return self.other
 
 
-def choice_of(
-    link: Link, wanted: str, left: int, *, apart: bool = True
-) -> tuple[Choice, list[tuple[str, int, int]]]:
+def choice_of(link: Link, wanted: str, left: int) -> tuple[Choice, list[tuple[str, int, int]]]:
     sent: list[tuple[str, int, int]] = []
 
     def attempt(blob: Blob, count: int, carrier: Carrier) -> float:
         assert isinstance(carrier, Moves)
         sent.append((carrier.name, blob.offset, count))
-        link.go.set()
+        if not link.never:
+            link.go.set()
         time.sleep(0.05)  # the opening thread has its turn
         return carrier.rate
 
@@ -256,7 +257,7 @@ def choice_of(
     blob = Blob(FileRef(Path("x"), "x", left, "0" * 64))
     carriers = Carriers(session, wanted)
     try:
-        return carriers.choose([blob], attempt, apart=apart), sent
+        return carriers.choose([blob], attempt), sent
     finally:
         carriers.close()
 
@@ -264,41 +265,35 @@ def choice_of(
 GIB = 1 << 30
 
 
-def test_the_client_is_taken_where_it_is_not_slower() -> None:
+def test_a_client_that_is_there_carries_all() -> None:
     link = Link(200e6, other=Way(180e6, "ssh"))
+    link.go.set()
     choice, sent = choice_of(link, "auto", GIB)
     assert choice.carrier is link.other
-    assert choice.rate == 180e6
-    assert {name for name, _, _ in sent} == {"paramiko", "ssh"}
-    assert [at for _, at, _ in sent] == [n * TRIAL_BYTES for n in range(len(sent))]
-    *_, (_, at, count) = sent
-    assert count == 60_000_000  # three tenths of a second
-    assert choice.blobs[0].offset == at + count
+    assert (choice.blobs[0].offset, sent) == (0, [])
     assert link.other is not None
     assert link.other.closed  # at the end of the upload
 
 
-def test_a_slow_client_is_let_go_at_once() -> None:
-    link = Link(200e6, other=Way(100e6, "ssh"))
-    choice, _ = choice_of(link, "auto", GIB)
-    assert choice.carrier is link
-    assert choice.rate == 200e6
-
-
-def test_the_client_proves_itself_in_the_stream_where_nothing_else_needs_the_rate() -> None:
-    link = Link(200e6, other=Way(1e9, "ssh"))
-    choice, sent = choice_of(link, "auto", GIB, apart=False)
-    assert {name for name, _, _ in sent} == {"paramiko"}
+def test_the_open_connection_sends_until_the_client_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ways, "WAIT_SECONDS", 0.0)
+    link = Link(200e6, other=Way(180e6, "ssh"))
+    choice, sent = choice_of(link, "auto", GIB)
     assert choice.carrier is link.other
-    assert choice.turn is not None
-    assert choice.turn.count == 60_000_000
-    choice.turn.judge(159e6)
-    assert (choice.turn.lost, choice.turn.why) == (True, "measured 159 MB/s, paramiko 200")
-    back = choice.back()
-    assert back.carrier is link
-    assert back.blobs[0].offset == choice.blobs[0].offset + choice.turn.count
-    choice.turn.judge(161e6)
-    assert not choice.turn.lost
+    assert {name for name, _, _ in sent} == {"paramiko"}
+    assert [at for _, at, _ in sent] == [n * PIECE_BYTES for n in range(len(sent))]
+    assert choice.blobs[0].offset == len(sent) * PIECE_BYTES
+
+
+def test_a_client_that_comes_too_late_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ways, "WAIT_SECONDS", 0.0)
+    link = Link(200e6, other=Way(180e6, "ssh"), never=True)
+    choice, sent = choice_of(link, "auto", 5 * PIECE_BYTES)
+    link.go.set()
+    assert (choice.carrier, choice.why) == (link, "the program ssh connected too late")
+    assert (choice.rate, len(sent)) == (200e6, 3)
 
 
 def test_a_client_that_cannot_connect_costs_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,13 @@ import pytest
 from fleet.content.hashes import HashCache
 from fleet.engine.transfer import carriers, compression
 from fleet.engine.transfer.context import TransferOptions
+from fleet.engine.transfer.upload import Upload
+from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError
 from fleet.model.events import Chosen, Warned
-from fleet.transport.sshclient import client
+from fleet.model.plan import Blob
+from fleet.transport.base import Carrier
+from fleet.transport.sshclient import SshClient, client
 
 from .conftest import Target
 
@@ -46,7 +51,7 @@ def test_a_folder_and_nothing_the_second_time(target: Target, tmp_path: Path) ->
     assert first.outcome == "changed", first.error
     assert same(source, target.current)
     assert os.access(target.current / "tool.sh", os.X_OK)
-    assert first.round_trips == 4  # facts, lease, send to prune, lease back
+    assert first.round_trips == 3  # facts, lease, send to lease back
     again = target.push(source)
     assert (again.outcome, again.bytes_sent, again.round_trips) == ("unchanged", 0, 1)
 
@@ -58,7 +63,7 @@ def test_a_changed_file_comes_and_the_old_release_stays(target: Target, tmp_path
     (source / "dir 1" / "file '1'.txt").write_text("new")
     done = target.push(source)
     assert (done.outcome, done.bytes_sent) == ("changed", 3)
-    assert done.round_trips == 5  # seal, facts, lease and state, send to prune, lease back
+    assert done.round_trips == 4  # seal, facts, lease and state, send to lease back
     assert (target.current / "dir 1" / "file '1'.txt").read_text() == "new"
     assert (before / "dir 1" / "file '1'.txt").read_text() == "1"
 
@@ -90,13 +95,27 @@ def test_every_carrier_brings_it_whole(target: Target, tmp_path: Path, carrier: 
 
 
 @pytest.mark.parametrize("compress", ["never", "auto"])
-def test_a_client_that_proves_slower_is_left_in_the_middle(
+def test_a_client_that_comes_late_goes_on_in_the_middle(
     target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: str
 ) -> None:
     """Nothing is sent twice for it, small files beside it neither."""
     if not client():
         pytest.skip("no ssh client with AES-GCM here")
-    monkeypatch.setattr(carriers, "SLOWER", 1e9)
+    begun = threading.Event()
+    connect, piece = SshClient.open, Upload._try
+
+    def late(self: SshClient, deadline: Deadline) -> None:
+        assert begun.wait(10)
+        connect(self, deadline)
+
+    def sent(self: Upload, blob: Blob, count: int, carrier: Carrier) -> float:
+        begun.set()
+        return piece(self, blob, count, carrier)
+
+    monkeypatch.setattr(SshClient, "open", late)
+    monkeypatch.setattr(Upload, "_try", sent)
+    monkeypatch.setattr(carriers, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(carriers, "PIECE_BYTES", MIB)
     monkeypatch.setattr(compression, "WORTH", 1e9)  # however quick the link is here
     source = a_folder(tmp_path)
     content = LARGE if compress == "never" else RNG.randbytes(MIB) + bytes(47 * MIB)
@@ -104,11 +123,10 @@ def test_a_client_that_proves_slower_is_left_in_the_middle(
     done = target.push(source, transfer=TransferOptions(compress=compress))
     assert done.outcome == "changed", done.error
     assert same(source, target.current)
-    size = sum(one.stat().st_size for one in source.rglob("*") if one.is_file())
+    size = sum(path.stat().st_size for path in source.rglob("*") if path.is_file())
     assert done.bytes_sent == size if compress == "never" else done.bytes_sent < size
     (chosen,) = (one for one in target.events if isinstance(one, Chosen))
-    assert chosen.carrier == "paramiko"
-    assert chosen.why.startswith("measured")
+    assert chosen.carrier in {"ssh", "paramiko"}  # a loaded machine may connect too late
 
 
 def test_the_ssh_client_believes_no_other_key(target: Target, tmp_path: Path) -> None:

@@ -270,9 +270,9 @@ def test_what_is_to_be_sent_is_plain_data_while_it_is_hashed(
     sent: list[Blob] = []
     true_send = upload.Upload.send
 
-    def send(self: upload.Upload, blobs: Sequence[Blob], *more: Any) -> None:
+    def send(self: upload.Upload, blobs: Sequence[Blob], *more: Any, **how: Any) -> None:
         sent.extend(blobs)
-        true_send(self, blobs, *more)
+        true_send(self, blobs, *more, **how)
 
     monkeypatch.setattr(upload.Upload, "send", send)
     done = target.push(model, transfer=PLAIN)

@@ -26,10 +26,28 @@ class FoundDevice:
     facts: dict[str, str] = field(default_factory=dict)
 
 
+def project_text(inventory: str, playbook: str) -> str:
+    """The fleet.yaml with comments."""
+    values = _dump({"inventory": inventory, "playbook": playbook})
+    return f"""{modeline("project", "")}
+# What commands mean that are typed in this folder or below. Keys: docs/project.md
+{values}
+# runs: runs             # where records are kept; default: for this project, in FLEET_HOME
+# parallel: 16
+# repeats: 10
+"""
+
+
+def modeline(kind: str, above: str = "../") -> str:
+    """Where editors find the schema of a file, which `fleet config schema KIND` prints."""
+    return f"# yaml-language-server: $schema={above}schemas/{kind}.json"
+
+
 def inventory_text(devices: Sequence[FoundDevice]) -> str:
     """The inventory with comments."""
     lines = [
-        "# Devices. Keys: docs/inventory.md. Checked by: fleet inventory check FILE",
+        modeline("inventory"),
+        "# Devices. Keys: docs/inventory.md. Checked by: fleet config check FILE",
         "# Keys for all devices go under `vars`, like",
         "#   user: ubuntu",
         "#   become_password: env:BOARD_PASSWORD    # sudo's; never the password itself",
@@ -57,7 +75,8 @@ def playbook_text(name: str, bundle: str, about: str, *, qairt: str = "", prompt
     """
     ask = _dump({"prompt_file": prompt}) if prompt else _PROMPT
     compiled = f": {comment(qairt)}" if qairt else ""
-    return f"""# What shall be true on the devices, and what to run there. Keys: docs/playbook.md
+    return f"""{modeline("playbook")}
+# What shall be true on the devices, and what to run there. Keys: docs/playbook.md
 {_dump({"name": name})}
 
 # {comment(about)}
@@ -87,5 +106,10 @@ def comment(text: str) -> str:
     return "".join(char for char in " ".join(text.split()) if char.isprintable())
 
 
+def as_yaml(value: object) -> str:
+    """Plain data as YAML, without the last line end."""
+    return str(yaml.safe_dump(value, sort_keys=False, width=_WIDE, allow_unicode=True)).rstrip("\n")
+
+
 def _dump(value: Mapping[str, object]) -> str:
-    return str(yaml.safe_dump(dict(value), sort_keys=False, width=_WIDE)).rstrip("\n")
+    return as_yaml(dict(value))

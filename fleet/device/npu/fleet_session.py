@@ -1,10 +1,10 @@
 """Open a real NPU session and let the library say what it thinks; runs on the device.
 
-`fleet_session.py LIBRARY SECONDS [CONTEXT]`: CONTEXT is a file, `-` for standard input; without
-it only the device is created. Python 3.6 and later, ctypes only; nothing is written anywhere. The
-library's log goes to standard output as it comes, then one line `fleet-session {json}`:
-{"build": ..., "steps": [[name, code, text], ...]}. The function table follows the public
-QAIRT header QnnInterface.h; measured with QAIRT 2.47 to 2.51.
+`fleet_session.py LIBRARY SECONDS [CONTEXT [HOLD]]`: CONTEXT is a file, `-` for standard input;
+without it ("") only the device is created, and kept open for HOLD seconds. Python 3.6 and later,
+ctypes only; nothing is written anywhere. The library's log goes to standard output as it comes,
+then one line `fleet-session {json}`: {"build": ..., "steps": [[name, code, text], ...]}. The
+function table follows the public QAIRT header QnnInterface.h; measured with QAIRT 2.47 to 2.51.
 """
 
 import ctypes as c
@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import threading
+import time
 
 LEVEL = 4  # verbose: which file was tried stands there, and nowhere else
 LETTERS = {1: "E", 2: "W", 3: "I", 4: "V", 5: "D"}
@@ -92,7 +93,7 @@ class Backend:
         return (text.value or b"").decode("utf-8", "replace")
 
 
-def work(backend: Backend, context: bytes) -> None:
+def work(backend: Backend, context: bytes, hold: float) -> None:
     """Log, backend, device, context: until one fails."""
     pointer, log, handle, device = c.c_void_p, c.c_void_p(), c.c_void_p(), c.c_void_p()
     callback = log_to_stdout()
@@ -121,6 +122,7 @@ def work(backend: Backend, context: bytes) -> None:
         )
         if fine:
             backend.call(CONTEXT_FREE, (pointer, made), (pointer, None))
+    time.sleep(hold)
     backend.call(DEVICE_FREE, (pointer, device))
 
 
@@ -144,10 +146,10 @@ def main() -> None:
     timer.start()
     told = {"build": "", "steps": []}  # type: dict[str, object]
     try:
-        context = read(sys.argv[3]) if len(sys.argv) > 3 else b""
+        context = read(sys.argv[3]) if sys.argv[3:] and sys.argv[3] else b""
         backend = Backend(sys.argv[1])
         told = {"build": backend.build(), "steps": backend.steps}
-        work(backend, context)
+        work(backend, context, float(sys.argv[4]) if sys.argv[4:] else 0)
     except (OSError, AttributeError) as error:
         told["load"] = str(error)
         say("<E> %s" % error)  # noqa: UP031 - Python 3.6

@@ -14,11 +14,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 
 from fleet.device.store.clock import FailedError, boot
-from fleet.device.store.files import is_file, reason
+from fleet.device.store.files import is_file, reason, remove
 from fleet.device.store.guard import guarded
 from fleet.device.store.lease import answer, drop, free, take, who
 from fleet.device.store.links_windows import WindowsLinks
@@ -41,7 +42,8 @@ def err(text: str, status: int) -> int:
 
 def run(work: str, config: str, limit: str, feed: str, after: str, *argv: str) -> int:
     """See run.sh: a runner in a work folder of its own, ended with its children at the limit."""
-    os.makedirs(work, 0o700, exist_ok=True)
+    remove(work)  # what another left there may be a link
+    os.makedirs(work, 0o700)
     with open(work + "/prompt.txt", "wb") as stream:
         shutil.copyfileobj(sys.stdin.buffer, stream)
     if config:
@@ -72,6 +74,13 @@ def run(work: str, config: str, limit: str, feed: str, after: str, *argv: str) -
     if after == "clean":
         shutil.rmtree(work, ignore_errors=True)
     return LATE if late.is_set() else ended(code)
+
+
+def execute(limit: str, *argv: str) -> int:
+    """See exec.sh."""
+    sys.stdout.buffer.write(MARK)
+    sys.stdout.buffer.flush()
+    return run(tempfile.mkdtemp(), "", limit, "none", "clean", *argv)
 
 
 def expire(child: subprocess.Popen[bytes], late: threading.Event) -> None:
@@ -167,6 +176,8 @@ def status(base: str) -> int:
                 broken += not system.leads(rel + "/" + file["name"], blob)
         health = "installed" if whole and not broken else "damaged"
         say(f"name {name} {release or '-'} {health} {broken}")
+        with contextlib.suppress(OSError):
+            say(f"made {name} {int(os.stat(own + '/.installed').st_mtime)}")
         for past in text_of(f"{base}/history/{name}").split():
             say(f"history {name} {past}")
         if record:
@@ -179,6 +190,7 @@ def status(base: str) -> int:
 WORKS: dict[str, Callable[..., int]] = {
     "boot_id": boot_id,
     "collect": collect,
+    "exec": execute,
     "fsck": fsck,
     "receive": lambda base: receive(WindowsLinks(), base),
     "run": run,

@@ -46,7 +46,7 @@ def _release(one: Subject, release: Release) -> Check:
     said = "; ".join(f"{word}: {name}" for word, names in lists for name in names[:_SHOWN])
     if not one.unsealed and not said:
         how = "staged" if release.staged else "installed"
-        text = f"{one.label}: every file as {how}, {one.build}"
+        text = f"{one.label}: every file as {how}" + (f", {one.build}" if one.build else "")
         return _FILES.ok(text, {"release": "installed"}, "fleet status")
     what = "is incomplete: a deploy did not finish" if one.unsealed else "is damaged"
     before = any(known != release.id for known in release.history)

@@ -46,7 +46,7 @@ def waves_of(spec: RolloutSpec | None, hosts: Sequence[Host]) -> tuple[Wave, ...
             ) from error
         if not canaries:
             raise InputError(
-                "the canary patterns match no device of this deploy", hint="fleet inventory list"
+                "the canary patterns match no device of this deploy", hint="fleet config list"
             )
     return plan_waves(names, spec, canaries)
 

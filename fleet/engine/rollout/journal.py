@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fleet.engine.claims import owner
 from fleet.engine.rollout.state import Line, RunState
 from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError, WorkstationError
@@ -243,7 +244,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _here() -> dict[str, Any]:
-    return {"pid": os.getpid(), "workstation": socket.gethostname()}
+    return {"pid": os.getpid(), "workstation": socket.gethostname(), "owner": owner()}
 
 
 def _now() -> str:

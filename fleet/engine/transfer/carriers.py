@@ -1,14 +1,13 @@
-"""Which way the bytes go: measured with the first megabytes of the upload itself.
+"""Which way the bytes go.
 
-The open connection sends while the ssh client connects, so the looking costs nothing. Then the
-client has its turn; it takes a third of the processor that paramiko takes, and stays unless it
-is clearly slower.
+Large uploads go through the ssh client, which takes a third of the processor that paramiko takes.
+It connects while the device is asked for its facts; where it is not there in time, the open
+connection sends until it is.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,62 +17,22 @@ from fleet.model.errors import FleetError, TransportError
 from fleet.model.plan import Blob
 from fleet.transport.base import Carrier, Transport
 
-TRIAL_BYTES = 8 << 20
-TRIAL_SECONDS = 0.3  # of the client's turn: its start counts little then
-MOST_TRIAL_BYTES = 64 << 20
+PIECE_BYTES = 8 << 20  # sent by the open connection before it is asked again
+WAIT_SECONDS = 0.25  # for the client: another stream first would take as long
 WORTH_BYTES = 32 << 20  # below, the second connection costs more than it saves
-SLOWER = 0.8  # of the open connection's rate: then the client is let go
 
 # Sends so many bytes of the blob over the carrier; bytes a second.
 Try = Callable[[Blob, int, Carrier], float]
 
 
-class CarrierTrial:
-    """The first bytes over a carrier that has to prove itself while it sends."""
-
-    def __init__(self, place: int, count: int, first: Carrier, rate: float) -> None:
-        """`count` bytes of the blob at `place`; the carrier `first` has sent at `rate`, bytes/s."""
-        self.place = place
-        self.count = count
-        self.first = first
-        self.why = ""
-        self.lost = False
-        self.before = rate
-        self._began = 0.0
-
-    def begin(self) -> None:
-        """From here on it is timed."""
-        self._began = time.monotonic()
-
-    def end(self) -> None:
-        """The bytes have gone."""
-        self.judge(self.count / (time.monotonic() - self._began))
-
-    def judge(self, rate: float) -> None:
-        """Is it slower?"""
-        self.why = f"measured {rate / 1e6:.0f} MB/s, {self.first.name} {self.before / 1e6:.0f}"
-        self.lost = rate < self.before * SLOWER
-
-
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, what is left to send, and the rate in bytes a second (None: unknown).
-
-    With a `turn` the first bytes decide whether the carrier stays.
-    """
+    """What was chosen, what is left to send, and the rate in bytes a second (None: unknown)."""
 
     carrier: Carrier
     blobs: list[Blob]
     rate: float | None
     why: str
-    turn: CarrierTrial | None = None
-
-    def back(self) -> Choice:
-        """What is left when the turn was lost, for the first carrier."""
-        if self.turn is None:
-            return self
-        left = _further(self.blobs, self.turn.place, self.turn.count)
-        return Choice(self.turn.first, left, None, self.turn.why)
 
     def measured(self, attempt: Try) -> Choice:
         """What is left when the beginning of the largest blob has shown the rate."""
@@ -102,12 +61,8 @@ class Carriers:
         if second is not None:
             second.close()
 
-    def choose(self, blobs: Sequence[Blob], attempt: Try, *, apart: bool = True) -> Choice:
-        """The way for these blobs; the first megabytes have gone over then.
-
-        `apart`: the rate is asked for before the rest is sent. Else a second carrier is judged
-        by the beginning of its stream: a stream of its own takes 0.1 s more.
-        """
+    def choose(self, blobs: Sequence[Blob], attempt: Try) -> Choice:
+        """The way for these blobs; where the client comes late the first megabytes have gone."""
         first, left = self._session.transport, list(blobs)
         name = first.second
         if self._wanted == name and name:
@@ -122,29 +77,18 @@ class Carriers:
             return Choice(first, left, None, "little to send")
         opening = threading.Thread(target=self._open, daemon=True)
         opening.start()
-        rate = 0.0
-        while _long(left[place]):
-            rate = attempt(left[place], TRIAL_BYTES, first)
-            left = _further(left, place, TRIAL_BYTES)
-            if not opening.is_alive():
-                break
-        opening.join()
-        if self._second is None or not _long(left[place]):
+        if self._session.lease is not None:
+            self._session.lease.take()
+        opening.join(WAIT_SECONDS)
+        rate: float | None = None
+        while opening.is_alive() and _long(left[place]):
+            rate = attempt(left[place], PIECE_BYTES, first)
+            left = _further(left, place, PIECE_BYTES)
+        if opening.is_alive() or self._second is None:
             why = self._failed.message if self._failed else "the program ssh connected too late"
             return Choice(first, left, rate, why)
-        turn = CarrierTrial(place, _enough(left[place], rate), first, rate)
-        choice = Choice(self._second, left, None, "", turn)
-        return self._judged(choice, turn, attempt) if apart else choice
-
-    def _judged(self, choice: Choice, turn: CarrierTrial, attempt: Try) -> Choice:
-        """After a stream of its own for the second carrier's turn."""
-        other = attempt(choice.blobs[turn.place], turn.count, choice.carrier)
-        turn.judge(other)
-        back = choice.back()
-        if turn.lost:
-            self.close()
-            return replace(back, rate=turn.before)
-        return replace(back, carrier=choice.carrier, rate=other)
+        sent = "" if rate is None else f"; {first.name} sent until it was connected"
+        return Choice(self._second, left, None, f"less processor time for large files{sent}")
 
     def _open(self) -> None:
         if self._second is not None:
@@ -162,14 +106,8 @@ class Carriers:
             self._failed = TransportError(f"cannot start the program ssh: {error}", hint="ssh -V")
 
 
-def _enough(blob: Blob, rate: float) -> int:
-    """Bytes for a turn of the second carrier, where the first has this rate."""
-    most = min(MOST_TRIAL_BYTES, blob.left // 2)
-    return max(TRIAL_BYTES, min(most, int(rate * TRIAL_SECONDS)))
-
-
 def _long(blob: Blob) -> bool:
-    return blob.plain and blob.left > 2 * TRIAL_BYTES
+    return blob.plain and blob.left > 2 * PIECE_BYTES
 
 
 def _further(blobs: Sequence[Blob], place: int, count: int) -> list[Blob]:
@@ -198,6 +136,5 @@ def _carrier(first: Transport, wanted: str, count: int) -> str:
     if first.second and wanted == first.second:
         return f"carrier: {first.second}, as asked for"
     if first.second and wanted == "auto" and count >= WORTH_BYTES:
-        trial = f"measured with the first {TRIAL_BYTES >> 20} MiB of each"
-        return f"carrier: {first.name} or {first.second}, {trial}"
+        return f"carrier: {first.second}; {first.name} until it is connected"
     return f"carrier: {first.name}, the open connection"

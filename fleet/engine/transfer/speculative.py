@@ -22,7 +22,7 @@ from fleet.ops.backend import backend_for
 from fleet.ops.frames import Unhashed
 from fleet.ops.speculative import SpeculativeAnswer, parse_speculative
 from fleet.ops.streaming_delta import StreamingDelta, choose_recyclable
-from fleet.ops.upload import Receipt
+from fleet.ops.upload import Receipt, Step
 
 MARGIN_BYTES = 16 << 20
 
@@ -36,9 +36,11 @@ class SpeculativeSend:
         self.unhashed: dict[str, Unhashed] = {}
         self._asked = 0
         self._there: set[str] = set()
+        self.finished = False
 
-    def bring(self) -> frozenset[str] | None:
-        """Send those that may go. All that the store has then; None: that has to be asked.
+    def bring(self, tail: Sequence[Step] = ()) -> frozenset[str] | None:
+        """Send those that may go, and the `tail`. All that the store has then; None: that has to
+        be asked.
 
         Raises as `send`, and InputError for an unreadable file.
         """
@@ -54,7 +56,9 @@ class SpeculativeSend:
         need = sum(blob.left for blob in blobs if blob.delta is None or not blob.delta.spare)
         self._session.emit(StepStarted(host, "send", f"send {says} while they are hashed", need))
         check_room(self._facts, need)
-        Upload(self._session, self._facts, Manifest(self._name, ()), self).send(blobs)
+        upload = Upload(self._session, self._facts, Manifest(self._name, ()), self)
+        upload.send(blobs, tail, ends=True)
+        self.finished = upload.finished
         return frozenset(self._there) if self._facts.store is False and self._asked == 1 else None
 
     def lacking(self) -> tuple[Blob, ...]:
@@ -107,16 +111,20 @@ class SpeculativeSend:
 
 
 def send_speculatively(
-    session: Session, facts: Facts, name: str, files: Sequence[Late]
-) -> tuple[Facts, frozenset[str]]:
+    session: Session, facts: Facts, name: str, files: Sequence[Late], tail: Sequence[Step] = ()
+) -> tuple[Facts, frozenset[str], bool]:
     """Send what may go before it is hashed, where the device and the wishes allow it.
 
-    The facts as they are then; and of a device without a store before, what that has now.
+    The facts as they are then; of a device without a store before, what that has now; and whether
+    the `tail` was done.
     """
     if not files or not backend_for(facts).late or session.transfer.neighbours is not None:
-        return facts, frozenset()
-    there = SpeculativeSend(session, facts, name, files).bring()
-    return (facts, there) if there is not None else (replace(facts, store=True), frozenset())
+        return facts, frozenset(), False
+    sending = SpeculativeSend(session, facts, name, files)
+    there = sending.bring(tail)
+    if there is None:
+        return replace(facts, store=True), frozenset(), False
+    return facts, there, sending.finished
 
 
 def total(files: Sequence[Late]) -> int:

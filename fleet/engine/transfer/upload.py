@@ -6,14 +6,13 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 
 from fleet.device.shell import AfterMark, device_script
 from fleet.engine.leasing import LeasedStall
 from fleet.engine.session import Session
 from fleet.engine.states import HASHING_BYTES_PER_SECOND, ask_state
-from fleet.engine.transfer.carriers import WORTH_BYTES, Carriers, CarrierTrial
+from fleet.engine.transfer.carriers import WORTH_BYTES, Carriers
 from fleet.engine.transfer.compression import Compression
 from fleet.engine.transfer.counting import Counting
 from fleet.engine.transfer.deltas import with_asked
@@ -33,7 +32,7 @@ from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob
 from fleet.ops.backend import ReleaseBackend, backend_for
 from fleet.ops.batches import mode_of
-from fleet.ops.frames import CHUNK, Style, Trial, Unhashed, frames
+from fleet.ops.frames import CHUNK, Style, Unhashed, frames
 from fleet.ops.release import resumed
 from fleet.ops.upload import Receipt, Step, step_frames, sync_mode
 from fleet.transport.base import Carrier
@@ -77,6 +76,8 @@ class Upload:
         self._done = 0
         self._whole: frozenset[str] = frozenset()  # those whose delta came out wrong
         self._tail: tuple[Step, ...] = ()
+        self._ends = False
+        self.finished = False  # the tail was done
         self._broken: Counting | None = None
         self._compression = Compression(
             self._transfer.options.compress, self._transfer.sampler, able=facts.tools.gzip
@@ -86,12 +87,14 @@ class Upload:
             self._transfer.source, contents.unhashed if contents else {}
         )
 
-    def send(self, blobs: Sequence[Blob], tail: Sequence[Step] = ()) -> None:
-        """Send until all is there, then do the `tail` (device workers only).
+    def send(self, blobs: Sequence[Blob], tail: Sequence[Step] = (), *, ends: bool = False) -> None:
+        """Send until all is there, then do the `tail` (device workers only), which gives the
+        lease back where it `ends` the work.
 
-        Raises the last error when the link stays broken.
+        Raises the last error when the link stays broken. The tail of files that were not hashed
+        is left undone where they did not come whole at once: see `finished`.
         """
-        self._tail = tuple(tail)
+        self._tail, self._ends = tuple(tail), ends
         with self._transfer.hubs.lane(self._session.host):
             blobs = with_asked(self._session, self._facts, blobs)
             self._total = sum(blob.wire for blob in blobs)
@@ -100,6 +103,8 @@ class Upload:
                     if attempt:
                         self._session.reopen()
                         blobs = self.lacking()
+                        if self._contents is not None:
+                            self._tail = ()
                         if self._broken is not None:
                             self._broken.settle(blobs)
                             self._broken = None
@@ -171,18 +176,14 @@ class Upload:
             return
         carriers = Carriers(self._session, self._transfer.options.carrier)
         try:
-            choice = carriers.choose(blobs, self._try, apart=self._rate_decides(blobs))
-            if choice.turn is None and choice.why != "little to send":
+            choice = carriers.choose(blobs, self._try)
+            if choice.why != "little to send":
                 self._session.chose(choice.carrier.name, choice.why)
             if choice.rate is None and self._rate_decides(choice.blobs):
                 choice = choice.measured(self._try)
             packed = self._compression.files(choice.blobs, choice.rate)
             style = replace(self._style, gzip=packed)
-            self._stream(choice.blobs, choice.carrier, style, tail=tail, turn=choice.turn)
-            if choice.turn is not None and choice.turn.lost:
-                carriers.close()
-                choice = choice.back()
-                self._stream(choice.blobs, choice.carrier, style, tail=tail)
+            self._stream(choice.blobs, choice.carrier, style, tail=tail)
         finally:
             carriers.close()
 
@@ -204,7 +205,6 @@ class Upload:
         limit: int | None = None,
         single: bool = False,
         tail: Sequence[Step] = (),
-        turn: CarrierTrial | None = None,
     ) -> None:
         if not blobs and not tail:
             return
@@ -220,13 +220,8 @@ class Upload:
 
         stall = self.patience(blobs)
         lease = session.lease
-        trial = (
-            Trial(turn.place, turn.count, partial(self._goes_on, turn, carrier)) if turn else None
-        )
         behind = step_frames(tail, host, session.say)
-        stream = frames(blobs, count, style, limit=limit, tail=behind, trial=trial)
-        if turn is not None:
-            turn.begin()
+        stream = frames(blobs, count, style, limit=limit, tail=behind)
         throttle = self._transfer.throttle
         try:
             result = session.run(
@@ -234,6 +229,7 @@ class Upload:
                 "send",
                 stdin=throttle.feed(stream) if throttle else stream,
                 mutates=True,
+                ends=self._ends and bool(tail),
                 deadline=Stall(stall) if lease is None else LeasedStall(stall, lease),
                 on_stdout=receipt.take,
                 via=carrier,
@@ -242,20 +238,17 @@ class Upload:
             counting.broke(carrier.name)
             self._broken = counting
             raise
-        cut = limit is not None or (turn is not None and turn.lost)
-        self._judge(() if cut else blobs, receipt, () if cut else tail, result.error_text)
-
-    def _goes_on(self, turn: CarrierTrial, carrier: Carrier) -> bool:
-        turn.end()
-        self._session.chose((turn.first if turn.lost else carrier).name, turn.why)
-        return not turn.lost
+        self._judge(() if limit is not None else blobs, receipt, tail, result.error_text)
 
     def _judge(
         self, blobs: Sequence[Blob], receipt: Receipt, tail: Sequence[Step], stderr: str
     ) -> None:
         """Raise what went wrong; what can be put right is."""
         if self._contents is not None:
-            blobs = self._contents.hashed(blobs, receipt)
+            known = self._contents.hashed(blobs, receipt)
+            if len(known) < len(blobs):
+                self._tail = tail = ()
+            blobs = known
         session, host = self._session, self._session.host.name
         if receipt.cut and not receipt.failed:
             raise ConnectionLostError("the device was still writing the data of an earlier try")
@@ -270,7 +263,7 @@ class Upload:
             if blob.file.sha256 in receipt.unhashed:
                 self._read_back(blob)
         if tail:
-            self._tail = ()
+            self._tail, self.finished = (), True
         if receipt.unpruned:
             session.warn(f"could not delete old releases: {receipt.unpruned}")
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from fleet.model.errors import InputError
-from fleet.model.extras import install_extra
+from fleet.profiles.report.plain import dots
 
 Spec = dict[str, Any]
 
@@ -53,21 +52,27 @@ _LABEL = re.compile(
 def picture(spec: Spec, title: str, text: str) -> str:
     """The SVG element. `title` names it, `text` says for those who cannot see it what it shows.
 
-    Raises InputError where vl-convert-python is not installed.
+    Without vl-convert-python only a `distribution` can be drawn, plainly.
     """
+    tool = library()
+    if tool is None:
+        _, points, spans = (layer["data"]["values"] for layer in spec["layer"])
+        box, inner = dots(spans, points)
+        return _element(box, title, text, inner)
     whole: Mapping[str, Any] = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json", "width": WIDTH, **spec,
     }  # fmt: skip
-    drawn: str = library().vegalite_to_svg(
-        whole, vl_version="5.20", config=CONFIG, allowed_base_urls=[]
-    )
+    drawn: str = tool.vegalite_to_svg(whole, vl_version="5.20", config=CONFIG, allowed_base_urls=[])
     inner = drawn[drawn.index(">") + 1 : drawn.rindex("</svg>")]
     own = hashlib.sha256(drawn.encode()).hexdigest()[:8]  # ids are of the whole page
     inner = re.sub(r'(url\(#|id=")(clip\d+)', rf"\g<1>{own}-\g<2>", inner)
-    box = re.search(r'viewBox="([^"]*)"', drawn)
-    head = f'<svg role="img" viewBox="{box[1] if box else ""}" aria-label="{escape(title)}">'
-    about = f"<title>{escape(title)}</title><desc>{escape(text)}</desc>"
-    return f"{head}{about}{_themed(inner)}</svg>"
+    found = re.search(r'viewBox="([^"]*)"', drawn)
+    return _element(found[1] if found else "", title, text, _themed(inner))
+
+
+def _element(box: str, title: str, text: str, inner: str) -> str:
+    head = f'<svg role="img" viewBox="{box}" aria-label="{escape(title)}">'
+    return f"{head}<title>{escape(title)}</title><desc>{escape(text)}</desc>{inner}</svg>"
 
 
 def _themed(text: str) -> str:
@@ -78,10 +83,8 @@ def _themed(text: str) -> str:
 
 
 def library() -> Any:  # noqa: ANN401 - loaded where it is needed
-    """vl-convert-python. Raises InputError where it is not installed."""
+    """vl-convert-python; None where it is not installed."""
     try:
         return importlib.import_module("vl_convert")
-    except ImportError as error:
-        raise InputError(
-            "the package vl-convert-python is missing", hint=install_extra("report")
-        ) from error
+    except ImportError:
+        return None

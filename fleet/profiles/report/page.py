@@ -12,7 +12,7 @@ from importlib.resources import files
 from fleet.model.version import VERSION
 from fleet.profiles.report import parts, tables
 from fleet.profiles.report.distributions import distribution
-from fleet.profiles.report.drawing import picture
+from fleet.profiles.report.drawing import library, picture
 from fleet.profiles.report.operations import operations
 from fleet.profiles.report.summary import Report, clean
 from fleet.profiles.report.times import curves, history
@@ -30,11 +30,11 @@ _DARK_RULES = (
 )
 
 
-_OPS = "Operations"
+_LACKS = '<p class="quiet">Heat, operations and history are drawn by the extra `report`.</p>'
 
 
 def page(report: Report, title: str = "") -> str:
-    """The whole file. Raises InputError where the drawing library is not installed."""
+    """The whole file; without the extra `report` with points and intervals as its only pictures."""
     style = _asset("page.css").replace("DARK", _DARK_RULES, 1)
     script = _asset("page.js")
     policy = (
@@ -89,9 +89,7 @@ def _sections(report: Report) -> list[str]:
         tables.verdicts(report),
         tables.boards(report),
         _distributions(report),
-        _heat(report),
-        _operations(report),
-        _history(report),
+        *([_heat(report), _operations(report), _history(report)] if library() else [_LACKS]),
         tables.outside(report),
         tables.around(report),
         tables.provenance(report),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fleet.model.errors import InputError
-from fleet.model.home import fleet_home
+from fleet.model.home import fleet_home, runs_home
 from fleet.model.record import Record
 from fleet.profiles import references
 from fleet.profiles.store import database, marking, rows, taking
@@ -26,12 +26,15 @@ _BODIES = f"SELECT b.data, {_TAGS} FROM record r JOIN body b ON b.record = r.id 
 class ProfileStore:
     """Records in one SQLite file.
 
-    `path` None: `profiles.db` in fleet's home, with the runs of its folder `runs`. A folder:
+    `path` None: `profiles.db` in fleet's home, with the runs of its folder `runs`; in a project
+    the folder of its runs. A folder:
     the records that `fleet run --output` put there, the file `profiles.db` in it. A file
     (.db): what was imported into it, no folder of runs. Raises ProfileStoreError.
     """
 
     def __init__(self, path: Path | None = None) -> None:
+        if path is None and (own := runs_home()) != fleet_home() / "runs":
+            path = own
         if path is not None and path.suffix in SUFFIXES and not path.is_dir():
             self.path, self.runs = path, None
         elif path is None:

@@ -203,6 +203,7 @@ def test_status_counts_what_is_broken(board: PcBoard, tmp_path: Path) -> None:
     board.deploy(app)
     text = board.run("status", str(board.base)).stdout.decode()
     assert f"name app {app.id} installed 0" in text
+    assert "\nmade app 1" in text
     (board.base / "store" / app.files[0].sha256).unlink()
     text = board.run("status", str(board.base)).stdout.decode()
     assert f"name app {app.id} damaged 1" in text

@@ -1,8 +1,10 @@
 # Runs a step under a write lease; of a lease that is lost nothing is begun.
 # $1 folder, $2 generation, $3 token, $4 ttl in seconds, $5 seconds that the step may take, or
 # keep (renew only) or revive (renew after a reboot of the holder's own); then the step's argv.
+# An f behind the seconds: where the step succeeds the lease is given back.
 fl_dir=$1 fl_n=$2 fl_id=$3 fl_ttl=$4 fl_for=$5
 shift 5
+case $fl_for in *f) fl_free=yes fl_for=${fl_for%f} ;; *) fl_free=no ;; esac
 fl_me=$fl_dir/write.$fl_n
 fl_digits() { case ${1:-x} in *[!0-9]* | 0?* | ??????????*) return 1 ;; esac; }
 fl_put() {
@@ -62,6 +64,10 @@ fl_status=$?
 fl_look
 read -r _ _ _ fl_u _ 2>/dev/null < "$fl_me/step"
 if [ "$fl_u" = $$ ] && [ "$fl_left" = yes ]; then
+  if [ "$fl_free$fl_status" = yes0 ] && true > "$fl_me/released"; then
+    echo "fleet-lease-freed $fl_id" >&2
+    exit 0
+  fi
   fl_put step "$fl_boot $((fl_now + fl_ttl + 1)) idle 0"
 fi
 exit "$fl_status"

@@ -6,7 +6,8 @@ set -u
 umask 077
 work=$1 config=$2 limit=$3 feed=$4 after=$5
 shift 5
-mkdir -p "$work" || exit 73
+# Nothing stands in it that another left: what is written here goes through no link.
+mkdir -p "${work%/*}" && rm -rf "$work" && mkdir "$work" || exit 73
 cat > "$work/prompt.txt" || exit 74
 if [ -n "$config" ]; then printf '%s' "$config" > "$work/config.json" || exit 74; fi
 input=/dev/null

@@ -3,6 +3,7 @@ set -u
 umask 077
 dir=$1
 rm -f "$dir/stop"
+if [ -L "$dir/log" ]; then rm -f "$dir/log"; fi
 lead='nohup'
 if command -v setsid >/dev/null 2>&1; then lead='setsid'; fi
 $lead sh "$dir/release/run/serve_supervise.sh" "$dir" < /dev/null >> "$dir/log" 2>&1 &

@@ -2,7 +2,8 @@
 # A pid counts only with its start time and boot: another process is never hit.
 set -u
 dir=$1 limit=$2
-: > "$dir/stop" || exit 74
+rm -f "$dir/stop"
+(set -C; : > "$dir/stop") || exit 74
 alive() {
   a_pid='' a_ticks='' a_boot='' a_line='' a_now=''
   read -r a_pid a_ticks a_boot 2>/dev/null < "$1" || return 1

@@ -29,7 +29,7 @@ while [ ! -e stop ]; do
   status=$?
   rm -f server
   if [ -e stop ]; then break; fi
-  if [ "$status" = 10 ]; then echo "it cannot start; not tried again" >&2; : > failed; break; fi
+  if [ "$status" = 10 ]; then echo "it cannot start; not tried again" >&2; put failed ''; break; fi
   count=$((count + 1))
   put restarts "$count $status"
   echo "the server ended with status $status; again in $pause s" >&2

@@ -12,6 +12,7 @@ for link in "$base/current"/*; do
   broken=$(find "$rel" -type l ! -exec test -e {} \; -print 2>/dev/null | wc -l); broken=$((broken))
   [ "$broken" -gt 0 ] && state=damaged
   echo "name $name $id $state $broken"
+  made=$(stat -c %Y -- "$own/.installed" 2>/dev/null) && echo "made $name $made"
   if [ -f "$base/history/$name" ]; then
     while read -r past; do echo "history $name $past"; done < "$base/history/$name"
   fi

@@ -1,0 +1,168 @@
+"""`fleet demo`: a project with three lab boards, a deploy, a run and its profile."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.cli import output
+from fleet.config.project import FILE
+from fleet.lab import Lab
+from fleet.lab.namespace import can_unshare
+from fleet.lab.rootfs import BUILD_MB, TREE_MB, rootfs_path
+from fleet.model.errors import InputError
+from fleet.model.files import human_bytes
+from fleet.runtimes.store import RuntimeStore
+
+PARTS = ("assets/tiny-genie", "inventories/lab.yaml", "playbooks/tiny-genie.yaml")
+PROJECT = "inventory: inventories/lab.yaml\nplaybook: playbooks/tiny-genie.yaml\n"
+QAIRT, TARGET, QAIRT_MB = "2.51.0", "x86_64-linux-clang", 99
+BOARDS = 3
+_EACH = 10.0  # seconds between two lines where nothing can be drawn over
+
+
+def demo(
+    folder: Annotated[Path, typer.Argument(help="Folder to make.")] = Path("fleet-demo"),
+    install: Annotated[
+        bool, typer.Option("--install", help="Install missing programs with apt-get (needs root).")
+    ] = False,
+) -> None:
+    """Deploy, run and profile a model on three emulated boards, in a folder of their own.
+
+    Example: fleet demo
+    """
+    built, fetched = bool(can_unshare()) or rootfs_path().is_dir(), _has_runtime()
+    _announce(folder, built=built, fetched=fetched)
+    _write(folder)
+    program = _program()
+    os.chdir(folder)
+    with _step(2, f"boot {BOARDS} boards", _growth if not built else None):
+        lab = Lab.up(Path(".lab"), count=BOARDS, base_port=0, install=install)
+    output.note(f"     {BOARDS} {lab.boards[0].kind} boards answer over SSH")
+    with _step(3, f"cd {shlex.quote(str(folder))} && fleet deploy --run", None):
+        from fleet.cli.main import build  # noqa: PLC0415 - it imports this module
+
+        tree = build("deploy")
+    code = tree(["deploy", "--run"], standalone_mode=False)
+    _end(folder, program)
+    if code:
+        raise typer.Exit(code)
+
+
+def _announce(folder: Path, *, built: bool, fetched: bool) -> None:
+    """What comes, how much is downloaded and how long that takes, before it begins."""
+    parts = [f"QAIRT {QAIRT} from PyPI, {QAIRT_MB} MB (251 MB on disk)"] * (not fetched)
+    parts += [f"a Debian userland with apt, {BUILD_MB} MB ({TREE_MB} MB on disk)"] * (not built)
+    output.note(f"Three emulated boards on this computer: no hardware, no NPU. In {folder}:")
+    output.note("1/3  write a project   2/3  boot the boards   3/3  deploy, run, profile")
+    if not parts:
+        output.note("downloads nothing: all is here; takes about half a minute")
+        return
+    total = QAIRT_MB * (not fetched) + BUILD_MB * (not built)
+    work = 35 + 20 * (not built)
+    slow = (work + total) / 60
+    output.note(f"downloads first, once: {'; '.join(parts)}")
+    output.note(f"takes about {work + total // 10} s at 10 MB/s, {slow:.0f} minutes at 1 MB/s")
+
+
+def _has_runtime() -> bool:
+    return RuntimeStore().lookup(QAIRT, TARGET) is not None
+
+
+def shipped() -> Path:
+    """The files of the demo: of the wheel, else of the clone."""
+    own = Path(str(files("fleet.data"))) / "demo"
+    return own if own.is_dir() else Path(__file__).parents[2]
+
+
+def _write(folder: Path) -> None:
+    """The project; one of an earlier demo stays as it is. Raises InputError."""
+    if (folder / FILE).is_file():
+        output.note(f"1/3  {folder} is there and stays as it is")
+        return
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder} exists and is no project", hint="fleet demo ANOTHER-FOLDER")
+    for part in PARTS:
+        source, target = shipped() / part, folder / part
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
+    (folder / FILE).write_text(PROJECT, "utf-8")
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    output.note(f"1/3  wrote {folder}: inventory, playbook, bundle, {human_bytes(size)}")
+
+
+def _growth() -> int:
+    """Bytes of the userland so far."""
+    part = rootfs_path().with_name(f"{rootfs_path().name}.part")
+    total = 0
+    for folder, _, names in os.walk(part):
+        for name in names:
+            try:
+                total += os.lstat(Path(folder, name)).st_size
+            except OSError:  # gone meanwhile
+                continue
+    return total
+
+
+@contextmanager
+def _step(number: int, text: str, size: Callable[[], int] | None) -> Iterator[None]:
+    """A line that moves while something works that says nothing."""
+    begun, over = time.monotonic(), threading.Event()
+    terminal = output.on_terminal()
+    output.note(f"{number}/{BOARDS}  {text}")
+
+    def tell() -> None:
+        while not over.wait(0.5 if terminal else _EACH):
+            spent = time.monotonic() - begun
+            grown = size() if size else 0
+            said = f"     {spent:.0f} s"
+            if grown:
+                said += (
+                    f", {human_bytes(grown)} of {TREE_MB} MB, {human_bytes(int(grown / spent))}/s"
+                )
+            if terminal:
+                sys.stderr.write(f"\r\x1b[K{said}")
+                sys.stderr.flush()
+            else:
+                output.note(said)
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        if terminal:
+            sys.stderr.write("\r\x1b[K")
+
+
+def _end(folder: Path, fleet: str) -> None:
+    """Three commands to try, and how to take the lab down: they work when they are pasted."""
+    output.note(f"\nThe boards stay up. Try, in {folder}:")
+    output.note(f"  cd {shlex.quote(str(folder))}")
+    output.note(f"  {fleet} status")
+    output.note(f"  {fleet} doctor")
+    output.note(f"  {fleet} run --repeats 10")
+    output.note(f"Stop them: {fleet} lab down")
+
+
+def _program() -> str:
+    """What to type for this fleet: its name where the shell finds it, else its path."""
+    here = Path(sys.argv[0]).absolute()
+    found = shutil.which(here.name)
+    lasting = "archive-v" not in sys.prefix  # uvx: an environment of the cache, not on the PATH
+    if found and lasting and Path(found).absolute() == here:
+        return here.name
+    return shlex.quote(str(here))

@@ -1,0 +1,91 @@
+"""`fleet selftest`: which of fleet's assumptions hold on a board."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.cli import options as opt
+from fleet.cli import output
+from fleet.cli.common import end_devices, hosts_of
+from fleet.cli.live import listening
+from fleet.cli.results import show_errors
+from fleet.runtimes.store import RuntimeStore
+from fleet.selftest.archive import board_line, counted, pack_selftest
+from fleet.selftest.climb import Selftest, SelftestOptions
+from fleet.selftest.ladder import FELL, HOLDS, UNDECIDED, Climbed
+
+_MARKS = {HOLDS: "holds", FELL: "FELL", UNDECIDED: "-"}
+_LINE = 80
+RuntimeOption = Annotated[
+    str | None, typer.Option(help="QAIRT of the runtime store: id, build id or version.")
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", help="The archive; default: selftest-CHIP-DAY.tar.gz.")
+]
+
+
+def selftest(
+    inventory: opt.Inventory,
+    limit: opt.Limit = None,
+    runtime: RuntimeOption = None,
+    archive: OutputOption = None,
+    parallel: opt.Parallel = None,
+    accept_new: opt.AcceptNew = False,
+    as_json: opt.Json = False,
+) -> None:
+    """Test which of fleet's assumptions hold on a device: no model, no root, three minutes.
+
+    Example: fleet selftest -i evks.yaml -l evk-07 --runtime 2.51.0
+    """
+    store = RuntimeStore()
+    chosen = store.get(runtime) if runtime else None
+    how = SelftestOptions(
+        chosen, parallel=parallel or SelftestOptions.parallel, accept_new=accept_new
+    )
+    hosts = hosts_of(inventory, limit)
+    with listening(as_json=as_json) as listener:
+        test = Selftest(hosts, listener, store, how)
+        results = test.run()
+    found = [test.climbed[host.name] for host in hosts if host.name in test.climbed]
+    path = archive or _default(found)
+    if found:
+        pack_selftest(found, path)
+    if as_json:
+        devices = [climbed.as_dict() for climbed in found]
+        errors = [result.error.as_dict() for result in results if result.error is not None]
+        output.emit_json(
+            {"schema": 1, "devices": devices, "errors": errors, "archive": path if found else None}
+        )
+    else:
+        for climbed in found:
+            _show(climbed)
+        if found:
+            output.note(f"wrote {path}; read its files, then send it: docs/selftest.md says where")
+        show_errors(results)
+    end_devices(results)
+
+
+def _default(found: list[Climbed]) -> Path:
+    chips = {climbed.facts.soc.chip or "unknown" for climbed in found}
+    return Path(f"selftest-{'-'.join(sorted(chips)).lower()}-{time.strftime('%Y-%m-%d')}.tar.gz")
+
+
+def _show(climbed: Climbed) -> None:
+    emulated = "  emulated: true" if climbed.facts.emulated else ""
+    output.say(f"{climbed.host}{emulated}")
+    output.say(f"  {board_line(climbed)}")
+    for step in climbed.steps:
+        text = step.seen if step.status != UNDECIDED else f"not decided: {step.reason}"
+        mark = _MARKS[step.status]
+        line = f"  {mark:6}{step.rung.id:13}{step.seconds:5.1f} s  {' '.join(text.split())}"
+        output.say(line if len(line) <= _LINE else line[: _LINE - 3] + "...")
+    output.say(f"  {counted(climbed)}")
+    if climbed.first is not None:
+        step, row = climbed.first
+        output.say(f"  first broken: {row.id if row else ''} {row.statement if row else ''}")
+        output.say(f"    rung {step.rung.id}: expected {step.expected}; seen: {step.seen}")
+        output.say(f"    relied on by {row.symbol if row else 'nothing'}")

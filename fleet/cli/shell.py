@@ -1,0 +1,29 @@
+"""`fleet shell`: a terminal on one device."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fleet.cli import options as opt
+from fleet.cli.common import only_host
+from fleet.cli.live import SaidLines
+from fleet.engine.terminal import open_terminal
+
+
+def shell(
+    host: Annotated[str, typer.Argument(help="One device of the inventory.")],
+    inventory: opt.Inventory,
+    lease: opt.Lease = False,
+    accept_new: opt.AcceptNew = False,
+) -> None:
+    """Open a terminal on a device, over ssh with its pinned host key or over adb.
+
+    Jump hosts and keys are those of the inventory. Takes no lease and says who holds the board.
+    The exit code is that of the shell; 255 where ssh lost the connection.
+
+    Example: fleet shell lab001 -i inventories/lab.yaml
+    """
+    found = only_host(inventory, [host], "a terminal")
+    raise typer.Exit(open_terminal(found, SaidLines().take, lease=lease, accept_new=accept_new))

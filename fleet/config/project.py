@@ -1,0 +1,107 @@
+"""`fleet.yaml`: what a folder of inventories and playbooks means when nothing else is said."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet.config.hostvars import HostKey, ValuePlace, key_of, whole_number
+from fleet.config.problems import Problems, suggest_or_list
+from fleet.config.values import FILE_PATH
+from fleet.config.yamlpos import read
+from fleet.model.errors import InputError
+from fleet.model.home import fleet_home
+
+FILE = "fleet.yaml"
+
+
+def _count(description: str) -> HostKey:
+    schema = {"type": "integer", "minimum": 1, "maximum": 9999}
+    return HostKey(description, schema, whole_number(9999, "write a number from 1 to 9999"))
+
+
+PATHS: Mapping[str, HostKey] = {
+    "inventory": key_of("The inventory of commands without --inventory.", FILE_PATH),
+    "playbook": key_of("The playbook of commands that name none.", FILE_PATH),
+    "runs": key_of(
+        "Folder of records, journals and undo logs; default: one for this project in FLEET_HOME.",
+        FILE_PATH,
+    ),
+}
+KEYS: Mapping[str, HostKey] = {
+    **PATHS,
+    "parallel": _count("Simultaneous devices, as if --parallel was given."),
+    "repeats": _count("Counted runs of `fleet run`, as if --repeats was given."),
+    "executor": key_of(
+        "dask://SCHEDULER:PORT, as if --executor was given.", r"dask://\S+", "executor",
+        "write dask://SCHEDULER:PORT",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Project:
+    """Values of a fleet.yaml; paths are absolute. None for what it does not say."""
+
+    file: Path
+    runs: Path
+    inventory: Path | None = None
+    playbook: Path | None = None
+    parallel: int | None = None
+    repeats: int | None = None
+    executor: str | None = None
+
+
+def find(folder: Path) -> Path | None:
+    """The nearest fleet.yaml, upwards to the root of the file system.
+
+    One of somebody else in a folder that everybody may write to (/tmp) is passed over: an
+    inventory can name programs that give a password.
+    """
+    for above in (folder, *folder.parents):
+        path = above / FILE
+        if path.is_file() and not _planted(path):
+            return path
+    return None
+
+
+def _planted(path: Path) -> bool:
+    shared = path.parent.stat().st_mode & stat.S_IWOTH
+    return bool(shared) and _owner(path) not in {os.geteuid(), 0}
+
+
+def _owner(path: Path) -> int:
+    return path.stat().st_uid
+
+
+def load(path: Path) -> Project:
+    """Raises InputError for the first thing that is wrong, with line and column."""
+    document, problems = read(path, InputError), Problems(InputError)
+    found: dict[str, Any] = {}
+    for name, value in document.data.items():
+        known, place = KEYS.get(name), ValuePlace(document, problems, (name,))
+        if known is None:
+            hint = suggest_or_list(name, tuple(KEYS))
+            problems.add(f"unknown key '{name}'", document.key((name,)), hint)
+        else:
+            found[name] = known.take(place, value)
+    problems.raise_first()
+    for name in PATHS.keys() & found.keys():
+        found[name] = path.parent / Path(found[name]).expanduser()
+    return Project(path, **{"runs": _runs(path.parent), **found})
+
+
+def _runs(folder: Path) -> Path:
+    mark = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:8]
+    return fleet_home() / "projects" / f"{folder.resolve().name or 'root'}-{mark}" / "runs"
+
+
+def project_schema() -> dict[str, Any]:
+    """The JSON Schema of a fleet.yaml, without dialect and title."""
+    keys = {name: {"description": key.description, **key.schema} for name, key in KEYS.items()}
+    return {"type": "object", "additionalProperties": False, "properties": keys}

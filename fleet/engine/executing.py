@@ -1,0 +1,160 @@
+"""A command of a person's on many devices: what it says line by line, and how it ended."""
+
+from __future__ import annotations
+
+import codecs
+import math
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from fleet.device.shell import AfterMark, device_script
+from fleet.engine.leasing import Lease
+from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult, on_every_device
+from fleet.engine.session import Beginning, Session
+from fleet.model.command import Command
+from fleet.model.errors import DeadlineError, DeviceError
+from fleet.model.events import Listener, Output
+from fleet.model.inventory import Host
+from fleet.model.masking import StreamMasker
+from fleet.model.rollout import RolloutSpec
+from fleet.ops.lease import holders_in, who_command
+
+KEEP_BYTES = 1 << 20  # of each stream of a device, for JSON
+HEAD_BYTES = 1 << 16  # who holds the board stands before the mark
+GRACE_SECONDS = 15.0  # the device ends the command itself; the host only if it does not
+_ENDED = {124, 128 + 9, 128 + 15}
+_POWERSHELL = ("powershell.exe", "-NoLogo", "-NoProfile", "-NonInteractive", "-Command")
+
+
+@dataclass(frozen=True)
+class Executing:
+    """What to do where: one word is a line for the device's shell, several are a program with
+    its arguments. `timeout` in seconds. With `lease` nobody else writes meanwhile.
+    """
+
+    words: tuple[str, ...]
+    timeout: float
+    lease: bool = False
+
+    def argv(self, system: str) -> tuple[str, ...]:
+        """What is started on a `posix` or `windows` device."""
+        if len(self.words) > 1:
+            return self.words
+        return (*(_POWERSHELL if system == "windows" else ("sh", "-c")), *self.words)
+
+    def work(self, session: Session, result: DeviceResult) -> None:
+        """On one device. Raises DeviceError for a status that is not 0, DeadlineError when it was
+        late; `details` hold the status, both streams and who holds the board.
+        """
+        limit = math.ceil(self.timeout)
+        argv = self.argv(session.transport.system)
+        command = device_script("exec", str(limit), *argv)
+        out, err = _Stream(session, "stdout"), _Stream(session, "stderr")
+        head = Beginning(AfterMark(out.take), HEAD_BYTES)
+
+        def run(command: Command) -> tuple[int, float]:
+            done = session.run(
+                command,
+                "exec",
+                seconds=limit + GRACE_SECONDS,
+                mutates=self.lease,
+                on_stdout=head.take,
+                on_stderr=err.take,
+            )
+            return done.status, done.seconds
+
+        if self.lease:
+            with Lease(session, f"exec {shlex.join(self.words)}") as lease:
+                lease.take()
+                status, seconds = run(command)
+        else:
+            status, seconds = run(who_command(command))
+        out.end()
+        err.end()
+        result.details = {"status": status, "stdout": out.text, "stderr": err.text}
+        if not self.lease:
+            holders = holders_in(head.text, session.host.name)
+            result.details |= holders.as_dict() | {"notes": holders.notes()}
+        judge(status, late=seconds >= limit and status in _ENDED, limit=limit)
+        result.outcome, result.text = "ok", "status 0"
+
+
+def judge(status: int, *, late: bool, limit: int) -> None:
+    """Raise what an exit status means for the device."""
+    if late:
+        raise DeadlineError(
+            f"the command did not end within {limit} s, so fleet ended it",
+            step="exec",
+            hint="give it more time with --timeout",
+        )
+    if status:
+        raise DeviceError(
+            f"the command ended with status {status}",
+            step="exec",
+            hint="read what it printed above; or look there: fleet shell",
+        )
+
+
+@dataclass
+class _Stream:
+    """One stream of a command: to the listener as it comes, its beginning kept."""
+
+    session: Session
+    name: str
+    text: str = ""
+    _masked: StreamMasker = field(default_factory=StreamMasker)
+
+    def __post_init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def take(self, chunk: bytes) -> None:
+        self._pass(self._masked.take(chunk))
+
+    def end(self) -> None:
+        self._pass(self._masked.end(), final=True)
+
+    def _pass(self, chunk: bytes, *, final: bool = False) -> None:
+        text = self._decoder.decode(chunk, final)
+        if text:
+            self.text += text[: KEEP_BYTES - len(self.text)]
+            self.session.emit(Output(self.session.host.name, self.name, text))
+
+
+def in_waves(
+    hosts: Sequence[Host],
+    spec: RolloutSpec | None,
+    work: Callable[[Sequence[Host]], list[DeviceResult]],
+) -> list[DeviceResult]:
+    """`work` on one wave of `spec` after the other; after one that goes wrong no other begins."""
+    if spec is None:
+        return work(hosts)
+    from fleet.engine.rollout.deploying import waves_of  # noqa: PLC0415 - only for waves
+    from fleet.engine.rollout.judge import judge as verdict_of  # noqa: PLC0415
+    from fleet.engine.rollout.judge import tally  # noqa: PLC0415
+
+    results: dict[str, DeviceResult] = {}
+    for wave in waves_of(spec, hosts):
+        found = work([host for host in hosts if host.name in wave.hosts])
+        results |= {result.host.name: result for result in found}
+        outcomes = {result.host.name: result.outcome for result in found}
+        if verdict_of(wave, spec, tally(wave, outcomes)).word != "go":
+            break
+    return [results.get(host.name) or DeviceResult(host, NOT_ATTEMPTED) for host in hosts]
+
+
+def execute_everywhere(
+    job: Executing,
+    hosts: Sequence[Host],
+    listener: Listener,
+    *,
+    parallel: int,
+    accept_new: bool = False,
+    spec: RolloutSpec | None = None,
+) -> list[DeviceResult]:
+    """The command on every host, in waves where `spec` says so."""
+
+    def work(some: Sequence[Host]) -> list[DeviceResult]:
+        return on_every_device(some, job.work, listener, parallel=parallel, accept_new=accept_new)
+
+    return in_waves(hosts, spec, work)

@@ -1,0 +1,84 @@
+"""What a device writes down of itself: journal, kernel, logcat, and the log of a service."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fleet.device.shell import MARK, device_script, failed
+from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.session import Session
+from fleet.model.errors import DeviceError
+from fleet.model.inventory import Host
+from fleet.model.masking import masked
+from fleet.ops.lease import holders_in, who_command
+
+KINDS = ("journal", "dmesg", "logcat", "service")
+_SINCE_BOOT = {  # seconds since the boot: dmesg, and logcat -v uptime
+    "dmesg": re.compile(r"(?:<\d+>)?\[ *(\d+\.\d+)\]"),
+    "logcat": re.compile(r" *(\d+\.\d+) "),
+}
+
+
+@dataclass(frozen=True)
+class LogQuery:
+    """`lines` of each kind at most, of the last `since` seconds (None: all). No kinds: those
+    that such a device has.
+    """
+
+    kinds: tuple[str, ...]
+    lines: int
+    since: float | None = None
+
+    def work(self, session: Session, result: DeviceResult) -> None:
+        """On one device: `details["lines"]` are [kind, text], `["unread"]` the same of what
+        cannot be read. Raises DeviceError where that is all, or was asked for by name.
+        """
+        since = str(math.ceil(self.since)) if self.since is not None else ""
+        words = (session.host.base_dir, " ".join(self.kinds), str(self.lines), since)
+        done = session.run(who_command(device_script("logs", *words)), "logs")
+        head, _, body = done.stdout.partition(MARK)
+        if not body.endswith(b"end\n"):
+            raise failed(done, "logs", session.host.name)
+        rows = list(_rows(body.decode("utf-8", "replace"), self.since))
+        lines = [[kind, masked(text)] for kind, mark, text in rows if mark == "|"]
+        unread = [[kind, masked(text)] for kind, mark, text in rows if mark == "!"]
+        holders = holders_in(head.decode("utf-8", "replace"), session.host.name)
+        result.details = {"lines": lines, "unread": unread, "notes": holders.notes()}
+        read, lacking = ({kind for kind, _ in found} for found in (lines, unread))
+        lost = sorted(lacking - read)
+        if lost and (self.kinds or not read):
+            raise DeviceError(
+                f"fleet cannot read {', '.join(lost)} there",
+                step="logs",
+                hint="read above why; log files of the system are for the groups adm and "
+                "systemd-journal, and dmesg may be for root: fleet doctor (shows the groups)",
+            )
+        result.outcome, result.text = "ok", f"{len(lines)} lines"
+
+
+def _rows(text: str, since: float | None) -> Iterator[tuple[str, str, str]]:
+    """Kind, mark and text of each line; of those with times since the boot what is young enough."""
+    up, old = None, set[str]()
+    for line in text.split("\n"):
+        kind, _, rest = line.partition(" ")
+        mark, _, said = rest.partition(" ")
+        if kind == "uptime":
+            up = float(rest) if re.fullmatch(r"\d+(\.\d+)?", rest) else None
+        elif kind in KINDS and mark in {"|", "!"}:
+            found = _SINCE_BOOT[kind].match(said) if kind in _SINCE_BOOT else None
+            if found and since is not None and up is not None:
+                (old.add if float(found[1]) < up - since else old.discard)(kind)
+            if mark == "!" or kind not in old:
+                yield kind, mark, said
+
+
+def read_logs(
+    query: LogQuery, hosts: Sequence[Host], *, parallel: int, accept_new: bool = False
+) -> list[DeviceResult]:
+    """Of every host."""
+    return on_every_device(
+        hosts, query.work, lambda _: None, parallel=parallel, accept_new=accept_new
+    )

@@ -1,0 +1,103 @@
+"""What comes back of a board: one archive without secrets, which a stranger can read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fleet.doctor.bundle import hidden, redacted, write_archive
+from fleet.doctor.parts import secrets_of
+from fleet.model.version import VERSION
+from fleet.selftest.ladder import FELL, HOLDS, UNDECIDED, Climbed, assumptions
+
+_HOW = """\
+A ladder of questions was put to this device by `fleet selftest` {version}. Each rung *holds*, *does
+not hold*, or is *not decided* for the reason given. What fleet takes for true rests on one rung
+each. `raw/` has what the device said of itself, `rungs/` what it said on each rung, word for word.
+"""
+
+
+def pack_selftest(found: Sequence[Climbed], path: Path) -> None:
+    """Write the archive. Raises InputError when it cannot be written."""
+    names = [climbed.host for climbed in found]
+    members = {}
+    for number, climbed in enumerate(found, 1):
+        for name, text in _members(climbed):
+            own = hidden(redacted(text, names), secrets_of(climbed.facts))
+            members[f"selftest/device-{number}/{name}"] = own
+    write_archive(path, members, hint="name another file: --output FILE")
+
+
+def _members(climbed: Climbed) -> Iterator[tuple[str, str]]:
+    yield "summary.md", "\n".join(_summary(climbed)) + "\n"
+    yield "selftest.json", json.dumps(climbed.as_dict(), indent=1, ensure_ascii=False)
+    for name, text in climbed.parts.items():
+        yield f"raw/{name}.{'json' if name == 'facts' else 'txt'}", text
+    for number, step in enumerate(climbed.steps, 1):
+        if step.words.strip():
+            yield f"rungs/{number:02}-{step.rung.id}.txt", step.words
+
+
+def board_line(climbed: Climbed) -> str:
+    """The board in one line: model, chip, arch, system."""
+    facts = climbed.facts
+    android = facts.android
+    model = facts.soc.model or (f"{android.manufacturer} {android.model}" if android else "")
+    system = f"Android {android.release}" if android else facts.os_name
+    arch = facts.soc.hexagon_arch or "unknown Hexagon"
+    chip = f"{facts.soc.chip or 'unknown chip'} ({arch})"
+    return ", ".join(filter(None, [model, chip, system, f"kernel {facts.kernel}"]))
+
+
+def counted(climbed: Climbed) -> str:
+    """How many rungs of each outcome."""
+    number = Counter(step.status for step in climbed.steps)
+    return f"{number[HOLDS]} hold, {number[FELL]} do not hold, {number[UNDECIDED]} are not decided"
+
+
+def _summary(climbed: Climbed) -> Iterator[str]:
+    facts = climbed.facts
+    yield f"# Selftest of {climbed.host}\n"
+    yield _HOW.format(version=VERSION)
+    yield f"- **Board:** {board_line(climbed)}"
+    if facts.emulated:
+        yield "- **Emulated: true.** This is no real board; nothing here is said of an NPU."
+    yield f"- **C library:** {facts.libc} {facts.libc_version or ''}".rstrip()
+    yield f"- **soc_id of the kernel:** {facts.soc.kernel_soc_id}"
+    yield f"- **QAIRT:** {climbed.runtime or 'none was given'}"
+    yield f"- **fleet:** {VERSION}"
+    for line in climbed.parts.get("packages", "").splitlines()[:8]:
+        yield f"- package {line.strip()}"
+    first = climbed.first
+    if first is None:
+        yield "- **First broken assumption:** none"
+    else:
+        step, row = first
+        said = f'{row.id}, "{row.statement}" ({row.symbol})' if row else "none rests on it"
+        yield f"- **First broken assumption:** {said}"
+        yield f"  - rung `{step.rung.id}`: expected {step.expected}; seen: {_cell(step.seen)}"
+    yield f"- {counted(climbed)}"
+    yield "\n## The ladder\n\n| rung | asks | outcome | expected | seen, or why not | s |"
+    yield "|---|---|---|---|---|---|"
+    for step in climbed.steps:
+        row_of = (
+            step.rung.id,
+            step.rung.asks,
+            step.status,
+            step.expected,
+            step.seen or step.reason,
+        )
+        yield f"| {' | '.join(map(_cell, row_of))} | {step.seconds:.1f} |"
+    yield "\n## What fleet takes for true\n\n| | assumption | outcome | where fleet relies on it |"
+    yield "|---|---|---|---|"
+    by_rung = {step.rung.id: step for step in climbed.steps}
+    for row in assumptions():
+        if row.rung in by_rung:
+            where = f"`{row.symbol}`"
+            yield f"| {row.id} | {row.statement} | {by_rung[row.rung].status} | {where} |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())[:300]

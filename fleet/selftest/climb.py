@@ -1,0 +1,161 @@
+"""Climbing: every rung in turn, each with its time; a fallen one ends only what stands on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.doctor.checks import every
+from fleet.doctor.examine import Round, look
+from fleet.doctor.parts import raw_parts
+from fleet.engine.leasing import Lease
+from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.session import Session
+from fleet.model.diagnosis import BAD, UNKNOWN, WARN
+from fleet.model.errors import (
+    CancelledError,
+    FleetError,
+    LeaseHeldError,
+    LeaseLostError,
+    TransportError,
+)
+from fleet.model.events import Listener, StepStarted
+from fleet.model.inventory import Host
+from fleet.model.runtime import Runtime
+from fleet.profiles.runs import new_run_id
+from fleet.runtimes.store import RuntimeStore
+from fleet.selftest import ground, models, sessions  # noqa: F401 - the rungs register themselves
+from fleet.selftest.bench import BULK_BYTES, Bench, workplace
+from fleet.selftest.ladder import (
+    FELL,
+    HOLDS,
+    JUDGES,
+    UNDECIDED,
+    Climbed,
+    Rung,
+    RungResult,
+    RungVerdict,
+    Undecided,
+    allowed,
+    kind_of,
+    reason_text,
+    rungs,
+)
+
+_GO_ON = {"no-python", "unseen"}  # the SDK's own programs still climb
+_ENDS_ALL = (LeaseHeldError, LeaseLostError, CancelledError)
+
+
+@dataclass(frozen=True)
+class SelftestOptions:
+    """`runtime` of the store, None to leave out what needs one; `bulk` bytes are sent."""
+
+    runtime: Runtime | None = None
+    bulk: int = BULK_BYTES
+    parallel: int = 4
+    accept_new: bool = False
+
+
+class Selftest:
+    """The ladder on every device; `climbed` has the ladder of each that was reached."""
+
+    def __init__(
+        self,
+        hosts: Sequence[Host],
+        listener: Listener,
+        store: RuntimeStore,
+        options: SelftestOptions,
+    ) -> None:
+        self._hosts, self._listener, self._store = hosts, listener, store
+        self.options = options
+        self.climbed: dict[str, Climbed] = {}
+
+    def run(self) -> list[DeviceResult]:
+        """One result a device; it is `failed` where a rung does not hold."""
+        return on_every_device(
+            self._hosts,
+            self._climb,
+            self._listener,
+            parallel=self.options.parallel,
+            accept_new=self.options.accept_new,
+        )
+
+    def _climb(self, session: Session, result: DeviceResult) -> None:
+        seen = look(session, Round())
+        session.boot = seen.facts.boot_id
+        runtime, run_id = self.options.runtime, new_run_id()
+        climbed = Climbed(session.host.name, seen.facts, runtime.build_id if runtime else "")
+        self.climbed[session.host.name] = climbed
+        climbed.parts = raw_parts(session, seen)
+        with workplace() as work, Lease(session, "selftest", run_id):
+            bench = Bench(
+                session, seen, self._store, runtime, run_id, self.options.bulk, Path(work)
+            )
+            try:
+                for rung in rungs():
+                    session.emit(StepStarted(session.host.name, rung.id, rung.asks))
+                    climbed.steps.append(climb(bench, rung, climbed.steps))
+            finally:
+                _clean(bench)
+        fell = [step.rung.id for step in climbed.steps if step.status == FELL]
+        result.outcome = "failed" if fell else "ok"
+        result.text = f"fell: {', '.join(fell)}" if fell else "every rung holds or is not decided"
+
+
+def _clean(bench: Bench) -> None:
+    """Nothing was brought to a disk that could not be written."""
+    if bench.facts.disk.writable:
+        bench.clean()
+
+
+def climb(bench: Bench, rung: Rung, before: Sequence[RungResult]) -> RungResult:
+    """One rung. Only what ends all work is raised."""
+    started = time.monotonic()
+    result = _outcome(bench, rung, before)
+    result.seconds = time.monotonic() - started
+    if result.status == UNDECIDED:
+        result.listed = result.key in allowed(rung.id, kind_of(bench.facts))
+    return result
+
+
+def _outcome(bench: Bench, rung: Rung, before: Sequence[RungResult]) -> RungResult:
+    for step in before:
+        if step.rung.id in rung.needs and step.status != HOLDS and step.key not in _GO_ON:
+            fell = step.status == FELL or step.key == "fell"
+            what = step.rung.id if step.status == FELL else ""
+            text = reason_text("fell", what) if what else step.reason
+            return _undecided(rung, "fell" if fell else step.key, text)
+    if rung.never:
+        return _undecided(rung, rung.never, reason_text(rung.never, rung.what))
+    try:
+        found = _checked(bench, rung) if rung.checks else JUDGES[rung.id](bench)
+    except Undecided as why:
+        return _undecided(rung, why.reason, reason_text(why.reason, why.what), why.words)
+    except _ENDS_ALL:
+        raise
+    except TransportError as error:
+        bench.session.reopen()
+        return RungResult(rung, FELL, "an answer in time", error.message)
+    except FleetError as error:
+        return RungResult(rung, FELL, "no error", error.message)
+    status = HOLDS if found.holds else FELL
+    return RungResult(rung, status, found.expected, found.seen, found.words)
+
+
+def _undecided(rung: Rung, key: str, reason: str, words: str = "") -> RungResult:
+    return RungResult(rung, UNDECIDED, "", "", words, reason, key=key)
+
+
+def _checked(bench: Bench, rung: Rung) -> RungVerdict:
+    """What the doctor says of it. Raises Undecided where it knows nothing."""
+    found = [check for check in every(bench.seen, rung.checks) if check.id in rung.checks]
+    counts = {BAD, WARN} if rung.strict else {BAD}
+    wrong = [check for check in found if check.status in counts]
+    words = "\n".join(f"{c.id} {c.status}: {c.text}\n{c.output}".strip() for c in found)
+    if all(check.status == UNKNOWN for check in found):
+        raise Undecided("unseen", words=words)
+    odd = wrong or [check for check in found if check.status in {WARN, UNKNOWN}]
+    seen = "; ".join(check.text for check in odd) or "well"
+    return RungVerdict(not wrong, "nothing wrong", seen, words)

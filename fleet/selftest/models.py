@@ -1,0 +1,128 @@
+"""Rungs of whole runs: a dialog, its limit, the SDK's program, ONNX Runtime, clocks, heat."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from fleet.doctor.session import tiny_context
+from fleet.engine.measuring.heat import matching
+from fleet.engine.states import facts_of
+from fleet.model.errors import RuntimeStoreError
+from fleet.model.playbook import RunSpec
+from fleet.runners.base import Outcome
+from fleet.selftest.bench import RUN_SECONDS, Bench, asset
+from fleet.selftest.ladder import RungVerdict, Undecided, judge
+
+_LOAD_SECONDS = 20.0
+_WARMER = 0.5  # °C
+_FASTER = 0.95  # of the time by default
+_FLOATS = 8 * 64  # of the input of the tiny context, all zero
+_ORT: dict[str, Any] = {
+    "inputs": {"x": "x.npy"},
+    "reference": {"out": "out.npy"},
+    "tolerance": 0.051,  # one quantum of the output is 0.05
+}
+
+
+def _verdict(outcome: Outcome, words: str, expected: str, seen: str) -> RungVerdict:
+    return RungVerdict(not outcome.problems, expected, "; ".join(outcome.problems) or seen, words)
+
+
+@judge("genie")
+def genie(bench: Bench) -> RungVerdict:
+    """A question that the tiny model knows by heart."""
+    bench.v73()
+    built, manifest, _ = bench.genie
+    outcome, words = bench.run(built, manifest, 3)
+    return _verdict(outcome, words, "an answer", f"{outcome.text!r}")
+
+
+@judge("token-limit")
+def token_limit(bench: Bench) -> RungVerdict:
+    """The same with two tokens; a libGenie that refuses the key is asked again without."""
+    built, manifest, _ = bench.genie
+    run = RunSpec("genie", "What is fleet?", 2, timeout=RUN_SECONDS, token_limit_counts=True)
+    outcome, words = bench.run(built, manifest, 4, run)
+    refused = "no-token-limit" in outcome.marks
+    seen = "refused" if refused else f"{outcome.metrics.generated_tokens} tokens"
+    holds = not refused and outcome.finish == "token-limit" and not outcome.problems
+    return RungVerdict(holds, "2 tokens", "; ".join(outcome.problems) or seen, words)
+
+
+def _net_run(bench: Bench, number: int, **options: object) -> tuple[Outcome, str]:
+    bundle = bench.work / "net-run"
+    bundle.mkdir(exist_ok=True)
+    arch = "v73" if bench.facts.emulated else bench.facts.soc.hexagon_arch
+    (bundle / "tiny.bin").write_bytes(tiny_context(arch))
+    (bundle / "x.raw").write_bytes(bytes(4 * _FLOATS))
+    settings = {"inputs": [["x.raw"]], "num_inferences": 50, **options}
+    run = RunSpec("qnn-net-run", timeout=RUN_SECONDS, options=settings)
+    built = bench.builder(bundle, "qnn", run)
+    manifest = bench.manifest(built)
+    bench.bring(manifest)
+    return bench.run(built, manifest, number)
+
+
+@judge("net-run")
+def net_run(bench: Bench) -> RungVerdict:
+    """A detailed profile, seen through the viewer on the device or here."""
+    outcome, words = _net_run(bench, 5, profiling="detailed")
+    seen = f"{len(outcome.metrics.others)} numbers, {len(outcome.ops)} operations"
+    found = _verdict(outcome, words, "numbers and operations", seen)
+    return replace(found, holds=found.holds and bool(outcome.ops))
+
+
+@judge("performance")
+def performance(bench: Bench) -> RungVerdict:
+    """By configuration, by flag, and by default: which of them is faster."""
+    bench.emulated()
+    ways: dict[str, dict[str, object]] = {
+        "configuration": {"perf_profile": "burst"},
+        "default": {"perf_profile": "default"},
+        "flag": {"perf_profile": "default", "extra": ["--perf_profile", "burst"]},
+    }
+    times, words = {}, ""
+    for number, (name, options) in enumerate(ways.items(), 6):
+        outcome, said = _net_run(bench, number, **options)
+        words += f"# {name}\n{said}\n"
+        found = [v.value for k, v in outcome.metrics.others.items() if "execute" in k]
+        times[name] = min(found, default=float("nan"))
+    seen = ", ".join(f"{name} {value:g} µs" for name, value in times.items())
+    holds = times["configuration"] < times["default"] * _FASTER
+    return RungVerdict(holds, "configuration faster than default", seen, words)
+
+
+@judge("ort")
+def ort(bench: Bench) -> RungVerdict:
+    """An EPContext model of ours, compared with the reference evaluator of ONNX."""
+    bench.v73()
+    run = RunSpec("ort", timeout=RUN_SECONDS, options=_ORT)
+    built = bench.builder(asset("tiny-ort"), "ort", run)
+    if built.python_of(bench.facts) is None:
+        raise Undecided("no-python", "python3")
+    try:
+        manifest = bench.manifest(built)
+    except RuntimeStoreError as error:
+        raise Undecided("no-packages", error.message) from error
+    bench.bring(manifest)
+    outcome, words = bench.run(built, manifest, 9)
+    return _verdict(outcome, words, "within one quantum of the reference", "within one quantum")
+
+
+@judge("zones")
+def zones(bench: Bench) -> RungVerdict:
+    """Dialogs one after another; then the zones of the compute once more."""
+    bench.emulated()
+    before = {zone.type: zone.celsius for zone in bench.facts.thermal}
+    end = time.monotonic() + _LOAD_SECONDS
+    while time.monotonic() < end:
+        bench.run(bench.genie[0], bench.genie[1], 10)
+    after = {zone.type: zone.celsius for zone in facts_of(bench.session).thermal}
+    rows = {name: (before.get(name), after.get(name)) for name in matching(after)}
+    warmer = [
+        n for n, (a, b) in rows.items() if a is not None and b is not None and b - a >= _WARMER
+    ]
+    words = "\n".join(f"{name} {a} {b}" for name, (a, b) in rows.items())
+    return RungVerdict(bool(warmer), "some warm up", ", ".join(warmer) or "none", words)

@@ -1,0 +1,140 @@
+"""The demo: its files in a clone and in the wheel, what it says before, and what it leaves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from fleet.cli import demo
+from fleet.config.playbook import load_playbook
+from fleet.config.project import load
+from fleet.lab.namespace import can_unshare
+from fleet.model.errors import InputError
+from fleet.runtimes.store import RuntimeStore
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_it_writes_a_project_once_and_into_no_other_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "fleet-demo"
+    demo._write(folder)
+    project = load(folder / "fleet.yaml")
+    assert project.inventory is not None
+    assert project.inventory.read_text() == (ROOT / "inventories/lab.yaml").read_text()
+    assert project.playbook is not None
+    assert load_playbook(project.playbook).bundle.resolve() == folder / "assets/tiny-genie"
+    (folder / "fleet.yaml").write_text("parallel: 2\n")
+    demo._write(folder)
+    assert (folder / "fleet.yaml").read_text() == "parallel: 2\n"
+    (folder / "fleet.yaml").unlink()
+    with pytest.raises(InputError, match="exists and is no project"):
+        demo._write(folder)
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("built", "fetched", "said"),
+    [
+        (True, True, "downloads nothing: all is here; takes about half a minute"),
+        (True, False, "takes about 44 s at 10 MB/s, 2 minutes at 1 MB/s"),
+        (False, False, "takes about 70 s at 10 MB/s, 4 minutes at 1 MB/s"),
+    ],
+)
+def test_it_says_before_what_is_downloaded_and_how_long_it_takes(
+    capsys: pytest.CaptureFixture[str], built: bool, fetched: bool, said: str
+) -> None:
+    demo._announce(Path("fleet-demo"), built=built, fetched=fetched)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == said
+    named = [name for name in ("QAIRT 2.51.0", "Debian userland") if name in lines[-2]]
+    assert len(named) == (not built) + (not fetched)
+
+
+def test_the_program_is_named_so_that_a_shell_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "npu-fleet"
+    own.write_text("#!/bin/sh\n")
+    own.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(own), "demo"])
+    assert demo._program() == str(own)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert demo._program() == "npu-fleet"
+    monkeypatch.setattr(sys, "prefix", "/home/u/.cache/uv/archive-v0/x")
+    assert demo._program() == str(own)
+
+
+def test_the_wheel_has_the_demo_and_both_programs(tmp_path: Path) -> None:
+    """Built and installed as a user would, but for what it depends on: that is here."""
+    argv = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(argv, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert [name for name in names if name.endswith((".so", ".dll", ".whl", ".zip"))] == []
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "own")], check=True
+    )
+    own = tmp_path / "own/bin/python"
+    install = [sys.executable, "-m", "pip", "--python", str(own), "install", "-q", "--no-deps"]
+    subprocess.run([*install, "--no-index", str(wheel)], check=True, capture_output=True)
+    (site,) = (tmp_path / "own").glob("lib/python*/site-packages")
+    (site / "others.pth").write_text(str(Path(pytest.__file__).parents[1]))
+    env = {**os.environ, "PYTHONPATH": ""}
+    for program in ("fleet", "npu-fleet"):
+        done = subprocess.run(
+            [tmp_path / "own/bin" / program, "--help"],
+            cwd=tmp_path, env=env, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert "demo" in done.stdout
+    look = "from fleet.cli.demo import PARTS, shipped\nprint(*(shipped() / p for p in PARTS))"
+    done = subprocess.run(
+        [own, "-c", look], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    paths = [Path(text) for text in done.stdout.split()]
+    assert all(path.exists() and path.is_relative_to(site) for path in paths)
+    for part, path in zip(demo.PARTS, paths, strict=True):
+        for file in [path] if path.is_file() else path.iterdir():
+            own_file = ROOT / part if path.is_file() else ROOT / part / file.name
+            assert file.read_bytes() == own_file.read_bytes()
+
+
+@pytest.mark.qairt
+def test_it_ends_with_boards_and_commands_that_work(
+    tmp_path: Path, qairt_store: RuntimeStore
+) -> None:
+    if why := can_unshare():
+        pytest.skip(f"no namespace boards here: {why}")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/runtimes").symlink_to(qairt_store.root)
+    env = {**os.environ, "FLEET_HOME": str(tmp_path / "home")}
+    program = Path(sys.executable).with_name("fleet")
+
+    def typed(line: str, where: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", "-c", line], cwd=where, env=env, capture_output=True, text=True, check=False,
+            timeout=300,
+        )  # fmt: skip
+
+    done = typed(f"{program} demo", tmp_path)
+    lines = done.stderr.splitlines()
+    try:
+        assert done.returncode == 0, done.stderr
+        assert "downloads nothing" in lines[2]
+        assert "gen tok/s" in done.stdout
+        *tries, stop = lines[lines.index("The boards stay up. Try, in fleet-demo:") + 1 :]
+        move, *tries = [line.strip() for line in tries]
+        assert len(tries) == 3
+        for line in (*tries[:2], f"{tries[2]} --repeats 1 --warmups 0"):
+            tried = typed(f"{move} && {line}", tmp_path)
+            assert tried.returncode == 0, tried.stdout + tried.stderr
+    finally:
+        down = typed(f"{program} lab down --dir fleet-demo/.lab", tmp_path)
+    assert down.returncode == 0
+    assert stop == f"Stop them: {program} lab down"

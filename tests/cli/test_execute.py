@@ -1,0 +1,67 @@
+"""`fleet exec` on two real boards: what they print, what it ends with, who holds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .desk import Desk
+
+
+def test_each_line_has_its_board_in_front_and_the_streams_stay_apart(desk: Desk) -> None:
+    done = desk.fleet("ann", "exec", "echo $((1 + 1)); echo bad >&2; printf end")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["evk-1: 2", "evk-1: end", "evk-2: 2", "evk-2: end"]
+    assert sorted(done.stderr.splitlines()) == ["evk-1: bad", "evk-2: bad"]
+
+
+def test_words_after_the_dashes_are_a_program_with_its_arguments(desk: Desk) -> None:
+    done = desk.fleet("ann", "exec", "-l", "evk-2", "--", "printf", "%s|", "a b", "$HOME", "-l")
+    assert done.stdout == "evk-2: a b|$HOME|-l|\n", done.stderr
+
+
+def test_no_escape_sequence_of_a_device_reaches_the_terminal(desk: Desk) -> None:
+    attack = r"printf '\033]0;title\007\033[2Jshown\r\n'; printf '\033[31mred\n' >&2"
+    done = desk.fleet("ann", "exec", "-l", "evk-1", attack)
+    assert (done.stdout, done.stderr) == ("evk-1: shown\n", "evk-1: red\n")
+
+
+def test_a_command_that_fails_on_one_board_is_not_0(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "base1").mkdir()
+    done = desk.fleet("ann", "exec", f"test $SSH_CONNECTION_PORT = x || test -e {tmp_path}/none")
+    assert done.returncode == 1
+    assert "evk-1, evk-2: the command ended with status 1" in done.stderr
+    gone = desk.inventory.read_text() + "    absent: {host: 127.0.0.1, port: 1}\n"
+    desk.inventory.write_text(gone)
+    assert desk.fleet("ann", "exec", "true").returncode == 3
+    (one,) = desk.json("ann", "exec", "-l", "evk-1", "echo out; echo err >&2")
+    assert (one["status"], one["stdout"], one["stderr"]) == (0, "out\n", "err\n")
+    assert (one["outcome"], one["holders"]) == ("ok", [])
+
+
+def test_the_limit_ends_the_command_with_its_children(desk: Desk, tmp_path: Path) -> None:
+    late = f"sh -c 'sleep 3; touch {tmp_path}/went-on' & sleep 30; echo never"
+    done = desk.fleet("ann", "exec", "-l", "evk-1", "--timeout", "1s", late)
+    assert done.returncode == 3, done.stderr
+    assert "did not end within 1 s" in done.stderr
+    assert "never" not in done.stdout
+    desk.fleet("ann", "exec", "-l", "evk-1", "sleep 3")
+    assert not (tmp_path / "went-on").exists()
+
+
+def test_who_holds_the_board_is_said_and_a_lease_respects_it(desk: Desk) -> None:
+    assert desk.fleet("ann", "reserve", "evk-1", "--reason", "camera").returncode == 0
+    seen = desk.fleet("bob", "exec", "echo here")
+    assert seen.returncode == 0, seen.stderr
+    assert "evk-1: the board is reserved by ann" in seen.stderr
+    assert "evk-2: the board" not in seen.stderr
+    refused = desk.fleet("bob", "exec", "--lease", "echo here")
+    assert refused.returncode == 1
+    assert refused.stdout == "evk-2: here\n"
+    assert "reserved by ann" in refused.stderr
+
+
+def test_after_a_canary_that_fails_no_other_board_is_touched(desk: Desk, tmp_path: Path) -> None:
+    done = desk.fleet("ann", "exec", "--canary", "evk-2", f"echo x >> {tmp_path}/seen; false")
+    assert done.returncode == 1
+    assert (tmp_path / "seen").read_text() == "x\n"
+    assert "evk-1: not attempted" in done.stderr

@@ -1,0 +1,119 @@
+"""`fleet get` from real boards: verified, resumed, and nothing outside of the folder."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from fleet.engine.fetching import Fetching, Landing, Wanted, fetch_everywhere
+from fleet.engine.session import Session
+from fleet.model.errors import DeviceError
+from fleet.model.events import Event, Warned
+from fleet.model.inventory import Host
+from tests.chaos import Chaos, Fault
+from tests.transport.sshd import running
+
+from .desk import Desk
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "there" / "logs"
+    (root / "a b").mkdir(parents=True)
+    (root / "a b" / " x ").write_text("blanks")
+    (root / "empty").write_text("")
+    (root / "big").write_bytes(random.Random(1).randbytes(300_000))
+    (root / "secret").symlink_to("/etc/passwd")
+    (root / "two\nlines").write_text("x")
+    os.mkfifo(root / "pipe")
+    return root
+
+
+def content(root: Path) -> dict[str, bytes]:
+    files = (path for path in root.rglob("*") if path.is_file())
+    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+
+def test_a_folder_of_two_boards_goes_to_a_folder_each(
+    desk: Desk, tree: Path, tmp_path: Path
+) -> None:
+    done = desk.fleet("ann", "get", str(tree), str(tmp_path / "got"))
+    assert done.returncode == 0, done.stderr
+    found = content(tmp_path / "got")
+    assert set(found) == {
+        f"evk-{number}/logs/{name}" for number in (1, 2) for name in ("a b/ x ", "empty", "big")
+    }
+    assert found["evk-1/logs/big"] == (tree / "big").read_bytes()
+    assert "evk-1: warning: secret is a link, which fleet does not follow" in done.stderr
+    assert "pipe is no file" in done.stderr
+
+
+def test_a_file_goes_on_where_it_stopped_and_a_wrong_part_is_started_anew(
+    desk: Desk, tree: Path, tmp_path: Path
+) -> None:
+    got, big = tmp_path / "got", (tree / "big").read_bytes()
+    argv = ("get", "-l", "evk-1", str(tree / "big"), str(got))
+    assert desk.fleet("ann", *argv).returncode == 0
+    assert content(got) == {"big": big}
+    for begun in (big[:200_000], b"wrong" * 1000, big + b"longer"):
+        (got / "big").unlink()
+        Wanted("big", len(big), got / "big").part.write_bytes(begun)
+        done = desk.fleet("ann", *argv)
+        assert done.returncode == 0, done.stderr
+        assert content(got) == {"big": big}
+
+
+def test_what_is_not_there_is_said(desk: Desk, tmp_path: Path) -> None:
+    done = desk.fleet("ann", "get", "-l", "evk-1", "/no/such", str(tmp_path / "got"))
+    assert done.returncode == 1
+    assert "the device has no file or folder /no/such" in done.stderr
+
+
+def test_nothing_is_put_behind_a_link_of_this_computer(
+    desk: Desk, tree: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "got").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "got" / "logs").symlink_to(tmp_path / "elsewhere")
+    done = desk.fleet("ann", "get", "-l", "evk-1", str(tree), str(tmp_path / "got"))
+    assert done.returncode == 2, done.stderr
+    assert "is a link, and fleet puts nothing behind links" in done.stderr
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+EVIL = ("../up", "/etc/passwd", "a/../../up", "..", "", ".", "a\x1b[2Jb", "\u202egnp")
+
+
+@pytest.mark.parametrize("name", EVIL, ids=repr)
+def test_no_name_of_a_device_leads_outside(name: str, tmp_path: Path) -> None:
+    said: list[Event] = []
+    session = Session(Host("evk", transport="local"), said.append)
+    job = Fetching("logs", tmp_path / "got")
+    assert job._wanted(session, ["folder", f"file 3 {name}"]) == []
+    assert isinstance(said[0], Warned)
+
+
+@pytest.mark.parametrize("line", [b"file 3 1\nabc\n", b"file 9 0\nabcdefghi\n", b"file 3 x\nabc\n"])
+def test_a_file_that_was_not_asked_for_is_refused(line: bytes, tmp_path: Path) -> None:
+    session = Session(Host("evk", transport="local"), lambda _: None)
+    landing = Landing([Wanted("a", 3, tmp_path / "a")], session)
+    with pytest.raises(DeviceError):
+        landing.take(line)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cable_that_is_cut_costs_no_byte_twice(tmp_path: Path) -> None:
+    big = tmp_path / "big"
+    big.write_bytes(random.Random(2).randbytes(2_000_000))
+    with running(tmp_path / "board") as server:
+        base = server.host()
+        with Chaos(server.port, [Fault(cut_back=1_000_000)]) as cable:
+            host = cable.through(base, tmp_path)
+            job = Fetching(str(big), tmp_path / "got")
+            (done,) = fetch_everywhere(job, [host], lambda _: None, parallel=1)
+            assert cable.cuts == 1
+    assert done.fine, done.error
+    assert content(tmp_path / "got") == {"big": big.read_bytes()}

@@ -1,0 +1,317 @@
+"""Tables at 80, 100 and 160 columns: no folded word, nothing over the edge, few lines."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.console import Console
+from typer.testing import CliRunner
+
+from fleet.cli import output
+from fleet.cli.columns import laid_out, middle
+from fleet.cli.doctor_view import show as show_doctor
+from fleet.cli.facts import _show as show_facts
+from fleet.cli.main import build
+from fleet.cli.results import show_devices, show_plans
+from fleet.cli.rollout_options import show_waves
+from fleet.cli.status import _add_known, _items, _show_status
+from fleet.engine.pool import DeviceResult
+from fleet.engine.releases import _whole
+from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.waves import Wave
+from fleet.model.diagnosis import Check, Diagnosis, Evidence, Ranked
+from fleet.model.facts import DeviceNode, Disk, Facts, Soc, ThermalZone, Tools
+from fleet.model.files import FileRef
+from fleet.model.inventory import Host
+from fleet.model.manifest import Manifest
+from fleet.model.plan import Blob, DevicePlan, SendBlobs, StageRelease, SwitchRelease
+from fleet.model.record import Metrics
+from fleet.model.rollout import RolloutSpec
+from fleet.profiles.runs import RunStore
+from fleet.triage.knowledge import knowledge
+from tests.profiles.records import record
+
+Screen = Callable[[int], io.StringIO]
+WIDTHS = (80, 100, 160)
+HOSTS = [Host(f"evk-iq9-bench-rack-b-{n:03}") for n in range(1, 41)]  # 24 characters
+ID = "0123456789abcdef"
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
+    """A terminal of so many columns, for results and remarks."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    def made(width: int) -> io.StringIO:
+        buffer = io.StringIO()
+        for name in ("console", "errors"):
+            soft = name == "errors"
+            console = Console(file=buffer, width=width, force_terminal=True, color_system=None,
+                              highlight=False, soft_wrap=soft)  # fmt: skip
+            monkeypatch.setattr(output, name, console)
+        return buffer
+
+    return made
+
+
+def fits(text: str, width: int, words: set[str]) -> list[str]:
+    """The lines: none is too long, and each word is whole, or says where it was cut."""
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= width, max(lines, key=len)
+    said = set(re.findall(r"[^\s(),]+", text))
+    for word in words - said:
+        start, end = word[:2], word[-2:]
+        cut = any("…" in item and item.startswith(start) and item.endswith(end) for item in said)
+        assert cut, f"{word} is folded in\n{text}"
+    return lines
+
+
+def test_any_table_fits() -> None:
+    """All tables go through one function, so this holds for those of every command."""
+    dice = random.Random(26)
+    for _ in range(80):
+        width, columns, count = dice.choice(WIDTHS), dice.randint(1, 11), dice.randint(1, 6)
+        rows = [[words(dice) for _ in range(columns)] for _ in range(count)]
+        heads = [f"head{n} of it"[: dice.randint(2, 11)].strip() for n in range(columns)]
+        drops = dice.sample(heads, dice.randint(0, columns - 1))
+        made = laid_out("a title", heads, rows, room=width, drops=drops)
+        text = "\n".join((*made.title, *made.heads, *made.rows, *made.below))
+        shown = [cells for head, cells in zip(heads, zip(*rows, strict=True), strict=True)
+                 if head not in drops]  # fmt: skip
+        fits(text, width, {word for cells in shown for cell in cells for word in cell.split()})
+
+
+def words(dice: random.Random) -> str:
+    """A cell: a number, a name, or some words."""
+    few = [dice.choice(("9.5", "evk-iq9-bench-rack-b-001", "prompt", "emulated", "refused",
+                        "/opt/fleet/releases/nemotron/current"))
+           for _ in range(dice.choice((1, 1, 1, 2, 9)))]  # fmt: skip
+    return " ".join(few)
+
+
+def test_ids_constants_and_what_has_no_room() -> None:
+    rows = [[host.name, ID, "yes", f"{'x' * 30}{n}"] for n, host in enumerate(HOSTS)]
+    made = laid_out("t", ("device", "id", "emulated", "x"), rows, room=60, drops=["emulated", "x"])
+    assert made.title == ["t (emulated yes)"]
+    assert made.rows[0].split() == [HOSTS[0].name, "01234567"]
+    assert made.below == ["no room for: x (-o wide shows them)"]
+    wide = laid_out("t", ("device", "id", "emulated", "x"), rows, room=None, drops=["emulated"])
+    assert wide.title == ["t"]
+    assert ID in wide.rows[0]
+    assert middle(HOSTS[0].name, 12) == "evk-iq…b-001"
+
+
+def facts(number: int) -> Facts:
+    other = number == 7
+    return Facts(
+        os_name="Ubuntu 24.04.1 LTS", kernel="6.8.0-1040-qcom", libc="glibc", libc_version="2.39",
+        machine="aarch64", lab=True,
+        soc=Soc(chip="QCS9075", hexagon_arch="v73", model="Qualcomm IQ-9075 EVK"),
+        nodes=(DeviceNode("/dev/fastrpc-cdsp", True, open_error="EACCES" if other else ""),),
+        tools=Tools(python3="/usr/bin/python3", python3_version="3.10.4" if other else "3.12.3"),
+        disk=Disk("/", available_bytes=(50 + number) * 10**9),
+        thermal=(ThermalZone("a", "nspss-0", 41.0 + number),),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [3, 40])
+def test_facts_are_a_row_a_board(screen: Screen, width: int, count: int) -> None:
+    said = screen(width)
+    show_facts({host.name: facts(n) for n, host in enumerate(HOSTS[:count])}, whole=False)
+    names = {host.name for host in HOSTS[:count]}
+    lines = fits(said.getvalue(), width, names)
+    assert len(lines) <= count + 5
+    assert "chip QCS9075" in " ".join(lines[:3]), "what all have is the title's"
+    if count == 40:
+        (other,) = [line for line in lines if HOSTS[7].name in line]
+        assert "EACCES*" in other
+        assert "3.10.4*" in other
+        assert sum("*" in line for line in lines) == 2, "and the legend"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [3, 40])
+def test_results_are_a_row_a_board(screen: Screen, width: int, count: int) -> None:
+    said = screen(width)
+    made = [
+        replace(DeviceResult(host), outcome="changed", text=f"release {ID}, was nothing")
+        for host in HOSTS[:count]
+    ]
+    show_devices("deploy nemotron", made)
+    lines = fits(said.getvalue(), width, {host.name for host in HOSTS[:count]})
+    assert "release 01234567" in said.getvalue()
+    assert ID not in said.getvalue()
+    assert len(lines) <= count + 4
+
+
+def deployed(host: Host, **changes: object) -> DeviceResult:
+    item = {"name": "nemotron", "id": ID, "state": "installed", "broken": 0, "previous": None,
+            "since": "2026-11-23T14:31:07Z", "history": [ID], "by": "jo@bench-workstation",
+            "rate": "10.03 tok/s", "origin": {"build_id": "2.51.0.260929181845"},
+            **changes}  # fmt: skip
+    details = {"deployed": [item], "emulated": False, "disk_free_bytes": 51 * 10**9}
+    return replace(DeviceResult(host), outcome="ok", details=details)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [3, 40])
+def test_status_says_when_by_whom_what_and_how_fast(screen: Screen, width: int, count: int) -> None:
+    said = screen(width)
+    made = [deployed(host) for host in HOSTS[:count]]
+    made[1] = deployed(HOSTS[1], since=None, by=None, rate=None, state="damaged")
+    _show_status(made)
+    names = {host.name for host in HOSTS[:count]}
+    lines = fits(said.getvalue(), width, names)
+    assert len(lines) <= max(count + 5, 10)
+    text = " ".join(said.getvalue().split())
+    assert "01234567" in text
+    assert ID not in text
+    assert "2026-11-23 14:31Z" in text
+    assert "10.03 tok/s" in text
+    odd = next(line for line in lines if line.startswith(HOSTS[1].name))
+    assert "damaged" in odd
+    assert "unknown" in odd
+    if width == 160:
+        assert "jo@bench-workstation" in text
+
+
+def test_what_this_workstation_knows_of_a_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who, from its journals; the rate, from its records. A release that came back has no who."""
+    monkeypatch.setenv("FLEET_HOME", str(tmp_path))
+    monkeypatch.setenv("FLEET_OWNER", "jo@desk")
+    runs = RunStore()
+    host, run_id = HOSTS[0].name, "20261101-100000-aaaaaa"
+    journal = Journal.begin(
+        runs.root / run_id / "journal.jsonl", run_id,
+        {"name": "tiny", "waves": [{"wave": "1", "hosts": [host]}], "rollout": None},
+    )  # fmt: skip
+    journal.write("plan", host=host, release=ID, was=None, device_kind="t v73", boot_id="b")
+    journal.write("step", host=host, step="switch")
+    journal.close()
+    for repeat in range(3):
+        made = record(
+            host=host, release=ID, repeat=repeat, metrics=Metrics(decode_tps=9.0 + repeat)
+        )
+        runs.save(runs.folder(run_id, host, repeat, warmup=False), made)
+    results = [
+        deployed(HOSTS[0], name="tiny"),
+        deployed(HOSTS[0], name="tiny", history=[ID, "b", ID]),
+    ]
+    results.append(deployed(HOSTS[1], name="tiny"))
+    _add_known(results)
+    found = [(item["by"], item["rate"]) for made in results for item in _items(made)]
+    assert found == [("jo@desk", "10.00 tok/s"), (None, "10.00 tok/s"), (None, None)]
+
+
+def planned(host: Host, *notes: str) -> DeviceResult:
+    files = FileRef(Path("a"), "model.bin", 5, "ab" * 32)
+    app = Manifest("nemotron", (files,))
+    steps = (SendBlobs((Blob(files),)), StageRelease(app), SwitchRelease("nemotron", app.id))
+    plan = DevicePlan(host, Facts(), "aarch64-oe-linux-gcc11.2", app, actions=steps, notes=notes,
+                      then=("run nemotron 5 times",))  # fmt: skip
+    return replace(DeviceResult(host), outcome="planned", plan=plan)
+
+
+def test_equal_plans_are_shown_once(screen: Screen) -> None:
+    said = screen(80)
+    show_plans([planned(host) for host in HOSTS])
+    lines = fits(said.getvalue(), 80, {"nemotron", "aarch64-oe-linux-gcc11.2"})
+    assert len(lines) <= 10
+    assert lines[0].startswith("all 40 devices  aarch64-oe")
+    assert lines[-2:] == ["same on 40 devices", "legend: + change, > then"]
+
+
+def test_plans_that_differ_name_their_devices(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = screen(80)
+    made = [planned(host, *(["no charger"] if n in {3, 9} else [])) for n, host in enumerate(HOSTS)]
+    show_plans(made)
+    lines = said.getvalue().splitlines()
+    assert lines[0].startswith("38 devices, all but those below  ")
+    assert any(f"{HOSTS[3].name}, {HOSTS[9].name}  " in line for line in lines)
+    assert "same on 38 devices; 2 differ" in lines
+    assert len(lines) <= 30
+    monkeypatch.setattr(output, "shape", "wide")
+    show_plans(made)
+    assert all(f"{host.name}  aarch64" in said.getvalue() for host in HOSTS)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_healthy_boards_are_a_line_each(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    opened = Check("session", "session", "ok", "opened")
+    found = [Diagnosis(host.name, "healthy", checks=(opened,)) for host in HOSTS]
+    said = screen(width)
+    show_doctor(found)
+    lines = fits(said.getvalue(), width, {host.name for host in HOSTS})
+    assert lines == [*(f"✓ {host.name}  healthy" for host in HOSTS), "40 targets: 40 healthy"]
+    monkeypatch.setenv("LC_ALL", "C")
+    said = screen(width)
+    show_doctor(found[:1], whole=True)
+    assert said.getvalue().splitlines()[0] == f"+ {HOSTS[0].name}  healthy"
+    assert "  + session  session    opened" in said.getvalue(), "each check with -v"
+
+
+def test_what_is_wrong_has_its_cure_without_verbose(screen: Screen) -> None:
+    ranked = Ranked(knowledge().causes["disk-full"], 0.9, (Evidence("df", "100 %"),))
+    checks = (Check("disk", "os", "bad", "no room"), Check("os", "os", "ok", "Linux"))
+    said = screen(80)
+    show_doctor([Diagnosis("evk", "problem", (ranked,), checks)])
+    text = said.getvalue()
+    assert text.startswith("✗ evk  problem: ")
+    assert "✗ os       disk       no room" in text
+    assert "Linux" not in text
+    for word in ("cause", "seen", "fix", "check"):
+        assert f"\n  {word}" in text
+
+
+def test_waves_of_many_boards_are_a_few_lines(screen: Screen) -> None:
+    said = screen(80)
+    waves = [Wave("canary", (HOSTS[0].name,)), Wave("1", tuple(host.name for host in HOSTS[1:]))]
+    show_waves(waves, RolloutSpec(), as_json=False)
+    lines = fits(said.getvalue(), 80, {"canary", HOSTS[0].name, HOSTS[3].name})
+    assert len(lines) <= 12
+    assert "and 36 more" in " ".join(said.getvalue().split())
+
+
+def test_o_has_four_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "i.yaml"
+    path.write_text(f"all: {{hosts: {{{HOSTS[0].name}: {{}}, {HOSTS[1].name}: {{}}}}}}", "utf-8")
+    runner, app = CliRunner(), build("inventory")
+
+    def said(*words: str) -> str:
+        done = runner.invoke(app, ["inventory", "list", str(path), *words])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert said("-o", "name").splitlines() == [HOSTS[0].name, HOSTS[1].name]
+    assert said("-o", "json") == said("--json")
+    assert yaml.safe_load(said("-o", "yaml")) == json.loads(said("--json"))
+    assert said("-o", "wide") == said()
+    assert runner.invoke(app, ["inventory", "list", str(path), "-o", "x"]).exit_code == 2
+
+
+def test_o_of_a_command_that_writes_a_file_is_that_file() -> None:
+    text = CliRunner().invoke(build("bundle"), ["bundle", "pull", "--help"]).stdout
+    assert "-o" in text
+    assert "--format" not in text
+
+
+def test_rollback_takes_an_id_as_tables_show_it() -> None:
+    past = ["0123456789abcdef", "0123ffffffffffff", "89abcdef01234567"]
+    assert _whole("89abcdef", past) == past[2]
+    assert _whole("0123", past) == "0123", "two begin so"
+    assert _whole("ffff", past) == "ffff"
