@@ -47,9 +47,7 @@ def up(
     count: Annotated[int, typer.Option(min=0, max=500, help="Number of boards.")] = 3,
     profile: Annotated[str, typer.Option(help="Board type: bare-evk, FILE.yaml, ...")] = "iq9075",
     kind: Annotated[str, typer.Option(help="auto, namespace (needs root) or user.")] = "auto",
-    arch: Annotated[
-        str, typer.Option(help="arm64: Debian arm64 under qemu, with Debian's own libcdsprpc.")
-    ] = "",
+    arch: Annotated[str, typer.Option(help="arm64: Debian arm64 with its own libcdsprpc.")] = "",
     kernel: Annotated[
         bool, typer.Option("--kernel", help="Boards with a Linux of their own (needs root).")
     ] = False,

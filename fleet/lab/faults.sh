@@ -27,7 +27,7 @@ owned() {
 }
 
 shells() {
-    find -L /usr/share/hexagon-dsp /usr/lib/dsp /usr/lib/rfsa -name "${1-}fastrpc_shell*" 2>/dev/null
+    find /usr/share/hexagon-dsp/ /usr/lib/dsp/ /usr/lib/rfsa/ -name "${1-}fastrpc_shell*" 2>/dev/null
 }
 
 set_cdsp() {

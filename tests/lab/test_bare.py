@@ -225,6 +225,7 @@ def test_reset_brings_the_factory_back(bare: Lab) -> None:
 SHOWS = {
     "node-root-only": "",  # bare boards are so
     "no-node": "! test -e /dev/fastrpc-cdsp",
+    "no-shell": "! test -e /usr/lib/dsp/cdsp/fastrpc_shell_unsigned_3",
     "full-disk": "! echo more > /home/ubuntu/fleet/x",
     "small-disk": "mountpoint -q /home/ubuntu/fleet",
     "read-only": "! touch /home/ubuntu/fleet/x",

@@ -117,6 +117,7 @@ class Store:
         have = 0
         if is_file(part):
             have = os.path.getsize(part)
+            os.chmod(part, 0o600)  # one that got its mode and, by a power cut, no name
         else:
             self.system.remove(part)
         if have != offset:
