@@ -101,12 +101,19 @@ def _unknown(diagnosis: Diagnosis) -> None:
 
 
 def _together(every: Sequence[Diagnosis]) -> None:
-    """A line for each, then each cause once with its targets."""
+    """A line for each, those without a fault together beside others; then each cause once."""
     found: dict[str, list[Diagnosis]] = {}
+    well: dict[tuple[str, str], list[str]] = {}
+    mixed = any(diagnosis.verdict != "healthy" for diagnosis in every)
     for diagnosis in every:
-        _head(diagnosis)
+        if mixed and diagnosis.verdict == "healthy":
+            well.setdefault(_state(diagnosis), []).append(diagnosis.target)
+        else:
+            _head(diagnosis)
         if diagnosis.causes and diagnosis.verdict != "healthy":
             found.setdefault(diagnosis.causes[0].cause.id, []).append(diagnosis)
+    for (mark, said), targets in well.items():
+        _line(f"{mark}{said}: {escape(', '.join(targets))}", fold=output.console.is_terminal)
     for name, those in found.items():
         _shared(name, those)
     if found:
@@ -135,6 +142,12 @@ def _mark(status: str) -> str:
 
 
 def _head(diagnosis: Diagnosis, *, log: bool = False) -> None:
+    mark, said = _state(diagnosis)
+    _line(f"{'' if log else mark}[bold]{escape(diagnosis.target)}[/]  {said}")
+
+
+def _state(diagnosis: Diagnosis) -> tuple[str, str]:
+    """Mark and words."""
     emulated = " [dim](emulated)[/]" if diagnosis.emulated else ""
     ranked = diagnosis.causes[0] if diagnosis.causes else None
     first = f": {_sure(ranked)}{escape(ranked.title)}" if ranked else ""
@@ -147,8 +160,7 @@ def _head(diagnosis: Diagnosis, *, log: bool = False) -> None:
         verdict, state = _NOTHING_SEEN, UNKNOWN
     if diagnosis.verdict == "could-not-check" and diagnosis.error is None:
         verdict, first = _NO_SESSION, ""
-    mark = "" if log else f"{_mark(state)} "
-    _line(f"{mark}[bold]{escape(diagnosis.target)}[/]  {verdict}{emulated}{first}")
+    return f"{_mark(state)} ", f"{verdict}{emulated}{first}"
 
 
 def _sure(first: Ranked) -> str:
@@ -231,8 +243,8 @@ def _short(text: str) -> str:
     return plain if len(plain) <= _LINE else plain[: _LINE - 1] + "…"
 
 
-def _line(text: str) -> None:
-    output.console.print(text, markup=True, soft_wrap=True)
+def _line(text: str, *, fold: bool = False) -> None:
+    output.console.print(text, markup=True, soft_wrap=not fold)
 
 
 def show_explained(found: Explained) -> None:

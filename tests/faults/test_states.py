@@ -17,6 +17,7 @@ import pytest
 from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
 from fleet.engine.states import ask_state, facts_of
+from fleet.lab import Lab
 from fleet.model.errors import TransferError
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
@@ -24,7 +25,7 @@ from fleet.model.plan import DevicePlan
 from fleet.ops.release import actions_for
 from tests.ops.board import Board, manifest
 
-from .app import app_of, live
+from .app import app_of, deploy, live, small
 
 CONTENTS = {"lib/a": b"a" * 100_000, "lib/b c": b"b", "bin/t": b"t" * 10, "d/e/f": b"f" * 3000}
 
@@ -143,3 +144,23 @@ def test_what_may_be_needed_again_is_never_removed(tmp_path: Path, seeds: range)
         board.run("prune", str(board.base), "app", "2")
         linked = {sha for one in needed for sha in one.blobs}
         assert board.store() == linked, "what nobody links to is gone, the rest is there"
+
+
+@pytest.mark.parametrize("python", [True, False], ids=["python", "sh"])
+def test_a_part_that_has_its_mode_and_no_name(
+    lab: Lab, board: Host, tmp_path: Path, python: bool
+) -> None:
+    """What a power cut between the two leaves; the user of the board may not write to it."""
+    if not python:
+        lab.exec("lab001", ["sh", "-c", "chmod 700 /usr/bin/python3*"])
+    app = small(tmp_path / "src", "p")
+    file = max(app.files, key=lambda file: file.size)
+    store, begun = f"/home/{board.user}/fleet/store", b"p" * 100_000
+    script = f'mkdir -p {store} && head -c {len(begun)} | tr "\\0" p > {store}/{file.sha256}.part'
+    made = f"cat /dev/zero | ({script}) && chmod 444 {store}/{file.sha256}.part"
+    asked = ["su", board.user, "-c", made]
+    assert lab.exec("lab001", asked).returncode == 0
+    session = deploy(board, app)
+    assert session.payload_bytes < sum(file.size for file in app.files), "begun is not sent again"
+    found = lab.exec("lab001", ["sh", "-c", f"cat {store}/{file.sha256} | wc -c"])
+    assert int(found.stdout) == file.size

@@ -128,6 +128,8 @@ while read -r sha size offset mode blocks rest coding end key; do
     if [ "$offset" != 0 ]; then echo "moved $sha $have"; exit 75; fi
     rm -f "$part"
   fi
+  # One that got its mode and, by a power cut, no name.
+  [ ! -e "$part" ] || chmod 600 "$part"
   got=''
   if worth_following "$@" && : >> "$part"; then
     said=$(along "$blocks" "$rest" "$@" 2>&1)
