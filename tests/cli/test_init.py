@@ -274,6 +274,12 @@ def test_any_name_comes_back_from_the_file(tmp_path: Path, names: list[str]) -> 
     assert hosts == {one.name: (one.values["host"],) * 2 for one in seen if one.usable}
 
 
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029", "\r", "\n"])
+def test_what_a_device_says_ends_no_comment(end: str) -> None:
+    said = FoundDevice("a", "given", {"host": "a"}, facts={"board": f"x{end}    evil: {{}}"})
+    assert [host.name for host in read_back([said])] == ["a"]
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     st.from_regex(r"[a-z_][a-z0-9_-]{0,9}", fullmatch=True),

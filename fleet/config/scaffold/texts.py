@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import yaml
 
 _WIDE = 10**6  # no line is folded
+_BREAKS = set("\x85\u2028\u2029")  # to YAML each ends a line, also one of a comment
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,10 @@ def comment(text: str) -> str:
 
 def as_yaml(value: object) -> str:
     """Plain data as YAML, without the last line end."""
-    return str(yaml.safe_dump(value, sort_keys=False, width=_WIDE, allow_unicode=True)).rstrip("\n")
+    text = str(yaml.safe_dump(value, sort_keys=False, width=_WIDE, allow_unicode=True))
+    if _BREAKS & set(text):
+        text = str(yaml.safe_dump(value, sort_keys=False, width=_WIDE))
+    return text.rstrip("\n")
 
 
 def _dump(value: Mapping[str, object]) -> str:
