@@ -131,7 +131,9 @@ class NamespaceBoard:
         end = time.monotonic() + READY_SECONDS
         while time.monotonic() < end and self._init and self._init.poll() is None:
             pid = _child(self._init.pid)
-            if pid and has_own_root(pid) and Path(f"/proc/{pid}/root/run/lab-ready").exists():
+            run = Path(f"/proc/{pid}/root/run")
+            # Before it has a /run of its own, this is the workstation's.
+            if pid and (run / "lab-ready").exists() and not run.samefile("/run"):
                 self.board.pid = pid
                 upper = Path(f"/proc/{pid}/root/run/lab-upper").read_text("utf-8")
                 self.board.upper = upper.strip()
