@@ -231,8 +231,10 @@ def profile_of(
     target.write_text(text, "utf-8")
     if lacking:
         output.say(lacking)
-    option = "--phone-profile" if "properties:" in text else "--profile"
-    output.note(f"next: fleet lab up {option} {shlex.quote(str(target))}")
+    if "properties:" in text:
+        output.note(f"next: fleet lab up --phone-profile {shlex.quote(str(target))}")
+    else:
+        output.note(f"next: fleet lab up --profile {shlex.quote(str(target))}")
 
 
 @app.command("exec")

@@ -61,7 +61,7 @@ class LogQuery:
 
 def _rows(text: str, since: float | None) -> Iterator[tuple[str, str, str]]:
     """Kind, mark and text of each line; of those with times since the boot what is young enough."""
-    up, old = None, set[str]()
+    up, old, young = None, set[str](), set[str]()
     for line in text.split("\n"):
         kind, _, rest = line.partition(" ")
         mark, _, said = rest.partition(" ")
@@ -72,7 +72,10 @@ def _rows(text: str, since: float | None) -> Iterator[tuple[str, str, str]]:
             if found and since is not None and up is not None:
                 (old.add if float(found[1]) < up - since else old.discard)(kind)
             if mark == "!" or kind not in old:
+                young.add(kind)
                 yield kind, mark, said
+    for kind in sorted(old - young):
+        yield kind, "|", "-- No entries --"  # the words of journalctl
 
 
 def read_logs(

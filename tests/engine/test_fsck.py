@@ -212,7 +212,7 @@ def test_a_repair_that_is_killed_leaves_old_or_new(
     blob = (boards.root / "one/current/app/model").resolve()
     flip(blob)
 
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

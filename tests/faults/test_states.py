@@ -158,8 +158,7 @@ def test_a_part_that_has_its_mode_and_no_name(
     store, begun = f"/home/{board.user}/fleet/store", b"p" * 100_000
     script = f'mkdir -p {store} && head -c {len(begun)} | tr "\\0" p > {store}/{file.sha256}.part'
     made = f"cat /dev/zero | ({script}) && chmod 444 {store}/{file.sha256}.part"
-    asked = ["su", board.user, "-c", made]
-    assert lab.exec("lab001", asked).returncode == 0
+    assert lab.exec("lab001", ["su", str(board.user), "-c", made]).returncode == 0
     session = deploy(board, app)
     assert session.payload_bytes < sum(file.size for file in app.files), "begun is not sent again"
     found = lab.exec("lab001", ["sh", "-c", f"cat {store}/{file.sha256} | wc -c"])
