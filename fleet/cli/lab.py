@@ -131,8 +131,10 @@ def down(folder: DirOption = DEFAULT_DIR) -> None:
 
     Example: fleet lab down
     """
-    _lab(folder).close()
-    output.note("the lab is stopped")
+    lab = _lab(folder)
+    there = lab.alive()
+    lab.close()
+    output.note("the lab is stopped" if there else f"no lab is running in {folder}")
 
 
 @app.command("list")

@@ -137,4 +137,7 @@ def test_it_ends_with_boards_and_commands_that_work(
     finally:
         down = typed(f"{program} lab down --dir fleet-demo/.lab", tmp_path)
     assert down.returncode == 0
+    assert "the lab is stopped" in down.stderr
+    again = typed(f"{program} lab down --dir fleet-demo/.lab", tmp_path)
+    assert "no lab is running in fleet-demo/.lab" in again.stderr
     assert stop == f"Stop them: {program} lab down"
