@@ -79,6 +79,7 @@ def boards(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Boards:
     monkeypatch.setenv("FLEET_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("FLEET_LEASE_DIR", str(tmp_path))  # this machine is the board of others, too
 
     def without_python(session: Session, *, short: bool = False) -> Facts:
         facts = facts_of(session, short=short)
