@@ -133,7 +133,7 @@ def end(found: Comparison, judged: Sequence[JudgedGate], *, strict: bool) -> Non
     tripped = [result for result in judged if result.outcome is GateOutcome.TRIPPED]
     if tripped:
         raise GateError(
-            _texts(tripped),
+            f"--fail-if found {_texts(tripped)}",
             hint="find the cause in the table above, or change the limit of --fail-if",
         )
     unsure = [result for result in judged if result.outcome is GateOutcome.UNJUDGED]
@@ -160,7 +160,7 @@ def _refusal(found: Comparison) -> str:
 
 
 def _texts(judged: Sequence[JudgedGate]) -> str:
-    names = [" ".join(filter(None, (j.gate.text, j.board, j.metric))) for j in judged[:3]]
+    names = [", ".join(filter(None, (j.gate.text, j.board, j.metric))) for j in judged[:3]]
     found = [f"{name}: {result.text}" for name, result in zip(names, judged, strict=False)]
     return "; ".join(found) + (f" and {len(judged) - 3} more" if len(judged) > 3 else "")
 
