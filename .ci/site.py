@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from posixpath import dirname, join, normpath
-from typing import Any
 
+from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 from fleet.doctor.page import cause_page
 from fleet.triage.knowledge import knowledge
@@ -14,7 +15,7 @@ from fleet.triage.knowledge import knowledge
 _OUT = re.compile(r"(?<!!)\[([^\]]+)\]\(([^):#]+)(?:#[^)]*)?\)")
 
 
-def on_files(files: Files, config: Any) -> Files:
+def on_files(files: Files, config: MkDocsConfig) -> Files:
     """`causes/<id>.html`: an address that stays."""
     for cause in knowledge().causes.values():
         path = f"causes/{cause.id}.md"
@@ -22,7 +23,7 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Files of the clone that are no pages are named, not linked."""
     folder = dirname(page.file.src_uri)
 

@@ -14,8 +14,10 @@ import pytest
 from fleet.triage.knowledge import knowledge
 
 ROOT = Path(__file__).parents[2]
-LOADS = re.compile(r"<(?:script|img|iframe|source)[^>]* src=\"?(https?:)?//|<link[^>]* rel=\"?stylesheet"
-                   r"[^>]* href=\"?(https?:)?//|@import|url\(\"?https?://")  # fmt: skip
+LOADS = re.compile(
+    r"""<(?:script|img|iframe|source)[^>]* src="?(?:https?:)?//"""
+    r"""|<link[^>]* rel="?stylesheet[^>]* href="?(?:https?:)?//|@import|url\("?https?://"""
+)
 
 
 def built(config: Path, target: Path) -> subprocess.CompletedProcess[str]:
