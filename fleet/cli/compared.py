@@ -16,6 +16,7 @@ from fleet.profiles.compare.gates import Gate, GateOutcome, JudgedGate
 from fleet.profiles.compare.groups import RecordGroup, group, short_build
 from fleet.profiles.compare.metrics import present
 from fleet.profiles.compare.ops import OpDiff
+from fleet.profiles.compare.verdict import Verdict
 from fleet.profiles.files import read_records
 from fleet.profiles.store import select
 
@@ -95,6 +96,8 @@ def show(found: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> N
         output.table("gates", ("gate", "device", "metric", "outcome", "measured"), gate_rows)
     for text in found.remarks:
         output.note(text)
+    if any(row.verdict in {Verdict.FEW, Verdict.DIFFERS} for row in found.rows):
+        output.advise(f"next: {AB}")
 
 
 def _show_rows(found: Comparison) -> None:

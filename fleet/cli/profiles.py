@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -15,6 +17,7 @@ from fleet.cli.profiles_store import opened
 from fleet.model.errors import InputError
 from fleet.model.record import Record
 from fleet.profiles.store import select
+from fleet.profiles.store.rows import RunRow
 
 SelectionArgument = Annotated[
     str,
@@ -60,8 +63,10 @@ def list_runs(
             ]
             whole = found.count(query) if limit and len(rows) == limit else len(rows)
         else:
-            more = [row.as_dict() for row in found.list_runs(query, limit + 1 if limit else None)]
-            rows, whole = more[: limit or None], len(more)
+            most = limit + 1 if limit and as_json else None
+            runs = found.list_runs(query, most)
+            runs = runs if as_json else _folded(runs)
+            rows, whole = [row.as_dict() for row in runs[: limit or None]], len(runs)
     if as_json:
         output.emit_json(rows)
         return
@@ -75,6 +80,21 @@ def list_runs(
         output.note(f"only the newest {len(rows)} runs are shown; for all of them: --limit 0")
 
 
+def _folded(rows: list[RunRow]) -> list[RunRow]:
+    """The many runs of one `fleet ab` as one row, which `profiles show` takes as it stands."""
+    found: dict[str, RunRow] = {}
+    for row in rows:
+        pair = _PAIR.fullmatch(row.run)
+        run = f"tag:ab-{pair[1]}" if pair else row.run
+        first = found.get(run, replace(row, devices=0, records=0, counted=0))
+        found[run] = replace(
+            first, run=run, devices=max(first.devices, row.devices),
+            records=first.records + row.records, counted=first.counted + row.counted,
+        )  # fmt: skip
+    return list(found.values())
+
+
+_PAIR = re.compile(r"(.+)-(?:\d{3}\.\d+[ab]|warm)")  # as the journal of `fleet ab` names them
 _DROPS = ("tags", "emulated", "repeat", "counts", "counted", "records", "name")
 
 

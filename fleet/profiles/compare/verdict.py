@@ -151,9 +151,10 @@ def _judged(row: MetricRow, margin: float) -> MetricRow:
 
 def _of_few_runs(row: MetricRow) -> MetricRow:
     """Repeats say whether two runs differ, and nothing of what a run differs by itself."""
-    runs = "A and B have only one run each" if row.few == 1 else f"A or B has only {row.few} runs"
+    times = f"one side is only {row.few} times `fleet run`"
+    why = "A and B are one `fleet run` each" if row.few == 1 else times
     shown = row.p <= CHANCE
-    why = runs if shown else f"{runs}, {LEAST_REPEATS} are needed"
+    why = why if shown else f"{why}, a verdict needs {LEAST_REPEATS}"
     change = replace(row.difference, low=None, high=None, bounds=None)
     verdict = Verdict.DIFFERS if shown else Verdict.FEW
     return replace(row, verdict=verdict, why=why, difference=change)
