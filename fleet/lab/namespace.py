@@ -35,10 +35,12 @@ def enter(kind: str = "namespace") -> tuple[str, ...]:
     return ("-m", "-u", "-i", "-n", "-p", *own, "-r", "-w")
 
 
-def has_own_root(pid: int) -> bool:
-    """False where a command that enters this process would act on the workstation itself."""
+def is_apart(pid: int) -> bool:
+    """Whether a process sees a /run of its own, as that of a board does once it has booted; what
+    enters another acts on the workstation itself.
+    """
     try:
-        return not Path(f"/proc/{pid}/root").samefile("/")
+        return not Path(f"/proc/{pid}/root/run").samefile("/run")
     except OSError:
         return False
 
@@ -131,9 +133,7 @@ class NamespaceBoard:
         end = time.monotonic() + READY_SECONDS
         while time.monotonic() < end and self._init and self._init.poll() is None:
             pid = _child(self._init.pid)
-            run = Path(f"/proc/{pid}/root/run")
-            # Before it has a /run of its own, this is the workstation's.
-            if pid and (run / "lab-ready").exists() and not run.samefile("/run"):
+            if pid and is_apart(pid) and Path(f"/proc/{pid}/root/run/lab-ready").exists():
                 self.board.pid = pid
                 upper = Path(f"/proc/{pid}/root/run/lab-upper").read_text("utf-8")
                 self.board.upper = upper.strip()
