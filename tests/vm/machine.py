@@ -37,6 +37,8 @@ NODES = "fastrpc-cdsp,fastrpc-cdsp-secure,fastrpc-adsp,fastrpc-adsp-secure"
 SETUP = rf"""set -e
 echo 'options binder_linux devices={NODES}' > /etc/modprobe.d/fastrpc.conf
 echo binder_linux > /etc/modules-load.d/fastrpc.conf
+sed -i s/^MODULES=.*/MODULES=list/ /etc/initramfs-tools/initramfs.conf
+printf 'virtio_pci\nvirtio_blk\next4\n' > /etc/initramfs-tools/modules; update-initramfs -u
 echo vm-evk > /etc/hostname; echo '127.0.1.1 vm-evk' >> /etc/hosts
 printf '[Match]\nName=en* eth*\n[Network]\nDHCP=yes\n' > /etc/systemd/network/10.network
 printf '/dev/vda / ext4 defaults 0 1\n' > /etc/fstab
@@ -49,7 +51,7 @@ chown -R ubuntu:ubuntu /home/ubuntu; mkdir {REPOSITORY}
 rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/* /var/lib/apt/lists/*
 echo 'deb [trusted=yes] file:{REPOSITORY} ./' > /etc/apt/sources.list
 systemctl enable systemd-networkd ssh
-systemctl mask getty.target systemd-logind systemd-pstore systemd-timesyncd apt-daily.timer \
+systemctl mask getty.target systemd-logind ldconfig systemd-pstore systemd-timesyncd apt-daily.timer \
   apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap fstrim.timer
 """
 
