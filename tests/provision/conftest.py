@@ -7,12 +7,13 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.applying import apply_system
+from fleet.engine.applying import apply_and_look
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.planning import Planned
@@ -48,7 +49,7 @@ skip = ("/proc", "/sys", "/run", "/tmp", "/var/log", "/var/cache", "/var/lib/apt
         "/var/lib/dpkg/lock", "/var/lib/dpkg/lock-frontend", "/root/fleet",
         "/var/lib/dpkg/triggers", "/var/lib/apt/extended_states", "/var/lib/sudo", "/dev/pts",
         "/var/lib/dpkg/status", "/var/lib/dpkg/diversions", "/var/lib/dpkg/statoverride",
-        "/etc/ld.so.cache", "/var/tmp/fleet-lease")
+        "/etc/ld.so.cache", "/var/tmp/fleet-lease", *sys.argv[1:])
 tree = {}
 for top, folders, files in os.walk("/"):
     folders[:] = [f for f in folders if not os.path.join(top, f).startswith(skip)]
@@ -63,7 +64,7 @@ for top, folders, files in os.walk("/"):
         elif stat.S_ISLNK(info.st_mode):
             what = os.readlink(path)
         else:
-            what = ""
+            what = " ".join(os.listxattr(path)) if stat.S_ISCHR(info.st_mode) else ""
         tree[path] = mode + " " + what
 json.dump(tree, sys.stdout)
 """
@@ -121,14 +122,14 @@ class Bare:
         try:
             planned = self._look(session, spec)
             log = UndoLog(undo_root(self.runs), f"run{next(self.numbers)}", self.name)
-            apply_system(session, planned, log, allow_reboot=True)
-            left = self._look(session, spec)
+            look = partial(self._look, session, spec)
+            left = apply_and_look(session, planned, look, log, allow_reboot=True)
             return Provisioned(planned.plan, left.plan, log)
         finally:
             session.close()
 
     def _look(self, session: Session, spec: SystemSpec) -> Planned:
-        facts = gather(session.transport, self.host, Deadline(30))
+        facts = gather(session.transport, self.host, Deadline(120))
         found = system_snapshot(session, spec, facts)
         steps = found.plan.steps
         plan = DevicePlan(
@@ -152,9 +153,9 @@ class Bare:
         assert done.returncode == 0, f"{script}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def tree(self) -> dict[str, str]:
+    def tree(self, *skip: str) -> dict[str, str]:
         """Every file, folder, link and node with mode, owner and content hash; packages too."""
-        done = self.lab.exec(self.name, ["python3", "-c", TREE])
+        done = self.lab.exec(self.name, ["python3", "-c", TREE, *skip])
         assert done.returncode == 0, done.stderr
         found: dict[str, str] = json.loads(done.stdout)
         has_dpkg = self.lab.exec(self.name, ["sh", "-c", "command -v dpkg-query"]).returncode == 0
