@@ -20,7 +20,7 @@ is *not decided* for the reason given; one that stands on a fallen rung is not d
 fleet takes for true rests on one rung each. `raw/` has what the device said of itself, `rungs/`
 what it said on each rung, word for word. `<user>`, `device-1` and the like stand for names.
 """
-_TELLING = re.compile(r"rpc|dsp|qairt|libqnn")  # of the packages
+_TELLING = re.compile(r"(?<!ti)rpc|dsp|qairt|libqnn")  # of the packages
 
 
 def pack_selftest(found: Sequence[Climbed], path: Path) -> None:

@@ -30,7 +30,7 @@ from fleet.runners.base import Ended, Outcome, Start
 from fleet.runtimes.store import RuntimeStore
 from fleet.selftest.ladder import Undecided
 
-RUN_SECONDS = 60.0
+RUN_SECONDS = 120.0
 BULK_BYTES = 256 << 20
 _V73 = "v73"  # what our tiny models are compiled for
 

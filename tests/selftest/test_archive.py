@@ -86,6 +86,7 @@ def test_a_stranger_reads_board_versions_and_the_first_broken_assumption(tmp_pat
     assert "**First broken assumption:** A12" in summary
     assert "fleet.bundles.rules_device:fastrpc_node" in summary
     assert "expected: nothing wrong; seen: open: EACCES" in summary
+    assert "tirpc" not in summary
     (words,) = re.findall(r"words: `(.*)`", summary)
     assert "serial" in found[f"selftest/device-1/{words}"]
 
