@@ -24,7 +24,7 @@ from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES, PHONE_FAULTS, SIGNALS, f
 from fleet.lab.folder import PHONES, Board, LabFolder, start_ticks
 from fleet.lab.kernel import EXEC, can_run_kernel
 from fleet.lab.kerneldisk import kernel_disk
-from fleet.lab.namespace import can_unshare, enter, is_apart
+from fleet.lab.namespace import can_unshare, enter, is_apart, own_env
 from fleet.lab.phoneprofiles import phone_profile as known_phone
 from fleet.lab.phoneuser import MANNERS
 from fleet.lab.process import start_logged
@@ -201,7 +201,8 @@ class Lab:
         if not is_apart(board.pid):
             raise LabError(f"{name} is not up", hint="fleet lab list")
         path = _PHONE_PATH if board.kind == "phone" else _PATH
-        there = ["nsenter", "-t", str(board.pid), *enter(board.kind), "env", "-i", path, *argv]
+        there = ["nsenter", "-t", str(board.pid), *enter(board.kind), "env", "-i", path]
+        there += [*own_env(board.kind), *argv]
         if board.kind == "kernel":
             config = str(self.folder.root / "ssh_config")
             there = ["ssh", "-F", config, "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]
