@@ -75,8 +75,8 @@ def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Diffe
     """
     left, right = _table(a), _table(b)
     both = [side[np.isfinite(side)] for side in (left, right)]
-    spread_a, spread_b = _whole(left, level), _whole(right, level)
     units_a, units_b = _units(left, level), _units(right, level)
+    spread_a, spread_b = _whole(left, units_a, level), _whole(right, units_b, level)
     mid_a = spread_a.mid if spread_a else _median(units_a)
     mid_b = spread_b.mid if spread_b else _median(units_b)
     base = Difference(
@@ -87,7 +87,7 @@ def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Diffe
         return replace(base, why=f"the metric has no value in {' and '.join(empty)}")
     ratio = bool(min(both[0].min(), both[1].min()) > 0)
     if min(len(left), len(right)) >= fewest(level):
-        return _of_values(base, _middles(left), _middles(right), level, ratio=ratio, how="runs")
+        return _of_values(base, units_a, units_b, level, ratio=ratio, how="runs")
     return _of_repeats(base, left, right, level, ratio=ratio)
 
 
@@ -223,7 +223,7 @@ def _level(values: Floats, ratio: bool) -> float:
 
 
 def _median(values: Floats) -> float | None:
-    return float(np.median(values)) if len(values) else None
+    return float(_middles(values[None])[0]) if len(values) else None
 
 
 def _share(a: float | None, b: float | None) -> float | None:
@@ -231,9 +231,10 @@ def _share(a: float | None, b: float | None) -> float | None:
 
 
 def _middles(rows: Floats) -> Floats:
-    """The median of each run."""
-    whole = np.isfinite(rows).all()
-    return np.asarray(np.median(rows, axis=1) if whole else np.nanmedian(rows, axis=1))
+    """The median of each run; nan, which sorts last, is no value."""
+    counts = np.isfinite(rows).sum(axis=1)
+    ordered, run = np.sort(rows, axis=1), np.arange(len(rows))
+    return np.asarray((ordered[run, (counts - 1) // 2] + ordered[run, counts // 2]) / 2)
 
 
 def _by_repeat(rows: Floats) -> Floats:
@@ -246,12 +247,12 @@ def _by_repeat(rows: Floats) -> Floats:
     return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
 
 
-def _whole(rows: Floats, level: float) -> Interval | None:
+def _whole(rows: Floats, units: Floats, level: float) -> Interval | None:
     """The interval of several runs: of their middles where there are enough, else of repeats."""
     if len(rows) == 1:
         return interval(rows[0], level)
     if len(rows) >= fewest(level):
-        return interval(_middles(rows), level)
+        return interval(units, level)
     if not len(rows) or _unlike(rows):
         return None
     return interval(_by_repeat(rows), level)
