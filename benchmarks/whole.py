@@ -14,16 +14,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.ab import FAMILIES, Family
 from fleet.model.conditions import Conditions
 from fleet.model.record import Metrics, Record
-from fleet.profiles.compare.comparing import Comparison, compare
+from fleet.profiles.compare.comparing import MARGIN, Comparison, compare
 from fleet.profiles.compare.gates import GateOutcome, judge_gates, parse
 from fleet.profiles.compare.groups import group
-from fleet.profiles.compare.verdict import Verdict
+from fleet.profiles.compare.verdict import Verdict, judge
 from fleet.profiles.stats.trend import Floats
 
 TRIALS, BOARDS, NOISE = 1000, 4, 0.015
@@ -110,22 +111,23 @@ def blanks(design: Design) -> list[list[Record]]:
     return found
 
 
-def table(
-    blank: list[list[Record]], numbers: Floats, *, gate: bool
-) -> tuple[Comparison, set[GateOutcome]]:
-    """What the command says of these values, and what of a gate on one metric of all boards."""
+def table(blank: list[list[Record]], numbers: Floats) -> tuple[Comparison, set[GateOutcome]]:
+    """What the command says of these values, and what of a gate on one metric of all boards.
+
+    The records get new numbers: making new ones takes longer than comparing them.
+    """
     sides: dict[str, list[Record]] = {"A": [], "B": []}
     for records, board in zip(blank, numbers, strict=True):
         flat = board.reshape(len(NAMES), -1).T.tolist()
         for record, found in zip(records, flat, strict=True):
-            metrics = Metrics(**dict(zip(NAMES, found, strict=True)))
-            sides[record.release[-1]].append(replace(record, metrics=metrics))
-    asked = [group(word, records) for word, records in sides.items()]
-    found, said = compare(asked[0], asked[1], NAMES), set[GateOutcome]()
-    if gate:
-        alone = compare(asked[0], asked[1], [GATE.metric], gated=[GATE.metric])
-        said = {judged.outcome for judged in judge_gates([GATE], alone)}
-    return found, said
+            object.__setattr__(record, "metrics", Metrics(**dict(zip(NAMES, found, strict=True))))
+            sides[record.release[-1]].append(record)
+    whole = compare(group("A", sides["A"]), group("B", sides["B"]), NAMES)
+    asked = [row for row in whole.rows if row.metric.name == GATE.metric]
+    if any(row.verdict in SILENT for row in asked):
+        return whole, set()
+    alone = replace(whole, rows=tuple(judge(asked, MARGIN)))  # as with `gated`
+    return whole, {judged.outcome for judged in judge_gates([GATE], alone)}
 
 
 @dataclass
@@ -157,9 +159,7 @@ def cell(family: Family, design: Design, noise: float, loss: float, trials: int)
     changes[0] = -loss
     truth = {f"evk-{board}": float(change) for board, change in enumerate(changes)}
     for _ in range(trials):
-        found, said = table(
-            blank, values(rng, family, design, noise, changes), gate=design is IN_TURNS
-        )
+        found, said = table(blank, values(rng, family, design, noise, changes))
         spans = [(r.difference, truth[r.board]) for r in found.rows if r.verdict not in SILENT]
         lost = [row.verdict in CLAIMS for row in found.rows if truth[row.board]]
         made.false += any(r.verdict in CLAIMS and not truth[r.board] for r in found.rows)
@@ -175,14 +175,21 @@ def cell(family: Family, design: Design, noise: float, loss: float, trials: int)
     return made
 
 
+HARD = {
+    "in turns, a boot each": {"calm", *EFFECTS},
+    "in turns, a day each": {"calm", *EFFECTS},
+    "A, then B, one boot": {"each .9 like the last", "sticky clocks, 6 %", "warms up, 10 %"},
+    "A, reboot, B": {*EFFECTS},
+    "one run of ten each": {"each .9 like the last", "sticky clocks, 6 %", "warms up, 10 %"},
+}
+
+
 def cells() -> Iterator[tuple[Family, Design, float, float]]:
-    """All that the page shows."""
-    for design in DESIGNS:
-        for family in FAMILIES:
-            if design.boots == "a" * len(design.boots) or family.name in {"calm", *EFFECTS}:
-                yield family, design, NOISE, 0.0
-    for family in FAMILIES:
-        yield family, IN_TURNS, NOISE, 0.08
+    """All that the page shows: of designs that get no verdict the families that would fool it."""
+    for loss in (0.0, 0.08):
+        yield from ((family, IN_TURNS, NOISE, loss) for family in FAMILIES)
+    for design in DESIGNS[1:]:
+        yield from ((f, design, NOISE, 0.0) for f in FAMILIES if f.name in HARD[design.name])
 
 
 def main() -> None:
@@ -201,7 +208,7 @@ def main() -> None:
                 file.write(json.dumps(asdict(made)) + "\n")
 
 
-def _read(paths: Iterable[Path]) -> list[dict[str, float]]:
+def _read(paths: Iterable[Path]) -> list[dict[str, Any]]:
     return [
         json.loads(line)
         for path in paths

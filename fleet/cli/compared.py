@@ -8,6 +8,7 @@ from pathlib import Path
 from fleet.cli import output
 from fleet.cli.profiles_store import opened
 from fleet.model.errors import GateError, InputError, NotComparableError
+from fleet.model.gates import LEAST_REPEATS
 from fleet.profiles.compare import comparing, gates, writing
 from fleet.profiles.compare import matrix as matrices
 from fleet.profiles.compare.comparing import Comparison
@@ -16,6 +17,7 @@ from fleet.profiles.compare.gates import Gate, GateOutcome, JudgedGate
 from fleet.profiles.compare.groups import RecordGroup, group, short_build
 from fleet.profiles.compare.metrics import present
 from fleet.profiles.compare.ops import OpDiff
+from fleet.profiles.compare.verdict import Verdict
 from fleet.profiles.files import read_records
 from fleet.profiles.store import select
 
@@ -95,6 +97,8 @@ def show(found: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> N
         output.table("gates", ("gate", "device", "metric", "outcome", "measured"), gate_rows)
     for text in found.remarks:
         output.note(text)
+    if any(row.verdict in {Verdict.FEW, Verdict.DIFFERS} for row in found.rows):
+        output.note(f"a verdict needs {LEAST_REPEATS} runs of A and of B in turns\n  try: {AB}")
 
 
 def _show_rows(found: Comparison) -> None:

@@ -91,6 +91,25 @@ def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Diffe
     return _of_repeats(base, left, right, level, ratio=ratio)
 
 
+def against_level(figure: float, b: Sequence[Run], level: float = 0.95) -> Difference:
+    """B against one figure that is taken as it stands, such as a published one; above 0.
+
+    By signed ranks of B's runs on logarithms; the noise of the figure is not known and not in it.
+    """
+    rows = _table(b)
+    units = _units(rows, level)
+    mid, least = _median(units), ranks.least_signed_rank(len(units))
+    base = Difference(
+        None, _whole(rows, units, level), 1, len(units), figure, mid, mid=_share(figure, mid)
+    )
+    if len(rows) < fewest(level) or not (units > 0).all():
+        return replace(base, why=f"{len(rows)} of {fewest(level)} runs that an interval needs")
+    gaps = np.log(units / figure)
+    found = _changed(base, partial(ranks.centre, gaps), level, ratio=True)
+    above = float(np.mean(np.sign(gaps)) / 2 + 0.5)
+    return replace(found, p=ranks.signed_rank(gaps), least=least, above=above, how="runs")
+
+
 def _of_repeats(base: Difference, a: Floats, b: Floats, level: float, *, ratio: bool) -> Difference:
     """Few runs: their repeats are what is compared, as many of one side as of the other."""
     upto = min(a.shape[1], b.shape[1])
