@@ -43,6 +43,12 @@ def ab(
         list[str] | None,
         typer.Option(help="Loss that is too much, like 'decode_tps<-5%'. Repeatable."),
     ] = None,
+    boots: Annotated[
+        int,
+        typer.Option(
+            min=1, max=8, help="Spread each eight pairs over so many boots; reboots the devices."
+        ),
+    ] = 1,
     budget: Annotated[str | None, typer.Option(help="Stop after this time: 25m.")] = None,
     resume: Annotated[
         str | None, typer.Option(help="Continue the comparison with this run id.")
@@ -71,7 +77,8 @@ def ab(
         names = tuple(host.name for host in hosts_of(inventory, limit))
         path = str(playbook.resolve()) if playbook else ""
         a, b = (str(Path(word).resolve()) if Path(word).exists() else word for word in (a, b))
-        asked = Asked(a, b, path, str(inventory.resolve()), names, limits_of(gate or []))
+        limits = limits_of(gate or [])
+        asked = Asked(a, b, path, str(inventory.resolve()), names, limits, boots)
         journal = AbJournal.begin(store, new_run_id(), asked)
     results = _measured(journal, budget, offline=offline, parallel=parallel, as_json=as_json)
     journal.close()
@@ -151,6 +158,13 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
         if step := item.decision.step:
             place = f"{result.host.name} {item.metric}"
             output.note(f"{place} is rounded to {step:g}; the interval has all it can have been")
+        if item.between_boots is not None:
+            share = item.change_between
+            text = f"; {share:.0%} of that of the change" if share is not None else ""
+            output.note(
+                f"{result.host.name} {item.metric}, {item.boots} boots: "
+                f"{item.between_boots:.0%} of the variance of a run lies between boots{text}"
+            )
     if any(_emulated(result) for result, _ in rows):
         output.note("the devices are emulated, so this says nothing about real hardware")
     tag = f"tag:ab-{journal.run_id}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from fleet.cli import output
 from fleet.cli.profiles_store import opened
 from fleet.model.errors import GateError, InputError, NotComparableError
+from fleet.model.gates import LEAST_REPEATS
 from fleet.profiles.compare import comparing, gates, writing
 from fleet.profiles.compare import matrix as matrices
 from fleet.profiles.compare.comparing import Comparison
@@ -97,6 +98,7 @@ def show(found: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> N
     for text in found.remarks:
         output.note(text)
     if any(row.verdict in {Verdict.FEW, Verdict.DIFFERS} for row in found.rows):
+        output.note(f"a verdict needs {LEAST_REPEATS} runs of A and of B in turns")
         output.advise(f"next: {AB}")
 
 
