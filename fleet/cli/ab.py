@@ -41,7 +41,7 @@ def ab(
     ] = None,
     gate: Annotated[
         list[str] | None,
-        typer.Option(help="Largest loss that is allowed: 'decode_tps<-5%'. Repeatable."),
+        typer.Option(help="Loss that is too much, like 'decode_tps<-5%'. Repeatable."),
     ] = None,
     budget: Annotated[str | None, typer.Option(help="Stop after this time: 25m.")] = None,
     resume: Annotated[
@@ -111,7 +111,7 @@ def limits_of(texts: list[str]) -> dict[str, float]:
         gate = parse(text)
         if gate.word is not None or gate.unit != "%" or gate.below != (gate.limit < 0):
             raise InputError(
-                f"--gate {text!r} is not a limit in percent for a loss",
+                f"--gate {text!r} does not name a metric and the loss in percent that is too much",
                 hint="write it like --gate 'decode_tps<-5%' or --gate 'ttft_ms>+10%'",
             )
         found[gate.metric] = gate.limit

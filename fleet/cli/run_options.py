@@ -21,7 +21,7 @@ Repeats = Annotated[
     int | None,
     typer.Option(min=1, help="Measured runs on each device.", callback=house("repeats")),
 ]
-Warmups = Annotated[int | None, typer.Option(min=0, help="First runs, which do not count.")]
+Warmups = Annotated[int | None, typer.Option(min=0, help="Warm-up runs before the measured ones.")]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help="Most tokens to generate.")]
 Timeout = Annotated[str | None, typer.Option(help="Time limit of one run: 90s, 5m.")]
 Cool = Annotated[

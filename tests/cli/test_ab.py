@@ -57,9 +57,9 @@ def measured(change: float, pairs: int, *, rounded: bool = False) -> DeviceResul
     ("words", "said"),
     [
         (("a",), "needs two things to compare (A and B) and an inventory"),
-        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<9"), "is not a limit in percent"),
-        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<+5%"), "is not a limit in percent"),
-        (("--resume", "never"), "cannot resume ab 'never'"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<9"), "does not name a metric"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<+5%"), "does not name a metric"),
+        (("--resume", "never"), "cannot resume the comparison 'never'"),
     ],
 )
 def test_what_it_cannot_do_is_said_before_a_board_is_asked(
