@@ -1,7 +1,8 @@
-"""Every `try:` and `next:` that any test provokes is one that the command line takes.
+"""What any test provokes for a screen: hints can be typed, tables fit 80 columns.
 
 Hints are taken where they are made: of each error that a module of fleet raises, and of each
-command that is completed for a screen. After the test each is given to the real parser.
+command that is completed for a screen. After the test each is given to the real parser, and each
+table is laid out.
 """
 
 from __future__ import annotations
@@ -10,16 +11,20 @@ import functools
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fleet.cli import hints
+from fleet.cli import hints, output
+from fleet.cli.columns import laid_out
 from fleet.model import errors
+from fleet.model.text import harmless
 
 _provoked: dict[str, None] = {}
 _parsed: dict[str, str] = {}
+_tables: list[tuple[str, list[str], list[list[str]], list[str]]] = []
+COLUMNS, ROWS = 80, 50
 
 
 def listen() -> None:
@@ -40,6 +45,20 @@ def listen() -> None:
         _provoked[text] = None
         return text
 
+    table = output.table
+
+    def shown(
+        title: str,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        drops: Sequence[str] = (),
+    ) -> None:
+        kept = [list(row) for row in rows]
+        texts = [["unknown" if c is None else harmless(str(c)) for c in row] for row in kept[:ROWS]]
+        _tables.append((title, list(columns), texts, list(drops)))
+        table(title, columns, kept, drops)
+
+    output.table = shown
     errors.FleetError.__init__ = made  # type: ignore[method-assign]
     hints._whole = completed
 
@@ -49,6 +68,11 @@ def wrong() -> list[str]:
     texts = list(_provoked)
     found = [said for text in texts for said in _refusals(text)]
     _provoked.clear()
+    for title, columns, rows, drops in _tables:
+        made = laid_out(title, columns, rows, room=COLUMNS, drops=drops)
+        lines = (*made.title, *made.heads, *made.rows, *made.below)
+        found += [f"wider than {COLUMNS}: {line}" for line in lines if len(line) > COLUMNS]
+    _tables.clear()
     return found
 
 

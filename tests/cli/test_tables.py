@@ -85,7 +85,7 @@ def test_words_are_folded_between_them_and_what_is_pasted_is_not(screen: Screen)
     assert "".join(buffer.getvalue().split()).count("refuses") == 27
     assert all(line.startswith(" " * 9) for line in lines[5:7])
     buffer = screen(80)
-    output.advise(f"{words}; next: fleet resume 20261101-100000-aaaaaa --force")
+    output.advise(f"{words}; next: fleet resume 20261101-100000-aaaaaa")
     output.say(f"    # {words}")
     assert len(buffer.getvalue().splitlines()) == 2
 

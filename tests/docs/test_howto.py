@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "howto").glob("*.md"))
 FILE = re.compile(r"^`([\w/.-]+)`:\n\n```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
-CODES = re.compile(r"# exit code ([\d or]+)")
+CODES = re.compile(r"#.*exit code ([\d or]+)")
 
 
 def lines(page: Path) -> list[str]:
