@@ -41,7 +41,7 @@ PLAYBOOK = ROOT / "playbooks" / "tiny-genie.yaml"
 
 # What a tree is compared without: logs, caches, locks, backups of passwd and group that
 # groupadd writes, dpkg's own backups, fleet's folder and lease; the loader's cache is compared
-# by what it lists.
+# by what it lists, large files by size and time.
 TREE = r"""
 import hashlib, os, stat, sys, json
 skip = ("/proc", "/sys", "/run", "/tmp", "/var/log", "/var/cache", "/var/lib/apt/lists",
@@ -59,7 +59,9 @@ for top, folders, files in os.walk("/"):
             continue
         info = os.lstat(path)
         mode = "%o %d:%d" % (info.st_mode, info.st_uid, info.st_gid)
-        if stat.S_ISREG(info.st_mode):
+        if stat.S_ISREG(info.st_mode) and info.st_size > 1 << 16:
+            what = "%d %d" % (info.st_size, info.st_mtime_ns)
+        elif stat.S_ISREG(info.st_mode):
             what = hashlib.sha256(open(path, "rb").read()).hexdigest()
         elif stat.S_ISLNK(info.st_mode):
             what = os.readlink(path)
