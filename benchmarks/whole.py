@@ -175,21 +175,23 @@ def cell(family: Family, design: Design, noise: float, loss: float, trials: int)
     return made
 
 
+SLOW = {"each .9 like the last", "sticky clocks, 6 %", "warms up, 10 %"}
 HARD = {
     "in turns, a boot each": {"calm", *EFFECTS},
     "in turns, a day each": {"calm", *EFFECTS},
-    "A, then B, one boot": {"each .9 like the last", "sticky clocks, 6 %", "warms up, 10 %"},
+    "A, then B, one boot": SLOW,
     "A, reboot, B": {*EFFECTS},
-    "one run of ten each": {"each .9 like the last", "sticky clocks, 6 %", "warms up, 10 %"},
+    "one run of ten each": SLOW,
 }
+LOST = {"calm", "each .5 like the last", "two modes, 4 % apart", "outliers, 1 in 20 by 10 to 30 %"}
 
 
 def cells() -> Iterator[tuple[Family, Design, float, float]]:
-    """All that the page shows: of designs that get no verdict the families that would fool it."""
-    for loss in (0.0, 0.08):
-        yield from ((family, IN_TURNS, NOISE, loss) for family in FAMILIES)
+    """All that the page shows: of most designs the families that could fool them."""
+    yield from ((family, IN_TURNS, NOISE, 0.0) for family in FAMILIES)
     for design in DESIGNS[1:]:
         yield from ((f, design, NOISE, 0.0) for f in FAMILIES if f.name in HARD[design.name])
+    yield from ((family, IN_TURNS, NOISE, 0.08) for family in FAMILIES if family.name in LOST)
 
 
 def main() -> None:

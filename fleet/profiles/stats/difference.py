@@ -150,9 +150,18 @@ def _of_values(
         fewer = min(len(a), len(b))
         return replace(base, why=f"{fewer} of {fewest(level)} runs that an interval needs")
     order = np.searchsorted(np.sort(a), b, "left") + np.searchsorted(np.sort(a), b, "right")
+    welch = ranks.Welch.of(left, right)
+
+    def shifts(level: float) -> Bounds | None:
+        found = ranks.shift(left, right, level)
+        if found is None:
+            return None
+        low, high = welch.ends(level)
+        return min(low, found[0]), found[1], max(high, found[2])
+
     return replace(
-        _changed(base, partial(ranks.shift, left, right), level, ratio=ratio),
-        p=max(ranks.rank_sum(a, b), ranks.unequal(a, b)),
+        _changed(base, shifts, level, ratio=ratio),
+        p=max(ranks.rank_sum(a, b), welch.p),
         least=least,
         above=float(order.mean()) / 2 / len(a),
         how=how,
