@@ -17,7 +17,7 @@ from fleet.model.errors import GateError, InputError, NotComparableError
 from fleet.profiles.runs import RunStore, new_run_id
 
 if TYPE_CHECKING:
-    from fleet.engine.ab.journal import AbJournal
+    from fleet.engine.ab.journal import AbJournal, Asked
     from fleet.engine.ab.measuring import Judged
     from fleet.engine.pool import DeviceResult
 
@@ -62,28 +62,45 @@ def ab(
 
     Example: fleet ab previous current --playbook playbooks/tiny-genie.yaml -i inventories/lab.yaml
     """
-    from fleet.engine.ab.journal import AbJournal, Asked  # noqa: PLC0415 - numpy, for this alone
+    from fleet.engine.ab.journal import AbJournal  # noqa: PLC0415 - numpy, for this alone
 
     inventory = inventory or project.supplied("inventory")
     store = RunStore(output_dir)
     if resume is not None:
         journal = AbJournal.reopen(store, resume)
-    elif a is None or b is None or inventory is None:
-        raise InputError(
-            "`fleet ab` needs two things to compare (A and B) and an inventory",
-            hint="fleet ab A B -i INVENTORY --playbook PLAYBOOK",
-        )
     else:
-        names = tuple(host.name for host in hosts_of(inventory, limit))
-        path = str(playbook.resolve()) if playbook else ""
-        a, b = (str(Path(word).resolve()) if Path(word).exists() else word for word in (a, b))
         limits = limits_of(gate or [])
-        asked = Asked(a, b, path, str(inventory.resolve()), names, limits, boots)
+        asked = _asked((a, b), playbook, inventory, limit, limits=limits, boots=boots)
         journal = AbJournal.begin(store, new_run_id(), asked)
     results = _measured(journal, budget, offline=offline, parallel=parallel, as_json=as_json)
     journal.close()
     show(journal, results, as_json=as_json)
     end(journal, results)
+
+
+def _asked(
+    sides: tuple[str | None, str | None],
+    playbook: Path | None,
+    inventory: Path | None,
+    limit: list[str] | None,
+    *,
+    limits: dict[str, float],
+    boots: int,
+) -> Asked:
+    """What a later `--resume` finds from any folder. Raises InputError for what is not said."""
+    from fleet.engine.ab.journal import Asked  # noqa: PLC0415
+
+    if None in sides or inventory is None:
+        raise InputError(
+            "`fleet ab` needs two things to compare (A and B) and an inventory",
+            hint="fleet ab A B -i INVENTORY --playbook PLAYBOOK",
+        )
+    names = tuple(host.name for host in hosts_of(inventory, limit))
+    a, b = (
+        str(Path(word).resolve()) if Path(word).exists() else word for word in filter(None, sides)
+    )
+    path = str(playbook.resolve()) if playbook else ""
+    return Asked(a, b, path, str(inventory.resolve()), names, limits, boots)
 
 
 def _measured(

@@ -39,7 +39,7 @@ UP_SECONDS = 300.0
 DOWN_SECONDS = 30.0
 _AS_ROOT = "sudo fleet lab up --kind namespace"
 _OWN_GROUND = {  # why they cannot run here, what they stand on, what to type instead
-    "arm64": (can_run_arm64, arm64_tree, "fleet lab up"),
+    "arm64": (can_run_arm64, arm64_tree, "fleet lab up (boards of this machine's own kind)"),
     "kernel": (can_run_kernel, kernel_disk, "sudo fleet lab up --kernel"),
 }
 _PHONE_PATH = "PATH=/system/bin"
@@ -326,7 +326,7 @@ def _kind(kind: str, *, install: bool) -> str:
     if kind in _OWN_GROUND:
         why_not, ground, instead = _OWN_GROUND[kind]
         if why := why_not():
-            raise InputError(f"{kind} boards cannot run: {why}", hint=instead)
+            raise InputError(f"{kind} boards cannot run here: {why}", hint=instead)
         ground(install=install)
         return kind
     if kind not in {"auto", "namespace", "user"}:
