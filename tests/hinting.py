@@ -66,7 +66,7 @@ def listen() -> None:
 def wrong() -> list[str]:
     """What was provoked since the last call and cannot be typed, with the parser's words."""
     texts = list(_provoked)
-    found = [said for text in texts for said in _refusals(text)]
+    found = [said for text in texts for said in refusals(text)]
     _provoked.clear()
     for title, columns, rows, drops in _tables:
         made = laid_out(title, columns, rows, room=COLUMNS, drops=drops)
@@ -76,7 +76,8 @@ def wrong() -> list[str]:
     return found
 
 
-def _refusals(text: str) -> Iterator[str]:
+def refusals(text: str) -> Iterator[str]:
+    """What the parser says of commands in a text that it does not take."""
     if text not in _parsed:
         with _bare():
             said = []

@@ -20,6 +20,7 @@ import pytest
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
 from fleet.runtimes.store import RuntimeStore
+from tests.hinting import refusals
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 900
@@ -100,6 +101,9 @@ def typed(script: list[str], where: Path, home: Path, path: str) -> tuple[int, s
     finally:
         os.close(person)
         os.close(terminal)
+    hints = [line for line in done.stdout.splitlines() if "try:" in line or "next:" in line]
+    wrong = [said for line in hints for said in refusals(line)]
+    assert not wrong, wrong
     return done.returncode, done.stdout
 
 
