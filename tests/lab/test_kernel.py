@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ from fleet.model.events import Event, Progress
 from fleet.model.files import FileRef, sha256_file
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
-from fleet.model.plan import DevicePlan
+from fleet.model.plan import Action, DevicePlan, SendBlobs
 from fleet.ops.release import actions_for
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,11 @@ GUEST_PYTHON = (3, 11)
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 # The names are on the disk then, without the bytes of what nobody synced (ext4, data=ordered).
 LAZY = "echo 0 > /proc/sys/vm/dirty_writeback_centisecs"  # until the boot: only on demand
-COMMIT = "dd if=/dev/zero of=/var/tmp/commit bs=1 count=1 conv=fsync status=none"
+COMMIT = "dd if=/dev/zero of=/var/tmp/commit$$ bs=1 count=1 conv=fsync status=none"
+# Instead of the sync of `current`: the rename of the link is on the disk, as after any commit.
+NO_SYNC = f"""#!/bin/sh
+case $2 in */current) {COMMIT} ;; *) exec /usr/bin/sync "$@" ;; esac
+"""
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +90,12 @@ def release(folder: Path, name: str, large: int = 0) -> Manifest:
     return Manifest("app", tuple(refs), origin={"name": name})
 
 
-def bring(host: Host, app: Manifest, hear: Sequence[threading.Event] = ()) -> None:
+def bring(
+    host: Host,
+    app: Manifest,
+    hear: Sequence[threading.Event] = (),
+    steps: type[Action] = Action,
+) -> None:
     """Send, stage, switch. `hear` is set when something of it is on the way."""
 
     def emit(event: Event) -> None:
@@ -97,7 +107,8 @@ def bring(host: Host, app: Manifest, hear: Sequence[threading.Event] = ()) -> No
     try:
         session.open()
         facts = gather(session.transport, host, Deadline(60))
-        actions = actions_for(app, ask_state(session, facts, app), 2)
+        wanted = actions_for(app, ask_state(session, facts, app), 2)
+        actions = tuple(action for action in wanted if isinstance(action, steps))
         apply_plan(session, DevicePlan(host, facts, "", app, actions=actions), "run")
     finally:
         session.close()
@@ -188,6 +199,39 @@ def test_a_power_cut_loses_what_was_not_synced(lab: Lab) -> None:
     lab.power_cycle(NAME)
     assert said(lab, BOOT_ID) != boot
     assert said(lab, "cat /root/synced /root/unsynced") == "kept"
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_a_blob_has_its_bytes_where_it_has_its_name(lab: Lab, host: Host, tmp_path: Path) -> None:
+    """A blob alone: the sync of a batch, or of a switch, would bring it to the disk too."""
+    app = release(tmp_path, "taken", 2 << 20)
+    app = replace(app, files=app.files[-1:])
+    said(lab, LAZY)
+    bring(host, app, steps=SendBlobs)
+    said(lab, COMMIT)
+    lab.power_cycle(NAME)
+    assert app.files[0].sha256 in store(lab)
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_what_is_switched_to_is_whole_when_the_switch_is(
+    lab: Lab, host: Host, tmp_path: Path
+) -> None:
+    """The cut comes after the rename, before the sync that follows it."""
+    old, new = release(tmp_path, "flushed"), release(tmp_path, "switched to")
+    bring(host, old)
+    said(
+        lab,
+        LAZY,
+        f"cat > /usr/local/bin/sync << 'END'\n{NO_SYNC}END\nchmod 755 /usr/local/bin/sync",
+    )
+    said(lab, "/usr/bin/sync")
+    bring(host, new)
+    lab.power_cycle(NAME)
+    said(lab, "rm /usr/local/bin/sync")
+    assert whole(lab, old, new) == new
 
 
 @pytest.mark.slow
