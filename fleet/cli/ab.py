@@ -27,6 +27,13 @@ Side = Annotated[
     str | None, typer.Argument(help="Playbook, bundle, or release (its id, current or previous).")
 ]
 
+Boots = Annotated[
+    int,
+    typer.Option(
+        min=1, max=8, help="Spread each eight pairs over so many boots; reboots the devices."
+    ),
+]
+
 
 def ab(
     a: Side = None,
@@ -43,12 +50,7 @@ def ab(
         list[str] | None,
         typer.Option(help="Largest loss that is allowed: 'decode_tps<-5%'. Repeatable."),
     ] = None,
-    boots: Annotated[
-        int,
-        typer.Option(
-            min=1, max=8, help="Spread each eight pairs over so many boots; reboots the devices."
-        ),
-    ] = 1,
+    boots: Boots = 1,
     budget: Annotated[str | None, typer.Option(help="Stop after this time: 25m.")] = None,
     resume: Annotated[
         str | None, typer.Option(help="Continue the comparison with this run id.")
@@ -62,7 +64,7 @@ def ab(
 
     Example: fleet ab previous current --playbook playbooks/tiny-genie.yaml -i inventories/lab.yaml
     """
-    from fleet.engine.ab.journal import AbJournal, Asked  # noqa: PLC0415 - numpy, for this alone
+    from fleet.engine.ab.journal import AbJournal  # noqa: PLC0415 - numpy, for this alone
 
     inventory = inventory or project.supplied("inventory")
     store = RunStore(output_dir)
@@ -75,15 +77,24 @@ def ab(
         )
     else:
         names = tuple(host.name for host in hosts_of(inventory, limit))
-        path = str(playbook.resolve()) if playbook else ""
-        a, b = (str(Path(word).resolve()) if Path(word).exists() else word for word in (a, b))
-        limits = limits_of(gate or [])
-        asked = Asked(a, b, path, str(inventory.resolve()), names, limits, boots)
-        journal = AbJournal.begin(store, new_run_id(), asked)
+        journal = _begun(store, (a, b), playbook, inventory, names, limits_of(gate or []), boots)
     results = _measured(journal, budget, offline=offline, parallel=parallel, as_json=as_json)
     journal.close()
     show(journal, results, as_json=as_json)
     end(journal, results)
+
+
+def _begun(
+    store: RunStore, sides: tuple[str, str], playbook: Path | None, inventory: Path,
+    names: tuple[str, ...], limits: dict[str, float], boots: int,
+) -> AbJournal:  # fmt: skip
+    """A new one; paths as they are from everywhere."""
+    from fleet.engine.ab.journal import AbJournal, Asked  # noqa: PLC0415
+
+    path = str(playbook.resolve()) if playbook else ""
+    a, b = (str(Path(word).resolve()) if Path(word).exists() else word for word in sides)
+    asked = Asked(a, b, path, str(inventory.resolve()), names, limits, boots)
+    return AbJournal.begin(store, new_run_id(), asked)
 
 
 def _measured(
