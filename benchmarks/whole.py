@@ -2,13 +2,17 @@
 
 Every trial is four boards with five metrics each: records of runs and repeats with their boots and
 times, compared by the function that ships. The noise is that of `benchmarks.ab`, value after value
-in the order of time. Fixed seeds, one for each cell; `--cells 0:20 --into FILE` is a part of them.
+in the order of time. Fixed seeds, one for each cell.
+
+    python -m benchmarks.whole --into cells.jsonl               20 s a cell; goes on after a cut
+    python -m benchmarks.whole --into cells.jsonl --write docs/compare.md
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -28,6 +32,7 @@ from fleet.profiles.compare.verdict import Verdict, judge
 from fleet.profiles.stats.trend import Floats
 
 TRIALS, BOARDS, NOISE = 1000, 4, 0.015
+MARKS = ("<!-- whole -->", "<!-- whole end -->")
 NAMES = ("init_ms", "ttft_ms", "prompt_tps", "decode_tps", "decode_ms")
 CLAIMS = {Verdict.FASTER, Verdict.SLOWER, Verdict.HIGHER, Verdict.LOWER}
 SILENT = {Verdict.INCOMPARABLE, Verdict.FEW, Verdict.DIFFERS}
@@ -194,19 +199,54 @@ def cells() -> Iterator[tuple[Family, Design, float, float]]:
     yield from ((family, IN_TURNS, NOISE, 0.08) for family in FAMILIES if family.name in LOST)
 
 
+def lines(found: list[dict[str, Any]]) -> list[str]:
+    """The table of the page as lines of Markdown, in percent."""
+    heads = ("measured", "noise of a row, 1.5 %", "claims a change", "all intervals hold",
+             "rows with a verdict", "gate tripped / not judged", "loss named")  # fmt: skip
+    made = [f"| {' | '.join(heads)} |", "|---|---|" + "---:|" * 5]
+    for one in found:
+        told = one["told"] > 0
+        gate = f"{one['tripped']:.1%} / {one['unjudged']:.1%}" if told else "-"
+        named = f"{one['found']:.1%}" if one["loss"] else "-"
+        what = one["design"] + (", 8 % less on one board" if one["loss"] else "")
+        held = f"{one['held']:.1%}" if told else "-"
+        cells = (
+            what,
+            one["family"],
+            f"{one['false']:.1%}",
+            held,
+            f"{one['told']:.0%}",
+            gate,
+            named,
+        )
+        made.append(f"| {' | '.join(cells)} |")
+    return made
+
+
 def main() -> None:
-    """Measure cells into a file of JSON lines; cells that are there are left out."""
+    """Measure cells into a file of JSON lines, or put those of files into a page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=TRIALS)
-    parser.add_argument("--into", type=Path, required=True)
+    parser.add_argument("--into", type=Path, nargs="+", required=True)
     parser.add_argument("--cells", default=":")
+    parser.add_argument("--write", type=Path)
     given = parser.parse_args()
+    known = {(one["design"], one["family"], one["loss"]): one for one in _read(given.into)}
     first, _, last = given.cells.partition(":")
-    done = {(c["design"], c["family"], c["loss"]) for c in _read([given.into])}
-    for family, design, noise, loss in [*cells()][int(first or 0) : int(last) if last else None]:
-        if (design.name, family.name, loss) not in done:
+    wanted = [*cells()][int(first or 0) : int(last) if last else None]
+    if given.write:
+        keys = [(design.name, family.name, loss) for family, design, _, loss in wanted]
+        text = "\n".join(lines([known[key] for key in keys if key in known]))
+        inside = re.compile(re.escape(MARKS[0]) + ".*?" + re.escape(MARKS[1]), re.DOTALL)
+        page = inside.sub(
+            lambda _: f"{MARKS[0]}\n{text}\n{MARKS[1]}", given.write.read_text("utf-8")
+        )
+        given.write.write_text(page, "utf-8")
+        return
+    for family, design, noise, loss in wanted:
+        if (design.name, family.name, loss) not in known:
             made = cell(family, design, noise, loss, given.trials)
-            with given.into.open("a", encoding="utf-8") as file:
+            with given.into[0].open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(made)) + "\n")
 
 

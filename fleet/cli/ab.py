@@ -17,7 +17,7 @@ from fleet.model.errors import GateError, InputError, NotComparableError
 from fleet.profiles.runs import RunStore, new_run_id
 
 if TYPE_CHECKING:
-    from fleet.engine.ab.journal import AbJournal, Asked
+    from fleet.engine.ab.journal import AbJournal
     from fleet.engine.ab.measuring import Judged
     from fleet.engine.pool import DeviceResult
 
@@ -25,6 +25,13 @@ PARALLEL = 16
 COLUMNS = ("device", "metric", "A", "B", "change", "95 %, table", "pairs", "answer", "emulated")
 Side = Annotated[
     str | None, typer.Argument(help="Playbook, bundle, or release (its id, current or previous).")
+]
+
+Boots = Annotated[
+    int,
+    typer.Option(
+        min=1, max=8, help="Spread each eight pairs over so many boots; reboots the devices."
+    ),
 ]
 
 
@@ -43,12 +50,7 @@ def ab(
         list[str] | None,
         typer.Option(help="Loss that is too much, like 'decode_tps<-5%'. Repeatable."),
     ] = None,
-    boots: Annotated[
-        int,
-        typer.Option(
-            min=1, max=8, help="Spread each eight pairs over so many boots; reboots the devices."
-        ),
-    ] = 1,
+    boots: Boots = 1,
     budget: Annotated[str | None, typer.Option(help="Stop after this time: 25m.")] = None,
     resume: Annotated[
         str | None, typer.Option(help="Continue the comparison with this run id.")
@@ -68,39 +70,31 @@ def ab(
     store = RunStore(output_dir)
     if resume is not None:
         journal = AbJournal.reopen(store, resume)
+    elif a is None or b is None or inventory is None:
+        raise InputError(
+            "`fleet ab` needs two things to compare (A and B) and an inventory",
+            hint="fleet ab A B -i INVENTORY --playbook PLAYBOOK",
+        )
     else:
-        limits = limits_of(gate or [])
-        asked = _asked((a, b), playbook, inventory, limit, limits=limits, boots=boots)
-        journal = AbJournal.begin(store, new_run_id(), asked)
+        names = tuple(host.name for host in hosts_of(inventory, limit))
+        journal = _begun(store, (a, b), playbook, inventory, names, limits_of(gate or []), boots)
     results = _measured(journal, budget, offline=offline, parallel=parallel, as_json=as_json)
     journal.close()
     show(journal, results, as_json=as_json)
     end(journal, results)
 
 
-def _asked(
-    sides: tuple[str | None, str | None],
-    playbook: Path | None,
-    inventory: Path | None,
-    limit: list[str] | None,
-    *,
-    limits: dict[str, float],
-    boots: int,
-) -> Asked:
-    """What a later `--resume` finds from any folder. Raises InputError for what is not said."""
-    from fleet.engine.ab.journal import Asked  # noqa: PLC0415
+def _begun(
+    store: RunStore, sides: tuple[str, str], playbook: Path | None, inventory: Path,
+    names: tuple[str, ...], limits: dict[str, float], boots: int,
+) -> AbJournal:  # fmt: skip
+    """A new one; paths as they are from everywhere."""
+    from fleet.engine.ab.journal import AbJournal, Asked  # noqa: PLC0415
 
-    if None in sides or inventory is None:
-        raise InputError(
-            "`fleet ab` needs two things to compare (A and B) and an inventory",
-            hint="fleet ab A B -i INVENTORY --playbook PLAYBOOK",
-        )
-    names = tuple(host.name for host in hosts_of(inventory, limit))
-    a, b = (
-        str(Path(word).resolve()) if Path(word).exists() else word for word in filter(None, sides)
-    )
     path = str(playbook.resolve()) if playbook else ""
-    return Asked(a, b, path, str(inventory.resolve()), names, limits, boots)
+    a, b = (str(Path(word).resolve()) if Path(word).exists() else word for word in sides)
+    asked = Asked(a, b, path, str(inventory.resolve()), names, limits, boots)
+    return AbJournal.begin(store, new_run_id(), asked)
 
 
 def _measured(

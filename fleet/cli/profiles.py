@@ -88,8 +88,8 @@ def _drawn(row: dict[str, Any]) -> dict[str, object]:
     plain = not known(output.console.encoding)
     several = len(row["values"]) > 1
     return {
-        "median": f"{row['median']:.4g} {_UNITS[row['metric']]}" if row["metric"] else None,
-        "values": sparkline(row["values"], PICTURE, plain=plain) if several else None,
+        "median": f"{row['median']:.4g} {_UNITS[row['metric']]}" if row["metric"] else "-",
+        "values": sparkline(row["values"], PICTURE, plain=plain) if several else "-",
     }
 
 
