@@ -51,8 +51,9 @@ chown -R ubuntu:ubuntu /home/ubuntu; mkdir {REPOSITORY}
 rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/* /var/lib/apt/lists/*
 echo 'deb [trusted=yes] file:{REPOSITORY} ./' > /etc/apt/sources.list
 systemctl enable systemd-networkd ssh
-systemctl mask getty.target systemd-logind ldconfig systemd-pstore systemd-timesyncd apt-daily.timer \
-  apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap fstrim.timer
+systemctl mask getty.target systemd-logind ldconfig systemd-pstore systemd-timesyncd \
+  apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer \
+  e2scrub_all.timer e2scrub_reap fstrim.timer
 """
 
 
