@@ -149,7 +149,7 @@ def test_real_apt_makes_library_group_rule_and_unit(bare: Lab) -> None:
     assert root(bare, nodes).split() == ["664", "660"]
     assert login(bare, "stat -c '%a %U:%G' /dev/fastrpc-cdsp-secure").split() == [
         "640",
-        "root:fastrpc",
+        "fastrpc:fastrpc",
     ]
     assert "user:ubuntu" not in root(bare, "getfacl -p /dev/dma_heap/system")
     assert "group:fastrpc:rw-" in root(bare, "getfacl -p /dev/dma_heap/system")

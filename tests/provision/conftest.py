@@ -41,7 +41,7 @@ PLAYBOOK = ROOT / "playbooks" / "tiny-genie.yaml"
 
 # What a tree is compared without: logs, caches, locks, backups of passwd and group that
 # groupadd writes, dpkg's own backups, fleet's folder and lease; the loader's cache is compared
-# by what it lists, large files by size and time.
+# by what it lists.
 TREE = r"""
 import hashlib, os, stat, sys, json
 skip = ("/proc", "/sys", "/run", "/tmp", "/var/log", "/var/cache", "/var/lib/apt/lists",
@@ -49,7 +49,7 @@ skip = ("/proc", "/sys", "/run", "/tmp", "/var/log", "/var/cache", "/var/lib/apt
         "/var/lib/dpkg/lock", "/var/lib/dpkg/lock-frontend", "/root/fleet",
         "/var/lib/dpkg/triggers", "/var/lib/apt/extended_states", "/var/lib/sudo", "/dev/pts",
         "/var/lib/dpkg/status", "/var/lib/dpkg/diversions", "/var/lib/dpkg/statoverride",
-        "/etc/ld.so.cache", "/var/tmp/fleet-lease", *sys.argv[1:])
+        "/etc/ld.so.cache", "/var/tmp/fleet-lease")
 tree = {}
 for top, folders, files in os.walk("/"):
     folders[:] = [f for f in folders if not os.path.join(top, f).startswith(skip)]
@@ -59,9 +59,7 @@ for top, folders, files in os.walk("/"):
             continue
         info = os.lstat(path)
         mode = "%o %d:%d" % (info.st_mode, info.st_uid, info.st_gid)
-        if stat.S_ISREG(info.st_mode) and info.st_size > 1 << 16:
-            what = "%d %d" % (info.st_size, info.st_mtime_ns)
-        elif stat.S_ISREG(info.st_mode):
+        if stat.S_ISREG(info.st_mode):
             what = hashlib.sha256(open(path, "rb").read()).hexdigest()
         elif stat.S_ISLNK(info.st_mode):
             what = os.readlink(path)
@@ -155,9 +153,9 @@ class Bare:
         assert done.returncode == 0, f"{script}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def tree(self, *skip: str) -> dict[str, str]:
+    def tree(self) -> dict[str, str]:
         """Every file, folder, link and node with mode, owner and content hash; packages too."""
-        done = self.lab.exec(self.name, ["python3", "-c", TREE, *skip])
+        done = self.lab.exec(self.name, ["python3", "-c", TREE])
         assert done.returncode == 0, done.stderr
         found: dict[str, str] = json.loads(done.stdout)
         has_dpkg = self.lab.exec(self.name, ["sh", "-c", "command -v dpkg-query"]).returncode == 0

@@ -25,15 +25,13 @@ from tests.contract.versions import texts_of
 SEVEN, EIGHT = "trixie-backports", "sid"
 _SLEEP = b"#!/bin/sh\nexec sleep infinity\n"
 _SYSUSERS = re.compile(r"# Automatically added by dh_installsysusers.*?\n# End .*?\n", re.DOTALL)
-# Postinst of qualcomm/fastrpc debian/fastrpc-support.postinst at 2e290df, without adduser.
-_PPA = """getent group fastrpc >/dev/null || groupadd --system fastrpc
-getent passwd fastrpc >/dev/null || useradd --system -g fastrpc -M -d /nonexistent fastrpc
+# The events of qualcomm/fastrpc debian/fastrpc-support.postinst at 2e290df.
+_EVENTS = """
 udevadm control --reload-rules
 for f in $(find /dev -name 'fastrpc-*'); do
   udevadm trigger --subsystem-match=misc --action=add --name-match=$f || true
 done
-udevadm trigger --subsystem-match=dma_heap --action=add || true
-ldconfig"""
+udevadm trigger --subsystem-match=dma_heap --action=add || true"""
 
 
 def repository(version: str, folder: Path) -> Path:
@@ -109,7 +107,7 @@ def image() -> Deb:
 def ppa() -> list[Deb]:
     """The lab's packages of the PPA, with what the source of its time does after unpacking."""
     return [
-        replace(deb, postinst=_PPA) if deb.name == "qcom-fastrpc1" else deb
+        replace(deb, postinst=deb.postinst + _EVENTS) if deb.name == "qcom-fastrpc1" else deb
         for deb in lab.ubuntu_ppa()
     ]
 
