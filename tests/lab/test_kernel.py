@@ -19,26 +19,36 @@ from pathlib import Path
 
 import pytest
 
+from fleet.engine.applying import apply_system
+from fleet.engine.leasing import Lease
+from fleet.engine.rebooting import boot_id, wait_for_reboot
 from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
 from fleet.engine.states import ask_state
+from fleet.engine.undo import UndoLog
+from fleet.engine.undoing import undo
 from fleet.facts.gather import gather
 from fleet.lab import Lab
 from fleet.lab.kernel import can_run_kernel
 from fleet.lab.rootfs import find
+from fleet.model.command import Command
 from fleet.model.deadline import Deadline
-from fleet.model.errors import FleetError, InputError
+from fleet.model.errors import FleetError, InputError, LeaseHeldError
 from fleet.model.events import Event, Progress
 from fleet.model.files import FileRef, sha256_file
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, DevicePlan, SendBlobs
+from fleet.model.system import SystemSpec, WantedUnit
 from fleet.ops.release import actions_for
+from fleet.profiles.runs import RunStore
+from tests.vm.test_machine import planned
 
 ROOT = Path(__file__).parents[2]
 NAME = "lab001"
 GUEST_PYTHON = (3, 11)
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+UNIT = "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 # The names are on the disk then, without the bytes of what nobody synced (ext4, data=ordered).
 LAZY = "echo 0 > /proc/sys/vm/dirty_writeback_centisecs"  # until the boot: only on demand
 COMMIT = "dd if=/dev/zero of=/var/tmp/commit$$ bs=1 count=1 conv=fsync status=none"
@@ -110,6 +120,16 @@ def bring(
         wanted = actions_for(app, ask_state(session, facts, app), 2)
         actions = tuple(action for action in wanted if isinstance(action, steps))
         apply_plan(session, DevicePlan(host, facts, "", app, actions=actions), "run")
+    finally:
+        session.close()
+
+
+@contextlib.contextmanager
+def opened(host: Host) -> Iterator[Session]:
+    session = Session(host, lambda _: None)
+    session.open()
+    try:
+        yield session
     finally:
         session.close()
 
@@ -188,6 +208,42 @@ def test_a_reboot_in_the_middle_of_a_push_is_gone_on_with(
     push.join(240)
     bring(host, app)
     assert whole(lab, app) == app
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_a_lease_and_a_unit_live_over_a_reboot_and_undo_takes_the_unit_back(
+    lab: Lab, host: Host, tmp_path: Path
+) -> None:
+    said(lab, f"printf '{UNIT}' > /etc/systemd/system/npu.service", "systemctl daemon-reload")
+    look = "getent group npu || echo none; systemctl is-enabled npu || systemctl is-active npu || true"
+    before = said(lab, look)
+    root, runs = replace(host, user="root"), RunStore(tmp_path / "runs")
+    spec = SystemSpec(groups=("npu",), units=(WantedUnit("npu.service", enabled=True),))
+    with opened(root) as session, opened(root) as other:
+        with Lease(session, "provision") as lease:
+            log = UndoLog(tmp_path / "undo", "run1", NAME)
+            apply_system(session, planned(session, spec), log, allow_reboot=False)
+            boot = boot_id(session)
+            with session.over_reboot():
+                lab.exec(NAME, ["systemctl", "reboot"])
+                wait_for_reboot(session, boot)
+            session.ask(Command(("touch", "/root/mine")), "touch", mutates=True)
+            assert lease.ticket is not None
+            assert lease.ticket.generation == 1
+            other.reopen()
+            with pytest.raises(LeaseHeldError), Lease(other, "other"):
+                other.ask(Command(("touch", "/root/not")), "touch", mutates=True)
+        assert said(lab, look).split()[1:] == ["enabled"]
+        with Lease(other, "of somebody who goes"):
+            other.ask(Command(("touch", "/root/other")), "touch", mutates=True)
+            lab.power_cycle(NAME)
+            session.reopen()
+            with Lease(session, "next"):
+                session.ask(Command(("touch", "/root/next")), "touch", mutates=True)
+    (result,) = undo([root], "run1", lambda _: None, parallel=1, runs=runs)
+    assert result.error is None, result.error
+    assert said(lab, look) == before
 
 
 @pytest.mark.slow
