@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from fleet.cli import output
-from fleet.config.project import FILE
+from fleet.config.nearest import FILE
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
 from fleet.lab.rootfs import BUILD_MB, TREE_MB, rootfs_path

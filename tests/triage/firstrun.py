@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.model.diagnosis import Diagnosis
-from fleet.triage.calibration import observed
+from fleet.triage.calibration import observed, scored
 from fleet.triage.triage import triage
 
 POOL = Path(__file__).parent / "data" / "first_runs.jsonl"
@@ -176,14 +176,9 @@ def _share(runs: Sequence[Run], what: str) -> str:
 
 
 def pooled() -> list[tuple[float, bool]]:
-    """The answers of all first runs before, in the words of today.
-
-    What was kept before the fit is what `observed` was fitted on; `final` rows have it in them.
-    """
+    """The answers of all first runs before: their scores in the words of today's fit."""
     rows = [json.loads(line) for line in POOL.read_text("utf-8").splitlines()]
-    return [
-        (row["said"] if row.get("final") else observed(row["said"]), row["right"]) for row in rows
-    ]
+    return [(observed(row["score"]), row["right"]) for row in rows]
 
 
 def main() -> None:
@@ -202,9 +197,8 @@ def main() -> None:
             {
                 "set": given.keep,
                 "id": run.row["id"],
-                "said": round(run.said, 3),
+                "score": round(scored(run.said), 4),
                 "right": run.right,
-                "final": True,
             }
             for run in runs
             if run.first
