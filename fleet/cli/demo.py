@@ -16,7 +16,7 @@ import typer
 
 from fleet.cli import output
 from fleet.cli.live import ticking
-from fleet.config.project import FILE
+from fleet.config.nearest import FILE
 from fleet.data import shipped
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
