@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from fleet.runtimes.lock import file_lock
 from tests.engine.conftest import Bench
 from tests.support_runtime import NEW, cache_root
 
+from .clocks import beside, board
 from .seen import ROOT, saw
 
 TOKENS = 8
@@ -66,6 +68,17 @@ def test_a_decoder_as_a_context_binary(own: Bench, tmp_path: Path) -> None:
     version, packages = PACKAGE.partition("==")[2], f"QAIRT {NEW}"
     on = f"the HTP emulator ({packages}) of a board behind a real sshd (x86_64)"
     saw("genai", "onnxruntime-genai", version, on, "text and times; no node on the CPU")
+
+
+def test_the_times_of_a_generation_are_those_of_another_clock(own: Bench, tmp_path: Path) -> None:
+    with board(tmp_path) as (server, times):
+        mine = replace(own, host=server.host(base_dir=str(own.base), soc="QCS9075"))
+        result = deployed(mine, tmp_path)
+    assert result.error is None, result.error
+    metrics, took = result.records[-1].metrics, [1000 * at for at in json.loads(times.read_text())]
+    by = "a clock around the calls into onnxruntime-genai in the same process"
+    beside("genai", "time to the first token", by, metrics.ttft_ms, took[0])
+    beside("genai", "the other tokens", by, metrics.decode_ms, took[-1] - took[0])
 
 
 def test_a_pipeline_of_two_parts_says_the_same(own: Bench, tmp_path: Path) -> None:

@@ -8,17 +8,21 @@ import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 from fleet.config.playbook import load_playbook
 from fleet.engine.pool import DeviceResult
+from fleet.profiles.formats.base import RATE
 from fleet.runners.litert import DISPATCH, PACKAGES
 from fleet.runtimes.lock import file_lock
 from tests.engine.conftest import Bench
 from tests.support_runtime import NEW, X86, cache_root, cached_runtime, cached_store
 from tests.transport.sshd import Sshd
 
+from .clocks import beside, board
+from .larger import make
 from .seen import ROOT, saw
 
 VERSION = PACKAGES[0].partition("==")[2]
@@ -62,6 +66,22 @@ def test_a_model_on_the_cpu_of_a_board(bench: Bench, tmp_path: Path) -> None:
         assert not any("libQnn" in name for name in record.files)
     on = "the CPU of a board behind a real sshd (x86_64)"
     saw("litert", "ai-edge-litert", VERSION, on, "outputs within 1e-5 of numpy's, times")
+
+
+def test_the_time_of_a_run_is_that_of_another_clock(bench: Bench, tmp_path: Path) -> None:
+    """Of the same inferences, in a model that takes some milliseconds."""
+    folder = make("make_litert", tmp_path / "larger", INNER=400_000)
+    options = {"accelerator": "cpu", "iterations": 50, "warmups": 2}
+    with board(tmp_path) as (server, times):
+        own = replace(bench, host=server.host(base_dir=str(bench.base), soc="QCS9075"))
+        result = deployed(own, tmp_path / "p.yaml", str(folder), options=options, repeats=1)
+    assert result.error is None, result.error
+    (record,) = result.records
+    others, took = record.metrics.others, json.loads(times.read_text())[2:]
+    assert len(took) == others["inferences"].value == 50
+    by = "a clock around the inferences in the same process"
+    beside("litert", "the median of 50 runs", by, others["run_ms"].value, 1000 * median(took))
+    beside("litert", "inferences a second", by, others[RATE].value, 50 / sum(took))
 
 
 def test_a_part_for_the_npu_never_runs_on_the_cpu(
