@@ -25,12 +25,13 @@ site.addsitedir(sys.argv[1])
 sys.path.insert(0, sys.argv[2])
 maker = __import__(sys.argv[3])
 vars(maker).update(json.loads(sys.argv[4]))
-del sys.argv[1:5]
-maker.main()
+run = sys.argv[5]
+del sys.argv[1:6]
+exec(run)
 """
 
 
-def make(script: str, target: Path, **sizes: int) -> Path:
+def make(script: str, target: Path, run: str = "maker.main()", **sizes: int) -> Path:
     """`target`, written by a script of assets/build with other sizes."""
     folder = cache_root() / "programs" / "makers"
     with file_lock(cache_root() / "programs.lock", _SECONDS):
@@ -42,6 +43,6 @@ def make(script: str, target: Path, **sizes: int) -> Path:
                 pytest.skip(f"pip could not install {' '.join(_WANTED)}")
             part.rename(folder)
     build = ROOT / "assets" / "build"
-    told = map(str, (folder, build, script, json.dumps(sizes), target))
+    told = map(str, (folder, build, script, json.dumps(sizes), run, target))
     subprocess.run([sys.executable, "-c", _MAKE, *told], check=True, timeout=_SECONDS)
     return target

@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypedDict
 
 from fleet.data import load
+from fleet.runtimes.lock import file_lock
+from tests.support_runtime import cache_root
 
 ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("seen.json")
@@ -53,10 +57,16 @@ def everything() -> Everything:
     return found
 
 
-def _keep(kept: Everything) -> None:
-    kept["rows"].sort(key=lambda row: (row["runner"], row["program"]))
-    kept["clocks"].sort(key=lambda row: (row["runner"], row["what"]))
-    FILE.write_text(json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
+@contextlib.contextmanager
+def _kept() -> Iterator[Everything]:
+    """To be changed; another process of the same run waits."""
+    with file_lock(cache_root() / "seen.lock", 60):
+        kept = everything()
+        yield kept
+        kept["rows"].sort(key=lambda row: (row["runner"], row["program"]))
+        kept["clocks"].sort(key=lambda row: (row["runner"], row["what"]))
+        text = json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True)
+        FILE.write_text(text + "\n", "utf-8")
 
 
 def all_seen() -> list[Seen]:
@@ -65,17 +75,16 @@ def all_seen() -> list[Seen]:
 
 def saw_clock(runner: str, what: str, by: str, apart: float) -> None:
     """Keep how far fleet's figure and that of another clock were apart."""
-    kept = everything()
-    others = [row for row in kept["clocks"] if (row["runner"], row["what"]) != (runner, what)]
     row = Clock(runner=runner, what=what, by=by, apart=round(apart, 5))
-    _keep({**kept, "clocks": [*others, row]})
+    with _kept() as kept:
+        old = [row for row in kept["clocks"] if (row["runner"], row["what"]) != (runner, what)]
+        kept["clocks"] = [*old, row]
 
 
 def saw_pair(program: str, qairt: str, outcome: str) -> None:
     """Keep what a pinned program and a version of QAIRT did together."""
-    kept = everything()
-    pairs = {**kept["pairs"], program: {**kept["pairs"].get(program, {}), qairt: outcome}}
-    _keep({**kept, "pairs": dict(sorted(pairs.items()))})
+    with _kept() as kept:
+        kept["pairs"].setdefault(program, {})[qairt] = outcome
 
 
 def saw(runner: str, program: str, version: str, on: str, showed: str) -> None:
@@ -84,9 +93,9 @@ def saw(runner: str, program: str, version: str, on: str, showed: str) -> None:
     row = Seen(
         runner=runner, program=program, version=version, on=on, when=when, showed=showed, never=""
     )
-    kept = everything()
-    others = [old for old in kept["rows"] if (old["runner"], old["program"]) != (runner, program)]
-    _keep({**kept, "rows": [*others, row]})
+    with _kept() as kept:
+        old = [row for row in kept["rows"] if (row["runner"], row["program"]) != (runner, program)]
+        kept["rows"] = [*old, row]
 
 
 def table() -> str:
