@@ -38,7 +38,7 @@ test-slow: $(STAMP)-dev
 test-programs: $(STAMP)-dev
 	@sh tests/setup.sh
 	@$(BIN)/python -m tests.programs.fetches
-	@$(BIN)/pytest -q -m programs tests/programs
+	@$(BIN)/pytest -q -n 2 -m programs tests/programs
 	@$(BIN)/python -m tests.programs.seen
 
 test-contract: $(STAMP)-dev
