@@ -70,7 +70,11 @@ def test_the_least_and_everything(folder: Path) -> None:
         ("  - {name: ../X, cpu: ops/cpu/libX.so}", "is not a valid name of an op package", 4),
         ('  - {name: "X:Y", cpu: ops/cpu/libX.so}', "is not a valid name of an op package", 4),
         ("  - {name: X, cpu: ops/cpu/libX.so, provider: a b}", "valid name of a function", 4),
-        ("  - {name: X, cpu: ops/cpu/libX.so, qairt: 2.41}", "YAML reads this as a number", 4),
+        (
+            "  - {name: X, cpu: ops/cpu/libX.so, qairt: 2.41}",
+            "YAML reads this as a decimal number",
+            4,
+        ),
         ("  - {name: X, cpu: ops/cpu/libX.so, qairt: bundle}", "is not a valid QAIRT version", 4),
         ("  {name: X, cpu: ops/cpu/libX.so}", "must be a list", 4),
     ],
