@@ -48,7 +48,7 @@ def ab(
     ] = None,
     gate: Annotated[
         list[str] | None,
-        typer.Option(help="Largest loss that is allowed: 'decode_tps<-5%'. Repeatable."),
+        typer.Option(help="Loss that is too much, like 'decode_tps<-5%'. Repeatable."),
     ] = None,
     boots: Boots = 1,
     budget: Annotated[str | None, typer.Option(help="Stop after this time: 25m.")] = None,
@@ -102,7 +102,7 @@ def _measured(
 ) -> list[DeviceResult]:
     """On every board that was asked."""
     from fleet.engine.ab.measuring import measure  # noqa: PLC0415
-    from fleet.engine.ab.sides import side_of  # noqa: PLC0415
+    from fleet.engine.ab.sides import not_measured, side_of  # noqa: PLC0415
     from fleet.engine.pool import on_every_device  # noqa: PLC0415
     from fleet.runtimes.store import RuntimeStore  # noqa: PLC0415
 
@@ -114,6 +114,8 @@ def _measured(
             side_of(word, asked.playbook, RuntimeStore(), listener, offline=offline)
             for word in (asked.a, asked.b)
         ]
+        for text in not_measured(sides):
+            output.note(text)
         work = partial(measure, journal, sides, budget=time_left)
         return on_every_device(hosts, work, listener, parallel=parallel or PARALLEL)
 
@@ -127,7 +129,7 @@ def limits_of(texts: list[str]) -> dict[str, float]:
         gate = parse(text)
         if gate.word is not None or gate.unit != "%" or gate.below != (gate.limit < 0):
             raise InputError(
-                f"--gate {text!r} is not a limit in percent for a loss",
+                f"--gate {text!r} does not name a metric and the loss in percent that is too much",
                 hint="write it like --gate 'decode_tps<-5%' or --gate 'ttft_ms>+10%'",
             )
         found[gate.metric] = gate.limit
@@ -161,9 +163,8 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
             found.pairs, str(found.answer), "yes" if _emulated(result) else "no",
         ))  # fmt: skip
     if cells:
-        output.table(
-            f"{journal.asked.b} against {journal.asked.a}", COLUMNS, cells, ("emulated", "pairs")
-        )
+        title = " against ".join(map(_short, (journal.asked.b, journal.asked.a)))
+        output.table(title, COLUMNS, cells, ("emulated", "pairs"))
     for result, item in rows:
         if step := item.decision.step:
             place = f"{result.host.name} {item.metric}"
@@ -179,6 +180,12 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
         output.note("the devices are emulated, so this says nothing about real hardware")
     tag = f"tag:ab-{journal.run_id}"
     output.note(f"to show run {journal.run_id} again: fleet profiles compare {tag}-A {tag}-B")
+
+
+def _short(word: str) -> str:
+    """A file as seen from here, where it is below; releases as they are."""
+    path = Path(word)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else word
 
 
 def _emulated(result: DeviceResult) -> bool:

@@ -98,7 +98,8 @@ def show(found: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> N
     for text in found.remarks:
         output.note(text)
     if any(row.verdict in {Verdict.FEW, Verdict.DIFFERS} for row in found.rows):
-        output.note(f"a verdict needs {LEAST_REPEATS} runs of A and of B in turns\n  try: {AB}")
+        output.note(f"a verdict needs {LEAST_REPEATS} runs of A and of B in turns")
+        output.advise(f"next: {AB}")
 
 
 def _show_rows(found: Comparison) -> None:
@@ -137,7 +138,7 @@ def end(found: Comparison, judged: Sequence[JudgedGate], *, strict: bool) -> Non
     tripped = [result for result in judged if result.outcome is GateOutcome.TRIPPED]
     if tripped:
         raise GateError(
-            _texts(tripped),
+            f"--fail-if found {_texts(tripped)}",
             hint="find the cause in the table above, or change the limit of --fail-if",
         )
     unsure = [result for result in judged if result.outcome is GateOutcome.UNJUDGED]
@@ -164,7 +165,7 @@ def _refusal(found: Comparison) -> str:
 
 
 def _texts(judged: Sequence[JudgedGate]) -> str:
-    names = [" ".join(filter(None, (j.gate.text, j.board, j.metric))) for j in judged[:3]]
+    names = [", ".join(filter(None, (j.gate.text, j.board, j.metric))) for j in judged[:3]]
     found = [f"{name}: {result.text}" for name, result in zip(names, judged, strict=False)]
     return "; ".join(found) + (f" and {len(judged) - 3} more" if len(judged) > 3 else "")
 

@@ -43,8 +43,8 @@ class LockedFile:
         placed = len(path.parts) > 1 and path.parts[0] in FOLDERS and str(path) == self.name
         if not placed or not self.name.isprintable():
             raise LockFileError(
-                f"{self.name!r} cannot be the name of a locked file: it must be FOLDER/NAME with "
-                f"one of the folders {', '.join(FOLDERS)}, without `.`, `//` and odd characters",
+                f"{self.name!r} is no valid name of a file: expected FOLDER/NAME with one of the "
+                f"folders {', '.join(FOLDERS)} and only printable characters",
                 hint=CURE,
             )
 

@@ -47,6 +47,16 @@ def error(*args: object) -> FleetError:
     return done.exception
 
 
+def test_the_runs_of_one_ab_are_one_row_that_can_be_shown(home: Path) -> None:
+    for run in ("warm", "000.0a", "000.0b", "001.0a", "001.0b"):
+        put(home / "runs", record(run_id=f"{RUN}-{run}", tags=(f"ab-{RUN}",)))
+    rows = profiles("list", "--limit", "3").stdout.splitlines()
+    (mine,) = [row for row in rows if f"tag:ab-{RUN}" in row]
+    assert "| 5 " in mine, mine
+    assert any("20261102-100000-bbbbbb" in row for row in rows), "it hides no other"
+    assert profiles("show", f"tag:ab-{RUN}").exit_code == 0
+
+
 def test_list_is_newest_first_and_takes_words() -> None:
     assert [(one["run"], one["records"], one["counted"]) for one in plain("list")] == [
         ("20261102-100000-bbbbbb", 1, 1), (RUN, 4, 3)

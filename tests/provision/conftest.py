@@ -7,12 +7,13 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.applying import apply_system
+from fleet.engine.applying import apply_and_look
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.planning import Planned
@@ -40,7 +41,7 @@ PLAYBOOK = ROOT / "playbooks" / "tiny-genie.yaml"
 
 # What a tree is compared without: logs, caches, locks, backups of passwd and group that
 # groupadd writes, dpkg's own backups, fleet's folder and lease; the loader's cache is compared
-# by what it lists.
+# by what it lists, large files by size and time.
 TREE = r"""
 import hashlib, os, stat, sys, json
 skip = ("/proc", "/sys", "/run", "/tmp", "/var/log", "/var/cache", "/var/lib/apt/lists",
@@ -48,7 +49,7 @@ skip = ("/proc", "/sys", "/run", "/tmp", "/var/log", "/var/cache", "/var/lib/apt
         "/var/lib/dpkg/lock", "/var/lib/dpkg/lock-frontend", "/root/fleet",
         "/var/lib/dpkg/triggers", "/var/lib/apt/extended_states", "/var/lib/sudo", "/dev/pts",
         "/var/lib/dpkg/status", "/var/lib/dpkg/diversions", "/var/lib/dpkg/statoverride",
-        "/etc/ld.so.cache", "/var/tmp/fleet-lease")
+        "/etc/ld.so.cache", "/var/tmp/fleet-lease", *sys.argv[1:])
 tree = {}
 for top, folders, files in os.walk("/"):
     folders[:] = [f for f in folders if not os.path.join(top, f).startswith(skip)]
@@ -58,12 +59,14 @@ for top, folders, files in os.walk("/"):
             continue
         info = os.lstat(path)
         mode = "%o %d:%d" % (info.st_mode, info.st_uid, info.st_gid)
-        if stat.S_ISREG(info.st_mode):
+        if stat.S_ISREG(info.st_mode) and info.st_size > 1 << 16:
+            what = "%d %d" % (info.st_size, info.st_mtime_ns)
+        elif stat.S_ISREG(info.st_mode):
             what = hashlib.sha256(open(path, "rb").read()).hexdigest()
         elif stat.S_ISLNK(info.st_mode):
             what = os.readlink(path)
         else:
-            what = ""
+            what = " ".join(os.listxattr(path)) if stat.S_ISCHR(info.st_mode) else ""
         tree[path] = mode + " " + what
 json.dump(tree, sys.stdout)
 """
@@ -121,14 +124,14 @@ class Bare:
         try:
             planned = self._look(session, spec)
             log = UndoLog(undo_root(self.runs), f"run{next(self.numbers)}", self.name)
-            apply_system(session, planned, log, allow_reboot=True)
-            left = self._look(session, spec)
+            look = partial(self._look, session, spec)
+            left = apply_and_look(session, planned, look, log, allow_reboot=True)
             return Provisioned(planned.plan, left.plan, log)
         finally:
             session.close()
 
     def _look(self, session: Session, spec: SystemSpec) -> Planned:
-        facts = gather(session.transport, self.host, Deadline(30))
+        facts = gather(session.transport, self.host, Deadline(120))
         found = system_snapshot(session, spec, facts)
         steps = found.plan.steps
         plan = DevicePlan(
@@ -152,9 +155,9 @@ class Bare:
         assert done.returncode == 0, f"{script}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def tree(self) -> dict[str, str]:
+    def tree(self, *skip: str) -> dict[str, str]:
         """Every file, folder, link and node with mode, owner and content hash; packages too."""
-        done = self.lab.exec(self.name, ["python3", "-c", TREE])
+        done = self.lab.exec(self.name, ["python3", "-c", TREE, *skip])
         assert done.returncode == 0, done.stderr
         found: dict[str, str] = json.loads(done.stdout)
         has_dpkg = self.lab.exec(self.name, ["sh", "-c", "command -v dpkg-query"]).returncode == 0

@@ -152,8 +152,8 @@ def _judged(row: MetricRow, margin: float) -> MetricRow:
 
 def _of_few_runs(row: MetricRow) -> MetricRow:
     """Repeats say whether two runs differ, and nothing of what a run differs by itself."""
-    a, b = (f"{count} run{'s' * (count > 1)}" for count in row.runs)
-    why = f"A and B have only {a} each" if a == b else f"A has {a} and B {b}"
+    a, b = (f"{count} `fleet run`" for count in row.runs)
+    why = f"A and B come from {a} each" if a == b else f"A comes from {a}, B from {b}"
     shown = row.p <= CHANCE
     why = why if shown else f"{why}, {LEAST_REPEATS} are needed"
     change = replace(row.difference, low=None, high=None, bounds=None)

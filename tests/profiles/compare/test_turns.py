@@ -93,7 +93,7 @@ def test_the_boot_is_the_unit_where_no_boot_has_both() -> None:
         made = newer(made) if boot % 2 else made
         sides[boot % 2] += at(made, hour=10 + boot, boot=f"boot{boot}")
     row = decided(sides[0], sides[1])[0].rows[0]
-    assert row.said == "differs (A and B have only 2 runs each)"
+    assert row.said == "differs (A and B come from 2 `fleet run` each)"
     many: list[list[Record]] = [[], []]
     for boot in range(12):
         made = separate(noisy(10 - boot % 2, 3, boot))
@@ -107,7 +107,7 @@ def test_one_run_a_side_differs_and_never_trips() -> None:
     a, b = repeats(noisy(10, 12, 1)), newer(repeats(noisy(5, 12, 2)))
     found, judged, code, _ = decided(a, b, "decode_tps<-5%")
     (row,) = found.rows
-    assert row.said == "differs (A and B have only 1 run each)"
+    assert row.said == "differs (A and B come from 1 `fleet run` each)"
     assert (row.difference.low, row.difference.high) == (None, None)
     assert (judged[0].outcome, code) == (GateOutcome.UNJUDGED, 4)
     assert decided(a, b, "slower")[2] == 4
