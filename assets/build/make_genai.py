@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
-import onnxruntime_qnn
 from onnx import TensorProto, helper, numpy_helper
 
 TOKENIZER = Path(__file__).parents[1] / "tiny-genie" / "tokenizer.json"
@@ -149,6 +147,9 @@ def configuration() -> dict[str, Any]:
 
 def compile_to(source: Path, target: Path) -> None:
     """A context binary for v73, soc_model 77, and its wrapper."""
+    import onnxruntime  # noqa: PLC0415 - the graph alone needs neither
+    import onnxruntime_qnn  # noqa: PLC0415
+
     library = onnxruntime_qnn.get_library_path()
     onnxruntime.register_execution_provider_library("QNNExecutionProvider", library)
     devices = [

@@ -16,7 +16,7 @@ import typer
 
 from fleet.cli import output
 from fleet.cli.live import ticking
-from fleet.config.project import FILE
+from fleet.config.nearest import FILE
 from fleet.data import shipped
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
@@ -54,6 +54,7 @@ def demo(
         from fleet.cli.main import build  # noqa: PLC0415 - it imports this module
 
         tree = build("deploy")
+    output.advising = False  # the end says what to do next, where it works
     code = tree(["deploy", "--run"], standalone_mode=False)
     _end(folder, program)
     if code:
@@ -140,7 +141,7 @@ def _end(folder: Path, fleet: str) -> None:
     """Three commands to try, and how to take the lab down: they work when they are pasted."""
     output.note(f"\nThe boards stay up. Try, in {folder}:")
     output.note(f"  cd {shlex.quote(str(folder))}")
-    output.note(f"  {fleet} status")
+    output.note(f"  {fleet} profiles show last")
     output.note(f"  {fleet} doctor")
     output.note(f"  {fleet} run --repeats 10")
     output.note(f"Stop them: {fleet} lab down")

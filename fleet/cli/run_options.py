@@ -28,9 +28,12 @@ Cool = Annotated[
     str | None, typer.Option(help="Wait before each run until the device is cooler: 45C.")
 ]
 Until = Annotated[
-    str | None, typer.Option(help="Repeat until the metric's 95 % interval is narrower: 3%.")
+    str | None, typer.Option(help="Repeat until the 95 % interval is narrower than this: 3%.")
 ]
 Sustained = Annotated[str | None, typer.Option(help="Repeat without pauses for this long: 10m.")]
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", help="Tag of the results: tag:NAME. Repeatable.")
+]
 
 
 def prompt_of(text: str | None, path: Path | None) -> str | None:

@@ -87,6 +87,7 @@ class _Loader:
             health_timeout=health.timeout if health else DEFAULT_HEALTH_SECONDS,
             parallel=strategy.parallel if strategy else DEFAULT_PARALLEL,
             keep=strategy.keep if strategy else Playbook.keep,
+            tune=tuple(strategy.tune) if strategy else (),
             system=system_spec(
                 body.system, body.fastrpc, self._document, self._problems, self._path
             ),

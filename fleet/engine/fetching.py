@@ -76,7 +76,9 @@ class Landing(FileStream):
         item = self.wanted[self._number]
         there = item.there
         if size != item.size - there:
-            raise DeviceError(f"the device sends {size} bytes of {item.name}", step="get")
+            raise DeviceError(
+                f"the device sends {size} bytes of {item.name}, not {item.size - there}", step="get"
+            )
         self._hash = hashlib.sha256()
         with kept(item.part):
             if there:

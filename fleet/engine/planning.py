@@ -141,9 +141,10 @@ def _programs(
 ) -> tuple[Finding, ...]:
     """Refusals of programs whose libraries neither the release nor the device has."""
     run = builder.playbook.run
-    if run is None or run.program is None or facts.windows is not None:
+    if run is None or facts.windows is not None:
         return ()
-    wanted = needs((run.program, *run.libraries), manifest.files)
+    own = (*filter(None, [run.program]), *run.libraries)
+    wanted = needs(own, manifest.files) if own else {}
     if not wanted:
         return ()
     answer = session.run(libraries_command(wanted), "libraries of the device")

@@ -24,7 +24,7 @@ from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES, PHONE_FAULTS, SIGNALS, f
 from fleet.lab.folder import PHONES, Board, LabFolder, start_ticks
 from fleet.lab.kernel import EXEC, can_run_kernel
 from fleet.lab.kerneldisk import kernel_disk
-from fleet.lab.namespace import can_unshare, enter, is_apart
+from fleet.lab.namespace import can_unshare, enter, is_apart, own_env
 from fleet.lab.phoneprofiles import phone_profile as known_phone
 from fleet.lab.phoneuser import MANNERS
 from fleet.lab.process import start_logged
@@ -39,7 +39,7 @@ UP_SECONDS = 300.0
 DOWN_SECONDS = 30.0
 _AS_ROOT = "sudo fleet lab up --kind namespace"
 _OWN_GROUND = {  # why they cannot run here, what they stand on, what to type instead
-    "arm64": (can_run_arm64, arm64_tree, "fleet lab up"),
+    "arm64": (can_run_arm64, arm64_tree, "fleet lab up (boards of this machine's own kind)"),
     "kernel": (can_run_kernel, kernel_disk, "sudo fleet lab up --kernel"),
 }
 _PHONE_PATH = "PATH=/system/bin"
@@ -201,7 +201,8 @@ class Lab:
         if not is_apart(board.pid):
             raise LabError(f"{name} is not up", hint="fleet lab list")
         path = _PHONE_PATH if board.kind == "phone" else _PATH
-        there = ["nsenter", "-t", str(board.pid), *enter(board.kind), "env", "-i", path, *argv]
+        there = ["nsenter", "-t", str(board.pid), *enter(board.kind), "env", "-i", path]
+        there += [*own_env(board.kind), *argv]
         if board.kind == "kernel":
             config = str(self.folder.root / "ssh_config")
             there = ["ssh", "-F", config, "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]
@@ -325,7 +326,7 @@ def _kind(kind: str, *, install: bool) -> str:
     if kind in _OWN_GROUND:
         why_not, ground, instead = _OWN_GROUND[kind]
         if why := why_not():
-            raise InputError(f"{kind} boards cannot run: {why}", hint=instead)
+            raise InputError(f"{kind} boards cannot run here: {why}", hint=instead)
         ground(install=install)
         return kind
     if kind not in {"auto", "namespace", "user"}:

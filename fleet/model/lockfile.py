@@ -17,7 +17,7 @@ NAME = "fleet.lock"
 HEADER = "# Written by fleet; commit it. `fleet config lock --check` compares, docs/lock-file.md."
 FOLDERS = ("lib", "dsp", "bin", "run", "bundle")  # of a release; beside them only fleet's own files
 _SHOWN = 5
-CURE = "fleet config lock (writes it again); review the changes first"
+CURE = "fleet config lock (writes it again; review what changed before you commit it)"
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class Lock:
         """The same; LockFileError when there is none."""
         found = self.release(target, arch)
         if found is None:
-            kind = f"{target} {arch or '(unknown Hexagon)'}"
-            raise LockFileError(f"the lock file has no release for {kind}", hint=CURE)
+            kind = f"{target} with {f'Hexagon {arch}' if arch else 'an unknown Hexagon arch'}"
+            raise LockFileError(f"the lock file has no release for devices of {kind}", hint=CURE)
         return found
 
     def of(self, name: str) -> Lock:

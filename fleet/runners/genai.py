@@ -9,7 +9,6 @@ genai itself says of its device is CPU on QNN too.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,11 +17,11 @@ from fleet.device.texts import path_of
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
-from fleet.model.record import Measure, Metrics
+from fleet.model.record import Metrics
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import TIMED_OUT, Options, parsed
 from fleet.runners.ort import PACKAGE_FOLDER, requirements
-from fleet.runners.scripted import OUTCOME, Scripted, script_argv
+from fleet.runners.scripted import OUTCOME, Scripted, finished, script_argv, token_times
 
 # The one whose interface is used here; it needs onnxruntime 1.31. Wheels for x86_64, aarch64 and
 # win_arm64, CPython 3.11 and later.
@@ -97,22 +96,17 @@ class GenaiRunner(Scripted):
         elif ended.status:
             word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
             problems.append(f"{word}: {str(said.get('error', 'no reason given'))[:500]}")
-        found = _metrics(said)
+        found = token_times(said)
         if not problems and "ttft_ms" not in found:
             problems.append("unreadable: the result file contains no times")
-        finish = said.get("finish")
-        finish = next((ending for ending in ("eos", "token-limit") if ending == finish), None)
-        if said.get("cut_by_context") is True:
-            problems.append("cut: the output filled the context of the model")
-        elif finish == "token-limit" and not kit.run.token_limit_counts:
-            problems.append(f"cut: the output reached the token limit of {kit.run.max_tokens}")
+        finish, cut = finished(said, kit)
         text = said.get("text")
         metrics = Metrics.of(found)
         return Outcome(
             metrics,
             text if isinstance(text, str) else "",
             finish,
-            tuple(problems),
+            (*problems, *cut),
             dict(ended.files),
         )
 
@@ -132,29 +126,3 @@ def _npu_alone(model: Mapping[str, Any]) -> bool | list[str]:
         for name, part in stage.items()
     }
     return [name for name, part in parts.items() if "qnn" in providers_in(part)]
-
-
-def _metrics(said: Mapping[str, Any]) -> dict[str, Measure]:
-    found: dict[str, Measure] = {}
-    if _number(said.get("init_seconds")):
-        found["init_ms"] = Measure(1000 * said["init_seconds"], "ms")
-    times = said.get("token_seconds")
-    times = [time for time in times if _number(time)] if isinstance(times, list) else []
-    asked = said["prompt_tokens"] if _number(said.get("prompt_tokens")) else 0
-    if not times:
-        return found
-    found["ttft_ms"] = Measure(1000 * times[0], "ms")
-    found["generated_tokens"] = Measure(len(times))
-    if asked > 0:
-        found["prompt_tokens"] = Measure(asked)
-        if times[0] > 0:
-            found["prompt_tps"] = Measure(asked / times[0], "tok/s")
-    if len(times) > 1 and times[-1] > times[0]:
-        found["decode_ms"] = Measure(1000 * (times[-1] - times[0]), "ms")
-        found["decode_tps"] = Measure((len(times) - 1) / (times[-1] - times[0]), "tok/s")
-    return found
-
-
-def _number(value: object) -> bool:
-    fits = isinstance(value, int | float) and not isinstance(value, bool)
-    return fits and math.isfinite(value) and 0 <= value < 1e9  # type: ignore[arg-type,operator]

@@ -24,11 +24,12 @@ from fleet.profiles.formats import qnn
 from fleet.profiles.formats.base import RATE, RATE_UNIT, percentile
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import TIMED_OUT, Options, parsed
-from fleet.runners.scripted import OUTCOME, Scripted, script_argv
+from fleet.runners.scripted import OUTCOME, Scripted, finished, script_argv, token_times
 from fleet.runtimes.packages import SITE
 from fleet.runtimes.releases import release
 
 SCRIPT = "run/fleet_ort.py"
+GENERATE, WORKER = "run/fleet_generate.py", "run/fleet/device/npu/fleet_ort.py"
 PROFILE = "profile.csv"
 PACKAGE_FOLDER = f"{SITE}/onnxruntime_qnn"  # the provider finds QAIRT beside itself
 _STATUS = {
@@ -54,10 +55,16 @@ class OrtOptions(Options):
 
     `tolerance`: the largest difference from a reference that still counts, in the unit of the
     output. `dimensions`: numbers for free dimensions. `provider`, `session`: options of the
-    QNN provider and of the session, as ONNX Runtime names them.
+    QNN provider and of the session, as ONNX Runtime names them. `decoder`, `decoder_with_past`:
+    `model` is the encoder before them, and a run is one greedy generation, of `run.max_tokens` at
+    most, from `start_token` to `end_token`; its output is `tokens`.
     """
 
     model: str | None = None
+    decoder: str | None = None
+    decoder_with_past: str | None = None
+    start_token: int = Field(default=0, ge=0)
+    end_token: int = Field(default=1, ge=0)
     inputs: dict[str, str] = Field(default_factory=dict)
     reference: dict[str, str] = Field(default_factory=dict)
     tolerance: Number | None = Field(default=None, ge=0)
@@ -96,6 +103,11 @@ class OrtRunner(Scripted):
                 "the runner ort has a program of its own; the playbook names another one",
                 hint="remove `program:` and `libraries:` from `run:` in the playbook",
             )
+        if (options.decoder is None) is not (options.decoder_with_past is None):
+            raise InputError(
+                "run.options has one of decoder and decoder_with_past; a generation needs both",
+                hint="name the other one in the playbook, under `run: options:`",
+            )
         if "session.disable_cpu_ep_fallback" in options.session:
             raise InputError(
                 "run.options.session sets the fallback to the CPU, which fleet always disables",
@@ -110,15 +122,18 @@ class OrtRunner(Scripted):
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
         """Our script, and the packages for the Python of the device."""
-        source = path_of("fleet_ort.py")
-        script = file_ref(source, SCRIPT, executable=True)
+        scripts = {"fleet_ort.py": SCRIPT}
+        if parsed(OrtOptions, kit.options, self.name).decoder is not None:
+            scripts = {"fleet_generate.py": GENERATE, "fleet_ort.py": WORKER}
+        ours = (file_ref(path_of(name), to, executable=True) for name, to in scripts.items())
         site = kit.site(requirements(kit.build_id)) if kit.site is not None else ()
-        return (script, *site)
+        return (*ours, *site)
 
     def _start(self, kit: Kit, timeout: float, *more: str) -> Start:
         options = parsed(OrtOptions, kit.options, self.name)
         spec = {
-            "model": _model(kit, options),
+            "model": _model(kit, options.model, "model"),
+            **_generation(kit, options),
             **options.model_dump(include=_PASSED_ON),
             "provider": {
                 "backend_path": "QnnHtp.dll" if kit.windows else "libQnnHtp.so",
@@ -128,25 +143,32 @@ class OrtRunner(Scripted):
         }
         in_bundle(kit, options.inputs, options.reference)
         keep = ("--keep", "{work}/outputs") if options.keep_outputs and not more else ()
-        argv = script_argv(SCRIPT, timeout, "--profile", "{work}/" + PROFILE, *keep, *more)
+        script = GENERATE if options.decoder else SCRIPT
+        argv = script_argv(script, timeout, "--profile", "{work}/" + PROFILE, *keep, *more)
         collect = (OUTCOME, PROFILE, *(("outputs/*",) if keep else ()))
         return Start(argv, "bundle", collect, timeout, config=json.dumps(spec))
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """Times of session and runs, the provider's profile, distance from the reference."""
         options = parsed(OrtOptions, kit.options, self.name)
-        return read_outcome(start, ended, options.tolerance)
+        outcome = read_outcome(start, ended, options.tolerance)
+        finish, cut = finished(_said(ended), kit)
+        return replace(outcome, finish=finish, problems=(*outcome.problems, *cut))
+
+
+def _said(ended: Ended) -> dict[str, Any]:
+    try:
+        said = json.loads(ended.files.get(OUTCOME, b"{}"))
+    except ValueError:
+        said = {}
+    return said if isinstance(said, dict) else {}
 
 
 def read_outcome(start: Start, ended: Ended, tolerance: float | None) -> Outcome:
     """What fleet_ort.py wrote, and the provider's profile where there is one."""
     raw = {name: data for name, data in ended.files.items() if name != OUTCOME}
     problems: list[str] = []
-    try:
-        said = json.loads(ended.files.get(OUTCOME, b"{}"))
-    except ValueError:
-        said = {}
-    said = said if isinstance(said, dict) else {}
+    said = _said(ended)
     if ended.status in TIMED_OUT:
         problems.append(f"cut: the program did not end within {start.timeout:g} s")
     elif ended.status:
@@ -182,20 +204,31 @@ def requirements(build_id: str) -> tuple[str, ...]:
     return (f"onnxruntime-qnn=={row['wheel']}", pair, "numpy")
 
 
-def _model(kit: Kit, options: OrtOptions) -> str:
+def _model(kit: Kit, name: str | None, key: str) -> str:
     names = sorted(models_of(kit.bundle))
-    if options.model is not None and options.model not in names:
+    if name is not None and name not in names:
         raise InputError(
-            f"run.options.model is {options.model}, but the bundle has no model with this name",
-            hint="set `run: options: model:` in the playbook to one of: " + ", ".join(names),
+            f"run.options.{key} is {name}, but the bundle has no model with this name",
+            hint=f"set `run: options: {key}:` in the playbook to one of: " + ", ".join(names),
         )
-    if options.model is None and len(names) > 1:
+    if name is None and len(names) > 1:
         raise InputError(
             f"the bundle has several models: {', '.join(names)}",
             hint="choose one in the playbook: `run: options: model:`"
             + ("; or `runner: genai` for all of it" if kit.bundle.config.get("genai") else ""),
         )
-    return options.model or names[0]
+    return name or names[0]
+
+
+def _generation(kit: Kit, options: OrtOptions) -> dict[str, Any]:
+    if options.decoder is None:
+        return {}
+    parts = {"decoder": options.decoder, "decoder_with_past": options.decoder_with_past}
+    return {
+        **{key: _model(kit, name, key) for key, name in parts.items()},
+        **options.model_dump(include={"start_token", "end_token"}),
+        "max_tokens": kit.run.max_tokens,
+    }
 
 
 def in_bundle(kit: Kit, inputs: Mapping[str, str], reference: Mapping[str, str]) -> None:
@@ -211,8 +244,9 @@ def in_bundle(kit: Kit, inputs: Mapping[str, str], reference: Mapping[str, str])
 
 
 def _times(said: Mapping[str, Any]) -> dict[str, Measure]:
-    found = {}
-    for name, key in (("init_ms", "session_ms"), ("run_ms", "run_ms")):
+    found = token_times(said)
+    keys = (("init_ms", "session_ms"), ("run_ms", "run_ms"), ("encoder_ms", "encoder_ms"))
+    for name, key in keys:
         if _is_number(said.get(key)):
             found[name] = Measure(float(said[key]), "ms")
     runs = said.get("runs_ms")

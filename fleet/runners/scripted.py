@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fleet.model.record import Measure
 from fleet.runners.base import Defaults, Kit, Start
 from fleet.runtimes.packages import SITE
 
@@ -32,3 +37,40 @@ def script_argv(script: str, timeout: float, *more: str) -> tuple[str, ...]:
         *("--spec", "{work}/config.json", "--outcome", "{work}/" + OUTCOME),
         *("--timeout", f"{timeout:g}", *more),
     )
+
+
+def finished(said: Mapping[str, Any], kit: Kit) -> tuple[str | None, list[str]]:
+    """How a generation ended, and why it does not count if it was cut."""
+    finish = next((end for end in ("eos", "token-limit") if end == said.get("finish")), None)
+    if said.get("cut_by_context") is True:
+        return finish, ["cut: the output filled the context of the model"]
+    if finish == "token-limit" and not kit.run.token_limit_counts:
+        return finish, [f"cut: the output reached the token limit of {kit.run.max_tokens}"]
+    return finish, []
+
+
+def token_times(said: Mapping[str, Any]) -> dict[str, Measure]:
+    """Of a generation: `token_seconds` are the times of its tokens after its beginning."""
+    found: dict[str, Measure] = {}
+    if _number(said.get("init_seconds")):
+        found["init_ms"] = Measure(1000 * said["init_seconds"], "ms")
+    times = said.get("token_seconds")
+    times = [time for time in times if _number(time)] if isinstance(times, list) else []
+    asked = said["prompt_tokens"] if _number(said.get("prompt_tokens")) else 0
+    if not times:
+        return found
+    found["ttft_ms"] = Measure(1000 * times[0], "ms")
+    found["generated_tokens"] = Measure(len(times))
+    if asked > 0:
+        found["prompt_tokens"] = Measure(asked)
+        if times[0] > 0:
+            found["prompt_tps"] = Measure(asked / times[0], "tok/s")
+    if len(times) > 1 and times[-1] > times[0]:
+        found["decode_ms"] = Measure(1000 * (times[-1] - times[0]), "ms")
+        found["decode_tps"] = Measure((len(times) - 1) / (times[-1] - times[0]), "tok/s")
+    return found
+
+
+def _number(value: object) -> bool:
+    fits = isinstance(value, int | float) and not isinstance(value, bool)
+    return fits and math.isfinite(value) and 0 <= value < 1e9  # type: ignore[arg-type,operator]

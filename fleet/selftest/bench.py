@@ -11,6 +11,7 @@ from typing import Any
 from fleet.data import shipped
 from fleet.doctor.seen import Seen
 from fleet.doctor.session import GRACE, SECONDS, TINY_QAIRT, session_argv, told_by
+from fleet.engine.provisioning import ask_system
 from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.releasing import carry_out
 from fleet.engine.session import Session
@@ -23,12 +24,13 @@ from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, SendBlobs, StageRelease
 from fleet.model.playbook import Playbook, RunSpec, RuntimeSpec
 from fleet.model.runtime import Runtime, version_key
+from fleet.model.system import SystemSpec, SystemState
 from fleet.ops.release import release_dir
 from fleet.runners.base import Ended, Outcome, Start
 from fleet.runtimes.store import RuntimeStore
 from fleet.selftest.ladder import Undecided
 
-RUN_SECONDS = 60.0
+RUN_SECONDS = 120.0
 BULK_BYTES = 256 << 20
 _V73 = "v73"  # what our tiny models are compiled for
 
@@ -70,6 +72,13 @@ class Bench:
     def facts(self) -> Facts:
         """As they were seen."""
         return self.seen.facts
+
+    @cached_property
+    def system(self) -> SystemState:
+        """What a provisioning would ask. Raises Undecided on a phone."""
+        if self.facts.android is not None:
+            raise Undecided("android")
+        return ask_system(self.session, SystemSpec(fastrpc="auto"))
 
     @property
     def folder(self) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from fleet.bundles.inspect import inspect_bundle
-from fleet.bundles.preflight import preflight
+from fleet.bundles.preflight import RULES, preflight
+from fleet.bundles.rule import REFUSE
 from fleet.facts.soc import identify
 from fleet.model.bundle import Bundle
 from fleet.model.facts import Facts, Soc
@@ -188,3 +189,17 @@ def test_unknown_soc_without_an_override(make_folder: MakeFolder, runtime: Runti
     assert "arch-mismatch" not in found
     override = replace(make_facts(), soc=identify(seen, "QCS9075"))
     assert check(bundle, runtime, override) == {}
+
+
+@pytest.mark.qairt
+def test_what_the_emulator_showed_is_refused_by_the_library_of_devices_too(
+    runtime: Runtime,
+) -> None:
+    """Hardware is never refused on evidence of the emulator alone: the refusals that were measured
+    there, and are refusals on devices too, stand in the devices' own libQnnHtp.
+    """
+    library = (runtime.root / "lib" / ARM / "libQnnHtp.so").read_bytes()
+    for words in (b"Using newer context binary on old SDK", b"failed to load OpPackage in HexNN"):
+        assert words in library
+    measured = {rule.id for rule in RULES if rule.severity == REFUSE and "x86_64" in rule.source}
+    assert measured == {"op-package-provider", "op-package-entry"}

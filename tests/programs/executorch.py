@@ -59,6 +59,17 @@ def inspected(path: Path) -> dict[str, float]:
 
     The reader stands behind this Python's own packages, and in a process of its own.
     """
+    done = subprocess.run(
+        [sys.executable, "-c", _READ, str(python()), str(path)],
+        capture_output=True, text=True, check=False, timeout=_SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def python() -> Path:
+    """The folder with the wheel as a package of Python, and torch."""
     folder = cache_root() / "programs" / f"executorch-{VERSION}" / "reader"
     with file_lock(cache_root() / "programs.lock", _SECONDS):
         if not folder.is_dir():
@@ -67,13 +78,7 @@ def inspected(path: Path) -> dict[str, float]:
             wanted = (f"executorch=={VERSION}", "torch", "torchao")
             _run(sys.executable, "-m", "pip", "install", "-q", "--target", str(part), *wanted)
             part.rename(folder)
-    done = subprocess.run(
-        [sys.executable, "-c", _READ, str(folder), str(path)],
-        capture_output=True, text=True, check=False, timeout=_SECONDS,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return folder
 
 
 def _run(*argv: str, cwd: Path | None = None) -> None:

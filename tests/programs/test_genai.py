@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ from fleet.engine.pool import DeviceResult
 from fleet.runners.genai import PACKAGE
 from fleet.runtimes.lock import file_lock
 from tests.engine.conftest import Bench
-from tests.support_runtime import NEW, cache_root
+from tests.support_runtime import NEW, X86, cache_root, cached_runtime, cached_store
 
-from .seen import ROOT, saw
+from .clocks import beside, board
+from .larger import make
+from .seen import ROOT, VERSIONS, saw, saw_pair
 
 TOKENS = 8
 pytestmark = pytest.mark.qairt
@@ -30,10 +33,13 @@ def own(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return bench
 
 
-def deployed(bench: Bench, folder: Path, bundle: Path | str = "bundle") -> DeviceResult:
+def deployed(
+    bench: Bench, folder: Path, bundle: Path | str = "bundle", runtime: str = NEW
+) -> DeviceResult:
     text = {
         "name": "genai",
         "bundle": {"path": str(bundle), "kind": "ort"},
+        "runtime": runtime,
         "run": {
             "runner": "genai", "prompt": "What is fleet?", "max_tokens": TOKENS, "repeats": 2,
             "token_limit_counts": True, "timeout": 60,
@@ -68,6 +74,17 @@ def test_a_decoder_as_a_context_binary(own: Bench, tmp_path: Path) -> None:
     saw("genai", "onnxruntime-genai", version, on, "text and times; no node on the CPU")
 
 
+def test_the_times_of_a_generation_are_those_of_another_clock(own: Bench, tmp_path: Path) -> None:
+    with board(tmp_path) as (server, times):
+        mine = replace(own, host=server.host(base_dir=str(own.base), soc="QCS9075"))
+        result = deployed(mine, tmp_path)
+    assert result.error is None, result.error
+    metrics, took = result.records[-1].metrics, [1000 * at for at in json.loads(times.read_text())]
+    by = "a clock around the calls into onnxruntime-genai in the same process"
+    beside("genai", "time to the first token", by, metrics.ttft_ms, took[0])
+    beside("genai", "the other tokens", by, metrics.decode_ms, took[-1] - took[0])
+
+
 def test_a_pipeline_of_two_parts_says_the_same(own: Bench, tmp_path: Path) -> None:
     """The embedding is for the CPU by its configuration; the other part is not let there."""
     whole = deployed(own, tmp_path)
@@ -81,6 +98,23 @@ def test_a_pipeline_of_two_parts_says_the_same(own: Bench, tmp_path: Path) -> No
     on = f"the HTP emulator (QAIRT {NEW}) of a board behind a real sshd (x86_64)"
     showed = "text and times; the embedding on the CPU, no other node"
     saw("genai", "onnxruntime-genai, a pipeline", PACKAGE.partition("==")[2], on, showed)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_pair_works_or_is_refused_before_a_byte(own: Bench, tmp_path: Path, version: str) -> None:
+    """The decoder as ONNX, which each QAIRT compiles for itself."""
+    cached_runtime(version, X86)
+    bundle = tmp_path / "bundle"
+    config = json.loads((bundle / "genai_config.json").read_text())
+    htp = {"backend_path": "libQnnHtp.so", "soc_model": "77", "htp_arch": "73"}
+    config["model"]["decoder"]["session_options"]["provider_options"] = [{"qnn": htp}]
+    (bundle / "genai_config.json").write_text(json.dumps(config))
+    (bundle / "model_qnn.bin").unlink()
+    make("make_genai", bundle / "model.onnx", "maker.onnx.save(maker.model(), sys.argv[1])")
+    result = deployed(replace(own, store=cached_store()), tmp_path, runtime=version)
+    assert result.error is None, result.error
+    assert [record.problems for record in result.records] == [(), ()]
+    saw_pair(PACKAGE.replace("==", " "), version, "works")
 
 
 def test_a_decoder_that_qnn_does_not_take_is_no_run_on_the_cpu(own: Bench, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from fleet.runtimes.store import RuntimeStore
 from tests.engine.conftest import Bench, own_bundle
 from tests.support_runtime import NEW, X86, cached_runtime, cached_store
 
-from .seen import ROOT, saw
+from .seen import ROOT, saw, saw_pair
 
 __all__ = ["own_bundle"]
 OLDER = ("2.47.0", "2.48.40", "2.49.40", "2.50.40")
@@ -68,6 +68,7 @@ def test_a_binary_of_the_oldest_answers_on_every_libgenie(
     assert rules == ([] if version == OLDER[0] else ["runtime-differs"])
     on = "the HTP emulator of a board behind a real sshd (x86_64)"
     showed = "text and its profile, of a binary of QAIRT 2.47.0"
+    saw_pair("libGenie, a binary of QAIRT 2.47.0", version, "works")
     saw("genie", f"libGenie through fleet_genie.py, QAIRT {version}", "", on, showed)
 
 
@@ -90,12 +91,14 @@ def test_a_binary_that_is_newer_than_libgenie_is_refused_before_a_byte(
     assert isinstance(result.error, PreflightError)
     assert "5000" in result.error.message
     assert result.bytes_sent == 0
+    for qairt, outcome in ((version, "refused"), (NEW, "works")):  # NEW: in each tier
+        saw_pair(f"libGenie, a binary of QAIRT {NEW}", qairt, outcome)
 
 
-@pytest.fixture(scope="module")
-def sdk(tmp_path_factory: pytest.TempPathFactory) -> tuple[RuntimeStore, str]:
-    """(a store with genie-t2t-run of the user's SDK beside the libraries of the newest wheel, the
-    version of the SDK).
+@pytest.fixture(params=[*OLDER, NEW])
+def sdk(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[RuntimeStore, str, str]:
+    """(a store with genie-t2t-run of the user's SDK beside the libraries of a wheel, the version
+    of the SDK, that of the wheel).
     """
     told = os.environ.get("FLEET_QAIRT_SDK")
     if not told:
@@ -104,24 +107,26 @@ def sdk(tmp_path_factory: pytest.TempPathFactory) -> tuple[RuntimeStore, str]:
         r"^version: *['\"]?([0-9.]+)", Path(told, "sdk.yaml").read_text(), re.MULTILINE
     )
     assert found
-    wheel, folder = cached_runtime(NEW, X86), tmp_path_factory.mktemp("sdk")
-    root = folder / "qairt" / wheel.build_id
+    wheel = cached_runtime(request.param, X86)
+    root = tmp_path / "qairt" / wheel.build_id
     shutil.copytree(wheel.root / "lib" / X86, root / "lib" / X86)
     (root / "bin" / X86).mkdir(parents=True)
     shutil.copy(Path(told, "bin", X86, "genie-t2t-run"), root / "bin" / X86)
     for pattern in ("libc++*", "libunwind*"):
         for path in Path(told, "lib", X86).glob(pattern):
             shutil.copy(path, root / "lib" / X86)
-    store = RuntimeStore(folder / "store")
+    store = RuntimeStore(tmp_path / "store")
     store.add(str(root))
-    return store, found[1]
+    return store, found[1], request.param
 
 
 def test_genie_t2t_run_of_an_sdk(
-    bench: Bench, own_bundle: Callable[[], Path], sdk: tuple[RuntimeStore, str]
+    bench: Bench, own_bundle: Callable[[], Path], sdk: tuple[RuntimeStore, str, str]
 ) -> None:
+    store, version, qairt = sdk
     bundle = own_bundle()
-    result = deployed(bench, bundle, NEW, sdk[0])
+    shutil.copytree(OLDEST, bundle, dirs_exist_ok=True)
+    result = deployed(bench, bundle, qairt, store)
     assert result.error is None, result.error
     (record,) = result.records
     assert (record.problems, record.finish, record.text) == ((), "eos", ANSWER)
@@ -131,6 +136,7 @@ def test_genie_t2t_run_of_an_sdk(
         assert record.metrics.decode_ms == int(times[1]) / 1000
         assert record.metrics.decode_tps == float(times[2])
         assert record.metrics.generated_tokens == 25
-    on = f"the HTP emulator (QAIRT {NEW}) of a board behind a real sshd (x86_64)"
+    on = "the HTP emulator of a board behind a real sshd (x86_64)"
     showed = "text, and its times as it prints them: it knows no --profile" if times else "profile"
-    saw("genie", "genie-t2t-run", f"SDK {sdk[1]} (over libGenie of QAIRT {NEW})", on, showed)
+    saw("genie", "genie-t2t-run", f"SDK {version} (over libGenie of QAIRT {qairt})", on, showed)
+    saw_pair(f"genie-t2t-run of SDK {version}, a binary of QAIRT 2.47.0", qairt, "works")

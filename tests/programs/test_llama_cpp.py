@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -16,10 +17,14 @@ from fleet.config.playbook import load_playbook
 from fleet.model.record import Record
 from tests.engine.conftest import Bench
 
+from .clocks import beside, clocked
 from .debian import llama_cpp, wrapped
+from .larger import make
 from .seen import ROOT, saw
 
-PROMPT = "What is fleet?"
+PROMPT, TOKENS = "What is fleet?", 8
+TINY = ROOT / "assets" / "tiny-gguf"
+CLOCK = "a clock around the calls into libllama in the same process"
 ON = "the CPU of a board behind a real sshd (x86_64)"
 
 
@@ -28,12 +33,14 @@ def tree() -> tuple[Path, str]:
     return llama_cpp()
 
 
-def deployed(bench: Bench, folder: Path, program: Path, **options: Any) -> tuple[Record, ...]:
+def deployed(
+    bench: Bench, folder: Path, program: Path, bundle: Path = TINY, **options: Any
+) -> tuple[Record, ...]:
     text = {
         "name": program.name,
-        "bundle": {"path": str(ROOT / "assets" / "tiny-gguf"), "kind": "llama.cpp"},
+        "bundle": {"path": str(bundle), "kind": "llama.cpp"},
         "run": {
-            "runner": "llama.cpp", "program": str(program), "prompt": PROMPT, "max_tokens": 8,
+            "runner": "llama.cpp", "program": str(program), "prompt": PROMPT, "max_tokens": TOKENS,
             "repeats": 2, "timeout": 60, "options": {"device": "none", **options},
         },
     }  # fmt: skip
@@ -44,6 +51,57 @@ def deployed(bench: Bench, folder: Path, program: Path, **options: Any) -> tuple
     assert result.error is None, result.error
     assert len(result.records) == 2
     return tuple(result.records)
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """8 million weights: some milliseconds a token."""
+    folder = tmp_path / "large"
+    folder.mkdir()
+    make("make_gguf", folder / "large.gguf", WIDTH=512, LAYERS=2, HEADS=8, INNER=2048)
+    return folder
+
+
+def seconds(times: Path) -> list[float]:
+    """By the preloaded clock: calls into libllama, each until it was waited for."""
+    rows = [line.split() for line in times.read_text().splitlines()]
+    took, began = list[float](), 0
+    for name, start, end in rows:
+        if name == "llama_process":
+            began = int(start)
+        elif began:
+            took.append((int(end) - began) / 1e9)
+            began = 0
+    return took
+
+
+def test_the_rates_of_llama_bench_are_those_of_another_clock(
+    bench: Bench, tmp_path: Path, large: Path, tree: tuple[Path, str]
+) -> None:
+    """In the same process, around the same calls, so that no load of the machine parts them."""
+    program, tries, prompt = wrapped(tree[0], "llama-bench", tmp_path), 5, 16
+    times = clocked(program)
+    options = {"prompt_tokens": prompt, "repetitions": tries, "extra": ["-t", "1"]}
+    record = deployed(bench, tmp_path, program, large, **options)[-1]
+    calls = seconds(times)
+    prompts, calls = calls[1 : 1 + tries], calls[-tries * TOKENS :]  # before each a warm-up
+    answers = [sum(calls[at : at + TOKENS]) for at in range(0, len(calls), TOKENS)]
+    metrics, pairs = record.metrics, ((prompts, prompt), (answers, TOKENS))
+    prompt_tps, decode_tps = (mean(count / took for took in found) for found, count in pairs)
+    beside("llama.cpp", "prompt rate of llama-bench", CLOCK, metrics.prompt_tps, prompt_tps)
+    beside("llama.cpp", "its generation rate", CLOCK, metrics.decode_tps, decode_tps)
+
+
+def test_the_times_of_llama_completion_are_those_of_another_clock(
+    bench: Bench, tmp_path: Path, large: Path, tree: tuple[Path, str]
+) -> None:
+    program = wrapped(tree[0], "llama-completion", tmp_path)
+    times = clocked(program)
+    metrics = deployed(bench, tmp_path, program, large, extra=["-t", "1"])[-1].metrics
+    prompt, *answer = seconds(times)[-TOKENS:]
+    said, answered = metrics.others["prompt_ms"].value, metrics.decode_ms
+    beside("llama.cpp", "prompt of llama-completion", CLOCK, said, 1000 * prompt)
+    beside("llama.cpp", "its generation", CLOCK, answered, 1000 * sum(answer))
 
 
 def test_llama_bench_gives_its_rates_and_where_it_ran(
@@ -59,9 +117,7 @@ def test_llama_bench_gives_its_rates_and_where_it_ran(
         took_seconds = generated["avg_ns"] / 1e9
         assert record.metrics.decode_tps == pytest.approx(8 / took_seconds, rel=0.02)
         (problem,) = record.problems
-        assert problem.startswith(
-            "cpu-fallback: llama-bench ran on devices none, with backends CPU"
-        )
+        assert problem.startswith("cpu-fallback: llama-bench ran on devices none with backends CPU")
         assert not record.counts
     saw("llama.cpp", "llama-bench", f"Debian {tree[1]}", ON, "rates; not on the NPU by its rows")
 

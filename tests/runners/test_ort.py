@@ -96,6 +96,48 @@ def test_files_are_script_and_site() -> None:
     assert asked == [requirements(one.build_id)]
 
 
+PARTS = ("encoder.onnx", "decoder.onnx", "past.onnx")
+GENERATION: dict[str, Any] = {"model": PARTS[0], "decoder": PARTS[1], "decoder_with_past": PARTS[2]}
+
+
+def test_a_generation_is_of_three_models() -> None:
+    given_kit = kit(*PARTS, **GENERATION)
+    start = RUNNER.start(given_kit)
+    assert start.argv[2] == "{release}/run/fleet_generate.py"
+    spec = json.loads(start.config)
+    assert {key: spec[key] for key in GENERATION} == GENERATION
+    assert (spec["start_token"], spec["end_token"], spec["max_tokens"]) == (0, 1, 128)
+    names = [file.name for file in RUNNER.files(given_kit)]
+    assert names == ["run/fleet_generate.py", "run/fleet/device/npu/fleet_ort.py"]
+    for missing in ("decoder", "decoder_with_past"):
+        options = {**GENERATION, missing: None}
+        with pytest.raises(InputError, match="a generation needs both"):
+            RUNNER.check(RunSpec(runner="ort", options=options))
+    with pytest.raises(InputError, match=r"run\.options\.decoder is past2\.onnx"):
+        RUNNER.start(kit(*PARTS, **{**GENERATION, "decoder": "past2.onnx"}))
+
+
+def test_the_times_of_a_generation_and_its_end() -> None:
+    given_kit = kit(*PARTS, **GENERATION)
+    said: dict[str, Any] = {"run_ms": 9.0, "runs_ms": [9.0], "encoder_ms": 2.0}
+    said |= {"token_seconds": [0.004, 0.006, 0.008], "finish": "eos", "cut_by_context": False}
+
+    def read(**changes: Any) -> Any:
+        files = {"outcome.json": json.dumps({**said, **changes}).encode()}
+        return RUNNER.read(RUNNER.start(given_kit), given_kit, Ended(0, b"", files))
+
+    outcome = read()
+    assert (outcome.problems, outcome.finish) == ((), "eos")
+    metrics = outcome.metrics
+    assert (metrics.ttft_ms, metrics.generated_tokens, metrics.decode_tps) == (4.0, 3, 500.0)
+    assert metrics.others["encoder_ms"].value == 2.0
+    cut = read(finish="token-limit")
+    assert cut.problems == ("cut: the output reached the token limit of 128",)
+    assert read(cut_by_context=True).problems == (
+        "cut: the output filled the context of the model",
+    )
+
+
 def test_a_failure_says_its_reason() -> None:
     one = kit("m.onnx")
     said = json.dumps({"error": "Failed to create device: 14001"}).encode()

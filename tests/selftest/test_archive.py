@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -72,7 +73,8 @@ def texts(path: Path) -> dict[str, str]:
 
 
 def test_a_stranger_reads_board_versions_and_the_first_broken_assumption(tmp_path: Path) -> None:
-    summary = texts(packed(tmp_path, climbed()))["selftest/device-1/summary.md"]
+    found = texts(packed(tmp_path, climbed()))
+    summary = found["selftest/device-1/summary.md"]
     for said in (
         "Lemans EVK",
         "QCS9075 (v73)",
@@ -83,7 +85,10 @@ def test_a_stranger_reads_board_versions_and_the_first_broken_assumption(tmp_pat
         assert said in summary
     assert "**First broken assumption:** A12" in summary
     assert "fleet.bundles.rules_device:fastrpc_node" in summary
-    assert "expected nothing wrong; seen: open: EACCES" in summary
+    assert "expected: nothing wrong; seen: open: EACCES" in summary
+    assert "tirpc" not in summary
+    (words,) = re.findall(r"words: `(.*)`", summary)
+    assert "serial" in found[f"selftest/device-1/{words}"]
 
 
 def test_nothing_in_it_tells_who_it_was(tmp_path: Path) -> None:

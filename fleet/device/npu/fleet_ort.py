@@ -48,6 +48,7 @@ class Model:
 
         self.np, self.ort, self.qnn, self.spec = np, onnxruntime, onnxruntime_qnn, spec
         self.session: Any = None
+        self.devices: "List[Any]" = []
 
     def versions(self) -> "Dict[str, str]":
         """Of the packages that were really loaded."""
@@ -62,6 +63,13 @@ class Model:
 
     def open(self, profile: "str | None") -> "Tuple[float, str]":
         """Create the session; seconds, and the kind of device."""
+        self.register()
+        began = time.perf_counter()
+        self.session = self.opened(self.spec["model"], profile)
+        return time.perf_counter() - began, str(self.devices[0].device.type).rpartition(".")[2]
+
+    def register(self) -> None:
+        """Make the QNN provider known, and find its NPU."""
         ort, name = self.ort, self.qnn.get_ep_name()
         ort.set_default_logger_severity(self.spec["log"])
         ort.register_execution_provider_library(name, self.qnn.get_library_path())
@@ -70,6 +78,11 @@ class Model:
         devices.sort(key=lambda device: str(device.device.type).upper().find("NPU") < 0)
         if not devices:
             raise RuntimeError("the QNN provider finds no NPU on this device")
+        self.devices = devices
+
+    def opened(self, model: str, profile: "str | None") -> Any:
+        """A session with nothing on the CPU."""
+        ort = self.ort
         options = ort.SessionOptions()
         options.log_severity_level = self.spec["log"]
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
@@ -79,11 +92,9 @@ class Model:
         if profile and self.spec["profiling"] != "off":
             given["profiling_level"] = self.spec["profiling"]
             given["profiling_file_path"] = profile
-        options.add_provider_for_devices(devices[:1], given)
-        began = time.perf_counter()
+        options.add_provider_for_devices(self.devices[:1], given)
         # The class itself would try once more, on the CPU.
-        self.session = ort.InferenceSession(self.spec["model"], options, enable_fallback=0)
-        return time.perf_counter() - began, str(devices[0].device.type).rpartition(".")[2]
+        return ort.InferenceSession(model, options, enable_fallback=0)
 
     def feed(self) -> "Dict[str, Any]":
         """Inputs by name: from .npy files, else random by shape with a fixed seed."""
@@ -159,6 +170,10 @@ class Model:
         same = float(np.dot(a, b) / norms) if norms else (1.0 if not np.any(a - b) else 0.0)
         return {"max_abs": far if far == far else None, "cosine": same if same == same else None}  # noqa: PLR0124
 
+    def told(self) -> "Dict[str, Any]":
+        """What a kind of model says beside its outputs."""
+        return {}
+
     def close(self) -> None:
         """Drop the session: only then the profile is whole."""
         self.session = None
@@ -190,6 +205,7 @@ def work(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") ->
         return FAILED
     said["runs_ms"], said["run_ms"] = times, statistics.median(times)
     said["outputs"] = model.compared(outputs)
+    said.update(model.told())
     if arguments.keep:
         os.makedirs(arguments.keep, exist_ok=True)
         for number, value in enumerate(outputs):

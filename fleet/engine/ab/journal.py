@@ -28,7 +28,8 @@ _RUN = re.compile(r"-(\d{3})\.(\d+)([ab])$")
 class Asked:
     """What is measured. `limits`: metric → share; empty: the first metric that there is.
 
-    `a` and `b` are playbooks, bundles or releases, as the command line gave them.
+    `a` and `b` are playbooks, bundles or releases, as the command line gave them. `boots`: over so
+    many boots of a board the pairs of the first look are spread, and later ones go on like that.
     """
 
     a: str
@@ -37,6 +38,7 @@ class Asked:
     inventory: str
     hosts: tuple[str, ...]
     limits: Mapping[str, float]
+    boots: int = 1
 
     @property
     def family(self) -> int:
