@@ -1,5 +1,6 @@
 # make demo   a real deploy, run and profile on three lab boards
 # make bench  fleet beside its peers; BENCH="--scale 0.05 --rounds 2" for a quick look
+# make docs   the pages as a site with search, in site/
 # make test   format, lint, types and the tests that a newcomer waits for
 # make test-programs  the runners' real programs, fetched
 # make test-contract  our table and lab against today's packages of Debian, fetched
@@ -13,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 STAMP := $(VENV)/.installed
 LOCKED := .ci/requirements
 
-.PHONY: demo test test-gate test-slow test-programs test-contract check bench clean
+.PHONY: demo docs test test-gate test-slow test-programs test-contract check bench clean
 
 demo: $(STAMP)
 	@$(BIN)/fleet demo --install
@@ -67,6 +68,10 @@ $(STAMP): pyproject.toml $(LOCKED)/install.txt | $(VENV)/bin/python
 $(STAMP)-dev: $(LOCKED)/dev.txt $(STAMP)
 	@$(PIP_INSTALL) --require-hashes -r $(LOCKED)/dev.txt
 	@touch $@
+
+docs: $(STAMP)-dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
+	@echo "wrote site: open site/index.html"
 
 bench: $(STAMP)
 	@$(BIN)/python benchmarks/transfer.py $(BENCH)

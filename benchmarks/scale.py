@@ -357,7 +357,8 @@ def svg(rows: list[tuple[str, str, list[Outcome]]], counts: tuple[int, ...], cas
         for count in counts
     ]
     parts.append(f'<text x="{left}" y="{height - 6}">boards</text>')
-    for layout, found in lines:
+    label = 0.0
+    for layout, found in sorted(lines, key=lambda line: -line[1][-1].seconds):
         points = " ".join(
             f"{x(n):.0f},{y(o.seconds):.0f}" for n, o in zip(counts, found, strict=True)
         )
@@ -365,7 +366,7 @@ def svg(rows: list[tuple[str, str, list[Outcome]]], counts: tuple[int, ...], cas
         parts.append(
             f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2.5"/>'
         )
-        label = y(found[-1].seconds) + 4 + (14 if layout == "relay" else 0)
+        label = max(y(found[-1].seconds) + 4, label + 15)
         parts.append(
             f'<text x="{width - 142}" y="{label:.0f}" fill="{colour}">{layout}: '
             f"{human(found[-1].seconds)}</text>"

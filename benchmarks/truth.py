@@ -1,4 +1,5 @@
-"""Statistics against samples whose truth is known: coverage, false alarms, what is found.
+"""One group against samples whose truth is known: what its interval holds. Of whole tables:
+`benchmarks.whole`.
 
     python -m benchmarks.truth                      the tables, a few minutes
     python -m benchmarks.truth --write docs/compare.md
@@ -13,7 +14,7 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,18 +23,13 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from fleet.profiles.compare.comparing import MARGIN, Comparison
-from fleet.profiles.compare.gates import GateOutcome, judge_gates, parse
-from fleet.profiles.compare.groups import RecordGroup
-from fleet.profiles.compare.metrics import KNOWN
-from fleet.profiles.compare.verdict import CHANCE, MetricRow, judge
+from fleet.profiles.compare.verdict import CHANCE
 from fleet.profiles.stats.difference import difference
 from fleet.profiles.stats.interval import interval
 from fleet.profiles.stats.special import t_quantile
 
 Floats = NDArray[np.float64]
 SIZES = (5, 6, 7, 8, 10, 15, 20, 30)
-PAIRS = (*((n, n) for n in SIZES), (5, 30), (10, 20))
 TRIALS = 4000
 MARKS = ("<!-- simulation -->", "<!-- end -->")
 
@@ -87,14 +83,6 @@ def _bent(x: Floats) -> Floats:
     return (1 - np.exp(-3 * x)) / (1 - math.exp(-3))
 
 
-def _wander(rng: np.random.Generator, n: int) -> Floats:
-    found, state = np.empty(n), rng.standard_normal()
-    for place in range(n):
-        found[place] = state
-        state = 0.6 * state + 0.8 * rng.standard_normal()
-    return 100 * np.exp(0.02 * found)
-
-
 _TAIL = 0.925  # exp(N(0, 1)) times this has a standard deviation of 2
 FAMILIES = (
     Family("normal, 2 %", lambda r, n: 100 + 2 * r.standard_normal(n), lambda _: 100.0),
@@ -116,7 +104,6 @@ FAMILIES = (
     _two("two modes 70:30, 10 % apart", 0.7, 0.10, 0.01),
     _two("two modes 50:50, 10 % apart", 0.5, 0.10, 0.01),
 )
-WANDER = Family("wandering (each 0.6 like the last), 2 %", _wander, lambda _: 100.0)
 
 
 def _rng(*key: object) -> np.random.Generator:
@@ -151,53 +138,6 @@ def verdicts(
             told += 1
             held += found.low <= change <= found.high
     return shown / trials, held / max(told, 1), told / trials
-
-
-def gated(noise: float, boards: int, runs: int, loss: float, trials: int) -> str:
-    """Percent of tables of which a gate of -5 % trips, cannot judge, passes; `loss` on one board.
-
-    Every board has so many runs a side of three repeats; half of the noise is of the boot.
-    """
-    rng, gate = _rng("gated", noise, boards, runs, loss), parse("decode_tps<-5%")
-    part = noise / math.sqrt(2)
-    counts = dict.fromkeys(("tripped", "unjudged", "passed"), 0)
-    for _ in range(trials):
-        made = 100 * np.exp(
-            part * rng.standard_normal((boards, 2, runs, 1))
-            + part * rng.standard_normal((boards, 2, runs, 3))
-        )
-        made[0, 1] *= 1 - loss
-        found = judge(
-            [
-                MetricRow(str(n), KNOWN[gate.metric], difference(a, b))
-                for n, (a, b) in enumerate(made)
-            ],
-            MARGIN,
-        )
-        none = RecordGroup("", ())
-        table = Comparison(none, none, (), tuple(found), (), (), (), MARGIN)
-        said = {one.outcome for one in judge_gates([gate], table)}
-        word = "tripped" if GateOutcome.TRIPPED in said else "unjudged"
-        counts["passed" if said == {GateOutcome.PASSED} else word] += 1
-    return " / ".join(f"{100 * one / trials:.0f}" for one in counts.values())
-
-
-def gates(trials: int) -> list[str]:
-    """What a gate says of whole tables."""
-    sizes, noises = (5, 6, 8, 10, 20), (0.02, 0.05)
-    lines = []
-    for boards in (1, 4, 20):
-        for loss, what in ((0.0, "nothing changed"), (0.08, "8 % less on one")):
-            many = f"{boards} board{'s' * (boards > 1)}"
-            lines += [
-                (f"{many}, noise {noise * 100:.0f} %, {what}",
-                 [gated(noise, boards, runs, loss, trials) for runs in sizes])
-                for noise in noises
-            ]  # fmt: skip
-    head = "**A gate of -5 %**: tripped / could not be judged / passed"
-    return [
-        f"{head} (of {trials:,} tables)", "", *_table("runs a side", [*map(str, sizes)], lines)
-    ]  # fmt: skip
 
 
 def _table(head: str, columns: list[str], rows: list[tuple[str, list[str]]]) -> list[str]:
@@ -245,52 +185,25 @@ def others(trials: int) -> list[str]:
     return [*lines, *_table("repeats", [str(n) for n in sizes], rows)]
 
 
-ALL = (*FAMILIES, WANDER)
-Task = tuple[str, int, tuple[int, int], float, float, int]
-
-
-def _work(task: Task) -> tuple[float, float, float]:
-    what, family, sizes, change, noisier, trials = task
-    if what == "coverage":
-        return coverage(ALL[family], sizes[0], trials), 0.0, 0.0
-    return verdicts(ALL[family], sizes, change, trials, noisier)
-
-
 def tables(trials: int, jobs: int) -> list[str]:
-    """All tables as lines of Markdown. Every cell has a seed of its own."""
-    known, few = range(len(FAMILIES)), max(trials // 5, 100)
-    covers = [("coverage", f, (n, n), 0.0, 1.0, trials) for f in known for n in SIZES]
-    nothing = [("verdicts", f, p, 0.0, 1.0, trials) for f in range(len(ALL)) for p in PAIRS]
-    noisy = [("verdicts", 0, p, 0.0, 4.0, trials) for p in PAIRS]
-    changed = [("verdicts", f, p, -0.05, 1.0, few) for f in known for p in PAIRS]
-    tasks: list[Task] = [*covers, *nothing, *noisy, *changed]
+    """The tables of one group as lines of Markdown. Every cell has a seed of its own."""
+    cells = [(family, n) for family in range(len(FAMILIES)) for n in SIZES]
     with ProcessPoolExecutor(jobs) as pool:
-        found = dict(zip(tasks, pool.map(_work, tasks, chunksize=4), strict=True))
-    names = [one.name for one in FAMILIES]
-
-    def rows(asked: Sequence[Task], wide: int) -> list[tuple[str, list[str]]]:
-        cells = [_percent(found[one][0]) for one in asked]
-        lines = [cells[n : n + wide] for n in range(0, len(cells), wide)]
-        return list(zip([*names, WANDER.name][: len(lines)], lines, strict=True))
-
-    heads = [str(a) if a == b else f"{a} and {b}" for a, b in PAIRS]
+        found = [*pool.map(_held, [(*cell, trials) for cell in cells], chunksize=4)]
+    wide = len(SIZES)
+    rows = [
+        (family.name, [_percent(share) for share in found[n * wide : (n + 1) * wide]])
+        for n, family in enumerate(FAMILIES)
+    ]
     lines = [f"Percent of {trials:,} samples a cell, `python -m benchmarks.truth`.", ""]
     lines += ["**The 95 % interval of one group holds the truth** (93 to 97 is wanted)", ""]
-    lines += _table("repeats", [str(n) for n in SIZES], rows(covers, len(SIZES)))
-    lines += ["**False faster or slower where nothing differs** (at most 5)", ""]
-    false = rows(nothing, len(PAIRS))
-    false.insert(-1, ("normal, A 2 %, B 8 %", [_percent(found[one][0]) for one in noisy]))
-    lines += _table("repeats in each group", heads, false)
-    lines += ["**The 95 % interval of the change holds it**, where there is one", ""]
-    held = [
-        (names[f], [_percent(found[one][1]) if found[one][2] > 0.02 else "none" for one in mine])
-        for f in known
-        if (mine := [one for one in nothing if one[1] == f])
-    ]
-    lines += _table("repeats in each group", heads, held)
-    lines += [f"**A change of 5 % is found** (of {few:,} samples)", ""]
-    lines += _table("repeats in each group", heads, rows(changed, len(PAIRS)))
-    return [*lines, *gates(max(trials // 20, 20)), *others(few)]
+    lines += _table("repeats", [str(n) for n in SIZES], rows)
+    return [*lines, *others(max(trials // 5, 100))]
+
+
+def _held(task: tuple[int, int, int]) -> float:
+    family, n, trials = task
+    return coverage(FAMILIES[family], n, trials)
 
 
 def main() -> None:

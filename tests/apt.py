@@ -42,7 +42,7 @@ def downloaded(
     (archives / "partial").mkdir(parents=True)
     (folder / "var" / "lib" / "dpkg" / "status").touch()
     (folder / "etc" / "apt" / "sources.list").write_text(
-        f"deb [arch={architecture} signed-by={KEYS}] {_mirror()} {suite} {components}\n"
+        f"deb [arch={architecture} signed-by={KEYS}] {mirror()} {suite} {components}\n"
     )
     configuration = folder / "apt.conf"
     configuration.write_text(_CONFIGURATION.format(root=folder, architecture=architecture))
@@ -56,7 +56,7 @@ def downloaded(
     return sorted(archives.glob("*.deb"))
 
 
-def _mirror() -> str:
+def mirror() -> str:
     """Where this machine's own apt has Debian from."""
     for source in (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list")):
         text = source.read_text() if source.is_file() else ""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from fleet.model import masking
 from fleet.runtimes.store import RuntimeStore
+from tests import hinting
 from tests.support_runtime import ARM, NEW, X86, cached_runtime, cached_store
 from tests.tiers import function_of, gate
+
+hinting.listen()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -22,6 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _nothing_is_revealed() -> None:
     """A password of one test would be masked in the texts of the next one."""
     masking.forget()
+
+
+@pytest.fixture(autouse=True)
+def _hints_can_be_typed() -> Iterator[None]:
+    yield
+    assert not (wrong := hinting.wrong()), "\n".join(wrong)
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,6 @@ if [ "${1:-}" = slow ]; then
   command -v qemu-system-x86_64 >/dev/null 2>&1 || need="$need qemu-system-x86 ipxe-qemu seabios"
   command -v qemu-aarch64-static >/dev/null 2>&1 || need="$need qemu-user-static"
   command -v linux.uml >/dev/null 2>&1 || need="$need user-mode-linux"
-  command -v aarch64-linux-gnu-gcc >/dev/null 2>&1 || need="$need gcc-aarch64-linux-gnu"
-  [ -e /usr/aarch64-linux-gnu/include/stdio.h ] || need="$need libc6-dev-arm64-cross"
 fi
 command -v gcc >/dev/null 2>&1 && [ -e /usr/include/stdio.h ] || need="$need libc6-dev"
 [ -n "$need" ] || exit 0

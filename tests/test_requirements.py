@@ -47,3 +47,9 @@ def test_make_installs_by_hash_only() -> None:
     for line in text.splitlines():
         if "pip install" in line or "$(PIP_INSTALL)" in line:
             assert "--require-hashes" in line or "--no-deps" in line or line.startswith("PIP_")
+
+
+def test_the_page_installs_what_make_installs() -> None:
+    page = (ROOT / "docs" / "install.md").read_text("utf-8")
+    assert "pip install --require-hashes -r .ci/requirements/install.txt\n" in page
+    assert "pip install --no-deps --no-build-isolation ." in page

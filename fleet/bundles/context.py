@@ -53,8 +53,8 @@ def inspect_context(
         markers = read_markers(path)
     except (OSError, ValueError) as error:
         raise BundleError(
-            f"{path} cannot be read: {error}",
-            hint="ls -l shows whether the file exists and whether you may read it",
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}",
+            hint=f"ls -l {path.parent}",
         ) from error
     answer = ask_library(system_library, path) if system_library else None
     if answer is None:

@@ -27,6 +27,13 @@ Side = Annotated[
     str | None, typer.Argument(help="Playbook, bundle, or release (its id, current or previous).")
 ]
 
+Boots = Annotated[
+    int,
+    typer.Option(
+        min=1, max=8, help="Spread each eight pairs over so many boots; reboots the devices."
+    ),
+]
+
 
 def ab(
     a: Side = None,
@@ -41,8 +48,9 @@ def ab(
     ] = None,
     gate: Annotated[
         list[str] | None,
-        typer.Option(help="Largest loss that is allowed: 'decode_tps<-5%'. Repeatable."),
+        typer.Option(help="Loss that is too much, like 'decode_tps<-5%'. Repeatable."),
     ] = None,
+    boots: Boots = 1,
     budget: Annotated[str | None, typer.Option(help="Stop after this time: 25m.")] = None,
     resume: Annotated[
         str | None, typer.Option(help="Continue the comparison with this run id.")
@@ -56,7 +64,7 @@ def ab(
 
     Example: fleet ab previous current --playbook playbooks/tiny-genie.yaml -i inventories/lab.yaml
     """
-    from fleet.engine.ab.journal import AbJournal, Asked  # noqa: PLC0415 - numpy, for this alone
+    from fleet.engine.ab.journal import AbJournal  # noqa: PLC0415 - numpy, for this alone
 
     inventory = inventory or project.supplied("inventory")
     store = RunStore(output_dir)
@@ -69,14 +77,24 @@ def ab(
         )
     else:
         names = tuple(host.name for host in hosts_of(inventory, limit))
-        path = str(playbook.resolve()) if playbook else ""
-        a, b = (str(Path(word).resolve()) if Path(word).exists() else word for word in (a, b))
-        asked = Asked(a, b, path, str(inventory.resolve()), names, limits_of(gate or []))
-        journal = AbJournal.begin(store, new_run_id(), asked)
+        journal = _begun(store, (a, b), playbook, inventory, names, limits_of(gate or []), boots)
     results = _measured(journal, budget, offline=offline, parallel=parallel, as_json=as_json)
     journal.close()
     show(journal, results, as_json=as_json)
     end(journal, results)
+
+
+def _begun(
+    store: RunStore, sides: tuple[str, str], playbook: Path | None, inventory: Path,
+    names: tuple[str, ...], limits: dict[str, float], boots: int,
+) -> AbJournal:  # fmt: skip
+    """A new one; paths as they are from everywhere."""
+    from fleet.engine.ab.journal import AbJournal, Asked  # noqa: PLC0415
+
+    path = str(playbook.resolve()) if playbook else ""
+    a, b = (str(Path(word).resolve()) if Path(word).exists() else word for word in sides)
+    asked = Asked(a, b, path, str(inventory.resolve()), names, limits, boots)
+    return AbJournal.begin(store, new_run_id(), asked)
 
 
 def _measured(
@@ -84,7 +102,7 @@ def _measured(
 ) -> list[DeviceResult]:
     """On every board that was asked."""
     from fleet.engine.ab.measuring import measure  # noqa: PLC0415
-    from fleet.engine.ab.sides import side_of  # noqa: PLC0415
+    from fleet.engine.ab.sides import not_measured, side_of  # noqa: PLC0415
     from fleet.engine.pool import on_every_device  # noqa: PLC0415
     from fleet.runtimes.store import RuntimeStore  # noqa: PLC0415
 
@@ -96,6 +114,8 @@ def _measured(
             side_of(word, asked.playbook, RuntimeStore(), listener, offline=offline)
             for word in (asked.a, asked.b)
         ]
+        for text in not_measured(sides):
+            output.note(text)
         work = partial(measure, journal, sides, budget=time_left)
         return on_every_device(hosts, work, listener, parallel=parallel or PARALLEL)
 
@@ -109,7 +129,7 @@ def limits_of(texts: list[str]) -> dict[str, float]:
         gate = parse(text)
         if gate.word is not None or gate.unit != "%" or gate.below != (gate.limit < 0):
             raise InputError(
-                f"--gate {text!r} is not a limit in percent for a loss",
+                f"--gate {text!r} does not name a metric and the loss in percent that is too much",
                 hint="write it like --gate 'decode_tps<-5%' or --gate 'ttft_ms>+10%'",
             )
         found[gate.metric] = gate.limit
@@ -143,17 +163,29 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
             found.pairs, str(found.answer), "yes" if _emulated(result) else "no",
         ))  # fmt: skip
     if cells:
-        output.table(
-            f"{journal.asked.b} against {journal.asked.a}", COLUMNS, cells, ("emulated", "pairs")
-        )
+        title = " against ".join(map(_short, (journal.asked.b, journal.asked.a)))
+        output.table(title, COLUMNS, cells, ("emulated", "pairs"))
     for result, item in rows:
         if step := item.decision.step:
             place = f"{result.host.name} {item.metric}"
             output.note(f"{place} is rounded to {step:g}; the interval has all it can have been")
+        if item.between_boots is not None:
+            share = item.change_between
+            text = f"; {share:.0%} of that of the change" if share is not None else ""
+            output.note(
+                f"{result.host.name} {item.metric}, {item.boots} boots: "
+                f"{item.between_boots:.0%} of the variance of a run lies between boots{text}"
+            )
     if any(_emulated(result) for result, _ in rows):
         output.note("the devices are emulated, so this says nothing about real hardware")
     tag = f"tag:ab-{journal.run_id}"
     output.note(f"to show run {journal.run_id} again: fleet profiles compare {tag}-A {tag}-B")
+
+
+def _short(word: str) -> str:
+    """A file as seen from here, where it is below; releases as they are."""
+    path = Path(word)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else word
 
 
 def _emulated(result: DeviceResult) -> bool:

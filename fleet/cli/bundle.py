@@ -29,9 +29,7 @@ app = typer.Typer(
 @app.command()
 def inspect(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A bundle folder.")],
-    kind: Annotated[
-        str | None, typer.Option(help=f"{', '.join(KINDS)}; default: found from the files.")
-    ] = None,
+    kind: Annotated[str | None, typer.Option(help=f"Kind of bundle: {', '.join(KINDS)}.")] = None,
     as_json: opt.Json = False,
     no_hash: Annotated[
         bool, typer.Option("--no-hash", help="Do not check hashes (faster).")

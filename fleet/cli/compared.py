@@ -8,6 +8,7 @@ from pathlib import Path
 from fleet.cli import output
 from fleet.cli.profiles_store import opened
 from fleet.model.errors import GateError, InputError, NotComparableError
+from fleet.model.gates import LEAST_REPEATS
 from fleet.profiles.compare import comparing, gates, writing
 from fleet.profiles.compare import matrix as matrices
 from fleet.profiles.compare.comparing import Comparison
@@ -16,6 +17,7 @@ from fleet.profiles.compare.gates import Gate, GateOutcome, JudgedGate
 from fleet.profiles.compare.groups import RecordGroup, group, short_build
 from fleet.profiles.compare.metrics import present
 from fleet.profiles.compare.ops import OpDiff
+from fleet.profiles.compare.verdict import Verdict
 from fleet.profiles.files import read_records
 from fleet.profiles.store import select
 
@@ -95,6 +97,9 @@ def show(found: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> N
         output.table("gates", ("gate", "device", "metric", "outcome", "measured"), gate_rows)
     for text in found.remarks:
         output.note(text)
+    if any(row.verdict in {Verdict.FEW, Verdict.DIFFERS} for row in found.rows):
+        output.note(f"a verdict needs {LEAST_REPEATS} runs of A and of B in turns")
+        output.advise(f"next: {AB}")
 
 
 def _show_rows(found: Comparison) -> None:
@@ -133,7 +138,7 @@ def end(found: Comparison, judged: Sequence[JudgedGate], *, strict: bool) -> Non
     tripped = [result for result in judged if result.outcome is GateOutcome.TRIPPED]
     if tripped:
         raise GateError(
-            _texts(tripped),
+            f"--fail-if found {_texts(tripped)}",
             hint="find the cause in the table above, or change the limit of --fail-if",
         )
     unsure = [result for result in judged if result.outcome is GateOutcome.UNJUDGED]
@@ -160,7 +165,7 @@ def _refusal(found: Comparison) -> str:
 
 
 def _texts(judged: Sequence[JudgedGate]) -> str:
-    names = [" ".join(filter(None, (j.gate.text, j.board, j.metric))) for j in judged[:3]]
+    names = [", ".join(filter(None, (j.gate.text, j.board, j.metric))) for j in judged[:3]]
     found = [f"{name}: {result.text}" for name, result in zip(names, judged, strict=False)]
     return "; ".join(found) + (f" and {len(judged) - 3} more" if len(judged) > 3 else "")
 

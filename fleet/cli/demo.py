@@ -6,18 +6,18 @@ import os
 import shlex
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fleet.cli import output
-from fleet.config.project import FILE
+from fleet.cli.live import ticking
+from fleet.config.nearest import FILE
+from fleet.data import shipped
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
 from fleet.lab.rootfs import BUILD_MB, TREE_MB, rootfs_path
@@ -54,6 +54,7 @@ def demo(
         from fleet.cli.main import build  # noqa: PLC0415 - it imports this module
 
         tree = build("deploy")
+    output.advising = False  # the end says what to do next, where it works
     code = tree(["deploy", "--run"], standalone_mode=False)
     _end(folder, program)
     if code:
@@ -80,12 +81,6 @@ def _has_runtime() -> bool:
     return RuntimeStore().lookup(QAIRT, TARGET) is not None
 
 
-def shipped() -> Path:
-    """The files of the demo: of the wheel, else of the clone."""
-    own = Path(str(files("fleet.data"))) / "demo"
-    return own if own.is_dir() else Path(__file__).parents[2]
-
-
 def _write(folder: Path) -> None:
     """The project; one of an earlier demo stays as it is. Raises InputError."""
     if (folder / FILE).is_file():
@@ -94,7 +89,7 @@ def _write(folder: Path) -> None:
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} exists and is no project", hint="fleet demo ANOTHER-FOLDER")
     for part in PARTS:
-        source, target = shipped() / part, folder / part
+        source, target = shipped(part), folder / part
         target.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
     (folder / FILE).write_text(PROJECT, "utf-8")
@@ -118,32 +113,26 @@ def _growth() -> int:
 @contextmanager
 def _step(number: int, text: str, size: Callable[[], int] | None) -> Iterator[None]:
     """A line that moves while something works that says nothing."""
-    begun, over = time.monotonic(), threading.Event()
+    begun = time.monotonic()
     terminal = output.on_terminal()
     output.note(f"{number}/{BOARDS}  {text}")
 
     def tell() -> None:
-        while not over.wait(0.5 if terminal else _EACH):
-            spent = time.monotonic() - begun
-            grown = size() if size else 0
-            said = f"     {spent:.0f} s"
-            if grown:
-                said += (
-                    f", {human_bytes(grown)} of {TREE_MB} MB, {human_bytes(int(grown / spent))}/s"
-                )
-            if terminal:
-                sys.stderr.write(f"\r\x1b[K{said}")
-                sys.stderr.flush()
-            else:
-                output.note(said)
+        spent = time.monotonic() - begun
+        grown = size() if size else 0
+        said = f"     {spent:.0f} s"
+        if grown:
+            said += f", {human_bytes(grown)} of {TREE_MB} MB, {human_bytes(int(grown / spent))}/s"
+        if terminal:
+            sys.stderr.write(f"\r\x1b[K{said}")
+            sys.stderr.flush()
+        else:
+            output.note(said)
 
-    thread = threading.Thread(target=tell, daemon=True)
-    thread.start()
     try:
-        yield
+        with ticking(0.5 if terminal else _EACH, tell):
+            yield
     finally:
-        over.set()
-        thread.join()
         if terminal:
             sys.stderr.write("\r\x1b[K")
 
@@ -152,7 +141,7 @@ def _end(folder: Path, fleet: str) -> None:
     """Three commands to try, and how to take the lab down: they work when they are pasted."""
     output.note(f"\nThe boards stay up. Try, in {folder}:")
     output.note(f"  cd {shlex.quote(str(folder))}")
-    output.note(f"  {fleet} status")
+    output.note(f"  {fleet} profiles show last")
     output.note(f"  {fleet} doctor")
     output.note(f"  {fleet} run --repeats 10")
     output.note(f"Stop them: {fleet} lab down")

@@ -13,7 +13,6 @@ import typer
 from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli import rollout_options as rollout
-from fleet.cli import transfer_options as transfer
 from fleet.cli.common import end_devices, hosts_of, working_on
 from fleet.cli.live import listening
 from fleet.cli.lockfile import before, lock_for, write_planned
@@ -25,6 +24,7 @@ from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout.inputs import Inputs, inputs_of
+from fleet.engine.transfer.tuning import options_of
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
@@ -60,7 +60,7 @@ def plan(
         bool, typer.Option("--write-lock", help="Write the planned files into fleet.lock.")
     ] = False,
     lock_file: opt.LockFile = None,
-    tune: transfer.Tune = None,
+    tune: opt.Tune = None,
     executor: opt.Executor = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -68,13 +68,13 @@ def plan(
 
     Example: fleet plan -i inventories/lab.yaml playbooks/tiny-genie.yaml
     """
-    how = transfer.options_of(tune)
+    loaded = load_playbook(playbook)
+    how = options_of([*loaded.tune, *(tune or ())])
     options = DeployOptions(
         verify=verify, offline=offline, accept_new=accept_new, parallel=parallel, transfer=how
     )
     if lock_file is not None and not write_lock:
         raise InputError("--lock-file has no effect without --write-lock", hint="add --write-lock")
-    loaded = load_playbook(playbook)
     if not write_lock:
         _plan(loaded, inventory, limit, options, as_json, executor, admin=admin)
         return
@@ -155,7 +155,7 @@ def deploy(
     max_unreachable: rollout.MaxUnreachable = None,
     soak: rollout.Soak = None,
     on_fail: rollout.OnFail = None,
-    tune: transfer.Tune = None,
+    tune: opt.Tune = None,
     executor: opt.Executor = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -163,13 +163,13 @@ def deploy(
 
     Example: fleet deploy -i inventories/lab.yaml playbooks/tiny-genie.yaml --limit lab001
     """
-    how = transfer.options_of(tune)
+    loaded = load_playbook(playbook)
+    how = options_of([*loaded.tune, *(tune or ())])
     lock = lock_for(playbook, lock_file, locked=locked, frozen=frozen)
     base = DeployOptions(verify=verify, offline=offline, accept_new=accept_new, parallel=parallel)
     options = replace(
         base, run=WHEN[run], allow_reboot=allow_reboot, lock=lock, frozen=frozen, transfer=how
     )
-    loaded = load_playbook(playbook)
     loaded = rollout.with_rollout(loaded, canary, waves, max_failed, max_unreachable, soak, on_fail)
     if dry_run:
         _plan(loaded, inventory, limit, options, as_json, executor)

@@ -97,7 +97,7 @@ def _unknown(diagnosis: Diagnosis) -> None:
     for question in diagnosis.questions[:1]:
         _line(f"  [bold]next[/]   {escape(question.text)}")
         for text in question.command.splitlines():
-            _line(f"         {escape(completed(text))}")
+            _line(f"         {escape(completed(text))}", paste=True)
 
 
 def _together(every: Sequence[Diagnosis]) -> None:
@@ -113,7 +113,7 @@ def _together(every: Sequence[Diagnosis]) -> None:
         if diagnosis.causes and diagnosis.verdict != "healthy":
             found.setdefault(diagnosis.causes[0].cause.id, []).append(diagnosis)
     for (mark, said), targets in well.items():
-        _line(f"{mark}{said}: {escape(', '.join(targets))}", fold=output.console.is_terminal)
+        _line(f"{mark}{said}: {escape(', '.join(targets))}")
     for name, those in found.items():
         _shared(name, those)
     if found:
@@ -132,7 +132,8 @@ def _shared(name: str, those: Sequence[Diagnosis]) -> None:
         commands = completed(fix.command).splitlines()
         _line(
             f"  [bold]fix[/]    {escape(fix.title)}"
-            + escape(": " + commands[0] if commands else "")
+            + escape(": " + commands[0] if commands else ""),
+            paste=True,
         )
 
 
@@ -208,11 +209,11 @@ def _first(ranked: Ranked, diagnosis: Diagnosis) -> None:
     verify = ranked.verify
     if diagnosis.checks:  # of a device, not of a log
         verify = verify.replace("--limit DEVICE", f"--limit {shlex.quote(diagnosis.target)}")
-    _line(f"  [bold]check[/]  {escape(completed(verify))}")
+    _line(f"  [bold]check[/]  {escape(completed(verify))}", paste=True)
     able = diagnosis.checks and any(fix.apply for fix in ranked.fixes)
     if able and not diagnosis.target.startswith("-"):
         command = completed(f"fleet doctor --fix --dry-run --limit {diagnosis.target}")
-        _line(f"  [bold]or let fleet do it:[/] {escape(command)}")
+        _line(f"  [bold]or let fleet do it:[/] {escape(command)}", paste=True)
     _line("")
 
 
@@ -232,7 +233,7 @@ def _fix(fix: Fix) -> None:
     marks += [] if fix.reversible else ["no way back"]
     _line(f"  [bold]fix[/]    {escape(fix.title)} [dim]({', '.join(marks)})[/]")
     for text in completed(fix.command).splitlines():
-        _line(f"         {escape(text)}")
+        _line(f"         {escape(text)}", paste=True)
     if fix.changes:
         undo = f"; back: {fix.undo}" if fix.undo else ""
         _line(f"         [dim]changes {escape(fix.changes + undo)}[/]")
@@ -243,8 +244,12 @@ def _short(text: str) -> str:
     return plain if len(plain) <= _LINE else plain[: _LINE - 1] + "…"
 
 
-def _line(text: str, *, fold: bool = False) -> None:
-    output.console.print(text, markup=True, soft_wrap=not fold)
+def _line(text: str, *, paste: bool = False) -> None:
+    """`paste`: it holds what is copied into a shell, so it has no line ends of ours in it."""
+    if paste:
+        output.console.print(text, markup=True, soft_wrap=True)
+    else:
+        output.prose(text, markup=True)
 
 
 def show_explained(found: Explained) -> None:

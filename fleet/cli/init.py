@@ -15,7 +15,7 @@ import typer
 from fleet.bundles.inspect import inspect_bundle
 from fleet.cli import options as opt
 from fleet.cli import output
-from fleet.config.project import FILE as PROJECT
+from fleet.config.nearest import FILE as PROJECT
 from fleet.config.scaffold.devices import (
     from_address,
     is_address,

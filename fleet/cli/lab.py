@@ -46,7 +46,9 @@ def _lab(folder: Path) -> Lab:
 def up(
     count: Annotated[int, typer.Option(min=0, max=500, help="Number of boards.")] = 3,
     profile: Annotated[str, typer.Option(help="Board type: bare-evk, FILE.yaml, ...")] = "iq9075",
-    kind: Annotated[str, typer.Option(help="auto, namespace (needs root) or user.")] = "auto",
+    kind: Annotated[
+        str, typer.Option(help="Kind of board: auto, namespace (needs root) or user.")
+    ] = "auto",
     arch: Annotated[str, typer.Option(help="arm64: Debian arm64 with its own libcdsprpc.")] = "",
     kernel: Annotated[
         bool, typer.Option("--kernel", help="Boards with a Linux of their own (needs root).")
@@ -57,7 +59,7 @@ def up(
         str, typer.Option(help="Phone types, joined with commas: " + ", ".join(phone_profiles()))
     ] = "sm8650",
     phone_kind: Annotated[
-        str, typer.Option(help="auto, phone (real adbd, needs root) or phone-emulator.")
+        str, typer.Option(help="Kind of phone: auto, phone (real adbd, as root), phone-emulator.")
     ] = "auto",
     phone_port: Annotated[
         int, typer.Option(help="TCP port of the first phone.")
@@ -95,7 +97,7 @@ def up(
 def _kind(kind: str, arch: str, *, kernel: bool) -> str:
     asked = [name for name, wanted in (("kernel", kernel), ("arm64", arch)) if wanted]
     if arch not in {"", "arm64"}:
-        raise InputError(f"--arch {arch} is no machine of lab boards", hint="try: --arch arm64")
+        raise InputError(f"lab boards cannot emulate the machine '{arch}'", hint="--arch arm64")
     if len(asked) > 1 or (asked and kind != "auto"):
         raise InputError("--arch, --kernel and --kind exclude each other", hint="give one of them")
     return asked[0] if asked else kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,8 @@ def listening(
         board = _Board(total)
         with Live(board.view(), console=output.errors, auto_refresh=False, transient=True) as live:
             board.live = live
-            with _ticking(board):
+            # Also while no event comes: a download begins, a large file is unpacked.
+            with ticking(1.0, board.tick):
                 yield board.take
     else:
         if ready:
@@ -52,13 +53,13 @@ def listening(
 
 
 @contextmanager
-def _ticking(board: _Board) -> Iterator[None]:
-    """Draw once a second also while no event comes: a download begins, a large file is unpacked."""
+def ticking(seconds: float, tick: Callable[[], None]) -> Iterator[None]:
+    """Inside, `tick` is called in a thread of its own each so many seconds."""
     over = threading.Event()
 
     def work() -> None:
-        while not over.wait(1.0):
-            board.tick()
+        while not over.wait(seconds):
+            tick()
 
     thread = threading.Thread(target=work, daemon=True, name="fleet-tick")
     thread.start()

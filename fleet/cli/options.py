@@ -143,3 +143,9 @@ def _params(command: typer.core.TyperCommand, context: Any) -> list[Any]:  # noq
 
 
 typer.core.TyperCommand.get_params = _params  # type: ignore[method-assign,assignment]
+_TUNE_HELP = (
+    "How data is sent, repeatable: carrier=ssh, bandwidth=50MB/s (all devices together), "
+    "per-hub=2 (at one USB hub), compress=never, whole (no differences), relay (devices with one "
+    "label `lan` copy from each other). See docs/transfer.md."
+)
+Tune = Annotated[list[str] | None, typer.Option("--tune", metavar="NAME=VALUE", help=_TUNE_HELP)]

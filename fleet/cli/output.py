@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from fleet.cli.columns import TableLines, laid_out
-from fleet.cli.hints import completed, completed_all
+from fleet.cli.hints import commands_in, completed, completed_all
 from fleet.model.errors import FleetError
 from fleet.model.masking import masked_data, revealed
 from fleet.model.secret import Secret
@@ -23,10 +24,14 @@ from fleet.model.text import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     console: Console
     errors: Console
 
+_MOST_HANG = 24
+_HANGS = re.compile(r" *(?:\S )?(?:[\w-]+ {2,})*")  # what stands before the words of a line
+advising = True  # off where a command of several steps says at its end what to do next
 shape = ""  # of what is shown, as `-o` wants it
 _screens = sys.modules[__name__]  # where `console` and `errors` are made when they are looked up
 
@@ -182,6 +187,33 @@ def say(text: str, style: str = "") -> None:
     _screens.console.print(harmless(text), markup=False, soft_wrap=True, style=style)
 
 
+def prose(text: str, style: str = "", *, markup: bool = False) -> None:
+    """As `say`, for words alone: on a terminal folded between them, further lines hang."""
+    if shape == "name" or _plain(sys.stdout):
+        if markup:
+            _screens.console.print(text, markup=True, soft_wrap=True)
+        else:
+            say(text)
+        return
+    from rich.text import Text  # noqa: PLC0415 - see above
+
+    folded(_screens.console, Text.from_markup(text) if markup else Text(harmless(text), style))
+
+
+def folded(screen: Console, text: Text) -> None:
+    """No word is broken; one that is longer than a line stands alone."""
+    found = _HANGS.match(text.plain)
+    hang = min(len(found[0]) if found else 0, _MOST_HANG)
+    room, begin, breaks = max(screen.width - hang, 20), 0, []
+    for word in re.finditer(r"\S+", text.plain[hang:]):
+        if word.end() - begin > room and word.start() > begin:
+            begin = word.start()
+            breaks.append(begin)
+    for number, line in enumerate(text[hang:].divide(breaks)):
+        line.rstrip()
+        screen.print(" " * hang if number else text[:hang], line, sep="", soft_wrap=True)
+
+
 def literal(text: str) -> None:
     """Every character as it is, tabs too: what a person copies, of our own making."""
     typer.echo(text)
@@ -194,7 +226,8 @@ def note(text: str) -> None:
 
 def advise(text: str) -> None:
     """A remark that names commands to type: with the options that were given."""
-    note(completed(text))
+    if advising:
+        note(completed(text))
 
 
 def show_error(error: FleetError) -> None:
@@ -208,4 +241,10 @@ def _remark(word: str, style: str, text: str) -> None:
     if _plain(sys.stderr):
         typer.echo(f"{word} {harmless(text)}" if word else harmless(text), err=True)
         return
-    _screens.errors.print(f"[{style}]{word}[/] {shown(text)}" if word else shown(text))
+    from rich.text import Text  # noqa: PLC0415 - see above
+
+    line = Text.assemble((word, style), " " if word else "", harmless(text))
+    if commands_in(text) or "`" in text:  # what is copied has no line ends of ours in it
+        _screens.errors.print(line)
+    else:
+        folded(_screens.errors, line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from fleet.cli.pictured import show_pictures
 from fleet.cli.profiles_store import opened
 from fleet.model.errors import InputError
 from fleet.model.record import Record
+from fleet.profiles.pictures.lines import known, sparkline
 from fleet.profiles.store import select
 
 SelectionArgument = Annotated[
@@ -25,7 +26,10 @@ SelectionArgument = Annotated[
 ]
 app = typer.Typer(no_args_is_help=True, help="Show, compare and export results of runs.")
 MOST = 50
-_RUNS = {key: key for key in ("run", "name", "devices", "records", "counted", "emulated")}
+_RUNS = {"run": "run", "name": "name", "devices": "devices", "records": "records"}
+_RUNS |= {"counted": "counted", "median": "median", "values": "values", "emulated": "emulated"}
+_UNITS = {"decode_tps": "tok/s", "latency_ms": "ms"}
+PICTURE = 12  # columns
 _RECORDS = {
     "run_id": "run",
     "host": "device",
@@ -45,6 +49,9 @@ def list_runs(
     single: Annotated[
         bool, typer.Option("--records", help="Show one row per measurement.")
     ] = False,
+    whole_ab: Annotated[
+        bool, typer.Option("--all", help="Show each run of `fleet ab`; else one row for all.")
+    ] = False,
     store: opt.Store = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -55,12 +62,13 @@ def list_runs(
     query = select.parse(selection)
     with opened(store) as found:
         if single:
-            rows: list[dict[str, object]] = [
-                row.as_dict() for row in found.find(query, limit or None)
-            ]
+            rows: list[dict[str, Any]] = [row.as_dict() for row in found.find(query, limit or None)]
             whole = found.count(query) if limit and len(rows) == limit else len(rows)
         else:
-            more = [row.as_dict() for row in found.list_runs(query, limit + 1 if limit else None)]
+            more = [
+                row.as_dict()
+                for row in found.list_runs(query, limit + 1 if limit else None, folded=not whole_ab)
+            ]
             rows, whole = more[: limit or None], len(more)
     if as_json:
         output.emit_json(rows)
@@ -68,14 +76,24 @@ def list_runs(
     if single:
         _table("records", _RECORDS, rows)
     else:
-        _table("runs", _RUNS, rows)
+        _table("runs", _RUNS, [row | _drawn(row) for row in rows])
     if not rows:
         output.note("no results yet; measure: fleet run PLAYBOOK; or: fleet profiles import FILE")
     if whole > len(rows):
         output.note(f"only the newest {len(rows)} runs are shown; for all of them: --limit 0")
 
 
-_DROPS = ("tags", "emulated", "repeat", "counts", "counted", "records", "name")
+def _drawn(row: dict[str, Any]) -> dict[str, object]:
+    """The median with its unit, and the values as a picture of letters."""
+    plain = not known(output.console.encoding)
+    several = len(row["values"]) > 1
+    return {
+        "median": f"{row['median']:.4g} {_UNITS[row['metric']]}" if row["metric"] else "-",
+        "values": sparkline(row["values"], PICTURE, plain=plain) if several else "-",
+    }
+
+
+_DROPS = ("tags", "emulated", "repeat", "counts", "records", "counted", "values", "devices", "name")
 
 
 def _table(title: str, columns: dict[str, str], rows: list[dict[str, object]]) -> None:

@@ -32,7 +32,7 @@ StrictOption = Annotated[
     ),
 ]
 FailOption = Annotated[
-    Words, typer.Option(help="Exit with 1 if: 'decode_tps<-5%', slower. Repeatable.")
+    Words, typer.Option(help="Exit with 1 on such a loss: 'decode_tps<-5%', or slower. Repeatable.")
 ]
 MarkdownOption = Annotated[
     Path | None, typer.Option(help="Also write a Markdown file, for a pull request.")

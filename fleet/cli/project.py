@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fleet.config.nearest import find
 from fleet.model.errors import FleetError, InputError
 
 if TYPE_CHECKING:
@@ -17,10 +18,12 @@ HOW = {"inventory": "-i FILE", "playbook": "PLAYBOOK"}
 
 def current() -> Project | None:
     """The project that the working folder is in. Raises InputError for a fleet.yaml with faults."""
-    from fleet.config import project  # noqa: PLC0415 - YAML
+    path = find(Path.cwd())
+    if path is None:
+        return None
+    from fleet.config.project import load  # noqa: PLC0415 - YAML
 
-    path = project.find(Path.cwd())
-    return None if path is None else project.load(path)
+    return load(path)
 
 
 def runs() -> Path | None:

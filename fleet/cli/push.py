@@ -9,11 +9,11 @@ import typer
 
 from fleet.cli import options as opt
 from fleet.cli import output
-from fleet.cli import transfer_options as transfer
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
 from fleet.cli.live import listening
 from fleet.cli.results import show_devices
 from fleet.engine.pushing import KEEP, Push, PushOptions
+from fleet.engine.transfer.tuning import options_of
 
 
 def push(
@@ -23,8 +23,8 @@ def push(
         str | None, typer.Option(help="Name on the device; default: that of the file.")
     ] = None,
     limit: opt.Limit = None,
-    keep: Annotated[int, typer.Option(min=2, help="Versions to keep.")] = KEEP,
-    tune: transfer.Tune = None,
+    keep: Annotated[int, typer.Option(min=2, help="Versions to keep on the device.")] = KEEP,
+    tune: opt.Tune = None,
     parallel: opt.Parallel = None,
     verify: opt.Verify = False,
     accept_new: opt.AcceptNew = False,
@@ -42,7 +42,7 @@ def push(
         accept_new=accept_new,
         parallel=parallel or DEFAULT_PARALLEL,
         keep=keep,
-        transfer=transfer.options_of(tune),
+        transfer=options_of(tune or ()),
     )
     hosts = hosts_of(inventory, limit)
     with listening(as_json=as_json, ready=False, total=len(hosts)) as listener:

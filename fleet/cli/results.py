@@ -90,12 +90,13 @@ def show_plans(results: Sequence[DeviceResult]) -> None:
     sizes = sorted(groups.values(), key=len, reverse=True)
     for number, names in enumerate(sizes):
         head, *rest = plans[names[0]]
-        output.say(f"{_who(names, len(plans), most=number == 0)}  {head}", style="bold")
+        output.prose(f"{_who(names, len(plans), most=number == 0)}  {head}", style="bold")
         for line in rest:
-            output.say(line)
+            (output.say if line.lstrip().startswith("#") else output.prose)(line)
     if len(plans) > 1 and output.shape != "wide":
         differ = f"; {len(plans) - len(sizes[0])} differ" if len(sizes) > 1 else ""
-        output.say(f"same on {len(sizes[0])} devices{differ}")
+        most = len(sizes[0])
+        output.say(f"same on {most} device{'s' * (most > 1)}{differ}" if most > 1 else "all differ")
     used = {line.split()[0] for lines in plans.values() for line in lines[1:]}
     legend = [f"{mark} {text}" for mark, text in _LEGEND.items() if mark in used]
     if legend:

@@ -31,18 +31,9 @@ Soak = Annotated[
 OnFail = Annotated[str | None, typer.Option(help="If a wave fails: stop, continue or rollback.")]
 
 
-def with_rollout(
-    playbook: Playbook,
-    canary: str | None = None,
-    waves: str | None = None,
-    max_failed: str | None = None,
-    max_unreachable: str | None = None,
-    soak: str | None = None,
-    on_fail: str | None = None,
-) -> Playbook:
-    """The playbook with what the options say instead. Raises InputError naming the option."""
-    options = (canary, waves, max_failed, max_unreachable, soak, on_fail)
-    spec = spec_of(playbook.rollout, *options)
+def with_rollout(playbook: Playbook, *options: str | None, **named: str | None) -> Playbook:
+    """The playbook with what the options of `spec_of` say instead. Raises InputError as it does."""
+    spec = spec_of(playbook.rollout, *options, **named)
     return playbook if spec is playbook.rollout else replace(playbook, rollout=spec)
 
 

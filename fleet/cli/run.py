@@ -34,6 +34,7 @@ def run(
     cool_below: run_options.Cool = None,
     until: run_options.Until = None,
     sustained: run_options.Sustained = None,
+    tags: run_options.Tags = None,
     output_dir: opt.Records = None,
     stream: Annotated[bool, typer.Option("--stream", help="Show the program's output.")] = False,
     parallel: opt.Parallel = None,
@@ -50,13 +51,18 @@ def run(
     loaded = run_options.gated(
         run_options.changed(load_playbook(playbook), changes), cool_below, until, sustained
     )
+    if tags:
+        from fleet.profiles.store.select import named  # noqa: PLC0415 - sqlite, for tags alone
+
+        for tag in tags:
+            named(tag, "tag")
     hosts = hosts_of(inventory, limit)
     with (
         listening(as_json=as_json, show_output=stream, total=len(hosts)) as listener,
         working_on(executor, parallel) as remote,
     ):
         runs = RunStore(output_dir) if output_dir else None
-        how = DeployOptions(run="always", parallel=parallel)
+        how = DeployOptions(run="always", parallel=parallel, tags=tuple(tags or ()))
         operation = Operation(loaded, hosts, listener, options=how, runs=runs, executor=remote)
         results = operation.run()
     if not as_json:

@@ -21,16 +21,19 @@ Repeats = Annotated[
     int | None,
     typer.Option(min=1, help="Measured runs on each device.", callback=house("repeats")),
 ]
-Warmups = Annotated[int | None, typer.Option(min=0, help="First runs, which do not count.")]
+Warmups = Annotated[int | None, typer.Option(min=0, help="Warm-up runs before the measured ones.")]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help="Most tokens to generate.")]
 Timeout = Annotated[str | None, typer.Option(help="Time limit of one run: 90s, 5m.")]
 Cool = Annotated[
     str | None, typer.Option(help="Wait before each run until the device is cooler: 45C.")
 ]
 Until = Annotated[
-    str | None, typer.Option(help="Repeat until the metric's 95 % interval is narrower: 3%.")
+    str | None, typer.Option(help="Repeat until the 95 % interval is narrower than this: 3%.")
 ]
 Sustained = Annotated[str | None, typer.Option(help="Repeat without pauses for this long: 10m.")]
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", help="Tag of the results: tag:NAME. Repeatable.")
+]
 
 
 def prompt_of(text: str | None, path: Path | None) -> str | None:

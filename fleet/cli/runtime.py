@@ -155,7 +155,7 @@ def files(
     name: _Name,
     target: Annotated[str, typer.Option(help="QAIRT target of the device.")],
     arch: Annotated[str | None, typer.Option(help="Hexagon arch, such as v73.")] = None,
-    runner: Annotated[str, typer.Option(help="genie, mllm, ...")] = "genie",
+    runner: Annotated[str, typer.Option(help="Runner that will use the files.")] = "genie",
     as_json: opt.Json = False,
 ) -> None:
     """List the files that fleet would send to a device.

@@ -73,5 +73,8 @@ Duration = Annotated[float, BeforeValidator(seconds_of), WithJsonSchema(values.D
 FilePath = Annotated[str, Matches(*astuple(values.FILE_PATH))]
 _OPENS = r"https://\S+|docs/sources/\S+ \d+"
 Source = Annotated[
-    str, Matches(_OPENS, "source that opens", "an https:// address, or a field note")
+    str,
+    Matches(
+        _OPENS, "source", "write the address alone, from https:// on, or a note like `lab: ...`"
+    ),
 ]

@@ -87,6 +87,7 @@ class _Loader:
             health_timeout=health.timeout if health else DEFAULT_HEALTH_SECONDS,
             parallel=strategy.parallel if strategy else DEFAULT_PARALLEL,
             keep=strategy.keep if strategy else Playbook.keep,
+            tune=tuple(strategy.tune) if strategy else (),
             system=system_spec(
                 body.system, body.fastrpc, self._document, self._problems, self._path
             ),
@@ -220,7 +221,11 @@ class _Loader:
             self._problems.add(f"cannot read {path}: {error.strerror}", at, f"ls -l {path}")
             return None
         except UnicodeDecodeError:
-            self._problems.add(f"the prompt file {path} is not UTF-8", at, "convert it: iconv")
+            self._problems.add(
+                f"the prompt file {path} is not UTF-8",
+                at,
+                f"convert it: iconv -f WINDOWS-1252 -t UTF-8 {path}",
+            )
             return None
         if len(data) > MAX_PROMPT_BYTES or "\0" in text:
             why = "contains a NUL character" if "\0" in text else "is larger than 1 MB"

@@ -165,6 +165,17 @@ class HealthBody(Strict):
     )
 
 
+TuneWord = Annotated[
+    str,
+    Matches(
+        r"carrier=(auto|paramiko|ssh)|bandwidth=\d+(\.\d+)?[kMG]?(B|bit)(/s|ps)?|per-hub=[1-9]\d*"
+        r"|compress=(auto|always|never)|whole|relay",
+        "word of `tune`",
+        "write carrier=ssh, bandwidth=50MB/s, per-hub=2, compress=never, whole or relay",
+    ),
+]
+
+
 class StrategyBody(Strict):
     """How devices are worked on."""
 
@@ -174,6 +185,9 @@ class StrategyBody(Strict):
     keep: PositiveInt = Field(
         default=Playbook.keep,
         description="Number of releases to keep on a device, the current one included.",
+    )
+    tune: list[TuneWord] = Field(
+        default=[], description="How data is sent, as in --tune: carrier=ssh, relay, ..."
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,6 @@ from fleet.config.values import FILE_PATH
 from fleet.config.yamlpos import read
 from fleet.model.errors import InputError
 from fleet.model.home import fleet_home
-
-FILE = "fleet.yaml"
 
 
 def _count(description: str) -> HostKey:
@@ -55,28 +52,6 @@ class Project:
     parallel: int | None = None
     repeats: int | None = None
     executor: str | None = None
-
-
-def find(folder: Path) -> Path | None:
-    """The nearest fleet.yaml, upwards to the root of the file system.
-
-    One of somebody else in a folder that everybody may write to (/tmp) is passed over: an
-    inventory can name programs that give a password.
-    """
-    for above in (folder, *folder.parents):
-        path = above / FILE
-        if path.is_file() and not _planted(path):
-            return path
-    return None
-
-
-def _planted(path: Path) -> bool:
-    shared = path.parent.stat().st_mode & stat.S_IWOTH
-    return bool(shared) and _owner(path) not in {os.geteuid(), 0}
-
-
-def _owner(path: Path) -> int:
-    return path.stat().st_uid
 
 
 def load(path: Path) -> Project:

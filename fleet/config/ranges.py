@@ -62,9 +62,10 @@ def _values(match: re.Match[str]) -> tuple[range | list[str], int]:
         return list(letters[start : stop + 1 : step]), 0
     width = len(first) if len(first) > 1 and first.startswith("0") else 0
     if width and len(last) != width:
+        wide = max(width, len(last))
         raise InventoryError(
             f"the ends of the range {match[0]} have different numbers of digits",
-            hint=f"write [{first}:{last.zfill(width)}]",
+            hint=f"write [{first.zfill(wide)}:{last.zfill(wide)}]",
         )
     if int(first) > int(last):
         raise _backwards(match[0])

@@ -39,7 +39,7 @@ def _template(value: object) -> dict[str, str]:
     if isinstance(value, str) and value in TEMPLATES:
         return dict(TEMPLATES[value])
     if not isinstance(value, dict) or not all(isinstance(part, str) for part in value.values()):
-        raise wrong("'template' is not a valid chat template", _HINT)
+        raise wrong("`template` is not a chat template that fleet knows", _HINT)
     if set(value) - set(_PARTS) or "user" not in value:
         raise wrong(f"a chat template needs the key user; it may have {', '.join(_PARTS)}", _HINT)
     for part in ("system", "user", "assistant"):

@@ -98,7 +98,7 @@ def describe(value: object) -> str:
     kinds: tuple[tuple[type, str], ...] = (
         (bool, "a boolean"),
         (int, "a number"),
-        (float, "a number"),
+        (float, "a decimal number"),
         (str, "text"),
         (list, "a list"),
         (dict, "a mapping"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -20,6 +21,14 @@ def load(name: str) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise TypeError(f"fleet/data/{name}.yaml must be a mapping")
     return table
+
+
+def shipped(part: str) -> Path:
+    """A file or folder that comes with fleet, like `assets/tiny-genie`: of the wheel, else of the
+    clone.
+    """
+    packed = Path(str(files(__package__))) / "demo" / part
+    return packed if packed.exists() else Path(__file__).parents[2] / part
 
 
 def frozen(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,15 +67,18 @@ def pack(found: Sequence[Diagnosis], path: Path) -> None:
             indent=2,
         )
     }
+    secrets = {}
     for number, diagnosis in enumerate(found, 1):
         members[f"device-{number}.json"] = json.dumps(
             diagnosis.as_dict(), indent=2, ensure_ascii=False
         )
-        for name, text in diagnosis.parts.items():
-            members[f"device-{number}/raw/{name}.txt"] = hidden(
-                redacted(text, names), diagnosis.secrets
-            )
-    told = {f"fleet-doctor/{name}": redacted(text, names) for name, text in members.items()}
+        for part, text in diagnosis.parts.items():
+            name = f"device-{number}/raw/{part}.txt"
+            members[name], secrets[name] = text, diagnosis.secrets
+    told = {
+        f"fleet-doctor/{name}": hidden(redacted(text, names), secrets.get(name, ()))
+        for name, text in members.items()
+    }
     write_archive(path, told, hint="name another file: --bundle FILE")
 
 

@@ -51,7 +51,7 @@ def apply_system(session: Session, planned: Planned, log: UndoLog, *, allow_rebo
                 case Reconnect():
                     session.reopen()
                 case Reboot():
-                    _reboot(session, become, action)
+                    reboot(session, become, action)
                 case _:
                     carry_out(session, action, become)
         except FleetError as error:
@@ -95,7 +95,8 @@ def _place(session: Session, facts: Facts, action: PlaceFiles) -> None:
     session.ask(command, "place", stdin=lines, mutates=True)
 
 
-def _reboot(session: Session, become: Become, action: Reboot) -> None:
+def reboot(session: Session, become: Become, action: Reboot) -> None:
+    """Start the device anew as root and wait until it is there. Raises DeviceError, BecomeError."""
     before = boot_id(session)
     with session.over_reboot():
         with contextlib.suppress(ConnectionLostError, DeadlineError):

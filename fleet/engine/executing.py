@@ -18,10 +18,9 @@ from fleet.model.events import Listener, Output
 from fleet.model.inventory import Host
 from fleet.model.masking import StreamMasker
 from fleet.model.rollout import RolloutSpec
-from fleet.ops.lease import holders_in, who_command
+from fleet.ops.lease import HEAD_BYTES, holders_in, who_command
 
 KEEP_BYTES = 1 << 20  # of each stream of a device, for JSON
-HEAD_BYTES = 1 << 16  # who holds the board stands before the mark
 GRACE_SECONDS = 15.0  # the device ends the command itself; the host only if it does not
 _ENDED = {124, 128 + 9, 128 + 15}
 _POWERSHELL = ("powershell.exe", "-NoLogo", "-NoProfile", "-NonInteractive", "-Command")

@@ -6,14 +6,14 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from fleet.device.shell import AfterMark, device_script, failed
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
-from fleet.engine.session import CONTROL_SECONDS, Session
+from fleet.engine.session import CONTROL_SECONDS, Beginning, Session
 from fleet.engine.states import HASHING_BYTES_PER_SECOND
 from fleet.model.deadline import Stall
 from fleet.model.errors import ConnectionLostError, DeviceError, InputError, TransferError
@@ -22,7 +22,7 @@ from fleet.model.files import human_bytes
 from fleet.model.home import kept
 from fleet.model.inventory import Host
 from fleet.ops.collected import FileStream, safe
-from fleet.ops.lease import holders_in, who_command
+from fleet.ops.lease import HEAD_BYTES, holders_in, who_command
 
 TRIES = 3
 SHOW_BYTES = 4 << 20  # between two events of progress
@@ -76,7 +76,9 @@ class Landing(FileStream):
         item = self.wanted[self._number]
         there = item.there
         if size != item.size - there:
-            raise DeviceError(f"the device sends {size} bytes of {item.name}", step="get")
+            raise DeviceError(
+                f"the device sends {size} bytes of {item.name}, not {item.size - there}", step="get"
+            )
         self._hash = hashlib.sha256()
         with kept(item.part):
             if there:
@@ -140,22 +142,23 @@ class Fetching:
         with contextlib.ExitStack() as stack:
             if self.lease:
                 stack.enter_context(Lease(session, f"get {self.remote}")).take()
-            said = _Said()
+            body = bytearray()
+            head = Beginning(AfterMark(body.extend), HEAD_BYTES)
             command = device_script("get", "list", self.remote)
             done = session.run(
                 command if self.lease else who_command(command),
                 "get",
                 deadline=Stall(CONTROL_SECONDS),
-                on_stdout=said.take,
+                on_stdout=head.take,
             )
-            if not said.whole:
+            if not body.endswith(b"end\n"):
                 raise self._absent(done.status, failed(done, "get", session.host.name))
-            wanted = self._wanted(session, said.lines)
+            wanted = self._wanted(session, body.decode("utf-8", "replace").split("\n")[:-2])
             total = sum(item.size for item in wanted)
             words = f"{len(wanted)} files" if len(wanted) != 1 else wanted[0].name
             session.emit(StepStarted(session.host.name, "get", words, total))
             self._bring(session, wanted)
-        holders = holders_in(said.head.decode("utf-8", "replace"), session.host.name)
+        holders = holders_in(head.text, session.host.name)
         result.details = {"files": [item.name for item in wanted], "bytes": total}
         if not self.lease:
             result.details |= {"notes": holders.notes()}
@@ -225,29 +228,6 @@ class Fetching:
         )
         if not done.ok:
             raise failed(done, "get", session.host.name)
-
-
-@dataclass
-class _Said:
-    """The list of files, and what stood before it."""
-
-    head: bytearray = field(default_factory=bytearray)
-    body: bytearray = field(default_factory=bytearray)
-
-    def __post_init__(self) -> None:
-        self._after = AfterMark(self.body.extend)
-
-    def take(self, chunk: bytes) -> None:
-        self.head += chunk[: 1 << 16] if len(self.head) < 1 << 16 else b""
-        self._after(chunk)
-
-    @property
-    def whole(self) -> bool:
-        return self.body.endswith(b"end\n")
-
-    @property
-    def lines(self) -> list[str]:
-        return self.body.decode("utf-8", "replace").split("\n")[:-2]
 
 
 def _place(root: Path, name: str) -> Path:

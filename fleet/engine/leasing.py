@@ -202,7 +202,7 @@ class Lease:
         """
         self.take()
         if self._ticket is None:
-            raise LeaseLostError("fleet has no exclusive access", hint="run the command again")
+            raise LeaseLostError("fleet no longer holds the lease of this board")
         self._ending = ends
         mode = math.ceil(seconds)
         return self._guard(self._ticket, f"{mode}f" if ends else mode).then(command)
@@ -215,7 +215,9 @@ class Lease:
             why = lost_words(self._ticket, result.status, stderr)
             if why == GIVEN_BACK and self._ended is not None:
                 self._ticket = None
-                raise ConnectionLostError("a step from before the break has ended only now")
+                raise ConnectionLostError(
+                    "the device was still busy with a step from before the connection broke"
+                )
             self._heard(why)
             if self._refused:
                 self.check()

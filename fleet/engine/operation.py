@@ -23,7 +23,8 @@ from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.waves import Wave
 from fleet.engine.running import RunJob, run_device
 from fleet.engine.session import Session
-from fleet.engine.transfer.context import TransferContext
+from fleet.engine.transfer.context import TransferContext, TransferOptions
+from fleet.engine.transfer.tuning import options_of
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
 from fleet.model.errors import InputError, WorkstationError
@@ -61,6 +62,8 @@ class Operation:
         self.playbook = playbook
         self.hosts = tuple(hosts)
         self.options = options or DeployOptions()
+        if playbook.tune and self.options.transfer == TransferOptions():
+            self.options = replace(self.options, transfer=options_of(playbook.tune))
         self.transfer = TransferContext(self.options.transfer)
         self.run_id = run_id or new_run_id()
         self.inputs = inputs
@@ -260,7 +263,10 @@ class Operation:
         run = self.playbook.run
         if run is None:
             return
-        job = RunJob(session, self.builder, plan, run, self.runs, self.run_id, session.identity)
+        job = RunJob(
+            session, self.builder, plan, run, self.runs, self.run_id, session.identity,
+            self.options.tags,
+        )  # fmt: skip
         run_device(job, result.records)
         bad = [record for record in result.records if record.problems]
         if bad:

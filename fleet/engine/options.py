@@ -14,6 +14,7 @@ class DeployOptions:
 
     `lock`: deploy nothing but what is locked. `frozen`: take the runtimes and files that the
     lock names, also where the playbook would take others by now; nothing is fetched.
+    `tags`: of the records of its runs.
     """
 
     run: str = "auto"
@@ -25,3 +26,4 @@ class DeployOptions:
     lock: Lock | None = None
     frozen: bool = False
     transfer: TransferOptions = field(default_factory=TransferOptions)
+    tags: tuple[str, ...] = ()

@@ -225,7 +225,8 @@ def came(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) ->
     older = tuple(f"{name}={old[name]}" for name in now if old.get(name, now[name]) != now[name])
     # userdel removes a group of the same name together with its user.
     groups = tuple(name for name in new("group") if name not in new("user"))
-    return undo_of(new("package"), older, new("user"), groups)
+    namesakes = tuple(name for name in new("user") if name in before["group"])
+    return undo_of(new("package"), older, new("user"), groups, namesakes)
 
 
 def still_lacking(plan: DevicePlan) -> None:

@@ -95,7 +95,9 @@ class Session:
         Raises IdentityError when another one answers: an address may be given to a second phone.
         """
         if self._cancelled:
-            raise CancelledError("cancelled by you", hint="run the same command again")
+            raise CancelledError(
+                "you ended the command before it was done", hint="run the same command again"
+            )
         with self.lease.reconnecting() if self.lease is not None else contextlib.nullcontext():
             self.close()
             self._past.append(self.transport.traffic)
@@ -167,7 +169,9 @@ class Session:
     def check(self) -> None:
         """Raise when nothing more may be begun: CancelledError, LeaseLostError."""
         if self._cancelled:
-            raise CancelledError("cancelled by you", hint="run the same command again")
+            raise CancelledError(
+                "you ended the command before it was done", hint="run the same command again"
+            )
         if self.lease is not None:
             self.lease.check()
 

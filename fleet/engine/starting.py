@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from fleet.device.shell import AfterMark, device_script
+from fleet.engine.logs import LogQuery
+from fleet.engine.pool import DeviceResult
 from fleet.engine.session import Beginning, Session
-from fleet.model.errors import DeadlineError, HealthError
+from fleet.model.errors import DeadlineError, FleetError, HealthError
 from fleet.model.manifest import RELEASE, Manifest
 from fleet.ops.collected import Collected
 from fleet.ops.looks import LOOKS, run_command
@@ -21,6 +26,8 @@ GRACE_SECONDS = 15.0  # the device ends the run itself; the host only if it does
 COLLECT_SECONDS = 60.0
 KEEP_BYTES = 1 << 20  # of standard output in memory; the whole of it goes to the listener
 LINE_CHARS = 500  # of one line in a message
+_LOG_LINES = 400
+_FASTRPC = re.compile(r"fastrpc|adsprpc|apps_dev_init|open_shell|rpcmem_\w+\.c", re.IGNORECASE)
 _TELLING = ("error", "<e>", "cannot", "fail", "traceback", "did not end within")
 
 
@@ -117,7 +124,7 @@ def probe(session: Session, placed: Placed) -> None:
     if ended.status:
         raise HealthError(
             f"the new release cannot open an NPU session (exit status {ended.status}): "
-            f"{_first_words(said.text)}",
+            f"{_first_words(_of_fastrpc(session, ended.seconds, said.text) + said.text)}",
             step="health",
             hint=f"fleet doctor --limit {session.host.name} (finds the cause; the device still "
             "uses "
@@ -125,8 +132,25 @@ def probe(session: Session, placed: Placed) -> None:
         )
 
 
+def _of_fastrpc(session: Session, seconds: float, said: str) -> str:
+    """What libcdsprpc and the kernel wrote to the system log meanwhile, where the program, which
+    may be anybody's, did not say it: the errno stands there and nowhere else.
+    """
+    result = DeviceResult(session.host)
+    if _FASTRPC.search(said) is None:
+        with suppress(FleetError):
+            LogQuery((), _LOG_LINES, seconds + 1).work(session, result)
+    rows = cast("list[list[str]]", result.details.get("lines", []))
+    return "".join(f"{text}\n" for _, text in rows if _FASTRPC.search(text))
+
+
 def _first_words(text: str) -> str:
-    """The first lines that tell: the chain's cause stands first (docs/sources/qairt.md 8)."""
+    """The lines that tell: the chain's cause stands first (docs/sources/qairt.md 8), the code that
+    people know last.
+    """
     lines = [line.strip()[:LINE_CHARS] for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if any(mark in line.lower() for mark in _TELLING)]
-    return " | ".join((telling or lines[-3:])[:4]) or "the program printed nothing"
+    chosen = telling or lines[-3:]
+    rest = chosen[3:]
+    coded = [line for line in rest if re.search(r"\d{4}", line)]
+    return " | ".join(chosen[:3] + (coded or rest)[-1:]) or "the program printed nothing"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from fleet.lab.arm64tree import QEMU
-from fleet.lab.namespace import NamespaceBoard, boot_script, can_unshare, shell
+from fleet.lab.namespace import CPU, NamespaceBoard, boot_script, can_unshare, shell
 from fleet.lab.rootfs import find
 
 FIRST_KERNEL = (6, 7)
@@ -42,4 +42,4 @@ class Arm64Board(NamespaceBoard):
         """Begin to boot; `wait` for the end of it."""
         into, again = 'export M UPPER; exec "${@:9}"\n', 'mount --rbind "$M" "$M"\n'
         argv = (*_in_namespace(find(QEMU) or ""), "/bin/bash", "-c", again + shell("pivot.sh"))
-        self._begin(boot_script("board.sh") + into, f"/usr/bin/{QEMU}", *argv)
+        self._begin(boot_script("board.sh") + into, f"/usr/bin/{QEMU} -cpu {CPU}", *argv)

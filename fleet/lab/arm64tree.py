@@ -33,6 +33,7 @@ _PACKAGES = ",".join(
             "acl",
             "libatomic1",
             "libstdc++6",
+            "busybox-syslogd",  # as on images without systemd
         ),
         *(f"{name}/{SUITE}-backports" for name in _FASTRPC),
         "hexagon-dsp-binaries-qualcomm-iq9075-evk/sid",  # of Debian 13 there is none

@@ -24,7 +24,7 @@ from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES, PHONE_FAULTS, SIGNALS, f
 from fleet.lab.folder import PHONES, Board, LabFolder, start_ticks
 from fleet.lab.kernel import EXEC, can_run_kernel
 from fleet.lab.kerneldisk import kernel_disk
-from fleet.lab.namespace import can_unshare, enter, has_own_root
+from fleet.lab.namespace import can_unshare, enter, is_apart, own_env
 from fleet.lab.phoneprofiles import phone_profile as known_phone
 from fleet.lab.phoneuser import MANNERS
 from fleet.lab.process import start_logged
@@ -38,6 +38,10 @@ DEFAULT_PHONE_PORT = 16001
 UP_SECONDS = 300.0
 DOWN_SECONDS = 30.0
 _AS_ROOT = "sudo fleet lab up --kind namespace"
+_OWN_GROUND = {  # why they cannot run here, what they stand on, what to type instead
+    "arm64": (can_run_arm64, arm64_tree, "fleet lab up (boards of this machine's own kind)"),
+    "kernel": (can_run_kernel, kernel_disk, "sudo fleet lab up --kernel"),
+}
 _PHONE_PATH = "PATH=/system/bin"
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -194,10 +198,11 @@ class Lab:
         board = self.board(name)
         if board.kind in {"user", "phone-emulator"}:
             raise LabError(f"{name} runs without root", hint=_AS_ROOT)
-        if board.kind != "kernel" and not has_own_root(board.pid):
+        if not is_apart(board.pid):
             raise LabError(f"{name} is not up", hint="fleet lab list")
         path = _PHONE_PATH if board.kind == "phone" else _PATH
-        there = ["nsenter", "-t", str(board.pid), *enter(board.kind), "env", "-i", path, *argv]
+        there = ["nsenter", "-t", str(board.pid), *enter(board.kind), "env", "-i", path]
+        there += [*own_env(board.kind), *argv]
         if board.kind == "kernel":
             config = str(self.folder.root / "ssh_config")
             there = ["ssh", "-F", config, "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]
@@ -318,15 +323,11 @@ def _phone_kind(kind: str, *, install: bool) -> str:
 
 
 def _kind(kind: str, *, install: bool) -> str:
-    if kind == "arm64":
-        if why := can_run_arm64():
-            raise InputError(f"arm64 boards cannot run: {why}", hint="fleet lab up")
-        arm64_tree(install=install)
-        return kind
-    if kind == "kernel":
-        if why := can_run_kernel():
-            raise InputError(f"kernel boards cannot run: {why}", hint="sudo fleet lab up --kernel")
-        kernel_disk(install=install)
+    if kind in _OWN_GROUND:
+        why_not, ground, instead = _OWN_GROUND[kind]
+        if why := why_not():
+            raise InputError(f"{kind} boards cannot run here: {why}", hint=instead)
+        ground(install=install)
         return kind
     if kind not in {"auto", "namespace", "user"}:
         raise LabError(f"'{kind}' is not a kind of lab board", hint=", ".join(KINDS))

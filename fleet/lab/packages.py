@@ -14,6 +14,10 @@ from fleet.lab.debs import Deb
 from fleet.lab.elf import fastrpc_library, shared_object
 
 _MAKE_GROUP = "getent group fastrpc >/dev/null || groupadd --system fastrpc\nldconfig"
+# qualcomm/fastrpc debian/fastrpc-support.postinst at 2e290dfd626baadf9b80c75cc3935e35130185f9
+_MAKE_USER = (
+    "getent passwd fastrpc >/dev/null || useradd --system -g fastrpc -M -d /nonexistent fastrpc"
+)
 _UNIT = b"""[Unit]
 Description=cDSP RPC daemon (fleet lab stand-in, emulated)
 [Service]
@@ -49,7 +53,7 @@ def ubuntu_ppa() -> list[Deb]:
                 f"{UNITS}/cdsprpcd.service": _UNIT,
                 "/usr/lib/sysusers.d/qcom-fastrpc1.conf": b"g fastrpc -\n",
             },
-            postinst=_MAKE_GROUP,
+            postinst=f"{_MAKE_GROUP}\n{_MAKE_USER}",
         ),
         Deb(
             "qcom-fastrpc-dev",

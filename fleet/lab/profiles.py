@@ -138,7 +138,8 @@ def _root(row: Mapping[str, Any]) -> dict[str, bytes]:
     if row.get("sudo") == "nopasswd":
         files["/etc/sudoers.d/90-lab"] = b"ubuntu ALL=(ALL) NOPASSWD: ALL\n"
     if "soname" in row:
-        files[f"/usr/lib/{row['soname']}"] = fastrpc_library(row["soname"])
+        for name in (row["soname"], "libcdsprpc.so"):
+            files[f"/usr/lib/{name}"] = fastrpc_library(row["soname"])
     if row.get("tree") != "bare":
         for name in ("libcdsprpc.so", "libcdsprpc.so.1"):
             files[f"{LIB}/{name}"] = fastrpc_library("libcdsprpc.so.1")

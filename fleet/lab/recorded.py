@@ -47,9 +47,11 @@ def recorded(archive: Path, device: int = 1) -> tuple[str, str]:
         name = _plain(facts["soc"]["chip"] or "unknown-soc").lower()
         lacking = "\n".join(_lacking(facts, climbed, texts.get(f"{folder}/raw/packages.txt", "")))
     except KeyError as error:
-        raise LabError(f"{archive} has no {error.args[0]}", hint=_HINT) from error
+        raise LabError(f"{archive} lacks {error.args[0]}", hint=_HINT) from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise LabError(f"{archive} holds odd values: {error}", hint=_HINT) from error
+        raise LabError(
+            f"{archive} contains values that fleet does not expect: {error}", hint=_HINT
+        ) from error
     head = f"# Recorded by a selftest of fleet {_plain(climbed.get('fleet'))}.\n"
     return head + yaml.safe_dump({f"recorded-{name}": row}, sort_keys=False), lacking
 
@@ -66,7 +68,7 @@ def _texts(archive: Path) -> dict[str, str]:
                 path = PurePosixPath(info.name)
                 if not info.isreg() or path.is_absolute() or ".." in path.parts:
                     raise LabError(
-                        f"{archive} holds {info.name!r}, which is no plain file inside of it",
+                        f"{archive} contains {info.name!r}, which is not a plain file",
                         hint=_HINT,
                     )
                 if len(found) >= MOST_MEMBERS:

@@ -17,7 +17,7 @@ NAME = "fleet.lock"
 HEADER = "# Written by fleet; commit it. `fleet config lock --check` compares, docs/lock-file.md."
 FOLDERS = ("lib", "dsp", "bin", "run", "bundle")  # of a release; beside them only fleet's own files
 _SHOWN = 5
-CURE = "fleet config lock (writes it again); review the changes first"
+CURE = "fleet config lock (writes it again; review what changed before you commit it)"
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class LockedFile:
         placed = len(path.parts) > 1 and path.parts[0] in FOLDERS and str(path) == self.name
         if not placed or not self.name.isprintable():
             raise LockFileError(
-                f"{self.name!r} cannot be the name of a locked file: it must be FOLDER/NAME with "
-                f"one of the folders {', '.join(FOLDERS)}, without `.`, `//` and odd characters",
+                f"{self.name!r} is no valid name of a file: expected FOLDER/NAME with one of the "
+                f"folders {', '.join(FOLDERS)} and only printable characters",
                 hint=CURE,
             )
 
@@ -107,8 +107,8 @@ class Lock:
         """The same; LockFileError when there is none."""
         found = self.release(target, arch)
         if found is None:
-            kind = f"{target} {arch or '(unknown Hexagon)'}"
-            raise LockFileError(f"the lock file has no release for {kind}", hint=CURE)
+            kind = f"{target} with {f'Hexagon {arch}' if arch else 'an unknown Hexagon arch'}"
+            raise LockFileError(f"the lock file has no release for devices of {kind}", hint=CURE)
         return found
 
     def of(self, name: str) -> Lock:

@@ -19,9 +19,8 @@ class Plain:
 
     def __init__(self, data: object, where: str = "") -> None:
         if not isinstance(data, dict):
-            raise InputError(
-                f"{where or 'the record'} must be a JSON object, not {data!r:.60}", hint=_CURE
-            )
+            what = f"`{where}` of the record" if where else "the record"
+            raise InputError(f"{what} must be a JSON object, not {data!r:.60}", hint=_CURE)
         self.data: Mapping[str, Any] = data
         self._where = where
 
@@ -32,7 +31,8 @@ class Plain:
     def wrong(self, key: str, needs: str) -> InputError:
         """The error for a value of another kind."""
         return InputError(
-            f"{self.path(key)} must be {needs}, not {self.data.get(key)!r:.60}", hint=_CURE
+            f"`{self.path(key)}` of the record must be {needs}, not {self.data.get(key)!r:.60}",
+            hint=_CURE,
         )
 
     def text(self, key: str) -> str:

@@ -76,6 +76,7 @@ class Playbook:
     health_timeout: float = DEFAULT_HEALTH_SECONDS
     parallel: int = DEFAULT_PARALLEL
     keep: int = 3
+    tune: tuple[str, ...] = ()
     system: SystemSpec = field(default_factory=SystemSpec)
     warnings: tuple[str, ...] = ()
     bundle_kind: str = "genie"

@@ -107,7 +107,10 @@ def parse_on_fail(text: str) -> OnFail:
     for word in get_args(OnFail):
         if text == word:
             return word  # type: ignore[no-any-return]
-    raise InputError(f"'{text}' is not an on_fail", hint=f"use one of: {', '.join(ON_FAIL)}")
+    raise InputError(
+        f"'{text}' is no action that fleet can take when a wave fails",
+        hint=f"use one of: {', '.join(ON_FAIL)}",
+    )
 
 
 def check_rising(waves: tuple[Amount, ...]) -> None:

@@ -22,6 +22,7 @@ TAG = "fleet-lease 1"
 LOST_STATUS = 113  # of the guard; believed only together with its line on standard error
 _LOST, _FREED = "fleet-lease-lost", "fleet-lease-freed"
 GIVEN_BACK = "the lease was given back"
+HEAD_BYTES = 1 << 16  # of an answer: who holds the board stands before the mark
 _WORD_CHARS = 200  # of a reason or owner; they stand in a command line
 _WORDS = 10  # of a `held` or `dropped` line
 

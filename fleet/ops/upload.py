@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fleet.model.errors import DeviceError, DiskFullError, TransferError
 from fleet.model.events import Listener, StepStarted
 from fleet.model.facts import Facts
+from fleet.model.files import human_bytes
 from fleet.model.masking import masked
 from fleet.model.plan import Blob
 
@@ -98,8 +99,8 @@ class Receipt:
         if any(mark in self.failed for mark in _NO_SPACE):
             need = sum(blob.left for blob in blobs)
             raise DiskFullError(
-                f"{facts.base_dir}: {self.failed.strip()}: fleet needed {need} bytes, and "
-                f"{facts.disk.available_bytes} were free before",
+                f"{facts.base_dir}: {self.failed.strip()}: fleet needed {human_bytes(need)}, and "
+                f"{human_bytes(facts.disk.available_bytes)} were free before",
                 device=host,
                 hint=f"free space under {facts.disk.mount or facts.base_dir}, "
                 "or set base_dir in the inventory; a new try resumes the transfer",
@@ -121,8 +122,10 @@ class Receipt:
         there = self.ok | self.unhashed
         missing = [b for b in blobs if b.file.sha256 not in there]
         if missing or self.cut:
+            said = masked(stderr)[-300:].strip()
             raise TransferError(
-                f"{len(missing)} of {len(blobs)} files did not arrive: {masked(stderr)[-300:]}",
+                f"{len(missing)} of {len(blobs)} files did not arrive"
+                + (f": {said}" if said else ""),
                 device=host,
                 hint="deploy again; the transfer resumes where it stopped",
             )

@@ -51,7 +51,7 @@ def _of_file(path: Path) -> Iterator[Record]:
             yield Record.from_dict(data)
         except InputError as error:
             raise InputError(
-                f"{path} is not a result of a run: {_said(error)}", hint=_IMPORT
+                f"{path} is not a result of a run: {_said(error)}", hint=error.hint or _IMPORT
             ) from error
 
 

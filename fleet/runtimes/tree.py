@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from fleet.model.errors import RuntimeStoreError
+from fleet.model.files import human_bytes
 
 _GLOBS = ("*", "lib/*/*", "lib/hexagon-*/unsigned/*", "bin/*/*")
 _MAX_MEMBER = 2_000_000_000  # the largest QAIRT library seen has 106 MB
@@ -147,15 +148,16 @@ class ZipTree:
 
     def _usable(self, name: str) -> zipfile.ZipInfo:
         info = self._members[name]
-        grows = info.file_size > _RATIO_FROM and (
-            info.file_size > _MAX_RATIO * max(1, info.compress_size)
-        )
         if stat.S_ISLNK(info.external_attr >> 16):
             raise _hostile(f"{name} is a link")
         if info.compress_type not in _METHODS:
             raise _hostile(f"{name} is compressed by method {info.compress_type}")
-        if info.file_size > self._max_member or grows:
-            raise _hostile(f"{name} would grow to {info.file_size} bytes")
+        most = min(self._max_member, max(_RATIO_FROM, _MAX_RATIO * info.compress_size))
+        if info.file_size > most:
+            packed, size = human_bytes(info.compress_size), human_bytes(info.file_size)
+            raise _hostile(
+                f"{name} would grow from {packed} to {size}; at most {human_bytes(most)}"
+            )
         return info
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,13 +11,16 @@ from pathlib import Path
 from fleet.doctor.bundle import hidden, redacted, write_archive
 from fleet.doctor.parts import secrets_of
 from fleet.model.version import VERSION
-from fleet.selftest.ladder import FELL, HOLDS, UNDECIDED, Climbed, assumptions
+from fleet.selftest.ladder import FELL, HOLDS, UNDECIDED, Climbed, RungResult, assumptions
 
 _HOW = """\
-A ladder of questions was put to this device by `fleet selftest` {version}. Each rung *holds*, *does
-not hold*, or is *not decided* for the reason given. What fleet takes for true rests on one rung
-each. `raw/` has what the device said of itself, `rungs/` what it said on each rung, word for word.
+A ladder of questions was put to this device by `fleet selftest` {version}, a program that brings
+models to boards and phones with a Qualcomm NPU. Each question, a rung, *holds*, *does not hold*, or
+is *not decided* for the reason given; one that stands on a fallen rung is not decided either. What
+fleet takes for true rests on one rung each. `raw/` has what the device said of itself, `rungs/`
+what it said on each rung, word for word. `<user>`, `device-1` and the like stand for names.
 """
+_TELLING = re.compile(r"(?<!ti)rpc|dsp|qairt|libqnn")  # of the packages
 
 
 def pack_selftest(found: Sequence[Climbed], path: Path) -> None:
@@ -35,9 +39,13 @@ def _members(climbed: Climbed) -> Iterator[tuple[str, str]]:
     yield "selftest.json", json.dumps(climbed.as_dict(), indent=1, ensure_ascii=False)
     for name, text in climbed.parts.items():
         yield f"raw/{name}.{'json' if name == 'facts' else 'txt'}", text
-    for number, step in enumerate(climbed.steps, 1):
+    for step in climbed.steps:
         if step.words.strip():
-            yield f"rungs/{number:02}-{step.rung.id}.txt", step.words
+            yield _member(climbed, step), step.words
+
+
+def _member(climbed: Climbed, step: RungResult) -> str:
+    return f"rungs/{climbed.steps.index(step) + 1:02}-{step.rung.id}.txt"
 
 
 def board_line(climbed: Climbed) -> str:
@@ -68,7 +76,7 @@ def _summary(climbed: Climbed) -> Iterator[str]:
     yield f"- **soc_id of the kernel:** {facts.soc.kernel_soc_id}"
     yield f"- **QAIRT:** {climbed.runtime or 'none was given'}"
     yield f"- **fleet:** {VERSION}"
-    for line in climbed.parts.get("packages", "").splitlines()[:8]:
+    for line in filter(_TELLING.search, climbed.parts.get("packages", "").splitlines()):
         yield f"- package {line.strip()}"
     first = climbed.first
     if first is None:
@@ -77,7 +85,9 @@ def _summary(climbed: Climbed) -> Iterator[str]:
         step, row = first
         said = f'{row.id}, "{row.statement}" ({row.symbol})' if row else "none rests on it"
         yield f"- **First broken assumption:** {said}"
-        yield f"  - rung `{step.rung.id}`: expected {step.expected}; seen: {_cell(step.seen)}"
+        yield f"  - it rests on the rung `{step.rung.id}`: {step.rung.asks}"
+        yield f"  - expected: {step.expected}; seen: {_cell(step.seen)}"
+        yield f"  - the device's words: `{_member(climbed, step)}`"
     yield f"- {counted(climbed)}"
     yield "\n## The ladder\n\n| rung | asks | outcome | expected | seen, or why not | s |"
     yield "|---|---|---|---|---|---|"

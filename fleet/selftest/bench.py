@@ -5,12 +5,13 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from fleet.data import shipped
 from fleet.doctor.seen import Seen
 from fleet.doctor.session import GRACE, SECONDS, TINY_QAIRT, session_argv, told_by
+from fleet.engine.provisioning import ask_system
 from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.releasing import carry_out
 from fleet.engine.session import Session
@@ -22,21 +23,16 @@ from fleet.model.files import FileRef
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, SendBlobs, StageRelease
 from fleet.model.playbook import Playbook, RunSpec, RuntimeSpec
-from fleet.model.runtime import Runtime
+from fleet.model.runtime import Runtime, version_key
+from fleet.model.system import SystemSpec, SystemState
 from fleet.ops.release import release_dir
 from fleet.runners.base import Ended, Outcome, Start
 from fleet.runtimes.store import RuntimeStore
 from fleet.selftest.ladder import Undecided
 
-RUN_SECONDS = 60.0
+RUN_SECONDS = 120.0
 BULK_BYTES = 256 << 20
 _V73 = "v73"  # what our tiny models are compiled for
-
-
-def asset(name: str) -> Path:
-    """A folder of assets/, in a clone or in the package."""
-    packed = Path(str(files("fleet.data"))) / "demo" / "assets" / name
-    return packed if packed.is_dir() else Path(__file__).parents[2] / "assets" / name
 
 
 @dataclass
@@ -77,6 +73,13 @@ class Bench:
         """As they were seen."""
         return self.seen.facts
 
+    @cached_property
+    def system(self) -> SystemState:
+        """What a provisioning would ask. Raises Undecided on a phone."""
+        if self.facts.android is not None:
+            raise Undecided("android")
+        return ask_system(self.session, SystemSpec(fastrpc="auto"))
+
     @property
     def folder(self) -> str:
         """Ours on the device."""
@@ -90,9 +93,7 @@ class Bench:
     @property
     def version(self) -> tuple[int, ...]:
         """Of the runtime: (2, 51, 0)."""
-        return tuple(
-            int(part) for part in (self.runtime.version if self.runtime else "0").split(".")
-        )
+        return version_key(self.runtime.version if self.runtime else "0")
 
     def emulated(self, words: str = "") -> None:
         """Raise where there is no Hexagon; `words` are what the device said."""
@@ -173,8 +174,8 @@ class Bench:
         bundle = self.work / "tiny-genie"
         bundle.mkdir(exist_ok=True)
         older = self.version < (2, 51)
-        for source in asset("tiny-genie").iterdir():
-            instead = asset("tiny-genie-qairt2.47.0") / source.name
+        for source in shipped("assets/tiny-genie").iterdir():
+            instead = shipped("assets/tiny-genie-qairt2.47.0") / source.name
             chosen = instead if older and instead.is_file() else source
             if chosen.name != "SHA256SUMS":
                 (bundle / source.name).write_bytes(chosen.read_bytes())

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 
 from fleet.device.shell import device_script, framed
-from fleet.engine.provisioning import ask_system
 from fleet.engine.releasing import carry_out
 from fleet.model.errors import ConnectionLostError
 from fleet.model.events import Event, Progress
 from fleet.model.files import file_ref, human_bytes
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, SendBlobs
-from fleet.model.system import SystemSpec, SystemState
+from fleet.model.system import SystemSpec
 from fleet.ops.system.access import ruled
 from fleet.ops.system.packaging import installed, offered
 from fleet.selftest.bench import Bench
@@ -35,16 +34,10 @@ def tools(bench: Bench) -> RungVerdict:
     return RungVerdict(not lacking, "each does what is asked", seen, done.text)
 
 
-def _system(bench: Bench) -> SystemState:
-    if bench.facts.android is not None:
-        raise Undecided("android")
-    return ask_system(bench.session, SystemSpec(fastrpc="auto"))
-
-
 @judge("packages")
 def packages(bench: Bench) -> RungVerdict:
     """A packaging of data/fastrpc.yaml is installed, or offered by the package manager."""
-    state = _system(bench)
+    state = bench.system
     if state.manager is None:
         raise Undecided("no-manager")
     have = installed(state)
@@ -59,7 +52,7 @@ def packages(bench: Bench) -> RungVerdict:
 @judge("rules")
 def rules(bench: Bench) -> RungVerdict:
     """Group and mode of each node are those of the rules, or it opens by an access list."""
-    state = _system(bench)
+    state = bench.system
     wrong, words = [], []
     for node in bench.facts.nodes:
         given = ruled(node.path, state.rules, setfacl="setfacl" in state.tools)

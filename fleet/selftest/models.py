@@ -6,13 +6,14 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from fleet.data import shipped
 from fleet.doctor.session import tiny_context
 from fleet.engine.measuring.heat import matching
 from fleet.engine.states import facts_of
 from fleet.model.errors import RuntimeStoreError
 from fleet.model.playbook import RunSpec
 from fleet.runners.base import Outcome
-from fleet.selftest.bench import RUN_SECONDS, Bench, asset
+from fleet.selftest.bench import RUN_SECONDS, Bench
 from fleet.selftest.ladder import RungVerdict, Undecided, judge
 
 _LOAD_SECONDS = 20.0
@@ -99,7 +100,7 @@ def ort(bench: Bench) -> RungVerdict:
     """An EPContext model of ours, compared with the reference evaluator of ONNX."""
     bench.v73()
     run = RunSpec("ort", timeout=RUN_SECONDS, options=_ORT)
-    built = bench.builder(asset("tiny-ort"), "ort", run)
+    built = bench.builder(shipped("assets/tiny-ort"), "ort", run)
     if built.python_of(bench.facts) is None:
         raise Undecided("no-python", "python3")
     try:

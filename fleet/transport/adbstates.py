@@ -104,6 +104,8 @@ def check_state(phone: AdbDevice, device: str) -> None:
         phone.state, (UnreachableError, "fleet does not know this state", "adb devices -l")
     )
     more = f" ({phone.why})" if phone.why else ""
-    error = kind(f"adb {phone.serial} is {phone.state}{more}: {meaning}", device=device, hint=cure)
+    error = kind(
+        f"adb reports {phone.serial} as '{phone.state}'{more}: {meaning}", device=device, hint=cure
+    )
     error.adb_state = phone.state
     raise error

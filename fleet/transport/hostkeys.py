@@ -151,8 +151,10 @@ def _is(listed: str, name: str) -> bool:
 class Policy(paramiko.MissingHostKeyPolicy):
     """Decides on a key for which nothing is known yet; called before the user is sent."""
 
-    def __init__(self, host: Host, *, accept_new: bool) -> None:
+    def __init__(self, host: Host, *, accept_new: bool, jump: str = "") -> None:
+        """`jump`: how to log in by hand to the jump host that the key is of."""
         self._host = host
+        self._jump = jump
         self._accept_new = accept_new
 
     def missing_host_key(
@@ -172,10 +174,14 @@ class Policy(paramiko.MissingHostKeyPolicy):
         for other in pinned_keys(self._host, hostname).values():
             raise changed(self._host, seen, fingerprint(other))
         if not self._accept_new:
+            cure = f"compare the fingerprint with the device, then fleet trust {self._host.name}"
+            if self._jump:
+                cure = f"log in to it once and accept its key: {self._jump}"
+                hostname = f"the jump host {hostname}"
             raise HostKeyError(
                 f"the host key of {hostname} is not trusted yet: {key.get_name()} {seen}",
                 device=self._host.name,
-                hint=f"compare the fingerprint with the device, then fleet trust {self._host.name}",
+                hint=cure,
             )
         trustlog.note(
             self._host,

@@ -118,7 +118,8 @@ class SshTransport:
         if not host.host_key:
             for kind, key in known_keys(host, name).items():
                 hop.client.get_host_keys().add(name, kind, key)
-        hop.client.set_missing_host_key_policy(Policy(host, accept_new=self._accept_new))
+        jump = "" if pinned else f"ssh -p {hop.port} {hop.user}@{hop.host}"
+        hop.client.set_missing_host_key_policy(Policy(host, accept_new=self._accept_new, jump=jump))
 
     def close(self) -> None:
         """Close the connection and its jump hosts."""

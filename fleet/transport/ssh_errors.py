@@ -66,9 +66,9 @@ def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> It
         raise _unreachable(host, way, seconds, error) from error
     except FileNotFoundError as error:
         raise InputError(
-            f"the file {error.filename} does not exist",
+            f"the key file {error.filename} does not exist",
             device=host.name,
-            hint="fleet config list",
+            hint="correct `identity_file:` of the host in the inventory",
         ) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise disk_full(error) or _broken(host, way, error, opening=opening) from error

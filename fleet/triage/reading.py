@@ -77,7 +77,10 @@ class LogReading:
     @cached_property
     def of_device(self) -> bool:
         """Whether a word of Qualcomm, of a phone, a board or a loader is there."""
-        return bool(self.about("device") or (self.about("way") and not self.of_others))
+        return bool(
+            self.about("device")
+            or (not self.of_others and (self.about("runtime") or self.about("way")))
+        )
 
     def in_reach(self, number: int) -> bool:
         """Whether a word of a deployment stands near the line, in a text that is long."""
@@ -87,7 +90,7 @@ class LogReading:
 
     @cached_property
     def _words(self) -> list[Line]:
-        return self.about("device") + self.about("way")
+        return self.about("device") + self.about("runtime") + self.about("way")
 
     @cached_property
     def of_others(self) -> bool:

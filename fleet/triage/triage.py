@@ -18,9 +18,10 @@ from fleet.triage.text import lines_of
 from fleet.triage.unknown import next_step, suspects, understood
 from fleet.triage.witnesses import heard
 
-_CAPPED = 0.45  # without a word of a deployment a cause is a guess
+_CAPPED = 0.25  # without a word of a deployment a cause is a guess
 _LEAST_ALONE = 0.85  # and less than this is none at all, where any machine can have it
 _ANY_MACHINE = {"host", "link", "os", "user"}  # layers whose words are those of all software
+_OF_A_MODEL = {"unsupported-op", "model-format", "python-package"}  # what a converter can say, too
 
 
 def triage(
@@ -54,7 +55,7 @@ def triage(
             if question.id not in (answers or {})
         )
         verdict = verdict_of(ranked)
-        return Diagnosis(target, verdict, ranked, notes=_notes(ranked), questions=asked)
+        return Diagnosis(target, verdict, ranked, notes=_notes(ranked, reading), questions=asked)
     if reading.succeeded and not reading.failures:
         note = "the program finished its work, and no line of the log shows a failure"
         return Diagnosis(target, HEALTHY, notes=(note,))
@@ -78,8 +79,10 @@ def verdict_of(ranked: tuple[Ranked, ...]) -> str:
 
 def in_context(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Ranked, ...]:
     """What is left of the causes in a text that is about something else."""
-    if reading.of_people or reading.of_build or reading.of_others:
+    if reading.of_people or reading.of_others:
         return ()
+    if reading.of_build:
+        ranked = tuple(cause for cause in ranked if cause.cause.id in _OF_A_MODEL)
     if reading.of_device:
         return tuple(cause for cause in ranked if any(map(reading.in_reach, _numbers(cause))))
     return tuple(
@@ -102,7 +105,9 @@ def platform_of(reading: LogReading) -> str:
     return best if votes[best] > 2 * others else ""
 
 
-def _notes(ranked: tuple[Ranked, ...]) -> tuple[str, ...]:
+def _notes(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[str, ...]:
+    if reading.of_build:
+        return (next_step(reading)[1],)
     if ranked[0].summary:
         return (("only the last error line is in the log; many causes end with it"),)
     return ()

@@ -1,16 +1,15 @@
-"""An arm64 board's files without an arm64 kernel: a Debian tree under qemu-user.
+"""An arm64 board's files without an arm64 kernel: the lab's Debian tree under qemu-user.
 
-The tree is unpacked once from Debian's packages (no program of it runs while it is made) and
-cached. A board is a folder that lies over it, read-only (overlayfs), entered in a mount namespace
-of its own with its own /dev. Nothing has to be registered with the kernel: qemu is started by name.
+A board is a folder that lies over it, read-only (overlayfs), entered in a mount namespace of its
+own with its own /dev. Nothing has to be registered with the kernel: qemu is started by name.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import signal
+import stat
 import subprocess
 from dataclasses import dataclass
 from functools import cache
@@ -18,28 +17,24 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
-from fleet.lab.rootfs import built_once, cache_dir, find
+from fleet.lab.arm64tree import NEEDS, arm64_tree
+from fleet.lab.namespace import CPU
+from fleet.lab.rootfs import find
 from fleet.runtimes.select import select_files
 from tests.support_runtime import ARM, NEW, cached_runtime
 
-NEEDS = {
-    "qemu-aarch64-static": "qemu-user-static",
-    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
-    "mmdebstrap": "mmdebstrap",
-}
-SUITE = "bookworm"
-PACKAGES = "python3,libstdc++6,libatomic1"
-BUILD_SECONDS = 900  # 4 s on a quick line
 RUN_SECONDS = 120.0  # 1 to 3 s on an idle machine
 SESSION_SECONDS = 60
 SYSTEM_LIB = "usr/lib/aarch64-linux-gnu"
 SDK_LIB = f"opt/qairt/lib/{ARM}"
+LATE = "dspqueue_read"  # a function that older ones lack
 HTP, STUB = "libQnnHtp.so", "libQnnHtpV73Stub.so"
 FASTRPC = "libcdsprpc.so"
 QCS9075, SM8550, NO_CHIP = 676, 519, 9999  # the kernel's soc_id
 USER = "1000:1000"
-_SOURCE = Path(__file__).with_name("cdsprpc.c")
 # The shell stays: it says what killed the program, as the shell of a board does.
 _ENTER = """set -eu
 layer=$1 tree=$2 root=$3 node=$4 user=$5; shift 5
@@ -49,6 +44,7 @@ mount -t proc proc "$root/proc"
 mount -t tmpfs -o mode=755 tmpfs "$root/dev"
 mknod -m 666 "$root/dev/null" c 1 3
 mknod -m 666 "$root/dev/urandom" c 1 9
+mkdir "$root/dev/dma_heap"; mknod -m 666 "$root/dev/dma_heap/system" c 1 3
 [ -z "$node" ] || mknod -m "$node" "$root/dev/fastrpc-cdsp" c 1 3
 set +e
 chroot --userspec="$user" --groups= "$root" "$@"
@@ -66,24 +62,6 @@ def require() -> None:
         pytest.skip("an arm64 board needs a mount namespace, which this machine does not give")
 
 
-def tree() -> Path:
-    """The cached Debian tree; made when it is not there."""
-    name = hashlib.sha256(f"{SUITE} {PACKAGES}".encode()).hexdigest()[:12]
-    return built_once(cache_dir() / f"arm64-{SUITE}-{name}", {}, _build, install=False)
-
-
-def _build(target: Path) -> None:
-    part = target.with_name(target.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    argv = ["mmdebstrap", "--quiet", "--variant=extract", "--architectures=arm64"]
-    argv += [f"--include={PACKAGES}", SUITE, str(part)]
-    sources = Path("/etc/apt/sources.list.d/debian.sources")
-    if sources.is_file() and SUITE in sources.read_text("utf-8", "replace"):
-        argv.append(str(sources))
-    subprocess.run(argv, check=True, timeout=BUILD_SECONDS)
-    part.replace(target)
-
-
 @cache
 def release(version: str, target: str) -> dict[str, Path]:
     """Qualcomm's libraries for the CPU by name, as a release for v73 holds them."""
@@ -97,14 +75,17 @@ class Parts:
 
     folder: Path
 
-    def fastrpc(self, *, dspqueue_read: bool = True) -> Path:
-        """Our stand-in for libcdsprpc."""
-        made = self.folder / ("libcdsprpc" if dspqueue_read else "libcdsprpc-old")
+    def old_fastrpc(self) -> Path:
+        """Debian's libcdsprpc that keeps a function to itself."""
+        made = self.folder / "libcdsprpc-old"
         if not made.exists():
-            argv = ["aarch64-linux-gnu-gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra"]
-            argv += ["-Werror", "-Wl,-soname,libcdsprpc.so.1", "-Wl,-z,defs"]
-            argv += [] if dspqueue_read else ["-DWITHOUT_DSPQUEUE_READ"]
-            subprocess.run([*argv, "-o", str(made), str(_SOURCE)], check=True, timeout=60)
+            shutil.copy(arm64_tree() / SYSTEM_LIB / FASTRPC, made)
+            with made.open("r+b") as stream:
+                table = ELFFile(stream).get_section_by_name(".dynsym")
+                assert isinstance(table, SymbolTableSection)
+                names = [symbol.name for symbol in table.iter_symbols()]
+                stream.seek(table["sh_offset"] + table["sh_entsize"] * names.index(LATE) + 4)
+                stream.write(b"\x02")  # a function, local
         return made
 
     def qairt(self, name: str, version: str = NEW, target: str = ARM) -> Path:
@@ -157,8 +138,9 @@ class Board:
         (self.layer / "proc").mkdir()
         for name in release(NEW, ARM):
             (self.lib / name).hardlink_to(parts.qairt(name))
-        (self.system / f"{FASTRPC}.1").hardlink_to(parts.fastrpc())
-        (self.system / FASTRPC).symlink_to(f"{FASTRPC}.1")
+        tree = self.layer / "sys/firmware/devicetree/base"
+        tree.mkdir(parents=True)
+        (tree / "model").write_bytes(b"Qualcomm Technologies, Inc. Lemans EVK\0")  # has shells
         self._soc_id = soc / "soc_id"
         self.chip(QCS9075)
         program = files("fleet.device.npu") / "fleet_session.py"
@@ -168,6 +150,10 @@ class Board:
     def chip(self, soc_id: int) -> None:
         """What the kernel says of the chip."""
         self._soc_id.write_text(f"{soc_id}\n")
+
+    def without(self, name: str) -> None:
+        """The tree's library of that name is gone: a whiteout of overlayfs."""
+        os.mknod(self.system / name, stat.S_IFCHR, os.makedev(0, 0))
 
     def replace(self, name: str, content: Path | bytes) -> None:
         """Another file, or other bytes, in place of a library of the SDK folder."""
@@ -190,9 +176,10 @@ class Board:
         `node` is the mode of /dev/fastrpc-cdsp (of root), "" for none; `search` is
         LD_LIBRARY_PATH; `library` is a path, or a plain name for the loader to find.
         """
-        argv = ["unshare", "--mount", "sh", "-c", _ENTER, "sh", str(self.layer), str(tree())]
-        argv += [str(self._root), node, USER, "/qemu-aarch64", "-E", f"LD_LIBRARY_PATH={search}"]
-        argv += ["/usr/bin/python3", "/fleet_session.py", library, f"{SESSION_SECONDS}"]
+        argv = ["unshare", "--mount", "sh", "-c", _ENTER, "sh", str(self.layer), str(arm64_tree())]
+        argv += [str(self._root), node, USER, "/qemu-aarch64", "-cpu", CPU]
+        argv += ["-E", f"LD_LIBRARY_PATH={search}", "/usr/bin/python3"]
+        argv += ["/fleet_session.py", library, f"{SESSION_SECONDS}"]
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,

@@ -93,7 +93,7 @@ def test_the_wheel_has_the_demo_and_both_programs(tmp_path: Path) -> None:
             cwd=tmp_path, env=env, capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert "demo" in done.stdout
-    look = "from fleet.cli.demo import PARTS, shipped\nprint(*(shipped() / p for p in PARTS))"
+    look = "from fleet.cli.demo import PARTS, shipped\nprint(*map(shipped, PARTS))"
     done = subprocess.run(
         [own, "-c", look], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -18,36 +17,14 @@ import fleet.cli.main  # noqa: F401 - it says which commands there are
 from fleet.cli.hints import commands_in, completed
 from fleet.lab.folder import make_key
 from fleet.lab.namespace import can_unshare
-from tests.docs.tree import commands
+from tests import hinting
 from tests.engine.rollout.boards import yard
+from tests.hinting import parsed
 from tests.transport.sshd import Sshd, free_port, running
 
 ROOT = Path(__file__).parents[2]
-LEAVES = dict(commands())
 NAMES = {"last", "all"}  # arguments that look like prose
 OPTIONS = {"kind", "phone_kind", "folder", "save", "profile"}
-
-
-def _plain(value: object) -> object:
-    """Typer gives several values as a tuple and a path as text; from 0.29 on a list, a path."""
-    if isinstance(value, tuple):
-        return list(value)
-    return str(value) if isinstance(value, Path) else value
-
-
-def parsed(command: str) -> dict[str, object]:
-    """The parameters, as the real parser takes them. Raises where it refuses."""
-    words = shlex.split(re.sub(r"<[^>]*>", "PLACE", command))[1:]
-    name = next(" ".join(words[:n]) for n in (3, 2, 1) if " ".join(words[:n]) in LEAVES)
-    words = words[len(name.split()) :]
-    if words == ["-h"]:
-        return {}
-    context = LEAVES[name].make_context(name, words)
-    return {
-        param.name: _plain(context.params[param.name])
-        for param in LEAVES[name].params
-        if context.get_parameter_source(param.name).name == "COMMANDLINE"
-    }
 
 
 def words_of(params: dict[str, object]) -> Iterator[str]:
@@ -78,6 +55,15 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
                     for part in node.values
                 ),
             )
+
+
+def test_a_hint_that_cannot_be_typed_is_found_in_any_test() -> None:
+    hinting.wrong()
+    completed("fleet facts --no-such-option")
+    (said,) = hinting.wrong()
+    assert "no-such-option" in said
+    completed("fleet facts -i evks.yaml")
+    assert not hinting.wrong()
 
 
 def test_every_command_that_is_written_down_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:

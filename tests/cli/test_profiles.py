@@ -47,6 +47,16 @@ def error(*args: object) -> FleetError:
     return done.exception
 
 
+def test_the_runs_of_one_ab_are_one_row_that_can_be_shown(home: Path) -> None:
+    for run in ("warm", "000.0a", "000.0b", "001.0a", "001.0b"):
+        put(home / "runs", record(run_id=f"{RUN}-{run}", tags=(f"ab-{RUN}",)))
+    rows = profiles("list", "--limit", "3").stdout.splitlines()
+    (mine,) = [row for row in rows if f"tag:ab-{RUN}" in row]
+    assert "| 5 " in mine, mine
+    assert any("20261102-100000-bbbbbb" in row for row in rows), "it hides no other"
+    assert profiles("show", f"tag:ab-{RUN}").exit_code == 0
+
+
 def test_list_is_newest_first_and_takes_words() -> None:
     assert [(one["run"], one["records"], one["counted"]) for one in plain("list")] == [
         ("20261102-100000-bbbbbb", 1, 1), (RUN, 4, 3)
@@ -58,6 +68,39 @@ def test_list_is_newest_first_and_takes_words() -> None:
     assert "emulated" in done.stdout
     assert plain("list", "host:none") == []
     assert "measure: fleet run PLAYBOOK" in profiles("list", "host:none").stderr
+
+
+def test_list_shows_medians_and_a_picture(home: Path) -> None:
+    network = Metrics(others={"execute_us": Measure(2500, "us")})
+    put(home / "runs", record(run_id="20261103-100000-cccccc", name="net", metrics=network))
+    rows = {row["run"]: row for row in plain("list")}
+    assert (rows[RUN]["metric"], rows[RUN]["median"]) == ("decode_tps", 11.0)
+    assert rows[RUN]["values"] == [10.0, 12.0, 11.0], "one of the four does not count"
+    found = rows["20261103-100000-cccccc"]
+    assert (found["metric"], found["median"]) == ("latency_ms", 2.5)
+    shown = profiles("list").stdout
+    assert "11 tok/s" in shown
+    assert "2.5 ms" in shown
+    assert "▁█▅" in shown or "_#=" in shown
+
+
+def test_the_runs_of_an_ab_are_one_row_and_not_the_last(home: Path) -> None:
+    ab = "20261104-100000-dddddd"
+    for place, run in enumerate(("-warm", "-000.0a", "-000.0b", "-001.0a", "-001.1b")):
+        made = record(
+            run_id=ab + run, name="two", started=f"2026-11-04T10:0{place}:00Z",
+            tags=(f"ab-{ab}", f"ab-{ab}-{run[-1].upper()}"), warmup=run == "-warm",
+        )  # fmt: skip
+        put(home / "runs", made)
+    rows = plain("list")
+    assert [(row["run"], row["records"], row["counted"]) for row in rows[:2]] == [
+        (f"tag:ab-{ab}", 5, 4), ("20261102-100000-bbbbbb", 1, 1)
+    ]  # fmt: skip
+    assert rows[0]["median"] == 10.0
+    assert len(plain("list", "--all")) == len(rows) + 4
+    assert len(plain("show", rows[0]["run"])) == 5, "the name of the row is a selection"
+    assert plain("show", "last")[0]["run_id"] == "20261102-100000-bbbbbb"
+    assert "no stored run matches" in error("show", "prev").message
 
 
 def test_list_of_records() -> None:

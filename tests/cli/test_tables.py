@@ -74,6 +74,22 @@ def fits(text: str, width: int, words: set[str]) -> list[str]:
     return lines
 
 
+def test_words_are_folded_between_them_and_what_is_pasted_is_not(screen: Screen) -> None:
+    words = "the board refuses because " * 9
+    buffer = screen(80)
+    output.prose(f"  - {words}")
+    output.prose(f"  [bold]cause[/]  {words}", markup=True)
+    output.note(words)
+    lines = buffer.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "".join(buffer.getvalue().split()).count("refuses") == 27
+    assert all(line.startswith(" " * 9) for line in lines[5:7])
+    buffer = screen(80)
+    output.advise(f"{words}; next: fleet resume 20261101-100000-aaaaaa")
+    output.say(f"    # {words}")
+    assert len(buffer.getvalue().splitlines()) == 2
+
+
 def test_any_table_fits() -> None:
     """All tables go through one function, so this holds for those of every command."""
     dice = random.Random(26)

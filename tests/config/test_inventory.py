@@ -247,7 +247,7 @@ BAD_VALUES = [
     ("port: 022", 13, "'port' must be a whole number, not text", ""),
     ("port: 22:10", 13, "'port' must be a whole number, not text", ""),
     ("port: yes", 13, "'port' must be a whole number, not a boolean", ""),
-    ("port: 22.5", 13, "'port' must be a whole number, not a number", ""),
+    ("port: 22.5", 13, "'port' must be a whole number, not a decimal number", ""),
     ("transport: shh", 18, "'shh' is not a value of 'transport'", "did you mean 'ssh'?"),
     ("transport: telnet", 18, "'telnet' is not a value of 'transport'", "one of: ssh, local, adb"),
     ("user: 1000", 13, "'user' must be text, and YAML reads this as a number", '"1000"'),

@@ -54,7 +54,7 @@ run:
   timeout: 90s
   token_limit_counts: true
 health: {timeout: 1m}
-strategy: {parallel: 4, keep: 2}
+strategy: {parallel: 4, keep: 2, tune: [carrier=ssh, bandwidth=50MB/s]}
 """
     assert load(folder, text) == Playbook(
         path=folder / "p.yaml",
@@ -72,6 +72,7 @@ strategy: {parallel: 4, keep: 2}
         health_timeout=60.0,
         parallel=4,
         keep=2,
+        tune=("carrier=ssh", "bandwidth=50MB/s"),
     )
 
 
@@ -215,6 +216,12 @@ BAD += [
     ("name: n\nbundle: bundles/tiny\nhealth: 3", "3:9", "'health' must be a mapping", ""),
     ("name: n\nbundle: bundles/tiny\nhealth: {timout: 3}", "3:10", "unknown key", "'timeout'?"),
     ("name: n\nbundle: bundles/tiny\nstrategy: {keep: 0}", "3:18", "at least 1, not 0", ""),
+    (
+        "name: n\nbundle: bundles/tiny\nstrategy: {tune: [relais]}",
+        "3:19",
+        "is not a valid word of `tune`",
+        "relay",
+    ),
     ("name: n\nbundle: bundles/tiny\nstrategy: {paralel: 0}", "3:12", "unknown key", "'parallel'?"),
 ]
 

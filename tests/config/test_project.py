@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from fleet.config import project
+from fleet.config import nearest, project
 from fleet.config.schema import schema
 from fleet.model.errors import InputError
 
@@ -19,9 +19,9 @@ def written(folder: Path, text: str) -> Path:
 def test_the_nearest_one_upwards_is_found(tmp_path: Path) -> None:
     outer, inner = written(tmp_path, "parallel: 2"), written(tmp_path / "a", "parallel: 3")
     (tmp_path / "a/b/c").mkdir(parents=True)
-    assert project.find(tmp_path / "a/b/c") == inner
-    assert project.find(tmp_path) == outer
-    assert project.find(Path("/proc")) is None
+    assert nearest.find(tmp_path / "a/b/c") == inner
+    assert nearest.find(tmp_path) == outer
+    assert nearest.find(Path("/proc")) is None
 
 
 def test_one_that_somebody_else_may_have_planted_is_passed_over(
@@ -29,10 +29,10 @@ def test_one_that_somebody_else_may_have_planted_is_passed_over(
 ) -> None:
     outer, planted = written(tmp_path, "parallel: 2"), written(tmp_path / "tmp", "parallel: 3")
     monkeypatch.setattr("os.geteuid", lambda: 12345)
-    monkeypatch.setattr(project, "_owner", lambda path: 54321 if path == planted else 12345)
-    assert project.find(planted.parent) == planted
+    monkeypatch.setattr(nearest, "_owner", lambda path: 54321 if path == planted else 12345)
+    assert nearest.find(planted.parent) == planted
     planted.parent.chmod(0o1777)
-    assert project.find(planted.parent) == outer
+    assert nearest.find(planted.parent) == outer
 
 
 def test_paths_start_from_the_file(tmp_path: Path) -> None:

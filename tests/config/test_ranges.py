@@ -34,7 +34,7 @@ def test_expand(pattern: str, names: list[str]) -> None:
 BAD = [
     ("evk[3:1]", "range [3:1] runs backwards", "smaller end first"),
     ("evk[f:a]", "range [f:a] runs backwards", "smaller end first"),
-    ("evk[01:100]", "the range [01:100] have different numbers of digits", "[01:100]"),
+    ("evk[01:100]", "the range [01:100] have different numbers of digits", "[001:100]"),
     ("evk[001:10]", "the range [001:10] have different numbers of digits", "[001:010]"),
     ("evk[a:9]", "range [a:9] mixes a letter and a number", "[a:f]"),
     ("evk[1:9:0]", "range [1:9:0] has the step 0", "1 or more"),

@@ -62,7 +62,7 @@ def mistaken(table: str, old: str, new: str, folder: Path) -> InputError:
             "fastrpc",
             "source: https://",
             "source: read at ",
-            "not a valid source that opens",
+            "not a valid source",
             "https",
         ),
         ("runtime_files", "kind: device", "kind: devise", "not a value of 'kind'", "device"),
@@ -160,7 +160,7 @@ def test_rows_agree_with_each_other(tmp_path: Path, old: str, new: str, message:
         ("rung: token-limit", "rung: token-limits", "'token-limits' is not a rung"),
         ("lab: [no-rules]", "lab: [no-rule]", "'no-rule' is not a reason"),
         ("needs: [genie]", "needs: [performance]", "is not a rung before this one"),
-        ("docs/sources/qairt.md 7", "I read it", "not a valid source that opens"),
+        ("docs/sources/qairt.md 7", "I read it", "not a valid source"),
     ],
 )
 def test_an_assumption_names_what_is_there(

@@ -64,7 +64,9 @@ def of_table(every: Iterable[Package], row: Packaging) -> list[str]:
     found += _pair("secure", secure and secure[1], gives.secure)
     found += _pair("heap", heap is not None, gives.heap)
     found += [] if row.unit in units else _pair("unit", sorted(units), row.unit)
-    found += [] if gives.group in groups else _pair("sysusers", sorted(groups), gives.group)
+    found += (
+        [] if {gives.group} - {None} <= groups else _pair("sysusers", sorted(groups), gives.group)
+    )
     return [f"{row.id} {line}" for line in found]
 
 

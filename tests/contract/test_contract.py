@@ -10,6 +10,8 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,7 @@ from fleet.runtimes.lock import file_lock
 from tests.apt import SECONDS, downloaded
 from tests.contract.compare import differences, machines, of_table, shells
 from tests.contract.package import Package, of_archive, of_lab
+from tests.contract.versions import LAB_RULES, SOURCES, git_name, names_of, texts_of
 from tests.support_runtime import cache_root
 
 TODAY = "FLEET_CONTRACT"
@@ -49,7 +52,7 @@ def lab(suite: str = "sid") -> dict[str, Package]:
     return {deb.name: of_lab(deb) for deb in debian(suite)}
 
 
-def archive(suite: str, today: bool) -> dict[str, Package]:
+def debs(suite: str, today: bool) -> list[Path]:
     """Raises OSError with apt's words when the archive has not got them, or is out of reach."""
     versions = dict.fromkeys(PINNED[suite], VERSIONS[suite]) | {SHELLS: SHELLS_VERSION}
     names = tuple(name if today else f"{name}={versions[name]}" for name in PINNED[suite])
@@ -61,7 +64,19 @@ def archive(suite: str, today: bool) -> dict[str, Package]:
     if not today:
         sums = {hashlib.sha256(path.read_bytes()).hexdigest() for path in kept}
         assert sums == {*PINNED[suite].values()}, "not the packages that were pinned"
-    return {package.name: package for package in map(of_archive, kept)}
+    return kept
+
+
+def archive(suite: str, today: bool) -> dict[str, Package]:
+    return {package.name: package for package in map(of_archive, debs(suite, today))}
+
+
+def pinned(suite: str) -> list[Path]:
+    """The files of the pinned packages; skips, with the reason, where they cannot be had."""
+    try:
+        return debs(suite, today=False)
+    except OSError as error:
+        pytest.skip(f"the pinned packages of Debian cannot be had: {error}")
 
 
 def places_of_shells() -> list[str]:
@@ -83,11 +98,31 @@ def all_differences(real: dict[str, Package], ours: dict[str, Package]) -> list[
 @pytest.mark.gate
 @pytest.mark.parametrize("suite", PINNED)
 def test_the_pinned_packages_are_as_the_table_and_the_lab_say(suite: str) -> None:
-    try:
-        real = archive(suite, today=False)
-    except OSError as error:
-        pytest.skip(f"the pinned packages of Debian cannot be had: {error}")
-    check(real, suite)
+    check({package.name: package for package in map(of_archive, pinned(suite))}, suite)
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize(
+    ("version", "row", "number"), [("1.0.6", "debian", "1.0.6-1"), ("1.0.6", "upstream", "1.0.6"),
+                                   ("1.0.4", "upstream", "1.0.4")]
+)  # fmt: skip
+def test_versions_that_are_gone_have_the_texts_of_their_sources(
+    version: str, row: str, number: str
+) -> None:
+    every = {package.name: package for package in map(of_archive, pinned("trixie-backports"))}
+    texts = texts_of(version, every[SUPPORT].files)
+    assert names_of(version, texts) == SOURCES[version]
+    every = {name: replace(package, version=number) for name, package in every.items()}
+    every[SUPPORT] = replace(every[SUPPORT], files=texts)
+    assert of_table(every.values(), packagings()[row]) == []
+
+
+@pytest.mark.parametrize("name", LAB_RULES)
+def test_the_rules_of_the_lab_are_those_of_their_source(name: str) -> None:
+    text = (files("fleet.lab") / "rules" / f"{name}.rules").read_text("utf-8")
+    head, text = text.splitlines(keepends=True)[:3], text.split("\n", 3)[3]
+    assert git_name(text) == LAB_RULES[name]
+    assert "Source: qualcomm/fastrpc" in head[1]
 
 
 @pytest.mark.skipif(TODAY not in os.environ, reason="today's archive: make test-contract")

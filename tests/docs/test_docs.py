@@ -71,7 +71,7 @@ def test_every_fault_and_profile_is_on_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "assets" / "README.md"]
+    "path", [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "assets" / "README.md"]
 )
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text("utf-8")):

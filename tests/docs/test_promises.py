@@ -65,7 +65,7 @@ def test_a_mutant_is_of_code_that_is_there_and_runs_tests_that_exist(mutant: Mut
 
 def test_the_search_can_fail() -> None:
     known = found_in(ROOT / "tests" / "vm" / "test_machine.py")
-    assert known["test_real_udev_systemd_and_reboot"]
+    assert known["test_where_udev_cannot_a_reboot_is_stated_and_made"]
     here = found_in(Path(__file__))
     assert not here["test_the_search_can_fail"]
     assert "found_in" not in here

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from fleet.engine.pushing import Push
 from fleet.model.errors import InputError
 from tests.ops.hostile import Tree, read, tree, with_folders
@@ -53,20 +55,37 @@ def test_what_no_list_can_hold_is_refused_before_a_byte(bench: Bench) -> None:
     assert not bench.base.exists()
 
 
-def test_pushed_trees_of_hostile_names_are_there_as_they_are_here(bench: Bench) -> None:
-    """FLEET_HOSTILE_PUSHES=50 for more of them."""
-    rng, before = Random(21), bench.base.parent / "before"
-    (done,) = Push("other", [folder(before, *OWN)], [bench.host], bench.events.append).push()
-    assert done.outcome == "changed", done.error
+def there(board: Bare, name: str) -> Tree:
+    """A release of the board: its links lead through the root of the board."""
+    top = Path(f"/proc/{board.lab.board('lab001').pid}/root")
+    (live,) = (*top.glob(f"*/fleet/current/{name}"), *top.glob(f"*/*/fleet/current/{name}"))
+    return {
+        path: text if path[-1] == "/" else (top / text.decode().lstrip("/")).read_bytes()
+        for path, text in read(live).items()
+    }
+
+
+@pytest.mark.parametrize("profile", ["bare-qcom-linux", "bare-evk"], ids=["root", "ubuntu"])
+def test_pushed_trees_of_hostile_names_are_there_as_they_are_here(
+    bare: Callable[..., Bare], tmp_path: Path, profile: str
+) -> None:
+    """By that login; FLEET_HOSTILE_PUSHES=50 for more of them."""
+    board, rng = bare(profile), Random(21)
+
+    def push(name: str, source: Path) -> str:
+        (done,) = Push(name, [source], [board.host], board.events.append).push()
+        assert done.error is None
+        return str(done.outcome)
+
+    others = folder(tmp_path / "before", *OWN)
+    assert push("other", others) == "changed"
     for number in range(TREES):
         wanted = tree(rng)
-        source = planted(bench.base.parent / f"tree{number}", wanted)
-        (done,) = Push("data", [source], [bench.host], bench.events.append).push()
-        assert done.outcome == "changed", (number, done.error)
-        assert read(bench.base / "current" / "data") == with_folders(wanted), number
-        (again,) = Push("data", [source], [bench.host], bench.events.append).push()
-        assert again.outcome == "unchanged", number
-        assert read(bench.base / "current" / "other") == read(before), number
+        source = planted(tmp_path / f"tree{number}", wanted)
+        assert push("data", source) == "changed", number
+        assert there(board, "data") == with_folders(wanted), number
+        assert push("data", source) == "unchanged", number
+        assert there(board, "other") == read(others), number
 
 
 def test_no_folder_can_break_a_release_of_others_where_the_login_is_root(

@@ -29,6 +29,7 @@ from tests.chaos import Chaos, Fault
 from tests.transport.sshd import Sshd, running
 
 from .app import app_of, deploy_in, live
+from .test_interrupted import SENT_AGAIN, TALK
 from .watch import Watch
 
 HOLE = 2_000_000
@@ -205,8 +206,11 @@ def test_black_holes_at_random_bytes(
         assert result.outcome in ("changed", "unreachable"), (fault, result.text)
         assert healed or not link.cuts or result.outcome == "unreachable", fault
         assert live(base, old, new) is new or result.outcome == "unreachable"
-        again = deployed(plain, new, watch, lambda: False, [])
+        with Chaos(server.port) as mended:
+            host = mended.through(plain, tmp_path)
+            again = deployed(host, new, watch, lambda: False, [])
         assert again.outcome == "changed", (fault, again.text)
+        assert link.sent + mended.sent <= SIZE + SENT_AGAIN + TALK, fault
         assert live(base, old, new) is new
         old = new
 

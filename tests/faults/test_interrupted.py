@@ -26,6 +26,7 @@ SIZES = (40, 300, 70_000, 6 << 20)  # bytes of the files of a release
 SENT_AGAIN = 3 << 20  # docs/promises.md, T2
 TALK = 1 << 18  # handshakes, questions and programs of the connections of two pushes
 UNREACHABLE = 3
+PART = 25  # rounds
 
 
 class Yard:
@@ -117,10 +118,17 @@ def yard(tmp_path: Path) -> Iterator[Yard]:
         yield made
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(200, marks=pytest.mark.slow)])
-def test_a_link_that_is_cut_at_a_random_byte(yard: Yard, rounds: int) -> None:
+def parts(few: int, count: int) -> pytest.MarkDecorator:
+    """A few rounds, and in the slow tier `count` of them: in parts, each with dice of its own."""
+    seeds = range(1, count // PART + 1)  # 0 made the first release
+    slow = [pytest.param(PART, seed, marks=pytest.mark.slow) for seed in seeds]
+    return pytest.mark.parametrize(("rounds", "seed"), [(few, few), *slow])
+
+
+@parts(3, 200)
+def test_a_link_that_is_cut_at_a_random_byte(yard: Yard, rounds: int, seed: int) -> None:
     """In either direction, by RST or FIN; a push mends it by itself, or ends as unreachable."""
-    dice = random.Random(rounds)
+    dice = random.Random(seed)
     with Chaos(yard.server.port, [Fault()]) as link:
         code, said = yard.push(link, yard.release(dice))
         assert code == 0, said
@@ -140,9 +148,11 @@ def test_a_link_that_is_cut_at_a_random_byte(yard: Yard, rounds: int) -> None:
     assert cuts, "no cut came in time"
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(100, marks=pytest.mark.slow)])
-def test_a_workstation_that_is_killed_at_a_random_moment(yard: Yard, rounds: int) -> None:
-    dice = random.Random(rounds)
+@parts(2, 100)
+def test_a_workstation_that_is_killed_at_a_random_moment(
+    yard: Yard, rounds: int, seed: int
+) -> None:
+    dice = random.Random(seed)
 
     def killed(source: Path) -> tuple[int, str]:
         process = yard.start(None, source)

@@ -14,33 +14,48 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fleet.engine.applying import apply_system
+from fleet.engine.leasing import Lease
+from fleet.engine.rebooting import boot_id, wait_for_reboot
 from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
 from fleet.engine.states import ask_state
+from fleet.engine.undo import UndoLog
+from fleet.engine.undoing import undo
 from fleet.facts.gather import gather
 from fleet.lab import Lab
 from fleet.lab.kernel import can_run_kernel
 from fleet.lab.rootfs import find
+from fleet.model.command import Command
 from fleet.model.deadline import Deadline
-from fleet.model.errors import FleetError, InputError
+from fleet.model.errors import FleetError, InputError, LeaseHeldError
 from fleet.model.events import Event, Progress
 from fleet.model.files import FileRef, sha256_file
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
-from fleet.model.plan import DevicePlan
+from fleet.model.plan import Action, DevicePlan, SendBlobs
+from fleet.model.system import SystemSpec, WantedUnit
 from fleet.ops.release import actions_for
+from fleet.profiles.runs import RunStore
+from tests.provision.conftest import planned
 
 ROOT = Path(__file__).parents[2]
 NAME = "lab001"
 GUEST_PYTHON = (3, 11)
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+UNIT = "[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 # The names are on the disk then, without the bytes of what nobody synced (ext4, data=ordered).
 LAZY = "echo 0 > /proc/sys/vm/dirty_writeback_centisecs"  # until the boot: only on demand
-COMMIT = "dd if=/dev/zero of=/var/tmp/commit bs=1 count=1 conv=fsync status=none"
+COMMIT = "dd if=/dev/zero of=/var/tmp/commit$$ bs=1 count=1 conv=fsync status=none"
+# Instead of the sync of `current`: the rename of the link is on the disk, as after any commit.
+NO_SYNC = f"""#!/bin/sh
+case $2 in */current) {COMMIT} ;; *) exec /usr/bin/sync "$@" ;; esac
+"""
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +100,12 @@ def release(folder: Path, name: str, large: int = 0) -> Manifest:
     return Manifest("app", tuple(refs), origin={"name": name})
 
 
-def bring(host: Host, app: Manifest, hear: Sequence[threading.Event] = ()) -> None:
+def bring(
+    host: Host,
+    app: Manifest,
+    hear: Sequence[threading.Event] = (),
+    steps: type[Action] = Action,
+) -> None:
     """Send, stage, switch. `hear` is set when something of it is on the way."""
 
     def emit(event: Event) -> None:
@@ -97,8 +117,19 @@ def bring(host: Host, app: Manifest, hear: Sequence[threading.Event] = ()) -> No
     try:
         session.open()
         facts = gather(session.transport, host, Deadline(60))
-        actions = actions_for(app, ask_state(session, facts, app), 2)
+        wanted = actions_for(app, ask_state(session, facts, app), 2)
+        actions = tuple(action for action in wanted if isinstance(action, steps))
         apply_plan(session, DevicePlan(host, facts, "", app, actions=actions), "run")
+    finally:
+        session.close()
+
+
+@contextlib.contextmanager
+def opened(host: Host) -> Iterator[Session]:
+    session = Session(host, lambda _: None)
+    session.open()
+    try:
+        yield session
     finally:
         session.close()
 
@@ -139,7 +170,7 @@ def store(lab: Lab) -> set[str]:
 
 def test_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(InputError, match="kernel boards cannot run: their network") as error:
+    with pytest.raises(InputError, match="kernel boards cannot run here: their network") as error:
         Lab.up(tmp_path / "lab", count=1, kind="kernel", base_port=0)
     assert error.value.exit_code == 2
 
@@ -181,6 +212,44 @@ def test_a_reboot_in_the_middle_of_a_push_is_gone_on_with(
 
 @pytest.mark.slow
 @pytest.mark.root
+def test_a_lease_and_a_unit_live_over_a_reboot_and_undo_takes_the_unit_back(
+    lab: Lab, host: Host, tmp_path: Path
+) -> None:
+    said(lab, f"printf '{UNIT}' > /etc/systemd/system/npu.service", "systemctl daemon-reload")
+    look = (
+        "getent group npu || echo none; systemctl is-enabled npu || systemctl is-active npu || true"
+    )
+    before = said(lab, look)
+    root, runs = replace(host, user="root"), RunStore(tmp_path / "runs")
+    spec = SystemSpec(groups=("npu",), units=(WantedUnit("npu.service", enabled=True),))
+    with opened(root) as session, opened(root) as other:
+        with Lease(session, "provision") as lease:
+            log = UndoLog(tmp_path / "undo", "run1", NAME)
+            apply_system(session, planned(session, spec), log, allow_reboot=False)
+            boot = boot_id(session)
+            with session.over_reboot():
+                lab.exec(NAME, ["systemctl", "reboot"])
+                wait_for_reboot(session, boot)
+            session.ask(Command(("touch", "/root/mine")), "touch", mutates=True)
+            assert lease.ticket is not None
+            assert lease.ticket.generation == 1
+            other.reopen()
+            with pytest.raises(LeaseHeldError), Lease(other, "other"):
+                other.ask(Command(("touch", "/root/not")), "touch", mutates=True)
+        assert said(lab, look).split()[1:] == ["enabled"]
+        with Lease(other, "of somebody who goes"):
+            other.ask(Command(("touch", "/root/other")), "touch", mutates=True)
+            lab.power_cycle(NAME)
+            session.reopen()
+            with Lease(session, "next"):
+                session.ask(Command(("touch", "/root/next")), "touch", mutates=True)
+    (result,) = undo([root], "run1", lambda _: None, parallel=1, runs=runs)
+    assert result.error is None, result.error
+    assert said(lab, look) == before
+
+
+@pytest.mark.slow
+@pytest.mark.root
 def test_a_power_cut_loses_what_was_not_synced(lab: Lab) -> None:
     said(lab, "echo kept > /root/synced", "sync -f /root/synced")
     said(lab, LAZY, "echo lost > /root/unsynced", COMMIT)
@@ -188,6 +257,39 @@ def test_a_power_cut_loses_what_was_not_synced(lab: Lab) -> None:
     lab.power_cycle(NAME)
     assert said(lab, BOOT_ID) != boot
     assert said(lab, "cat /root/synced /root/unsynced") == "kept"
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_a_blob_has_its_bytes_where_it_has_its_name(lab: Lab, host: Host, tmp_path: Path) -> None:
+    """A blob alone: the sync of a batch, or of a switch, would bring it to the disk too."""
+    app = release(tmp_path, "taken", 2 << 20)
+    app = replace(app, files=app.files[-1:])
+    said(lab, LAZY)
+    bring(host, app, steps=SendBlobs)
+    said(lab, COMMIT)
+    lab.power_cycle(NAME)
+    assert app.files[0].sha256 in store(lab)
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_what_is_switched_to_is_whole_when_the_switch_is(
+    lab: Lab, host: Host, tmp_path: Path
+) -> None:
+    """The cut comes after the rename, before the sync that follows it."""
+    old, new = release(tmp_path, "flushed"), release(tmp_path, "switched to")
+    bring(host, old)
+    said(
+        lab,
+        LAZY,
+        f"cat > /usr/local/bin/sync << 'END'\n{NO_SYNC}END\nchmod 755 /usr/local/bin/sync",
+    )
+    said(lab, "/usr/bin/sync")
+    bring(host, new)
+    lab.power_cycle(NAME)
+    said(lab, "rm /usr/local/bin/sync")
+    assert whole(lab, old, new) == new
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 from fleet.lab import Lab
 from fleet.lab.faults import FAULTS
 from fleet.lab.folder import LabFolder, start_ticks
-from fleet.lab.namespace import has_own_root
+from fleet.lab.namespace import is_apart
 from fleet.lab.profiles import profile
 from fleet.model.errors import LabError
 
@@ -54,7 +54,7 @@ def test_nothing_enters_a_process_that_has_the_root_of_the_workstation(
 ) -> None:
     """What a lab is told to do to a board must never happen to the workstation."""
     board = lab.board("lab001")
-    assert has_own_root(board.pid)
+    assert is_apart(board.pid)
     board.pid = os.getpid()
     monkeypatch.setattr(lab, "board", lambda name: board)
     with pytest.raises(LabError, match="not up"):

@@ -174,6 +174,16 @@ def test_the_guard_gives_the_lease_back_behind_a_step_that_succeeds(board: Lease
     assert lost(board, ticket) == lease.GIVEN_BACK
 
 
+def test_the_guard_gives_back_through_no_link(board: LeaseBoard, tmp_path: Path) -> None:
+    ticket = board.ticket(board.take())
+    aside = tmp_path / "aside"
+    (Path(ticket.folder) / f"write.{ticket.generation}" / "released").symlink_to(aside)
+    done = board.do(lease.guard(ticket, "60f").then(Command(("true",))))
+    assert lease.freed(ticket, done.stderr.decode())
+    assert not aside.exists()
+    assert board.ask(lease.who_command()).held == []
+
+
 def lost(board: LeaseBoard, ticket: Ticket, command: Command | None = None) -> str:
     """Why the guard refuses; and the step did not run."""
     mark = board.leases / "mark"

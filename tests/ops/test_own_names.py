@@ -104,6 +104,18 @@ def test_nothing_of_fleets_own_is_among_the_users(board: Board, tmp_path: Path) 
     assert board.state(app).sealed
 
 
+def test_a_link_in_the_place_of_a_blob_is_none(board: Board, tmp_path: Path) -> None:
+    """Not even where what it leads to has the size of the blob."""
+    app = manifest(tmp_path / "src", {"f": b"mine"})
+    aside = tmp_path / "aside"
+    aside.write_bytes(b"else")
+    (board.base / "store").mkdir(parents=True)
+    (board.base / "store" / app.files[0].sha256).symlink_to(aside)
+    board.deploy(app)
+    assert hostile.read(board.base / "releases" / "app" / app.id) == {"f": b"mine"}
+    assert aside.read_bytes() == b"else"
+
+
 @pytest.mark.parametrize("shell", [kind for kind in SHELLS if "+" not in kind])
 def test_what_a_killed_one_left_is_never_installed(tmp_path: Path, shell: str) -> None:
     """The input of the next one ends before its manifest: a link that broke."""

@@ -7,12 +7,13 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.applying import apply_system
+from fleet.engine.applying import apply_and_look
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.planning import Planned
@@ -63,7 +64,7 @@ for top, folders, files in os.walk("/"):
         elif stat.S_ISLNK(info.st_mode):
             what = os.readlink(path)
         else:
-            what = ""
+            what = " ".join(os.listxattr(path)) if stat.S_ISCHR(info.st_mode) else ""
         tree[path] = mode + " " + what
 json.dump(tree, sys.stdout)
 """
@@ -79,6 +80,17 @@ class Provisioned:
     plan: DevicePlan
     left: DevicePlan
     log: UndoLog
+
+
+def planned(session: Session, spec: SystemSpec) -> Planned:
+    """Only the system of the board, as the engine plans it."""
+    facts = gather(session.transport, session.host, Deadline(120))
+    found = system_snapshot(session, spec, facts)
+    plan = DevicePlan(
+        session.host, facts, "", Manifest("none", ()),
+        findings=found.plan.findings, actions=found.plan.steps, system=len(found.plan.steps),
+    )  # fmt: skip
+    return Planned(plan, found.become)
 
 
 @dataclass
@@ -119,28 +131,13 @@ class Bare:
         session = Session(self.host, self.events.append)
         session.open()
         try:
-            planned = self._look(session, spec)
+            first = planned(session, spec)
             log = UndoLog(undo_root(self.runs), f"run{next(self.numbers)}", self.name)
-            apply_system(session, planned, log, allow_reboot=True)
-            left = self._look(session, spec)
-            return Provisioned(planned.plan, left.plan, log)
+            look = partial(planned, session, spec)
+            left = apply_and_look(session, first, look, log, allow_reboot=True)
+            return Provisioned(first.plan, left.plan, log)
         finally:
             session.close()
-
-    def _look(self, session: Session, spec: SystemSpec) -> Planned:
-        facts = gather(session.transport, self.host, Deadline(30))
-        found = system_snapshot(session, spec, facts)
-        steps = found.plan.steps
-        plan = DevicePlan(
-            self.host,
-            facts,
-            "",
-            Manifest("none", ()),
-            findings=found.plan.findings,
-            actions=steps,
-            system=len(steps),
-        )
-        return Planned(plan, found.become)
 
     def undo(self, run_id: str) -> DeviceResult:
         """As `fleet undo`."""

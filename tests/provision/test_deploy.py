@@ -76,8 +76,16 @@ def test_lists_that_were_never_read_are_said_not_guessed(bare: Make) -> None:
     assert "fastrpc: debian" in finding.cure
 
 
-def test_a_yocto_board_needs_a_rule_a_group_and_a_link(bare: Make) -> None:
+def test_a_yocto_board_where_root_logs_in_needs_nothing(bare: Make) -> None:
     board = bare("bare-qcom-linux")
+    result = board.deploy(board.spec(fastrpc="auto"))
+    assert result.error is None, result.error
+    assert steps(board) == []
+
+
+def test_a_library_without_its_plain_name_is_linked(bare: Make) -> None:
+    board = bare("bare-qcom-linux")
+    board.root("rm /usr/lib/libcdsprpc.so")
     result = board.deploy(board.spec(fastrpc="auto"))
     assert result.error is None, result.error
     assert steps(board) == [

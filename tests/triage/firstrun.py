@@ -3,7 +3,8 @@
 `python -m tests.triage.firstrun FILE.jsonl [--keep NAME]`: fields id, source, log, label (the id
 of a cause; none, healthy or foreign for a log without one), accepted (ids that are right, too),
 question (id or cause of the next question that is right) and decidable (false: the log alone does
-not tell). `--keep` adds the answers to data/first_runs.jsonl, over which the calibration is pooled.
+not tell). Threads that a cause file cites are left out. `--keep` adds the answers to
+data/first_runs.jsonl, over which the calibration is pooled; without FILE that alone is printed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from fleet.model.diagnosis import Diagnosis
-from fleet.triage.calibration import observed
+from fleet.triage.calibration import observed, scored
+from fleet.triage.knowledge import knowledge
 from fleet.triage.triage import triage
 
 POOL = Path(__file__).parent / "data" / "first_runs.jsonl"
@@ -53,7 +55,7 @@ class Run:
 
     @property
     def right(self) -> bool:
-        return self.first in self.wanted if self.failing else not self.first
+        return self.first in self.wanted or not (self.failing or self.first)
 
     @property
     def asked(self) -> bool:
@@ -149,7 +151,7 @@ def figures(runs: Sequence[Run]) -> list[str]:
     decidable = [run for run in failing if run.row.get("decidable") is not False]
     healthy = [run for run in failing if run.found.verdict == "healthy"]
     boasts = [run for run in runs if run.first and not run.right and run.said >= SURE]
-    alarms = [run for run in others if run.first]
+    alarms = [run for run in others if not run.right]
     loud = [run for run in alarms if run.said >= 0.5]
     lines = [
         f"{len(failing)} failing logs ({len(decidable)} decidable), {len(others)} others",
@@ -176,23 +178,35 @@ def _share(runs: Sequence[Run], what: str) -> str:
 
 
 def pooled() -> list[tuple[float, bool]]:
-    """The answers of all first runs before, in the words of today.
-
-    What was kept before the fit is what `observed` was fitted on; `final` rows have it in them.
-    """
+    """The answers of all first runs before: their scores in the words of today's fit."""
     rows = [json.loads(line) for line in POOL.read_text("utf-8").splitlines()]
-    return [
-        (row["said"] if row.get("final") else observed(row["said"]), row["right"]) for row in rows
-    ]
+    return [(observed(row["score"]), row["right"]) for row in rows]
+
+
+def _thread(row: dict[str, Any]) -> str:
+    return str(row.get("source") or "").lower().rstrip("/")
+
+
+def _cited() -> set[str]:
+    """Threads that a cause file cites: the patterns may have been written from them."""
+    known = knowledge(None).causes.values()
+    every = {source for cause in known for source in cause.sources}
+    every |= {example.source for cause in known for example in cause.examples}
+    return {source.lower().rstrip("/") for source in every}
 
 
 def main() -> None:
     """Print the figures, and with --keep pool the answers."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
+    parser.add_argument("file", type=Path, nargs="?", help="none: the pooled calibration alone")
     parser.add_argument("--keep", metavar="NAME")
+    parser.add_argument("--cited", action="store_true", help="also the threads of cause files")
     given = parser.parse_args()
-    runs = read(given.file)
+    if given.file is None:
+        sys.stdout.write("\n".join(calibration(pooled())) + "\n")
+        return
+    out = set() if given.cited else _cited()
+    runs = [run for run in read(given.file) if _thread(run.row) not in out]
     own = answers(runs)
     lines = [*figures(runs), "this set:", *calibration(own), "with all first runs before:"]
     lines += calibration([*pooled(), *own])
@@ -202,9 +216,8 @@ def main() -> None:
             {
                 "set": given.keep,
                 "id": run.row["id"],
-                "said": round(run.said, 3),
+                "score": round(scored(run.said), 4),
                 "right": run.right,
-                "final": True,
             }
             for run in runs
             if run.first

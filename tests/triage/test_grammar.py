@@ -79,13 +79,52 @@ def test_the_version_that_is_needed_is_named() -> None:
         "kubectl: node worker-3 offline, drained\n",
         "ImportError: libcudart.so.11.0: cannot open shared object file\n",
         "[ 12%] Building CXX object\nld: error: cannot find -lQnnHtp\nninja: build stopped\n",
-        "qnn-onnx-converter: error: Op type Foo not supported\n",
     ],
 )
 def test_what_is_no_deployment_has_no_cause(log: str) -> None:
     found = triage(log)
     assert (found.verdict, found.causes) == ("not-recognised", ())
     assert "not a deployment" in found.notes[0] or "other software" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ("qnn-onnx-converter: error: Op type Foo not supported\n", "unsupported-op"),
+        (
+            "qti/aisw/converters: KeyError: 'No translation registered for op type onnx_einsum.'\n",
+            "unsupported-op",
+        ),
+    ],
+)
+def test_what_a_converter_says_of_the_model_is_said_as_that(log: str, cause: str) -> None:
+    found = triage("qnn-onnx-converter --input_network m.onnx\n" + log)
+    assert found.causes[0].cause.id == cause
+    assert "not a deployment" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        (904, "stub-not-found"),
+        (311, "model-format"),
+        (911, "dsp-crash-ssr"),
+        (1503, "qairt-vs-context-version"),
+        (1108, "op-package"),
+        (809, "gpu-driver"),
+        (106, "input-mismatch"),
+        (1002, "unsupported-op"),
+    ],
+)
+def test_a_code_of_snpe_is_read_by_its_table(code: int, cause: str) -> None:
+    """DlError.h of the SDK; the wording beside it differs from version to version."""
+    found = triage(f"SNPE build failed: error_code={code}; error_message=x; error_component=Y\n")
+    assert found.causes[0].cause.id == cause
+
+
+@pytest.mark.parametrize("log", ["pi@raspberrypi ~ $ ", "[0 Mali-G52] queueC=0[2]\n", "CUDA "])
+def test_a_runtime_on_other_hardware_is_about_that(log: str) -> None:
+    assert triage(log + "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\n").causes == ()
 
 
 def test_a_guess_without_context_is_no_more_than_that() -> None:

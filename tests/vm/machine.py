@@ -1,50 +1,59 @@
-"""A Debian machine under qemu's own CPU emulation: an image built once, booted on loopback."""
+"""A Debian machine under qemu's own CPU emulation: an image built once, booted on loopback.
+
+Its FastRPC nodes are devices of the kernel: Android's binder gives misc devices the names that it
+is told, with real uevents, 0600 root as fastrpc has them. No DSP is behind them (emulated).
+/dev/dma_heap/system is the kernel's.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import shlex
 import shutil
 import signal
 import subprocess
+import tarfile
 import time
 from pathlib import Path
 
 import pytest
 
-from fleet.lab.baretree import bare_tree
 from fleet.lab.folder import make_key
 from fleet.lab.rootfs import cache_dir
+from tests.apt import KEYS, mirror
 from tests.transport.sshd import free_port
 
 NEEDS = {"qemu-system-x86_64": "qemu-system-x86", "mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs"}
-PACKAGES = "linux-image-cloud-amd64,systemd-sysv,udev,openssh-server,sudo,dbus,iproute2"
+SUITE = "trixie"  # bookworm's kernel has no DMA heaps, those for clouds have no binder
+PACKAGES = "linux-image-amd64,systemd-sysv,udev,openssh-server,sudo,dbus,iproute2"
 PACKAGES += ",procps,kmod,python3"
-BOOT_SECONDS = 240.0  # 25 s on an idle machine; two cores under load take minutes
+BOOT_SECONDS = 600.0  # a minute when idle; two cores under load take many
 BUILD_SECONDS = 900
-CUSE = Path(__file__).with_name("cuse_node.py")
-UNIT = """[Unit]
-Description=a FastRPC node in user space (emulated)
-[Service]
-ExecStartPre=/sbin/modprobe cuse
-ExecStart=/usr/bin/python3 /usr/local/lib/cuse_node.py fastrpc-cdsp
-[Install]
-WantedBy=multi-user.target
-"""
-SETUP = r"""set -e
+COMMAND_SECONDS = 600
+REPOSITORY = "/srv/repository"
+NODES = "fastrpc-cdsp,fastrpc-cdsp-secure,fastrpc-adsp,fastrpc-adsp-secure"
+SETUP = rf"""set -e
+echo 'options binder_linux devices={NODES}' > /etc/modprobe.d/fastrpc.conf
+echo binder_linux > /etc/modules-load.d/fastrpc.conf
+sed -i s/^MODULES=.*/MODULES=list/ /etc/initramfs-tools/initramfs.conf
+printf 'virtio_pci\nvirtio_blk\next4\n' > /etc/initramfs-tools/modules; update-initramfs -u
 echo vm-evk > /etc/hostname; echo '127.0.1.1 vm-evk' >> /etc/hosts
 printf '[Match]\nName=en* eth*\n[Network]\nDHCP=yes\n' > /etc/systemd/network/10.network
 printf '/dev/vda / ext4 defaults 0 1\n' > /etc/fstab
 useradd -m -s /bin/bash -G sudo ubuntu
 echo 'ubuntu ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/90-lab
-mkdir -p /home/ubuntu/.ssh && cp /key.pub /home/ubuntu/.ssh/authorized_keys
-chown -R ubuntu:ubuntu /home/ubuntu; chmod 700 /home/ubuntu/.ssh
+for home in /root /home/ubuntu; do
+  mkdir -m 700 -p $home/.ssh; cp /key.pub $home/.ssh/authorized_keys
+done
+chown -R ubuntu:ubuntu /home/ubuntu; mkdir {REPOSITORY}
 rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/* /var/lib/apt/lists/*
-cd /etc/apt/sources.list.d
-printf 'Types: deb\nURIs: file:/srv/lab-apt/ubuntu-qcom-iot/qcom-ppa\nSuites: ./\n' > lab.sources
-echo 'Signed-By: /srv/lab-apt/key.asc' >> lab.sources
-cd /
-systemctl enable systemd-networkd fleet-node.service ssh
+echo 'deb [trusted=yes] file:{REPOSITORY} ./' > /etc/apt/sources.list
+systemctl enable systemd-networkd ssh
+systemctl mask getty.target systemd-logind ldconfig systemd-pstore systemd-timesyncd \
+  apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer \
+  e2scrub_all.timer e2scrub_reap fstrim.timer
 """
 
 
@@ -57,7 +66,7 @@ def require() -> None:
 
 def image(folder: Path) -> tuple[Path, Path, Path]:
     """(disk, kernel, initrd) of a machine; the built disk is cached, this is a copy of it."""
-    recipe = hashlib.sha256((PACKAGES + SETUP + UNIT + CUSE.read_text()).encode())
+    recipe = hashlib.sha256((SUITE + PACKAGES + SETUP).encode())
     place = cache_dir() / "vm" / recipe.hexdigest()[:12]
     if not (place / "root.img").exists():
         _build(place)
@@ -79,13 +88,9 @@ def _build(place: Path) -> None:
     tree, part = place / "tree", place / "root.part"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    argv = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", "bookworm"]
-    sources = Path("/etc/apt/sources.list.d/debian.sources")
-    more = [str(sources)] if sources.is_file() else []
-    subprocess.run([*argv, str(tree), *more], check=True, timeout=BUILD_SECONDS)
-    shutil.copytree(bare_tree() / "srv/lab-apt", tree / "srv/lab-apt")
-    shutil.copy(CUSE, tree / "usr/local/lib/cuse_node.py")
-    (tree / "etc/systemd/system/fleet-node.service").write_text(UNIT)
+    argv = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", SUITE]
+    source = f"deb [signed-by={KEYS}] {mirror()} {SUITE} main"
+    subprocess.run([*argv, str(tree), source], check=True, timeout=BUILD_SECONDS)
     shutil.copy(key().with_suffix(".pub"), tree / "key.pub")
     subprocess.run(["chroot", str(tree), "sh", "-c", SETUP], check=True, timeout=120)
     for name in ("vmlinuz", "initrd.img"):
@@ -103,6 +108,7 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.disk, self._kernel, self._initrd = image(folder)
         self.port = free_port()
+        self.known_hosts = folder / "known_hosts"
         self._log = folder / "console.log"
         self._qemu: subprocess.Popen[bytes] | None = None
 
@@ -125,18 +131,37 @@ class Machine:
             time.sleep(1.0)
         raise AssertionError(f"no ssh after {BOOT_SECONDS:g} s: {self._log.read_text()[-500:]}")
 
-    def ssh(self, script: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a script as the user."""
-        options = ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "LogLevel=ERROR"]
-        options += ["-o", "UserKnownHostsFile=/dev/null", "-o", "ConnectTimeout=5"]
+    def ssh(
+        self, script: str, *, user: str = "ubuntu", check: bool = True, stdin: bytes = b""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a script as a user; `root` has the same key."""
+        options = ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new"]
+        options += ["-o", "LogLevel=ERROR", "-o", "ConnectTimeout=60"]
+        options += ["-o", f"UserKnownHostsFile={self.known_hosts}"]
         argv = ["ssh", "-F", "none", *options, "-i", str(key()), "-p", str(self.port)]
-        return subprocess.run(
-            [*argv, "ubuntu@127.0.0.1", script],
+        done = subprocess.run(
+            [*argv, f"{user}@127.0.0.1", script],
             capture_output=True,
-            text=True,
+            input=stdin,
             check=check,
-            timeout=60,
+            timeout=COMMAND_SECONDS,
         )
+        words = (done.stdout.decode(), done.stderr.decode())
+        return subprocess.CompletedProcess(done.args, done.returncode, *words)
+
+    def exec(self, _: str, argv: list[str]) -> subprocess.CompletedProcess[str]:
+        """As root, as `Lab.exec` does it."""
+        return self.ssh(shlex.join(argv), user="root", check=False)
+
+    def offer(self, folder: Path) -> None:
+        """The packages of a folder are those that its apt knows."""
+        with io.BytesIO() as data:
+            with tarfile.open(fileobj=data, mode="w") as tar:
+                tar.add(folder, ".")
+            script = (
+                f"rm -rf {REPOSITORY}/*; tar -xC {REPOSITORY} --no-same-owner; apt-get -q update"
+            )
+            self.ssh(script, user="root", stdin=data.getvalue())
 
     def kill(self) -> None:
         """Power cut."""

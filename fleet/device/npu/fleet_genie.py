@@ -14,6 +14,7 @@ import sys
 import threading
 
 CONTEXT_EXCEEDED = 4
+LOG_PERROR = 0x20
 LEVELS = {1: "ERROR", 2: "WARN", 3: "INFO", 4: "VERBOSE"}
 LOG = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p, c.c_int, c.c_uint64, c.c_void_p)
 TOKEN = c.CFUNCTYPE(None, c.c_char_p, c.c_int, c.c_void_p)
@@ -26,6 +27,7 @@ class Genie:
     def __init__(self, library: str, level: int) -> None:
         self.lib = c.CDLL(library)
         self.libc = c.CDLL(None)
+        self.libc.openlog(None, LOG_PERROR, 0)  # libcdsprpc says its errno to syslog alone
         self.libc.vsnprintf.argtypes = [c.c_void_p, c.c_size_t, c.c_char_p, c.c_void_p]
         self.keep = LOG(self._log)
         self.dialog, self.config = c.c_void_p(), c.c_void_p()

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 
+LOG_PERROR = 0x20
 LEVEL = 4  # verbose: which file was tried stands there, and nowhere else
 LETTERS = {1: "E", 2: "W", 3: "I", 4: "V", 5: "D"}
 # Places in the table of functions that QnnInterface_getProviders gives.
@@ -134,6 +135,12 @@ def read(name: str) -> bytes:
         return stream.read()
 
 
+def syslog_to_stdout() -> None:
+    """libcdsprpc says its errno to syslog, and nowhere else."""
+    os.dup2(1, 2)
+    c.CDLL(None).openlog(None, LOG_PERROR, 0)
+
+
 def main() -> None:
     """Load, work, tell, and leave without the destructors: they crash after a failure."""
 
@@ -146,6 +153,7 @@ def main() -> None:
     timer.start()
     told = {"build": "", "steps": []}  # type: dict[str, object]
     try:
+        syslog_to_stdout()
         context = read(sys.argv[3]) if sys.argv[3:] and sys.argv[3] else b""
         backend = Backend(sys.argv[1])
         told = {"build": backend.build(), "steps": backend.steps}

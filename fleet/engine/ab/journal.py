@@ -28,7 +28,8 @@ _RUN = re.compile(r"-(\d{3})\.(\d+)([ab])$")
 class Asked:
     """What is measured. `limits`: metric → share; empty: the first metric that there is.
 
-    `a` and `b` are playbooks, bundles or releases, as the command line gave them.
+    `a` and `b` are playbooks, bundles or releases, as the command line gave them. `boots`: over so
+    many boots of a board the pairs of the first look are spread, and later ones go on like that.
     """
 
     a: str
@@ -37,6 +38,7 @@ class Asked:
     inventory: str
     hosts: tuple[str, ...]
     limits: Mapping[str, float]
+    boots: int = 1
 
     @property
     def family(self) -> int:
@@ -77,18 +79,22 @@ class AbJournal:
         try:
             data = json.loads(path.read_text("utf-8"))
             if data.pop("schema") != SCHEMA:
-                raise ValueError("another version of fleet wrote the journal")
+                raise ValueError("another version of fleet wrote its journal")
             asked = Asked(**data | {"hosts": tuple(data["hosts"])})
             file = os.open(path, os.O_RDONLY)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(
-                f"cannot resume ab '{run_id}': {error}", hint="fleet ab A B (a new one)"
+                f"cannot resume the comparison '{run_id}': {error}",
+                hint="fleet ab A B (starts a new one)",
             ) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(file)
-            raise InputError(f"another process works on ab {run_id}", hint="wait for it") from error
+            raise InputError(
+                f"another fleet process measures for the comparison {run_id}",
+                hint="wait until it has ended",
+            ) from error
         return cls(store, run_id, asked, file)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import time
@@ -10,33 +11,47 @@ from dataclasses import dataclass, replace
 
 from fleet.engine.ab.journal import AbJournal, Pair, missing
 from fleet.engine.ab.sides import AbSide
+from fleet.engine.applying import reboot
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult
+from fleet.engine.provisioning import ask_rights
+from fleet.engine.rebooting import boot_id
 from fleet.engine.running import RunJob, run_device
 from fleet.engine.session import Session
+from fleet.model.command import Command
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError
 from fleet.model.events import StepStarted
-from fleet.model.gates import DEFAULT_METRIC
+from fleet.model.gates import DEFAULT_METRIC, DEFAULT_SAMPLE_SECONDS
 from fleet.model.plan import DevicePlan
 from fleet.model.record import Record
+from fleet.ops.system.steps_users import Reboot
 from fleet.profiles.compare import metrics as known
 from fleet.profiles.compare.sequential import LIMIT, LOOKS, Answer, Decision, answer, first_of
+from fleet.profiles.stats.parts import between
+from fleet.profiles.stats.trend import steady
 
 MOST_WARMUPS = 12
-STEADY = 0.02  # the last three runs lie within, or do not go one way: no trend any more
+OWN = ("warmups", "repeats", "until", "sustained")  # of `run:`; ab has its own way
 MOST_BAD = 3  # pairs in sequence that do not count
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One metric on one board: the limit, the middles of both sides, and what came of it."""
+    """One metric on one board: the limit, the middles of both sides, and what came of it.
+
+    `boots`: in how many it was measured, 0 where that is not known. Of several, `between_boots`
+    is the share of a run's variance that lies between them, `change_between` that of a pair's.
+    """
 
     metric: str
     limit: float
     a: float | None
     b: float | None
     decision: Decision
+    boots: int = 0
+    between_boots: float | None = None
+    change_between: float | None = None
 
 
 @dataclass
@@ -56,6 +71,8 @@ class _Board:
         once = replace(
             spec, repeats=int(not warmup), warmups=int(warmup), until=None, sustained=None
         )
+        if self.journal.asked.boots > 1 and not once.sample:  # a look tells the boot
+            once = replace(once, sample=DEFAULT_SAMPLE_SECONDS)
         tags = (f"ab-{self.journal.run_id}", f"ab-{self.journal.run_id}-{side}")
         job = RunJob(
             self.session, made.builder, plan, once, self.journal.store, run_id,
@@ -65,6 +82,19 @@ class _Board:
         run_device(job, records)
         self.result.records += records
         return records[0]
+
+    def new_boot(self, pairs: Sequence[Pair], number: int) -> bool:
+        """Reboot where the pair begins a boot and this one has earlier pairs; True if it did."""
+        each = math.ceil(LOOKS[0] / self.journal.asked.boots)
+        before = {
+            pair.a.conditions.boot_id for pair in pairs if pair.number < number // each * each
+        }
+        if self.journal.asked.boots == 1 or not before or boot_id(self.session) not in before:
+            return False
+        tools = self.session.run(Command(("sh", "-c", "command -v systemctl")), "reboot")
+        step = Reboot(f"pair {number + 1} of fleet ab", systemd=tools.ok)
+        reboot(self.session, ask_rights(self.session)[0], step)
+        return True
 
 
 def measure(
@@ -80,6 +110,8 @@ def measure(
         plans = {word: (side, side.on(session, journal.run_id))
                  for word, side in zip("AB", sides, strict=True)}  # fmt: skip
         result.plan = plans["B"][1]
+        for text in unasked(*plans.values()):
+            session.warn(text)
         board = _Board(session, journal, plans, result)
         host = session.host.name
         pairs = journal.pairs(host)
@@ -93,6 +125,25 @@ def measure(
     result.text = f"{len(pairs)} pairs: " + (", ".join(answers) or "no metric was measured")
 
 
+def unasked(a: tuple[AbSide, DevicePlan], b: tuple[AbSide, DevicePlan]) -> list[str]:
+    """What people may think is compared here, and is not."""
+    mine, other = (side.builder.playbook.run for side, _ in (a, b))
+    assert mine is not None
+    assert other is not None
+    own = {word: getattr(mine, word) for word in OWN}
+    differ = [word for word in OWN if own[word] != getattr(other, word)]
+    found = []
+    if differ:
+        words = " and ".join(f"`{word}`" for word in differ)
+        found.append(f"{words} of A and B differ, but fleet ab warms up and repeats by itself")
+    if replace(other, **own) == mine and a[1].manifest.id == b[1].manifest.id:
+        found.append(
+            f"A and B are the same release ({a[1].manifest.id[:12]}) with the same `run:`, so this "
+            "measures only the noise"
+        )
+    return found
+
+
 def _pairs(board: _Board, pairs: list[Pair], budget: Deadline | None) -> None:
     bad, spent = 0, 0.0
     host = board.session.host.name
@@ -103,6 +154,8 @@ def _pairs(board: _Board, pairs: list[Pair], budget: Deadline | None) -> None:
         board.session.emit(StepStarted(host, "ab", f"pair {number + 1} of {LOOKS[-1]} at most"))
         run_ids = dict(zip("AB", board.journal.run_ids(host, number), strict=True))
         order = "AB" if first_of(number) == "A" else "BA"
+        if board.new_boot(pairs, number):
+            _warm_up(board)
         both = {side: board.run(side, run_ids[side]) for side in order}
         if all(record.counts for record in both.values()):
             pairs.append(Pair(number, both["A"], both["B"]))
@@ -136,11 +189,28 @@ def judged(journal: AbJournal, pairs: Sequence[Pair]) -> list[Judged]:
     limits = journal.asked.limits or _limits(pairs[0].a)
     for name, limit in limits.items():
         both = [(known.value(pair.a, name), known.value(pair.b, name)) for pair in pairs]
-        values = [value for value in both if min(value) > 0]
+        good = [min(value) > 0 and all(map(math.isfinite, value)) for value in both]
+        values = list(itertools.compress(both, good))
         decision = answer(values, limit, journal.asked.family)
         mids = [statistics.median(side) for side in zip(*values, strict=True)] or [None, None]
-        found.append(Judged(name, limit, mids[0], mids[1], decision))
+        runs, gaps = _by_boot(values, list(itertools.compress(pairs, good)))
+        shares = between(runs), between(gaps)
+        found.append(Judged(name, limit, mids[0], mids[1], decision, len(gaps), *shares))
     return found
+
+
+def _by_boot(
+    values: Sequence[tuple[float, float]], pairs: Sequence[Pair]
+) -> tuple[list[list[float]], list[list[float]]]:
+    """Logarithms by boot: of runs, without the middle of their side; of B less A of each pair."""
+    runs, gaps = dict[str, list[float]](), dict[str, list[float]]()
+    logs = [(math.log(a), math.log(b)) for a, b in values]
+    mids = [statistics.fmean(side) for side in zip(*logs, strict=True)]
+    for (a, b), pair in zip(logs, pairs, strict=True):
+        if boot := pair.a.conditions.boot_id:
+            runs.setdefault(boot, []).extend((a - mids[0], b - mids[1]))
+            gaps.setdefault(boot, []).append(b - a)
+    return list(runs.values()), list(gaps.values())
 
 
 def _limits(record: Record) -> dict[str, float]:
@@ -165,12 +235,3 @@ def _warm_up(board: _Board) -> None:
         values.append(known.value(record, name))
         if number >= 3 and steady(values[::2]) and steady(values[1::2]):
             return
-
-
-def steady(values: Sequence[float]) -> bool:
-    """True where the last of the values do not go one way by more than STEADY."""
-    last = [value for value in values[-3:] if math.isfinite(value)]
-    if len(last) < 2 or not min(last) > 0:
-        return True
-    one_way = last in (sorted(last), sorted(last, reverse=True))
-    return not one_way or max(last) / min(last) - 1 < STEADY

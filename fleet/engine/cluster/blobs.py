@@ -44,7 +44,10 @@ class Part:
         found = sha256_file(self._path)
         if found != self._final.name or self._path.stat().st_size != self._size:
             self._path.unlink()
-            raise TransferError(f"file {self._final.name[:12]} arrived damaged, as {found[:12]}")
+            raise TransferError(
+                f"a file arrived damaged: its SHA-256 begins with {found[:12]}, "
+                f"not with {self._final.name[:12]}"
+            )
         self._path.chmod(0o444)
         self._path.replace(self._final)
 

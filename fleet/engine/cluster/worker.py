@@ -162,10 +162,11 @@ class Run:
         with self._changed:
             while not there():
                 if self.stopped:
-                    raise CancelledError("cancelled by the workstation")
+                    raise CancelledError("the workstation ended the command")
                 if time.monotonic() - self.heard > SILENT_SECONDS:
                     raise TransferError(
-                        f"the workstation is silent; waited for {what}", hint="deploy again"
+                        f"the worker got no answer from the workstation about {what}",
+                        hint="deploy again",
                     )
                 self._changed.wait(POLL_SECONDS)
 

@@ -89,14 +89,19 @@ class Series:
     def _judge(self, until: UntilSpec, values: Sequence[float], runs: int) -> bool:
         # numpy is only loaded where it is needed: `fleet deploy` starts without it
         from fleet.profiles.stats.interval import interval  # noqa: PLC0415
+        from fleet.profiles.stats.trend import steady  # noqa: PLC0415
 
         found = interval(values, until.level)
         width = f"{found.width:.1%} wide" if found else "unknown"
         text = f"the confidence interval of {until.metric} is {width} after {runs} runs"
-        if found is not None and found.width < until.narrower:
+        warming = found is not None and (found.drift != 0 or not steady(values))
+        if found is not None and found.width < until.narrower and not warming:
             self.outcome = text
             return False
         if runs >= until.at_most:
-            self.warning = f"{text}, not narrower than {until.narrower * 100:g}%"
+            why = f"not narrower than {until.narrower * 100:g}%"
+            if warming:
+                why = "and the values still drift; try: fleet run PLAYBOOK --warmups 4"
+            self.warning = f"{text}, {why}"
             return False
         return True

@@ -166,10 +166,11 @@ class Journal:
             raise ValueError("too deep") from error
         if line["line"] == "run" and line["schema"] != SCHEMA:
             raise InputError(
-                f"schema {line['schema']} is from another fleet ({line['fleet']})", hint=_ANEW
+                f"fleet {line['fleet']} wrote format {line['schema']}, this fleet reads {SCHEMA}",
+                hint=_ANEW,
             )
         if (line["line"] == "run") == bool(self.state.header):
-            raise InputError("only the first line may begin the run, and it must", hint=_ANEW)
+            raise InputError("its first line, and no other, must have `line: run`", hint=_ANEW)
         self.state.take(line)
 
     def resumed(self, *, forced: bool) -> None:

@@ -1,8 +1,8 @@
 """Which way the bytes go.
 
 Large uploads go through the ssh client, which takes a third of the processor that paramiko takes.
-It connects while the device is asked for its facts; where it is not there in time, the open
-connection sends until it is.
+It connects while the lease is taken; where it is not there in time, the open connection sends until
+it is.
 """
 
 from __future__ import annotations

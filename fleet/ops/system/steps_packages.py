@@ -167,14 +167,17 @@ def undo_of(
     older: tuple[str, ...],
     users: tuple[str, ...],
     groups: tuple[str, ...],
+    namesakes: tuple[str, ...] = (),
 ) -> tuple[Command, ...]:
     """Purge packages that came, install `older` versions (`name=version`) of those that
-    changed, and remove the users and groups that came with them.
+    changed, and remove the users and groups that came with them. `namesakes` are users whose
+    group of the same name was there before: userdel would remove it with its user.
     """
     back = ("--allow-downgrades", "--no-install-recommends", "install", "--", *older)
     return (
         *((_purge(packages),) if packages else ()),
         *((argv(*_APT, *back),) if older else ()),
+        *(argv("usermod", "-g", "nogroup", "--", name) for name in namesakes),
         *(argv("userdel", "--", name) for name in users),
         *(argv("groupdel", "--", name) for name in groups),
     )

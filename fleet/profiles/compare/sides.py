@@ -11,7 +11,7 @@ from fleet.profiles.compare import metrics as known
 from fleet.profiles.compare.groups import by_board, chip, runs_of, values_of
 from fleet.profiles.compare.turns import boot_is_unit
 from fleet.profiles.compare.verdict import MetricRow
-from fleet.profiles.stats.difference import difference
+from fleet.profiles.stats.difference import against_level, difference
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,11 @@ class Side:
     chips: int
     emulated: bool
     seconds: float | None
+
+    @property
+    def published(self) -> bool:
+        """True for one figure of somebody else, of which no more is known."""
+        return len(self.records) == 1 and "published" in self.records[0].tags
 
     def values(self, name: str) -> list[list[float]]:
         """Runs of one board; of several boards one value each, for boards are the unit then."""
@@ -66,9 +71,12 @@ def row_of(label: str, a: Side, b: Side, metric: known.Metric, blocked: Sequence
         why = f"units differ: {', '.join(sorted(units))}"
     elif max(a.chips, b.chips) > 1:
         why = "the group contains results of several chips"
-    change = difference(a.values(metric.name), b.values(metric.name))
+    values = a.values(metric.name), b.values(metric.name)
+    change = difference(*values)
+    if a.published and change.mid_a is not None and change.mid_a > 0:
+        change = against_level(change.mid_a, values[1])
     both = [side.seconds for side in (a, b) if side.seconds]
     seconds = statistics.mean(both) if both else None
     emulated = a.emulated or b.emulated
-    few = min(len(side.runs) for side in (a, b))
-    return MetricRow(label, metric, change, why=why, emulated=emulated, seconds=seconds, few=few)
+    runs = len(a.runs) * a.boards, len(b.runs) * b.boards  # of several boards each is a unit
+    return MetricRow(label, metric, change, why=why, emulated=emulated, seconds=seconds, runs=runs)

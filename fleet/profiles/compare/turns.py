@@ -20,17 +20,21 @@ FAR_HOURS = 6.0
 def apart(a: Sequence[Record], b: Sequence[Record]) -> tuple[str, str, str] | None:
     """Why two sides of one board allow no verdict: `boot` or `time`, and A's and B's words.
 
-    None where they were measured in turns, or one after the other within FAR_HOURS in the same
-    boots (or in so many boots of their own that boots are the unit). What is unknown is no reason.
+    None where they were measured in turns, or within FAR_HOURS in so many boots of their own that
+    boots are the unit. One after the other in one boot, a board that warms or a clock that sticks
+    is a change that no test can tell from B, so runs that are enough for a verdict need turns;
+    fewer get none anyway. What is unknown is no reason.
     """
     boards = [{record.identity or record.host for record in side} for side in (a, b)]
     if boards[0] != boards[1] or len(boards[0]) != 1 or _in_turns(a, b):
         return None
     first, second = _middle(a), _middle(b)
-    if first and second and abs(second - first) > timedelta(hours=FAR_HOURS):
-        return "time", f"{first:%Y-%m-%d %H:%M}", f"{second:%Y-%m-%d %H:%M}"
     boots = [_boots(side) for side in (a, b)]
     own = boots[0].isdisjoint(boots[1]) and min(map(len, boots)) >= LEAST_REPEATS
+    judged = min(len({record.run_id for record in side}) for side in (a, b)) >= LEAST_REPEATS
+    far = first and second and abs(second - first) > timedelta(hours=FAR_HOURS)
+    if first and second and (far or (judged and boots[0] == boots[1])):
+        return "time", f"{first:%Y-%m-%d %H:%M}", f"{second:%Y-%m-%d %H:%M}"
     if not all(boots) or boots[0] == boots[1] or own:
         return None
     words = [", ".join(sorted(boot[:8] for boot in side)[:3]) for side in boots]

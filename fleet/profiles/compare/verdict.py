@@ -44,7 +44,7 @@ class MetricRow:
     `p` is corrected for the rows that were asked together, and so is the interval of the
     `difference`: it belongs to the level 1 - CHANCE / `questions`. Where so few runs have none
     of that level (`alone`) it is that of the row by itself. `seconds`: what a
-    run took; `few`: the runs of the side that has fewer.
+    run took; `runs`: how many A and B have, and a run may have several repeats.
     """
 
     board: str
@@ -57,7 +57,7 @@ class MetricRow:
     questions: int = 1
     alone: bool = False
     seconds: float | None = None
-    few: int = 1
+    runs: tuple[int, int] = (1, 1)
 
     @property
     def said(self) -> str:
@@ -134,9 +134,10 @@ def _judged(row: MetricRow, margin: float) -> MetricRow:
     if row.difference.how != "runs":
         return _of_few_runs(row)
     if row.difference.least * row.questions > CHANCE:
+        figure = row.difference.count_a == 1
         why = (
-            f"to decide {row.questions} metrics at once, {fewest_runs(row.questions)} runs "
-            "of A and of B are needed; or choose fewer with --metric"
+            f"to decide {row.questions} metrics at once, {fewest_runs(row.questions, figure)} runs "
+            f"of {'B' if figure else 'A and of B'} are needed; or choose fewer with --metric"
         )
         return replace(row, verdict=Verdict.FEW, why=why, alone=True)
     change = row.difference.at(1 - CHANCE / row.questions)
@@ -151,18 +152,20 @@ def _judged(row: MetricRow, margin: float) -> MetricRow:
 
 def _of_few_runs(row: MetricRow) -> MetricRow:
     """Repeats say whether two runs differ, and nothing of what a run differs by itself."""
-    runs = "A and B have only one run each" if row.few == 1 else f"A or B has only {row.few} runs"
+    a, b = (f"{count} `fleet run`" for count in row.runs)
+    why = f"A and B come from {a} each" if a == b else f"A comes from {a}, B from {b}"
     shown = row.p <= CHANCE
-    why = runs if shown else f"{runs}, {LEAST_REPEATS} are needed"
+    why = why if shown else f"{why}, {LEAST_REPEATS} are needed"
     change = replace(row.difference, low=None, high=None, bounds=None)
     verdict = Verdict.DIFFERS if shown else Verdict.FEW
     return replace(row, verdict=verdict, why=why, difference=change)
 
 
-def fewest_runs(questions: int) -> int:
-    """How many runs a side can answer so many questions at once."""
+def fewest_runs(questions: int, figure: bool = False) -> int:
+    """How many runs a side can answer so many questions at once; of B, where A is a `figure`."""
     count = LEAST_REPEATS
-    while ranks.least_rank_sum(count, count) * questions > CHANCE:
+    least = ranks.least_signed_rank if figure else lambda n: ranks.least_rank_sum(n, n)
+    while least(count) * questions > CHANCE:
         count += 1
     return count
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleet.model.errors import InputError
+from fleet.model.gates import LEAST_REPEATS
 from fleet.model.text import harmless
 from fleet.profiles.compare.comparing import Comparison
 from fleet.profiles.compare.conditions import ConditionFinding, Weight
@@ -47,13 +48,19 @@ def cells(row: MetricRow, margin: float) -> tuple[str, ...]:
     return (
         row.board,
         row.metric.shown,
-        f"{number(change.mid_a)} (n {change.count_a})",
-        f"{number(change.mid_b)} (n {change.count_b})",
+        f"{number(change.mid_a)} ({_made_of(change.count_a, row.runs[0])})",
+        f"{number(change.mid_b)} ({_made_of(change.count_b, row.runs[1])})",
         "-" if change.mid is None else percent(change.mid),
         interval(row) if judged else "-",
         verdict(row, margin),
         "yes" if row.emulated else "no",
     )
+
+
+def _made_of(count: int, runs: int) -> str:
+    """`n 8`: so many runs; `5 in 1 run`: of too few runs the repeats."""
+    few = 0 < runs < LEAST_REPEATS
+    return f"{count} in {runs} run{'s' * (runs > 1)}" if few else f"n {count}"
 
 
 def finding(item: ConditionFinding) -> str:

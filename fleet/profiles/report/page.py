@@ -87,6 +87,7 @@ def _sections(report: Report) -> list[str]:
         parts.key(report),
         parts.tiles(report),
         tables.verdicts(report),
+        tables.measured_with(report),
         tables.boards(report),
         _distributions(report),
         *([_heat(report), _operations(report), _history(report)] if library() else [_LACKS]),

@@ -9,12 +9,20 @@ from fleet.model.record import Record
 from fleet.profiles.compare.groups import build
 from fleet.profiles.compare.metrics import Metric
 from fleet.profiles.compare.seen import system
-from fleet.profiles.compare.writing import COLUMNS, cells
+from fleet.profiles.compare.verdict import MetricRow
+from fleet.profiles.compare.writing import COLUMNS, HEADS, cells, finding
 from fleet.profiles.report import words
 from fleet.profiles.report.parts import mark
 from fleet.profiles.report.summary import Report, ReportCell, ReportRow, clean
 
 SHOWN = 8  # of a list of words
+WIDE, HALF = 148, 70  # px: of a drawn interval, and from its middle to an end
+
+
+class Markup(str):
+    """A cell that is HTML of ours already."""
+
+    __slots__ = ()
 
 
 def boards(report: Report) -> str:
@@ -93,7 +101,7 @@ def plain(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> 
                    for title in heads).replace("<th ", '<th aria-sort="none" ')  # fmt: skip
     body = "".join(
         f'<tr><th scope="row">{escape(first)}</th>'
-        + "".join(f"<td>{escape(text)}</td>" for text in rest)
+        + "".join(f"<td>{text if isinstance(text, Markup) else escape(text)}</td>" for text in rest)
         + "</tr>"
         for first, *rest in rows
     )
@@ -106,18 +114,65 @@ def plain(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> 
 
 
 def verdicts(report: Report) -> str:
-    """The rows of `profiles compare`, for each further group against the first."""
-    found = [
-        tuple(map(clean, (row[0], comparison.b.label, *row[1:])))
-        for comparison in report.comparisons
-        for row in (cells(made, comparison.margin) for made in comparison.rows)
-    ]
-    if not found:
+    """The rows of `profiles compare`, for each further group against the first, and what differs.
+
+    Intervals are drawn on one scale, whose ends are named.
+    """
+    rows = [(made, comparison) for comparison in report.comparisons for made in comparison.rows]
+    if not rows:
         return ""
-    heads = (COLUMNS[0], "group", *COLUMNS[1:])
-    first = clean(report.groups[0].label)
-    caption = f"Against {first}"
-    return f'<h2 id="verdicts">{escape(caption)}</h2>' + plain(heads, found, caption)
+    ends = [end for made, _ in rows for end in (made.difference.low, made.difference.high)]
+    reach = max((abs(end) for end in ends if end is not None), default=0.0) or 0.01
+    found = []
+    for made, comparison in rows:
+        row = [clean(text) for text in cells(made, comparison.margin)]
+        found.append((row[0], clean(comparison.b.label), *row[1:6], _drawn(made, reach), *row[6:]))
+    drawn = f"-{reach:.1%} to +{reach:.1%}"
+    heads = (COLUMNS[0], "group", *COLUMNS[1:6], drawn, *COLUMNS[6:])
+    caption = f"Against {clean(report.groups[0].label)}"
+    differs = [
+        f"{HEADS[item.weight]}: {clean(finding(item))}"
+        for comparison in report.comparisons
+        for item in comparison.findings
+    ]
+    listed = "".join(f"<li>{escape(text)}</li>" for text in dict.fromkeys(differs))
+    return (
+        f'<h2 id="verdicts">{escape(caption)}</h2>{plain(heads, found, caption)}'
+        f'<ul class="quiet">{listed}</ul>'
+    )
+
+
+def _drawn(row: MetricRow, reach: float) -> Markup:
+    """The change and its interval about 0."""
+    change = row.difference
+    if change.mid is None or change.low is None or change.high is None:
+        return Markup("-")
+    low, mid, high = (
+        round(WIDE / 2 + HALF * max(-1.0, min(1.0, share / reach)), 1)
+        for share in (change.low, change.mid, change.high)
+    )
+    return Markup(
+        f'<svg viewBox="0 0 {WIDE} 16" width="{WIDE}" height="16" aria-hidden="true" '
+        f'stroke="currentColor"><path stroke-opacity=".35" d="M{WIDE / 2:g} 0V16"/>'
+        f'<path stroke-width="2" d="M{low:g} 8H{high:g}"/>'
+        f'<circle cx="{mid:g}" cy="8" r="3.5" fill="currentColor"/></svg>'
+    )
+
+
+def measured_with(report: Report) -> str:
+    """Chip, prompt and power state of all runs, in one line."""
+    found = [row for row in report.rows if row.counted]
+    around = [_conditions(row.records) for row in found]
+    prompts = {record.prompt_sha256[:12] for row in found for record in row.counted}
+    parts = {
+        "chip": _list(row.chip for row in found),
+        "prompt": _list(prompts),
+        "start °C": _list(said[0] for said in around),
+        "governor": _list(said[2] for said in around),
+        "power": _list(said[3] for said in around),
+    }
+    text = "; ".join(f"{what} {said}" for what, said in parts.items())
+    return f'<p class="quiet">Measured with: {escape(text)}.</p>'
 
 
 def outside(report: Report) -> str:

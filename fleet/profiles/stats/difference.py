@@ -75,8 +75,8 @@ def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Diffe
     """
     left, right = _table(a), _table(b)
     both = [side[np.isfinite(side)] for side in (left, right)]
-    spread_a, spread_b = _whole(left, level), _whole(right, level)
     units_a, units_b = _units(left, level), _units(right, level)
+    spread_a, spread_b = _whole(left, units_a, level), _whole(right, units_b, level)
     mid_a = spread_a.mid if spread_a else _median(units_a)
     mid_b = spread_b.mid if spread_b else _median(units_b)
     base = Difference(
@@ -87,8 +87,27 @@ def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Diffe
         return replace(base, why=f"the metric has no value in {' and '.join(empty)}")
     ratio = bool(min(both[0].min(), both[1].min()) > 0)
     if min(len(left), len(right)) >= fewest(level):
-        return _of_values(base, _middles(left), _middles(right), level, ratio=ratio, how="runs")
+        return _of_values(base, units_a, units_b, level, ratio=ratio, how="runs")
     return _of_repeats(base, left, right, level, ratio=ratio)
+
+
+def against_level(figure: float, b: Sequence[Run], level: float = 0.95) -> Difference:
+    """B against one figure that is taken as it stands, such as a published one; above 0.
+
+    By signed ranks of B's runs on logarithms; the noise of the figure is not known and not in it.
+    """
+    rows = _table(b)
+    units = _units(rows, level)
+    mid, least = _median(units), ranks.least_signed_rank(len(units))
+    base = Difference(
+        None, _whole(rows, units, level), 1, len(units), figure, mid, mid=_share(figure, mid)
+    )
+    if len(rows) < fewest(level) or not (units > 0).all():
+        return replace(base, why=f"{len(rows)} of {fewest(level)} runs that an interval needs")
+    gaps = np.log(units / figure)
+    found = _changed(base, partial(ranks.centre, gaps), level, ratio=True)
+    above = float(np.mean(np.sign(gaps)) / 2 + 0.5)
+    return replace(found, p=ranks.signed_rank(gaps), least=least, above=above, how="runs")
 
 
 def _of_repeats(base: Difference, a: Floats, b: Floats, level: float, *, ratio: bool) -> Difference:
@@ -131,9 +150,18 @@ def _of_values(
         fewer = min(len(a), len(b))
         return replace(base, why=f"{fewer} of {fewest(level)} runs that an interval needs")
     order = np.searchsorted(np.sort(a), b, "left") + np.searchsorted(np.sort(a), b, "right")
+    welch = ranks.Welch.of(left, right)
+
+    def shifts(level: float) -> Bounds | None:
+        found = ranks.shift(left, right, level)
+        if found is None:
+            return None
+        low, high = welch.ends(level)
+        return min(low, found[0]), found[1], max(high, found[2])
+
     return replace(
-        _changed(base, partial(ranks.shift, left, right), level, ratio=ratio),
-        p=max(ranks.rank_sum(a, b), ranks.unequal(a, b)),
+        _changed(base, shifts, level, ratio=ratio),
+        p=max(ranks.rank_sum(a, b), welch.p),
         least=least,
         above=float(order.mean()) / 2 / len(a),
         how=how,
@@ -223,7 +251,7 @@ def _level(values: Floats, ratio: bool) -> float:
 
 
 def _median(values: Floats) -> float | None:
-    return float(np.median(values)) if len(values) else None
+    return float(_middles(values[None])[0]) if len(values) else None
 
 
 def _share(a: float | None, b: float | None) -> float | None:
@@ -231,9 +259,10 @@ def _share(a: float | None, b: float | None) -> float | None:
 
 
 def _middles(rows: Floats) -> Floats:
-    """The median of each run."""
-    whole = np.isfinite(rows).all()
-    return np.asarray(np.median(rows, axis=1) if whole else np.nanmedian(rows, axis=1))
+    """The median of each run; nan, which sorts last, is no value."""
+    counts = np.isfinite(rows).sum(axis=1)
+    ordered, run = np.sort(rows, axis=1), np.arange(len(rows))
+    return np.asarray((ordered[run, (counts - 1) // 2] + ordered[run, counts // 2]) / 2)
 
 
 def _by_repeat(rows: Floats) -> Floats:
@@ -246,12 +275,12 @@ def _by_repeat(rows: Floats) -> Floats:
     return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
 
 
-def _whole(rows: Floats, level: float) -> Interval | None:
+def _whole(rows: Floats, units: Floats, level: float) -> Interval | None:
     """The interval of several runs: of their middles where there are enough, else of repeats."""
     if len(rows) == 1:
         return interval(rows[0], level)
     if len(rows) >= fewest(level):
-        return interval(_middles(rows), level)
+        return interval(units, level)
     if not len(rows) or _unlike(rows):
         return None
     return interval(_by_repeat(rows), level)

@@ -57,7 +57,8 @@ def interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interval 
     rank, share = _ranks(len(found), level)
     low = _between(ordered, rank, share)
     high = -_between(-ordered[::-1], rank, share)
-    return Interval(low, float(np.median(ordered)), high, level, len(found))
+    mid = (ordered[(len(found) - 1) // 2] + ordered[len(found) // 2]) / 2
+    return Interval(low, float(mid), high, level, len(found))
 
 
 def _drifting(found: Floats, level: float) -> Interval | None:

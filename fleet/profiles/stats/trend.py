@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ DOUBT = 0.005
 LEAST = 5
 LEANING = -2.33  # standard deviations: one series of independent values in a hundred
 LEAST_LEANING = 8
+STEADY = 0.02  # the last three runs lie within, or do not go one way: no trend any more
 
 
 @dataclass(frozen=True)
@@ -69,3 +71,12 @@ def leans(values: Floats) -> bool:
     expected = 2 * count / (count - 1)
     spread = 2 * math.sqrt((count - 2) / (count * count - 1))
     return (ratio - expected) / spread < LEANING
+
+
+def steady(values: Sequence[float]) -> bool:
+    """True where the last of the values do not go one way by more than STEADY."""
+    last = [value for value in values[-3:] if math.isfinite(value)]
+    if len(last) < 2 or not min(last) > 0:
+        return True
+    one_way = last in (sorted(last), sorted(last, reverse=True))
+    return not one_way or max(last) / min(last) - 1 < STEADY

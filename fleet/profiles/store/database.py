@@ -87,7 +87,8 @@ def mapped_errors(path: Path) -> Iterator[None]:
         raise ProfileStoreError(f"the database {path} cannot be used: {text}", hint=hint) from error
     except OSError as error:
         raise ProfileStoreError(
-            f"{path}: {error.strerror}", hint="name another: --store FILE.db"
+            f"cannot open or create {path}: {error.strerror}",
+            hint="name a file in a folder of yours: --store FOLDER/FILE.db",
         ) from error
 
 

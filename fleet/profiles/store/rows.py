@@ -6,15 +6,17 @@ import hashlib
 import json
 import re
 import sqlite3
+import statistics
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any
 
 from fleet.model.errors import ProfileStoreError
 from fleet.model.record import Record
+from fleet.profiles.latency import MIDDLES
 from fleet.profiles.store.database import NUMBERS
 
 _UNSAID = ("tags", "artifacts", "counts")  # not what was measured: no part of the identity
@@ -67,7 +69,12 @@ class RecordRow:
 
 @dataclass(frozen=True)
 class RunRow:
-    """One run: how many records it has. `emulated` is yes, no, unknown or mixed."""
+    """One run: how many records it has. `emulated` is yes, no, unknown or mixed.
+
+    `median` and `values`: of the records that count, by device and time, in the metric that comes
+    first: `decode_tps` (tok/s), else the latency of a network (`latency_ms`); None where neither
+    was measured.
+    """
 
     run: str
     name: str
@@ -76,6 +83,9 @@ class RunRow:
     counted: int
     emulated: str
     started: str
+    metric: str = ""
+    median: float | None = None
+    values: tuple[float, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The row for --json."""
@@ -113,6 +123,19 @@ def run_row(found: tuple[Any, ...]) -> RunRow:
         word = "unknown"
     name = ", ".join(sorted(names.split(",")))
     return RunRow(run, name, devices, records, counted, word, started)
+
+
+def measured(made: RunRow, found: Sequence[tuple[float | None, str | None, float]]) -> RunRow:
+    """The run with its numbers: of each record decode_tps, the name and value of a latency."""
+    metric, values = "decode_tps", [rate for rate, _, _ in found if rate is not None]
+    if not values:
+        names = {name for _, name, _ in found}
+        name = next((name for name in MIDDLES if name in names), "")
+        metric = "latency_ms"
+        values = [value * MIDDLES[name] for _, mine, value in found if mine == name]
+    if not values:
+        return made
+    return replace(made, metric=metric, median=statistics.median(values), values=tuple(values))
 
 
 def packed(data: Mapping[str, Any]) -> tuple[str, bytes]:

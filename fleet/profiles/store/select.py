@@ -16,10 +16,18 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?)?Z?")
 _RUN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.*-]{0,99}")
 _LAST = re.compile(r"prev|last~([1-9]\d{0,3})")
+_ID = "????????-??????-??????"
+# Runs of `fleet ab`: one side of a pair, or a warm-up. Together they are one thing that was asked.
+OF_AB = f"(run_id GLOB '{_ID}-[0-9][0-9][0-9].*[ab]' OR run_id GLOB '{_ID}-warm')"
+FOLDED = f"CASE WHEN {OF_AB} THEN 'tag:ab-' || substr(run_id, 1, {len(_ID)}) ELSE run_id END"
 _BACK = (
-    "r.run_id = (SELECT run_id FROM record WHERE name = "
-    "(SELECT name FROM record ORDER BY at DESC, id DESC LIMIT 1) "
+    f"r.run_id = (SELECT run_id FROM record WHERE NOT {OF_AB} AND name = "  # noqa: S608 - our own
+    f"(SELECT name FROM record WHERE NOT {OF_AB} ORDER BY at DESC, id DESC LIMIT 1) "
     "GROUP BY run_id ORDER BY max(at) DESC, max(id) DESC LIMIT 1 OFFSET ?)"
+)
+_NEWEST = (
+    f"r.run_id = (SELECT run_id FROM record WHERE NOT {OF_AB} "  # noqa: S608 - our own
+    "ORDER BY at DESC, id DESC LIMIT 1)"
 )
 _WORDS = (*COLUMNS, "tag", "baseline", "emulated", "counted", "since", "until", "reference")
 HINT = (
@@ -36,8 +44,8 @@ class Query:
 
     `words` are the keys of COLUMNS. `since` and `until` are the beginnings of UTC times as
     records have them (2026-11-01, 2026-11-01T10:30); `until` takes in what begins with it.
-    `back`: so many runs of the same name before the last one. `reference` is a shipped record:
-    that stands alone. Empty: every record.
+    `last` is no run of `fleet ab`. `back`: so many runs of the same name before the last one.
+    `reference` is a shipped record: that stands alone. Empty: every record.
     """
 
     text: str = ""
@@ -60,7 +68,7 @@ class Query:
             parts.append(_BACK)
             values.append(self.back)
         elif self.last:
-            parts.append("r.run_id = (SELECT run_id FROM record ORDER BY at DESC, id DESC LIMIT 1)")
+            parts.append(_NEWEST)
         for word, wanted in self.words.items():
             parts.append(_either(word, wanted, values))
         for tag in self.tags:

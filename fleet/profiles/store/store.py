@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +12,22 @@ from fleet.model.errors import InputError
 from fleet.model.home import fleet_home, runs_home
 from fleet.model.record import Record
 from fleet.profiles import references
+from fleet.profiles.latency import MIDDLES
 from fleet.profiles.store import database, marking, rows, taking
 from fleet.profiles.store.raw import RawFiles
 from fleet.profiles.store.rows import RecordRow, RunRow
-from fleet.profiles.store.select import Query
+from fleet.profiles.store.select import FOLDED, Query
 
 FILE = "profiles.db"
 SUFFIXES = (".db", ".sqlite", ".sqlite3")
 _TAGS = "(SELECT group_concat(t.name, char(10)) FROM tag t WHERE t.record = r.id)"
 
+_LATENCIES = ", ".join(map(repr, MIDDLES))
+_NUMBERS = (
+    "SELECT run, s.decode_tps, v.metric, v.value FROM (SELECT r.* FROM record r {where}) s "  # noqa: S608
+    "JOIN json_each(?) j ON j.value = s.run_id LEFT JOIN value v ON v.record = s.id "
+    f"AND v.metric IN ({_LATENCIES}) WHERE s.counts ORDER BY s.host, s.at, s.id"
+)
 _BODIES = f"SELECT b.data, {_TAGS} FROM record r JOIN body b ON b.record = r.id {{where}}"  # noqa: S608
 
 
@@ -95,14 +103,27 @@ class ProfileStore:
         )
         return list(map(rows.row, self._all(query, sql, _limit(limit))))
 
-    def list_runs(self, query: Query, limit: int | None = None) -> list[RunRow]:
-        """Runs that have records of the query, newest first; only those records are counted."""
+    def list_runs(
+        self, query: Query, limit: int | None = None, *, folded: bool = True
+    ) -> list[RunRow]:
+        """Runs that have records of the query, newest first; only those records are counted.
+
+        `folded`: the runs of one `fleet ab` are one row, named by their tag.
+        """
+        run = FOLDED if folded else "run_id"
         sql = (
-            "SELECT r.run_id, group_concat(DISTINCT r.name), count(DISTINCT r.host), count(*), "
-            "sum(r.counts), sum(r.emulated IS 1), sum(r.emulated IS 0), max(r.started) "
-            "FROM record r {where} GROUP BY r.run_id ORDER BY max(r.at) DESC, r.run_id LIMIT ?"
+            f"SELECT {run}, group_concat(DISTINCT r.name), count(DISTINCT r.host), count(*), "  # noqa: S608 - our own names
+            "sum(r.counts), sum(r.emulated IS 1), sum(r.emulated IS 0), max(r.started), "
+            f"json_group_array(DISTINCT r.run_id) FROM record r {{where}} GROUP BY {run} "
+            "ORDER BY max(r.at) DESC, 1 LIMIT ?"
         )
-        return list(map(rows.run_row, self._all(query, sql, _limit(limit))))
+        found = list(self._all(query, sql, _limit(limit)))
+        numbers: dict[str, list[tuple[float | None, str | None, float]]] = {}
+        ids = json.dumps([run_id for *_, run_ids in found for run_id in json.loads(run_ids)])
+        for name, *measured in self._all(query, _NUMBERS.replace("run", run, 1), ids):
+            numbers.setdefault(name, []).append((*measured,))
+        return [rows.measured(rows.run_row(cells[:-1]), numbers.get(cells[0], []))
+                for cells in found]  # fmt: skip
 
     def count(self, query: Query) -> int:
         """How many records the query finds."""

@@ -12,12 +12,14 @@ import pytest
 
 from fleet.config.playbook import load_playbook
 from fleet.engine.ab.journal import AbJournal, Asked
-from fleet.engine.ab.measuring import measure, steady
+from fleet.engine.ab.measuring import measure
 from fleet.engine.ab.sides import side_of
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError
+from fleet.model.events import Warned
 from fleet.profiles.compare.sequential import Answer
+from fleet.profiles.stats.trend import steady
 
 from ..conftest import Bench
 
@@ -111,7 +113,7 @@ def test_releases_that_lie_on_the_board(bench: Bench, tmp_path: Path) -> None:
 def test_a_budget_ends_it_and_it_goes_on(bench: Bench, tmp_path: Path) -> None:
     journal = begun(bench, tmp_path, 8.5)
     assert answers(gone_on(bench, journal, 0.0)) == []
-    with pytest.raises(InputError, match="another process works on"):
+    with pytest.raises(InputError, match="another fleet process measures"):
         AbJournal.reopen(bench.runs, "ab")
     journal.close()
     journal = AbJournal.reopen(bench.runs, "ab")
@@ -149,6 +151,18 @@ def test_killed_at_random_no_pair_is_lost_or_doubled(
         assert len(ids) == len(set(ids)), "a pair is doubled"
         seen = found
     assert len(seen) == 8
+
+
+def test_what_is_not_compared_is_said(bench: Bench, tmp_path: Path) -> None:
+    a, b = playbook(tmp_path / "a", 10), tmp_path / "a" / "more.yaml"
+    b.write_text(PLAYBOOK.replace("sample: off", "sample: off, warmups: 3"))
+    asked = Asked(str(a), str(b), "", "", (bench.host.name,), {"decode_tps": -0.05})
+    journal = AbJournal.begin(bench.runs, "ab", asked)
+    gone_on(bench, journal, 0.0)
+    journal.close()
+    said = [event.text for event in bench.events if isinstance(event, Warned)]
+    assert "`warmups` of A and B differ, but fleet ab warms up and repeats by itself" in said
+    assert any("the same release" in text and "only the noise" in text for text in said)
 
 
 @pytest.mark.parametrize(

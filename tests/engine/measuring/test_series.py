@@ -62,6 +62,18 @@ def test_until_has_an_end() -> None:
     assert series.outcome == ""
 
 
+def test_until_goes_on_while_the_board_warms() -> None:
+    """It falls by a quarter: an interval about the trend is narrow and means little."""
+    falling = [10 * (0.75 + 0.25 * 0.7**run) for run in range(40)]
+    series = Series(RunSpec(until=UntilSpec(0.03, at_most=20)))
+    assert taken(series, falling) == 20
+    assert "drift" in series.warning
+    assert "--warmups" in series.warning
+    two = [10.0, 10.05, 9.95, 10.02, 9.98, 9.7, 9.4, 9.1]
+    assert taken(Series(RunSpec(until=UntilSpec(0.2))), [*two[:5], 10.0]) == 5
+    assert taken(Series(RunSpec(repeats=8, until=UntilSpec(0.2, at_most=9))), [*two, 9.1]) == 9
+
+
 def test_until_of_a_metric_that_no_run_has() -> None:
     series = Series(RunSpec(until=UntilSpec(0.03, metric="decode_tp")))
     assert taken(series, LOUD) == 3

@@ -38,7 +38,7 @@ PLAYBOOK = """
 name: app
 bundle: {path: bundle, kind: llama.cpp}
 run: {program: llama-bench, max_tokens: 4}
-health: {timeout: 20s}
+health: {timeout: 2m}
 strategy: {parallel: %d, keep: 2}
 """
 

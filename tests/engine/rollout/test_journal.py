@@ -89,13 +89,13 @@ def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
         (1, b"[]\n", "jsonl:2 is damaged"),
         (1, b"[" * 200_000 + b"\n", "jsonl:2 is damaged: the line is not valid"),
         (0, b'{"run":' * 200_000 + b"\n", "jsonl:1 is damaged: the line is not valid"),
-        (1, b'{"line": "run", "schema": 1}\n', "jsonl:2 is damaged: only the first line"),
+        (1, b'{"line": "run", "schema": 1}\n', "jsonl:2 is damaged: its first line, and no other"),
         (
             0,
             b'{"line": "run", "schema": 2, "fleet": "9.9"}\n',
-            "schema 2 is from another fleet",
+            "fleet 9.9 wrote format 2, this fleet reads",
         ),
-        (0, b'{"line": "begin"}\n', "jsonl:1 is damaged: only the first line"),
+        (0, b'{"line": "begin"}\n', "jsonl:1 is damaged: its first line, and no other"),
     ],
 )
 def test_damage_before_the_end_is_one_error(path: Path, at: int, text: bytes, words: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fleet.model.record import Measure, Metrics, Record
+from fleet.profiles import references
 from fleet.profiles.compare.comparing import Comparison, compare
 from fleet.profiles.compare.conditions import Weight
 from fleet.profiles.compare.groups import by_run, group
@@ -155,6 +156,23 @@ def test_a_single_published_value_says_where_it_lies_and_no_more() -> None:
     assert row.verdict is Verdict.FEW
     assert row.difference.mid == pytest.approx(-0.053, abs=0.02)
     assert row.why == "1 of 5 runs that an interval needs"
+
+
+def test_a_published_figure_is_held_against_the_interval_of_b() -> None:
+    """It is a level, whose own noise nobody knows; a run of ours is not."""
+    figure = Record.from_dict(references.plain("nemotron-iq9075"))
+    for middle, count, verdict in (
+        (9.5, 10, Verdict.SLOWER), (10.03, 10, Verdict.NONE), (9.5, 3, Verdict.FEW),
+        (9.5, 5, Verdict.FEW),
+    ):  # fmt: skip
+        ours = [
+            replace(made, prompt_sha256="", runner="genie")
+            for made in separate(noisy(middle, count, 1))
+        ]
+        (row,) = against([figure], ours, "decode_tps").rows
+        assert row.verdict is verdict, (middle, count, row.said)
+    assert "6 runs of B are needed" in row.why
+    assert (row.difference.count_a, row.difference.mid_a) == (1, 10.03)
 
 
 def test_holes_and_resumed_runs_keep_their_places() -> None:

@@ -17,7 +17,7 @@ from fleet.profiles.report.page import page
 from fleet.profiles.report.summary import Report, gather
 from fleet.profiles.report.times import curves, history
 from fleet.profiles.stats.difference import difference
-from tests.profiles.compare.made import noisy, other, record, repeats
+from tests.profiles.compare.made import newer, noisy, other, record, repeats, separate
 from tests.profiles.report.made import fleet
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m\"'"
@@ -211,3 +211,15 @@ def test_intervals_are_those_of_compare() -> None:
         assert cell.spread is not None
         held += cell.spread.low <= 10 <= cell.spread.high
     assert held >= 88
+
+
+def test_the_verdict_has_drawn_intervals_what_differs_and_the_conditions() -> None:
+    a = separate([10.0, 10.1, 9.9, 10.05, 9.95, 10.02])
+    b = newer(separate([9.0, 9.1, 8.9, 9.05, 8.95, 9.02]))
+    text = page(gather([group("before", a), group("after", b)]))
+    table = text[text.index('id="verdicts"') : text.index('id="boards"')]
+    assert table.count("<svg") == 1
+    assert "&lt;svg" not in table
+    assert "What is compared: runtime: A 2.50.0.260828" in table
+    assert "chip QCS9075; prompt abababababab; start °C 40.0; governor performance" in table
+    assert text.index("by board: gen tok/s 1 slower") < text.index('id="verdicts"')

@@ -57,7 +57,7 @@ done
 words='fastrpc|adsprpc|cdsprpc|remoteproc|qcom_q6v5|rpcmem|QnnDsp|avc: +denied|apps_dev_init|open_shell|smmu.*fault|Out of memory'
 if has logcat; then ${guard:+$guard 5} logcat -d -t 4000 2>/dev/null | grep -a -i -E "$words" 2>/dev/null | tail -n 60 | all journal
 else
-  { ${guard:+$guard 5} journalctl -b -q --no-pager -o short-iso -n 4000 || ${guard:+$guard 5} dmesg; } 2>/dev/null | grep -a -i -E "$words" 2>/dev/null | tail -n 60 | all journal
+  { ${guard:+$guard 5} journalctl -b -q --no-pager -o short-iso -n 4000 || { tail -n 4000 /var/log/syslog || tail -n 4000 /var/log/messages || logread; ${guard:+$guard 5} dmesg; }; } 2>/dev/null | grep -a -i -E "$words" 2>/dev/null | tail -n 60 | all journal
 fi
 ps -eo pid,user,etime,args 2>/dev/null | grep -E '(genie-t2t-run|qnn-net-run|GenieAPIService|fleet_genie|mllm[a-z0-9-]*runner|geniex?|llama-[a-z]+)( |$)' 2>/dev/null | grep -v -E 'grep |sh -c ' | tail -n 10 | all busy
 say env "LD_LIBRARY_PATH$tab${LD_LIBRARY_PATH:-}"

@@ -36,5 +36,5 @@ part mounts cat /proc/mounts
 part_sh selinux 'getenforce; id -Z'
 part_sh getprop 'getprop | grep -E "^\[ro\.(soc|board|hardware|vendor\.qti|product|vendor\.build|build)\."'
 part_sh tools 'for f in dd mv find timeout sha256sum tar; do echo "$f: $("$f" --version 2>&1 | head -n 1)"; done; busybox 2>/dev/null | head -n 1; toybox --version 2>/dev/null; python3 -VV'
-part_sh log '{ journalctl -k -b --no-pager || dmesg || logcat -d -t 2000; } 2>/dev/null | grep -i -E "fastrpc|cdsp|remoteproc|avc: .*(rpc|dsp)" | tail -n 100'
+part_sh log '{ journalctl -b --no-pager || { cat /var/log/syslog || cat /var/log/messages || logread; dmesg; } || logcat -d -t 2000; } 2>/dev/null | grep -i -E "fastrpc|cdsp|remoteproc|avc: .*(rpc|dsp)" | tail -n 100'
 echo '== end'

@@ -64,7 +64,7 @@ fl_status=$?
 fl_look
 read -r _ _ _ fl_u _ 2>/dev/null < "$fl_me/step"
 if [ "$fl_u" = $$ ] && [ "$fl_left" = yes ]; then
-  if [ "$fl_free$fl_status" = yes0 ] && true > "$fl_me/released"; then
+  if [ "$fl_free$fl_status" = yes0 ] && (fl_put released '') 2>/dev/null; then
     echo "fleet-lease-freed $fl_id" >&2
     exit 0
   fi

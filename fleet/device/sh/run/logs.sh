@@ -13,13 +13,27 @@ show() {
   { { "$@" 2>&1 >&4 4>&- < /dev/null | sed "s/^/$kind ! /" >&3; } 4>&1 \
     | tail -n "$lines" | sed "s/^/$kind | /"; } 3>&1
 }
+# Of a device without systemd. Times are compared as text: ISO, or `Nov  3 18:22:00`.
+syslog() {
+  for f in /var/log/syslog /var/log/messages; do
+    [ ! -r "$f" ] || { cat "$f"; return; }
+  done
+  logread
+}
+young() {
+  syslog | awk -v iso="$(date -d "@$1" +%Y-%m-%dT%T)" -v old="$(date -d "@$1" '+%b %e %T')" \
+    '/^[0-9]/ { if ($0 >= iso) print; next } $0 >= old'
+}
 if [ -z "$kinds" ]; then
   if has logcat; then kinds='logcat dmesg service'; else kinds='journal dmesg service'; fi
 fi
 read -r up _ 2>/dev/null < /proc/uptime && echo "uptime $up"
 for kind in $kinds; do
   case $kind in
-    journal) show journal journalctl --no-pager -o short-iso -n "$lines" ${since:+"--since=-${since}s"} ;;
+    journal) if has journalctl || ! syslog > /dev/null 2>&1; then
+      show journal journalctl --no-pager -o short-iso -n "$lines" ${since:+"--since=-${since}s"}
+    elif [ -n "$since" ]; then show journal young $(($(date +%s) - since))
+    else show journal syslog; fi ;;
     dmesg) show dmesg dmesg ;;
     logcat) show logcat logcat -d ${since:+-v threadtime -v uptime} ;;
     service)

@@ -65,7 +65,7 @@ group() {
       echo "$1" >&3
     fi
     if [ $sized = 0 ]; then echo "have $1"
-    elif [ -f "$blob" ]; then
+    elif [ -f "$blob" ] && [ ! -L "$blob" ]; then
       have=$(wc -c < "$blob")
       if [ "${have##* }" = "$2" ]; then echo "have $1"; else echo "bad $1"; fi
     else

@@ -1,23 +1,15 @@
-"""How bulk data is sent: `--tune NAME=VALUE` of every command that sends it."""
+"""How bulk data is sent, as words: `carrier=ssh`, `relay`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any
-
-import typer
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from fleet.engine.transfer.context import CARRIERS, TransferOptions
 from fleet.engine.transfer.limits import parse_rate
 from fleet.model.errors import InputError
 
 COMPRESS = ("auto", "always", "never")
-HELP = (
-    "How data is sent, repeatable: carrier=ssh, bandwidth=50MB/s (all devices together), "
-    "per-hub=2 (at one USB hub), compress=never, whole (no differences), relay (devices with one "
-    "label `lan` copy from each other). See docs/transfer.md."
-)
-Tune = Annotated[list[str] | None, typer.Option("--tune", metavar="NAME=VALUE", help=HELP)]
 
 
 def _count(text: str) -> int:
@@ -49,10 +41,10 @@ _READ: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-def options_of(tune: list[str] | None) -> TransferOptions:
-    """The options as one. Raises InputError."""
+def options_of(words: Iterable[str]) -> TransferOptions:
+    """The options as one, the last word of a name wins. Raises InputError."""
     found = {}
-    for text in tune or ():
+    for text in words:
         name, _, value = text.partition("=")
         if name not in _READ:
             raise InputError(
