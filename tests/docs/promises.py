@@ -45,7 +45,7 @@ by hand: `FLEET_HOSTILE_TREES=2000` | 3,500 as root, 1,500 as nobody, of 8,000 e
 | generated passwords, through all ways out | gate: 1,000 | | 1,000 |
 | generated passwords, said back by a board | fast: 5 | slow: 1,000 | 1,000 |
 | damaged stores, found | gate: 50 | | 50 |
-| damaged stores, repaired, each by Python and sh | gate: 4 | slow: 50 | 50 by Python, 4 by sh |
+| damaged stores, repaired, each by Python and sh | gate: 4 | slow: 50 | 4 by each |
 | a store of 10 GB hashed by fsck, speed beside `sha256sum` alone | | \
 by hand: `python -m benchmarks.fsck --gib 9.4` | \
 sh 0.83, Python 2.22; by processor time 0.95 and 2.42 |
