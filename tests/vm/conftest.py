@@ -9,7 +9,9 @@ from typing import cast
 import pytest
 
 from fleet.config.playbook import load_playbook
+from fleet.engine import session
 from fleet.lab import Lab
+from fleet.model.deadline import Deadline
 from fleet.model.inventory import Host
 from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
@@ -28,7 +30,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 
 @pytest.fixture
-def ground(machine: Machine, tmp_path: Path) -> Bare:
+def ground(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bare:
+    """Its limits are those of an emulated CPU on a busy machine: one twentieth of a board's."""
+    monkeypatch.setattr(session, "Deadline", lambda seconds: Deadline(20 * seconds))
     host = Host(
         "vm",
         address="127.0.0.1",
