@@ -135,7 +135,7 @@ def unasked(a: tuple[AbSide, DevicePlan], b: tuple[AbSide, DevicePlan]) -> list[
     found = []
     if differ:
         words = " and ".join(f"`{word}`" for word in differ)
-        found.append(f"{words} of A and B differ, but fleet ab warms up and repeats by itself")
+        found.append(f"{words} of A and B differ, but `fleet ab` warms up and repeats by itself")
     if replace(other, **own) == mine and a[1].manifest.id == b[1].manifest.id:
         found.append(
             f"A and B are the same release ({a[1].manifest.id[:12]}) with the same `run:`, so this "

@@ -161,7 +161,7 @@ def test_what_is_not_compared_is_said(bench: Bench, tmp_path: Path) -> None:
     gone_on(bench, journal, 0.0)
     journal.close()
     said = [event.text for event in bench.events if isinstance(event, Warned)]
-    assert "`warmups` of A and B differ, but fleet ab warms up and repeats by itself" in said
+    assert "`warmups` of A and B differ, but `fleet ab` warms up and repeats by itself" in said
     assert any("the same release" in text and "only the noise" in text for text in said)
 
 
