@@ -102,7 +102,7 @@ def _measured(
 ) -> list[DeviceResult]:
     """On every board that was asked."""
     from fleet.engine.ab.measuring import measure  # noqa: PLC0415
-    from fleet.engine.ab.sides import side_of  # noqa: PLC0415
+    from fleet.engine.ab.sides import not_measured, side_of  # noqa: PLC0415
     from fleet.engine.pool import on_every_device  # noqa: PLC0415
     from fleet.runtimes.store import RuntimeStore  # noqa: PLC0415
 
@@ -114,6 +114,8 @@ def _measured(
             side_of(word, asked.playbook, RuntimeStore(), listener, offline=offline)
             for word in (asked.a, asked.b)
         ]
+        for text in not_measured(sides):
+            output.note(text)
         work = partial(measure, journal, sides, budget=time_left)
         return on_every_device(hosts, work, listener, parallel=parallel or PARALLEL)
 

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleet.config.nearest import find
 from fleet.model.errors import FleetError, InputError
 
 if TYPE_CHECKING:
@@ -18,6 +17,8 @@ HOW = {"inventory": "-i FILE", "playbook": "PLAYBOOK"}
 
 def current() -> Project | None:
     """The project that the working folder is in. Raises InputError for a fleet.yaml with faults."""
+    from fleet.config.nearest import find  # noqa: PLC0415 - not for every word
+
     path = find(Path.cwd())
     if path is None:
         return None

@@ -228,6 +228,7 @@ class _ContextWords(Strict):
     device: list[Pattern]
     way: list[Pattern]
     build: list[Pattern]
+    runtime: list[Pattern]
     foreign: list[Pattern]
     document: list[Pattern]
 

@@ -14,11 +14,15 @@ from fleet.cli import ab as cli
 from fleet.cli.main import main
 from fleet.engine.ab.journal import AbJournal, Asked
 from fleet.engine.ab.measuring import Judged
+from fleet.engine.ab.sides import AbSide, not_measured, side_of
 from fleet.engine.pool import DeviceResult
 from fleet.model.errors import FleetError
 from fleet.model.inventory import Host
 from fleet.profiles.compare.sequential import answer
 from fleet.profiles.runs import RunStore
+from fleet.runtimes.store import RuntimeStore
+
+ROOT = Path(__file__).parents[2]
 
 
 def fleet(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -95,6 +99,21 @@ def test_exit_codes(
     assert error.value.exit_code == code
     assert "evk-01 decode_tps" in error.value.message
     assert hint in error.value.hint
+
+
+def test_what_no_pair_follows_is_said(tmp_path: Path) -> None:
+    bundle = ROOT / "assets" / "tiny-genie"
+
+    def side(name: str, run: str) -> AbSide:
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(f"name: {name}\nbundle: {bundle}\nrun: {{prompt: a, {run}}}\n")
+        return side_of(str(path), "", RuntimeStore(tmp_path), lambda _: None, offline=True)
+
+    a, b = side("a", "warmups: 1, repeats: 5"), side("b", "warmups: 3, repeats: 5")
+    ignored, equal = not_measured([a, b])
+    assert "differ in warmups, which" in ignored
+    assert "no difference is expected" in equal
+    assert not not_measured([a, side("c", "warmups: 1, repeats: 5, max_tokens: 9")])
 
 
 def test_after_the_last_look_nothing_says_measure_on(

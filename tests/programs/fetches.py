@@ -9,13 +9,10 @@ from tests.support_runtime import cache_root
 WHAT = (
     ("llama.cpp", "Debian sid: list of packages and 10 packages", "24 MB, no build", ""),
     ("litert", "PyPI: ai-edge-litert, ml_dtypes, numpy", "45 MB", ""),
-    ("genai", "PyPI: onnxruntime-genai, onnxruntime, onnxruntime-qnn, numpy", "270 MB", ""),
-    (
-        "executorch",
-        "PyPI: executorch, onnxruntime-qnn 2.5.0; Debian: libgflags",
-        "110 MB; its reader with torch 1.5 GB on disk",
-        "EXECUTORCH_SOURCE",
-    ),
+    ("genai, ort", "PyPI: onnxruntime-genai, onnxruntime, onnxruntime-qnn, numpy", "270 MB", ""),
+    ("executorch", "PyPI: executorch, torch, onnxruntime-qnn 2.5.0", "1.5 GB on disk", ""),
+    ("qnn_executor_runner", "Debian: libgflags", "1 MB", "EXECUTORCH_SOURCE"),
+    ("larger models", "PyPI: gguf, flatbuffers, tqdm, ai-edge-litert", "25 MB", ""),
     ("genie", "PyPI: onnxruntime-qnn 2.3.0 to 2.7.0", "450 MB", ""),
     ("qnn-net-run", "nothing: programs of your SDK", "0 MB", "FLEET_QAIRT_SDK"),
     ("genie-t2t-run", "nothing: a program of your SDK", "0 MB", "FLEET_QAIRT_SDK"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,15 @@ def _kept() -> Iterator[Everything]:
         kept["clocks"].sort(key=lambda row: (row["runner"], row["what"]))
         text = json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True)
         FILE.write_text(text + "\n", "utf-8")
+
+
+def sdk_version(folder: Path) -> str:
+    """Of the SDK's own file, whatever libraries lie in it."""
+    found = re.search(
+        r"^version: *['\"]?([0-9.]+)", (folder / "sdk.yaml").read_text("utf-8"), re.MULTILINE
+    )
+    assert found, folder
+    return found[1]
 
 
 def all_seen() -> list[Seen]:

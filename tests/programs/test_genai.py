@@ -101,7 +101,7 @@ def test_a_pipeline_of_two_parts_says_the_same(own: Bench, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_pair_works_or_is_refused_before_a_byte(own: Bench, tmp_path: Path, version: str) -> None:
+def test_it_works_with_each_qairt(own: Bench, tmp_path: Path, version: str) -> None:
     """The decoder as ONNX, which each QAIRT compiles for itself."""
     cached_runtime(version, X86)
     bundle = tmp_path / "bundle"

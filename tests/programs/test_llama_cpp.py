@@ -20,7 +20,7 @@ from tests.engine.conftest import Bench
 from .clocks import beside, clocked
 from .debian import llama_cpp, wrapped
 from .larger import make
-from .seen import ROOT, saw
+from .seen import ROOT, VERSIONS, saw, saw_pair
 
 PROMPT, TOKENS = "What is fleet?", 8
 TINY = ROOT / "assets" / "tiny-gguf"
@@ -119,6 +119,8 @@ def test_llama_bench_gives_its_rates_and_where_it_ran(
         (problem,) = record.problems
         assert problem.startswith("cpu-fallback: llama-bench ran on devices none with backends CPU")
         assert not record.counts
+    for qairt in VERSIONS:
+        saw_pair(f"llama.cpp of Debian {tree[1]}", qairt, "takes no QAIRT")
     saw("llama.cpp", "llama-bench", f"Debian {tree[1]}", ON, "rates; not on the NPU by its rows")
 
 

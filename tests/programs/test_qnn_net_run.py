@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from array import array
 from dataclasses import replace
@@ -16,13 +17,16 @@ from pathlib import Path
 import pytest
 
 from fleet.config.playbook import load_playbook
+from fleet.model.errors import PreflightError
 from fleet.model.record import Record
 from fleet.runtimes.store import RuntimeStore
 from tests.engine.conftest import Bench
+from tests.support_runtime import X86, cached_runtime, cached_store
 
-from .seen import saw
+from .seen import ROOT, VERSIONS, saw, saw_pair, sdk_version
 
 HERE = Path(__file__).parent
+OLDEST = ROOT / "assets" / "tiny-genie-qairt2.47.0" / "tiny_genie_part_1_of_1.bin"
 TOLERANCE = 0.0079  # one quantum of the output
 
 
@@ -103,9 +107,9 @@ def test_every_number_of_the_viewer_is_in_the_record(
     cycles = [float(row[2]) for row in rows if row[6].startswith("Relu1:")]
     if deep:
         assert record.ops[1].value == pytest.approx(sum(cycles) / len(cycles))
-    on = "the HTP emulator of a board behind a real sshd (x86_64)"
+    on = f"the HTP emulator of QAIRT {sdk[2]} of a board behind a real sshd (x86_64)"
     showed = "levels client, basic, detailed, optrace; every number of the viewer"
-    saw("qnn-net-run", "qnn-net-run, qnn-profile-viewer", f"SDK {sdk[2]}", on, showed)
+    saw("qnn-net-run", "qnn-net-run, qnn-profile-viewer", f"SDK {sdk_version(sdk[0])}", on, showed)
 
 
 def test_outputs_and_the_performance_mode(
@@ -124,3 +128,27 @@ def test_outputs_and_the_performance_mode(
     native = run(bench, bundle, sdk, keep_results=True, native_outputs=True)
     about = Path(native.artifacts["output"], "y_native.raw.json").read_text()
     assert json.loads(about)["Datatype"] == "QNN_DATATYPE_UFIXED_POINT_8"
+
+
+@pytest.mark.qairt
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_package_that_has_no_qnn_net_run_is_refused_before_a_byte(
+    bench: Bench, tmp_path: Path, version: str
+) -> None:
+    """It goes with the SDK that it came in: the wheels have QAIRT's libraries and no program."""
+    cached_runtime(version, X86)
+    folder = tmp_path / "bundle"
+    folder.mkdir()
+    shutil.copy(OLDEST, folder)
+    (folder / "x.raw").write_bytes(b"x")
+    text = {
+        "name": "net-run", "bundle": {"path": str(folder), "kind": "qnn"}, "runtime": version,
+        "run": {"runner": "qnn-net-run", "options": {"inputs": [["x.raw"]]}},
+    }  # fmt: skip
+    (tmp_path / "p.yaml").write_text(json.dumps(text))
+    own = replace(bench, store=cached_store(), playbook=load_playbook(tmp_path / "p.yaml"))
+    (result,) = own.operation().deploy()
+    assert isinstance(result.error, PreflightError)
+    assert "qnn-net-run" in result.error.message
+    assert result.bytes_sent == 0
+    saw_pair("qnn-net-run beside a package of QAIRT", version, "refused: it comes in an SDK")

@@ -82,6 +82,17 @@ class Provisioned:
     log: UndoLog
 
 
+def planned(session: Session, spec: SystemSpec) -> Planned:
+    """Only the system of the board, as the engine plans it."""
+    facts = gather(session.transport, session.host, Deadline(120))
+    found = system_snapshot(session, spec, facts)
+    plan = DevicePlan(
+        session.host, facts, "", Manifest("none", ()),
+        findings=found.plan.findings, actions=found.plan.steps, system=len(found.plan.steps),
+    )  # fmt: skip
+    return Planned(plan, found.become)
+
+
 @dataclass
 class Bare:
     """One bare board, and everything to deploy onto it."""
@@ -120,28 +131,13 @@ class Bare:
         session = Session(self.host, self.events.append)
         session.open()
         try:
-            planned = self._look(session, spec)
+            first = planned(session, spec)
             log = UndoLog(undo_root(self.runs), f"run{next(self.numbers)}", self.name)
-            look = partial(self._look, session, spec)
-            left = apply_and_look(session, planned, look, log, allow_reboot=True)
-            return Provisioned(planned.plan, left.plan, log)
+            look = partial(planned, session, spec)
+            left = apply_and_look(session, first, look, log, allow_reboot=True)
+            return Provisioned(first.plan, left.plan, log)
         finally:
             session.close()
-
-    def _look(self, session: Session, spec: SystemSpec) -> Planned:
-        facts = gather(session.transport, self.host, Deadline(120))
-        found = system_snapshot(session, spec, facts)
-        steps = found.plan.steps
-        plan = DevicePlan(
-            self.host,
-            facts,
-            "",
-            Manifest("none", ()),
-            findings=found.plan.findings,
-            actions=steps,
-            system=len(steps),
-        )
-        return Planned(plan, found.become)
 
     def undo(self, run_id: str) -> DeviceResult:
         """As `fleet undo`."""

@@ -199,7 +199,8 @@ def test_the_tool_is_started_with_what_it_knows(tmp_path: Path, shell: str) -> N
     old = ran(KNOWS="--prompt_file PATH", REFUSES="nothing")
     config = f"-c {work}/config.json"
     assert old == (0, "[BEGIN]: hi[END]\n", "warned\n", [f"--prompt_file p {config}"])
-    new = ran(KNOWS="--profile FILE", REFUSES="nothing", STATUS="7")
+    # QAIRT 2.39.0.250926, docs/Genie/general/tutorials/profile, read 2026-11-23
+    new = ran(KNOWS="--profile FILENAME", REFUSES="nothing", STATUS="7")
     assert new[0] == 7
     assert new[3] == [f"--prompt_file p --profile {work}/profile.json {config}"]
     status, _, said, argv = ran(KNOWS="", REFUSES="max-num-tokens")

@@ -32,7 +32,6 @@ from fleet.profiles.stats.parts import between
 from fleet.profiles.stats.trend import steady
 
 MOST_WARMUPS = 12
-OWN = ("warmups", "repeats", "until", "sustained")  # of `run:`; ab has its own way
 MOST_BAD = 3  # pairs in sequence that do not count
 
 
@@ -110,8 +109,8 @@ def measure(
         plans = {word: (side, side.on(session, journal.run_id))
                  for word, side in zip("AB", sides, strict=True)}  # fmt: skip
         result.plan = plans["B"][1]
-        for text in unasked(*plans.values()):
-            session.warn(text)
+        if sides[0].release and len({plan.manifest.id for _, plan in plans.values()}) == 1:
+            session.warn("A and B are the same release, so no difference is expected")
         board = _Board(session, journal, plans, result)
         host = session.host.name
         pairs = journal.pairs(host)
@@ -123,25 +122,6 @@ def measure(
     result.details = {"ab": found, "pairs": len(pairs)}
     answers = [f"{item.metric} {item.decision.answer}" for item in found]
     result.text = f"{len(pairs)} pairs: " + (", ".join(answers) or "no metric was measured")
-
-
-def unasked(a: tuple[AbSide, DevicePlan], b: tuple[AbSide, DevicePlan]) -> list[str]:
-    """What people may think is compared here, and is not."""
-    mine, other = (side.builder.playbook.run for side, _ in (a, b))
-    assert mine is not None
-    assert other is not None
-    own = {word: getattr(mine, word) for word in OWN}
-    differ = [word for word in OWN if own[word] != getattr(other, word)]
-    found = []
-    if differ:
-        words = " and ".join(f"`{word}`" for word in differ)
-        found.append(f"{words} of A and B differ, but `fleet ab` warms up and repeats by itself")
-    if replace(other, **own) == mine and a[1].manifest.id == b[1].manifest.id:
-        found.append(
-            f"A and B are the same release ({a[1].manifest.id[:12]}) with the same `run:`, so this "
-            "measures only the noise"
-        )
-    return found
 
 
 def _pairs(board: _Board, pairs: list[Pair], budget: Deadline | None) -> None:

@@ -5,6 +5,7 @@ Nothing is switched: a run starts in the folder of its release, whatever `curren
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from fleet.model.errors import DeviceError, InputError
 from fleet.model.events import Listener
 from fleet.model.manifest import Manifest
 from fleet.model.plan import DevicePlan, PruneReleases, SwitchRelease
-from fleet.model.playbook import Playbook
+from fleet.model.playbook import Playbook, RunSpec
 from fleet.runtimes.store import RuntimeStore
 
 
@@ -80,6 +81,27 @@ def side_of(
         loaded = replace(loaded, bundle=path.resolve())
         return AbSide(word, _builder(loaded, store, listener, offline=offline))
     return AbSide(word, _builder(loaded, store, listener, offline=offline), word)
+
+
+def not_measured(sides: Sequence[AbSide]) -> list[str]:
+    """Sentences on what the playbooks of A and B say and no pair follows."""
+    own = {"warmups": 0, "repeats": 1, "until": None, "sustained": None}
+    books = [side.builder.playbook for side in sides]
+    runs = [book.run or RunSpec() for book in books]
+    differ = [name for name in own if len({getattr(run, name) for run in runs}) > 1]
+    found = []
+    if differ:
+        found.append(
+            f"A and B differ in {', '.join(differ)}, which `fleet ab` does not use: it warms "
+            "up until the values are steady, and starts each side once a pair"
+        )
+    same = [
+        replace(book, path=Path(), name="", run=replace(run, **own))  # type: ignore[arg-type]
+        for book, run in zip(books, runs, strict=True)
+    ]
+    if same[0] == same[1] and sides[0].release == sides[1].release:
+        found.append("A and B are the same in all that is measured, so no difference is expected")
+    return found
 
 
 def _builder(

@@ -47,7 +47,7 @@ def rank_sum(a: Floats, b: Floats) -> float:
 class Welch:
     """How far the mean of b lies above that of a; either may be noisier (Biometrika 34, 1947).
 
-    `df` is Satterthwaite's less half to one and a half: of few values he finds too many.
+    `df` is Satterthwaite's less one to two: of few values he finds too many.
     """
 
     gap: float
@@ -59,7 +59,7 @@ class Welch:
         """Of two samples of two values and more."""
         parts = [float(side.var(ddof=1)) / len(side) for side in (a, b)]
         free = sum(part**2 / (len(side) - 1) for part, side in zip(parts, (a, b), strict=True))
-        df = max(1, math.floor(sum(parts) ** 2 / free - 0.5)) if free else 1
+        df = max(1, math.floor(sum(parts) ** 2 / free - 1)) if free else 1
         return cls(float(b.mean() - a.mean()), math.sqrt(sum(parts)), df)
 
     @property

@@ -21,6 +21,7 @@ from fleet.runtimes.packages import packages_for
 from fleet.runtimes.select import select_files
 from fleet.runtimes.stage import silent
 from tests.bundles.conftest import DATA, make_facts
+from tests.programs.seen import saw_pair
 from tests.support_runtime import X86, cache_root, cached_runtime
 
 VERSIONS = [row["qairt"] for row in load("qairt_releases")["releases"]]
@@ -66,6 +67,9 @@ def test_preflight_says_what_really_happens(
         ran = really_runs(site, bundle)
 
         assert ran == (not refused), (made_by, runtime_version, refused)
+    newest = runtime_version == VERSIONS[-1]
+    outcome = "works" if newest else "works; newer binaries refused"
+    saw_pair("onnxruntime-qnn of that QAIRT, binaries of all five", runtime_version, outcome)
 
 
 def really_runs(site: Path, bundle: Path) -> bool:

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,11 @@ def test_releases_that_lie_on_the_board(bench: Bench, tmp_path: Path) -> None:
     assert answers(result) == [Answer.WORSE]
     assert {pair.b.release for pair in journal.pairs(bench.host.name)} == {live}
     journal.close()
+    journal = AbJournal.begin(bench.runs, "same", replace(asked, a="current"))
+    gone_on(bench, journal, 0.0)
+    journal.close()
+    said = [event.text for event in bench.events if isinstance(event, Warned)]
+    assert said == ["A and B are the same release, so no difference is expected"]
 
 
 def test_a_budget_ends_it_and_it_goes_on(bench: Bench, tmp_path: Path) -> None:
@@ -151,18 +157,6 @@ def test_killed_at_random_no_pair_is_lost_or_doubled(
         assert len(ids) == len(set(ids)), "a pair is doubled"
         seen = found
     assert len(seen) == 8
-
-
-def test_what_is_not_compared_is_said(bench: Bench, tmp_path: Path) -> None:
-    a, b = playbook(tmp_path / "a", 10), tmp_path / "a" / "more.yaml"
-    b.write_text(PLAYBOOK.replace("sample: off", "sample: off, warmups: 3"))
-    asked = Asked(str(a), str(b), "", "", (bench.host.name,), {"decode_tps": -0.05})
-    journal = AbJournal.begin(bench.runs, "ab", asked)
-    gone_on(bench, journal, 0.0)
-    journal.close()
-    said = [event.text for event in bench.events if isinstance(event, Warned)]
-    assert "`warmups` of A and B differ, but `fleet ab` warms up and repeats by itself" in said
-    assert any("the same release" in text and "only the noise" in text for text in said)
 
 
 @pytest.mark.parametrize(
