@@ -92,8 +92,8 @@ def not_measured(sides: Sequence[AbSide]) -> list[str]:
     found = []
     if differ:
         found.append(
-            f"A and B differ in {', '.join(differ)}, which fleet ab does not use: it warms up "
-            "until the values are steady, and starts each side once a pair"
+            f"A and B differ in {', '.join(differ)}, which `fleet ab` does not use: it warms "
+            "up until the values are steady, and starts each side once a pair"
         )
     same = [
         replace(book, path=Path(), name="", run=replace(run, **own))  # type: ignore[arg-type]
