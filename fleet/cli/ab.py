@@ -12,6 +12,7 @@ from fleet.cli import options as opt
 from fleet.cli import output, project
 from fleet.cli.common import end_devices, hosts_of
 from fleet.cli.live import listening
+from fleet.cli.results import show_errors
 from fleet.model.deadline import Deadline, parse_duration
 from fleet.model.errors import GateError, InputError, NotComparableError
 from fleet.profiles.runs import RunStore, new_run_id
@@ -81,6 +82,8 @@ def ab(
     results = _measured(journal, budget, offline=offline, parallel=parallel, as_json=as_json)
     journal.close()
     show(journal, results, as_json=as_json)
+    if not as_json:
+        show_errors(results)
     end(journal, results)
 
 
@@ -165,6 +168,11 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
     if cells:
         title = " against ".join(map(_short, (journal.asked.b, journal.asked.a)))
         output.table(title, COLUMNS, cells, ("emulated", "pairs"))
+        limits = journal.asked.limits.items()
+        gates = [f"{name}{'<' if share < 0 else '>'}{share * 100:+g}%" for name, share in limits]
+        if gates:
+            output.note(f"fine means that B keeps {', '.join(gates)}")
+        output.note(f"to show this table again: fleet ab --resume {journal.run_id}")
     for result, item in rows:
         if step := item.decision.step:
             place = f"{result.host.name} {item.metric}"
@@ -178,8 +186,6 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
             )
     if any(_emulated(result) for result, _ in rows):
         output.note("the devices are emulated, so this says nothing about real hardware")
-    tag = f"tag:ab-{journal.run_id}"
-    output.note(f"to show run {journal.run_id} again: fleet profiles compare {tag}-A {tag}-B")
 
 
 def _short(word: str) -> str:

@@ -33,6 +33,8 @@ from fleet.profiles.stats.trend import steady
 
 MOST_WARMUPS = 12
 MOST_BAD = 3  # pairs in sequence that do not count
+_BAD = "fleet doctor; then fleet ab A B (again)"
+_CUT = "let the output end: raise `max_tokens:` of `run:`, or add `token_limit_counts: true` there"
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def _pairs(board: _Board, pairs: list[Pair], budget: Deadline | None) -> None:
                 raise DeviceError(
                     f"the last {bad} pairs of runs were not valid: {'; '.join(problems)}",
                     device=host,
-                    hint="fleet doctor; then fleet ab A B (again)",
+                    hint=_CUT if all(word.startswith("cut:") for word in problems) else _BAD,
                 )
         spent = time.monotonic() - began
 
