@@ -122,7 +122,8 @@ def _step(number: int, text: str, size: Callable[[], int] | None) -> Iterator[No
         grown = size() if size else 0
         said = f"     {spent:.0f} s"
         if grown:
-            said += f", {human_bytes(grown)} of {TREE_MB} MB, {human_bytes(int(grown / spent))}/s"
+            of = f" of {TREE_MB} MB" if grown <= TREE_MB * 10**6 else ""
+            said += f", {human_bytes(grown)}{of}, {human_bytes(int(grown / spent))}/s"
         if terminal:
             sys.stderr.write(f"\r\x1b[K{said}")
             sys.stderr.flush()

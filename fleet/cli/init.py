@@ -98,7 +98,7 @@ def init(
     for path in files:
         output.say(f"wrote {path}")
     output.say(_count(devices))
-    _next(folder, own[1], bundle is None)
+    _next(folder, own[1], lacks_bundle=bundle is None, trusted=bool(lab and not addresses))
 
 
 def _schemas(folder: Path) -> dict[Path, str]:
@@ -123,9 +123,9 @@ def _count(devices: list[FoundDevice]) -> str:
     return f"{len(devices) - idle} devices{more}"
 
 
-def _next(folder: Path, playbook: str, lacks_bundle: bool) -> None:
+def _next(folder: Path, playbook: str, *, lacks_bundle: bool, trusted: bool) -> None:
     move = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
-    output.note(f"next: {move}fleet trust all")
+    output.note(f"next: {move}fleet {'facts' if trusted else 'trust all'}")
     if lacks_bundle:
         output.note(f"then: write the path of your bundle into {playbook}")
     output.note("then: fleet plan")

@@ -86,7 +86,7 @@ def test_every_state_has_its_error_and_its_cure(
 ) -> None:
     with pytest.raises(kind) as caught:
         check_state(AdbDevice("8A1X", state), "s24")
-    assert f"8A1X is {state}" in str(caught.value)
+    assert f"8A1X as '{state}'" in str(caught.value)
     assert cure in caught.value.hint
 
 

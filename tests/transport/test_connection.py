@@ -244,7 +244,7 @@ def test_a_key_of_the_config_that_is_not_there_is_left_out(
     config.write_text(f"IdentityFile {tmp_path}/none\n{alias('board', board)}")
     assert reached(by_alias(board, config)) == [board.port]
     absent = by_alias(board, config, identity_files=(tmp_path / "other",))
-    with pytest.raises(InputError, match=r"the file .*other does not exist"):
+    with pytest.raises(InputError, match=r"the key file .*other does not exist"):
         reached(absent)
 
 

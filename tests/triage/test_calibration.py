@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fleet.triage.triage import triage
@@ -9,16 +11,18 @@ from fleet.triage.triage import triage
 from .firstrun import Run, answers, calibration, expected_error, figures, interval, pooled
 
 
-def test_no_answer_of_a_first_run_was_wrong_and_sure() -> None:
+def test_few_answers_of_first_runs_were_wrong_and_sure() -> None:
     sure = [right for said, right in pooled() if said >= 0.8]
     assert len(sure) >= 15
-    assert sum(sure) >= 0.98 * len(sure)
+    assert sum(sure) >= 0.97 * len(sure)
 
 
 def test_the_pooled_error_is_the_one_of_the_page() -> None:
     pairs = pooled()
-    assert expected_error(pairs) < 0.085
-    assert all("holds" in line for line in calibration(pairs)[1:])
+    assert expected_error(pairs) < 0.075
+    for line in calibration(pairs)[1:]:
+        said, right = (float(share) for share in re.findall(r"(?:said|right) ([\d.]+)", line))
+        assert "holds" in line or said < right, f"more was said than was right: {line}"
 
 
 def test_one_signature_alone_is_never_sure() -> None:
