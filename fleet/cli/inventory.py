@@ -18,7 +18,8 @@ from fleet.model.inventory import Host
 _FILE_HELP = "Inventory file: of fleet, or an Ansible inventory in YAML."
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help=_FILE_HELP)]
 Option = Annotated[
-    Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="The same as FILE.")
+    Path | None,
+    typer.Option("--inventory", "-i", metavar="FILE", help="Inventory to check: the same as FILE."),
 ]
 _MEMBERS = (
     *("name", "transport", "address", "port", "user", "identity_files", "key_passphrase"),

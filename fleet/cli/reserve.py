@@ -38,7 +38,8 @@ def unreserve(
     host: opt.Hosts = None,
     limit: opt.Limit = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also end those of other people, and their deploys.")
+        bool,
+        typer.Option("--force", help="Also end what others reserved, and their running deploys."),
     ] = False,
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,

@@ -70,7 +70,8 @@ class ReleaseBuilder:
             raise InputError(
                 f"fleet knows no QAIRT target for {facts.os_family} on "
                 f"{facts.machine or 'an unknown CPU'}",
-                hint="write `target:` in the inventory, like aarch64-oe-linux-gcc11.2",
+                hint="name the folder below lib/ of your SDK that fits as `target:` in the "
+                "inventory; without one, QAIRT does not run there",
             )
         return chosen
 

@@ -84,7 +84,8 @@ def row_of(name: str, table: Mapping[str, Any], what: str) -> dict[str, Any]:
             return dict(row)
         except (OSError, ValueError, AttributeError, TypeError, yaml.YAMLError) as error:
             raise LabError(
-                f"{name} is no profile of a lab {what}: {error}", hint="fleet lab profile ARCHIVE"
+                f"{name} is no profile of a lab {what} (NAME, then its keys, in YAML): {error}",
+                hint="fleet lab profile ARCHIVE (writes one from what fleet selftest wrote)",
             ) from error
     if name not in table:
         raise LabError(f"'{name}' is not a lab {what} profile", hint="one of " + ", ".join(table))

@@ -17,7 +17,7 @@ NAME = "fleet.lock"
 HEADER = "# Written by fleet; commit it. `fleet config lock --check` compares, docs/lock-file.md."
 FOLDERS = ("lib", "dsp", "bin", "run", "bundle")  # of a release; beside them only fleet's own files
 _SHOWN = 5
-CURE = "fleet config lock (writes it again; review what changed before you commit it)"
+CURE = "fleet config lock (writes the lock file again; review what changed before you commit it)"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class LockedFile:
         placed = len(path.parts) > 1 and path.parts[0] in FOLDERS and str(path) == self.name
         if not placed or not self.name.isprintable():
             raise LockFileError(
-                f"{self.name!r} is no valid name of a file: expected FOLDER/NAME with one of the "
+                f"the lock file names the file {self.name!r}: expected FOLDER/NAME with one of the "
                 f"folders {', '.join(FOLDERS)} and only printable characters",
                 hint=CURE,
             )

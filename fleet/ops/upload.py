@@ -103,7 +103,10 @@ class Receipt:
                 f"{human_bytes(facts.disk.available_bytes)} were free before",
                 device=host,
                 hint=f"free space under {facts.disk.mount or facts.base_dir}, "
-                "or set base_dir in the inventory; a new try resumes the transfer",
+                "or set base_dir in the inventory; a new try resumes the transfer"
+                if "File too large" not in self.failed
+                else "the device limits the size of a file (see `ulimit -f`, `df -T` there): "
+                "set base_dir in the inventory to another file system",
             )
         if self.failed:
             raise DeviceError(

@@ -151,7 +151,10 @@ class ZipTree:
         if stat.S_ISLNK(info.external_attr >> 16):
             raise _hostile(f"{name} is a link")
         if info.compress_type not in _METHODS:
-            raise _hostile(f"{name} is compressed by method {info.compress_type}")
+            raise _hostile(
+                f"{name} is compressed by method {info.compress_type}; fleet reads 0 (stored) "
+                "and 8 (deflated)"
+            )
         most = min(self._max_member, max(_RATIO_FROM, _MAX_RATIO * info.compress_size))
         if info.file_size > most:
             packed, size = human_bytes(info.compress_size), human_bytes(info.file_size)

@@ -71,7 +71,10 @@ class LocalTransport:
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
         """See Transport.run."""
         if not self._open:
-            raise UnreachableError("the local transport is not open")
+            raise UnreachableError(
+                "fleet is not connected (transport: local, this workstation)",
+                hint="run the command again",
+            )
         argv = ["sh", "-c", render(command)]
         done = self._processes.run(argv, command.argv[0], deadline, **streams)
         return done if done.status >= 0 else replace(done, status=128 - done.status)

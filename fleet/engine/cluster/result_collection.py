@@ -59,8 +59,8 @@ class ResultCollection:
             data = said.get(address)
             if not isinstance(data, bytes):
                 raise TransferError(
-                    f"cannot fetch the result {item.name} from the worker {address}",
-                    hint="copy the file from FLEET_HOME/cluster/ of that worker by hand",
+                    f"the worker {address} did not send the result {item.name}",
+                    hint="copy the file by hand: it is below FLEET_HOME/cluster/ of that worker",
                 )
             yield data
 

@@ -87,7 +87,7 @@ def mapped_errors(path: Path) -> Iterator[None]:
         raise ProfileStoreError(f"the database {path} cannot be used: {text}", hint=hint) from error
     except OSError as error:
         raise ProfileStoreError(
-            f"cannot open or create {path}: {error.strerror}",
+            f"cannot open or create {path}: {error.strerror}: {error.filename or path}",
             hint="name a file in a folder of yours: --store FOLDER/FILE.db",
         ) from error
 

@@ -243,7 +243,7 @@ def test_large_records_come_in_pieces_and_undo_logs_too(tmp_path: Path) -> None:
     assert (tmp_path / "runs/r/lab001/0/stdout.log").read_bytes() == b"aaaabbb"
     assert (tmp_path / "undo/r/lab001.jsonl").read_bytes() == b"{}"
     gone = ResultCollection(lambda *_: {}, "order", RunStore(tmp_path / "runs"))
-    with pytest.raises(TransferError, match="cannot fetch the result"):
+    with pytest.raises(TransferError, match="did not send the result"):
         gone.bring(Reply("done", "w", None, (large,)), "tcp://w")
 
 
