@@ -327,7 +327,7 @@ def _drain(receive: Callable[[int], bytes], collector: Collector, deadline: Dead
             if deadline.expired:
                 return
             continue
-        except OSError:
+        except (OSError, EOFError, paramiko.SSHException):  # also of the word that there is room
             return
         if not chunk:
             return

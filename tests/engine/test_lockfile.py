@@ -88,7 +88,7 @@ def test_a_kind_of_device_that_is_not_locked_is_refused(bench: Bench) -> None:
     for frozen in (False, True):
         (done,) = bench.operation(run="never", lock=lock, frozen=frozen).deploy()
         assert isinstance(done.error, LockFileError)
-        assert "no release for x86_64-linux-clang v68" in done.text
+        assert "no release for devices of x86_64-linux-clang with Hexagon v68" in done.text
 
 
 def test_each_kind_has_its_own_section(bench: Bench, qairt_store: RuntimeStore) -> None:

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from paramiko.ssh_exception import NoValidConnectionsError
+from paramiko.ssh_exception import NoValidConnectionsError, SSHException
 
 from fleet.model.command import Command, script
 from fleet.model.deadline import Deadline
@@ -26,8 +26,10 @@ from fleet.model.errors import (
 from fleet.model.inventory import Host
 from fleet.model.secret import Secret, SecretRef
 from fleet.transport import hostkeys, transport_for
-from fleet.transport.ssh import SshTransport
+from fleet.transport.base import Traffic
+from fleet.transport.ssh import SshTransport, _drain
 from fleet.transport.ssh_errors import mapped
+from fleet.transport.streams import Collector
 
 from .sshd import Sshd, free_port, make_key, running
 
@@ -342,3 +344,19 @@ def test_an_answer_in_the_instant_after_the_wait_is_an_answer(
     link.open(Deadline(10))
     assert link.run(Command(("true",)), Deadline(5)).ok
     link.close()
+
+
+@pytest.mark.parametrize("error", [EOFError(), OSError("gone"), SSHException("gone")])
+def test_a_stream_ends_where_the_word_that_there_is_room_finds_no_connection(
+    error: Exception,
+) -> None:
+    chunks = iter([b"some"])
+
+    def receive(_: int) -> bytes:
+        for chunk in chunks:
+            return chunk
+        raise error
+
+    taken = bytearray()
+    _drain(receive, Collector(Traffic(), taken.extend), Deadline(5))
+    assert taken == b"some"
