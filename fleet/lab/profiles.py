@@ -85,7 +85,7 @@ def row_of(name: str, table: Mapping[str, Any], what: str) -> dict[str, Any]:
         except (OSError, ValueError, AttributeError, TypeError, yaml.YAMLError) as error:
             raise LabError(
                 f"{name} is no profile of a lab {what} (NAME, then its keys, in YAML): {error}",
-                hint="fleet lab profile ARCHIVE (writes one from what fleet selftest wrote)",
+                hint="fleet lab profile ARCHIVE (writes one from the archive of a selftest)",
             ) from error
     if name not in table:
         raise LabError(f"'{name}' is not a lab {what} profile", hint="one of " + ", ".join(table))

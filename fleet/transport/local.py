@@ -72,7 +72,7 @@ class LocalTransport:
         """See Transport.run."""
         if not self._open:
             raise UnreachableError(
-                "fleet is not connected (transport: local, this workstation)",
+                "the connection is not open (transport: local, this workstation)",
                 hint="run the command again",
             )
         argv = ["sh", "-c", render(command)]
