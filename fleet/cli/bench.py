@@ -24,7 +24,7 @@ _PROMPT = "What is an NPU?"
 
 
 def bench(
-    http: Annotated[str, typer.Option(help="Address that fleet serve tunnel prints.")],
+    http: Annotated[str, typer.Option(help="Address that `fleet serve tunnel` prints.")],
     clients: Annotated[int, typer.Option(min=1, max=1024, help="Simultaneous clients.")] = 1,
     duration: Annotated[
         str | None, typer.Option(help="How long clients keep starting requests: 60s, 5m.")
