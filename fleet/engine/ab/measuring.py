@@ -150,7 +150,9 @@ def _pairs(board: _Board, pairs: list[Pair], budget: Deadline | None) -> None:
                 raise DeviceError(
                     f"the last {bad} pairs of runs were not valid: {'; '.join(problems)}",
                     device=host,
-                    hint=_CUT if all(word.startswith("cut:") for word in problems) else _BAD,
+                    hint=_CUT
+                    if problems and all("token limit" in word for word in problems)
+                    else _BAD,
                 )
         spent = time.monotonic() - began
 
