@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 from fleet.config.inventory import load_inventory
@@ -27,6 +30,22 @@ def test_a_board_of_an_ordinary_user(tmp_path: Path) -> None:
         sick, well = look(lab)
     assert (sick.verdict, well.verdict) == (PROBLEM, UNCHECKED)
     assert ids(sick)[0] == "fastrpc-userspace-missing"
+
+
+def test_only_a_program_of_the_board_makes_it_busy(tmp_path: Path) -> None:
+    program = shutil.copy("/bin/sleep", tmp_path / "qnn-net-run")
+    with Lab.up(tmp_path / "lab", count=1, kind="user", base_port=0) as lab:
+        sysroot = tmp_path / "lab" / "boards" / "lab001" / "sysroot"
+        assert sysroot.is_dir()
+        seen = []
+        for root in (f"{sysroot}0", str(sysroot)):
+            with subprocess.Popen(
+                [program, "60"], env={**os.environ, "FLEET_SYSROOT": root}
+            ) as run:
+                (found,) = look(lab)
+                run.kill()
+            seen.append({check.id: check.facts for check in found.checks}["busy"])
+    assert seen == [{"device.busy": "no"}, {"device.busy": "yes"}]
 
 
 def test_a_board_without_a_shell_of_the_dsp(tmp_path: Path) -> None:
