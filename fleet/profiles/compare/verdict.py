@@ -41,8 +41,8 @@ MEASURED = {Verdict.FASTER, Verdict.SLOWER, Verdict.HIGHER, Verdict.LOWER, Verdi
 class MetricRow:
     """One metric on one board. `why` where nothing can be said.
 
-    `p` is corrected for the rows that were asked together, and so is the interval of the
-    `difference`: it belongs to the level 1 - CHANCE / `questions`. Where so few runs have none
+    `p` is corrected for the rows that were asked together, as it is among so many `questions`, and
+    so is the interval of the `difference`, for all of them together. Where so few runs have none
     of that level (`alone`) it is that of the row by itself. `seconds`: what a
     run took; `runs`: how many A and B have, and a run may have several repeats.
     """
