@@ -104,7 +104,7 @@ def _measured(
     journal: AbJournal, budget: str | None, *, offline: bool, parallel: int | None, as_json: bool
 ) -> list[DeviceResult]:
     """On every board that was asked."""
-    from fleet.engine.ab.measuring import measure  # noqa: PLC0415
+    from fleet.engine.ab.measuring import measure, settle  # noqa: PLC0415
     from fleet.engine.ab.sides import not_measured, side_of  # noqa: PLC0415
     from fleet.engine.pool import on_every_device  # noqa: PLC0415
     from fleet.runtimes.store import RuntimeStore  # noqa: PLC0415
@@ -120,7 +120,9 @@ def _measured(
         for text in not_measured(sides):
             output.note(text)
         work = partial(measure, journal, sides, budget=time_left)
-        return on_every_device(hosts, work, listener, parallel=parallel or PARALLEL)
+        results = on_every_device(hosts, work, listener, parallel=parallel or PARALLEL)
+    settle(journal, results)
+    return results
 
 
 def limits_of(texts: list[str]) -> dict[str, float]:
@@ -140,12 +142,9 @@ def limits_of(texts: list[str]) -> dict[str, float]:
 
 
 def _rows(results: list[DeviceResult]) -> list[tuple[DeviceResult, Judged]]:
-    found: list[tuple[DeviceResult, Judged]] = []
-    for result in results:
-        details = result.details.get("ab", [])
-        assert isinstance(details, list)
-        found += [(result, item) for item in details]
-    return found
+    from fleet.engine.ab.measuring import answers_of  # noqa: PLC0415
+
+    return [(result, item) for result in results for item in answers_of(result)]
 
 
 def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> None:
