@@ -27,7 +27,8 @@ BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 # All but what changes by itself: names, modes, owners; /etc by content, else by size and time.
 TREE = r"""
 find / -xdev \( -path /etc -o -path /srv -o -path /home/ubuntu/fleet \
-  -o -name .sudo_as_admin_successful -o -path /var/log -o -path /var/cache -o -path /var/tmp -o -path /var/lib/apt -o -path /var/lib/systemd \
+  -o -name .sudo_as_admin_successful -o -path /var/log \
+  -o -path /var/cache -o -path /var/tmp -o -path /var/lib/apt -o -path /var/lib/systemd \
   -o -path '/var/lib/dpkg/[!i]*' \) -prune \
   -o -type d -printf '%p\t%m %U:%G\n' -o -printf '%p\t%m %U:%G %s %T@ %l\n'
 find /dev \( -path /dev/pts -o -path /dev/shm \) -prune -o -printf '%p\t%m %U:%G\n'
