@@ -106,8 +106,8 @@ for name in fastrpc-cdsp fastrpc-cdsp-secure fastrpc-cdsp1 fastrpc-cdsp1-secure 
   nodes="$nodes $name"
   say node "/dev/$name"
 done
-# shellcheck disable=SC2086 # a list of names
-[ -z "$there" ] || say modes "$(cd "$R/dev" 2>/dev/null && { stat -c '%a %U %G %n' $there || ls -ld $there; } 2>/dev/null)"
+# shellcheck disable=SC2086 # a list of names; those of other DSPs are not opened, rules name them
+say modes "$(cd "$R/dev" 2>/dev/null && { stat -c '%a %U %G %n' $there fastrpc-* || ls -ld $there fastrpc-*; } 2>/dev/null)"
 guard=''
 if has timeout; then
   say timeout yes
