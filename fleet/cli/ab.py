@@ -205,7 +205,7 @@ def _plain(result: DeviceResult, item: Judged) -> dict[str, object]:
 
 def end(journal: AbJournal, results: list[DeviceResult]) -> None:
     """Raise what the exit code says: 1 worse, 4 undecided, else that of the devices."""
-    from fleet.profiles.compare.sequential import LOOKS  # noqa: PLC0415
+    from fleet.profiles.compare.sequential import LOOKS, Answer  # noqa: PLC0415
 
     words: dict[str, list[str]] = {"worse": [], "undecided": []}
     for result, item in _rows(results):
@@ -218,8 +218,11 @@ def end(journal: AbJournal, results: list[DeviceResult]) -> None:
         )
     end_devices(results)
     if words["undecided"]:
-        most = max(item.decision.pairs for _, item in _rows(results)) == LOOKS[-1]
+        left = [item.decision for _, item in _rows(results)]
+        most = max(item.pairs for item in left) == LOOKS[-1]
         hint = "ask fewer boards at once (-l), or a wider limit with --gate"
+        if any(item.step and item.answer is Answer.UNDECIDED for item in left):
+            hint = "name a metric that is rounded less with --gate, or a wider limit"
         raise NotComparableError(
             f"the runs are too few or vary too much to decide: {', '.join(words['undecided'])}",
             hint=hint if most else f"fleet ab --resume {journal.run_id} (continues to measure)",
