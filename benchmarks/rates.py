@@ -92,7 +92,7 @@ class Ground:
         data = {"all": {"hosts": {"board": host}}}
         (self.folder / "hosts.yaml").write_text(json.dumps(data), "utf-8")  # JSON is YAML
 
-    def __enter__(self) -> Ground:
+    def __enter__(self) -> Self:
         for name in self.names:
             sh("ip", "netns", "add", name)
         sh("ip", "link", "add", "v0", "netns", self.names[0], "type", "veth",

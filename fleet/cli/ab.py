@@ -134,7 +134,8 @@ def limits_of(texts: list[str]) -> dict[str, float]:
         gate = parse(text)
         if gate.word is not None or gate.unit != "%" or gate.below != (gate.limit < 0):
             raise InputError(
-                f"--gate {text!r} does not name a metric and the loss in percent that is too much",
+                f"--gate {text!r} does not have the form METRIC<-N% (a fall that is too much) or "
+                "METRIC>+N% (a rise that is too much)",
                 hint="write it like --gate 'decode_tps<-5%' or --gate 'ttft_ms>+10%'",
             )
         found[gate.metric] = gate.limit
@@ -220,10 +221,11 @@ def end(journal: AbJournal, results: list[DeviceResult]) -> None:
     if words["undecided"]:
         left = [item.decision for _, item in _rows(results)]
         most = max(item.pairs for item in left) == LOOKS[-1]
-        hint = "ask fewer boards at once (-l), or a wider limit with --gate"
+        hint = "compare fewer boards at once (-l), or allow a larger loss (--gate)"
         if any(item.step and item.answer is Answer.UNDECIDED for item in left):
-            hint = "name a metric that is rounded less with --gate, or a wider limit"
+            hint = "judge by a metric that is rounded less, or allow a larger loss (--gate)"
         raise NotComparableError(
-            f"the runs are too few or vary too much to decide: {', '.join(words['undecided'])}",
+            "the runs are too few, or vary too much, to tell whether B is worse than A: "
+            f"{', '.join(words['undecided'])}",
             hint=hint if most else f"fleet ab --resume {journal.run_id} (continues to measure)",
         )

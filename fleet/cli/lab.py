@@ -99,7 +99,7 @@ def _kind(kind: str, arch: str, *, kernel: bool) -> str:
     if arch not in {"", "arm64"}:
         raise InputError(f"lab boards cannot emulate the machine '{arch}'", hint="--arch arm64")
     if len(asked) > 1 or (asked and kind != "auto"):
-        raise InputError("--arch, --kernel and --kind exclude each other", hint="give one of them")
+        raise InputError("--arch, --kernel and --kind cannot be combined", hint="give one of them")
     return asked[0] if asked else kind
 
 

@@ -56,7 +56,9 @@ def measured(
 def prompt_of(text: str | None, path: Path | None) -> str | None:
     """The prompt of the command line. Raises InputError."""
     if text is not None and path is not None:
-        raise InputError("--prompt and --prompt-file exclude each other", hint="leave one out")
+        raise InputError(
+            "--prompt and --prompt-file cannot be combined", hint="remove one of the two"
+        )
     if path is None:
         return text
     with told(path):
@@ -76,7 +78,7 @@ def gated(
 ) -> Playbook:
     """The playbook with these gates in its `run:`. Raises InputError."""
     if until is not None and sustained is not None:
-        raise InputError("--until and --sustained exclude each other", hint="leave one out")
+        raise InputError("--until and --sustained cannot be combined", hint="remove one of the two")
     run = playbook.run
     if run is None:
         return playbook

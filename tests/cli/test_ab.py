@@ -59,8 +59,8 @@ def measured(change: float, pairs: int, *, rounded: bool = False) -> DeviceResul
     ("words", "said"),
     [
         (("a",), "needs two things to compare (A and B) and an inventory"),
-        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<9"), "does not name a metric"),
-        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<+5%"), "does not name a metric"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<9"), "does not have the form"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<+5%"), "does not have the form"),
         (("--resume", "never"), "cannot resume the comparison 'never'"),
     ],
 )
@@ -157,6 +157,6 @@ def test_after_the_last_look_nothing_says_measure_on(
     cli.show(journal, results, as_json=False)
     said = capsys.readouterr()
     assert "rounded to 1" in said.out + said.err
-    with pytest.raises(FleetError, match="too few or vary too much") as error:
+    with pytest.raises(FleetError, match="too few, or vary too much") as error:
         cli.end(journal, results)
     assert "rounded less" in error.value.hint

@@ -34,7 +34,7 @@ def test_it_writes_a_project_once_and_into_no_other_folder(
     demo._write(folder)
     assert (folder / "fleet.yaml").read_text() == "parallel: 2\n"
     (folder / "fleet.yaml").unlink()
-    with pytest.raises(InputError, match="exists and is no project"):
+    with pytest.raises(InputError, match="is not a project of fleet"):
         demo._write(folder)
     capsys.readouterr()
 

@@ -47,7 +47,7 @@ def test_the_last_word_on_the_end_of_a_series() -> None:
 
 def test_refused() -> None:
     for gates, words in (
-        ((None, "3%", "10m"), "--until and --sustained exclude each other"),
+        ((None, "3%", "10m"), "--until and --sustained cannot be combined"),
         (("warm", None, None), "not a temperature"),
         ((None, "3", None), "not a percentage"),
         ((None, None, "soon"), "not a duration"),

@@ -37,7 +37,7 @@ find . -type f ! -name '*-' ! -name ld.so.cache -exec sha256sum {} + \
   | sed -E 's/^(\S+)  (.*)/\2#\t\1/'
 dpkg-query -W; ldconfig -p | tr -d '\t'
 """
-LACKING = "groupdel fastrpc; chmod 600 /dev/fastrpc-*; chown root:root /dev/fastrpc-*"
+LACKING = "groupdel fastrpc; set /dev/fastrpc-* /dev/dma_heap/*; chmod 600 $*; chown root:root $*"
 
 
 @dataclass(frozen=True)
