@@ -225,14 +225,19 @@ def lines(found: list[dict[str, Any]]) -> list[str]:
         cells = (
             one["design"] + where,
             one["family"],
-            f"{one['false']:.1%} / {one['gated_false']:.1%}" if one["lost"] < BOARDS else "-",
-            f"{one['held']:.1%} / {one['gated_held']:.1%}" if told else "-",
+            _both(one, "false") if one["lost"] < BOARDS else "-",
+            _both(one, "held") if told else "-",
             f"{one['told']:.0%}",
             f"{one['tripped']:.1%} / {one['unjudged']:.1%}" if told else "-",
             f"{one['found']:.1%}" if one["loss"] else "-",
         )
         made.append(f"| {' | '.join(cells)} |")
     return made
+
+
+def _both(found: dict[str, Any], name: str) -> str:
+    shares = (found[name], found.get(f"gated_{name}"))  # cells of before have no second one
+    return " / ".join(f"{share:.1%}" for share in shares if share is not None)
 
 
 def main() -> None:
