@@ -19,7 +19,7 @@ from typing import Any
 
 from fleet.bundles.markers import Markers, megabytes, read_markers
 from fleet.model.bundle import ContextBinary
-from fleet.model.errors import BundleError
+from fleet.model.errors import BundleError, reason
 from fleet.model.files import sha256_file
 
 SECONDS = 30.0  # a 3 GB file was answered within 0.3 s; a cold disk or NFS takes more
@@ -53,8 +53,8 @@ def inspect_context(
         markers = read_markers(path)
     except (OSError, ValueError) as error:
         raise BundleError(
-            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}",
-            hint=f"ls -l {path.parent}",
+            f"the context binary {path} cannot be read: {reason(error)}",
+            hint=f"correct the path; ls -l {path.parent} (shows what is there)",
         ) from error
     answer = ask_library(system_library, path) if system_library else None
     if answer is None:

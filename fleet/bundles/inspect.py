@@ -16,7 +16,7 @@ from fleet.bundles.ort import inspect_ort
 from fleet.bundles.paths import inside
 from fleet.bundles.plain import inspect_plain, read_bundle
 from fleet.model.bundle import Bundle, MissingFile
-from fleet.model.errors import BundleError
+from fleet.model.errors import BundleError, reason
 
 # Sent although no configuration names them: small, and people look for them on the device.
 _COMPANIONS = (
@@ -80,8 +80,8 @@ def _config_path(root: Path) -> Path:
         names = sorted(item.name for item in root.iterdir())
     except OSError as error:
         raise BundleError(
-            f"the bundle folder {root} cannot be read: {error.strerror}",
-            hint="give the folder that holds genie_config.json",
+            f"the bundle folder {root} cannot be read: {reason(error)}",
+            hint="give the path of the folder that holds genie_config.json",
         ) from error
     found = [CONFIG] if CONFIG in names else []
     found = found or [name for name in names if fnmatchcase(name, "*genie_config*.json")]

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from fleet.model.errors import BundleError, Position
+from fleet.model.errors import BundleError, Position, reason
 
 _MAX_BYTES = 16 * 1024 * 1024  # a configuration is a few kB; a tokenizer is never parsed here
 
@@ -24,7 +24,8 @@ def read_text(path: Path) -> str:
         return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BundleError(
-            f"{path} cannot be read: {error}", hint=f"it must be UTF-8 text: file '{path}'"
+            f"{path} cannot be read: {reason(error)}",
+            hint=f"copy or export the file again; file '{path}' (shows what it is)",
         ) from error
 
 
@@ -40,7 +41,7 @@ def read_json(path: Path) -> dict[str, Any]:
         ) from error
     except (ValueError, RecursionError) as error:
         raise BundleError(
-            f"cannot be read as JSON: {error}",
+            f"the file is not JSON that fleet can read: {reason(error)}",
             position=Position(path),
             hint="export or copy the file again",
         ) from error
@@ -64,11 +65,15 @@ def read_version(path: Path, *keys: str) -> str | None:
         mark = error.problem_mark
         where = Position(path, mark.line + 1, mark.column + 1) if mark else Position(path)
         raise BundleError(
-            f"not valid YAML: {error.problem}", position=where, hint="correct the file at this line"
+            f"not valid YAML: {error.problem}",
+            position=where,
+            hint="correct this line of the file, or export the bundle again",
         ) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BundleError(
-            f"cannot be read: {error}", position=Position(path), hint="export the bundle again"
+            f"the file cannot be read: {reason(error)}",
+            position=Position(path),
+            hint="export the bundle again",
         ) from error
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None

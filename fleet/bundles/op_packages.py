@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fleet.bundles.elfsymbols import Dynamic, NotReadableError, read_dynamic
 from fleet.model.bundle import Bundle
-from fleet.model.errors import BundleError, InputError, RuntimeStoreError
+from fleet.model.errors import BundleError, InputError, RuntimeStoreError, reason
 from fleet.model.files import FileRef
 from fleet.model.op_package import CPU, HTP, OpLibrary, OpPackage, OpPackageSpec
 from fleet.runtimes.scan import identify
@@ -65,7 +65,8 @@ def read_library(path: Path, role: str, name: str, *, wanted: str | None = None)
         why = error.message if isinstance(error, RuntimeStoreError) else str(error)
         raise BundleError(
             f"{path} cannot be read as an op package: {why}",
-            hint="copy the file again, or build it again (make htp_aarch64, make htp_v75)",
+            hint="copy the file again, or build the op package again (make htp_aarch64 or, for "
+            "the DSP, make htp_v75)",
         ) from error
     return OpLibrary(
         role=role,
@@ -87,7 +88,8 @@ def _bytes(path: Path) -> bytes:
             data = stream.read(_MOST_BYTES + 1)
     except OSError as error:
         raise BundleError(
-            f"the op package {path} cannot be read: {error.strerror}", hint=f"ls -l {path.parent}"
+            f"the op package {path} cannot be read: {reason(error)}",
+            hint=f"give the path of its .so file; ls -l {path.parent} (shows what is there)",
         ) from error
     if len(data) > _MOST_BYTES:
         raise BundleError(

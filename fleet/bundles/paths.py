@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path, PurePosixPath
 
-from fleet.model.errors import BundleError, InputError
+from fleet.model.errors import BundleError, InputError, reason
 from fleet.model.files import check_name
 
 _CURE = "move the file into the folder of the bundle, and write its relative path into"
@@ -43,7 +43,8 @@ def inside(root: Path, name: str, named_by: str) -> Path | None:
         return path if path.is_file() else None
     except (OSError, ValueError) as error:
         raise BundleError(
-            f"{named_by} names {name}: {error}", hint=f"correct {named_by}"
+            f"{named_by} names the file {name}, which cannot be read: {reason(error)}",
+            hint=f"correct the path in {named_by}",
         ) from error
 
 
@@ -57,6 +58,8 @@ def refuse_case_twins(names: list[str]) -> None:
         other = seen.setdefault(name.casefold(), name)
         if other != name:
             raise BundleError(
-                f"{other} and {name} differ only in upper and lower case",
-                hint="rename one of them, also in the configuration",
+                f"the names of the files {other} and {name} differ only in upper and lower case; "
+                "Windows and some file systems would keep only one of the two",
+                hint="rename one of the two files, and correct its name in the bundle's "
+                "configuration",
             )

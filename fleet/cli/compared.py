@@ -132,19 +132,22 @@ def end(found: Comparison, judged: Sequence[JudgedGate], *, strict: bool) -> Non
     refusal = _refusal(found) if strict else ""
     if refusal:
         raise NotComparableError(
-            refusal, hint="name what you changed on purpose, such as --vary runtime"
+            refusal,
+            hint="measure A and B again under the same conditions; if you changed one of these "
+            "on purpose, name it, such as --vary runtime",
         )
     apart = [finding for finding in found.findings if finding.what in APART]
     tripped = [result for result in judged if result.outcome is GateOutcome.TRIPPED]
     if tripped:
         raise GateError(
-            f"--fail-if found {_texts(tripped)}",
-            hint="find the cause in the table above, or change the limit of --fail-if",
+            f"B is worse than --fail-if allows: {_texts(tripped)}",
+            hint="compare the runs of A and B in the table above; or change the limit of "
+            "--fail-if, if the loss does not matter",
         )
     unsure = [result for result in judged if result.outcome is GateOutcome.UNJUDGED]
     if unsure:
         raise NotComparableError(
-            f"there are not enough comparable runs to decide --fail-if: {_texts(unsure)}",
+            f"--fail-if cannot be decided, for lack of comparable runs: {_texts(unsure)}",
             hint=AB
             if apart
             else (
@@ -161,7 +164,8 @@ def _refusal(found: Comparison) -> str:
     if not found.rows:
         return "--strict: A and B have no device and no metric in common"
     what = ", ".join(dict.fromkeys(finding.what for finding in found.refused))
-    return (f"--strict: conditions differ or are unknown: {what}") if what else ""
+    text = f"--strict: A and B ran under conditions that differ or are unknown: {what}"
+    return text if what else ""
 
 
 def _texts(judged: Sequence[JudgedGate]) -> str:

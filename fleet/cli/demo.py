@@ -87,7 +87,10 @@ def _write(folder: Path) -> None:
         output.note(f"1/3  {folder} is there and stays as it is")
         return
     if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{folder} exists and is no project", hint="fleet demo ANOTHER-FOLDER")
+        raise InputError(
+            f"the folder {folder} exists, and is not a project of fleet: it has no {FILE}",
+            hint="fleet demo ANOTHER-FOLDER",
+        )
     for part in PARTS:
         source, target = shipped(part), folder / part
         target.parent.mkdir(parents=True, exist_ok=True)

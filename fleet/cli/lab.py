@@ -99,7 +99,7 @@ def _kind(kind: str, arch: str, *, kernel: bool) -> str:
     if arch not in {"", "arm64"}:
         raise InputError(f"lab boards cannot emulate the machine '{arch}'", hint="--arch arm64")
     if len(asked) > 1 or (asked and kind != "auto"):
-        raise InputError("--arch, --kernel and --kind exclude each other", hint="give one of them")
+        raise InputError("--arch, --kernel and --kind cannot be combined", hint="give one of them")
     return asked[0] if asked else kind
 
 
@@ -136,7 +136,16 @@ def down(folder: DirOption = DEFAULT_DIR) -> None:
     lab = _lab(folder)
     there = lab.alive()
     lab.close()
-    output.note("the lab is stopped" if there else f"no lab is running in {folder}")
+    output.note("the lab is stopped" if there else f"no lab is running in {folder}{_others()}")
+
+
+def _others() -> str:
+    """The labs of the folders around this one, a demo's among them, with the command for each."""
+    around = (Path(), *(Path(up) for up in ("..", "../..")))
+    folders = [place / name for place in around for name in (".lab", "fleet-demo/.lab")]
+    running = [folder for folder in folders if folder.is_dir() and _lab(folder).alive()]
+    commands = (f"`fleet lab down --dir {shlex.quote(str(folder))}`" for folder in running)
+    return f"; next: {', '.join(commands)}" if running else ""
 
 
 @app.command("list")

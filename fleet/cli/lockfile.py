@@ -126,7 +126,7 @@ def lock_for(playbook: Path, given: Path | None, *, locked: bool, frozen: bool) 
     --locked, older than the playbook.
     """
     if locked and frozen:
-        raise InputError("--locked and --frozen exclude each other", hint="leave one of them out")
+        raise InputError("--locked and --frozen cannot be combined", hint="remove one of the two")
     if not (locked or frozen):
         if given is not None:
             raise InputError("--lock-file alone has no effect", hint="add --locked or --frozen")

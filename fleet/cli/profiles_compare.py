@@ -69,8 +69,10 @@ def compare(
     if matrix:
         if a is None or b is not None or fail_if or strict or markdown or junit or vary:
             raise InputError(
-                "--matrix takes only one selection, --metric, --columns and --margin",
-                hint="fleet profiles compare --matrix --metric decode_tps since:2026-11-01",
+                "--matrix shows one selection of results, and can be combined only with --metric, "
+                "--columns and --margin",
+                hint="remove B and the other options: "
+                "fleet profiles compare --matrix --metric decode_tps since:2026-11-01",
             )
         compared.show_matrix(a, store, metric or [], columns, share, as_json=as_json)
         return

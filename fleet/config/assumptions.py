@@ -48,7 +48,7 @@ def unknown_names(table: AssumptionTable) -> Iterator[tuple[Keys, str, Collectio
     rungs = [rung.id for rung in table.rungs]
     for at, rung in enumerate(table.rungs):
         for name in rung.needs:
-            yield ("rungs", at, "needs"), name, rungs[:at], "rung before this one"
+            yield ("rungs", at, "needs"), name, rungs[:at], "rung of the self-test before this one"
         if rung.never:
             yield ("rungs", at, "never"), rung.never, table.reasons, "reason"
     for at, row in enumerate(table.assumptions):

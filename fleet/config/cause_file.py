@@ -89,7 +89,7 @@ class _Fix(Strict):
         kept = self.changes.startswith("nothing") or not self.reversible
         if not kept and not self.undo:
             raise wrong(
-                "a fix that changes something needs a way back",
+                "this fix changes the device, so it must say how to undo it",
                 "add `undo:` with a command, or `reversible: false`",
             )
         return self

@@ -203,7 +203,7 @@ HOST_KEYS: Mapping[str, HostKey] = {
     "port": HostKey(
         "SSH port. Default: what the ssh config says, else 22.",
         {"type": "integer", "minimum": 1, "maximum": _MAX_PORT},
-        whole_number(_MAX_PORT, "write a port"),
+        whole_number(_MAX_PORT, "write the TCP port of the SSH server, like 22"),
     ),
     "user": key_of(
         "Login name. Default: what the ssh config says, else your own.",

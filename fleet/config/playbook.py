@@ -14,7 +14,7 @@ from fleet.config.reports import validated
 from fleet.config.system_load import system_spec
 from fleet.config.yaml_words import near_hint
 from fleet.config.yamlpos import Document, Keys, read
-from fleet.model.errors import PlaybookError
+from fleet.model.errors import PlaybookError, reason
 from fleet.model.gates import UntilSpec, fewest
 from fleet.model.playbook import (
     DEFAULT_HEALTH_SECONDS,
@@ -145,8 +145,9 @@ class _Loader:
             runner=name,
             prompt=prompt or "",
             max_tokens=body.max_tokens,
-            repeats=body.repeats,
-            warmups=body.warmups,
+            repeats=body.repeats or 1,
+            warmups=body.warmups or 0,
+            unsaid=tuple(name for name in RunSpec().unsaid if getattr(body, name) is None),
             timeout=body.timeout,
             token_limit_counts=body.token_limit_counts,
             program=self._program(body),
@@ -166,7 +167,7 @@ class _Loader:
                 self._document.key(("run", "sustained")),
                 "remove one of the two keys",
             )
-        elif found is not None and found.at_most < body.repeats:
+        elif found is not None and found.at_most < (body.repeats or 1):
             self._problems.add(
                 f"`until` allows {found.at_most} runs, and `repeats` asks for {body.repeats}",
                 self._document.key(("run", "until")),
@@ -218,7 +219,9 @@ class _Loader:
             self._problems.add(f"the prompt file {path} does not exist", at, near_hint(path))
             return None
         except OSError as error:
-            self._problems.add(f"cannot read {path}: {error.strerror}", at, f"ls -l {path}")
+            self._problems.add(
+                f"cannot read the prompt file {path}: {reason(error)}", at, near_hint(path)
+            )
             return None
         except UnicodeDecodeError:
             self._problems.add(
@@ -228,8 +231,8 @@ class _Loader:
             )
             return None
         if len(data) > MAX_PROMPT_BYTES or "\0" in text:
-            why = "contains a NUL character" if "\0" in text else "is larger than 1 MB"
-            self._problems.add(f"the prompt file {path} {why}", at, f"file {path}")
+            why = "is not text: it contains NUL bytes" if "\0" in text else "is larger than 1 MB"
+            self._problems.add(f"the prompt file {path} {why}", at, "name the text file to send")
             return None
         return text
 

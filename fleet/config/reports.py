@@ -45,6 +45,9 @@ def report(
         if detail["type"] == "missing" and (path, str(detail["loc"][-1])) in meant:
             continue
         message, hint = words(detail, key, document.text(path))
+        if detail["type"] == "model_type":
+            known = _known(model, (*detail["loc"], ""))
+            hint = f"write lines below `{key}:`, with these keys: {', '.join(known)}"
         problems.add(message, document.value(path), hint)
 
 

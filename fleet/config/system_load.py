@@ -8,7 +8,7 @@ from pathlib import Path
 from fleet.config.problems import Problems
 from fleet.config.system_file import LOGIN, FileBody, RepositoryBody, SystemBody
 from fleet.config.yamlpos import Document, Keys
-from fleet.model.errors import Position
+from fleet.model.errors import Position, reason
 from fleet.model.files import FileRef, file_ref
 from fleet.model.system import (
     LOADER_CONF,
@@ -82,7 +82,9 @@ class _Loader:
                 data = stream.read(MAX_FILE_BYTES + 1)
         except OSError as error:
             self._problems.add(
-                f"cannot read the {what} {path}: {error.strerror}", at, f"ls {path.parent}"
+                f"cannot read the {what} {path}: {reason(error)}",
+                at,
+                f"correct the path; ls {path.parent} (shows what is there)",
             )
             return b""
         if len(data) > MAX_FILE_BYTES:
@@ -118,9 +120,11 @@ class _Loader:
         if wanted not in found:
             there = ", ".join(found) or "no key"
             self._problems.add(
-                f"the key file contains {there}; the playbook wants the fingerprint {wanted}",
+                f"the key file of the package repository contains the key {there}, and not the "
+                f"key {wanted} that `fingerprint:` names",
                 at,
-                "compare with the fingerprint that the owner of the repository publishes",
+                "look up the fingerprint that the owner of the repository publishes; correct "
+                "`fingerprint:` or get the right key file",
             )
             return b""
         return str(found[wanted]).encode()

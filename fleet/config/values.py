@@ -98,9 +98,23 @@ def unlike(key: str, value: object, wanted: str, text: str) -> tuple[str, str]:
             f"'{key}' must be text, and YAML reads this as {describe(value)}",
             f'quote it: "{shown}"',
         )
-    bare = isinstance(value, str) and wanted not in {"a mapping", "a list", "text"}
-    hint = "remove the quotes" if bare else f"write {wanted}"
-    return f"'{key}' must be {wanted}, not {describe(value)}", hint
+    return f"'{key}' must be {wanted}, not {describe(value)}", _write(key, value, wanted)
+
+
+def _write(key: str, value: object, wanted: str) -> str:
+    if wanted == "a mapping":
+        return f"write lines with a colon below `{key}:`"
+    if wanted == "a list":
+        one = isinstance(value, str | int | float) and not isinstance(value, bool)
+        return f"write [{value}]" if one else "write one line with `- ` for each entry"
+    if wanted == "text":
+        return f"write a text after `{key}:`"
+    if isinstance(value, str) and re.fullmatch(r"\s*([-+\d.]+|true|false)\s*", value):
+        return "remove the quotes"
+    return f"write {wanted}{_EXAMPLES.get(wanted, '')}"
+
+
+_EXAMPLES = {"a whole number": ", like 3", "a number": ", like 0.5"}
 
 
 def no_word(key: str, value: str, words: Sequence[str]) -> tuple[str, str]:

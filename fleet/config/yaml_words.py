@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from fleet.model.errors import InputError, Position
+from fleet.model.errors import InputError, Position, reason
 
 _INI_SECTION = re.compile(r"^\s*\[[^\]\s]+\]\s*$", re.MULTILINE)
 
@@ -27,9 +27,9 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
     (
         "found unknown escape character",
         "a backslash in double quotes begins an escape that does not exist",
-        "use single quotes",
+        "use single quotes, in which a backslash is a plain character",
     ),
-    ("while parsing a flow", "a { or [ is opened and not closed", "close it"),
+    ("while parsing a flow", "a { or [ is opened and not closed", "add the } or ]"),
     (
         "expected <block end>",
         "the indentation does not fit the lines above, or text goes on after a closing quote",
@@ -45,7 +45,11 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
         "a value cannot start with this character",
         "put the value in quotes",
     ),
-    ("special characters are not allowed", "a control character is in the text", "remove it"),
+    (
+        "special characters are not allowed",
+        "the text contains a control character",
+        "remove the control character",
+    ),
     ("could not determine a constructor", "an unknown tag", "remove the tag"),
 )
 
@@ -120,17 +124,20 @@ def missing_file(path: Path, cause: OSError, error: type[InputError]) -> InputEr
     """The error for a file that cannot be read, with names that are near."""
     if isinstance(cause, FileNotFoundError):
         near = near_names(path)
-        hint = f"did you mean {near[0]}?" if near else f"ls {path.parent}"
+        hint = f"did you mean {near[0]}?" if near else f"correct the path; ls {path.parent}"
         return error(f"the file {path} does not exist", hint=hint)
     if isinstance(cause, IsADirectoryError):
         return error(f"{path} is a folder, not a file", hint=f"name a file: ls {path}")
-    return error(f"cannot read {path}: {cause.strerror}", hint=f"ls -l {path}")
+    return error(
+        f"cannot read the file {path}: {reason(cause)}",
+        hint=f"check the path and its permissions: ls -l {path}",
+    )
 
 
 def near_hint(path: Path) -> str:
     """The cure for a file that is not there: a name that is near, else a look at its folder."""
     near = near_names(path)
-    return f"did you mean {near[0].name}?" if near else f"ls {path.parent}"
+    return f"did you mean {near[0].name}?" if near else f"correct the path; ls {path.parent}"
 
 
 def near_names(path: Path) -> list[Path]:

@@ -206,7 +206,9 @@ class _Builder:
         nodes = value.value if isinstance(value, yaml.SequenceNode) else [value]
         for node in nodes:
             if not isinstance(node, yaml.MappingNode):
-                raise self._fail("`<<` can only merge mappings", node, "write `<<: *name`")
+                raise self._fail(
+                    "the value of `<<` must be an alias of a mapping", node, "write `<<: *name`"
+                )
         return list(nodes)
 
     def _name(self, key: yaml.Node) -> str:
@@ -218,13 +220,13 @@ class _Builder:
         if tag not in (*_SCALARS, *_TEXT_TAGS):
             raise self._tag(key)
         if not key.value:
-            raise self._fail("a key is empty", key, "write a name before the colon")
+            raise self._fail("the key before the colon is empty", key, "write a key, like `name:`")
         return str(key.value)
 
     def _tag(self, node: yaml.Node) -> InputError:
         name = node.tag.replace(CORE, "!!")
-        why = "it would run Python code" if "python/" in name else "fleet does not know it"
-        return self._fail(f"tag {name} is refused: {why}", node, "remove the tag")
+        why = "it would run Python code" if "python/" in name else "fleet does not know this tag"
+        return self._fail(f"the YAML tag {name} is refused: {why}", node, f"remove {name}")
 
     def _scalar(self, node: yaml.ScalarNode, tag: str) -> object:
         if tag in _VAULT_TAGS:
@@ -242,4 +244,8 @@ class _Builder:
         try:
             return getattr(self._scalars, f"construct_yaml_{tag}")(node)
         except (ValueError, KeyError, IndexError) as cause:
-            raise self._fail(f"not a valid {tag}", node, "remove the tag or quote it") from cause
+            raise self._fail(
+                f"'{node.value}' does not fit the YAML tag !!{tag}",
+                node,
+                f"remove the tag !!{tag}, or put the value in quotes",
+            ) from cause

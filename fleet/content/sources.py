@@ -12,7 +12,7 @@ from threading import Thread
 
 from fleet.content.hashes import HashCache, Hashing, state_of
 from fleet.content.trees import TreeHashes
-from fleet.model.errors import InputError
+from fleet.model.errors import InputError, reason
 from fleet.model.files import FileRef
 
 LATE_BYTES = 16 << 20  # from here on hashing takes longer than asking what the device has
@@ -222,6 +222,6 @@ def _check(path: str) -> None:
 def unreadable(error: OSError, path: Path | str = "a source") -> InputError:
     """The error for a file that cannot be read; `path` where the system does not name it."""
     return InputError(
-        f"cannot read {error.filename or path}: {error.strerror}",
+        f"cannot read the file or folder {error.filename or path}: {reason(error)}",
         hint=f"check the permissions: ls -l {error.filename or path}",
     )

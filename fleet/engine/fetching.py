@@ -72,12 +72,19 @@ class Landing(FileStream):
         """See FileStream. Raises DeviceError for a file that was not asked for."""
         self._number += 1
         if name != str(self._number) or self._number >= len(self.wanted):
-            raise DeviceError("the device sends a file that was not asked for", step="get")
+            raise DeviceError(
+                "the device sends a file that fleet did not ask for",
+                step="get",
+                hint="run the command again; fleet doctor (examines the device)",
+            )
         item = self.wanted[self._number]
         there = item.there
         if size != item.size - there:
             raise DeviceError(
-                f"the device sends {size} bytes of {item.name}, not {item.size - there}", step="get"
+                f"the file {item.name} changed on the device while it was read: {size} bytes came, "
+                f"and {item.size - there} were to come",
+                step="get",
+                hint="run the command again when nothing writes to the file",
             )
         self._hash = hashlib.sha256()
         with kept(item.part):

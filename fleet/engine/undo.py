@@ -19,7 +19,7 @@ from fleet.engine.become import Become
 from fleet.engine.provisioning import run_as_root
 from fleet.engine.session import Session
 from fleet.model.command import Command
-from fleet.model.errors import InputError
+from fleet.model.errors import InputError, reason
 from fleet.model.events import StepStarted
 from fleet.model.home import kept, open_private, private_folder
 from fleet.model.plan import Action
@@ -89,7 +89,9 @@ class UndoLog:
                 found = _take(found, json.loads(line))
             except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
                 raise InputError(
-                    f"the log {self.path}:{number} is damaged: {error}", hint="remove that line"
+                    f"line {number} of {self.path}, the log of changed system files, is damaged: "
+                    f"{reason(error)}",
+                    hint=f"remove that line in an editor: sed -i {number}d {self.path}",
                 ) from error
         return found
 

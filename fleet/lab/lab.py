@@ -175,7 +175,7 @@ class Lab:
                 line.flush()
                 answer = json.loads(line.readline() or "{}")
         if "error" in answer:
-            raise LabError(answer["error"])
+            raise LabError(answer["error"], hint="fleet lab list (shows the boards and phones)")
 
     def power_cycle(self, name: str) -> None:
         """Power cut and boot: files stay, processes and /dev do not, the boot id is new."""
@@ -197,9 +197,16 @@ class Lab:
         """Run a program on a board as its root; not through sshd where it shares the kernel."""
         board = self.board(name)
         if board.kind in {"user", "phone-emulator"}:
-            raise LabError(f"{name} runs without root", hint=_AS_ROOT)
+            raise LabError(
+                f"nothing can be run as root on the lab board {name}, which was started without "
+                "root",
+                hint=f"fleet lab down; {_AS_ROOT}",
+            )
         if not is_apart(board.pid):
-            raise LabError(f"{name} is not up", hint="fleet lab list")
+            raise LabError(
+                f"the lab board {name} is not running",
+                hint="fleet lab list (shows which are); fleet lab up (starts them)",
+            )
         path = _PHONE_PATH if board.kind == "phone" else _PATH
         there = ["nsenter", "-t", str(board.pid), *enter(board.kind), "env", "-i", path]
         there += [*own_env(board.kind), *argv]
@@ -257,15 +264,19 @@ class Lab:
         known = (PHONE_FAULTS if phone else FAULTS).get(fault)
         if known is None:
             names = PHONE_FAULT_NAMES if phone else (*FAULTS, "new-host-key")
-            raise LabError(f"'{fault}' is not a fault of {name}", hint="one of " + ", ".join(names))
+            raise LabError(
+                f"'{fault}' is not a fault that {name} can be given",
+                hint="use one of: " + ", ".join(names),
+            )
 
         def on_board(script: str) -> subprocess.CompletedProcess[str]:
             return self.exec(name, fault_argv(fault, board.user, board.home, script, phone=phone))
 
         if not heal and known.needs and on_board(known.needs).returncode:
             raise LabError(
-                f"{name} cannot have {fault}: {known.lacks}",
-                hint=f"fleet lab up --profile {'bare-evk' if known.bare else 'iq9075'}",
+                f"the fault {fault} cannot be made on the lab board {name}: {known.lacks}",
+                hint="start a lab whose boards can have this fault: "
+                f"fleet lab up --profile {'bare-evk' if known.bare else 'iq9075'}",
             )
         done = on_board(known.heal if heal else known.make)
         if done.returncode:
@@ -311,7 +322,9 @@ class Lab:
 
 def _phone_kind(kind: str, *, install: bool) -> str:
     if kind not in {"auto", *PHONES}:
-        raise LabError(f"'{kind}' is not a kind of lab phone", hint="auto, " + ", ".join(PHONES))
+        raise LabError(
+            f"'{kind}' is not a kind of lab phone", hint="use one of: auto, " + ", ".join(PHONES)
+        )
     adb_program()
     why = can_unshare() if kind != "phone-emulator" else "asked for"
     if kind == "phone" and why:
@@ -330,7 +343,9 @@ def _kind(kind: str, *, install: bool) -> str:
         ground(install=install)
         return kind
     if kind not in {"auto", "namespace", "user"}:
-        raise LabError(f"'{kind}' is not a kind of lab board", hint=", ".join(KINDS))
+        raise LabError(
+            f"'{kind}' is not a kind of lab board", hint="use one of: " + ", ".join(KINDS)
+        )
     why = can_unshare() if kind != "user" else ""
     if kind == "namespace" and why:
         raise LabError(f"namespace boards cannot run: {why}", hint="use --kind user")

@@ -119,7 +119,8 @@ class NamespaceBoard:
         except OSError as error:
             listener.close()
             raise LabError(
-                f"port {self.board.port} is in use", hint="`fleet lab up` with another --port"
+                f"port {self.board.port} of this workstation, which a lab board needs, is in use",
+                hint="give another port: fleet lab up --port N",
             ) from error
         listener.listen(64)
         self.board.port = int(listener.getsockname()[1])

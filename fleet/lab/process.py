@@ -39,7 +39,8 @@ def free_port(port: int, option: str) -> int:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise LabError(
-                f"port {port} is in use", hint=f"`fleet lab up` with another {option}"
+                f"port {port} of this workstation, which a lab board needs, is in use",
+                hint=f"give another port: fleet lab up {option} N",
             ) from error
         return int(probe.getsockname()[1])
 

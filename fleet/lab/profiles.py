@@ -14,7 +14,7 @@ import yaml
 from fleet.lab.debian import LIB
 from fleet.lab.elf import fastrpc_library
 from fleet.lab.rootfs import rootfs
-from fleet.model.errors import LabError
+from fleet.model.errors import LabError, reason
 
 # Two clusters and a DDR controller. The numbers are made up; nothing ever changes them by itself.
 CLOCKS = {
@@ -75,6 +75,9 @@ def _table() -> dict[str, Any]:
     return dict(yaml.safe_load(text))
 
 
+_FORM = "it must be YAML, with one name, and the keys below it"
+
+
 def row_of(name: str, table: Mapping[str, Any], what: str) -> dict[str, Any]:
     """The row of a table, or the only one of a file NAME.yaml (`fleet lab profile`); LabError."""
     if name.endswith(".yaml"):
@@ -84,11 +87,15 @@ def row_of(name: str, table: Mapping[str, Any], what: str) -> dict[str, Any]:
             return dict(row)
         except (OSError, ValueError, AttributeError, TypeError, yaml.YAMLError) as error:
             raise LabError(
-                f"{name} is no profile of a lab {what} (NAME, then its keys, in YAML): {error}",
-                hint="fleet lab profile ARCHIVE (writes one from the archive of a selftest)",
+                f"the file {name} does not describe a lab {what}: "
+                f"{reason(error) if isinstance(error, OSError) else _FORM}",
+                hint="fleet lab profile ARCHIVE (writes such a file from the archive of a "
+                "self-test)",
             ) from error
     if name not in table:
-        raise LabError(f"'{name}' is not a lab {what} profile", hint="one of " + ", ".join(table))
+        raise LabError(
+            f"there is no lab {what} profile '{name}'", hint="use one of: " + ", ".join(table)
+        )
     return dict(table[name])
 
 

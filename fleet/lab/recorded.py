@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from fleet.model.errors import LabError
+from fleet.model.errors import LabError, reason
 
 MOST_BYTES, MOST_MEMBERS = 64 << 20, 500  # of all that is in it
 _NODE = re.compile(r"/dev/(fastrpc-[a-z0-9-]{1,30}|adsprpc-smd|dma_heap/[a-z0-9,_]{1,30})")
@@ -28,7 +28,7 @@ _MOST = 100  # zones, properties, words of a list
 _PROPERTY = re.compile(r"^\[(ro\.[\w.]{1,80})\]: \[([^\]\n]{0,200})\]$", re.MULTILINE)
 _FASTRPC = re.compile(r"fastrpc|cdsprpc|hexagonrpc")
 _OWN = {"ro.product.cpu.abilist", "ro.serialno", "ro.boot.serialno"}
-_HINT = "use the .tar.gz that `fleet selftest` wrote"
+_HINT = "give the .tar.gz that `fleet selftest` wrote, or copy it again"
 
 
 def recorded(archive: Path, device: int = 1) -> tuple[str, str]:
@@ -47,10 +47,14 @@ def recorded(archive: Path, device: int = 1) -> tuple[str, str]:
         name = _plain(facts["soc"]["chip"] or "unknown-soc").lower()
         lacking = "\n".join(_lacking(facts, climbed, texts.get(f"{folder}/raw/packages.txt", "")))
     except KeyError as error:
-        raise LabError(f"{archive} lacks {error.args[0]}", hint=_HINT) from error
+        raise LabError(
+            f"{archive} is not an archive of a self-test: {error.args[0]} is missing in it",
+            hint=_HINT,
+        ) from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise LabError(
-            f"{archive} contains values that fleet does not expect: {error}", hint=_HINT
+            f"{archive} is not an archive of a self-test, or is damaged: {reason(error)}",
+            hint=_HINT,
         ) from error
     head = f"# Recorded by a selftest of fleet {_plain(climbed.get('fleet'))}.\n"
     return head + yaml.safe_dump({f"recorded-{name}": row}, sort_keys=False), lacking
@@ -61,7 +65,11 @@ def _texts(archive: Path) -> dict[str, str]:
         with gzip.open(archive) as stream:
             data = stream.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise LabError(f"{archive} holds more than {MOST_BYTES >> 20} MiB", hint=_HINT)
+            raise LabError(
+                f"{archive} is not an archive of a self-test: it holds more than "
+                f"{MOST_BYTES >> 20} MiB",
+                hint=_HINT,
+            )
         found: dict[str, str] = {}
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
             for info in tar:
@@ -72,11 +80,17 @@ def _texts(archive: Path) -> dict[str, str]:
                         hint=_HINT,
                     )
                 if len(found) >= MOST_MEMBERS:
-                    raise LabError(f"{archive} holds more than {MOST_MEMBERS} files", hint=_HINT)
+                    raise LabError(
+                        f"{archive} is not an archive of a self-test: it holds more than "
+                        f"{MOST_MEMBERS} files",
+                        hint=_HINT,
+                    )
                 member = tar.extractfile(info)
                 found[info.name] = member.read().decode("utf-8", "replace") if member else ""
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        raise LabError(f"{archive} cannot be read: {error}", hint=_HINT) from error
+        raise LabError(
+            f"the archive {archive} cannot be read: {reason(error)}", hint=_HINT
+        ) from error
     return found
 
 

@@ -37,11 +37,16 @@ class Command:
 
     def __post_init__(self) -> None:
         if not self.argv:
-            raise InputError("the command is empty", hint="name a program")
+            raise InputError(
+                "the command to run on the device is empty", hint="give a program and its arguments"
+            )
         called = self.call.args if self.call is not None else ()
         for text in (*self.argv, *self.env.values(), self.cwd, *called):
             if "\0" in text:
-                raise InputError("an argument contains a NUL character", hint="remove it")
+                raise InputError(
+                    "an argument of the command for the device contains a NUL character (byte 0)",
+                    hint="remove the NUL character",
+                )
         for name in (*self.env, *self.unset):
             if not _ENV_NAME.match(name):
                 raise InputError(

@@ -36,6 +36,7 @@ FleetError                     anything fleet reports; carries the cure
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,29 @@ class FleetError(Exception):
             "step": self.step,
             "position": str(self.position) if self.position else "",
         }
+
+
+_PLAIN: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+    ((FileExistsError, NotADirectoryError), "a part of this path is a file, not a folder"),
+    ((IsADirectoryError,), "this is a folder, not a file"),
+    ((RecursionError,), "its lists and objects are nested too deep"),
+    ((TypeError, AttributeError, IndexError), "a value is missing or of another type"),
+)
+
+
+def reason(error: BaseException) -> str:
+    """What Python or the system says, in plain words: no codec, no errno, no class of Python."""
+    for kinds, words in _PLAIN:
+        if isinstance(error, kinds):
+            return words
+    if isinstance(error, UnicodeDecodeError):
+        return f"this is not UTF-8 text (byte 0x{error.object[error.start]:02x} at {error.start})"
+    if isinstance(error, KeyError):
+        return f"the key {error} is missing"
+    if isinstance(error, json.JSONDecodeError):
+        return f"this is not valid JSON: {error.msg}"
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return "a number in it has too many digits" if text.startswith("Exceeds the limit") else text
 
 
 def unforeseen(error: Exception) -> FleetError:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet.model.errors import FleetError, InputError
+from fleet.model.errors import FleetError, InputError, reason
 
 _ODD = re.compile("[\n\t\0\ud800-\udfff]")
 # Microsoft, Naming Files, Paths, and Namespaces: what a name must not have, end with or be
@@ -68,7 +68,9 @@ Chunk = bytes | Span
 
 def changed(path: Path) -> InputError:
     """The error for a source that is another file now."""
-    return InputError(f"{path} was modified while it was sent", hint="deploy again")
+    return InputError(
+        f"the file {path} was modified while fleet sent it", hint="run the command again"
+    )
 
 
 def check_name(name: str) -> None:
@@ -77,7 +79,8 @@ def check_name(name: str) -> None:
     if not parts or name.startswith("/") or ".." in parts or _ODD.search(name):
         raise InputError(
             f"{name!r} cannot be the name of a file in a release",
-            hint="rename the file: UTF-8, without `..`, line breaks and tabs",
+            hint="rename the file; its name must be UTF-8 text, without / at the start, `..`, "
+            "line breaks and tabs",
         )
 
 
@@ -115,9 +118,8 @@ def told(
     try:
         yield
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        look = hint or f"ls -l {shlex.quote(str(path))}"
-        raise kind(f"cannot {doing} {path}: {why}", hint=look) from error
+        look = hint or f"check that this is the right file: ls -l {shlex.quote(str(path))}"
+        raise kind(f"cannot {doing} the file {path}: {reason(error)}", hint=look) from error
 
 
 def sha256_file(path: Path) -> str:

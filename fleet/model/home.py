@@ -16,7 +16,7 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Literal
 
-from fleet.model.errors import WorkstationError
+from fleet.model.errors import WorkstationError, reason
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})  # of a disk; no link says these
 
@@ -104,7 +104,7 @@ def unwritable(path: Path, error: OSError) -> WorkstationError:
     there = next(folder for folder in above if os.path.exists(folder))  # noqa: PTH110 - EACCES
     look = "free disk space: df -h" if error.errno in _FULL else "check the permissions: ls -ld"
     return WorkstationError(
-        f"cannot write {path} on this workstation: {error.strerror or error}",
+        f"cannot write {path} on this workstation: {reason(error)}",
         hint=f"{look} {shlex.quote(str(there))}; or set FLEET_HOME to a folder on another disk",
     )
 

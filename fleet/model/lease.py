@@ -66,7 +66,10 @@ class Spent:
     def describe(self) -> str:
         """Who is in the way, and with what."""
         who = "an unknown user" if self.maker == "-" else self.maker
-        return f"blocked by {who}: the folder {self.path} has used up the numbers of leases"
+        return (
+            f"blocked by {who}: the lease folder {self.path} on the board has the highest number "
+            "that a lease can have, so that fleet can take no further lease"
+        )
 
     def cure(self) -> str:
         """What ends it. Nobody else may: the folder of leases is sticky."""

@@ -173,7 +173,10 @@ class Record:
         _check_schema(found)
         for key in ("run_id", "host", "metrics"):
             if key not in found.data:
-                raise InputError(f"the key {key} is missing", hint="fleet config schema record")
+                raise InputError(
+                    f"the key {key} of the record is missing",
+                    hint="fleet config schema record (prints the format)",
+                )
         inner, around = found.inner("metrics"), found.inner("conditions")
         return cls(
             **found.fields_of(cls),

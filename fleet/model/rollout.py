@@ -108,7 +108,7 @@ def parse_on_fail(text: str) -> OnFail:
         if text == word:
             return word  # type: ignore[no-any-return]
     raise InputError(
-        f"'{text}' is no action that fleet can take when a wave fails",
+        f"'{text}' is not an action that fleet can take when a wave fails",
         hint=f"use one of: {', '.join(ON_FAIL)}",
     )
 
@@ -119,7 +119,7 @@ def check_rising(waves: tuple[Amount, ...]) -> None:
     Counts and percentages can only be compared when the devices are known.
     """
     if any(wave.number == 0 for wave in waves):
-        raise InputError("a wave has 0 devices", hint="remove that wave")
+        raise InputError("a wave has 0 devices", hint="remove the 0 from the list of waves")
     for before, after in itertools.pairwise(waves):
         if before.percent == after.percent and after.number <= before.number:
             raise InputError(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fleet.model import masking
-from fleet.model.errors import InputError, Position
+from fleet.model.errors import InputError, Position, reason
 
 _CMD_SECONDS = 30.0  # a password manager may ask for a touch; longer means it hangs
 
@@ -97,7 +97,10 @@ def resolve(reference: str, base: Path) -> Secret:
     if kind == "env" and rest:
         value = os.environ.get(rest)
         if value is None:
-            raise InputError(f"environment variable {rest} is not set", hint=f"export {rest}=...")
+            raise InputError(
+                f"the environment variable {rest}, which shall hold the password, is not set",
+                hint=f"export {rest}=... (then run the command again)",
+            )
         return Secret(value)
     if kind == "file" and rest:
         path = base / Path(rest).expanduser()
@@ -105,8 +108,8 @@ def resolve(reference: str, base: Path) -> Secret:
             return Secret(path.read_text("utf-8").split("\n", 1)[0])
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(
-                f"cannot read the secret file {path}: {error}",
-                hint=f"ls -l {shlex.quote(str(path))}",
+                f"cannot read the file {path}, which shall hold the password: {reason(error)}",
+                hint=f"correct the path after `file:`; ls -l {shlex.quote(str(path))}",
             ) from error
     if kind == "cmd" and rest:
         return _from_command(rest)
@@ -122,8 +125,15 @@ def _from_command(line: str) -> Secret:
             shlex.split(line), capture_output=True, text=True, timeout=_CMD_SECONDS, check=True
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
+        why = (
+            f"it ended with status {error.returncode}"
+            if isinstance(error, subprocess.CalledProcessError)
+            else f"it did not end within {_CMD_SECONDS:g} s"
+            if isinstance(error, subprocess.TimeoutExpired)
+            else reason(error)
+        )
         raise InputError(
-            f"the secret command '{line}' failed ({type(error).__name__})",
+            f"the command '{line}', which shall print the password, failed: {why}",
             hint=f"run the command by hand to see why: {line}",
         ) from error
     return Secret(done.stdout.split("\n", 1)[0])

@@ -7,6 +7,7 @@ break a line of the owner file.
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -135,6 +136,14 @@ def _why(ticket: Ticket, kind: str, *line: str) -> str:
     return f"the lease was {taken}" if taken else "its folder on the board was deleted"
 
 
+def _lease_cure(said: str) -> str:
+    parent, found, why = said.partition("/fleet-lease")
+    if not found:
+        return "let all users write to the folder, and free disk space (df -h)"
+    path = shlex.quote(parent + found)
+    return f"mv {path} {path}.old" if why.startswith(" is ") else f"chmod 1777 {path}; df -h {path}"
+
+
 def parse_lease(text: str, host: str) -> LeaseAnswer:
     """The first answer in `text`; what stands around it is left alone.
 
@@ -155,12 +164,11 @@ def parse_lease(text: str, host: str) -> LeaseAnswer:
         words = rest.split(" ")
         if kind == "failed":
             raise DeviceError(
-                f"fleet cannot store on the board who writes to it (the lease): {rest}",
+                f"fleet cannot take the lease, which it keeps in a folder on the board: {rest}",
                 device=host,
                 step="lease",
-                hint="let all users write to that folder and free disk space, or set "
-                "FLEET_LEASE_DIR "
-                "on the board to another folder; fleet doctor (checks the folder)",
+                hint=f"run on the board, as root: {_lease_cure(rest)}; or set FLEET_LEASE_DIR "
+                "there to a folder that all users can write to",
             )
         if kind == "place":
             answer.place = rest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -112,12 +113,13 @@ class Receipt:
             raise DeviceError(
                 f"cannot write to {facts.base_dir}: {self.failed}",
                 device=host,
-                hint=f"run on the device: ls -ld {facts.base_dir}; df -h {facts.base_dir}",
+                hint="set base_dir in the inventory to a folder that this user can write to; or "
+                f"look on the device: ls -ld {shlex.quote(facts.base_dir)}",
             )
         if self.bad:
             names = ", ".join(sorted(b.file.name for b in blobs if b.file.sha256 in self.bad))
             raise TransferError(
-                f"the SHA-256 on the device is not the one that was sent: {names}",
+                f"a file on the device has another SHA-256 than the file that fleet sent: {names}",
                 device=host,
                 hint="deploy again: the source file may have changed; if it happens twice, check "
                 "the disk of the device: dmesg",

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet.model.errors import InputError, ProfileError, UnknownProfileError
+from fleet.model.errors import InputError, ProfileError, UnknownProfileError, reason
 from fleet.model.record import Record
 from fleet.profiles.formats import detect
 from fleet.profiles.formats.base import Profile
@@ -127,11 +127,13 @@ class Importer:
                 return None
             self.done.bad.append(BadFile(str(path), error.message, error.hint))
         except OSError as error:
-            self.done.bad.append(BadFile(str(path), f"cannot be read: {error.strerror}"))
+            self.done.bad.append(BadFile(str(path), f"cannot be read: {reason(error)}"))
         except (ProfileError, InputError) as error:
             self.done.bad.append(BadFile(str(path), error.message, error.hint))
         except (ValueError, RecursionError) as error:
-            self.done.bad.append(BadFile(str(path), f"is damaged: {error}", "copy the file again"))
+            self.done.bad.append(
+                BadFile(str(path), f"is damaged: {reason(error)}", "copy the file again")
+            )
         return None
 
     def _item(self, path: Path, data: bytes) -> _Item:

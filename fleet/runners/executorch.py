@@ -63,8 +63,10 @@ class ExecutorchRunner(Defaults):
         llama = run.program is not None and "llama" in run.program.name
         if llama and options.profile_level is not None:
             raise InputError(
-                "run.options.profile_level: qnn_llama_runner has no such option",
-                hint="remove `profile_level:`, or set `program:` to qnn_executor_runner",
+                "`profile_level` under `run: options:`: the program qnn_llama_runner has no such "
+                "option",
+                hint="remove `profile_level:` from the playbook, or set `run: program:` to "
+                "qnn_executor_runner",
             )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:

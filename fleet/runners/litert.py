@@ -76,9 +76,11 @@ class LitertRunner(Scripted):
         has = any(path.name == DISPATCH for path in run.libraries)
         if options.accelerator == "npu" and not has:
             raise InputError(
-                f"runner litert needs {DISPATCH} for the NPU, and no package has it",
-                hint=f"libraries: [.../{DISPATCH}], built from LiteRT 2.3.0; or "
-                "`accelerator: cpu` in run.options, which measures the CPU",
+                f"runner litert needs the library {DISPATCH} to use the NPU, and the playbook "
+                "does not name it",
+                hint=f"build {DISPATCH} from the sources of LiteRT 2.3.0 (no Python package has "
+                "it); then write its path in the playbook, under `run:`: "
+                f"`libraries: [PATH/{DISPATCH}]`",
             )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
@@ -121,25 +123,33 @@ def _counted(kit: Kit, options: LitertOptions) -> tuple[str, Operations, int]:
         if found.compiled:
             raise InputError(
                 f"{model} has {found.compiled} part(s) compiled for an NPU, which no CPU can run",
-                hint="name the model before it was compiled: run: options: model: ...",
+                hint="put the model before it was compiled into the bundle, and name it in the "
+                "playbook, under `run: options:`: `model: FILE.tflite`",
             )
         return model, found, max(found.others, 1)
     if found.others > options.off_npu or not found.compiled:
         raise InputError(
             f"{found.others} of the {found.others + found.compiled} operations of {model} would "
-            f"run on the CPU, and run.options.off_npu allows {options.off_npu}",
-            hint=f"compile the model for the NPU, or allow them: `off_npu: {found.others}`"
+            "run on the CPU, not on the NPU"
+            + (
+                f"; the playbook allows {options.off_npu} (off_npu)"
+                if found.compiled
+                else ": the model is not compiled for an NPU"
+            ),
+            hint="compile the whole model for the NPU, or allow these operations in the playbook, "
+            f"under `run: options:`: `off_npu: {found.others}`"
             if found.compiled
-            else "compile it ahead of time for the chip (apply_plugin_main of ai-edge-litert); or "
-            "`accelerator: cpu`, which measures the CPU",
+            else "compile it ahead of time for the chip (apply_plugin_main of ai-edge-litert); to "
+            "measure the CPU, write in the playbook, under `run: options:`: `accelerator: cpu`",
         )
     if not found.others:
         return model, found, found.compiled
     if options.source is None:
         raise InputError(
-            f"the share of {model} that stays on the CPU cannot be told from it alone",
-            hint="put the model before it was compiled into the bundle and name it: run: options: "
-            "source: ...",
+            f"fleet cannot tell which share of {model} stays on the CPU: that needs the model "
+            "before it was compiled too",
+            hint="put the model before it was compiled into the bundle, and name it in the "
+            "playbook, under `run: options:`: `source: FILE.tflite`",
         )
     source = named(kit.bundle, options.source, (), "model before it was compiled", "source")
     return model, found, max(operations(_path(kit, source)).others, 1)

@@ -101,7 +101,8 @@ class LlamaCppRunner(Defaults):
         for name in options.env:
             if not re.fullmatch(r"GGML_HEXAGON_[A-Z0-9_]+", name):
                 raise InputError(
-                    f"run.options.env: {name} does not begin with GGML_HEXAGON_",
+                    f"`env` under `run: options:` sets {name}; fleet passes on only variables "
+                    "whose names begin with GGML_HEXAGON_",
                     hint=f"remove {name} from `env:` in the playbook",
                 )
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from fleet.model.bundle import Bundle
-from fleet.model.errors import InputError
+from fleet.model.errors import InputError, reason
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.runners.base import Ended, Layout, Start
@@ -37,9 +38,20 @@ def parsed(model: type[T], given: Mapping[str, Any], runner: str) -> T:
         key = ".".join(str(part) for part in first["loc"])
         known = ", ".join(model.model_fields)
         raise InputError(
-            f"run.options.{key} of runner {runner}: {first['msg'].lower()}",
-            hint=f"correct the playbook; options of this runner: {known or 'none'}",
+            f"`{key}` under `run: options:` {_wrong(first, runner)}",
+            hint=f"correct this option in the playbook; runner {runner} takes: {known or 'none'}",
         ) from error
+
+
+def _wrong(detail: ErrorDetails, runner: str) -> str:
+    """pydantic's error in our words."""
+    if detail["type"] == "extra_forbidden":
+        return f"is not an option of runner {runner}"
+    if detail["type"] == "missing":
+        return f"is missing; runner {runner} needs it"
+    said = detail["msg"].replace("Value error, ", "it ").replace("Input", "it")
+    said = said[:1].lower() + said.partition(" after validation")[0][1:]
+    return f"cannot be {detail['input']!r:.60}: {said}"
 
 
 def needs_program(run: RunSpec, runner: str, example: str) -> None:
@@ -72,7 +84,10 @@ def _ref(path: Path, name: str, *, executable: bool) -> FileRef:
     try:
         return file_ref(path, name, executable=executable)
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", hint=f"ls -l {path}") from error
+        raise InputError(
+            f"cannot read {path}, which the playbook names: {reason(error)}",
+            hint=f"check the path and its permissions: ls -l {path}",
+        ) from error
 
 
 def program(run: RunSpec, layout: Layout) -> str:
@@ -96,7 +111,8 @@ def only(bundle: Bundle, patterns: tuple[str, ...], what: str, key: str) -> str:
     have = ", ".join(names) or "nothing"
     raise InputError(
         f"the bundle has no {what} ({' or '.join(patterns)}); its files are {have}",
-        hint=f"copy it into {bundle.root}, or name it under `run: options:`: `{key}: FILE`",
+        hint=f"copy it into {bundle.root}, or name it in the playbook, "
+        f"under `run: options:`: `{key}: FILE`",
     )
 
 
@@ -106,8 +122,9 @@ def named(bundle: Bundle, name: str | None, patterns: tuple[str, ...], what: str
         return only(bundle, patterns, what, key)
     if name not in {item.name for item in bundle.files}:
         raise InputError(
-            f"run.options.{key} is {name}, but the bundle has no file with this name",
-            hint=f"fleet bundle inspect {shlex.quote(str(bundle.root))} (lists what it has)",
+            f"`{key}` under `run: options:` is {name}, but the bundle has no file with this name",
+            hint="correct the name in the playbook; "
+            f"fleet bundle inspect {shlex.quote(str(bundle.root))} (lists the files of the bundle)",
         )
     return name
 

@@ -105,18 +105,21 @@ class OrtRunner(Scripted):
             )
         if (options.decoder is None) is not (options.decoder_with_past is None):
             raise InputError(
-                "run.options has one of decoder and decoder_with_past; a generation needs both",
-                hint="name the other one in the playbook, under `run: options:`",
+                "`run: options:` of the playbook names only one of `decoder:` and "
+                "`decoder_with_past:`; to generate text, both models are needed",
+                hint="name the other model too, under `run: options:`",
             )
         if "session.disable_cpu_ep_fallback" in options.session:
             raise InputError(
-                "run.options.session sets the fallback to the CPU, which fleet always disables",
+                "the playbook sets session.disable_cpu_ep_fallback under `run: options: session:`; "
+                "fleet sets it itself, so that nothing runs on the CPU unseen",
                 hint="remove session.disable_cpu_ep_fallback from the playbook",
             )
         for key in ("profiling_level", "profiling_file_path", "backend_path"):
             if key in options.provider:
                 raise InputError(
-                    f"run.options.provider sets {key}, which fleet sets itself",
+                    f"the playbook sets {key} under `run: options: provider:`, which fleet sets "
+                    "itself",
                     hint=f"remove {key} from the playbook; to profile, use `run: profiling:`",
                 )
 
@@ -208,13 +211,13 @@ def _model(kit: Kit, name: str | None, key: str) -> str:
     names = sorted(models_of(kit.bundle))
     if name is not None and name not in names:
         raise InputError(
-            f"run.options.{key} is {name}, but the bundle has no model with this name",
+            f"`{key}` under `run: options:` is {name}, but the bundle has no model with this name",
             hint=f"set `run: options: {key}:` in the playbook to one of: " + ", ".join(names),
         )
     if name is None and len(names) > 1:
         raise InputError(
-            f"the bundle has several models: {', '.join(names)}",
-            hint="choose one in the playbook: `run: options: model:`"
+            f"the bundle has several models, and the playbook names none: {', '.join(names)}",
+            hint=f"choose one in the playbook, under `run: options:`: `model: {names[0]}`"
             + ("; or `runner: genai` for all of it" if kit.bundle.config.get("genai") else ""),
         )
     return name or names[0]
@@ -238,8 +241,10 @@ def in_bundle(kit: Kit, inputs: Mapping[str, str], reference: Mapping[str, str])
         for tensor, name in table.items():
             if name not in have:
                 raise InputError(
-                    f"run.options.{key}.{tensor}: the bundle has no file {name}",
-                    hint="copy the .npy file into the bundle folder",
+                    f"`{key}` under `run: options:` names the file {name} for {tensor}, which the "
+                    "bundle does not have",
+                    hint="copy the .npy file into the bundle folder, or correct its name in the "
+                    "playbook",
                 )
 
 

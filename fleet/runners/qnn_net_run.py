@@ -68,13 +68,15 @@ class NetRunRunner(Defaults):
         for name in (name for row in options.inputs for name in row):
             if re.search(r"\s", name) or not name.rpartition(":=")[2]:
                 raise InputError(
-                    f"run.options.inputs: '{name}' is empty or contains a blank",
-                    hint="rename the file",
+                    f"`inputs` under `run: options:` names the file '{name}'; a name must not be "
+                    "empty or contain a blank",
+                    hint="rename the file in the bundle and in the playbook",
                 )
         if options.config_file and options.perf_profile:
             raise InputError(
-                "run.options has both perf_profile and config_file",
-                hint="remove `perf_profile:`; set it in the backend section of the config_file",
+                "`run: options:` of the playbook has both perf_profile and config_file",
+                hint="remove `perf_profile:` there; set it in the backend section of the file that "
+                "`config_file:` names",
             )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:

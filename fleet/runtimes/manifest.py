@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fleet.model.errors import RuntimeStoreError
+from fleet.model.errors import RuntimeStoreError, reason
 from fleet.model.files import sha256_file
 from fleet.model.runtime import Library, Runtime, RuntimeSource
 from fleet.runtimes.layout import targets_of
@@ -54,7 +54,7 @@ def read(folder: Path) -> Runtime:
     try:
         value: dict[str, Any] = json.loads((folder / NAME).read_text("utf-8"))
         if value["schema"] != _SCHEMA:
-            raise ValueError(f"schema {value['schema']}")
+            raise ValueError(f"its format is {value['schema']}, and this fleet reads {_SCHEMA}")
         sources = tuple(
             RuntimeSource(**{**item, "provides": tuple(item["provides"])})
             for item in value["sources"]
@@ -63,7 +63,7 @@ def read(folder: Path) -> Runtime:
         return make(value["build_id"], folder, sources, libraries)
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise RuntimeStoreError(
-            f"the description file of runtime {folder.name} cannot be read: {error}",
+            f"the description file of runtime {folder.name} cannot be read: {reason(error)}",
             hint=f"fleet runtime remove {folder.name}, then add or fetch the runtime again",
         ) from error
 

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fleet.model.errors import RuntimeStoreError
+from fleet.model.errors import RuntimeStoreError, reason
 from fleet.model.files import FileRef, listed, sha256_file
 from fleet.model.home import fleet_home, private_folder
 from fleet.runtimes import pip
@@ -87,15 +87,16 @@ def packages_for(
             if not (folder / "packages.json").is_file():
                 if offline:
                     raise RuntimeStoreError(
-                        f"{', '.join(requirements)} for Python {python} on {target} is not "
-                        "stored on this computer, and --offline forbids a download",
+                        f"the Python package {', '.join(requirements)} for Python {python} on "
+                        f"{target} is not stored on this workstation, and --offline forbids a "
+                        "download",
                         hint="run the command once without --offline; fleet keeps the files",
                     )
                 _make(folder, wish, progress)
         return _read(folder)
     except OSError as error:
         raise RuntimeStoreError(
-            f"the Python packages cannot be stored in {home}: {error}",
+            f"the Python packages cannot be stored in {home}: {reason(error)}",
             hint="check the rights and free space (df -h), or set FLEET_HOME to another disk",
         ) from error
 
@@ -125,7 +126,9 @@ def _unpack(wheel: Path, site: Path) -> None:
                 place.write_bytes(archive.read(item))
     except ZIP_ERRORS as error:
         raise RuntimeStoreError(
-            f"the wheel {wheel.name} is damaged: {error}", hint=f"rm '{wheel}'"
+            f"the wheel {wheel.name} is damaged: {reason(error)}; fleet did not unpack it",
+            hint="run the command again; if it fails again, check the package index: "
+            "pip config list",
         ) from error
 
 
@@ -133,7 +136,7 @@ def _wanted(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
     for item in archive.infolist():
         path = PurePosixPath(item.filename)
         if path.is_absolute() or ".." in path.parts:
-            raise ValueError(f"{item.filename} leads out of the wheel")
+            raise ValueError(f"its file {item.filename} would leave the folder of the wheel")
         if not item.is_dir() and not any(
             fnmatchcase(item.filename, pattern) for pattern in _LEFT_OUT
         ):
@@ -149,7 +152,10 @@ def _read(folder: Path) -> Packages:
         )
         wheels = {str(name): str(sha) for name, sha in data["wheels"].items()}
     except (ValueError, KeyError, TypeError) as error:
-        raise RuntimeStoreError(f"{folder} is damaged: {error}", hint=f"rm -r {folder}") from error
+        raise RuntimeStoreError(
+            f"the stored Python packages in {folder} are damaged: {reason(error)}",
+            hint=f"rm -r {folder} (then run the command again, which downloads them)",
+        ) from error
     return Packages(files, wheels)
 
 

@@ -153,4 +153,5 @@ def _only_wheel(folder: Path, requirement: str) -> Path:
 
 def _last_error(said: str) -> str:
     lines = [line for line in said.splitlines() if line.startswith("ERROR:")]
-    return (lines[0] if lines else said.strip()[-300:]).removeprefix("ERROR:").strip()
+    last = said.strip().rpartition("\n")[2][-300:] or "pip printed nothing"
+    return (lines[0] if lines else last).removeprefix("ERROR:").strip()

@@ -130,5 +130,6 @@ def _pe_end(data: mmap.mmap) -> int:
 
 def _damaged(name: str, why: str) -> RuntimeStoreError:
     return RuntimeStoreError(
-        f"{name} is damaged: {why}", hint="download or extract the SDK or wheel again"
+        f"the library {name} is damaged: {why}",
+        hint="download the SDK or wheel again, or extract it again",
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fleet.model.errors import RuntimeStoreError
+from fleet.model.errors import RuntimeStoreError, reason
 from fleet.model.home import private_folder
 from fleet.model.runtime import Library
 from fleet.runtimes.layout import Layout, group_of
@@ -68,7 +68,8 @@ def fill(tree: FileTree, layout: Layout, folder: Path, progress: Progress) -> li
             tree.place(name, place)
         except OSError as error:
             raise RuntimeStoreError(
-                f"cannot store {name}: {error}", hint="check the free space: df -h"
+                f"the runtime store cannot take {name}: {reason(error)}",
+                hint=f"check the free space: df -h {folder.parent}",
             ) from error
         if group_of(path):
             libraries.append(scan_file(place, path))
@@ -81,7 +82,7 @@ def _require_space(folder: Path, need: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < need + _HEADROOM_BYTES:
         raise RuntimeStoreError(
-            f"not enough disk space in {folder.parent}: the runtime needs "
-            f"{need / 1e6:.0f} MB, the disk has {free / 1e6:.0f} MB free",
+            f"not enough disk space in {folder.parent}: the runtime needs {need / 1e6:.0f} MB and "
+            f"{_HEADROOM_BYTES / 1e6:.0f} MB to spare, and {free / 1e6:.0f} MB are free",
             hint="free some disk space, or set FLEET_HOME to a folder on a larger disk",
         )

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from fleet.model.errors import InputError, RuntimeStoreError
+from fleet.model.errors import InputError, RuntimeStoreError, reason
 from fleet.model.files import sha256_file
 from fleet.model.runtime import Runtime, same_build
 from fleet.runtimes import manifest, merge, pip
@@ -216,6 +216,6 @@ def _os_errors(doing: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise RuntimeStoreError(
-            f"{doing}: {error.strerror or error} {error.filename or ''}".rstrip(),
+            f"{doing}: {error.filename or 'the disk'}: {reason(error)}",
             hint="check the rights and free space (df -h), or set FLEET_HOME to another disk",
         ) from error

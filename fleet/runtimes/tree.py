@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from fleet.model.errors import RuntimeStoreError
+from fleet.model.errors import RuntimeStoreError, reason
 from fleet.model.files import human_bytes
 
 _GLOBS = ("*", "lib/*/*", "lib/hexagon-*/unsigned/*", "bin/*/*")
@@ -174,8 +174,8 @@ def open_zip(path: Path, max_member: int = _MAX_MEMBER) -> Iterator[ZipTree]:
         archive = zipfile.ZipFile(path)
     except (*ZIP_ERRORS, OSError) as error:
         raise RuntimeStoreError(
-            f"the zip file {path} is incomplete or damaged: {error}",
-            hint="download the zip file again",
+            f"{path} is not a zip file, or is damaged: {reason(error)}",
+            hint="give the SDK's zip file or a wheel, or download it again",
         ) from error
     with archive:
         yield ZipTree(archive, max_member=max_member)
@@ -197,7 +197,7 @@ def _zip_errors(name: str) -> Iterator[None]:
         yield
     except ZIP_ERRORS as error:
         raise RuntimeStoreError(
-            f"{name} cannot be extracted from the zip file: {error}",
+            f"the zip file is damaged: {name} cannot be extracted ({reason(error)})",
             hint="download the zip file again",
         ) from error
 

@@ -102,8 +102,9 @@ def look(url: str) -> dict[str, Any]:
         raise InputError(f"{url} is not a URL: {error}", hint="write http://HOST:PORT") from error
     except httpx.HTTPError as error:
         raise UnreachableError(
-            f"the service at {url} does not answer: {type(error).__name__}: {error}",
-            hint="fleet serve tunnel (prints the address)",
+            f"no fleet service answers at {url}: {error}",
+            hint="start a tunnel to the device, and give the address that it prints: "
+            "fleet serve tunnel",
         ) from error
     except (ValueError, TypeError):
         whole = False

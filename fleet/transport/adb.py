@@ -168,7 +168,9 @@ class AdbTransport:
 
     def _live(self) -> AdbDevice:
         if self._seen is None:
-            raise UnreachableError(f"{self.describe} is not open", device=self._host.name)
+            raise UnreachableError(
+                f"the connection {self.describe} is not open", device=self._host.name
+            )
         return self._seen
 
     def run(
@@ -220,7 +222,9 @@ class AdbTransport:
                 deadline.touch()
                 decoder.take(chunk)
             elif deadline.expired:
-                raise DeadlineError(f"'{what}' did not end within {deadline.seconds:g} s")
+                raise DeadlineError(
+                    f"the program '{what}' on the phone did not end within {deadline.seconds:g} s"
+                )
 
     @contextlib.contextmanager
     def _stream(self, command: Command, deadline: Deadline) -> Iterator[AdbConnection]:
@@ -271,10 +275,11 @@ class AdbTransport:
             try:
                 link = self._service(f"tcp:{port}", deadline)
             except ConnectionLostError as error:
-                if "adb: " not in error.message:
+                if not error.message.startswith("adb lost"):
                     raise
                 raise DeviceError(
-                    f"no program answers at port {port}", hint="fleet serve status"
+                    f"no program on the device answers at port {port}",
+                    hint="fleet serve status (is the service running?); fleet serve start",
                 ) from error
         with self._lock:
             self._links.discard(link)
@@ -293,8 +298,10 @@ class AdbTransport:
         if why == "closed" and self._lacks_shell():
             raise _no_shell(why)
         if "not found" in why or "offline" in why or why == "closed":
-            raise self._lost(f"adb: {why}")
-        raise UnreachableError(f"the adb server refuses: {why}", hint="adb devices -l")
+            raise self._lost(f"adb lost the connection to the phone ({why})")
+        raise UnreachableError(
+            f"the adb server refuses the connection to the phone: {why}", hint="adb devices -l"
+        )
 
     def _lacks_shell(self) -> bool:
         """True only when the server knows this phone's features and shell_v2 is none of them."""
@@ -331,6 +338,6 @@ class AdbTransport:
 
 def _no_shell(why: str) -> DeviceError:
     return DeviceError(
-        f"the adbd of the phone is too old: it lacks exit codes (shell_v2): {why}",
+        f"the adbd of the phone is too old: it reports no exit codes (feature shell_v2): {why}",
         hint="update the phone to Android 7 or newer; on a board: update adbd, or use ssh",
     )

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fleet.model.deadline import Deadline
-from fleet.model.errors import DeadlineError, FleetError, InputError, UnreachableError
+from fleet.model.errors import DeadlineError, FleetError, InputError, UnreachableError, reason
 from fleet.model.extras import install_extra
 from fleet.transport.adbwire import AdbConnection, RefusedError
 
@@ -52,7 +52,9 @@ def address(text: str | None = None) -> tuple[str, int]:
     if said:
         match = _ADDRESS.fullmatch(said)
         if match is None:
-            raise InputError(f"'{said}' is not an adb server", hint="write HOST:PORT")
+            raise InputError(
+                f"'{said}' is not the address of an adb server", hint="write HOST:PORT"
+            )
         return match[1] or DEFAULT[0], int(match[2])
     port = os.environ.get("ANDROID_ADB_SERVER_PORT", "")
     host = os.environ.get("ANDROID_ADB_SERVER_ADDRESS", "") or DEFAULT[0]
@@ -168,7 +170,11 @@ class AdbServer:
     def pair(self, target: str, code: str, deadline: Deadline) -> str:
         """`adb pair HOST:PORT CODE` of wireless debugging; the server's words."""
         if not re.fullmatch(r"[0-9]{6}", code):
-            raise InputError("the pairing code must have six digits", hint="the phone shows it")
+            raise InputError(
+                "the pairing code must have six digits",
+                hint="type the code that the phone shows under Developer options, Wireless "
+                "debugging, Pair device with pairing code",
+            )
         return self.ask(f"host:pair:{code}:{target}", deadline)
 
 
@@ -226,7 +232,11 @@ def translated(server: AdbServer, deadline: Deadline, phone: str = "") -> Iterat
             f"{who} did not answer within {deadline.seconds:g} s", hint=cure
         ) from error
     except (RefusedError, OSError, EOFError, ValueError) as error:
-        text = " ".join(str(error).split()) or type(error).__name__
+        text = " ".join(reason(error).split())
+        if type(error) is ValueError:
+            text = "its answer is not of the adb protocol, so another program may use that port"
         raise UnreachableError(
-            f"the adb server at {server} reports an error: {text}", hint="adb devices -l"
+            f"the adb server at {server} failed: {text}",
+            hint="adb devices -l (shows whether adb works); if not, correct `adb_server:` in the "
+            "inventory",
         ) from error

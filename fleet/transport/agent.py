@@ -25,6 +25,7 @@ _VERSION = re.compile(r"OpenSSH(?:_for_Windows)?_(\d+)\.(\d+)")
 _USER = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]*")  # ssh-add reads ?, *, @ and > as more
 _LOOK_SECONDS = 0.005
 _END_SECONDS = 5.0
+_WITHOUT = "deploy without relay: remove `relay` from `tune:` or --tune"
 # cat ends when its input does: on close(), and whenever and however this process ends.
 _KEEPER = (
     'ssh-agent -D -a "$1/agent" > /dev/null 2>&1 &\n'
@@ -82,7 +83,9 @@ class Agent:
         when none of the keys can be held so, with the words of ssh-add.
         """
         if not _USER.fullmatch(user):
-            raise UnreachableError(f"a key cannot be restricted to the user name {user!r}")
+            raise UnreachableError(
+                f"ssh-agent cannot lend a key for the user name {user!r}", hint=_WITHOUT
+            )
         known = self._folder / "known"
         known.write_text(f"fleet-source {source}\nfleet-target {target}\n", "utf-8")
         said = ""
@@ -105,8 +108,7 @@ class Agent:
             held += not done.returncode
             said = done.stderr.decode("utf-8", "replace").strip() or said
         if not held:
-            last = said.splitlines()[-1] if said else "no key file"
-            raise UnreachableError(f"ssh-add cannot load the key: {last[-200:]}")
+            raise not_lent(said.splitlines()[-1][-200:] if said else "no key file")
 
     def close(self) -> None:
         """End it and remove its folder; never raises."""
@@ -118,6 +120,14 @@ class Agent:
         except subprocess.TimeoutExpired:
             end(self._keeper)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def not_lent(why: object) -> UnreachableError:
+    """The error for a key that ssh-add does not take."""
+    return UnreachableError(
+        f"ssh-add cannot load the key that lets one board log in to the next: {why}",
+        hint=_WITHOUT,
+    )
 
 
 def _path() -> str:

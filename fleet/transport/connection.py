@@ -18,7 +18,7 @@ from typing import Any
 import paramiko
 
 from fleet.config.ranges import split_port
-from fleet.model.errors import InputError
+from fleet.model.errors import InputError, reason
 from fleet.model.inventory import Host
 from fleet.transport.lean import run_match_exec
 
@@ -199,10 +199,15 @@ class _Resolver:
         except (paramiko.SSHException, OSError, ValueError) as error:
             files = ", ".join(map(str, self._files))
             raise InputError(
-                f"cannot use the ssh config {files}: {error}",
-                hint="correct that line, or set `ssh_config:` in the inventory to another file",
+                f"cannot use the ssh config {files}: {_unusable(error)}",
+                hint="correct the file, or set `ssh_config:` in the inventory to another one",
             ) from error
         return found
+
+
+def _unusable(error: Exception) -> str:
+    text = reason(error)
+    return text if "invalid literal" not in text else f"Port is no number: {text.split(': ')[-1]}"
 
 
 @lru_cache(maxsize=8)

@@ -10,7 +10,7 @@ from typing import Unpack
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
-from fleet.model.errors import DeviceError, UnreachableError
+from fleet.model.errors import DeviceError, UnreachableError, reason
 from fleet.transport.base import Carrier, Identity, PortStream, Streams, Traffic
 from fleet.transport.process import Processes
 from fleet.transport.quote import render
@@ -62,7 +62,7 @@ class LocalTransport:
             made = socket.create_connection(("127.0.0.1", port), max(deadline.remaining, 0.01))
         except OSError as error:
             raise DeviceError(
-                f"no program answers at port {port} of this workstation: {error.strerror}",
+                f"no program answers at port {port} of this workstation: {reason(error)}",
                 hint="fleet serve status",
             ) from error
         made.settimeout(None)

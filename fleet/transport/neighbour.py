@@ -17,7 +17,7 @@ from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import UnreachableError
 from fleet.model.inventory import Host
-from fleet.transport.agent import Agent, can_bind, lacking
+from fleet.transport.agent import Agent, can_bind, lacking, not_lent
 from fleet.transport.base import Streams, Traffic, Transport
 from fleet.transport.connection import DEFAULT_PORT
 from fleet.transport.ssh import SshTransport
@@ -105,7 +105,7 @@ class Bridge:
         try:
             self._agent.add(keys, self._source.key, target.key, target.user, seconds)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise UnreachableError(f"ssh-add cannot load the key: {error}") from error
+            raise not_lent(error) from error
 
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
         """Run on the source. See Transport.run."""

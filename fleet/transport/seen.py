@@ -11,7 +11,7 @@ from pathlib import Path
 import paramiko
 
 from fleet.model.deadline import Deadline
-from fleet.model.errors import InputError, TransportError
+from fleet.model.errors import InputError, TransportError, reason
 from fleet.transport.connection import for_paramiko
 
 ADB_SECONDS = 1.0  # the server is on loopback, or is not there
@@ -70,7 +70,7 @@ def _with_included(source: Path) -> list[Path]:
 
 def _unreadable(file: Path, error: Exception) -> InputError:
     return InputError(
-        f"cannot read the ssh config {file}: {error}",
+        f"cannot read the ssh config {file}: {reason(error)}",
         hint="give addresses instead: fleet init FOLDER [user@]host[:port] ...",
     )
 

@@ -178,7 +178,9 @@ class SshTransport:
 
     def _live(self) -> paramiko.Transport:
         if self._connection is None:
-            raise UnreachableError(f"{self.describe} is not open", device=self._host.name)
+            raise UnreachableError(
+                f"the connection {self.describe} is not open", device=self._host.name
+            )
         transport: paramiko.Transport = self._connection.transport
         if not transport.is_active():
             raise ConnectionLostError("the ssh connection broke", device=self._host.name)
@@ -277,7 +279,9 @@ class SshTransport:
                         hint="write `AllowTcpForwarding local` in its sshd_config; restart sshd",
                     ) from error
                 raise DeviceError(
-                    f"no program answers at port {port}", device=name, hint="fleet serve status"
+                    f"no program on the device answers at port {port}",
+                    device=name,
+                    hint="fleet serve status (is the service running?); fleet serve start",
                 ) from error
 
     def _wait(self, channel: paramiko.Channel, what: str, deadline: Deadline) -> None:

@@ -23,6 +23,7 @@ from fleet.model.errors import (
     FleetError,
     InputError,
     UnreachableError,
+    reason,
 )
 from fleet.model.home import disk_full
 from fleet.model.inventory import Host
@@ -107,13 +108,24 @@ def _broken(host: Host, way: str, error: Exception, *, opening: bool) -> FleetEr
     text = str(error) or type(error).__name__
     if any(mark in text for mark in ("banner", "not a valid", "No existing session")):
         return UnreachableError(
-            f"{way}: the server at that port is not an SSH server ({text})",
+            f"{way}: the server at that port is not an SSH server",
             device=host.name,
-            hint="correct `host:` and `port:`, as shown by: fleet config list",
+            hint="correct `host:` and `port:` in the inventory; fleet config list (shows them)",
         )
     if isinstance(error, paramiko.ChannelException):
-        return UnreachableError(f"{way}: the jump host cannot reach it ({text})", device=host.name)
+        return UnreachableError(
+            f"{way}: the jump host cannot connect to the device ({error.text})",
+            device=host.name,
+            hint="check the power and the address of the device; `ssh` to the jump host and ping "
+            "the device from there",
+        )
     cure = _CURES.get(error.errno or 0) if isinstance(error, OSError) else None
     if cure and (opening or isinstance(error, ConnectionRefusedError)):
-        return UnreachableError(f"{way}: {text}", device=host.name, hint=cure)
-    return ConnectionLostError(f"{way}: {text}", device=host.name)
+        return UnreachableError(f"{way}: {reason(error)}", device=host.name, hint=cure)
+    if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
+        return UnreachableError(
+            f"{way}: fleet and the SSH server of the device have no algorithm in common ({text})",
+            device=host.name,
+            hint="update sshd on the device",
+        )
+    return ConnectionLostError(f"{way}: {reason(error)}", device=host.name)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from io import FileIO
 from pathlib import Path
 
-from fleet.model.errors import InputError
+from fleet.model.errors import InputError, reason
 from fleet.model.files import told
 from fleet.model.inventory import Host
 
@@ -87,7 +87,8 @@ def read(path: Path) -> list[Trusted]:
             found.append(Trusted(**json.loads(line)))
         except (ValueError, TypeError) as error:
             raise InputError(
-                f"the log {path}:{number} is damaged: {error}",
-                hint="remove that line in an editor; keep the others",
+                f"line {number} of {path}, the log of trusted host keys, is damaged: "
+                f"{reason(error)}",
+                hint=f"remove that line in an editor, and keep the others: sed -i {number}d {path}",
             ) from error
     return found

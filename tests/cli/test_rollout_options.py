@@ -56,7 +56,7 @@ BAD = [
     ("max_failed", "some", "--max-failed: 'some' is neither"),
     ("max_unreachable", "-1", "--max-unreachable: '-1' is neither"),
     ("soak", "soon", "--soak: 'soon' is not a duration"),
-    ("on_fail", "explode", "--on-fail: 'explode' is no action"),
+    ("on_fail", "explode", "--on-fail: 'explode' is not an action"),
 ]
 
 

@@ -95,7 +95,7 @@ def test_a_damaged_log_is_named_with_its_line(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "pins.log").write_text("{\n")
     done = cli("trust", "lab001", "-i", inventory, "--log")
     assert done.returncode == 2
-    assert "pins.log:1 is damaged" in done.stderr
+    assert "pins.log, the log of trusted host keys, is damaged" in done.stderr
 
 
 def test_another_device_than_meant_is_refused_before_anything_is_written(cli: Cli) -> None:

@@ -71,13 +71,13 @@ def mistaken(table: str, old: str, new: str, folder: Path) -> InputError:
         ("qairt_releases", "core_api: 2.36.0", "core_api: 2.36", "must be text", '"2.36"'),
         ("benign", "source:", "sourse:", "unknown key 'sourse'", "source"),
         ("platform_words", "windows:", "windoze:", "unknown key 'windoze'", "windows"),
-        ("benign", "'dummy call to rpcmem_init'", "'('", "valid regular expression", "re2"),
+        ("benign", "'dummy call to rpcmem_init'", "'('", "valid regular expression", "RE2"),
         (
             "benign",
             "'dummy call to rpcmem_init'",
             "'a(?=b)'",
             "syntax that RE2 does not have",
-            "re2",
+            "RE2",
         ),
         ("benign", "'dummy call to rpcmem_init'", "''", "'' matches every line", "one character"),
         (
@@ -159,7 +159,11 @@ def test_rows_agree_with_each_other(tmp_path: Path, old: str, new: str, message:
     [
         ("rung: token-limit", "rung: token-limits", "'token-limits' is not a rung"),
         ("lab: [no-rules]", "lab: [no-rule]", "'no-rule' is not a reason"),
-        ("needs: [genie]", "needs: [performance]", "is not a rung before this one"),
+        (
+            "needs: [genie]",
+            "needs: [performance]",
+            "is not a rung of the self-test before this one",
+        ),
         ("docs/sources/qairt.md 7", "I read it", "not a valid source"),
     ],
 )

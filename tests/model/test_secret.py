@@ -32,7 +32,7 @@ def test_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setenv("FLEET_TEST_SECRET", CANARY)
     assert resolve("env:FLEET_TEST_SECRET", tmp_path).reveal() == CANARY
     monkeypatch.delenv("FLEET_TEST_SECRET")
-    with pytest.raises(InputError, match="FLEET_TEST_SECRET is not set"):
+    with pytest.raises(InputError, match=r"FLEET_TEST_SECRET, .* is not set"):
         resolve("env:FLEET_TEST_SECRET", tmp_path)
 
 
@@ -40,7 +40,7 @@ def test_from_a_file_relative_to_the_inventory(tmp_path: Path) -> None:
     (tmp_path / "pw").write_text(CANARY + "\nsecond line\n")
     assert resolve("file:pw", tmp_path).reveal() == CANARY
     assert resolve(f"file:{tmp_path}/pw", Path("/")).reveal() == CANARY
-    with pytest.raises(InputError, match="cannot read the secret file"):
+    with pytest.raises(InputError, match="cannot read the file"):
         resolve("file:none", tmp_path)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError):
@@ -55,7 +55,7 @@ def test_from_a_program(tmp_path: Path) -> None:
     "command", ["false", "no-such-program-here", "sh -c 'echo canary-7f3a; exit 3'", "'unclosed"]
 )
 def test_a_program_that_fails_is_named_and_its_output_is_not(command: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the secret command") as caught:
+    with pytest.raises(InputError, match="which shall print the password") as caught:
         resolve(f"cmd:{command}", tmp_path)
     assert "by hand" in caught.value.hint
     if "canary" not in command:

@@ -122,11 +122,11 @@ def test_bad_files_do_not_hold_up_the_good_ones(store: ProfileStore, tmp_path: P
     done = Importer(store).take([folder])
     assert [Path(one.path).name for one in done.bad] == ["a.csv", "b.json", "c.jsonl", "d.json"]
     assert "cut off" in done.bad[0].message
-    assert done.bad[2].message.startswith("record 2: the key host is missing")
+    assert done.bad[2].message.startswith("record 2: the key host of the record is missing")
     assert "version 3" in done.bad[3].message
     assert (done.new, done.passed) == (1, 1), "no record of a file with a bad one is in"
     named = Importer(store).take([folder / "notes.txt"])
-    assert "fleet does not know this format" in named.bad[0].message, "it was named itself"
+    assert "not of a profile format that fleet knows" in named.bad[0].message, "it was named itself"
     with pytest.raises(InputError, match="does not exist"):
         Importer(store).take([tmp_path / "none"])
 

@@ -52,7 +52,7 @@ def test_a_damaged_log_of_steps_is_named(text: str, tmp_path: Path) -> None:
     log = UndoLog(tmp_path, "r", "h")
     log.path.parent.mkdir()
     log.path.write_text(text + "\n")
-    with pytest.raises(InputError, match=r"h\.jsonl:1 is damaged"):
+    with pytest.raises(InputError, match=r"line 1 of .*h\.jsonl, .* is damaged"):
         log.read()
 
 

@@ -122,9 +122,7 @@ def test_a_key_with_another_fingerprint_is_an_error_in_the_playbook(
     from fleet.model.errors import PlaybookError
 
     path = _with_repository(bare("bare-evk-norepo"), tmp_path, fingerprint="A" * 40)
-    with pytest.raises(
-        PlaybookError, match=r"playbook.yaml:\d+:\d+: .*the playbook wants the fingerprint A{40}"
-    ):
+    with pytest.raises(PlaybookError, match=r"playbook.yaml:\d+:\d+: .*not the key A{40} that"):
         load_playbook(path)
 
 

@@ -90,7 +90,7 @@ def test_what_is_no_sdk_is_refused(store: RuntimeStore, tmp_path: Path) -> None:
         store.add(tmp_path / "x")
     with pytest.raises(RuntimeStoreError, match="not a QAIRT SDK"):
         store.add(write_zip(tmp_path / "x.zip", {"readme.txt": b"hello"}))
-    with pytest.raises(RuntimeStoreError, match="incomplete or damaged"):
+    with pytest.raises(RuntimeStoreError, match="not a zip file, or is damaged"):
         store.add(tmp_path / "x" / "readme.txt")
     with pytest.raises(InputError, match="does not exist"):
         store.add(tmp_path / "nothing")
@@ -223,7 +223,7 @@ def test_the_cure_names_the_source_of_the_damaged_file(store: RuntimeStore, tmp_
 def test_what_the_system_refuses_is_said_with_its_cause(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     store = RuntimeStore(tmp_path / "file" / "runtimes")
-    with pytest.raises(RuntimeStoreError, match=r"cannot add .*Not a directory") as caught:
+    with pytest.raises(RuntimeStoreError, match=r"cannot add .*a file, not a folder") as caught:
         store.add(write_zip(tmp_path / "a.whl", wheel_files()))
     assert "FLEET_HOME" in caught.value.hint
 

@@ -181,10 +181,10 @@ def _facts(text: str) -> Callable[[Path], None]:
         (_member("a", tarfile.FIFOTYPE), "not a plain file"),
         (_member("a", size=MOST_BYTES + 1), "more than 64 MiB"),
         (_many, "more than 500 files"),
-        (_member(), "lacks selftest/device-1"),
-        (_facts("[" * 5000), "values that fleet does not expect"),
-        (_facts('{"android": null, "soc": 7}'), "lacks os_name"),
-        (_facts("[]"), "values that fleet does not expect"),
+        (_member(), "selftest/device-1.* is missing"),
+        (_facts("[" * 5000), "not an archive of a self-test"),
+        (_facts('{"android": null, "soc": 7}'), "os_name is missing"),
+        (_facts("[]"), "not an archive of a self-test"),
         (lambda path: path.write_bytes(b"PK"), "cannot be read"),
         (lambda path: path.write_bytes(b""), "cannot be read"),
         (lambda _: None, "cannot be read"),
@@ -205,7 +205,7 @@ def test_a_hostile_archive_is_refused(
 def test_a_file_that_is_no_profile_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(text)
-    with pytest.raises(LabError, match="no profile of a lab board"):
+    with pytest.raises(LabError, match="does not describe a lab board"):
         profile(str(path))
 
 

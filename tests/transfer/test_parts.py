@@ -314,7 +314,7 @@ def test_what_was_asked_for_is_taken_or_refused() -> None:
     assert choice_of(link, "paramiko", GIB)[0].carrier is link
     with pytest.raises(UnreachableError, match="Permission denied"):
         choice_of(Link(200e6, other=None), "ssh", GIB)
-    with pytest.raises(InputError, match="is not a carrier"):
+    with pytest.raises(InputError, match="is not an SSH client"):
         TransferOptions(carrier="pigeon")
 
 

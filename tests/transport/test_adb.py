@@ -109,7 +109,7 @@ def test_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADB_SERVER_SOCKET", "tcp:10.0.0.9:5038")
     assert address() == ("10.0.0.9", 5038)
     assert address("127.0.0.1:7000") == ("127.0.0.1", 7000)
-    with pytest.raises(InputError, match="is not an adb server"):
+    with pytest.raises(InputError, match="is not the address of an adb server"):
         address("nonsense")
     assert is_target("10.0.0.5:5555")
     assert not is_target("usb:1")
@@ -401,7 +401,7 @@ def test_a_file_that_changes_while_it_is_sent_is_an_error(
         source.write_bytes(bytes(left))
     with (
         connected(lab) as phone,
-        pytest.raises(InputError, match="was modified while it was sent"),
+        pytest.raises(InputError, match="was modified while fleet sent it"),
     ):
         phone.run(script("cat > /dev/null"), Stall(10), stdin=spans(source, 0, 2 * FRAME_BYTES))
 

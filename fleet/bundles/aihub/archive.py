@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
-from fleet.model.errors import AiHubError, FleetError, RuntimeStoreError
+from fleet.model.errors import AiHubError, FleetError, RuntimeStoreError, reason
 from fleet.model.files import check_name
 from fleet.runtimes.tree import ZipTree, open_zip
 
@@ -42,8 +42,8 @@ def lay_out(asset: Path, folder: Path, stem: str) -> None:
         ) from error
     except OSError as error:
         raise AiHubError(
-            f"the bundle folder cannot be written: {error.strerror or error}",
-            hint="name a folder that you can write to: -o FOLDER",
+            f"the bundle folder {error.filename or folder} cannot be written: {reason(error)}",
+            hint="run the command again with another folder: -o FOLDER",
         ) from error
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-from fleet.model.errors import AiHubError, FleetError, InputError
+from fleet.model.errors import AiHubError, FleetError, InputError, reason
 from fleet.model.extras import install_extra
 
 Message = Any  # of qai_hub.public_api_pb2, which may not be installed
@@ -151,15 +151,15 @@ class Hub:
             return self._refusal(status, str(error) if of_hub else "", what)
         if isinstance(error, OSError) and error.errno is not None and not _of_network(error):
             return AiHubError(
-                f"{what} cannot be written to disk: {error.strerror}",
+                f"{what} cannot be written to the disk of this workstation: {reason(error)}",
                 hint="free some disk space, or name a folder on another disk: -o FOLDER",
             )
         if _of_network(error):
             return AiHubError(
                 f"the connection to AI Hub broke while fleet asked for {what}: "
                 f"{type(error).__name__}",
-                hint="check network, proxy and api_url, then run the command again; "
-                "nothing was written",
+                hint="check the network, the proxy and api_url in client.ini; then run the "
+                "command again",
             )
         return AiHubError(
             f"the Python package qai-hub failed while it asked for {what}: {type(error).__name__}",
@@ -174,26 +174,29 @@ class Hub:
                 f"AI Hub does not find {what}, or your account may not see it",
                 hint="check the id, or ask the owner to share it with your account",
             )
-        verb = "has a problem with" if status >= 500 else "refuses"
+        wrong = 400 <= status < 500
+        verb = "refuses" if wrong else "has a problem with"
         message, hint = {
             401: ("AI Hub refuses the API token (401)", _CONFIGURE),
             403: (
                 f"AI Hub gives this account no access to {what} (403){answer}",
-                ("ask its owner to share it with your account, then try again"),
+                ("ask its owner to share it with your account; then run the command again"),
             ),
             426: (
                 (f"the package qai-hub {self.client_version} is too old for AI Hub (426)"),
                 "pip install --upgrade qai-hub",
             ),
             429: (
-                "AI Hub got too many requests from you (429)",
-                "try again in some minutes",
+                "AI Hub got too many requests from your account (HTTP status 429)",
+                "wait some minutes, then run the command again",
             ),
         }.get(
             status,
             (
-                f"AI Hub {verb} {what} ({status}){answer}",
-                "try again in some minutes",
+                f"AI Hub {verb} {what} (HTTP status {status}){answer}",
+                "check the id: the page of the job on the AI Hub web site shows it"
+                if wrong
+                else "wait some minutes, then run the command again",
             ),
         )
         return AiHubError(message, hint=hint)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fleet.model.errors import AiHubError, InputError
+from fleet.model.errors import AiHubError, InputError, reason
 
 
 def require_free(folder: Path) -> None:
@@ -37,7 +37,7 @@ def whole(folder: Path) -> Iterator[Path]:
         descriptor = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as error:
         raise AiHubError(
-            f"{folder.parent} cannot be written: {error.strerror}",
+            f"the folder {folder.parent} cannot be written: {reason(error)}",
             hint="name a folder that you can write to: -o FOLDER",
         ) from error
     try:

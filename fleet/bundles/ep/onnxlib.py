@@ -15,6 +15,7 @@ def onnx_package(why: str) -> ModuleType:
         import onnx.helper  # noqa: PLC0415
     except ImportError as error:
         raise BundleError(
-            f"the package onnx is needed {why}: {error}", hint=install_extra("onnx")
+            f"the Python package onnx is needed {why}, and is not installed",
+            hint=install_extra("onnx"),
         ) from error
     return onnx

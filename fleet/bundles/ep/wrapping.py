@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fleet.bundles.ep.graphs import Graph, GraphFile, Tensor
 from fleet.bundles.ep.onnxlib import onnx_package
-from fleet.model.errors import BundleError
+from fleet.model.errors import BundleError, reason
 
 if TYPE_CHECKING:  # an optional package
     from onnx import ValueInfoProto
@@ -101,7 +101,8 @@ def write_wrappers(files: Sequence[GraphFile], folder: Path | None = None) -> li
         target = folder or file.path.parent
         if not (target / file.path.name).is_file():
             raise BundleError(
-                f"{target} has no {file.path.name}, which must be beside its wrapper",
+                f"the folder {target} has no {file.path.name}; the context binary must be in the "
+                "same folder as the ONNX file that refers to it",
                 hint=f"cp '{file.path}' '{target}', or run the command without --output",
             )
         for name, graph in wrapper_names(file).items():
@@ -116,13 +117,16 @@ def write_wrappers(files: Sequence[GraphFile], folder: Path | None = None) -> li
         for path, (_, content) in planned.items():
             if path.exists() and path.read_bytes() != content:
                 raise BundleError(
-                    f"{path} already exists with other content", hint=f"mv '{path}' '{path}.old'"
+                    f"the file {path} exists already, with other content; fleet does not "
+                    "overwrite it",
+                    hint=f"mv '{path}' '{path}.old' (then run the command again)",
                 )
         for path, (_, content) in planned.items():
             _write(path, content)
     except OSError as error:
         raise BundleError(
-            f"cannot write the wrappers: {error}", hint="use --output FOLDER"
+            f"cannot write the ONNX files: {reason(error)}",
+            hint="name a folder that you can write to: --output FOLDER",
         ) from error
     return [made for made, _ in planned.values()]
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from fleet.model.errors import InputError
+from fleet.model.errors import InputError, reason
 
 
 def write_all(files: Mapping[Path, str]) -> None:
@@ -38,12 +38,13 @@ def write_all(files: Mapping[Path, str]) -> None:
         _take_away(made, folders)
         if isinstance(error, FileExistsError):
             raise InputError(
-                f"{error.filename2 or error.filename} exists already; nothing was written",
-                hint="fleet init FOLDER (writes to another folder); then merge by hand",
+                f"the file {error.filename2 or error.filename} exists already; fleet does not "
+                "overwrite it, and wrote nothing",
+                hint="fleet init FOLDER (writes to another folder)",
             ) from error
         if isinstance(error, OSError):
             raise InputError(
-                f"cannot write {error.filename}: {error.strerror}; nothing was written",
+                f"cannot write {error.filename}: {reason(error)}; nothing was written",
                 hint="fleet init FOLDER (writes to another folder)",
             ) from error
         raise

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from fleet.model.errors import InputError
+from fleet.model.errors import InputError, reason
 from fleet.model.home import kept, private_folder, write_private
 from fleet.model.record import Record
 from fleet.profiles.runs import RunStore
@@ -84,8 +84,9 @@ class AbJournal:
             file = os.open(path, os.O_RDONLY)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(
-                f"cannot resume the comparison '{run_id}': {error}",
-                hint="fleet ab A B (starts a new one)",
+                f"cannot resume the comparison '{run_id}', with the journal {path}: "
+                f"{reason(error)}",
+                hint="check the run id; fleet ab A B (starts a new comparison)",
             ) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -162,5 +162,5 @@ def _read(stream: Any, blob: _Blob, index: int) -> bytes:  # noqa: ANN401 - a bi
     stream.seek(index * PIECE_BYTES)
     data: bytes = stream.read(PIECE_BYTES)
     if len(data) != min(PIECE_BYTES, blob.size - index * PIECE_BYTES):
-        raise TransferError(f"{blob.path} was modified while it was sent")
+        raise TransferError(f"the file {blob.path} was modified while fleet sent it")
     return data

@@ -45,7 +45,12 @@ class ResultCollection:
         top, _, rest = name.partition("/")
         roots = {"runs": self._runs.root, "undo": undo_root(self._runs)}
         if top not in roots:
-            raise TransferError(f"a worker sent a file with the unexpected name {name!r}")
+            raise TransferError(
+                f"a worker of the dask cluster sent a result file that fleet did not ask for: "
+                f"{name!r}; fleet did not store it",
+                hint="update fleet on the workers to the version of this workstation; then run "
+                "the command again",
+            )
         return roots[top] / rest
 
     def _pieces(self, item: Carried, address: str) -> Iterator[bytes]:
@@ -59,8 +64,10 @@ class ResultCollection:
             data = said.get(address)
             if not isinstance(data, bytes):
                 raise TransferError(
-                    f"the worker {address} did not send the result {item.name}",
-                    hint="copy the file by hand: it is below FLEET_HOME/cluster/ of that worker",
+                    f"the worker {address} of the dask cluster did not send the result file "
+                    f"{item.name}",
+                    hint="copy the file by hand from that worker: it is there, below "
+                    "FLEET_HOME/cluster/",
                 )
             yield data
 

@@ -21,7 +21,7 @@ from typing import Any
 from fleet.engine.claims import owner
 from fleet.engine.rollout.state import Line, RunState
 from fleet.model.deadline import Deadline
-from fleet.model.errors import InputError, WorkstationError
+from fleet.model.errors import InputError, WorkstationError, reason
 from fleet.model.files import told
 from fleet.model.home import private_folder
 from fleet.model.masking import masked
@@ -229,8 +229,8 @@ def _whole_lines(data: bytes) -> Iterator[bytes]:
 
 def _unwritable(path: Path | None, error: OSError) -> WorkstationError:
     return WorkstationError(
-        f"cannot write the journal {path}: {error.strerror}",
-        hint="free disk space, or set FLEET_HOME to a folder on another disk; then fleet resume",
+        f"cannot write the journal {path}: {reason(error)}",
+        hint="free disk space, or set FLEET_HOME to another folder; then run fleet deploy again",
     )
 
 

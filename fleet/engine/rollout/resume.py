@@ -16,7 +16,7 @@ from fleet.engine.rollout.inputs import Inputs, content_hashes, file_hashes, req
 from fleet.engine.rollout.journal import NAME, Journal, busy
 from fleet.engine.rollout.state import RunState
 from fleet.engine.transfer.context import TransferOptions
-from fleet.model.errors import InputError
+from fleet.model.errors import InputError, reason
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
 from fleet.profiles.runs import RunStore
@@ -111,8 +111,8 @@ def _reopen(
         options = DeployOptions(**known, transfer=transfer)
     except (KeyError, TypeError) as error:
         raise InputError(
-            f"the journal {journal.path} is damaged: {type(error).__name__}: {error}",
-            hint="fleet deploy (starts a new run)",
+            f"the journal {journal.path} is damaged: {reason(error)}",
+            hint="fleet deploy (starts a new run; finished devices are skipped)",
         ) from error
     if not force:
         require_same(then, file_hashes(inputs), run_id)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fleet.model.deadline import Deadline
-from fleet.model.errors import DeadlineError, DeviceError
+from fleet.model.errors import DeadlineError, DeviceError, reason
 from fleet.transport.base import PortStream
 
 HEALTH_SECONDS = 10.0
@@ -33,13 +33,18 @@ def ask_health(dial: Dial, port: int) -> dict[str, Any]:
     except OSError as error:
         if not deadline.expired:
             raise DeviceError(
-                f"/health at port {port}: {error}", hint="fleet serve logs"
+                f"the service at port {port} of the device broke off its answer to /health: "
+                f"{reason(error)}",
+                hint="fleet serve logs",
             ) from error
     finally:
         late.cancel()
         stream.close()
     if deadline.expired:
-        raise DeadlineError(f"/health at port {port} does not answer", hint="fleet serve logs")
+        raise DeadlineError(
+            f"the service at port {port} of the device does not answer to /health in time",
+            hint="fleet serve logs",
+        )
     try:
         found = json.loads(bytes(said).partition(b"\r\n\r\n")[2])
         if not isinstance(found, dict) or "status" not in found:

@@ -14,7 +14,7 @@ from typing import Self
 
 from fleet.engine.session import Session
 from fleet.model.deadline import Deadline
-from fleet.model.errors import ConnectionLostError, FleetError, InputError, TransportError
+from fleet.model.errors import ConnectionLostError, FleetError, InputError, TransportError, reason
 from fleet.transport.base import PortStream
 
 DIAL_SECONDS = 10.0
@@ -37,7 +37,7 @@ class Tunnel:
             self._listener = socket.create_server(("127.0.0.1", local), backlog=BACKLOG)
         except OSError as error:
             raise InputError(
-                f"cannot open port {local} of this workstation: {error.strerror}",
+                f"cannot open port {local} of this workstation: {reason(error)}",
                 hint="let fleet choose a free port: --local-port 0",
             ) from error
         self.local: int = self._listener.getsockname()[1]

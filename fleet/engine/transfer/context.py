@@ -36,7 +36,8 @@ class TransferOptions:
     def __post_init__(self) -> None:
         if self.carrier not in CARRIERS:
             raise InputError(
-                f"'{self.carrier}' is not a carrier", hint=f"use one of: {', '.join(CARRIERS)}"
+                f"'{self.carrier}' is not an SSH client that fleet can use as `carrier`",
+                hint=f"use one of: {', '.join(CARRIERS)}",
             )
 
 

@@ -14,14 +14,18 @@ COMPRESS = ("auto", "always", "never")
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise InputError(f"'{text}' is not a number from 1", hint="write --tune per-hub=2")
+        raise InputError(
+            f"'{text}' is not a whole number of at least 1", hint="write --tune per-hub=2"
+        )
     return int(text)
 
 
 def _of(words: tuple[str, ...]) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in words:
-            raise InputError(f"'{text}' is none of {', '.join(words)}", hint=f"use {words[0]}")
+            raise InputError(
+                f"'{text}' is not a known value", hint=f"use one of: {', '.join(words)}"
+            )
         return text
 
     return read
@@ -48,7 +52,7 @@ def options_of(words: Iterable[str]) -> TransferOptions:
         name, _, value = text.partition("=")
         if name not in _READ:
             raise InputError(
-                f"--tune: there is no '{name}'", hint=f"use one of: {', '.join(_READ)}"
+                f"--tune has no setting '{name}'", hint=f"use one of: {', '.join(_READ)}"
             )
         try:
             found[name.replace("-", "_")] = _READ[name](value)

@@ -86,7 +86,10 @@ def check_vary(words: Sequence[str]) -> None:
     """Refuse a word that names nothing which can be what is compared. Raises InputError."""
     for word in words:
         if word not in CAUSES:
-            raise InputError(f"--vary {word} is unknown", hint=f"use one of: {', '.join(CAUSES)}")
+            raise InputError(
+                f"--vary: '{word}' is not a condition that fleet records",
+                hint=f"use one of: {', '.join(CAUSES)}",
+            )
 
 
 def check(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fleet.model.errors import ProfileError
+from fleet.model.errors import ProfileError, reason
 from fleet.model.record import Measure, Metrics, Op
 
 _MICRO = ("us", "µs", "μs", "microsec")
@@ -61,7 +61,10 @@ def decoded(data: bytes) -> str:
 def json_fault(text: str, error: Exception) -> ProfileError:
     """What is wrong with JSON: the place, and whether the file was cut off."""
     if not isinstance(error, json.JSONDecodeError):
-        return ProfileError(f"is not JSON that fleet can read: {error}", hint="copy the file again")
+        return ProfileError(
+            f"is not JSON that fleet can read: {reason(error)}",
+            hint="copy or export the file again",
+        )
     rest = text[error.pos :].strip()
     cut = error.msg.startswith("Unterminated") or (len(rest) < 6 and not rest.endswith(("}", "]")))
     return ProfileError(
@@ -69,7 +72,8 @@ def json_fault(text: str, error: Exception) -> ProfileError:
         line=error.lineno,
         hint="copy the file from the device again"
         if cut
-        else ("numbers need a decimal point; LC_ALL=C gives one"),
+        else "write the file again with LC_ALL=C, if its numbers have a decimal comma; else "
+        "copy it again",
     )
 
 

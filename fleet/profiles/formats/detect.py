@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from fleet.model.errors import ProfileError, UnknownProfileError
+from fleet.model.errors import ProfileError, UnknownProfileError, reason
 from fleet.profiles.formats import executorch, genie, llama_cpp, mllm, qnn, qnn_json
 from fleet.profiles.formats.base import Profile, decoded, json_fault
 
@@ -17,7 +17,8 @@ KNOWN = (
     "ExecuTorch and mllm, etdump"
 )
 _TABLE = re.compile(r"\| *test *\| *t/s *\|")
-_VIEWER = "qnn-profile-viewer --input_log LOG --output NEW.csv"
+_VIEWER = "qnn-profile-viewer --input_log LOG --output NEW.csv (then import NEW.csv)"
+_GIVE = f"give a file of one of these formats: {KNOWN}"
 
 
 def read(data: bytes) -> Profile | list[dict[str, Any]]:
@@ -31,9 +32,11 @@ def read(data: bytes) -> Profile | list[dict[str, Any]]:
         return executorch.read_etdump(data)
     if b"\0" in data[:4096] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         if b"QNN" in data or b"Accelerator (" in data:
-            raise ProfileError("this is a binary log of QNN; convert it first", hint=_VIEWER)
+            raise ProfileError(
+                "the file is a binary profiling log of QNN, which must be converted", hint=_VIEWER
+            )
         raise UnknownProfileError(
-            "fleet does not know this binary file", hint=f"known formats: {KNOWN}"
+            "the file is binary, and not of a profile format that fleet knows", hint=_GIVE
         )
     text = decoded(data)
     first = text.lstrip("\ufeff \t\r\n")[:1]
@@ -58,7 +61,7 @@ def _objects(text: str) -> Profile | list[dict[str, Any]]:
             return llama_cpp.read_rows(lines)
         raise UnknownProfileError(
             "the file contains JSON Lines, but not of a profile format that fleet knows",
-            hint=f"known formats: {KNOWN}",
+            hint=_GIVE,
         ) from error
     if "run_id" in data and "metrics" in data:
         return [data]
@@ -70,8 +73,8 @@ def _objects(text: str) -> Profile | list[dict[str, Any]]:
         return llama_cpp.read_rows([data])
     keys = ", ".join(map(str, list(data)[:5]))
     raise UnknownProfileError(
-        f"this JSON ({keys}) is not of a profile format that fleet knows",
-        hint=f"known formats: {KNOWN}",
+        f"the file is JSON (its first keys: {keys}), but not of a profile format that fleet knows",
+        hint=_GIVE,
     )
 
 
@@ -90,10 +93,16 @@ def _lines(text: str) -> list[dict[str, Any]] | None:
             if not found:
                 return None
             raise ProfileError(
-                f"the line is not valid JSON: {error}", line=number, hint="export it again"
+                f"this line of the file is not valid JSON: {reason(error)}",
+                line=number,
+                hint="export or copy the file again",
             ) from error
         if not isinstance(one, dict):
-            raise ProfileError("the line is not a JSON object", line=number, hint="export it again")
+            raise ProfileError(
+                "this line of the file is not a JSON object",
+                line=number,
+                hint="export or copy the file again",
+            )
         found.append(one)
     return found or None
 
@@ -110,7 +119,7 @@ def _list(text: str) -> Profile | list[dict[str, Any]]:
         return llama_cpp.read_rows(rows)
     raise UnknownProfileError(
         "the file contains a JSON list, but not of a profile format that fleet knows",
-        hint=f"known formats: {KNOWN}",
+        hint=_GIVE,
     )
 
 
@@ -128,7 +137,7 @@ def _text(text: str) -> Profile:
         return llama_cpp.read_table(text)
     if mllm.MARKER in text or mllm.rates(text):
         return mllm.read(text)
-    raise UnknownProfileError("fleet does not know this format", hint=f"known formats: {KNOWN}")
+    raise UnknownProfileError("the file is not of a profile format that fleet knows", hint=_GIVE)
 
 
 def _no_json(text: str, error: Exception) -> ProfileError:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fleet.model.errors import ProfileError
+from fleet.model.errors import ProfileError, reason
 from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.formats.base import (
     RATE,
@@ -132,8 +132,8 @@ def read_etdump(data: bytes) -> Profile:
             return _inspected(devtools.Inspector(etdump_path=str(path)))
         except Exception as error:
             raise ProfileError(
-                "the Python package executorch cannot read the etdump: "
-                f"{type(error).__name__}: {error}",
+                "the Python package executorch cannot read this etdump, which may be of another "
+                f"version of ExecuTorch: {reason(error)}",
                 hint="pip install executorch==VERSION (the version that made the .pte)",
             ) from error
 

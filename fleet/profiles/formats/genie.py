@@ -100,7 +100,8 @@ def loaded(text: str) -> dict[str, Any]:
         raise ProfileError(f"the profile {fault.said}", line=fault.line, hint=fault.hint) from error
     if not isinstance(data, dict) or "components" not in data:
         raise ProfileError(
-            "not a Genie profile: no 'components'", hint="give the file of genie-t2t-run --profile"
+            "the file is not a Genie profile: the list `components` is missing",
+            hint="give the file that genie-t2t-run --profile wrote",
         )
     return data
 

@@ -129,7 +129,10 @@ def read_csv(text: str) -> Profile:
     try:
         rows = list(csv.DictReader(text.splitlines(), strict=True))
     except csv.Error as error:
-        raise ProfileError(f"the CSV is damaged: {error}", hint="llama-bench -o csv") from error
+        raise ProfileError(
+            f"the CSV file of llama-bench is damaged: {error}",
+            hint="write it again with llama-bench -o csv",
+        ) from error
     made = [
         {**row, **{key: number(row.get(key) or "") for key in ("n_prompt", "n_gen", "avg_ts")}}
         for row in rows
@@ -159,7 +162,10 @@ def read_log(text: str) -> Profile:
 
 def _profile(found: Mapping[str, Measure], kind: str) -> Profile:
     if not found:
-        raise ProfileError("the file has no rates of llama.cpp", hint="llama-bench -o json")
+        raise ProfileError(
+            "the file has no rates (tokens per second) that llama.cpp measured",
+            hint="write it with llama-bench -o json",
+        )
     sources = Sources()
     for name, measure in found.items():
         sources.add(name, measure.value, measure.unit)

@@ -28,7 +28,7 @@ _ROOT = "ROOT"
 _MOST_LINES_BEFORE = 20  # of the head that the viewer writes above its table: four in 2.25
 _GRAPH = re.compile(r"Graph \d+: (.*)")
 _BACKEND = re.compile(r"Backend version *, *v?([0-9][0-9.]*[0-9])")
-_VIEWED = "qnn-profile-viewer --input_log LOG --output NEW.csv"
+_VIEWED = "qnn-profile-viewer --input_log LOG --output NEW.csv (writes the file from the log)"
 
 
 def parse_csv(text: str) -> Mapping[str, Measure]:
@@ -105,7 +105,8 @@ def _rows(text: str) -> Iterator[ProfileEvent]:
     if any(name not in header for name in COLUMNS):
         if ";" in heading:
             raise ProfileError(
-                "the columns are separated by ';' instead of ',': a spreadsheet saved the file",
+                "the columns of the CSV are separated by ';' instead of ',': a spreadsheet saved "
+                "the file",
                 line=above + 1,
                 hint=_VIEWED,
             )
@@ -153,12 +154,13 @@ def _rows(text: str) -> Iterator[ProfileEvent]:
 def _ragged(have: int, wanted: int, line: int) -> ProfileError:
     if have > wanted:
         return ProfileError(
-            f"the line has {have} values for {wanted} columns: a decimal comma?",
+            f"this line of the CSV has {have} values for {wanted} columns, perhaps because of a "
+            "decimal comma",
             line=line,
             hint=f"LC_ALL=C {_VIEWED}",
         )
     return ProfileError(
-        f"the line has {have} values for {wanted} columns, so it is cut off",
+        f"this line of the CSV has {have} values for {wanted} columns, so it is cut off",
         line=line,
         hint="copy the file from the device again",
     )

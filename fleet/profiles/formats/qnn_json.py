@@ -28,7 +28,7 @@ def loaded(text: str) -> Profile:
         raise ProfileError(f"the profile {fault.said}", line=fault.line, hint=fault.hint) from error
     if not isinstance(data, dict):
         raise ProfileError(
-            "this is not JSON of qnn-profile-viewer: no object",
+            "the file is not JSON of qnn-profile-viewer: it holds no JSON object",
             hint="run qnn-profile-viewer on the log again",
         )
     return read(data)
@@ -39,7 +39,7 @@ def read(data: dict[str, Any]) -> Profile:
     messages = data.get("messages")
     if not isinstance(messages, list):
         raise ProfileError(
-            "this is not JSON of qnn-profile-viewer: no messages",
+            "the file is not JSON of qnn-profile-viewer: the list `messages` is missing",
             hint="run qnn-profile-viewer on the log again",
         )
     events = [event for message in messages for event in _message(message)]

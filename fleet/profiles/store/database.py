@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fleet.model.errors import InputError, ProfileStoreError
+from fleet.model.errors import InputError, ProfileStoreError, reason
 from fleet.model.home import open_private, private_folder
 
 VERSION = 1
@@ -87,8 +87,8 @@ def mapped_errors(path: Path) -> Iterator[None]:
         raise ProfileStoreError(f"the database {path} cannot be used: {text}", hint=hint) from error
     except OSError as error:
         raise ProfileStoreError(
-            f"cannot open or create {path}: {error.strerror}: {error.filename or path}",
-            hint="name a file in a folder of yours: --store FOLDER/FILE.db",
+            f"cannot open or create the database {path}: {error.filename or path}: {reason(error)}",
+            hint="name a file in a folder that you can write to: --store FOLDER/FILE.db",
         ) from error
 
 

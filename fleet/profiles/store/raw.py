@@ -7,7 +7,7 @@ import os
 import secrets
 from pathlib import Path
 
-from fleet.model.errors import ProfileStoreError
+from fleet.model.errors import ProfileStoreError, reason
 from fleet.model.home import open_private, private_folder
 
 MOST_WAITING = 64 << 20
@@ -62,7 +62,8 @@ class RawFiles:
             os.replace(part, target)  # noqa: PTH105
         except OSError as error:
             raise ProfileStoreError(
-                f"{target} cannot be written: {error.strerror}", hint=f"df -h {self.root.parent}"
+                f"{target} cannot be written: {reason(error)}",
+                hint=f"free disk space, if the disk is full: df -h {self.root.parent}",
             ) from error
         return True
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from fleet.model.errors import ProfileStoreError
+from fleet.model.errors import ProfileStoreError, reason
 from fleet.model.record import Record
 from fleet.profiles.latency import MIDDLES
 from fleet.profiles.store.database import NUMBERS
@@ -164,8 +164,9 @@ def unpacked(data: bytes) -> dict[str, Any]:
         return {**json.loads(first), **json.loads(second)}
     except (zlib.error, ValueError) as error:
         raise ProfileStoreError(
-            f"a result in the database is damaged: {error}",
-            hint="rename profiles.db; fleet profiles list (imports the runs again)",
+            f"a result in the database of results is damaged: {reason(error)}",
+            hint="rename profiles.db, which is in the folder of results (FLEET_HOME/runs); then "
+            "fleet profiles list (builds it anew from the runs)",
         ) from error
 
 

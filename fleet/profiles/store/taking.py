@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet.model.errors import InputError
+from fleet.model.errors import InputError, reason
 from fleet.model.record import Record
 from fleet.profiles.runs import is_run, record_files
 from fleet.profiles.store.database import writing
@@ -107,11 +107,11 @@ def _read(path: Path) -> tuple[Record, dict[str, object]] | str:
         data = json.loads(path.read_bytes())
         return Record.from_dict(data), data
     except OSError as error:
-        return f"cannot be read: {error.strerror}"
+        return f"cannot be read: {reason(error)}"
     except InputError as error:
         return error.message
     except (ValueError, RecursionError) as error:
-        return f"is damaged: {error}"
+        return f"is damaged: {reason(error)}"
 
 
 def _put(

@@ -52,14 +52,14 @@ def refused(tmp_path: Path, reference: str = "aihub:jbin1") -> FleetError:
          "no access to job jbin1 (403): not for ***", "share"),
         (JOB, (403, f"<html>{TOKEN}</html>"), AiHubError, "no access to job jbin1 (403)", "share"),
         (JOB, (404, ""), InputError, "does not find job jbin1", "check the id"),
-        (JOB, (400, "odd\nid"), AiHubError, "refuses job jbin1 (400): odd id", "minutes"),
+        (JOB, (400, "odd\nid"), AiHubError, "job jbin1 (HTTP status 400): odd id", "the id"),
         (JOB, (426, ""), AiHubError, "too old for AI Hub (426)", "pip install --upgrade qai-hub"),
-        (JOB, (429, ""), AiHubError, "too many requests from you (429)", "minutes"),
-        (JOB, (503, ""), AiHubError, "has a problem with job jbin1 (503)", "minutes"),
+        (JOB, (429, ""), AiHubError, "too many requests from your account", "minutes"),
+        (JOB, (503, ""), AiHubError, "has a problem with job jbin1 (HTTP status 503)", "minutes"),
         (MODEL, (403, ""), AiHubError, "no access to model mbin1 (403)", "share"),
         (DOWNLOAD, (404, "gone"), InputError, "find the download of model mbin1", "check the id"),
-        (DOWNLOAD, (500, ""), AiHubError, "with the download of model mbin1 (500)", "minutes"),
-        (JOB, (200, "not a message"), AiHubError, "job jbin1 (200)", "minutes"),
+        (DOWNLOAD, (500, ""), AiHubError, "model mbin1 (HTTP status 500)", "minutes"),
+        (JOB, (200, "not a message"), AiHubError, "job jbin1 (HTTP status 200)", "minutes"),
     ],
 )  # fmt: skip
 def test_answers(
@@ -130,7 +130,7 @@ def test_a_full_disk(hub: AiHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise OSError(errno.ENOSPC, "No space left on device", SIGNATURE)
 
     monkeypatch.setattr("qai_hub.api_utils._download_to_verified_path", full)
-    assert "cannot be written to disk: No space left on device" in refused(tmp_path).message
+    assert "workstation: No space left on device" in refused(tmp_path).message
 
 
 def test_the_client_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,7 +218,7 @@ def test_what_cannot_be_stored_or_read_is_said(
     made.close()
     ((addresses, message),) = machines.failed
     assert addresses == {"a1"}
-    assert ("No space left" if problem else "was modified while it was sent") in message
+    assert ("No space left" if problem else "was modified while fleet sent it") in message
 
 
 @pytest.mark.parametrize("name", ["runs/../../x", "/etc/x", "other/x", "undo/../x"])

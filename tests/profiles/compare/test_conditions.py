@@ -116,7 +116,7 @@ def test_one_side_that_is_mixed_is_said() -> None:
 
 
 def test_vary_names_a_cause() -> None:
-    with pytest.raises(InputError, match="--vary weather") as caught:
+    with pytest.raises(InputError, match="--vary: 'weather'") as caught:
         check_vary(["weather"])
     assert "model" in caught.value.hint
     check_vary(["model", "runtime", "chip"])

@@ -175,8 +175,8 @@ done
 done
 # The process of a session on the DSP begins with a shell of these folders (fastrpc_apps_user.c, open_shell).
 say dsp_shell none
-for f in "$R"/usr/lib/rfsa/adsp "$R"/usr/lib/dsp "$R"/usr/lib/dsp/cdsp "$R"/usr/share/hexagon-dsp/*/*/*/dsp/cdsp "$R"/usr/share/qcom/*/*/*/dsp/cdsp; do
-  for f in "$f"/fastrpc_shell_*3; do [ -e "$f" ] && say dsp_shell "${f#"$R"}"; done
+for dir in "$R"/usr/lib/rfsa/adsp "$R"/usr/lib/dsp "$R"/usr/lib/dsp/cdsp "$R"/usr/share/hexagon-dsp/*/*/*/dsp/cdsp "$R"/usr/share/qcom/*/*/*/dsp/cdsp; do
+  for f in "$dir"/fastrpc_shell_*3; do [ -e "$f" ] && say dsp_shell "${f#"$R"}"; done
 done
 # end of all
 say dsp_library_path "${DSP_LIBRARY_PATH:-}"
