@@ -29,7 +29,7 @@ test: $(STAMP)-dev
 	@$(BIN)/pytest -q -n 3 -m "not slow and not gate and not programs"
 
 test-gate: $(STAMP)-dev
-	@sh tests/setup.sh
+	@sh tests/setup.sh gate
 	@$(BIN)/pytest -q -n 3 -m "gate and not slow"
 
 test-slow: $(STAMP)-dev

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the tests use beyond Python. As root on Debian: installed; otherwise named in one line.
-# $1 `slow`: also what the slow tier uses.
+# $1 `gate`: also what the gate uses; `slow`: what the slow tier does.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 need=
@@ -12,6 +12,8 @@ done
 ldconfig -p 2>/dev/null | grep -q libatomic.so.1 || need="$need libatomic1"
 if [ "${1:-}" = slow ]; then
   command -v qemu-system-x86_64 >/dev/null 2>&1 || need="$need qemu-system-x86 ipxe-qemu seabios"
+fi
+if [ -n "${1:-}" ]; then
   command -v qemu-aarch64-static >/dev/null 2>&1 || need="$need qemu-user-static"
   command -v linux.uml >/dev/null 2>&1 || need="$need user-mode-linux"
 fi

@@ -6,6 +6,7 @@ power cut; what it has written stays, as the host keeps running.
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import tarfile
@@ -15,8 +16,9 @@ from fleet.lab.linked import LinkedBoard
 from fleet.lab.process import start_logged
 from fleet.lab.profiles import profile
 
-MEMORY_MIB = 160
+MEMORY_MIB = 192
 _UNSHARE = ("unshare", "--mount", "--pid", "--net", "--fork", "--kill-child")
+_TURNS = itertools.count()
 _PARTS = ("profile", "lab-board", "authorized_keys", "chpasswd", "ssh_host_ed25519_key", "board")
 # Scripts of faults see the profile's /sys; all other mounts are those of the board.
 _AS_ROOT = 'mount --make-private /sys; mount --bind /run/lab-root/sys /sys; exec "$@"'
@@ -38,7 +40,7 @@ class KernelBoard(LinkedBoard):
 
     address = ("10.0.2.15", 22)
     greeting = b"SSH-"
-    ready_seconds = 240.0  # 8 s when idle; 8 at once on two cores take 40
+    ready_seconds = 240.0  # 8 s when idle; 8 at once on two cores take 30
 
     def start(self) -> None:
         """Begin to boot; `wait` for the end of it."""
@@ -49,5 +51,8 @@ class KernelBoard(LinkedBoard):
             for part in _PARTS:
                 tar.add(self._dir / part, part)
         script = (files("fleet.lab") / "kernel.sh").read_text("utf-8")
-        argv = [*_UNSHARE, "/bin/bash", "-c", script, "kernel", str(self._dir)]
+        # Each system call of a guest wakes another process: on one processor, 2.5 times as fast.
+        own = sorted(os.sched_getaffinity(0))
+        pin = ("taskset", "-c", str(own[next(_TURNS) % len(own)]))
+        argv = [*pin, *_UNSHARE, "/bin/bash", "-c", script, "kernel", str(self._dir)]
         self._init = start_logged([*argv, str(self._base), str(MEMORY_MIB)], self._log)

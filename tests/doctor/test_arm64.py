@@ -44,7 +44,14 @@ def arm64(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
         yield Ward(lab, load_inventory(lab.inventory).hosts, RunStore(root / "runs"))
 
 
-@pytest.mark.slow
+@pytest.mark.qairt
+@pytest.mark.root
+def test_what_a_program_told_the_system_log_alone_is_told(arm64: Ward) -> None:
+    """journalctl is there, and no journal: the log is that of busybox, of no other run yet."""
+    said = arm64.silent("python3 -c 'import syslog; syslog.syslog(3, \"apps_dev_init failed\")'")
+    assert "apps_dev_init failed" in said
+
+
 @pytest.mark.qairt
 @pytest.mark.root
 def test_a_deploy_ends_at_the_true_14001(arm64: Ward) -> None:
@@ -90,12 +97,3 @@ def test_nodes_that_open_without_a_dsp(arm64: Ward) -> None:
     found = arm64.look(folders=("npu",))
     assert ids(found)[0] == "fastrpc-open-failed", ids(found)
     assert "errno Function not implemented" in str(found.causes[0].evidence)
-
-
-@pytest.mark.slow
-@pytest.mark.qairt
-@pytest.mark.root
-def test_what_a_program_told_the_system_log_alone_is_told(arm64: Ward) -> None:
-    """journalctl is there, and no journal: the log is that of busybox."""
-    said = arm64.silent("python3 -c 'import syslog; syslog.syslog(3, \"apps_dev_init failed\")'")
-    assert "apps_dev_init failed" in said

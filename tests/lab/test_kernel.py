@@ -175,7 +175,6 @@ def test_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert error.value.exit_code == 2
 
 
-@pytest.mark.slow
 @pytest.mark.root
 def test_what_is_real_and_what_the_profile_says(lab: Lab) -> None:
     assert said(lab, "cat /proc/1/comm") == "systemd"
