@@ -229,6 +229,6 @@ def _check(path: str) -> None:
 def unreadable(error: OSError, path: Path | str = "a source") -> InputError:
     """The error for a file that cannot be read; `path` where the system does not name it."""
     return InputError(
-        f"cannot read the file or folder {error.filename or path}: {reason(error)}",
+        f"cannot read {error.filename or path}, which is to be sent: {reason(error)}",
         hint=f"check the permissions: ls -l {error.filename or path}",
     )
