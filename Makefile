@@ -1,7 +1,7 @@
 # make demo   a real deploy, run and profile on three lab boards
 # make bench  fleet beside its peers; BENCH="--scale 0.05 --rounds 2" for a quick look
 # make docs   the pages as a site with search, in site/
-# make test   format, lint, types and the tests that a newcomer waits for
+# make test   format, lint (shellcheck too), types and the tests that a newcomer waits for
 # make test-programs  the runners' real programs, fetched
 # make test-contract  our table and lab against today's packages of Debian, fetched
 # make test-gate  the longer tests that land a change as well; .ci/run runs both
@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 STAMP := $(VENV)/.installed
 LOCKED := .ci/requirements
+SHELLS = $(shell find fleet tests -name '*.sh')
 
 .PHONY: demo docs test test-gate test-slow test-programs test-contract check bench clean
 
@@ -24,6 +25,7 @@ test: $(STAMP)-dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/shellcheck -S warning $(SHELLS)
 	@$(BIN)/pytest -q -n 3 -m "not slow and not gate and not programs"
 
 test-gate: $(STAMP)-dev
@@ -48,6 +50,7 @@ check: $(STAMP)-dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/shellcheck -S warning $(SHELLS)
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

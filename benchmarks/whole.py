@@ -25,10 +25,10 @@ import numpy as np
 from benchmarks.ab import FAMILIES, Family
 from fleet.model.conditions import Conditions
 from fleet.model.record import Metrics, Record
-from fleet.profiles.compare.comparing import MARGIN, Comparison, compare
+from fleet.profiles.compare.comparing import MARGIN, compare, judged
 from fleet.profiles.compare.gates import GateOutcome, judge_gates, parse
 from fleet.profiles.compare.groups import group
-from fleet.profiles.compare.verdict import Verdict, judge
+from fleet.profiles.compare.verdict import MetricRow, Verdict
 from fleet.profiles.stats.trend import Floats
 
 TRIALS, BOARDS, NOISE = 1000, 4, 0.015
@@ -116,8 +116,10 @@ def blanks(design: Design) -> list[list[Record]]:
     return found
 
 
-def table(blank: list[list[Record]], numbers: Floats) -> tuple[Comparison, set[GateOutcome]]:
-    """What the command says of these values, and what of a gate on one metric of all boards.
+def table(
+    blank: list[list[Record]], numbers: Floats
+) -> tuple[tuple[MetricRow, ...], tuple[MetricRow, ...], set[GateOutcome]]:
+    """What the command says of these values; the same with a gate, and what becomes of that.
 
     The records get new numbers: making new ones takes longer than comparing them.
     """
@@ -130,54 +132,65 @@ def table(blank: list[list[Record]], numbers: Floats) -> tuple[Comparison, set[G
     whole = compare(group("A", sides["A"]), group("B", sides["B"]), NAMES)
     asked = [row for row in whole.rows if row.metric.name == GATE.metric]
     if any(row.verdict in SILENT for row in asked):
-        return whole, set()
-    alone = replace(whole, rows=tuple(judge(asked, MARGIN)))  # as with `gated`
-    return whole, {judged.outcome for judged in judge_gates([GATE], alone)}
+        return whole.rows, whole.rows, set()
+    gated = replace(whole, rows=tuple(judged(whole.rows, MARGIN, {GATE.metric})))
+    return whole.rows, gated.rows, {found.outcome for found in judge_gates([GATE], gated)}
 
 
 @dataclass
 class Cell:
     """Shares of tables: a row claims a change on a board that has none; every interval there
-    is holds the truth; rows with an interval at all; the gate on one metric of all boards;
-    the board with a loss: how many of its rows are named.
+    is holds the truth; the same of a table with a gate on one metric of all boards, and that gate;
+    rows with an interval at all; boards with a loss (`lost` of them): rows that are named.
     """
 
     design: str
     family: str
     noise: float
     loss: float
+    lost: int
     trials: int
     false: float = 0.0
     held: float = 0.0
+    gated_false: float = 0.0
+    gated_held: float = 0.0
     told: float = 0.0
     tripped: float = 0.0
     unjudged: float = 0.0
     found: float = 0.0
 
 
-def cell(family: Family, design: Design, noise: float, loss: float, trials: int) -> Cell:
-    """So many tables; the first board loses `loss`."""
-    key = (family.name, design.name, noise, loss)
+SHARES = ("false", "held", "gated_false", "gated_held", "told", "tripped", "unjudged", "found")
+
+
+def cell(family: Family, design: Design, loss: float, lost: int, trials: int) -> Cell:
+    """So many tables; the first `lost` boards lose `loss`."""
+    key = (family.name, design.name, NOISE, loss, *[lost] * (lost > 1))
     rng = np.random.default_rng(zlib.crc32(repr(key).encode()))
-    made, blank = Cell(design.name, family.name, noise, loss, trials), blanks(design)
+    made, blank = Cell(design.name, family.name, NOISE, loss, lost, trials), blanks(design)
     changes = np.zeros(BOARDS)
-    changes[0] = -loss
+    changes[:lost] = -loss
     truth = {f"evk-{board}": float(change) for board, change in enumerate(changes)}
     for _ in range(trials):
-        found, said = table(blank, values(rng, family, design, noise, changes))
-        spans = [(r.difference, truth[r.board]) for r in found.rows if r.verdict not in SILENT]
-        lost = [row.verdict in CLAIMS for row in found.rows if truth[row.board]]
-        made.false += any(r.verdict in CLAIMS and not truth[r.board] for r in found.rows)
-        made.held += all(
-            (one.low or 0) - 1e-9 <= true <= (one.high or 0) + 1e-9 for one, true in spans
-        )
-        made.told += len(spans) / len(found.rows)
+        rows, gated, said = table(blank, values(rng, family, design, NOISE, changes))
+        named = [row.verdict in CLAIMS for row in rows if truth[row.board]]
+        for seen, before in ((rows, ""), (gated, "gated_")):
+            false = any(row.verdict in CLAIMS and not truth[row.board] for row in seen)
+            held = all(_holds(row, truth[row.board]) for row in seen)
+            setattr(made, f"{before}false", getattr(made, f"{before}false") + false)
+            setattr(made, f"{before}held", getattr(made, f"{before}held") + held)
+        made.told += sum(row.verdict not in SILENT for row in rows) / len(rows)
         made.tripped += GateOutcome.TRIPPED in said
         made.unjudged += GateOutcome.UNJUDGED in said and GateOutcome.TRIPPED not in said
-        made.found += sum(lost) / max(1, len(lost))
-    for name in ("false", "held", "told", "tripped", "unjudged", "found"):
+        made.found += sum(named) / max(1, len(named))
+    for name in SHARES:
         setattr(made, name, round(getattr(made, name) / trials, 4))
     return made
+
+
+def _holds(row: MetricRow, truth: float) -> bool:
+    low, high = row.difference.low or 0.0, row.difference.high or 0.0
+    return row.verdict in SILENT or low - 1e-9 <= truth <= high + 1e-9
 
 
 SLOW = {"each .9 like the last", "sticky clocks, 6 %", "warms up, 10 %"}
@@ -191,33 +204,32 @@ HARD = {
 LOST = {"calm", "each .5 like the last", "two modes, 4 % apart", "outliers, 1 in 20 by 10 to 30 %"}
 
 
-def cells() -> Iterator[tuple[Family, Design, float, float]]:
+def cells() -> Iterator[tuple[Family, Design, float, int]]:
     """All that the page shows: of most designs the families that could fool them."""
-    yield from ((family, IN_TURNS, NOISE, 0.0) for family in FAMILIES)
+    yield from ((family, IN_TURNS, 0.0, 0) for family in FAMILIES)
     for design in DESIGNS[1:]:
-        yield from ((f, design, NOISE, 0.0) for f in FAMILIES if f.name in HARD[design.name])
-    yield from ((family, IN_TURNS, NOISE, 0.08) for family in FAMILIES if family.name in LOST)
+        yield from ((f, design, 0.0, 0) for f in FAMILIES if f.name in HARD[design.name])
+    for lost in (1, BOARDS):
+        yield from ((family, IN_TURNS, 0.08, lost) for family in FAMILIES if family.name in LOST)
 
 
 def lines(found: list[dict[str, Any]]) -> list[str]:
     """The table of the page as lines of Markdown, in percent."""
-    heads = ("measured", "noise of a row, 1.5 %", "claims a change", "all intervals hold",
-             "rows with a verdict", "gate tripped / not judged", "loss named")  # fmt: skip
+    heads = ("measured", "noise of a row, 1.5 %", "claims a change, with a gate",
+             "all intervals hold, with a gate", "rows with a verdict",
+             "gate tripped / not judged", "loss named")  # fmt: skip
     made = [f"| {' | '.join(heads)} |", "|---|---|" + "---:|" * 5]
     for one in found:
         told = one["told"] > 0
-        gate = f"{one['tripped']:.1%} / {one['unjudged']:.1%}" if told else "-"
-        named = f"{one['found']:.1%}" if one["loss"] else "-"
-        what = one["design"] + (", 8 % less on one board" if one["loss"] else "")
-        held = f"{one['held']:.1%}" if told else "-"
+        where = {0: "", 1: ", 8 % less on one board"}.get(one["lost"], ", 8 % less on all boards")
         cells = (
-            what,
+            one["design"] + where,
             one["family"],
-            f"{one['false']:.1%}",
-            held,
+            f"{one['false']:.1%} / {one['gated_false']:.1%}" if one["lost"] < BOARDS else "-",
+            f"{one['held']:.1%} / {one['gated_held']:.1%}" if told else "-",
             f"{one['told']:.0%}",
-            gate,
-            named,
+            f"{one['tripped']:.1%} / {one['unjudged']:.1%}" if told else "-",
+            f"{one['found']:.1%}" if one["loss"] else "-",
         )
         made.append(f"| {' | '.join(cells)} |")
     return made
@@ -231,11 +243,11 @@ def main() -> None:
     parser.add_argument("--cells", default=":")
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
-    known = {(one["design"], one["family"], one["loss"]): one for one in _read(given.into)}
+    known = {(one["design"], one["family"], one["lost"]): one for one in _read(given.into)}
     first, _, last = given.cells.partition(":")
     wanted = [*cells()][int(first or 0) : int(last) if last else None]
     if given.write:
-        keys = [(design.name, family.name, loss) for family, design, _, loss in wanted]
+        keys = [(design.name, family.name, lost) for family, design, _, lost in wanted]
         text = "\n".join(lines([known[key] for key in keys if key in known]))
         inside = re.compile(re.escape(MARKS[0]) + ".*?" + re.escape(MARKS[1]), re.DOTALL)
         page = inside.sub(
@@ -243,9 +255,9 @@ def main() -> None:
         )
         given.write.write_text(page, "utf-8")
         return
-    for family, design, noise, loss in wanted:
-        if (design.name, family.name, loss) not in known:
-            made = cell(family, design, noise, loss, given.trials)
+    for family, design, loss, lost in wanted:
+        if (design.name, family.name, lost) not in known:
+            made = cell(family, design, loss, lost, given.trials)
             with given.into[0].open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(made)) + "\n")
 

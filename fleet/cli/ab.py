@@ -110,7 +110,7 @@ def _measured(
     journal: AbJournal, budget: str | None, *, offline: bool, parallel: int | None, as_json: bool
 ) -> list[DeviceResult]:
     """On every board that was asked."""
-    from fleet.engine.ab.measuring import measure  # noqa: PLC0415
+    from fleet.engine.ab.measuring import measure, settle  # noqa: PLC0415
     from fleet.engine.ab.sides import not_measured, side_of  # noqa: PLC0415
     from fleet.engine.pool import on_every_device  # noqa: PLC0415
     from fleet.runtimes.store import RuntimeStore  # noqa: PLC0415
@@ -126,7 +126,9 @@ def _measured(
         for text in not_measured(sides):
             output.note(text)
         work = partial(measure, journal, sides, budget=time_left)
-        return on_every_device(hosts, work, listener, parallel=parallel or PARALLEL)
+        results = on_every_device(hosts, work, listener, parallel=parallel or PARALLEL)
+    settle(journal, results)
+    return results
 
 
 def limits_of(texts: list[str]) -> dict[str, float]:
@@ -147,12 +149,9 @@ def limits_of(texts: list[str]) -> dict[str, float]:
 
 
 def _rows(results: list[DeviceResult]) -> list[tuple[DeviceResult, Judged]]:
-    found: list[tuple[DeviceResult, Judged]] = []
-    for result in results:
-        details = result.details.get("ab", [])
-        assert isinstance(details, list)
-        found += [(result, item) for item in details]
-    return found
+    from fleet.engine.ab.measuring import answers_of  # noqa: PLC0415
+
+    return [(result, item) for result in results for item in answers_of(result)]
 
 
 def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> None:
@@ -213,7 +212,7 @@ def _plain(result: DeviceResult, item: Judged) -> dict[str, object]:
 
 def end(journal: AbJournal, results: list[DeviceResult]) -> None:
     """Raise what the exit code says: 1 worse, 4 undecided, else that of the devices."""
-    from fleet.profiles.compare.sequential import LOOKS  # noqa: PLC0415
+    from fleet.profiles.compare.sequential import LOOKS, Answer  # noqa: PLC0415
 
     words: dict[str, list[str]] = {"worse": [], "undecided": []}
     for result, item in _rows(results):
@@ -226,8 +225,11 @@ def end(journal: AbJournal, results: list[DeviceResult]) -> None:
         )
     end_devices(results)
     if words["undecided"]:
-        most = max(item.decision.pairs for _, item in _rows(results)) == LOOKS[-1]
+        left = [item.decision for _, item in _rows(results)]
+        most = max(item.pairs for item in left) == LOOKS[-1]
         hint = "compare fewer boards at once (-l), or allow a larger loss (--gate)"
+        if any(item.step and item.answer is Answer.UNDECIDED for item in left):
+            hint = "judge by a metric that is rounded less, or allow a larger loss (--gate)"
         raise NotComparableError(
             "the runs are too few, or vary too much, to tell whether B is worse than A: "
             f"{', '.join(words['undecided'])}",

@@ -144,7 +144,16 @@ def down(folder: DirOption = DEFAULT_DIR) -> None:
     lab = _lab(folder)
     there = lab.alive()
     lab.close()
-    output.note("the lab is stopped" if there else f"no lab is running in {folder}")
+    output.note("the lab is stopped" if there else f"no lab is running in {folder}{_others()}")
+
+
+def _others() -> str:
+    """The labs of the folders around this one, a demo's among them, with the command for each."""
+    around = (Path(), *(Path(up) for up in ("..", "../..")))
+    folders = [place / name for place in around for name in (".lab", "fleet-demo/.lab")]
+    running = [folder for folder in folders if folder.is_dir() and _lab(folder).alive()]
+    commands = (f"`fleet lab down --dir {shlex.quote(str(folder))}`" for folder in running)
+    return f"; next: {', '.join(commands)}" if running else ""
 
 
 @app.command("list")

@@ -45,9 +45,10 @@ def _median(records: Sequence[dict[str, Any]], key: str) -> str:
 
 
 def rate_of(records: Sequence[dict[str, Any]]) -> str:
-    """`10.0 tok/s`, or `545.0 inf/s`; "" where no rate was measured."""
-    for key, unit in (("decode_tps", "tok/s"), ("rate", "inf/s")):
-        if (text := _median(records, key)) != "-":
+    """`10.0 tok/s`, or `545.0 inf/s`; that of the prompt where nothing was generated, else ""."""
+    rates = ("decode_tps", "tok/s"), ("rate", "inf/s"), ("prompt_tps", "prompt tok/s")
+    for key, unit in rates:
+        if (text := _median(records, key)) not in {"-", "0.00"}:
             return f"{text} {unit}"
     return ""
 

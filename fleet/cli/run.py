@@ -48,9 +48,9 @@ def run(
     changes: dict[str, object] = {"repeats": repeats, "warmups": warmups}
     changes |= {"max_tokens": max_tokens, "prompt": run_options.prompt_of(prompt, prompt_file)}
     changes["timeout"] = parse_duration(timeout) if timeout else None
-    loaded = run_options.gated(
-        run_options.changed(load_playbook(playbook), changes), cool_below, until, sustained
-    )
+    loaded = load_playbook(playbook)
+    changes = run_options.measured(loaded, changes, sustained=sustained is not None)
+    loaded = run_options.gated(run_options.changed(loaded, changes), cool_below, until, sustained)
     if tags:
         from fleet.profiles.store.select import named  # noqa: PLC0415 - sqlite, for tags alone
 

@@ -12,7 +12,7 @@ from fleet.cli.options import house
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
 from fleet.model.files import told
-from fleet.model.gates import CoolSpec, UntilSpec, parse_celsius, parse_percent
+from fleet.model.gates import LEAST_REPEATS, CoolSpec, UntilSpec, parse_celsius, parse_percent
 from fleet.model.playbook import Playbook, RunSpec
 
 Prompt = Annotated[str | None, typer.Option(help="Prompt text; default: the playbook's.")]
@@ -42,6 +42,23 @@ Tags = Annotated[
         "--tag", help="Give the results this tag, to select them by tag:NAME. Repeatable."
     ),
 ]
+
+
+# Five runs are the fewest that have an interval; of warm-ups: docs/measuring.md.
+UNSAID: dict[str, dict[str, object]] = {
+    "repeats": {"repeats": LEAST_REPEATS}, "warmups": {"warmups": 2, "settle": 2}
+}  # fmt: skip
+
+
+def measured(
+    playbook: Playbook, changes: dict[str, object], *, sustained: bool
+) -> dict[str, object]:
+    """The changes, with what neither playbook nor command line says about how often it runs."""
+    run = playbook.run or RunSpec()
+    for name in run.unsaid:
+        if changes[name] is None and not (name == "repeats" and (sustained or run.sustained)):
+            changes = changes | UNSAID[name]
+    return changes
 
 
 def prompt_of(text: str | None, path: Path | None) -> str | None:

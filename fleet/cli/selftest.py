@@ -93,6 +93,7 @@ def _show(climbed: Climbed) -> None:
         _say(f"first broken: {row.id} {row.statement}" if row else "first broken:")
         _say(f"rung {step.rung.id}: expected {step.expected}; seen: {step.seen}")
         _say(f"relied on by {row.symbol if row else 'nothing'}")
+        output.advise(f"next: fleet doctor --limit {climbed.host}")
 
 
 def _say(text: str) -> None:

@@ -145,8 +145,9 @@ class _Loader:
             runner=name,
             prompt=prompt or "",
             max_tokens=body.max_tokens,
-            repeats=body.repeats,
-            warmups=body.warmups,
+            repeats=body.repeats or 1,
+            warmups=body.warmups or 0,
+            unsaid=tuple(name for name in RunSpec().unsaid if getattr(body, name) is None),
             timeout=body.timeout,
             token_limit_counts=body.token_limit_counts,
             program=self._program(body),
@@ -166,7 +167,7 @@ class _Loader:
                 self._document.key(("run", "sustained")),
                 "remove one of the two keys",
             )
-        elif found is not None and found.at_most < body.repeats:
+        elif found is not None and found.at_most < (body.repeats or 1):
             self._problems.add(
                 f"`until` allows {found.at_most} runs, and `repeats` asks for {body.repeats}",
                 self._document.key(("run", "until")),

@@ -128,9 +128,12 @@ class RunBody(Strict):
     max_tokens: PositiveInt = Field(
         default=DEFAULT_MAX_TOKENS, description="Most tokens to generate."
     )
-    repeats: PositiveInt = Field(default=1, description="Number of measured runs.")
-    warmups: Annotated[int, Field(ge=0)] = Field(
-        default=0, description="Number of runs before the measured ones."
+    repeats: PositiveInt | None = Field(
+        default=None, description="Number of measured runs: else 5 in `fleet run`, 1 in a deploy."
+    )
+    warmups: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="Number of runs before them: else 2 to 4 in `fleet run`, 0 in a deploy.",
     )
     timeout: Duration = Field(
         default=DEFAULT_RUN_SECONDS, description="Longest time of one run: seconds, or 90s, 5m, 1h."

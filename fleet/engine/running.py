@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fleet.engine.measuring.gate import cool_down
-from fleet.engine.measuring.series import Series
+from fleet.engine.measuring.series import Series, warm
 from fleet.engine.measuring.validity import REBOOTED, marks_of, problems_of
 from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.session import Session
@@ -98,7 +98,8 @@ def run_device(job: RunJob, records: list[Record]) -> None:
     tool = any(name.startswith("bin/") or name.endswith(".exe") for name in names)
     kit = job.builder.kit(job.run, has_tool=tool, target=job.plan.target)
     start = job.builder.runner.start(kit)
-    for number in range(job.run.warmups):
+    while not warm(job.run, records):
+        number = len(records)
         turn = _Turn(number, warmup=True, word=f"warm-up {number + 1}")
         _once(job, kit, start, turn, records)
     series, number = Series(job.run), 0

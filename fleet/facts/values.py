@@ -94,11 +94,11 @@ def _groups(text: str) -> tuple[str, ...]:
 
 
 def nodes(found: Values) -> tuple[DeviceNode, ...]:
-    """Device nodes: listed, with the mode of `stat` or `ls -l`, and how open() went."""
+    """Device nodes with the mode of `stat` or `ls -l`, and how open() went of those listed."""
     opened = dict(pair(value) for value in found.get("open", ()))
     modes = _modes(value_of(found, "modes") or "")
     result = []
-    for path in dict.fromkeys(found.get("node", ())):
+    for path in dict.fromkeys([*found.get("node", ()), *modes]):
         said = opened.get(path)
         mode, owner, group = modes.get(path, (None, None, None))
         result.append(

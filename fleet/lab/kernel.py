@@ -15,7 +15,7 @@ from fleet.lab.linked import LinkedBoard
 from fleet.lab.process import start_logged
 from fleet.lab.profiles import profile
 
-MEMORY_MIB = 192
+MEMORY_MIB = 160
 _UNSHARE = ("unshare", "--mount", "--pid", "--net", "--fork", "--kill-child")
 _PARTS = ("profile", "lab-board", "authorized_keys", "chpasswd", "ssh_host_ed25519_key", "board")
 # Scripts of faults see the profile's /sys; all other mounts are those of the board.

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # In new namespaces, as pid 1: a user-mode Linux and its tap, again after each `reboot` of it.
 # $1 the board's folder, $2 the disk that boards share, $3 MiB of memory
 set -e

@@ -12,7 +12,7 @@ cat /proc/sys/kernel/random/uuid > "$M/run/boot_id"
 mount --bind "$M/run/boot_id" "$M/proc/sys/kernel/random/boot_id"
 echo $UPPER > "$M/run/lab-upper"
 echo ready > "$M/run/lab-ready"
-cd "$M"
+cd "$M" || exit 1
 # As init does: adbd runs as the shell user, and comes back when it ends.
 exec chroot --userspec=2000:2000 --groups=2000,1004,1007,1011 "$M" /system/bin/env -i \
   PATH=/system/bin:/vendor/bin HOME=/ TMPDIR=/data/local/tmp ANDROID_ROOT=/system ANDROID_DATA=/data \

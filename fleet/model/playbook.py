@@ -36,9 +36,11 @@ class RuntimeSpec:
 class RunSpec:
     """What to run. `prompt` is text with real newlines.
 
-    `repeats` counted runs after `warmups`; `timeout` seconds for each. `max_tokens` is
-    always set. `token_limit_counts`: a run that was cut by the limit still counts. `program`
-    and `libraries` are host files for runners that no SDK has, `options` the runner's own.
+    `repeats` counted runs after `warmups`, of which `settle` more come while the values still go
+    one way; `unsaid`: what of that the playbook leaves to the command. `timeout` seconds for each.
+    `max_tokens` is always set. `token_limit_counts`: a run that was cut by the limit still counts.
+    `program` and `libraries` are host files for runners that no SDK has, `options` the runner's
+    own.
     `cool` waits before runs, `until` repeats beyond `repeats`, `sustained` repeats without pause
     for so many seconds. `sample`: seconds between two looks at the device during a run; None for
     no looks at all.
@@ -49,6 +51,8 @@ class RunSpec:
     max_tokens: int = DEFAULT_MAX_TOKENS
     repeats: int = 1
     warmups: int = 0
+    settle: int = 0
+    unsaid: tuple[str, ...] = field(default=("repeats", "warmups"), compare=False)
     timeout: float = DEFAULT_RUN_SECONDS
     token_limit_counts: bool = False
     program: Path | None = None

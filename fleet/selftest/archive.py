@@ -18,7 +18,9 @@ A ladder of questions was put to this device by `fleet selftest` {version}, a pr
 models to boards and phones with a Qualcomm NPU. Each question, a rung, *holds*, *does not hold*, or
 is *not decided* for the reason given; one that stands on a fallen rung is not decided either. What
 fleet takes for true rests on one rung each. `raw/` has what the device said of itself, `rungs/`
-what it said on each rung, word for word. `<user>`, `device-1` and the like stand for names.
+what was said on each rung: of a check fleet's words (`#`), the command that shows the same (`$`),
+and in short what was seen; elsewhere the words of the device's own programs. `<user>`, `device-1`
+and the like stand for names.
 """
 _TELLING = re.compile(r"(?<!ti)rpc|dsp|qairt|libqnn")  # of the packages
 
@@ -56,7 +58,8 @@ def board_line(climbed: Climbed) -> str:
     system = f"Android {android.release}" if android else facts.os_name
     arch = facts.soc.hexagon_arch or "unknown Hexagon"
     chip = f"{facts.soc.chip or 'unknown chip'} ({arch})"
-    return ", ".join(filter(None, [model, chip, system, f"kernel {facts.kernel}"]))
+    kernel = f"kernel {facts.kernel}" + " (of what emulates it)" * facts.emulated
+    return ", ".join(filter(None, [model, chip, system, kernel]))
 
 
 def counted(climbed: Climbed) -> str:
@@ -71,7 +74,8 @@ def _summary(climbed: Climbed) -> Iterator[str]:
     yield _HOW.format(version=VERSION)
     yield f"- **Board:** {board_line(climbed)}"
     if facts.emulated:
-        yield "- **Emulated: true.** This is no real board; nothing here is said of an NPU."
+        yield "- **Emulated: true.** This is no real board; nothing here is said of an NPU. Kernel,"
+        yield "  mounts, kernel log and times are of the computer that emulates it."
     yield f"- **C library:** {facts.libc} {facts.libc_version or ''}".rstrip()
     yield f"- **soc_id of the kernel:** {facts.soc.kernel_soc_id}"
     yield f"- **QAIRT:** {climbed.runtime or 'none was given'}"
@@ -87,7 +91,11 @@ def _summary(climbed: Climbed) -> Iterator[str]:
         yield f"- **First broken assumption:** {said}"
         yield f"  - it rests on the rung `{step.rung.id}`: {step.rung.asks}"
         yield f"  - expected: {step.expected}; seen: {_cell(step.seen)}"
-        yield f"  - the device's words: `{_member(climbed, step)}`"
+        whose, raw = (
+            ("fleet's", ", the device's own: `raw/`") if step.rung.checks else ("the device's", "")
+        )
+        yield f"  - {whose} words: `{_member(climbed, step)}`{raw}"
+        yield "  - **next:** `fleet doctor -i INVENTORY -l NAME` names the cause and a cure of each"
     yield f"- {counted(climbed)}"
     yield "\n## The ladder\n\n| rung | asks | outcome | expected | seen, or why not | s |"
     yield "|---|---|---|---|---|---|"

@@ -153,7 +153,7 @@ def _checked(bench: Bench, rung: Rung) -> RungVerdict:
     found = [check for check in every(bench.seen, rung.checks) if check.id in rung.checks]
     counts = {BAD, WARN} if rung.strict else {BAD}
     wrong = [check for check in found if check.status in counts]
-    words = "\n".join(f"{c.id} {c.status}: {c.text}\n{c.output}".strip() for c in found)
+    words = "\n".join(f"# {c.id} {c.status}: {c.text}\n$ {c.command}\n{c.output}" for c in found)
     if all(check.status == UNKNOWN for check in found):
         raise Undecided("unseen", words=words)
     odd = wrong or [check for check in found if check.status in {WARN, UNKNOWN}]

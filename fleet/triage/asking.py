@@ -13,16 +13,19 @@ from fleet.triage.text import lines_of
 from fleet.triage.unknown import louder
 from fleet.triage.witnesses import witnesses
 
-_SURE = 0.8  # from here on nothing is asked first
+_SURE = 0.8  # from here on nothing is asked, where signatures agree and no other cause has any
 _MOST = 3
 _WORDS = {"yes": True, "y": True, "no": False, "n": False}
 _SAID = 0.97  # what somebody looked at, and says
 
 
 def questions(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Question, ...]:
-    """The most telling first; none where the log decides."""
+    """The most telling first; none where the log decides.
+
+    One signature alone decides nothing, however often such ones were right.
+    """
     first, *others = ranked
-    if first.confidence >= _SURE:
+    if first.confidence >= _SURE and first.agreeing > 1 and not others:
         return ()
     found = [_between(first, other) for other in others[:_MOST]]
     asked = {question.yes for question in found}

@@ -95,7 +95,7 @@ class LogReading:
     @cached_property
     def of_others(self) -> bool:
         """Whether it is of another accelerator, a cluster or a service, and of no device."""
-        return bool(self.about("foreign")) and not self.about("device")
+        return bool(self.about("foreign") or self.about("board")) and not self.about("device")
 
     @cached_property
     def of_build(self) -> list[Line]:

@@ -66,7 +66,7 @@ def triage(
         target,
         UNRECOGNISED,
         notes=(why,),
-        questions=(*guesses(reading), step),
+        questions=(*guesses(reading, scored), step),
         understood=understood(reading),
         suspects=suspects(reading),
     )
@@ -79,10 +79,13 @@ def verdict_of(ranked: tuple[Ranked, ...]) -> str:
 
 def in_context(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Ranked, ...]:
     """What is left of the causes in a text that is about something else."""
-    if reading.of_people or reading.of_others:
+    if reading.of_people or (reading.of_others and reading.about("foreign")):
         return ()
     if reading.of_build:
         ranked = tuple(cause for cause in ranked if cause.cause.id in _OF_A_MODEL)
+    if reading.of_others:
+        ways = {line.number for line in reading.about("way")}
+        return tuple(cause for cause in ranked if ways & set(_numbers(cause)))
     if reading.of_device:
         return tuple(cause for cause in ranked if any(map(reading.in_reach, _numbers(cause))))
     return tuple(

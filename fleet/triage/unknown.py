@@ -76,7 +76,7 @@ def next_step(reading: LogReading) -> tuple[Question, str]:
             "build", "Correct the first error of the build; nothing ran on a device yet."
         ), why
     if reading.of_others:
-        line = (reading.about("foreign"))[0]
+        line = (reading.about("foreign") or reading.about("board"))[0]
         why = f"the log is about other software (line {line.number}), not about an NPU device"
         return Question("log", "Paste the output of the program that failed on the device."), why
     why = (

@@ -12,15 +12,17 @@ import pytest
 
 from fleet.cli import ab as cli
 from fleet.cli.main import main
-from fleet.engine.ab.journal import AbJournal, Asked
-from fleet.engine.ab.measuring import Judged
+from fleet.engine.ab.journal import AbJournal, Asked, Pair
+from fleet.engine.ab.measuring import Judged, answers_of, judged, settle
 from fleet.engine.ab.sides import AbSide, not_measured, side_of
 from fleet.engine.pool import DeviceResult
 from fleet.model.errors import FleetError
 from fleet.model.inventory import Host
-from fleet.profiles.compare.sequential import answer
+from fleet.profiles.compare.sequential import Answer, answer
 from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
+
+from ..profiles.compare.made import metrics, record
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,8 +51,8 @@ def measured(change: float, pairs: int, *, rounded: bool = False) -> DeviceResul
     if rounded:
         values = [np.rint(both) for both in values]
     found = answer([(both[0], both[1]) for both in values], -0.05, 1)
-    judged = Judged("decode_tps", -0.05, 10.0, 10 * (1 + change), found)
-    return DeviceResult(Host("evk-01", "evk-01"), "ran", details={"ab": [judged]})
+    row = Judged("decode_tps", -0.05, 10.0, 10 * (1 + change), found)
+    return DeviceResult(Host("evk-01", "evk-01"), "ran", details={"ab": [row]})
 
 
 @pytest.mark.parametrize(
@@ -101,6 +103,38 @@ def test_exit_codes(
     assert hint in error.value.hint
 
 
+def test_what_all_boards_left_open_is_judged_with_the_chance_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20 boards: 19 are fine, one by itself would be, and so is; its interval ends at the limit."""
+    noise = np.random.default_rng(1).permutation(np.linspace(-0.075, 0.075, 40))
+    gaps = {f"evk-{n:02}": noise * (n == 0) for n in range(20)}
+    values = {
+        host: [(10.0123, 10.0123 * (1 - 0.024 * (host == "evk-00") + gap)) for gap in found]
+        for host, found in gaps.items()
+    }
+    asked = Asked("a", "b", "", "lab.yaml", tuple(values), {"decode_tps": -0.05})
+    journal = AbJournal.begin(RunStore(tmp_path), "ab1", asked)
+    runs = {
+        host: [
+            Pair(n, *(record(n, host, metrics=metrics(tps)) for tps in both))
+            for n, both in enumerate(pairs)
+        ]
+        for host, pairs in values.items()
+    }
+    monkeypatch.setattr(journal, "pairs", runs.get)
+    results = [
+        DeviceResult(Host(host, host), "ran", details={"ab": judged(journal, runs[host])})
+        for host in values
+    ]
+    assert [item.decision.answer for item in answers_of(results[0])] == [Answer.UNDECIDED]
+    settle(journal, results)
+    (item,) = answers_of(results[0])
+    assert (item.decision.answer, item.decision.low) == (Answer.FINE, -0.05)
+    cli.end(journal, results)
+    journal.close()
+
+
 def test_what_no_pair_follows_is_said(tmp_path: Path) -> None:
     bundle = ROOT / "assets" / "tiny-genie"
 
@@ -125,4 +159,4 @@ def test_after_the_last_look_nothing_says_measure_on(
     assert "rounded to 1" in said.out + said.err
     with pytest.raises(FleetError, match="too few, or vary too much") as error:
         cli.end(journal, results)
-    assert "--resume" not in error.value.hint
+    assert "rounded less" in error.value.hint

@@ -134,6 +134,9 @@ def test_it_ends_with_boards_and_commands_that_work(
         for line in (*tries[:2], f"{tries[2]} --repeats 1 --warmups 0"):
             tried = typed(f"{move} && {line}", tmp_path)
             assert tried.returncode == 0, tried.stdout + tried.stderr
+        elsewhere = tmp_path / "fleet-demo"
+        other = typed(f"{program} lab down --dir other", elsewhere)
+        assert "no lab is running in other; next: `fleet lab down --dir .lab`" in other.stderr
     finally:
         down = typed(f"{program} lab down --dir fleet-demo/.lab", tmp_path)
     assert down.returncode == 0

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from fleet.cli import output
-from fleet.cli.measured import show_records
+from fleet.cli.measured import rate_of, show_records
 from fleet.cli.pictured import show_pictures
 from fleet.model.record import Measure, Metrics, Record
 from fleet.profiles.formats import executorch, qnn
@@ -186,3 +186,15 @@ def test_numbers_in_json_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (others["run_min_ms"], others["run_max_ms"]) == (Measure(1, "ms"), Measure(55, "ms"))
     assert others["run_p90_ms"] == Measure(9, "ms")
     assert others["ips"] == Measure(100, "inf/s")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "rate"),
+    [
+        (TOKENS, "10.03 tok/s"),
+        (replace(TOKENS, decode_tps=0.0), "158.05 prompt tok/s"),  # its prompt filled the context
+        (Metrics(), ""),
+    ],
+)
+def test_the_rate_of_a_release(metrics: Metrics, rate: str) -> None:
+    assert rate_of([one.as_dict() | {"counts": True} for one in runs(metrics, "genie")]) == rate

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli.run_options import changed, gated
+from fleet.cli.run_options import changed, gated, measured
 from fleet.model.errors import InputError
 from fleet.model.gates import CoolSpec, UntilSpec
 from fleet.model.playbook import Playbook, RunSpec
@@ -62,3 +62,15 @@ def test_refused() -> None:
 def test_a_playbook_that_runs_nothing_stays_so() -> None:
     none = replace(BOOK, run=None)
     assert gated(changed(none, {"repeats": 3}), "45C", None, None) == none
+
+
+def test_what_nobody_said_is_enough_for_an_interval() -> None:
+    given: dict[str, object] = {"repeats": None, "warmups": None}
+    own = {"repeats": 5, "warmups": 2, "settle": 2}
+    assert measured(BOOK, given, sustained=False) == own
+    assert measured(BOOK, given, sustained=True) == own | {"repeats": None}
+    assert measured(BOOK, {"repeats": 3, "warmups": 0}, sustained=False) == {
+        "repeats": 3, "warmups": 0
+    }  # fmt: skip
+    said = replace(BOOK, run=RunSpec(unsaid=()))
+    assert measured(said, given, sustained=False) == given

@@ -12,13 +12,18 @@ import pytest
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.doctor.examine import Round, examine
+from fleet.engine.leasing import Lease
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
+from fleet.engine.session import Session
+from fleet.engine.starting import Placed, probe
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
 from fleet.model.diagnosis import Diagnosis
+from fleet.model.errors import HealthError
 from fleet.model.inventory import Host
 from fleet.profiles.runs import RunStore
+from fleet.runners.base import Start
 from fleet.runtimes.select import select_files
 from tests.support_runtime import ARM, NEW, cached_runtime, cached_store
 
@@ -56,6 +61,18 @@ class Ward:
             yield
         finally:
             self.lab.heal(name, fault)
+
+    def silent(self, logs: str) -> str:
+        """What a failed probe says of a program that tells the system log alone, by `logs`."""
+        argv = ("sh", "-c", f"{logs}; echo nothing of it; exit 3")
+        session = Session(self.host(), lambda _: None)
+        session.open()
+        try:
+            with Lease(session, "probe"), pytest.raises(HealthError) as caught:
+                probe(session, Placed(Start(argv, ""), argv, {}, "/", "/tmp/probe", ()))
+        finally:
+            session.close()
+        return str(caught.value)
 
     def deploy(self, *names: str) -> None:
         operation = Operation(

@@ -90,3 +90,12 @@ def test_nodes_that_open_without_a_dsp(arm64: Ward) -> None:
     found = arm64.look(folders=("npu",))
     assert ids(found)[0] == "fastrpc-open-failed", ids(found)
     assert "errno Function not implemented" in str(found.causes[0].evidence)
+
+
+@pytest.mark.slow
+@pytest.mark.qairt
+@pytest.mark.root
+def test_what_a_program_told_the_system_log_alone_is_told(arm64: Ward) -> None:
+    """journalctl is there, and no journal: the log is that of busybox."""
+    said = arm64.silent("python3 -c 'import syslog; syslog.syslog(3, \"apps_dev_init failed\")'")
+    assert "apps_dev_init failed" in said

@@ -77,3 +77,13 @@ def test_without_python3_the_probe_of_the_release_is_the_session(ward: Ward) -> 
         found = ward.look()
     check = next(one for one in found.checks if one.id == "session")
     assert check.status in {"bad", "unknown"}, "the Genie runner of this release is python3 too"
+
+
+def test_what_a_program_told_the_system_log_alone_is_told(ward: Ward) -> None:
+    """Of the seconds of the run, and nothing older."""
+    log = "/var/log/syslog"
+    old = "2026-01-02T03:04:05 x: open_shell failed long ago"
+    ward.lab.exec("lab001", ["sh", "-c", f"echo '{old}' > {log}; chmod 666 {log}"])
+    said = ward.silent(f"echo $(date +%Y-%m-%dT%T) x: apps_dev_init failed, errno 1 >> {log}")
+    assert "apps_dev_init failed, errno 1" in said
+    assert "long ago" not in said

@@ -177,6 +177,7 @@ def test_a_true_open_as_an_ordinary_user(shell: str, python: bool, tree: Path) -
     if os.geteuid() != 0:
         pytest.skip("needs root to become another user; root itself may open everything")
     (tree / "dev" / "fastrpc-cdsp-secure").unlink()
+    (tree / "dev" / "fastrpc-gdsp0").touch(0o640)
     (tree / "dev" / "dma_heap" / "system").chmod(0o664)
     tools = tree.parent / "bin"
     tools.mkdir()
@@ -198,7 +199,9 @@ def test_a_true_open_as_an_ordinary_user(shell: str, python: bool, tree: Path) -
         "/dev/fastrpc-cdsp": "EACCES",
         "/dev/fastrpc-cdsp-secure": "ENOENT",
         "/dev/dma_heap/system": "",
+        "/dev/fastrpc-gdsp0": None,
     }
+    assert facts.nodes[-1].mode == "640", "seen, not opened"
     assert (facts.tools.python3 is not None) == python
     first = facts.nodes[0]
     assert (first.mode, first.owner, first.exists) == ("660", "root", True)

@@ -36,6 +36,14 @@ def sdk(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RuntimeStore, s
     told = os.environ.get("FLEET_QAIRT_SDK")
     if not told:
         pytest.skip("FLEET_QAIRT_SDK=/path is not set: no package has qnn-net-run")
+    libraries = {**os.environ, "LD_LIBRARY_PATH": f"{told}/lib/x86_64-linux-clang"}
+    program = f"{told}/bin/x86_64-linux-clang/qnn-net-run"
+    tried = subprocess.run(
+        [program, "--version"], env=libraries, capture_output=True, text=True, check=False,
+        timeout=60,
+    )  # fmt: skip
+    if tried.returncode == 127:
+        pytest.skip(f"this machine lacks a library of the SDK's program: {tried.stderr.strip()}")
     store = RuntimeStore(tmp_path_factory.mktemp("store"))
     return Path(told), store, store.add(Path(told)).version
 

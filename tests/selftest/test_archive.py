@@ -87,8 +87,16 @@ def test_a_stranger_reads_board_versions_and_the_first_broken_assumption(tmp_pat
     assert "fleet.bundles.rules_device:fastrpc_node" in summary
     assert "expected: nothing wrong; seen: open: EACCES" in summary
     assert "tirpc" not in summary
-    (words,) = re.findall(r"words: `(.*)`", summary)
+    assert "fleet's words: `rungs/06-nodes.txt`, the device's own: `raw/`" in summary
+    assert "**next:** `fleet doctor " in summary
+    assert "6.8.0-1052-qcom (" not in summary, "a real board's kernel is its own"
+    (words,) = re.findall(r"words: `(.*?)`", summary)
     assert "serial" in found[f"selftest/device-1/{words}"]
+
+
+def test_what_is_of_the_computer_that_emulates_a_board_says_so(tmp_path: Path) -> None:
+    summary = texts(packed(tmp_path, climbed(replace(FACTS, lab=True))))
+    assert "qcom (of what emulates it)" in summary["selftest/device-1/summary.md"]
 
 
 def test_nothing_in_it_tells_who_it_was(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def test_from_a_broken_board_to_a_lab_board_like_it(hill: Hill, tmp_path: Path) 
     assert "  first broken: A12 " in done.stdout
     (archive,) = tmp_path.glob("selftest-qcs9075-*.tar.gz")
     assert archive.name in done.stderr
+    assert f"next: fleet doctor --limit {BOARD} -i {inventory}" in done.stderr
     with tarfile.open(archive) as packed:
         members = [packed.extractfile(member) for member in packed]
         text = "".join(member.read().decode() for member in members if member)

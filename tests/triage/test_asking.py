@@ -108,9 +108,9 @@ def test_subject_and_symptom_make_the_question(line: str, question: str) -> None
     ("line", "step"),
     [
         ("llm.service: Main process exited, code=exited, status=203/EXEC", "service"),
-        ("adb: more than one device/emulator", "phone-state"),
-        ("error: more than one device and emulator", "phone-state"),
-        ("E: The repository 'https://x.example' does not have a Release file.", "packages"),
+        ("adb: odd trouble", "phone-state"),
+        ("adb push: odd trouble", "phone-state"),
+        ("E: odd trouble of the repository https://x.example", "packages"),
         ("Process exited with 0xC0000005", "killed"),
         ("Download failed with code: 404", "network"),
         ("cp: write error: No space left on device", "disk-and-rights"),

@@ -14,21 +14,21 @@ from .firstrun import Run, answers, calibration, expected_error, figures, interv
 def test_few_answers_of_first_runs_were_wrong_and_sure() -> None:
     sure = [right for said, right in pooled() if said >= 0.8]
     assert len(sure) >= 15
-    assert sum(sure) >= 0.97 * len(sure)
+    assert sum(sure) >= 0.94 * len(sure)
 
 
 def test_the_pooled_error_is_the_one_of_the_page() -> None:
     pairs = pooled()
-    assert expected_error(pairs) < 0.075
+    assert expected_error(pairs) <= 0.05
     for line in calibration(pairs)[1:]:
         said, right = (float(share) for share in re.findall(r"(?:said|right) ([\d.]+)", line))
         assert "holds" in line or said < right, f"more was said than was right: {line}"
 
 
-def test_one_signature_alone_is_never_sure() -> None:
-    alone = triage("scp: write: No space left on device\n").causes[0]
-    assert alone.agreeing == 1
-    assert alone.confidence < 0.8
+def test_one_signature_alone_is_always_asked_about() -> None:
+    found = triage("scp: write: No space left on device\n")
+    assert found.causes[0].agreeing == 1
+    assert found.questions
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from fleet.lab.baretree import REPOSITORY, bare_tree
 from fleet.lab.debian import LIB, UNITS, VERSIONS, debian
 from fleet.lab.debs import Deb
 from fleet.lab.elf import fastrpc_library
+from fleet.lab.rootfs import rootfs
 from tests.contract.package import TEXTS, of_archive
 from tests.contract.test_contract import SUPPORT, pinned
 from tests.contract.versions import texts_of
@@ -38,7 +39,7 @@ def repository(version: str, folder: Path) -> Path:
     """Packages of a version, "1.0.4" to "1.0.8" or "ppa", and what the lab has beside them."""
     folder.mkdir(parents=True)
     source = bare_tree() / REPOSITORY.lstrip("/") / ("debian" if version != "ppa" else "")
-    for name in ("acl", "hexagon-dsp-binaries", "libqnn1"):
+    for name in ("hexagon-dsp-binaries", "libqnn1"):
         for path in source.rglob(f"{name}*.deb"):
             shutil.copy(path, folder)
     debs = {"1.0.4": [image()], "ppa": ppa()}.get(version, [])
@@ -48,7 +49,8 @@ def repository(version: str, folder: Path) -> Path:
         real = next(path for path in pinned(suite) if path.name.startswith(SUPPORT))
         repacked(real, folder / f"{SUPPORT}.deb", number)
         debs = [replace(deb, version=number) for deb in debian(suite) if deb.name == "libfastrpc1"]
-    for deb in (*debs, Deb("libatomic1", "14.2.0-19")):
+    acl = replace(lab.repack(rootfs(), "acl"), depends="libacl1")  # bookworm's wants that one's
+    for deb in (*debs, acl, Deb("libatomic1", "14.2.0-19")):
         (folder / deb.file_name).write_bytes(deb.build())
     index(folder)
     return folder

@@ -26,7 +26,8 @@ NODE, SECURE, HEAP = "/dev/fastrpc-cdsp", "/dev/fastrpc-cdsp-secure", "/dev/dma_
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 # All but what changes by itself: names, modes, owners; /etc by content, else by size and time.
 TREE = r"""
-find / -xdev \( -path /etc -o -path /srv -o -path /home/ubuntu/fleet -o -path /var/log \
+find / -xdev \( -path /etc -o -path /srv -o -path /home/ubuntu/fleet \
+  -o -name .sudo_as_admin_successful -o -path /var/log \
   -o -path /var/cache -o -path /var/tmp -o -path /var/lib/apt -o -path /var/lib/systemd \
   -o -path '/var/lib/dpkg/[!i]*' \) -prune \
   -o -type d -printf '%p\t%m %U:%G\n' -o -printf '%p\t%m %U:%G %s %T@ %l\n'
@@ -36,7 +37,7 @@ find . -type f ! -name '*-' ! -name ld.so.cache -exec sha256sum {} + \
   | sed -E 's/^(\S+)  (.*)/\2#\t\1/'
 dpkg-query -W; ldconfig -p | tr -d '\t'
 """
-LACKING = "groupdel fastrpc; chmod 600 /dev/fastrpc-*; chown root:root /dev/fastrpc-*"
+LACKING = "groupdel fastrpc; set /dev/fastrpc-* /dev/dma_heap/*; chmod 600 $*; chown root:root $*"
 
 
 @dataclass(frozen=True)

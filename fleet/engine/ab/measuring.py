@@ -27,7 +27,15 @@ from fleet.model.plan import DevicePlan
 from fleet.model.record import Record
 from fleet.ops.system.steps_users import Reboot
 from fleet.profiles.compare import metrics as known
-from fleet.profiles.compare.sequential import LIMIT, LOOKS, Answer, Decision, answer, first_of
+from fleet.profiles.compare.sequential import (
+    LIMIT,
+    LOOKS,
+    Answer,
+    Decision,
+    answer,
+    first_of,
+    settled,
+)
 from fleet.profiles.stats.parts import between
 from fleet.profiles.stats.trend import steady
 
@@ -111,7 +119,8 @@ def measure(
         plans = {word: (side, side.on(session, journal.run_id))
                  for word, side in zip("AB", sides, strict=True)}  # fmt: skip
         result.plan = plans["B"][1]
-        if sides[0].release and len({plan.manifest.id for _, plan in plans.values()}) == 1:
+        by_id = any(side.release for side in sides)  # else `not_measured` says it
+        if by_id and len({plan.manifest.id for _, plan in plans.values()}) == 1:
             session.warn("A and B are the same release, so no difference is expected")
         board = _Board(session, journal, plans, result)
         host = session.host.name
@@ -133,12 +142,15 @@ def _pairs(board: _Board, pairs: list[Pair], budget: Deadline | None) -> None:
         if budget is not None and (budget.expired or budget.remaining < spent):
             return
         began, number = time.monotonic(), missing(pairs)
-        board.session.emit(StepStarted(host, "ab", f"pair {number + 1} of {LOOKS[-1]} at most"))
         run_ids = dict(zip("AB", board.journal.run_ids(host, number), strict=True))
         order = "AB" if first_of(number) == "A" else "BA"
         if board.new_boot(pairs, number):
             _warm_up(board)
-        both = {side: board.run(side, run_ids[side]) for side in order}
+        both = {}
+        for side in order:
+            text = f"pair {number + 1} of {LOOKS[-1]} at most, {side}"
+            board.session.emit(StepStarted(host, "ab", text))
+            both[side] = board.run(side, run_ids[side])
         if all(record.counts for record in both.values()):
             pairs.append(Pair(number, both["A"], both["B"]))
             pairs.sort(key=lambda pair: pair.number)
@@ -172,15 +184,39 @@ def judged(journal: AbJournal, pairs: Sequence[Pair]) -> list[Judged]:
     found = []
     limits = journal.asked.limits or _limits(pairs[0].a)
     for name, limit in limits.items():
-        both = [(known.value(pair.a, name), known.value(pair.b, name)) for pair in pairs]
-        good = [min(value) > 0 and all(map(math.isfinite, value)) for value in both]
-        values = list(itertools.compress(both, good))
+        values, good = _values(pairs, name)
         decision = answer(values, limit, journal.asked.family)
         mids = [statistics.median(side) for side in zip(*values, strict=True)] or [None, None]
-        runs, gaps = _by_boot(values, list(itertools.compress(pairs, good)))
+        runs, gaps = _by_boot(values, good)
         shares = between(runs), between(gaps)
         found.append(Judged(name, limit, mids[0], mids[1], decision, len(gaps), *shares))
     return found
+
+
+def settle(journal: AbJournal, results: Sequence[DeviceResult]) -> None:
+    """Judge once more what all boards left undecided, with the chance that the others leave."""
+    items = [(result, item) for result in results for item in answers_of(result)]
+    asked = []
+    for result, item in items:
+        values, _ = _values(journal.pairs(result.host.name), item.metric)
+        asked.append((values, item.limit, item.decision))
+        result.details = result.details | {"ab": []}
+    for (result, item), decision in zip(items, settled(asked, journal.asked.family), strict=True):
+        answers_of(result).append(replace(item, decision=decision))
+
+
+def answers_of(result: DeviceResult) -> list[Judged]:
+    """What `measure` found on a board."""
+    found = result.details.get("ab", [])
+    assert isinstance(found, list)
+    return found
+
+
+def _values(pairs: Sequence[Pair], name: str) -> tuple[list[tuple[float, float]], list[Pair]]:
+    """A and B of a metric, and the pairs that have both."""
+    both = [(known.value(pair.a, name), known.value(pair.b, name)) for pair in pairs]
+    good = [min(value) > 0 and all(map(math.isfinite, value)) for value in both]
+    return list(itertools.compress(both, good)), list(itertools.compress(pairs, good))
 
 
 def _by_boot(

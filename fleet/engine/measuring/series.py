@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from fleet.model.gates import UntilSpec
+from fleet.model.gates import DEFAULT_METRIC, UntilSpec
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics, Record
 
@@ -27,6 +27,16 @@ def metric_names(metrics: Metrics) -> list[str]:
     """Names of all numbers that are there."""
     own = [name for name in Metrics.__dataclass_fields__ if metric_of(metrics, name) is not None]
     return own + sorted(metrics.others)
+
+
+def warm(run: RunSpec, records: Sequence[Record]) -> bool:
+    """True when these warm-ups are enough: after `settle` more at the latest."""
+    from fleet.profiles.stats.trend import steady  # noqa: PLC0415 - numpy
+
+    more = len(records) - run.warmups
+    if more < 0 or more >= run.settle:
+        return more >= 0
+    return steady([metric_of(r.metrics, DEFAULT_METRIC) or r.seconds or 0.0 for r in records])
 
 
 class Series:

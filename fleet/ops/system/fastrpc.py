@@ -186,7 +186,8 @@ def _no_source(packaging: Packaging) -> Finding:
     return Finding(
         rule="fastrpc-source",
         severity="refuse",
-        message=f"the playbook asks for {packaging.id}, and no package source of the device has it",
+        message=f"the playbook asks for {packaging.id}, and no package source of the device or of "
+        "the playbook has it",
         have=f"no package source of {packaging.title}",
         need=" ".join(packaging.packages),
         cure="add the package source with its key to `system.repositories` of the "

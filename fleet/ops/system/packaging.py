@@ -88,16 +88,21 @@ def installed(state: SystemState) -> Packaging | None:
 
 
 def source_known(packaging: Packaging, spec: SystemSpec, state: SystemState) -> bool:
-    """Can the packages come from somewhere? One that has to be set up needs a source of its own:
-    of the device or of the playbook, which brings its key.
+    """Can the packages come from somewhere? One that has to be set up needs a source of its own,
+    by its `marks`: of the device or of the playbook, which brings its key.
     """
     local = {deb.name.split("_")[0] for deb in spec.debs}
     there = all(
         state.candidate(name) or state.installed(name) or name in local
         for name in packaging.packages
     )
-    marked = any(mark in place for mark in packaging.marks for place in state.sources)
-    return there or marked or bool(spec.repositories) or not packaging.setup
+    return there or not packaging.setup or _marked(packaging, spec, state)
+
+
+def _marked(packaging: Packaging, spec: SystemSpec, state: SystemState) -> bool:
+    """Is its source set up on the device, or named by the playbook?"""
+    places = [*state.sources, *(repository.uri for repository in spec.repositories)]
+    return any(mark in place for mark in packaging.marks for place in places)
 
 
 def offered(spec: SystemSpec, state: SystemState, model: str | None = None) -> Packaging | None:
@@ -113,14 +118,10 @@ def offered(spec: SystemSpec, state: SystemState, model: str | None = None) -> P
     if begun is not None:
         return begun
     local = {deb.name.split("_")[0] for deb in spec.debs}
-    places = [*state.sources, *(repository.uri for repository in spec.repositories)]
     ordered = sorted(rows.values(), key=lambda row: not (model or "").startswith(row.boards or "-"))
     for packaging in ordered:
         if not packaging.packages:
             continue
         if all(state.candidate(name) or name in local for name in packaging.packages):
             return packaging
-    for packaging in ordered:
-        if any(mark in place for mark in packaging.marks for place in places):
-            return packaging
-    return None
+    return next((row for row in ordered if _marked(row, spec, state)), None)

@@ -8,7 +8,7 @@ from fleet.model.facts import Facts
 from fleet.model.finding import Finding
 from fleet.model.plan import Action
 from fleet.model.system import LOADER_CONF, REMOVE, UDEV_RULES, SystemSpec, SystemState, WantedFile
-from fleet.ops.system.access import ACTION, CDSP, HEAP
+from fleet.ops.system.access import ACTION, HEAP
 from fleet.ops.system.fastrpc import FIXED_UNITS, LIBRARY, FastRpc, fastrpc, has_setfacl
 from fleet.ops.system.packages import package_steps
 from fleet.ops.system.packaging import qnn_packages
@@ -135,7 +135,7 @@ def _files(draft: _Draft, writes: list[WriteFile]) -> list[Action]:
     if any(path.startswith(UDEV_RULES) for path in paths):
         names = tuple(dict.fromkeys([*names, "fastrpc-*", "system"]))
     if names:
-        before = tuple(node for node in draft.facts.nodes if node.path.startswith((*CDSP, *HEAP)))
+        before = draft.facts.nodes
         action = draft.dsp.action if draft.dsp is not None else ACTION
         setfacl = has_setfacl(draft.spec, draft.state, draft.dsp.packages if draft.dsp else ())
         heaps = [node.path for node in before if node.exists and node.path.startswith(HEAP)]

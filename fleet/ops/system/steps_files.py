@@ -125,6 +125,11 @@ class RunLdconfig(Refresh):
         return (argv("ldconfig"),)
 
 
+def _nameless(node: DeviceNode) -> bool:
+    """Does it belong to a user or group that was deleted? So `stat` calls one without a name."""
+    return "UNKNOWN" in {node.owner, node.group}
+
+
 @dataclass(frozen=True)
 class ReloadUdev(SystemStep):
     """Read the rules anew and apply them to the nodes that are there.
@@ -145,8 +150,15 @@ class ReloadUdev(SystemStep):
     @property
     def no_undo(self) -> str:  # type: ignore[override]
         """What the undo leaves."""
-        kept = f"the access list of {', '.join(self.kept)} stays as the udev rules set it"
-        return kept if self.kept else ""
+        what = {
+            "access list": self.kept,
+            "owner": tuple(n.path for n in self.before if _nameless(n)),
+        }
+        return "; ".join(
+            f"the {name} of {', '.join(paths)} stays as the udev rules set it"
+            for name, paths in what.items()
+            if paths
+        )
 
     def describe(self) -> str:
         """`apply udev rules to fastrpc-*, system`."""
@@ -168,7 +180,8 @@ class ReloadUdev(SystemStep):
         back = [argv("setfacl", "-b", "--", path) for path in self.acls]
         for node in self.before:
             if node.exists and node.mode and node.owner and node.group:
-                back.append(argv("chown", "--", f"{node.owner}:{node.group}", node.path))
+                if not _nameless(node):
+                    back.append(argv("chown", "--", f"{node.owner}:{node.group}", node.path))
                 back.append(argv("chmod", "--", node.mode.rjust(4, "0"), node.path))
         tidy = argv("rm", "-f", "--", MARK + self.action)
         return (*back, tidy, argv("udevadm", "control", "--reload"))

@@ -16,7 +16,7 @@ from fleet.profiles.compare.conditions import APART, ConditionFinding, Weight, b
 from fleet.profiles.compare.groups import RecordGroup, chip
 from fleet.profiles.compare.ops import OpDiff, compare_ops, lonely_units
 from fleet.profiles.compare.sides import row_of, sides_of
-from fleet.profiles.compare.verdict import CHANCE, MetricRow, Verdict, direction, judge
+from fleet.profiles.compare.verdict import CHANCE, GATED, MetricRow, Verdict, direction, judge
 from fleet.profiles.stats import ranks
 from fleet.profiles.stats.difference import FEWEST_PAIRS
 from fleet.profiles.stats.families import holm
@@ -116,7 +116,8 @@ def compare(
 
     A board that both groups have is held against itself; other boards are left out and named.
     Verdicts and intervals are corrected over the rows of `gated`, the metrics that gates name,
-    and over the other rows: what is looked at takes nothing from what is decided.
+    and over the other rows, so that all of them hold together: most of the chance is for what is
+    decided, the rest for what is looked at.
     Raises InputError for a word of `vary` that can be no cause.
     """
     check_vary(vary)
@@ -135,18 +136,23 @@ def compare(
         for sides in [sides_of(left, right)]
     ]
     rows = [row for alike in zip(*made, strict=True) for row in alike]
-    named = [row.metric.name in gated for row in rows]
-    families = {
-        family: iter(judge([r for r, n in zip(rows, named, strict=True) if n == family], margin))
-        for family in (True, False)
-    }
-    rows = [next(families[family]) for family in named]
+    rows = judged(rows, margin, gated)
     remarks += _remarks(rows)
     ops, lonely = _ops(pairs, blocked)
     return Comparison(
         a, b, tuple(findings), tuple(rows), tuple(_overall(metrics, rows, margin)),
         tuple(ops), (*remarks, *lonely), margin,
     )  # fmt: skip
+
+
+def judged(rows: Sequence[MetricRow], margin: float, gated: Collection[str]) -> list[MetricRow]:
+    """The verdicts of all rows of a table: those of `gated` metrics are a family of their own."""
+    named = [row.metric.name in gated for row in rows]
+    families = {}
+    for family, part in ((True, GATED), (False, 1 - GATED)):
+        mine = [row for row, gate in zip(rows, named, strict=True) if gate == family]
+        families[family] = iter(judge(mine, margin, part if len(set(named)) == 2 else 1.0))
+    return [next(families[family]) for family in named]
 
 
 def pair(a: RecordGroup, b: RecordGroup) -> tuple[list[Pair], list[str]]:

@@ -4,17 +4,19 @@ The unit is a pair: one run of A and one of B, one right after the other, whose 
 pair to pair (ABBA), so that what drifts moves both. Signed ranks on logarithms assume no shape of
 the noise; they are bounded, so that few wild pairs do not widen the interval. The chance of a wrong
 interval is split over all looks and over the family, what is asked times the boards, so the
-intervals of all answers hold together: docs/compare.md.
+intervals of all answers hold together; at the last look boards with an answer pass their part on
+(Holm): docs/compare.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fleet.profiles.compare.verdict import CHANCE
 from fleet.profiles.stats import ranks
@@ -57,15 +59,16 @@ def first_of(pair: int) -> str:
     return "AB"[pair % 2]
 
 
-def decide(values: Floats, limit: float, family: int) -> list[Decision]:
+def decide(values: Floats, limit: float, family: int, left: int = 0) -> list[Decision]:
     """The answer of each board at a look. `values`: boards, pairs, A and B; all above 0.
 
     `limit`: the share of A beyond which B is worse: below it where it is below 0 (a rate), above
     it otherwise (a time). *Worse*: the interval on the worse side of 0 and the middle beyond the
-    limit; *fine*: the whole interval keeps the limit. `family`: how much is asked at once.
+    limit; *fine*: the whole interval keeps the limit. `family`: how much is asked at once, of
+    which `left` share the chance, all where it is 0.
     """
     count, step = values.shape[1], _coarse(values)
-    level = 1 - CHANCE * _share(count, family) / family
+    level = 1 - CHANCE * _share(count, family) / (left or family)
     half, (a, b) = step[:, None] / 2, np.moveaxis(values, 2, 0)
     found = ranks.centres(np.log(b / a), level)
     if found is None:
@@ -77,6 +80,11 @@ def decide(values: Floats, limit: float, family: int) -> list[Decision]:
             widened = ranks.centres(gaps, level)
             assert widened is not None
             found[place] = widened[place]
+    for board in np.flatnonzero(step):  # equal sides are rounded alike: that much ranks can tell
+        found[1, board] = mid = float(np.log(b[board] / a[board]).mean())
+        if ranks.signed_rank(np.rint((b[board] - a[board]) / step[board])) <= 1 - level:
+            place, nearer = (0, max) if mid > 0 else (2, min)
+            found[place, board] = nearer(float(found[place, board]), math.copysign(NEAR, mid))
     return [
         Decision(count, _answer(low, mid, high, limit), low, mid, high, float(size))
         for (low, mid, high), size in zip(np.expm1(found).T.tolist(), step, strict=True)
@@ -98,6 +106,43 @@ def answers(values: Floats, limit: float, family: int) -> list[Decision]:
 def answer(pairs: Sequence[tuple[float, float]], limit: float, family: int) -> Decision:
     """That of one board, whose pairs of A and B these are."""
     return answers(np.array([pairs], dtype=float), limit, family)[0]
+
+
+def settled(asked: Sequence[tuple[ArrayLike, float, Decision]], family: int) -> list[Decision]:
+    """The decisions of a family, by Holm's way: those *fine* leave their chance to be wrong about
+    that to the others, those *worse* too. `asked`: the pairs of a board, limit, its decision.
+
+    Only what is undecided at the last look changes. An end that its own level puts beyond the limit
+    (or 0) is then that limit, so the intervals go on to hold together.
+    """
+    found = [decision for *_, decision in asked]
+    while True:
+        left = {word: family - sum(item.answer is word for item in found) for word in Answer}
+        before = found
+        found = [
+            _settled(np.asarray(values), limit, decision, family, left)
+            for (values, limit, _), decision in zip(asked, before, strict=True)
+        ]
+        if found == before:
+            return found
+
+
+def _settled(
+    values: Floats, limit: float, decision: Decision, family: int, left: Mapping[Answer, int]
+) -> Decision:
+    low, high = decision.low, decision.high
+    if decision.answer is not Answer.UNDECIDED or decision.pairs < LOOKS[-1]:
+        return decision
+    assert low is not None
+    assert high is not None
+    for word, end in ((Answer.FINE, limit), (Answer.WORSE, math.copysign(NEAR, limit))):
+        if decide(values[None, : LOOKS[-1]], limit, family, left[word])[0].answer is word:
+            if (word is Answer.FINE) == (limit < 0):
+                low = max(low, end)
+            else:
+                high = min(high, end)
+            return replace(decision, answer=word, low=low, high=high)
+    return decision
 
 
 def _answer(low: float, mid: float, high: float, limit: float) -> Answer:

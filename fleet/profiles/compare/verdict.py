@@ -16,6 +16,8 @@ from fleet.profiles.stats.families import holm, questions
 
 # One false alarm in twenty, less what the choice between two ways to compare costs.
 CHANCE = 0.049
+GATED = 0.75  # of it for what gates name, where other rows stand beside it
+TOUCH = 1e-9  # what ends at 0 and leaves it out
 MOST_RUNS = 40  # a side: what `fleet ab` measures at most
 
 
@@ -41,9 +43,10 @@ MEASURED = {Verdict.FASTER, Verdict.SLOWER, Verdict.HIGHER, Verdict.LOWER, Verdi
 class MetricRow:
     """One metric on one board. `why` where nothing can be said.
 
-    `p` is corrected for the rows that were asked together, and so is the interval of the
-    `difference`: it belongs to the level 1 - CHANCE / `questions`. Where so few runs have none
-    of that level (`alone`) it is that of the row by itself. `seconds`: what a
+    `p` is corrected for the rows that were asked together (Holm, of `questions` that were left),
+    which have this `part` of CHANCE. The interval of the `difference` holds together with those of
+    all of them; it leaves out 0 where p does. Where so few runs have none of that level (`alone`)
+    it is that of the row by itself. `seconds`: what a
     run took; `runs`: how many A and B have, and a run may have several repeats.
     """
 
@@ -55,6 +58,7 @@ class MetricRow:
     why: str = ""
     emulated: bool = False
     questions: int = 1
+    part: float = 1.0
     alone: bool = False
     seconds: float | None = None
     runs: tuple[int, int] = (1, 1)
@@ -72,7 +76,7 @@ class MetricRow:
         Half the interval narrows with the root of the runs; a change at the limit is never told.
         """
         change = self.difference
-        runs = fewest_runs(self.questions)
+        runs = fewest_runs(self.questions / self.part)
         if change.how == "runs" and None not in (change.low, change.mid, change.high):
             low, mid, high = (float(end or 0.0) for end in (change.low, change.mid, change.high))
             reach, room = max(high - mid, mid - low), abs(mid - limit)
@@ -107,16 +111,16 @@ class MetricRow:
         }
 
 
-def judge(rows: Sequence[MetricRow], margin: float) -> list[MetricRow]:
+def judge(rows: Sequence[MetricRow], margin: float, part: float = 1.0) -> list[MetricRow]:
     """The verdicts of rows that were asked together. `margin`: a share that does not matter.
 
-    Rows that are not comparable take no part.
+    `part`: of CHANCE. Rows that are not comparable take none of it.
     """
     asked = [n for n, row in enumerate(rows) if row.difference.how and not row.why]
-    alone = [rows[n].difference.p for n in asked]
+    alone = [rows[n].difference.p / part for n in asked]
     corrected = zip(holm(alone), questions(alone, CHANCE), strict=True)
     judged = {
-        n: _judged(replace(rows[n], p=p, questions=among), margin)
+        n: _judged(replace(rows[n], p=p, questions=among, part=part), margin, len(asked))
         for n, (p, among) in zip(asked, corrected, strict=True)
     }
     found = []
@@ -130,19 +134,24 @@ def judge(rows: Sequence[MetricRow], margin: float) -> list[MetricRow]:
     return found
 
 
-def _judged(row: MetricRow, margin: float) -> MetricRow:
+def _judged(row: MetricRow, margin: float, asked: int) -> MetricRow:
     if row.difference.how != "runs":
         return _of_few_runs(row)
-    if row.difference.least * row.questions > CHANCE:
+    if row.difference.least * row.questions > CHANCE * row.part:
         figure = row.difference.count_a == 1
+        fewest = fewest_runs(row.questions / row.part, figure)
         why = (
-            f"to decide {row.questions} metrics at once, {fewest_runs(row.questions, figure)} runs "
+            f"to decide {row.questions} metrics at once, {fewest} runs "
             f"of {'B' if figure else 'A and of B'} are needed; or choose fewer with --metric"
         )
         return replace(row, verdict=Verdict.FEW, why=why, alone=True)
-    change = row.difference.at(1 - CHANCE / row.questions)
-    row = replace(row, difference=change)
+    change = row.difference.at(1 - CHANCE * row.part / asked)
+    if change.low is None:  # more runs of other rows
+        change = row.difference.at(1 - CHANCE * row.part / row.questions)
     low, high = change.low, change.high
+    if row.p <= CHANCE and low is not None and high is not None:
+        low, high = (max(low, TOUCH), high) if _sign(change) > 0 else (low, min(high, -TOUCH))
+    row = replace(row, difference=replace(change, low=low, high=high))
     if low is not None and high is not None and max(-low, high) <= margin:
         return replace(row, verdict=Verdict.SAME)
     if row.p <= CHANCE:
@@ -161,7 +170,7 @@ def _of_few_runs(row: MetricRow) -> MetricRow:
     return replace(row, verdict=verdict, why=why, difference=change)
 
 
-def fewest_runs(questions: int, figure: bool = False) -> int:
+def fewest_runs(questions: float, figure: bool = False) -> int:
     """How many runs a side can answer so many questions at once; of B, where A is a `figure`."""
     count = LEAST_REPEATS
     least = ranks.least_signed_rank if figure else lambda n: ranks.least_rank_sum(n, n)

@@ -18,7 +18,7 @@ from fleet.engine.ab.sides import side_of
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError
-from fleet.model.events import Warned
+from fleet.model.events import StepStarted, Warned
 from fleet.profiles.compare.sequential import Answer
 from fleet.profiles.stats.trend import steady
 
@@ -90,6 +90,12 @@ def test_one_slowed_by_15_percent_and_two_equal_ones(
     assert len(pairs) == 8
     assert bench.current() is None, "nothing is switched"
     assert all(pair.a.release != pair.b.release for pair in pairs)
+    said = [event.text for event in bench.events if isinstance(event, StepStarted)]
+    turns = [text for text in said if text.startswith("pair ")]
+    assert turns[:4] == [
+        f"pair {pair} of 40 at most, {side}"
+        for pair, side in ((1, "A"), (1, "B"), (2, "B"), (2, "A"))
+    ]
     began = [pair.a.started <= pair.b.started for pair in pairs]
     assert began[0]
     assert {tag for pair in pairs for tag in pair.b.tags} == {"ab-ab", "ab-ab-B"}

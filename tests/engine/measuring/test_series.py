@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from fleet.engine.measuring.series import Series, metric_of
+from fleet.engine.measuring.series import Series, metric_of, warm
 from fleet.engine.measuring.validity import marks_of
 from fleet.model.conditions import Conditions, Sample
 from fleet.model.events import Cooling, StepStarted, Warned
@@ -212,3 +213,20 @@ def test_a_limit_that_falls_while_it_cools_is_somebody_elses() -> None:
     assert marks_of(record(seen=seen), [])[0].startswith(
         "throttled: the clock limit of cpu:policy0"
     )
+
+
+@pytest.mark.parametrize(
+    ("rates", "runs"),
+    [
+        ([9.0, 9.1, 5.0], 2),
+        ([5.0, 9.0, 8.9], 3),
+        ([5.0, 8.0, 9.0, 9.5], 4),
+        ([9.0, 8.0, 7.0, 6.0, 5.0], 4),
+    ],
+)
+def test_two_to_four_warm_ups(rates: list[float], runs: int) -> None:
+    run = RunSpec(warmups=2, settle=2)
+    records = [record(rate) for rate in rates]
+    assert next(count for count in range(5) if warm(run, records[:count])) == runs
+    assert warm(replace(run, settle=0), records[:2])
+    assert warm(RunSpec(), [])

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from benchmarks.ab import FAMILIES, Cell, Family, cell, pairs_of
-from fleet.profiles.compare.sequential import LOOKS, Answer, Decision, answers, decide, first_of
+from fleet.profiles.compare.sequential import (
+    LOOKS,
+    Answer,
+    Decision,
+    answers,
+    decide,
+    first_of,
+    settled,
+)
 from fleet.profiles.stats import ranks
 
 QUICK = 20  # tables of 20 boards: 400 rows a cell
@@ -77,7 +87,8 @@ def test_few_wild_pairs_do_not_widen_the_interval() -> None:
     ("a", "b", "limit", "answer", "step"),
     [
         ((10.0,) * 40, (10.0,) * 40, -0.05, Answer.UNDECIDED, 1.0),  # 10.4 and 9.6 look alike
-        ((10.0,) * 40, (8.0,) * 40, -0.05, Answer.WORSE, 1.0),  # 9.5 against 8.5, at least
+        ((10.0,) * 40, (9.0,) * 40, -0.05, Answer.WORSE, 1.0),  # equal ones would look alike
+        ((10.0, 9.0) * 20, (9.0, 10.0) * 20, -0.05, Answer.UNDECIDED, 1.0),
         ((100.0,) * 40, (100.0,) * 40, -0.05, Answer.FINE, 1.0),
         ((10.04,) * 40, (10.04,) * 40, -0.05, Answer.FINE, 0.01),
         (tuple(range(20, 60)), tuple(range(120, 80, -1)), 0.05, Answer.WORSE, 0.0),
@@ -88,6 +99,34 @@ def test_what_was_rounded_away_is_in_the_interval(
 ) -> None:
     (found,) = answers(np.array([list(zip(a, b, strict=True))], dtype=float), limit, 1)
     assert (found.answer, found.step) == (answer, step)
+
+
+@pytest.mark.parametrize(
+    ("spread", "middle", "word", "end"),
+    [(0.075, -0.024, Answer.FINE, -0.05), (0.150, -0.054, Answer.WORSE, 0.0)],
+)
+@pytest.mark.parametrize("sign", [1, -1])  # of rates, of times
+def test_boards_with_an_answer_pass_their_chance_on(
+    spread: float, middle: float, word: Answer, end: float, sign: int
+) -> None:
+    """By itself the board has that answer, among 20 not: 19 with the same settle it."""
+    other = Answer.FINE if word is Answer.WORSE else Answer.WORSE
+    gaps = sign * (middle + np.linspace(-spread, spread, 40))
+    limit, values = -0.05 * sign, 10.0123456 * np.stack([np.ones(40), 1 + gaps], axis=1)
+    (alone,) = decide(values[None], limit, 20)
+
+    def among(said: Answer, others: int) -> Decision:
+        asked = [(values, limit, replace(alone, answer=said))] * others
+        return settled([(values, limit, alone), *asked], 20)[0]
+
+    assert among(word, 10) == among(other, 19) == alone
+    assert alone.answer is Answer.UNDECIDED
+    found = among(word, 19)
+    assert found.answer is word
+    ends = sorted(sign * (one or 0.0) for one in (found.low, found.high))
+    assert ends[word is Answer.WORSE] == pytest.approx(end, abs=1e-5)
+    early = replace(alone, pairs=24)
+    assert settled([(values, limit, early)], 1) == [early], "a look is to come"
 
 
 def test_boards_are_judged_as_if_each_were_alone() -> None:
@@ -121,16 +160,7 @@ def test_quick_cells(family: Family) -> None:
     assert calm.held >= 0.85
     bad = cell(family, 0.015, 0.08, -0.05, 20, trials=QUICK)
     assert bad.missed == 0
-    assert bad.found >= 0.8 or family.step == 1.0
-
-
-# More often undecided than in 5 of 100 tables, as docs/compare.md says.
-UNDECIDED = {
-    ("two modes, 4 % apart", 0.03),
-    ("outliers, 1 in 20 by 10 to 30 %", 0.03),
-    ("whole numbers, about 10", 0.015),
-    ("whole numbers, about 10", 0.03),
-}
+    assert bad.found >= 0.8
 
 
 @pytest.mark.slow
@@ -142,16 +172,21 @@ def test_the_promise(family: Family) -> None:
         assert calm.red <= red, noise
         assert calm.held >= 0.94, noise
         if noise <= 0.03:
-            assert (calm.undecided > 0.05) == ((family.name, noise) in UNDECIDED), noise
+            assert calm.undecided <= 0.05 or family.step == 1.0, noise  # 10.4 and 9.6 look alike
         bad = cell(family, noise, 0.08, -0.05, 20, trials=1000)
         assert bad.missed <= 0.025, noise
         assert bad.held >= 0.94, noise
-        assert bad.found >= found or family.step == 1.0, noise
+        assert bad.found >= found, noise
 
 
 @pytest.mark.slow
 def test_three_percent_is_found_within_25_minutes() -> None:
-    """Noise 2.3 %, one gate, one board: at 10 s a run 40 pairs take 14 minutes."""
-    found = cell(FAMILIES[0], 0.023, 0.03, -0.02, 1, trials=1000)
-    assert found.found >= 0.9
+    """Noise 2.3 %, one gate, one board: at 10 s a run 40 pairs take 14 minutes.
+
+    Held against the limit that it is, it lies beyond it half of the time; that it is one shows.
+    """
+    for limit in (-0.01, -0.02, -0.03):
+        found = cell(FAMILIES[0], 0.023, 0.03, limit, 1, trials=1000)
+        assert found.found >= 0.9 or limit == -0.03
+        assert found.shown >= 0.9
     assert LOOKS[-1] * 2 * 10 / 60 < 25

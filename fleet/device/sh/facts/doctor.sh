@@ -119,6 +119,7 @@ done
 # Set-ups that somebody made by hand.
 while IFS= read -r dir; do
   [ -n "$dir" ] || continue
+  # shellcheck disable=SC2088 # the tilde is ours to expand
   case $dir in '~') dir=$home ;; '~/'*) dir=$home/${dir#??} ;; /*) ;; *) dir=$home/$dir ;; esac
   if [ ! -d "$dir" ]; then say folder "$dir${tab}absent"; continue; fi
   say folder "$dir${tab}there"

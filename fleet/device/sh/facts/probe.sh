@@ -106,8 +106,8 @@ for name in fastrpc-cdsp fastrpc-cdsp-secure fastrpc-cdsp1 fastrpc-cdsp1-secure 
   nodes="$nodes $name"
   say node "/dev/$name"
 done
-# shellcheck disable=SC2086 # a list of names
-[ -z "$there" ] || say modes "$(cd "$R/dev" 2>/dev/null && { stat -c '%a %U %G %n' $there || ls -ld $there; } 2>/dev/null)"
+# shellcheck disable=SC2086 # a list of names; those of other DSPs are not opened, rules name them
+say modes "$(cd "$R/dev" 2>/dev/null && { stat -c '%a %U %G %n' $there fastrpc-* || ls -ld $there fastrpc-*; } 2>/dev/null)"
 guard=''
 if has timeout; then
   say timeout yes
@@ -175,8 +175,8 @@ done
 done
 # The process of a session on the DSP begins with a shell of these folders (fastrpc_apps_user.c, open_shell).
 say dsp_shell none
-for f in "$R"/usr/lib/rfsa/adsp "$R"/usr/lib/dsp "$R"/usr/lib/dsp/cdsp "$R"/usr/share/hexagon-dsp/*/*/*/dsp/cdsp "$R"/usr/share/qcom/*/*/*/dsp/cdsp; do
-  for f in "$f"/fastrpc_shell_*3; do [ -e "$f" ] && say dsp_shell "${f#"$R"}"; done
+for dir in "$R"/usr/lib/rfsa/adsp "$R"/usr/lib/dsp "$R"/usr/lib/dsp/cdsp "$R"/usr/share/hexagon-dsp/*/*/*/dsp/cdsp "$R"/usr/share/qcom/*/*/*/dsp/cdsp; do
+  for f in "$dir"/fastrpc_shell_*3; do [ -e "$f" ] && say dsp_shell "${f#"$R"}"; done
 done
 # end of all
 say dsp_library_path "${DSP_LIBRARY_PATH:-}"

@@ -19,7 +19,7 @@ refuse() {
   echo "end"
   exit 0
 }
-other=write
+other="write"
 if [ "$kind" = write ]; then other=reserve; fi
 look "$other"
 if foreign; then tell held "$other"; echo "end"; exit 0; fi

@@ -5,6 +5,7 @@
 # bytes, a newline, `hash <sha256>` of the whole file; `end`.
 LC_ALL=C; export LC_ALL
 what=$1 path=$2
+# shellcheck disable=SC2088 # the tilde is ours to expand
 case $path in '~/'*) path=${HOME:-}/${path#??} ;; esac
 echo fleet-file
 if [ -f "$path" ]; then

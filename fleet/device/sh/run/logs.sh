@@ -30,7 +30,7 @@ fi
 read -r up _ 2>/dev/null < /proc/uptime && echo "uptime $up"
 for kind in $kinds; do
   case $kind in
-    journal) if has journalctl || ! syslog > /dev/null 2>&1; then
+    journal) if { has journalctl && [ -d /run/systemd/system ]; } || ! syslog > /dev/null 2>&1; then
       show journal journalctl --no-pager -o short-iso -n "$lines" ${since:+"--since=-${since}s"}
     elif [ -n "$since" ]; then show journal young $(($(date +%s) - since))
     else show journal syslog; fi ;;

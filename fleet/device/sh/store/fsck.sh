@@ -95,6 +95,7 @@ group() {
 links() {
   set -f; IFS=$nl
   set --
+  # shellcheck disable=SC2044 # split at line ends only, and without patterns
   for path in $(find . -type l); do
     set -- "$@" "$path"
     if [ $# -ge 16 ]; then group "$@"; set --; fi

@@ -28,6 +28,7 @@ while IFS=$tab read -r kind name; do
       elif [ -d "$f" ]; then printf 'file\t%s\tfolder\n' "$name"
       elif [ -f "$f" ]; then
         if [ -r "$f" ]; then content=x$(hex < "$f"); else content=''; fi
+        # shellcheck disable=SC2046 # three words
         set -- $(stat -c '%a %U %G' "$f" 2>/dev/null)
         printf 'file\t%s\tfile\t%s\t%s\t%s\t%s\n' "$name" "${1:-}" "${2:-}" "${3:-}" "$content"
       elif [ -e "$f" ]; then printf 'file\t%s\tother\n' "$name"
