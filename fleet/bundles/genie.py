@@ -98,7 +98,7 @@ def _named(value: object, config: str, where: str) -> Iterator[Named]:
             for text in item if isinstance(item, list) else [item]:
                 if not isinstance(text, str) or not text:
                     raise BundleError(
-                        f"{config}: {place} must be a file name, but is {text!r:.40}",
+                        f"{config}: the value of {place} must be a file name, but is {text!r:.40}",
                         hint=f"correct {place} in {config}",
                     )
                 name = clean_name(text, f"{config} ({place})")

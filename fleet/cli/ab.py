@@ -31,7 +31,9 @@ Side = Annotated[
 Boots = Annotated[
     int,
     typer.Option(
-        min=1, max=8, help="Spread each eight pairs over so many boots; reboots the devices."
+        min=1,
+        max=8,
+        help="Reboot the devices meanwhile: each eight pairs of runs come from this many boots.",
     ),
 ]
 
@@ -49,10 +51,14 @@ def ab(
     ] = None,
     gate: Annotated[
         list[str] | None,
-        typer.Option(help="Loss that is too much, like 'decode_tps<-5%'. Repeatable."),
+        typer.Option(
+            help="Exit with status 1 if B is worse by this much, like 'decode_tps<-5%'. Repeatable."
+        ),
     ] = None,
     boots: Boots = 1,
-    budget: Annotated[str | None, typer.Option(help="Stop after this time: 25m.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Stop to measure after this time, like 25m.")
+    ] = None,
     resume: Annotated[
         str | None, typer.Option(help="Continue the comparison with this run id.")
     ] = None,

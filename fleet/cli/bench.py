@@ -25,9 +25,11 @@ _PROMPT = "What is an NPU?"
 
 def bench(
     http: Annotated[str, typer.Option(help="Address that `fleet serve tunnel` prints.")],
-    clients: Annotated[int, typer.Option(min=1, max=1024, help="Simultaneous clients.")] = 1,
+    clients: Annotated[
+        int, typer.Option(min=1, max=1024, help="How many clients send requests at the same time.")
+    ] = 1,
     duration: Annotated[
-        str | None, typer.Option(help="How long clients keep starting requests: 60s, 5m.")
+        str | None, typer.Option(help="How long the clients go on with new requests: 60s, 5m.")
     ] = None,
     requests: Annotated[int | None, typer.Option(min=1, help="Total number of requests.")] = None,
     token_file: Annotated[
@@ -39,8 +41,10 @@ def bench(
     prompt: Annotated[
         list[str] | None, typer.Option(help="Prompt text. Repeatable.", show_default=False)
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens per answer.")] = None,
-    timeout: Annotated[str, typer.Option(help="Longest wait for an answer.")] = "5m",
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Generate at most this many tokens per answer.")
+    ] = None,
+    timeout: Annotated[str, typer.Option(help="Wait at most this long for an answer.")] = "5m",
     output_dir: opt.Records = None,
     as_json: opt.Json = False,
 ) -> None:

@@ -22,7 +22,9 @@ def wrap_ep(
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="Folder for the ONNX files; must contain the binaries."
+            "--output",
+            "-o",
+            help="Folder to write the ONNX files to; the context binaries must be in it.",
         ),
     ] = None,
     as_json: opt.Json = False,

@@ -50,13 +50,17 @@ PlaybookOption = Annotated[
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="With --fix: do not ask.")]
 BundleOption = Annotated[
-    Path | None, typer.Option(help="Also pack all findings, without secrets, as .tar.gz.")
+    Path | None,
+    typer.Option(help="Also write all findings, without secrets, to this .tar.gz file."),
 ]
 AnswerOption = Annotated[
     list[str] | None,
-    typer.Option(help="With --log: the answer to a question: ID=yes, ID=no or ID=@FILE."),
+    typer.Option(help="With --log: answer a question of the doctor: ID=yes, ID=no or ID=@FILE."),
 ]
-StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with 2 for advice too.")]
+StrictOption = Annotated[
+    bool,
+    typer.Option("--strict", help="Exit with status 2 if there is advice, even without a problem."),
+]
 
 
 def doctor(
@@ -120,7 +124,7 @@ def _one_of(
     given = sum((inventory is not None or bool(log), code is not None, listed))
     if given != 1:
         raise InputError(
-            "-i or --log, --explain and --list exclude each other"
+            "-i or --log, --explain and --list cannot be combined"
             if given
             else "nothing to examine: give -i, --log or --explain, or work in a project",
             hint="use one of: fleet doctor -i inventory.yaml, fleet doctor --log "

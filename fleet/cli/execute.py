@@ -21,7 +21,7 @@ def exec_(
     ],
     inventory: opt.Inventory,
     limit: opt.Limit = None,
-    timeout: Annotated[str, typer.Option(help="End it after this long: 90s, 5m.")] = "60s",
+    timeout: Annotated[str, typer.Option(help="End the command after this long: 90s, 5m.")] = "60s",
     lease: opt.Lease = False,
     canary: rollout.Canary = None,
     waves: rollout.Waves = None,

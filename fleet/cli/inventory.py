@@ -19,7 +19,9 @@ _FILE_HELP = "Inventory file: of fleet, or an Ansible inventory in YAML."
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help=_FILE_HELP)]
 Option = Annotated[
     Path | None,
-    typer.Option("--inventory", "-i", metavar="FILE", help="Inventory to check: the same as FILE."),
+    typer.Option(
+        "--inventory", "-i", metavar="FILE", help="Inventory to check; the same as to give FILE."
+    ),
 ]
 _MEMBERS = (
     *("name", "transport", "address", "port", "user", "identity_files", "key_passphrase"),

@@ -45,13 +45,21 @@ def _lab(folder: Path) -> Lab:
 @app.command()
 def up(
     count: Annotated[int, typer.Option(min=0, max=500, help="Number of boards.")] = 3,
-    profile: Annotated[str, typer.Option(help="Board type: bare-evk, FILE.yaml, ...")] = "iq9075",
+    profile: Annotated[
+        str,
+        typer.Option(
+            help="Board type, like bare-evk, or a FILE.yaml that `fleet lab profile` wrote."
+        ),
+    ] = "iq9075",
     kind: Annotated[
         str, typer.Option(help="Kind of board: auto, namespace (needs root) or user.")
     ] = "auto",
-    arch: Annotated[str, typer.Option(help="arm64: Debian arm64 with its own libcdsprpc.")] = "",
+    arch: Annotated[
+        str,
+        typer.Option(help="CPU of the boards: arm64 is an emulated Debian with a real libcdsprpc."),
+    ] = "",
     kernel: Annotated[
-        bool, typer.Option("--kernel", help="Boards with a Linux of their own (needs root).")
+        bool, typer.Option("--kernel", help="Boards with a Linux kernel of their own (needs root).")
     ] = False,
     port: Annotated[int, typer.Option(help="TCP port of the first board.")] = DEFAULT_PORT,
     phones: Annotated[int, typer.Option(min=0, max=200, help="Number of phones.")] = 0,
@@ -203,9 +211,11 @@ def heal(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_DI
 @app.command()
 def stock(
     name: NameArgument,
-    qairt: Annotated[str, typer.Option(help="QAIRT version in the runtime store.")] = "2.51.0",
-    target: Annotated[str, typer.Option(help="QAIRT target.")] = STOCK_TARGET,
-    bundle: Annotated[Path, typer.Option(help="Bundle folder.")] = STOCK_BUNDLE,
+    qairt: Annotated[
+        str, typer.Option(help="QAIRT version to copy, from the runtime store.")
+    ] = "2.51.0",
+    target: Annotated[str, typer.Option(help="QAIRT target of the files.")] = STOCK_TARGET,
+    bundle: Annotated[Path, typer.Option(help="Bundle folder to copy.")] = STOCK_BUNDLE,
     folder: DirOption = DEFAULT_DIR,
 ) -> None:
     """Put a runtime and a bundle into ~/npu of a board, as a person would by hand.
@@ -229,8 +239,12 @@ def stock(
 @app.command("profile")
 def profile_of(
     archive: Annotated[Path, typer.Argument(help="What `fleet selftest` wrote (.tar.gz).")],
-    device: Annotated[int, typer.Option(min=1, help="Which device of the archive.")] = 1,
-    target: Annotated[Path, typer.Option("--output", help="The profile.")] = Path("recorded.yaml"),
+    device: Annotated[
+        int, typer.Option(min=1, help="Number of the device in the archive, from 1.")
+    ] = 1,
+    target: Annotated[Path, typer.Option("--output", help="File to write.")] = Path(
+        "recorded.yaml"
+    ),
 ) -> None:
     """Make a type of lab board of what a real one said in a selftest.
 

@@ -23,11 +23,22 @@ def logs(
     limit: opt.Limit = None,
     kind: Annotated[
         list[Kind] | None,
-        typer.Option(help="Only these. Default: journal or logcat, dmesg, service."),
+        typer.Option(
+            help="Show only this kind of log. Default: journal or logcat, dmesg, service."
+        ),
     ] = None,
-    since: Annotated[str | None, typer.Option(help="Not older than this: 90s, 10m, 2h.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Show nothing that is older than this: 90s, 10m, 2h.")
+    ] = None,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=1, max=10_000, help="Lines of each kind at most.")
+        int,
+        typer.Option(
+            "--lines",
+            "-n",
+            min=1,
+            max=10_000,
+            help="Show at most this many lines of each kind of log.",
+        ),
     ] = 50,
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,

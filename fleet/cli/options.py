@@ -66,7 +66,11 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show every detai
 Parallel = Annotated[
     int | None,
     typer.Option(
-        "--parallel", "-p", min=1, help="Simultaneous devices.", callback=house("parallel")
+        "--parallel",
+        "-p",
+        min=1,
+        help="How many devices to work on at the same time.",
+        callback=house("parallel"),
     ),
 ]
 Lease = Annotated[
@@ -144,7 +148,7 @@ def _params(command: typer.core.TyperCommand, context: Any) -> list[Any]:  # noq
 
 typer.core.TyperCommand.get_params = _params  # type: ignore[method-assign,assignment]
 _TUNE_HELP = (
-    "How data is sent, repeatable: carrier=ssh, bandwidth=50MB/s (all devices together), "
+    "How to send the data, repeatable: carrier=ssh, bandwidth=50MB/s (all devices together), "
     "per-hub=2 (at one USB hub), compress=never, whole (no differences), relay (devices with one "
     "label `lan` copy from each other). See docs/transfer.md."
 )

@@ -45,12 +45,12 @@ _RECORDS = {
 
 def list_runs(
     selection: SelectionArgument = "all",
-    limit: Annotated[int, typer.Option(min=0, help="Most runs to show; 0: all.")] = MOST,
+    limit: Annotated[int, typer.Option(min=0, help="Show at most this many runs; 0: all.")] = MOST,
     single: Annotated[
         bool, typer.Option("--records", help="Show one row per measurement.")
     ] = False,
     whole_ab: Annotated[
-        bool, typer.Option("--all", help="Show each run of `fleet ab`; else one row for all.")
+        bool, typer.Option("--all", help="Show each run of `fleet ab` in a row of its own.")
     ] = False,
     store: opt.Store = None,
     as_json: opt.Json = False,

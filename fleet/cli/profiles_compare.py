@@ -19,11 +19,13 @@ MetricOption = Annotated[Words, typer.Option(help="Compare only this metric. Rep
 MatrixOption = Annotated[
     bool, typer.Option("--matrix", help="Table: device by version, for one --metric.")
 ]
-ColumnsOption = Annotated[str, typer.Option(help="With --matrix: runtime or release.")]
+ColumnsOption = Annotated[
+    str, typer.Option(help="With --matrix: what each column stands for: runtime or release.")
+]
 VaryOption = Annotated[
     Words, typer.Option(help="What you changed on purpose, such as model or runtime. Repeatable.")
 ]
-MarginOption = Annotated[str, typer.Option(help="Changes up to this size do not matter.")]
+MarginOption = Annotated[str, typer.Option(help="Do not count changes up to this size, like 1%.")]
 StrictOption = Annotated[
     bool,
     typer.Option(
@@ -32,7 +34,10 @@ StrictOption = Annotated[
     ),
 ]
 FailOption = Annotated[
-    Words, typer.Option(help="Exit with 1 on such a loss: 'decode_tps<-5%', or slower. Repeatable.")
+    Words,
+    typer.Option(
+        help="Exit with 1 if B is worse by this much: 'decode_tps<-5%', slower. Repeatable."
+    ),
 ]
 MarkdownOption = Annotated[
     Path | None, typer.Option(help="Also write a Markdown file, for a pull request.")

@@ -84,10 +84,16 @@ def export_records(
     target: Annotated[Path, typer.Option("--to", help="File to write.")],
     kind: Annotated[
         Format | None,
-        typer.Option("--format", help="Default: from the file name. trace is Chrome's JSON."),
+        typer.Option(
+            "--format",
+            help="Format of the file; default: by its name. trace is the JSON of Chrome's tracing.",
+        ),
     ] = None,
     clock_mhz: Annotated[
-        float | None, typer.Option(min=0.001, help="For a trace: clock that cycles count.")
+        float | None,
+        typer.Option(
+            min=0.001, help="For a trace: rate in MHz of the clock whose cycles the profile counts."
+        ),
     ] = None,
     store: opt.Store = None,
     as_json: opt.Json = False,

@@ -23,7 +23,9 @@ def push(
         str | None, typer.Option(help="Name on the device; default: that of the file.")
     ] = None,
     limit: opt.Limit = None,
-    keep: Annotated[int, typer.Option(min=2, help="Versions to keep on the device.")] = KEEP,
+    keep: Annotated[
+        int, typer.Option(min=2, help="How many versions to keep on the device.")
+    ] = KEEP,
     tune: opt.Tune = None,
     parallel: opt.Parallel = None,
     verify: opt.Verify = False,

@@ -17,13 +17,21 @@ if TYPE_CHECKING:  # `fleet exec` has no playbook
     from fleet.engine.rollout.waves import Wave
     from fleet.model.playbook import Playbook
 
-Canary = Annotated[str | None, typer.Option(help="First devices: 1, 5%, or name patterns.")]
+Canary = Annotated[
+    str | None,
+    typer.Option(
+        help="Deploy to these devices first: a number, a share like 5%, or name patterns."
+    ),
+]
 Waves = Annotated[
     str | None, typer.Option(help="Share of devices done after each wave: 5%,25%,100%.")
 ]
-MaxFailed = Annotated[str | None, typer.Option(help="Devices that may fail in a wave: 1, 10%.")]
+MaxFailed = Annotated[
+    str | None, typer.Option(help="Stop if more devices of a wave fail than this: 1, 10%.")
+]
 MaxUnreachable = Annotated[
-    str | None, typer.Option(help="Devices that may be unreachable in a wave: 1, 10%.")
+    str | None,
+    typer.Option(help="Stop if more devices of a wave are unreachable than this: 1, 10%."),
 ]
 Soak = Annotated[
     str | None, typer.Option(help="Wait after each wave, then check again: 90s, 5m, 0.")

@@ -19,20 +19,28 @@ Prompt = Annotated[str | None, typer.Option(help="Prompt text; default: the play
 PromptFile = Annotated[Path | None, typer.Option(help="File that contains the prompt.")]
 Repeats = Annotated[
     int | None,
-    typer.Option(min=1, help="Measured runs on each device.", callback=house("repeats")),
+    typer.Option(min=1, help="Number of measured runs on each device.", callback=house("repeats")),
 ]
-Warmups = Annotated[int | None, typer.Option(min=0, help="Warm-up runs before the measured ones.")]
-MaxTokens = Annotated[int | None, typer.Option(min=1, help="Most tokens to generate.")]
+Warmups = Annotated[
+    int | None, typer.Option(min=0, help="Number of warm-up runs before the measured ones.")
+]
+MaxTokens = Annotated[int | None, typer.Option(min=1, help="Generate at most this many tokens.")]
 Timeout = Annotated[str | None, typer.Option(help="Time limit of one run: 90s, 5m.")]
 Cool = Annotated[
     str | None, typer.Option(help="Wait before each run until the device is cooler: 45C.")
 ]
 Until = Annotated[
-    str | None, typer.Option(help="Repeat until the 95 % interval is narrower than this: 3%.")
+    str | None,
+    typer.Option(help="Repeat until the 95 % confidence interval is narrower than this, like 3%."),
 ]
-Sustained = Annotated[str | None, typer.Option(help="Repeat without pauses for this long: 10m.")]
+Sustained = Annotated[
+    str | None, typer.Option(help="Run again and again without pauses for this long, like 10m.")
+]
 Tags = Annotated[
-    list[str] | None, typer.Option("--tag", help="Tag of the results: tag:NAME. Repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--tag", help="Give the results this tag, to select them by tag:NAME. Repeatable."
+    ),
 ]
 
 

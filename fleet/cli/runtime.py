@@ -104,7 +104,9 @@ def show(
     name: _Name,
     as_json: opt.Json = False,
     files: Annotated[bool, typer.Option("--files", help="List all files.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Check all hashes first.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the hashes of all its files first.")
+    ] = False,
 ) -> None:
     """Show one runtime: where it came from and what it holds.
 

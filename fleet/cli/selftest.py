@@ -22,7 +22,10 @@ from fleet.selftest.ladder import FELL, HOLDS, UNDECIDED, Climbed
 _MARKS = {HOLDS: "holds", FELL: "FELL", UNDECIDED: "-"}
 _LINE = 80
 RuntimeOption = Annotated[
-    str | None, typer.Option(help="QAIRT of the runtime store: id, build id or version.")
+    str | None,
+    typer.Option(
+        help="QAIRT runtime to test with, from the runtime store: id, build id or version."
+    ),
 ]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", help="The archive; default: selftest-CHIP-DAY.tar.gz.")

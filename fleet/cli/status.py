@@ -25,7 +25,10 @@ def status(
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,
     drift: Annotated[
-        Path | None, typer.Option(help="Compare with this lock file, or that of this playbook.")
+        Path | None,
+        typer.Option(
+            help="Compare the devices with this lock file, or with the lock file of this playbook."
+        ),
     ] = None,
     lock_file: opt.LockFile = None,
     verify: opt.Verify = False,
@@ -132,7 +135,8 @@ def rollback(
     inventory: opt.Inventory,
     limit: opt.Limit = None,
     to: Annotated[
-        str | None, typer.Option(help="Release id, or how it begins; default: the previous.")
+        str | None,
+        typer.Option(help="Id of the release, or how it begins; default: the previous release."),
     ] = None,
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,

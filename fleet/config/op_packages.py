@@ -77,9 +77,12 @@ def op_package_specs(
     def library(text: str, keys: Keys) -> Path:
         found = path(text, keys)
         if not found.is_file():
-            what = "is a folder" if found.is_dir() else "does not exist"
-            message = f"the op package library {found} {what}"
-            problems.add(message, document.value(keys), near_hint(found))
+            folder = found.is_dir()
+            message = (
+                f"the op package library {found} {'is a folder' if folder else 'does not exist'}"
+            )
+            hint = f"name a .so file: ls {found}" if folder else near_hint(found)
+            problems.add(message, document.value(keys), hint)
         return found
 
     specs: list[OpPackageSpec] = []

@@ -315,7 +315,8 @@ def _socs(table: _Socs) -> Iterator[Fault]:
     ids: dict[int, str] = {}
     for at, row in enumerate(table.socs):
         if row.chip in chips[:at]:
-            yield ("socs", at, "chip"), f"the chip '{row.chip}' has two rows", "merge the two rows"
+            text = f"the chip '{row.chip}' has two rows in this table"
+            yield ("socs", at, "chip"), text, "merge the two rows"
         for source in row.sources:
             yield from _named(("socs", at, "sources"), source, table.sources, "key of sources")
         for target in row.targets:

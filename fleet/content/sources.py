@@ -63,7 +63,7 @@ class SourceFiles:
         self._check_names()
         if not self._found:
             raise InputError(
-                f"no files are in {', '.join(map(str, sources))}",
+                f"there is no file to send in {', '.join(map(str, sources))}",
                 hint="name a file, or a folder with at least one file",
             )
 
@@ -131,7 +131,10 @@ class SourceFiles:
 
     def _files(self, source: Path, *, alone: bool) -> Iterator[_Found]:
         if not source.exists():
-            raise InputError(f"{source} does not exist", hint=f"ls {source.parent}")
+            raise InputError(
+                f"the file or folder {source} does not exist",
+                hint=f"correct the path; ls {source.parent}",
+            )
         if source.is_file():
             _check(str(source))
             yield _Found(source.name, str(source), source.stat())
@@ -185,7 +188,11 @@ def _led_to(top: Path, link: Path) -> os.stat_result:
 
 
 def _odd(path: Path) -> InputError:
-    return InputError(f"{path} is not a regular file", hint="remove it from the folder")
+    return InputError(
+        f"{path} is neither a file nor a folder (a broken link, a pipe or a device node), so "
+        "fleet cannot send it",
+        hint="remove it from the folder that you send",
+    )
 
 
 def _ref(file: _Found, sha256: str, held: bytes | None = None) -> FileRef:
@@ -222,6 +229,6 @@ def _check(path: str) -> None:
 def unreadable(error: OSError, path: Path | str = "a source") -> InputError:
     """The error for a file that cannot be read; `path` where the system does not name it."""
     return InputError(
-        f"cannot read the file or folder {error.filename or path}: {reason(error)}",
+        f"cannot read {error.filename or path}, which is to be sent: {reason(error)}",
         hint=f"check the permissions: ls -l {error.filename or path}",
     )

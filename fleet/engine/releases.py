@@ -193,5 +193,7 @@ def stored_manifest(
         return read_manifest(text, name, release_id, whole=whole)
     except ValueError as error:
         raise DeviceError(
-            f"{path} is damaged: {error}", device=session.host.name, hint="fleet deploy"
+            f"the manifest of the release on the device, {path}, is damaged: {error}",
+            device=session.host.name,
+            hint="fleet deploy (makes the release again)",
         ) from error

@@ -41,8 +41,11 @@ def undo(
         run_id = known[-1]
     if run_id not in known:
         raise InputError(
-            f"no run '{run_id}' changed the system of a device",
-            hint=f"use one of: {', '.join(known[-5:])}" if known else "fleet deploy (first)",
+            f"there is no run '{run_id}' that changed the system of a device, so there is "
+            "nothing to undo",
+            hint=f"use one of these runs: {', '.join(known[-5:])}"
+            if known
+            else "check FLEET_HOME: the log of such changes is in the FLEET_HOME of the deploy",
         )
 
     def work(session: Session, result: DeviceResult) -> None:

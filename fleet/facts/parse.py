@@ -81,8 +81,8 @@ def framed_values(text: str, host: str, complaint: str) -> Values:
             + (f"; the device said: {said}" * bool(said)),
             device=host,
             step="facts",
-            hint="ssh <host> true (must print nothing and exit with 0; if not, "
-            "correct the shell's start files, such as ~/.bashrc)",
+            hint="log in to the device and run `true`, which must print nothing; if something is "
+            "printed, correct the start files of its shell, such as ~/.bashrc",
         )
     found: Values = {}
     first = lines.index(HEAD) + 1

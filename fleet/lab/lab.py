@@ -328,7 +328,10 @@ def _phone_kind(kind: str, *, install: bool) -> str:
     adb_program()
     why = can_unshare() if kind != "phone-emulator" else "asked for"
     if kind == "phone" and why:
-        raise LabError(f"phones with a real adbd cannot run: {why}", hint="use phone-emulator")
+        raise LabError(
+            f"lab phones with a real adbd cannot run here: {why}",
+            hint="fleet lab up --phone-kind phone-emulator",
+        )
     if why:
         return "phone-emulator"
     android_root(install=install)
@@ -339,7 +342,7 @@ def _kind(kind: str, *, install: bool) -> str:
     if kind in _OWN_GROUND:
         why_not, ground, instead = _OWN_GROUND[kind]
         if why := why_not():
-            raise InputError(f"{kind} boards cannot run here: {why}", hint=instead)
+            raise InputError(f"lab boards of the kind {kind} cannot run here: {why}", hint=instead)
         ground(install=install)
         return kind
     if kind not in {"auto", "namespace", "user"}:
@@ -348,7 +351,10 @@ def _kind(kind: str, *, install: bool) -> str:
         )
     why = can_unshare() if kind != "user" else ""
     if kind == "namespace" and why:
-        raise LabError(f"namespace boards cannot run: {why}", hint="use --kind user")
+        raise LabError(
+            f"lab boards of the kind namespace cannot run here: {why}",
+            hint="fleet lab up --kind user",
+        )
     if kind == "namespace" or (kind == "auto" and not why):
         try:
             rootfs(install=install)

@@ -67,5 +67,7 @@ def parse_duration(text: str | float) -> float:
             raise InputError(f"'{text}' is not a duration", hint="write it like 90s, 5m or 1h")
         seconds = float(match[1]) * _UNITS[match[2] or "s"]
     if seconds <= 0:
-        raise InputError(f"a duration must be more than 0, not {text}", hint="write 90s or 5m")
+        raise InputError(
+            f"the duration must be more than 0, not {text}", hint="write it like 90s or 5m"
+        )
     return seconds

@@ -147,7 +147,7 @@ def _once(names: list[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise LockFileError(f"{name} is listed twice in the lock file", hint=CURE)
+            raise LockFileError(f"the lock file has two entries for {name}", hint=CURE)
         seen.add(name)
 
 

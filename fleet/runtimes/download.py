@@ -27,11 +27,14 @@ _RANGE = re.compile(r"^bytes (\d+)-\d+/(\d+|\*)$")
 def checked_digest(url: str, sha256: str | None) -> str:
     """The SHA-256 in lower case. Raises InputError for none, a wrong one or a URL unlike http."""
     if not url.lower().startswith(("https://", "http://")):
-        raise InputError(f"'{url}' does not begin with https://", hint="give a URL or a file")
+        raise InputError(
+            f"fleet cannot download '{url}': the URL does not begin with https://",
+            hint="give a URL that begins with https://, or the path of a file",
+        )
     if not sha256:
         raise InputError(
-            "the SHA-256 of the file is missing, which fleet needs to check a download",
-            hint=f"fleet runtime add {url} --sha256 HEX",
+            "the option --sha256 is missing, which fleet needs to check what it downloads",
+            hint=f"fleet runtime add {url} --sha256 HEX (the sum that the publisher states)",
         )
     if not _SHA256.match(sha256.lower()):
         raise InputError(f"'{sha256}' is not a SHA-256", hint="give 64 hexadecimal digits")

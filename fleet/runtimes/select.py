@@ -93,9 +93,12 @@ def select_files(
 def _row(runner: str, kind: str, target: str) -> dict[str, Any]:
     table: dict[str, Any] | None = load("runtime_files")["runners"].get(runner)
     if table is None:
-        raise InputError(f"'{runner}' is not a runner", hint="use one of " + ", ".join(runners()))
+        raise InputError(f"'{runner}' is not a runner", hint="use one of: " + ", ".join(runners()))
     if kind not in table:
-        raise InputError(f"runner {runner} does not support {target}", hint="fleet config runners")
+        raise InputError(
+            f"runner {runner} does not run on the QAIRT target {target}",
+            hint="choose another runner: fleet config runners (lists what each needs)",
+        )
     return {"tool": table["tool"], "tool_required": table["tool_required"], **table[kind]}
 
 

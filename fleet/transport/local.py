@@ -63,7 +63,7 @@ class LocalTransport:
         except OSError as error:
             raise DeviceError(
                 f"no program answers at port {port} of this workstation: {reason(error)}",
-                hint="fleet serve status",
+                hint="fleet serve status (is the service running?); fleet serve start",
             ) from error
         made.settimeout(None)
         return made
@@ -72,7 +72,7 @@ class LocalTransport:
         """See Transport.run."""
         if not self._open:
             raise UnreachableError(
-                "the connection is not open (transport: local, this workstation)",
+                "fleet has closed its connection to this workstation (transport: local)",
                 hint="run the command again",
             )
         argv = ["sh", "-c", render(command)]

@@ -91,7 +91,9 @@ def _wait(process: subprocess.Popen[bytes], what: str, deadline: Deadline) -> in
             if not deadline.expired:
                 continue
             end(process)
-            raise DeadlineError(f"'{what}' did not end within {deadline.seconds:g} s") from None
+            raise DeadlineError(
+                f"the program '{what}' did not end within {deadline.seconds:g} s"
+            ) from None
 
 
 def _left(process: subprocess.Popen[bytes], seconds: float) -> float:

@@ -101,6 +101,7 @@ class SshClient:
                     f"the program ssh cannot connect to the device: "
                     f"{' '.join(said) or 'no answer in time'}",
                     device=self._device,
+                    hint="connect with fleet's own SSH client: --tune carrier=paramiko",
                 )
             time.sleep(_LOOK_SECONDS)
 

@@ -102,8 +102,8 @@ def program(name: str) -> str:
     """A program that may be started. Raises InputError for a batch file: cmd.exe would read it."""
     if name.rstrip(" .").lower().endswith(_BATCH):
         raise InputError(
-            f"{name} is a batch file: cmd.exe would read its arguments as code",
-            hint="use the program that the batch file starts",
+            f"fleet does not start the batch file {name}: cmd.exe would read its arguments as code",
+            hint="give the program (.exe) that the batch file starts",
         )
     return name
 
@@ -116,8 +116,9 @@ def _job(command: Command) -> bytes:
         return _start(command, asked.argv) + asked.head
     if command.argv[0] == "sh":
         raise InputError(
-            "this step needs a POSIX shell, which Windows does not have",
-            hint="see docs/platforms.md for what works on Windows",
+            "fleet cannot do this on a Windows device: it needs a POSIX shell",
+            hint="use a Linux board or an Android phone; docs/platforms.md lists what works on "
+            "Windows",
         )
     return _start(command, command.argv)
 
@@ -134,6 +135,7 @@ def _framed(*fields: str) -> bytes:
         data = "\0".join(fields).encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(
-            f"not valid UTF-8: {error.object[:80]!r}", hint="rename it in UTF-8"
+            f"a path or an argument is not valid UTF-8: {error.object[:80]!r}",
+            hint="give the file a name in UTF-8",
         ) from error
     return f"fleet1 {len(data):08d}\n".encode() + data

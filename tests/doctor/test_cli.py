@@ -149,7 +149,7 @@ def test_the_list() -> None:
     ("argv", "said"),
     [
         ((), "nothing to examine"),
-        (("--list", "--explain", "1"), "exclude each other"),
+        (("--list", "--explain", "1"), "cannot be combined"),
         (("--log", "/nowhere/x.log"), "/nowhere/x.log cannot be read: No such file"),
         (("--log", "-", "--platform", "amiga"), "'amiga' is not a platform"),
         (

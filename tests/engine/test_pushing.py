@@ -111,7 +111,7 @@ def test_what_is_no_file(source: Path) -> None:
     pipe = source / "d" / "pipe"
     os.mkfifo(pipe)
     for what in (source, pipe):
-        with pytest.raises(InputError, match="pipe is not a regular file"):
+        with pytest.raises(InputError, match="pipe is neither a file nor a folder"):
             files_of([what])
 
 

@@ -91,9 +91,9 @@ def test_odd_and_harmless_names_are_kept(name: str) -> None:
 
 
 def test_what_is_there_twice_is_refused() -> None:
-    with pytest.raises(LockFileError, match=r"libGenie\.so is listed twice in the lock file"):
+    with pytest.raises(LockFileError, match=r"two entries for .*libGenie\.so"):
         replace(RELEASE, files=(FILE, replace(FILE, sha256="c" * 64)))
-    with pytest.raises(LockFileError, match="t v73 is listed twice in the lock file"):
+    with pytest.raises(LockFileError, match="two entries for t v73"):
         Lock("x", "b" * 64, (RELEASE, replace(RELEASE, id="1" * 16)))
 
 

@@ -38,9 +38,9 @@ class Hub:
         try:
             import qai_hub  # noqa: PLC0415
             from qai_hub import api_utils, public_api_pb2, public_rest_api  # noqa: PLC0415
-        except ImportError as error:
+        except ImportError:
             raise AiHubError(
-                f"the Python package qai-hub is not installed: {error.msg}",
+                "the Python package qai-hub, with which fleet asks AI Hub, is not installed",
                 hint=install_extra("aihub"),
             ) from None
         self._client = qai_hub

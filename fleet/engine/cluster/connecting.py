@@ -25,7 +25,9 @@ def executor_for(text: str, *, limit: int | None = None) -> Remote:
     """
     match = _ADDRESS.fullmatch(text)
     if match is None:
-        raise InputError(f"'{text}' is not an executor", hint="write --executor dask://HOST:8786")
+        raise InputError(
+            f"'{text}' is not the address of an executor", hint="write --executor dask://HOST:8786"
+        )
     try:
         made: type[ClusterExecutor] = importlib.import_module(
             "fleet.engine.cluster.executor"

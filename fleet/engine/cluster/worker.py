@@ -156,7 +156,10 @@ class Run:
         answer = self.answers.pop(sha, None)
         if isinstance(answer, Exception):
             return answer
-        return TransferError(f"file {sha[:12]} did not arrive", hint="deploy again")
+        return TransferError(
+            f"the file with the SHA-256 {sha[:12]}... did not arrive at the worker of the cluster",
+            hint="deploy again",
+        )
 
     def _wait(self, there: Callable[[], bool], what: str) -> None:
         with self._changed:

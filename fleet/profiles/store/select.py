@@ -131,7 +131,11 @@ def parse(text: str) -> Query:
         elif not colon and _RUN.fullmatch(word):
             found.setdefault("run", []).append(word)
         elif not colon or word not in _WORDS:
-            raise InputError(f"selection '{text}': '{part.strip()}' is not understood", hint=HINT)
+            raise InputError(
+                f"selection of results '{text}': '{part.strip()}' is not a condition that fleet "
+                "knows",
+                hint=HINT,
+            )
         else:
             found.setdefault(word, []).append(_checked(text, word, value))
     return replace(_query(stripped, found, last=last), back=back)

@@ -214,7 +214,7 @@ def test_no_scheduler_and_no_distributed(monkeypatch: pytest.MonkeyPatch) -> Non
         executor_for("dask://127.0.0.1:9")
     assert caught.value.hint == "start the scheduler on that machine: dask scheduler --port 9"
     for wrong in ("127.0.0.1:8786", "dask://127.0.0.1", "ray://127.0.0.1:1"):
-        with pytest.raises(InputError, match="is not an executor"):
+        with pytest.raises(InputError, match="is not the address of an executor"):
             executor_for(wrong)
     monkeypatch.delitem(sys.modules, "fleet.engine.cluster.executor")
     monkeypatch.setitem(sys.modules, "distributed", None)

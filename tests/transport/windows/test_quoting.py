@@ -85,7 +85,7 @@ def test_a_batch_file_is_refused(name: str) -> None:
 
 
 def test_a_shell_script_is_refused_in_words() -> None:
-    with pytest.raises(InputError, match="Windows does not have"):
+    with pytest.raises(InputError, match="on a Windows device"):
         speech.spoken(script("echo"), [])
 
 
