@@ -37,6 +37,7 @@ find . -type f ! -name '*-' ! -name ld.so.cache -exec sha256sum {} + \
   | sed -E 's/^(\S+)  (.*)/\2#\t\1/'
 dpkg-query -W; ldconfig -p | tr -d '\t'
 """
+PURGE = "dpkg --purge lab-image; rm -f /etc/systemd/system/*.wants/*dsprpcd*"
 LACKING = "groupdel fastrpc; set /dev/fastrpc-* /dev/dma_heap/*; chmod 600 $*; chown root:root $*"
 
 
@@ -114,7 +115,7 @@ def test_from_bare_to_an_opened_node_and_back(
     assert changes(before, tree(ground)) == []
     assert not acls(ground, HEAP)
     if version == "1.0.4":
-        ground.root("dpkg --purge lab-image")
+        ground.root(PURGE)
 
 
 # At the boot only, as a mark that comes later says: no event of a running system gives rights.
@@ -157,7 +158,7 @@ def test_where_udev_cannot_a_reboot_is_stated_and_made(
     assert opens(made.left.facts, HEAP)
     assert made.left.system_steps == ()
     ground.root("rm /etc/udev/rules.d/60-late.rules; systemctl disable late")
-    ground.root("dpkg --purge lab-image; gpasswd -d ubuntu fastrpc; " + LACKING)
+    ground.root(f"{PURGE}; gpasswd -d ubuntu fastrpc; {LACKING}")
 
 
 def test_units_and_rules_of_the_playbook(machine: Machine, ground: Bare, tmp_path: Path) -> None:
