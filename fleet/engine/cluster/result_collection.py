@@ -48,8 +48,8 @@ class ResultCollection:
             raise TransferError(
                 f"a worker of the dask cluster sent a result file that fleet did not ask for: "
                 f"{name!r}; fleet did not store it",
-                hint="update fleet on the workers to the version of this workstation; then run "
-                "the command again",
+                hint="install the version of this workstation on the workers; then run the command "
+                "again",
             )
         return roots[top] / rest
 
