@@ -164,7 +164,7 @@ class Ground:
 
 @dataclass(frozen=True)
 class Tool:
-    """A row: its command for a source; `again`: with what it had sent there before."""
+    """A row: its command for a source; `python`: the checkout of a fleet."""
 
     name: str
     argv: Callable[[Path], Sequence[str]]
@@ -209,7 +209,8 @@ def once(ground: Ground, tool: Tool, source: Path, *, again: bool) -> Sample:
     ground.clean()
     state = ground.folder / "state"
     shutil.rmtree(state, ignore_errors=True)
-    env = {**environment(state), "PYTHONPATH": str(tool.python or "")}
+    env = environment(state) | {"PYTHONPATH": str(tool.python or "")}
+    env |= {"PYTHONPYCACHEPREFIX": f"{ground.folder}/pyc", "PYTHONDONTWRITEBYTECODE": ""}
     argv = (*ground.client(), *tool.argv(source))
     for first in (True, False) if again else (False,):
         board, sent, shells = ground.board_cpu(), ground.sent(), ground.shells()
@@ -286,6 +287,8 @@ def main() -> None:
         found = tools(ground, given.before, given.tools)
         rows: dict[str, list[Sample]] = {tool.name: [] for tool in found}
         load = os.getloadavg()[0]
+        for tool in found:  # bytecode is there, as in an installed fleet
+            once(ground, tool, source, again=given.again)
         for number in range(given.rounds):
             turn = number % len(found)
             for tool in (found[turn:] + found[:turn])[:: 1 if number % 2 else -1]:

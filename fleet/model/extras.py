@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -31,6 +30,7 @@ def source(extra: str, distribution: Distribution | None = None) -> list[str]:
     gone, what the extra needs: fleet itself is there.
     """
     from importlib import metadata  # noqa: PLC0415 - mail and zip files, for a hint
+    from urllib.request import url2pathname  # noqa: PLC0415 - http and ssl
 
     try:
         found = distribution or metadata.distribution(NAME)

@@ -15,6 +15,7 @@ HEAVY = {
     "cryptography",
     "distributed",
     "fabric",  # a peer of the benchmarks
+    "http.client",  # of urllib.request; 11 ms with ssl and mail
     "httpx",  # downloads
     "invoke",  # `Match exec` of an ssh config
     "numpy",
