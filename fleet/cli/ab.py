@@ -50,15 +50,10 @@ def ab(
         typer.Option(help="Playbook with the `run:` section, if A or B is a release or bundle."),
     ] = None,
     gate: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Exit with status 1 if B is worse by this much, like 'decode_tps<-5%'. Repeatable."
-        ),
+        list[str] | None, typer.Option(help="Loss that is too much: 'decode_tps<-5%'. Repeatable.")
     ] = None,
     boots: Boots = 1,
-    budget: Annotated[
-        str | None, typer.Option(help="Stop to measure after this time, like 25m.")
-    ] = None,
+    budget: Annotated[str | None, typer.Option(help="Stop after this time: 25m.")] = None,
     resume: Annotated[
         str | None, typer.Option(help="Continue the comparison with this run id.")
     ] = None,

@@ -25,12 +25,8 @@ _PROMPT = "What is an NPU?"
 
 def bench(
     http: Annotated[str, typer.Option(help="Address that `fleet serve tunnel` prints.")],
-    clients: Annotated[
-        int, typer.Option(min=1, max=1024, help="How many clients send requests at the same time.")
-    ] = 1,
-    duration: Annotated[
-        str | None, typer.Option(help="How long the clients go on with new requests: 60s, 5m.")
-    ] = None,
+    clients: Annotated[int, typer.Option(min=1, max=1024, help="Clients at the same time.")] = 1,
+    duration: Annotated[str | None, typer.Option(help="Duration of the load: 60s, 5m.")] = None,
     requests: Annotated[int | None, typer.Option(min=1, help="Total number of requests.")] = None,
     token_file: Annotated[
         Path | None, typer.Option(help="Token file, written by `fleet serve token --save FILE`.")
@@ -41,9 +37,7 @@ def bench(
     prompt: Annotated[
         list[str] | None, typer.Option(help="Prompt text. Repeatable.", show_default=False)
     ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Generate at most this many tokens per answer.")
-    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens per answer.")] = None,
     timeout: Annotated[str, typer.Option(help="Wait at most this long for an answer.")] = "5m",
     output_dir: opt.Records = None,
     as_json: opt.Json = False,

@@ -54,14 +54,12 @@ def init(
     addresses: Annotated[
         list[str] | None, typer.Argument(help="Devices to add: [user@]host[:port] ...")
     ] = None,
-    name: Annotated[
-        str, typer.Option(help="Name to give to the inventory and the playbook.")
-    ] = "boards",
+    name: Annotated[str, typer.Option(help="Name of inventory and playbook.")] = "boards",
     bundle: Annotated[
         Path | None, typer.Option(help="Bundle folder to write into the playbook.")
     ] = None,
     ssh_config: Annotated[
-        Path | None, typer.Option(help="Read this ssh config instead of ~/.ssh/config.")
+        Path | None, typer.Option(help="Read this instead of ~/.ssh/config.")
     ] = None,
     lab: Annotated[
         Path | None, typer.Option(help="Folder of running lab boards (fleet lab up), like .lab.")

@@ -45,21 +45,13 @@ def _lab(folder: Path) -> Lab:
 @app.command()
 def up(
     count: Annotated[int, typer.Option(min=0, max=500, help="Number of boards.")] = 3,
-    profile: Annotated[
-        str,
-        typer.Option(
-            help="Board type, like bare-evk, or a FILE.yaml that `fleet lab profile` wrote."
-        ),
-    ] = "iq9075",
+    profile: Annotated[str, typer.Option(help="Type: bare-evk, FILE.yaml, ...")] = "iq9075",
     kind: Annotated[
         str, typer.Option(help="Kind of board: auto, namespace (needs root) or user.")
     ] = "auto",
-    arch: Annotated[
-        str,
-        typer.Option(help="CPU of the boards: arm64 is an emulated Debian with a real libcdsprpc."),
-    ] = "",
+    arch: Annotated[str, typer.Option(help="arm64: Debian arm64 with its own libcdsprpc.")] = "",
     kernel: Annotated[
-        bool, typer.Option("--kernel", help="Boards with a Linux kernel of their own (needs root).")
+        bool, typer.Option("--kernel", help="Boards with their own kernel (needs root).")
     ] = False,
     port: Annotated[int, typer.Option(help="TCP port of the first board.")] = DEFAULT_PORT,
     phones: Annotated[int, typer.Option(min=0, max=200, help="Number of phones.")] = 0,

@@ -23,9 +23,7 @@ def logs(
     limit: opt.Limit = None,
     kind: Annotated[
         list[Kind] | None,
-        typer.Option(
-            help="Show only this kind of log. Default: journal or logcat, dmesg, service."
-        ),
+        typer.Option(help="Only this kind. Default: journal or logcat, dmesg, service."),
     ] = None,
     since: Annotated[
         str | None, typer.Option(help="Show nothing that is older than this: 90s, 10m, 2h.")
@@ -37,7 +35,7 @@ def logs(
             "-n",
             min=1,
             max=10_000,
-            help="Show at most this many lines of each kind of log.",
+            help="At most this many lines of each.",
         ),
     ] = 50,
     parallel: opt.Parallel = None,

@@ -83,6 +83,6 @@ def _require_space(folder: Path, need: int) -> None:
     if free < need + _HEADROOM_BYTES:
         raise RuntimeStoreError(
             f"not enough disk space in {folder.parent}: the runtime needs {need / 1e6:.0f} MB and "
-            f"{_HEADROOM_BYTES / 1e6:.0f} MB of headroom, and {free / 1e6:.0f} MB are free",
+            f"{_HEADROOM_BYTES / 1e6:.0f} MB to stay free, and {free / 1e6:.0f} MB are free",
             hint="free some disk space, or set FLEET_HOME to a folder on a larger disk",
         )

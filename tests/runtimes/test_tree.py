@@ -156,7 +156,7 @@ def test_a_full_disk_is_said_beforehand(
 ) -> None:
     monkeypatch.setattr(stage, "_HEADROOM_BYTES", 1 << 60)
     with pytest.raises(
-        RuntimeStoreError, match=r"needs .* MB of headroom, and .* MB are free"
+        RuntimeStoreError, match=r"needs .* MB to stay free, and .* MB are free"
     ) as caught:
         store.add(write_zip(tmp_path / "x.whl", wheel_files()))
     assert "FLEET_HOME" in caught.value.hint

@@ -105,8 +105,7 @@ def _rows(text: str) -> Iterator[ProfileEvent]:
     if any(name not in header for name in COLUMNS):
         if ";" in heading:
             raise ProfileError(
-                "the columns of the CSV are separated by ';' instead of ',': a spreadsheet saved "
-                "the file",
+                "the columns are separated by ';' instead of ',': a spreadsheet saved the file",
                 line=above + 1,
                 hint=_VIEWED,
             )
