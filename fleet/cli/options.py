@@ -80,7 +80,7 @@ AcceptNew = Annotated[
     bool, typer.Option("--accept-new", help="Trust ssh host keys that were never seen before.")
 ]
 Verify = Annotated[
-    bool, typer.Option("--verify", help="Hash every file on the device (slow), not only its size.")
+    bool, typer.Option("--verify", help="Hash all files on the device, not only sizes (slow).")
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Download nothing; use stored runtimes.")]
 Executor = Annotated[
@@ -126,7 +126,7 @@ def _of(
         typer.Option(
             "--format",
             "-o",
-            help="How results are shown: every column, as data, or only the names.",
+            help="Show every column, the data, or only the names.",
             callback=_shape,
             is_eager=True,
             expose_value=False,

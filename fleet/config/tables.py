@@ -230,6 +230,7 @@ class _ContextWords(Strict):
     build: list[Pattern]
     runtime: list[Pattern]
     foreign: list[Pattern]
+    board: list[Pattern]
     document: list[Pattern]
 
 
