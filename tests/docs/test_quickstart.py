@@ -152,9 +152,10 @@ def test_every_line_and_an_extra_by_its_hint(home: Path, tmp_path: Path) -> None
     path = "/usr/bin:/bin:/usr/sbin:/sbin"  # the system's own Python: Debian's refuses a bare pip
     if subprocess.run(["/usr/bin/python3", "-c", NEW_ENOUGH], check=False).returncode:
         pytest.skip("the python3 of this system is older than 3.11, or there is none")
-    code, said = typed([*lines(), f"! {report} 2>hint"], where, home, path)
+    code, said = typed([*lines(), f"{report} 2>hint"], where, home, path)
     check(code, said, where, len(lines()) + 1)
-    hint = (where / "my-boards" / "hint").read_text().partition("try:")[2].strip()
+    told = (where / "my-boards" / "hint").read_text()
+    hint = told.partition("need the extra `report`: ")[2].partition("\n")[0]
     assert hint.startswith(f"{where}/.venv/bin/python"), hint
     again = ["cd my-boards", ". ../.venv/bin/activate", hint, report]
     code, said = typed(again, where, home, path)
