@@ -45,11 +45,11 @@ def _lab(folder: Path) -> Lab:
 @app.command()
 def up(
     count: Annotated[int, typer.Option(min=0, max=500, help="Number of boards.")] = 3,
-    profile: Annotated[str, typer.Option(help="Type: bare-evk, FILE.yaml, ...")] = "iq9075",
+    profile: Annotated[str, typer.Option(help="Board type: bare-evk, FILE.yaml, ...")] = "iq9075",
     kind: Annotated[
         str, typer.Option(help="Kind of board: auto, namespace (needs root) or user.")
     ] = "auto",
-    arch: Annotated[str, typer.Option(help="arm64: Debian arm64 with its own libcdsprpc.")] = "",
+    arch: Annotated[str, typer.Option(help="CPU of the boards: arm64, or that of this one.")] = "",
     kernel: Annotated[
         bool, typer.Option("--kernel", help="Boards with their own kernel (needs root).")
     ] = False,

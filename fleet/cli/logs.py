@@ -35,7 +35,7 @@ def logs(
             "-n",
             min=1,
             max=10_000,
-            help="At most this many lines of each.",
+            help="At most this many lines of each log.",
         ),
     ] = 50,
     parallel: opt.Parallel = None,

@@ -174,7 +174,7 @@ class Record:
         for key in ("run_id", "host", "metrics"):
             if key not in found.data:
                 raise InputError(
-                    f"the key {key} of the record is missing",
+                    f"the record has no `{key}`",
                     hint="fleet config schema record (prints the format)",
                 )
         inner, around = found.inner("metrics"), found.inner("conditions")

@@ -137,11 +137,12 @@ def _why(ticket: Ticket, kind: str, *line: str) -> str:
 
 
 def _lease_cure(said: str) -> str:
-    parent, found, why = said.partition("/fleet-lease")
+    found = re.search(r"(?:^| )(/.*?/fleet-lease)(?=:| |$)(.*)", said)
     if not found:
         return "let all users write to the folder, and free disk space (df -h)"
-    path = shlex.quote(parent + found)
-    return f"mv {path} {path}.old" if why.startswith(" is ") else f"chmod 1777 {path}; df -h {path}"
+    path = shlex.quote(found[1])
+    kept = found[2].startswith(" is ")
+    return f"mv {path} {path}.old" if kept else f"chmod 1777 {path}; df -h {path}"
 
 
 def parse_lease(text: str, host: str) -> LeaseAnswer:
@@ -168,7 +169,7 @@ def parse_lease(text: str, host: str) -> LeaseAnswer:
                 device=host,
                 step="lease",
                 hint=f"run on the board, as root: {_lease_cure(rest)}; or set FLEET_LEASE_DIR "
-                "there to a folder that all users can write to",
+                "there to a folder that all users can write to; fleet doctor (checks the folder)",
             )
         if kind == "place":
             answer.place = rest

@@ -72,7 +72,7 @@ class LocalTransport:
         """See Transport.run."""
         if not self._open:
             raise UnreachableError(
-                "fleet has closed its connection to this workstation (transport: local)",
+                "the connection to this workstation (transport: local) is not open",
                 hint="run the command again",
             )
         argv = ["sh", "-c", render(command)]

@@ -92,8 +92,8 @@ def test_links(source: Path, tmp_path: Path) -> None:
         ("../outside", "points outside of"),
         ("../none", "points outside of"),
         ("d", "link to a folder"),
-        ("none", "not a regular file"),
-        ("d/loop", "not a regular file"),
+        ("none", "is neither a file nor a folder"),
+        ("d/loop", "is neither a file nor a folder"),
     ):
         link = source / "d" / "loop" if target == "d/loop" else source / "bad"
         link.symlink_to(source / target if target == "d/loop" else target)
@@ -126,5 +126,7 @@ def test_a_folder_that_cannot_be_read_is_not_left_out(
         return real(path)
 
     monkeypatch.setattr(os, "scandir", refused)
-    with pytest.raises(InputError, match=r"cannot read .*/source/d: Permission denied"):
+    with pytest.raises(
+        InputError, match=r"cannot read .*/source/d, which is to be sent: Permission denied"
+    ):
         files_of([source])

@@ -116,7 +116,7 @@ run: {{program: qnn_executor_runner, options: {options}}}
 BAD = [
     ("{path: bundle, kind: mllm}", "{runner: genie, prompt: a}", "kind genie, not mllm"),
     ("{path: bundle, kind: files}", "{runner: exec}", "needs `program:`"),
-    ("{path: bundle, kind: files}", "{program: llama-bench, options: {x: 1}}", "options.x"),
+    ("{path: bundle, kind: files}", "{program: llama-bench, options: {x: 1}}", "`x` under `run"),
 ]  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def test_nothing_enters_a_process_that_has_the_root_of_the_workstation(
     assert is_apart(board.pid)
     board.pid = os.getpid()
     monkeypatch.setattr(lab, "board", lambda name: board)
-    with pytest.raises(LabError, match="not up"):
+    with pytest.raises(LabError, match="is not running"):
         lab.exec("lab001", ["touch", str(tmp_path / "here")])
     assert not (tmp_path / "here").exists()
 
@@ -221,7 +221,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(LabError, match=f"port {port} is in use"):
+        with pytest.raises(LabError, match=f"port {port} of this workstation, .* is in use"):
             Lab.up(tmp_path / "lab", count=1, kind="user", base_port=port)
 
 

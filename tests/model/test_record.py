@@ -121,7 +121,7 @@ def test_what_is_wrong_is_said_by_its_key(key: str, value: object, said: str) ->
 def test_without_these_it_is_no_record(key: str) -> None:
     data = plain(WHOLE)
     del data[key]
-    with pytest.raises(InputError, match=f"the key {key} is missing"):
+    with pytest.raises(InputError, match=f"the record has no `{key}`"):
         Record.from_dict(data)
 
 

@@ -38,7 +38,7 @@ def test_a_record_of_schema_one() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{}", "the key run_id of the record is missing"),
+        ("{}", "the record has no `run_id`"),
         ("[1]", "must be a JSON object"),
         ('{"run_id": "r", "host": "h", "metrics": {"ttft_ms": "x"}}', "metrics.ttft_ms"),
         ('{"schema": 9, "metrics": {}}', "schema version 9; this fleet reads versions 1 to 2"),

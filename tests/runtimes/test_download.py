@@ -155,7 +155,7 @@ def test_a_silent_server(
 
 
 def test_what_a_url_needs(store: RuntimeStore) -> None:
-    with pytest.raises(InputError, match="the SHA-256 of the file is missing"):
+    with pytest.raises(InputError, match="the option --sha256 is missing"):
         store.add("https://127.0.0.1/sdk.zip")
     with pytest.raises(InputError, match="not a SHA-256"):
         store.add("https://127.0.0.1/sdk.zip", sha256="abc")

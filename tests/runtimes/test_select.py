@@ -106,7 +106,7 @@ def test_qnn_net_run_of_an_sdk(sdk: Runtime) -> None:
 def test_mllm_needs_prepare(sdk: Runtime) -> None:
     selection = select_files(sdk, ARM, "v73", "mllm")
     assert selection.missing == (f"lib/{ARM}/libQnnHtpPrepare.so",)
-    with pytest.raises(InputError, match="does not support x86_64"):
+    with pytest.raises(InputError, match="does not run on the QAIRT target x86_64"):
         select_files(sdk, X86, "v73", "mllm")
 
 

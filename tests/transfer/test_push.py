@@ -324,10 +324,10 @@ def test_bad_sources_are_refused(target: Target, tmp_path: Path) -> None:
         path.write_text(str(path))
     for sources, words in (
         ([tmp_path / "none"], "does not exist"),
-        ([empty], "no files"),
+        ([empty], "there is no file to send"),
         ([outside], "points outside"),
         ([folder], "link to a folder"),
-        ([pipe], "not a regular file"),
+        ([pipe], "is neither a file nor a folder"),
         ([one, two], "two different files"),
     ):
         with pytest.raises(InputError, match=words):

@@ -230,7 +230,8 @@ def _whole_lines(data: bytes) -> Iterator[bytes]:
 def _unwritable(path: Path | None, error: OSError) -> WorkstationError:
     return WorkstationError(
         f"cannot write the journal {path}: {reason(error)}",
-        hint="free disk space, or set FLEET_HOME to another folder; then: fleet deploy",
+        hint="check this path and the free disk space, or set FLEET_HOME to another folder; "
+        "then: fleet deploy",
     )
 
 
