@@ -136,6 +136,8 @@ def missing_file(path: Path, cause: OSError, error: type[InputError]) -> InputEr
 
 def near_hint(path: Path) -> str:
     """The cure for a file that is not there: a name that is near, else a look at its folder."""
+    if path.is_dir():
+        return f"name a file of this folder: ls {path}"
     near = near_names(path)
     return f"did you mean {near[0].name}?" if near else f"correct the path; ls {path.parent}"
 

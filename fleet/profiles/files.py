@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fleet.model.errors import FleetError, InputError, ProfileStoreError
+from fleet.model.errors import FleetError, InputError, ProfileStoreError, reason
 from fleet.model.files import told
 from fleet.model.record import Record
 
@@ -68,4 +68,4 @@ def written_whole(target: Path, kind: type[FleetError] = ProfileStoreError) -> I
 
 
 def _said(error: Exception) -> str:
-    return error.message if isinstance(error, InputError) else str(error)[:200]
+    return error.message if isinstance(error, InputError) else reason(error)

@@ -97,7 +97,8 @@ def packages_for(
     except OSError as error:
         raise RuntimeStoreError(
             f"the Python packages cannot be stored in {home}: {reason(error)}",
-            hint="check the rights and free space (df -h), or set FLEET_HOME to another disk",
+            hint="check this path, its rights and the free space (df -h), or set FLEET_HOME to "
+            "another folder",
         ) from error
 
 

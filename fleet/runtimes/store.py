@@ -217,5 +217,6 @@ def _os_errors(doing: str) -> Iterator[None]:
     except OSError as error:
         raise RuntimeStoreError(
             f"{doing}: {error.filename or 'the disk'}: {reason(error)}",
-            hint="check the rights and free space (df -h), or set FLEET_HOME to another disk",
+            hint="check this path, its rights and the free space (df -h), or set FLEET_HOME to "
+            "another folder",
         ) from error
