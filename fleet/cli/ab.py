@@ -33,7 +33,7 @@ Boots = Annotated[
     typer.Option(
         min=1,
         max=8,
-        help="Reboot the devices meanwhile: each eight pairs of runs come from this many boots.",
+        help="Over how many boots to spread each eight pairs of runs: reboots the devices.",
     ),
 ]
 

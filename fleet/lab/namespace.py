@@ -120,7 +120,7 @@ class NamespaceBoard:
             listener.close()
             raise LabError(
                 f"port {self.board.port} of this workstation, which a lab board needs, is in use",
-                hint="give another port: fleet lab up --port N",
+                hint="give another port with --port",
             ) from error
         listener.listen(64)
         self.board.port = int(listener.getsockname()[1])

@@ -40,7 +40,7 @@ def free_port(port: int, option: str) -> int:
         except OSError as error:
             raise LabError(
                 f"port {port} of this workstation, which a lab board needs, is in use",
-                hint=f"give another port: fleet lab up {option} N",
+                hint=f"give another port with {option}",
             ) from error
         return int(probe.getsockname()[1])
 
