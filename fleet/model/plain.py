@@ -59,7 +59,7 @@ class Plain:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong(key, "a number")
         if not -1e300 < value < 1e300:  # false for NaN too
-            raise self.wrong(key, "a finite number below 1.8e308")
+            raise self.wrong(key, "a finite number below 1e300")
         return value
 
     def count(self, key: str) -> int | None:
