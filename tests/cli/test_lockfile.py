@@ -109,7 +109,7 @@ def test_drift_names_what_is_not_as_locked(locked: tuple[Cli, str, str]) -> None
             lambda text: text.replace("lib/libGenie.so", r"lib/\e[31m"),
             "the lock file names the file",
         ),
-        (lambda text: text.replace("lib/libGenie.so", "lib/libQnnHtp.so"), "twice"),
+        (lambda text: text.replace("lib/libGenie.so", "lib/libQnnHtp.so"), "two entries"),
         (lambda text: text.replace('"size": ', '"size": -'), "fleet.lock:"),
         (lambda text: text.replace('"size": ', '"size": 99999999999999999999'), "fleet.lock:"),
         (lambda text: text[: len(text) // 2], "fleet.lock"),

@@ -141,7 +141,7 @@ def test_a_secret_is_seen_nowhere(
     fleet.hosts = (replace(one, password=ref, become_password=ref), replace(two, password=absent))
     fine, refused = fleet.operation(executor).plan()
     assert fine.outcome == "planned", fine.error
-    assert "FLEET_ABSENT is not set" in refused.text
+    assert "FLEET_ABSENT, which shall hold the password, is not set" in refused.text
     told = executor.client.run_on_scheduler(everything)
     assert f"{fleet.hosts[0].name}" in told, "what the dashboard shows names the board"
     shown = [cluster.log(), told, repr(executor.client.get_events(TOPIC)), repr(fleet.events)]
