@@ -195,11 +195,12 @@ def judged(journal: AbJournal, pairs: Sequence[Pair]) -> list[Judged]:
 
 def settle(journal: AbJournal, results: Sequence[DeviceResult]) -> None:
     """Judge once more what all boards left undecided, with the chance that the others leave."""
-    items = [(result, item) for result in results for item in answers_of(result)]
-    asked = []
-    for result, item in items:
-        values, _ = _values(journal.pairs(result.host.name), item.metric)
-        asked.append((values, item.limit, item.decision))
+    items, asked = [], []
+    for result in filter(answers_of, results):
+        pairs = journal.pairs(result.host.name)
+        for item in answers_of(result):
+            items.append((result, item))
+            asked.append((_values(pairs, item.metric)[0], item.limit, item.decision))
         result.details = result.details | {"ab": []}
     for (result, item), decision in zip(items, settled(asked, journal.asked.family), strict=True):
         answers_of(result).append(replace(item, decision=decision))
