@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -91,7 +92,7 @@ class UndoLog:
                 raise InputError(
                     f"line {number} of {self.path}, the log of changed system files, is damaged: "
                     f"{reason(error)}",
-                    hint=f"remove that line in an editor: sed -i {number}d {self.path}",
+                    hint=f"remove that line: sed -i {number}d {shlex.quote(str(self.path))}",
                 ) from error
         return found
 

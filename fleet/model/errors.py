@@ -104,7 +104,10 @@ class FleetError(Exception):
 
 
 _PLAIN: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
-    ((FileExistsError, NotADirectoryError), "a part of this path is a file, not a folder"),
+    (
+        (FileExistsError, NotADirectoryError),
+        "this path, or a part of it, is a file, not a folder",
+    ),
     ((IsADirectoryError,), "this is a folder, not a file"),
     ((RecursionError,), "its lists and objects are nested too deep"),
     ((TypeError, AttributeError, IndexError), "a value is missing or of another type"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -155,7 +156,8 @@ def _read(folder: Path) -> Packages:
     except (ValueError, KeyError, TypeError) as error:
         raise RuntimeStoreError(
             f"the stored Python packages in {folder} are damaged: {reason(error)}",
-            hint=f"rm -r {folder} (then run the command again, which downloads them)",
+            hint=f"rm -r {shlex.quote(str(folder))} (then run the command again, which downloads "
+            "them)",
         ) from error
     return Packages(files, wheels)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import shlex
 import socket
 import time
 from dataclasses import asdict, dataclass
@@ -89,6 +90,7 @@ def read(path: Path) -> list[Trusted]:
             raise InputError(
                 f"line {number} of {path}, the log of trusted host keys, is damaged: "
                 f"{reason(error)}",
-                hint=f"remove that line in an editor, and keep the others: sed -i {number}d {path}",
+                hint="remove that line, and keep the others: "
+                f"sed -i {number}d {shlex.quote(str(path))}",
             ) from error
     return found

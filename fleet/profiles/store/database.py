@@ -7,6 +7,7 @@ other up to BUSY_SECONDS.
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,9 +79,10 @@ def mapped_errors(path: Path) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         text = str(error)
         if "malformed" in text or "not a database" in text:
+            quoted = shlex.quote(str(path))
             raise ProfileStoreError(
                 f"the database {path} is damaged: {text}",
-                hint=f"mv {path} {path}.broken && fleet profiles list (imports the runs again)",
+                hint=f"mv {quoted} {quoted}.broken && fleet profiles list (imports the runs again)",
             ) from error
         locked = "locked" in text
         hint = ("wait until the other fleet has ended") if locked else f"ls -l {path.parent}"
