@@ -224,7 +224,7 @@ def end(journal: AbJournal, results: list[DeviceResult]) -> None:
         most = max(item.pairs for item in left) == LOOKS[-1]
         hint = "compare fewer boards at once (-l), or allow a larger loss (--gate)"
         if any(item.step and item.answer is Answer.UNDECIDED for item in left):
-            hint = "judge by a metric that is rounded less, or allow a larger loss (--gate)"
+            hint = "judge by what is rounded less, such as the time (--gate 'decode_ms>+5%')"
         raise NotComparableError(
             "the runs are too few, or vary too much, to tell whether B is worse than A: "
             f"{', '.join(words['undecided'])}",

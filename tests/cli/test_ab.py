@@ -159,4 +159,4 @@ def test_after_the_last_look_nothing_says_measure_on(
     assert "rounded to 1" in said.out + said.err
     with pytest.raises(FleetError, match="too few, or vary too much") as error:
         cli.end(journal, results)
-    assert "rounded less" in error.value.hint
+    assert "rounded less, such as the time (--gate 'decode_ms>+5%')" in error.value.hint
