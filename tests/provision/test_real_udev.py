@@ -24,7 +24,7 @@ from fleet.triage.knowledge import knowledge
 NODES = {"cdsp": "/dev/fastrpc-cdsp", "secure": "/dev/fastrpc-cdsp-secure"}
 HEAP = "/dev/dma_heap/system"
 UDEVADM = shutil.which("udevadm", path="/usr/bin:/bin:/usr/sbin:/sbin")
-STEP = ReloadUdev(("fastrpc-*", "system")).commands()[1].argv
+STEP = ReloadUdev(("fastrpc-*", "system")).commands()[2].argv
 TREE = r"""
 set -eu
 for folder in /dev /sys /run; do mount -t tmpfs none $folder; done

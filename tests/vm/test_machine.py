@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.model.events import StepStarted
 from fleet.model.facts import Facts
 from fleet.model.system import SystemSpec, WantedUnit
 from tests.provision.conftest import Bare, changes
@@ -116,6 +117,23 @@ def test_from_bare_to_an_opened_node_and_back(
     assert not acls(ground, HEAP)
     if version == "1.0.4":
         ground.root(PURGE)
+
+
+def test_a_group_that_came_after_udev_had_read_the_rules(
+    machine: Machine, ground: Bare, tmp_path: Path
+) -> None:
+    """udevd knows the groups of when it read the rules, and reads none that did not change."""
+    machine.offer(repository("1.0.7", tmp_path / "repository"))
+    ground.root("apt-get -y -q install libfastrpc1 fastrpc-support; groupdel fastrpc")
+    ground.root("touch /usr/lib/udev/rules.d/60-fastrpc.rules; udevadm control --reload")
+    ground.root("groupadd --system fastrpc; chmod 600 /dev/fastrpc-*; chown root:root /dev/fast*")
+    done = ground.provision(AUTO)
+    said = [event.text for event in ground.events if isinstance(event, StepStarted)]
+    assert [text for text in said if "with the udev event change" in text] == []
+    assert right(ground, NODE) == VERSIONS["1.0.7"].node
+    assert opens(done.left.facts, NODE)
+    assert done.left.system_steps == ()
+    ground.root(f"apt-get -y -q purge libfastrpc1 fastrpc-support acl; {LACKING}")
 
 
 # At the boot only, as a mark that comes later says: no event of a running system gives rights.

@@ -17,6 +17,10 @@ DENIED = {"EACCES", "EPERM"}
 ACTION = "add"
 RETRY = "change"  # once, where `add` did not give what the rules say
 MARK = "/run/fleet-udev-"  # and the event: it was made since this boot
+# udevd looks up the groups of rules when it reads them, and since 2023 a reload reads none where no
+# rule file changed: it would go on without a group that came later (systemd src/udev/udevd.c). A
+# new file is a change; an empty one is passed over.
+ANEW = "/run/udev/rules.d/fleet-anew.rules"
 
 _TERM = re.compile(r'\s*([A-Z_]+(?:\{[^}]*\})?)\s*(==|!=|\+=|:=|=)\s*"((?:[^"\\]|\\.)*)"\s*,?')
 

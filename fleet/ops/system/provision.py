@@ -71,12 +71,13 @@ def provision(spec: SystemSpec, facts: Facts, state: SystemState) -> SystemPlan:
     members = _members(draft)
     packages, problems = package_steps(spec, state, dsp.packages if dsp else (), facts.base_dir)
     draft.findings += problems
+    files = _files(draft, writes)
     steps: list[Action] = [
         *packages[0],
         *_groups(draft, members),
         *packages[1],
-        *_files(draft, writes),
-        *_units(draft),
+        *files,
+        *_units(draft, rules_applied=any(isinstance(step, ReloadUdev) for step in files)),
         *members,
         *_links(draft),
     ]
@@ -143,7 +144,7 @@ def _files(draft: _Draft, writes: list[WriteFile]) -> list[Action]:
         had = draft.state.acls
         new = tuple(path for path in heaps if path not in had)
         kept = tuple(path for path in heaps if path in had)
-        steps.append(ReloadUdev(names, before, action, new, kept))
+        steps.append(ReloadUdev(names, before, action, new, kept, draft.base))
     return steps
 
 
@@ -175,7 +176,8 @@ def _write(draft: _Draft, want: WantedFile) -> WriteFile | None:
     return WriteFile(want, draft.base, seen)
 
 
-def _units(draft: _Draft) -> list[Action]:
+def _units(draft: _Draft, *, rules_applied: bool) -> list[Action]:
+    """Units that are not as wanted, or will not be once rules start them."""
     steps: list[Action] = []
     for want in draft.spec.units:
         seen = draft.state.units.get(want.name)
@@ -187,7 +189,8 @@ def _units(draft: _Draft) -> list[Action]:
             draft.findings.append(_not_enabled(want.name, seen.enabled))
         enabled = want.enabled if want.enabled != (seen.enabled == "enabled") else None
         enabled = None if fixed else enabled
-        running = want.running if want.running != (seen.active == "active") else None
+        active = seen.active == "active" or (rules_applied and fixed and want.running is False)
+        running = want.running if want.running != active else None
         if enabled is not None or running is not None:
             steps.append(SetUnit(want.name, enabled, running, seen))
     return steps

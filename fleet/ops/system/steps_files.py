@@ -13,11 +13,12 @@ from fleet.model.facts import DeviceNode
 from fleet.model.files import FileRef, human_bytes
 from fleet.model.plan import Action
 from fleet.model.system import FileSeen, WantedFile
-from fleet.ops.system.access import ACTION, MARK
+from fleet.ops.system.access import ACTION, ANEW, MARK
 from fleet.ops.system.step import Refresh, SystemStep, argv
 
 NOT_THERE = FileSeen()
 _HERE = "FLEET_END_OF_FILE"
+_COMMENT = b"# Written by fleet, so that udevd reads its rules anew.\n"
 
 
 def staging_path(base: str, content: bytes) -> str:
@@ -146,6 +147,11 @@ class ReloadUdev(SystemStep):
     action: str = ACTION
     acls: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    base: str = ""
+
+    def staged(self) -> Mapping[str, bytes]:
+        """A comment, whose file is a change of the rules."""
+        return {staging_path(self.base, _COMMENT): _COMMENT}
 
     @property
     def no_undo(self) -> str:  # type: ignore[override]
@@ -169,6 +175,7 @@ class ReloadUdev(SystemStep):
         """Reload, trigger for those names, wait until they are handled, note it."""
         match = [f"--sysname-match={name}" for name in self.names]
         return (
+            argv("install", "-D", "-m", "0644", "--", *self.staged(), ANEW),
             argv("udevadm", "control", "--reload"),
             argv("udevadm", "trigger", f"--action={self.action}", *match),
             argv("udevadm", "settle", "--timeout=30"),
@@ -183,7 +190,7 @@ class ReloadUdev(SystemStep):
                 if not _nameless(node):
                     back.append(argv("chown", "--", f"{node.owner}:{node.group}", node.path))
                 back.append(argv("chmod", "--", node.mode.rjust(4, "0"), node.path))
-        tidy = argv("rm", "-f", "--", MARK + self.action)
+        tidy = argv("rm", "-f", "--", MARK + self.action, ANEW)
         return (*back, tidy, argv("udevadm", "control", "--reload"))
 
 
