@@ -182,6 +182,11 @@ class ReloadUdev(SystemStep):
             argv("touch", "--", MARK + self.action),
         )
 
+    def as_shell(self) -> str:
+        """Without a staged file."""
+        (staged,) = self.staged()
+        return f"echo '#' | {super().as_shell().replace(staged, '/dev/stdin')}"
+
     def undo(self) -> tuple[Command, ...]:
         """Give the nodes what they had, and reload."""
         back = [argv("setfacl", "-b", "--", path) for path in self.acls]
