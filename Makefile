@@ -9,6 +9,7 @@ SHELL := /bin/sh
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+WORKERS ?= 3
 # Where an image sets it, each of a thousand processes would compile its modules again.
 export PYTHONDONTWRITEBYTECODE :=
 STAMP := $(VENV)/.installed
@@ -26,11 +27,11 @@ test: $(STAMP)-dev
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/shellcheck -S warning $(SHELLS)
-	@$(BIN)/pytest -q -n 3 -m "not slow and not gate and not programs"
+	@$(BIN)/pytest -q -n $(WORKERS) -m "not slow and not gate and not programs"
 
 test-gate: $(STAMP)-dev
 	@sh tests/setup.sh gate
-	@$(BIN)/pytest -q -n 3 -m "gate and not slow"
+	@$(BIN)/pytest -q -n $(WORKERS) -m "gate and not slow"
 
 test-slow: $(STAMP)-dev
 	@sh tests/setup.sh slow

@@ -186,7 +186,7 @@ class Chaos:
         """Cut what is connected after so many more bytes from the device."""
         for wire in self._living():
             if wire.back is not None:
-                wire.back.left = count
+                wire.back.cut_after(count)
 
     def swallow(self) -> None:
         """From now on a black hole, for what is connected and for what comes."""
@@ -250,7 +250,8 @@ class _Way:
     def __init__(self, wire: _Wire, pace: Pace, left: int | None, *, towards: bool) -> None:
         self._wire = wire
         self._pace = pace
-        self.left = left
+        self._left = left
+        self._counting = threading.Lock()
         self._towards = towards
         self._source, self._sink = wire.near, wire.far
         if not towards:
@@ -259,11 +260,16 @@ class _Way:
         self._held = 0
         self._change = threading.Condition()
 
+    def cut_after(self, count: int) -> None:
+        """Bytes that are on the way do not count."""
+        with self._counting:
+            self._left = count
+
     def run(self) -> None:
         """Until an end, a fault, or the close of the proxy."""
         if not self._pace.idle:
             _thread(self._deliver)
-        if self.left == 0:
+        if self._left == 0:
             self._befall()
         while not self._wire.gone.is_set():
             try:
@@ -313,25 +319,27 @@ class _Way:
         """Bytes to the other side; none: its half of the connection ends."""
         if self._wire.hole.is_set():
             return
-        try:
-            if not data:
-                self._sink.shutdown(socket.SHUT_WR)
+        with self._counting:
+            try:
+                if not data:
+                    self._sink.shutdown(socket.SHUT_WR)
+                    return
+                data = data if self._left is None else data[: self._left]
+                self._send(data)
+            except OSError:
+                _reset(self._wire)
                 return
-            data = data if self.left is None else data[: self.left]
-            self._send(data)
-        except OSError:
-            _reset(self._wire)
-            return
-        tally = self._wire.tally
-        if self._towards:
-            tally.sent += len(data)
-            tally.held -= len(data)
-        else:
-            tally.received += len(data)
-        if self.left is not None:
-            self.left -= len(data)
-            if self.left == 0:
-                self._befall()
+            tally = self._wire.tally
+            if self._towards:
+                tally.sent += len(data)
+                tally.held -= len(data)
+            else:
+                tally.received += len(data)
+            if self._left is not None:
+                self._left -= len(data)
+            over = self._left == 0
+        if over:
+            self._befall()
 
     def _send(self, data: bytes) -> None:
         view = memoryview(data)

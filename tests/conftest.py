@@ -15,12 +15,17 @@ from tests.tiers import function_of, gate
 hinting.listen()
 
 
+SLOW_SECONDS = 7200
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What tests/gate.txt lists is of the gate."""
+    """What tests/gate.txt lists is of the gate; the opt-in tiers may take long."""
     for item in items:
         if function_of(item.nodeid) in gate():
             item.add_marker(pytest.mark.gate)
+        if item.get_closest_marker("slow") or item.get_closest_marker("programs"):
+            item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
 
 
 @pytest.fixture(autouse=True)
