@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
@@ -14,9 +15,11 @@ from fleet.cli import output
 from fleet.cli.hints import completed
 from fleet.model.cause import LAYERS, Fix
 from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check, Diagnosis, Ranked
-from fleet.model.events import DeviceDone, Event, Listener
 from fleet.model.text import harmless
 from fleet.triage.explain import Explained
+
+if TYPE_CHECKING:
+    from fleet.model.events import Event, Listener
 
 _MARKS = {OK: "✓", WARN: "!", BAD: "✗", UNKNOWN: "?"}
 _PLAIN = {"✓": "+", "✗": "x"}
@@ -50,6 +53,8 @@ def counting(total: int) -> Iterator[Listener]:
         Progress,
         TextColumn,
     )
+
+    from fleet.model.events import DeviceDone  # noqa: PLC0415
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=output.errors, transient=True) as bar:

@@ -34,6 +34,7 @@ from fleet.lab.rootfs import rootfs
 from fleet.lab.userboard import UserBoard
 from fleet.model.errors import LabError
 
+ORDER_SECONDS = 60.0  # a line comes at once
 REBOOT_LOOK_SECONDS = 0.5  # between two looks whether a board was asked to reboot
 BOOT_AT_ONCE = 8  # two cores; more only makes each slower
 _BOARDS = {"namespace": NamespaceBoard, "kernel": KernelBoard, "arm64": Arm64Board}
@@ -170,7 +171,14 @@ class Daemon:
                 what.accept()
         elif what is None:
             peer, _ = self._control.accept()
-            with peer, peer.makefile("rw", encoding="utf-8") as line:
+            peer.settimeout(
+                ORDER_SECONDS
+            )  # nobody who stops in the middle of an order stops the lab
+            with (
+                contextlib.suppress(OSError, ValueError),
+                peer,
+                peer.makefile("rw", encoding="utf-8") as line,
+            ):
                 answer = self._obey(json.loads(line.readline() or "{}"))
                 line.write(json.dumps(answer) + "\n")
 

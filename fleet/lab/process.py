@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import subprocess
 import time
@@ -9,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fleet.model.errors import LabError
+
+_OWN_PORTS = range(24000, 32768)  # above: the ports of outgoing connections on Linux
 
 
 def start_logged(
@@ -32,17 +35,25 @@ def last_words(log: Path) -> str:
 
 
 def free_port(port: int, option: str) -> int:
-    """The port if it is free, or a free one for 0. Raises LabError that names the option."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise LabError(
-                f"port {port} of this workstation, which a lab board needs, is in use",
-                hint=f"give another port with {option}",
-            ) from error
-        return int(probe.getsockname()[1])
+    """The port if it is free, or a free one for 0. Raises LabError that names the option.
+
+    A free one is none of those that the kernel gives away by itself: until the program of the board
+    has it, a connection of any other program could get it, or one to the port meet itself.
+    """
+    choices = [port] if port else [*random.sample(_OWN_PORTS, 50), 0]
+    for number in choices:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", number))
+            except OSError as error:
+                why = error
+                continue
+            return int(probe.getsockname()[1])
+    raise LabError(
+        f"port {port} of this workstation, which a lab board needs, is in use",
+        hint=f"give another port with {option}",
+    ) from why
 
 
 def answers(

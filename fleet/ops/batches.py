@@ -52,15 +52,12 @@ def _listed(blobs: Sequence[Blob]) -> Iterator[Part]:
 
 def _archive(blobs: Sequence[Blob]) -> Iterator[Part]:
     """A tar archive of `<mode>/<sha256>` files, behind a line with its length."""
-    entries = [(_entry(blob), blob) for blob in blobs]
-    size = (
-        sum(len(head) + _padded(blob.file.size) for head, blob in entries) + 2 * tarfile.BLOCKSIZE
-    )
+    size = tarfile.BLOCKSIZE * (len(blobs) + 2) + sum(_padded(blob.file.size) for blob in blobs)
     blocks, rest = divmod(size, BLOCK)
     yield f"batch {len(blobs)} 0 0 {blocks} {rest}\n".encode(), 0, 0
-    for head, blob in entries:
+    for blob in blobs:  # the device unpacks while the next is made
         data = _content(blob)
-        yield head + data + bytes(_padded(len(data)) - len(data)), len(data), len(data)
+        yield _entry(blob) + data + bytes(_padded(len(data)) - len(data)), len(data), len(data)
     yield bytes(2 * tarfile.BLOCKSIZE), 0, 0
 
 

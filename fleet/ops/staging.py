@@ -15,6 +15,8 @@ from fleet.model.manifest import Manifest
 from fleet.ops.environment import OWN_PATH
 from fleet.ops.release import own_dir, release_dir
 
+_PIECE = 1 << 16
+
 
 def stage_frame(base: str, manifest: Manifest, run_id: str, *, power: bool = False) -> bytes:
     """The frame of the device worker; `power`: with env.ps1. `check_names` was asked before."""
@@ -114,6 +116,10 @@ def stage_archive(base: str, manifest: Manifest) -> Iterator[bytes]:
             link = _entry(f"tree/{item.name}", tarfile.SYMTYPE)
             link.linkname = f"{base}/store/{item.sha256}"
             archive.addfile(link)
+            if whole.tell() >= _PIECE:  # the device unpacks while the rest is made
+                yield whole.getvalue()
+                whole.seek(0)
+                whole.truncate()
         texts = {"files": listed, "own/env.sh": env, "own/manifest.json": record, "end": ""}
         for name, text in texts.items():
             data = text.encode()

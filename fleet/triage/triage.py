@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +22,8 @@ _CAPPED = 0.25  # without a word of a deployment a cause is a guess
 _LEAST_ALONE = 0.85  # and less than this is none at all, where any machine can have it
 _ANY_MACHINE = {"host", "link", "os", "user"}  # layers whose words are those of all software
 _OF_A_MODEL = {"unsupported-op", "model-format", "python-package"}  # what a converter can say, too
+_OPPOSED = 0.1  # below even, where the log itself shows a build, or that the work was done
+_BESIDE_SUCCESS = {"runtime", "bundle", "session"}  # layers that can be wrong where it was done
 
 
 def triage(
@@ -82,17 +84,24 @@ def in_context(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Ranked,
     if reading.of_people or (reading.of_others and reading.about("foreign")):
         return ()
     if reading.of_build:
-        ranked = tuple(cause for cause in ranked if cause.cause.id in _OF_A_MODEL)
+        ranked = _capped((one for one in ranked if one.cause.id in _OF_A_MODEL), _OPPOSED)
+    elif reading.succeeded and ranked and ranked[0].cause.layer not in _BESIDE_SUCCESS:
+        ranked = _capped(ranked, _OPPOSED)
     if reading.of_others:
         ways = {line.number for line in reading.about("way")}
         return tuple(cause for cause in ranked if ways & set(_numbers(cause)))
     if reading.of_device:
         return tuple(cause for cause in ranked if any(map(reading.in_reach, _numbers(cause))))
-    return tuple(
-        replace(cause, confidence=min(cause.confidence, _CAPPED))
+    left = (
+        cause
         for cause in ranked
         if cause.confidence >= _LEAST_ALONE or cause.cause.layer not in _ANY_MACHINE
     )
+    return _capped(left, _CAPPED)
+
+
+def _capped(ranked: Iterable[Ranked], most: float) -> tuple[Ranked, ...]:
+    return tuple(replace(cause, confidence=min(cause.confidence, most)) for cause in ranked)
 
 
 def _numbers(one: Ranked) -> list[int]:

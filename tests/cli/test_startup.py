@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,21 @@ def test_explaining_a_code_loads_nothing_for_devices() -> None:
     found = imported("from fleet.cli.main import build", "build('doctor')")
     assert not {one for one in found if one.startswith(("fleet.engine", "fleet.transport"))}
     assert "fleet.doctor.examine" not in found
+
+
+def test_a_log_needs_no_pydantic(tmp_path: Path) -> None:
+    """typer would import it for each option, whether it was given or not: 0.1 s."""
+    (tmp_path / "run.log").write_text("scp: write: No space left on device\n", "utf-8")
+    found = imported(
+        "import contextlib, io, sys",
+        "import fleet.cli.main as main",
+        f"sys.argv = ['fleet', 'doctor', '--log', {str(tmp_path / 'run.log')!r}]",
+        "with contextlib.redirect_stdout(io.StringIO()) as said:",
+        "    try: main.main()",
+        "    except SystemExit as end: assert end.code == 1",
+        "assert 'disk-full' in said.getvalue()",
+    )
+    assert found & {"pydantic", "yaml", "fleet.model.events"} == set()
 
 
 def test_a_phone_costs_no_third_party() -> None:

@@ -14,6 +14,7 @@ from fleet.lab import Lab
 from fleet.lab.faults import FAULTS
 from fleet.lab.folder import LabFolder, start_ticks
 from fleet.lab.namespace import is_apart
+from fleet.lab.process import free_port
 from fleet.lab.profiles import profile
 from fleet.model.errors import LabError
 
@@ -241,3 +242,24 @@ def test_profiles_are_what_real_boards_show() -> None:
     assert found.sys["firmware/devicetree/base/compatible"].endswith(b"qcom,sa8775p\0")
     assert found.sys["devices/soc0/soc_id"] == b"676\n"
     assert "fastrpc-cdsp-secure" in found.nodes
+
+
+def test_the_kernel_gives_a_free_port_to_nobody_else() -> None:
+    given = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first, last = map(int, given.read_text("utf-8").split()) if given.exists() else (0, 0)
+    if first <= 32767:
+        pytest.skip(f"this machine gives away ports from {first} to {last}")
+    found = {free_port(0, "port") for _ in range(20)}
+    assert not found & set(range(first, last + 1)), "a connection of anybody could get it"
+    assert len(found) > 10
+
+
+def test_an_order_that_was_cut_does_not_end_the_lab(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", count=0) as lab:
+        state = lab.folder.read_state()
+        assert state is not None
+        with socket.socket(socket.AF_UNIX) as control:
+            control.connect(state["control"])
+            control.sendall(b'{"do": "of')
+        with pytest.raises(LabError, match="nobody"):
+            lab._tell(do="off", name="nobody")

@@ -44,6 +44,10 @@ if [ "$(lines "$links")" != "$(lines "$targets")" ]; then
   targets=$(find "$base/releases" -type l -exec readlink {} \;) || cannot readlink
 fi
 [ -n "$links" ] && [ "$(lines "$links")" = "$(lines "$targets")" ] || cannot readlink
+# Where each is in use, nothing is to be looked up.
+if [ "$(echo "$targets" | sort -u)" = "$(IFS=$nl; set -- "$base/store"/*; echo "$*")" ]; then
+  echo "pruned"; exit 0
+fi
 # A variable a blob: looking each up in one long text would take the square of their number.
 n=0
 set -f

@@ -100,11 +100,13 @@ batch() {  # $1 blocks, $2 rest, then the hash tool
     [ -d "$folder" ] && cd "$folder" || continue
     # By words, not by `read`: that of dash asks the kernel for every single byte.
     right=$(
-      sums=$("$@" -- *)
-      set -f; IFS=$nl
-      for line in $sums; do
-        got=${line%% *} name=${line##* }; name=${name#\*}
+      sums=$("$@" -- *) got=''
+      set -f; IFS=" $nl"
+      for word in $sums; do
+        if [ -z "$got" ]; then got=$word; continue; fi
+        name=${word#\*}
         if [ "$got" = "$name" ]; then echo "ok $got"; else echo "bad $name $got" >&3; rm -f "$name"; fi
+        got=''
       done
     )
     [ -n "$right" ] || continue

@@ -9,7 +9,7 @@ nl='
 '
 # By words, not by `read`: that of dash asks the kernel for every single byte.
 set -f
-IFS=$nl
+IFS=$tab$nl
 rel=$base/releases/$name/$id
 new=$base/releases/$name/.stage-$run
 if [ -e "$new" ] || [ -L "$new" ]; then rm -rf "$new"; fi
@@ -19,13 +19,16 @@ mkdir -p "$base/releases/$name" "$base/meta/$name" "$base/current" "$base/histor
 EXTRACT_UNSAFE_SYMLINKS=1 tar -C "$new" -xf - || exit 74
 # Some tar take a stream that was cut between two files for a whole one.
 if [ ! -e "$new/end" ]; then echo "the archive was cut" >&2; exit 76; fi
-for line in $(cat "$new/files"); do
-  sha=${line%%"$tab"*} file=${line#*"$tab"}
-  if [ ! -f "$base/store/$sha" ]; then echo "blob $sha of $file is gone" >&2; exit 78; fi
-  if [ ! -L "$new/tree/$file" ] || [ ! -e "$new/tree/$file" ]; then
-    echo "tar made no link $file" >&2; exit 74
+sha=''
+for word in $(cat "$new/files"); do
+  if [ -z "$sha" ]; then sha=$word; continue; fi
+  if [ ! -L "$new/tree/$word" ] || [ ! -f "$new/tree/$word" ]; then
+    if [ ! -f "$base/store/$sha" ]; then echo "blob $sha of $word is gone" >&2; exit 78; fi
+    echo "tar made no link $word" >&2; exit 74
   fi
+  sha=''
 done
+IFS=$nl
 # It is there already, and may be in use: only what differs is put right, each by a rename.
 if [ -d "$rel" ] && [ ! -L "$rel" ]; then
   for folder in $(cd "$new/tree" && find . -type d); do

@@ -104,5 +104,9 @@ listed() {
   done
   if [ $# -gt 0 ]; then group "$@"; fi
 }
-{ listed 3>&1 >&4 | hashed "$@"; } 4>&1
+if [ -d "$base/store" ] || [ -d "$rel" ]; then
+  { listed 3>&1 >&4 | hashed "$@"; } 4>&1
+else
+  cat > /dev/null
+fi
 echo "end"
