@@ -100,8 +100,6 @@ class LogReading:
     @cached_property
     def of_build(self) -> list[Line]:
         """Lines of a build or a converter, where its failure is the first one."""
-        if here := self.about("workstation"):
-            return here
         lines = self.about("build")
         first = self.failures[0].number if self.failures else MAX_LINES
         return [line for line in lines if line.number <= first] and lines
