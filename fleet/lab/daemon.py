@@ -171,9 +171,7 @@ class Daemon:
                 what.accept()
         elif what is None:
             peer, _ = self._control.accept()
-            peer.settimeout(
-                ORDER_SECONDS
-            )  # nobody who stops in the middle of an order stops the lab
+            peer.settimeout(ORDER_SECONDS)  # who stops inside an order does not stop the lab
             with (
                 contextlib.suppress(OSError, ValueError),
                 peer,

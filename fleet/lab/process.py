@@ -40,7 +40,7 @@ def free_port(port: int, option: str) -> int:
     A free one is none of those that the kernel gives away by itself: until the program of the board
     has it, a connection of any other program could get it, or one to the port meet itself.
     """
-    choices = [port] if port else [*random.sample(_OWN_PORTS, 50), 0]
+    choices = [port] if port else [*random.SystemRandom().sample(_OWN_PORTS, 50), 0]
     for number in choices:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
