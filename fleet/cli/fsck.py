@@ -28,7 +28,7 @@ def fsck(
     ] = False,
     source: Annotated[
         list[Path] | None,
-        typer.Option(help="With --repair: local files or folders with good copies."),
+        typer.Option(help="With --repair: files or folders on this computer with good copies."),
     ] = None,
     bandwidth: Annotated[
         str | None,

@@ -16,7 +16,9 @@ from fleet.engine.fetching import Fetching, fetch_everywhere
 
 
 def get(
-    remote: Annotated[str, typer.Argument(help="File or folder on the devices; ~/ is the home.")],
+    remote: Annotated[
+        str, typer.Argument(help="File or folder on the devices; ~/ is the user's home folder.")
+    ],
     local: Annotated[Path, typer.Argument(help="Folder on this computer.", show_default=False)],
     inventory: opt.Inventory,
     limit: opt.Limit = None,

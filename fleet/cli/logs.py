@@ -23,10 +23,10 @@ def logs(
     limit: opt.Limit = None,
     kind: Annotated[
         list[Kind] | None,
-        typer.Option(help="Only this kind. Default: journal or logcat, dmesg, service."),
+        typer.Option(help="Show only this log. Default: journal or logcat, dmesg, service."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="Show nothing that is older than this: 90s, 10m, 2h.")
+        str | None, typer.Option(help="Show only lines of the last 90s, 10m, 2h.")
     ] = None,
     lines: Annotated[
         int,

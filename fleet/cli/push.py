@@ -20,7 +20,7 @@ def push(
     sources: Annotated[list[Path], typer.Argument(help="Files and folders.", show_default=False)],
     inventory: opt.Inventory,
     name: Annotated[
-        str | None, typer.Option(help="Name on the device; default: that of the file.")
+        str | None, typer.Option(help="Name on the device; default: name of the file.")
     ] = None,
     limit: opt.Limit = None,
     keep: Annotated[

@@ -20,7 +20,9 @@ def reserve(
     host: opt.Hosts = None,
     limit: opt.Limit = None,
     duration: Annotated[str, typer.Option("--for", help="How long: 30m, 2h, 3d.")] = "1h",
-    reason: Annotated[str, typer.Option("--reason", "-r", help="Shown to other people.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", "-r", help="Reason, shown to other users.")
+    ] = "",
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -39,7 +41,7 @@ def unreserve(
     limit: opt.Limit = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Also end what others reserved, and their running deploys."),
+        typer.Option("--force", help="Also end reservations and running deploys of other users."),
     ] = False,
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,

@@ -25,7 +25,7 @@ def resume(
         typer.Argument(metavar="RUN", help="Run id that `fleet deploy` prints, or `last`."),
     ] = None,
     list_runs: Annotated[
-        bool, typer.Option("--list", help="List the runs, and how far each of them got.")
+        bool, typer.Option("--list", help="List the runs with their progress.")
     ] = False,
     force_inputs: Annotated[
         bool, typer.Option("--force-inputs", help="Continue even if the playbook or files changed.")
@@ -52,8 +52,9 @@ def resume(
         if run_id == "last":
             begun = journal.state.header["at"]
             output.advise(
-                f"this run began {begun}; if you meant a later deploy, it was killed "
-                "before it changed anything, so start it again: fleet deploy"
+                f"fleet continues the run that began {begun}; if you started a deploy after "
+                "that, it was killed before it changed anything, so start it again: fleet "
+                "deploy"
             )
         if journal.state.rolling:
             raise typer.Exit(1)

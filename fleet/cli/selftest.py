@@ -28,7 +28,8 @@ RuntimeOption = Annotated[
     ),
 ]
 OutputOption = Annotated[
-    Path | None, typer.Option("--output", help="The archive; default: selftest-CHIP-DAY.tar.gz.")
+    Path | None,
+    typer.Option("--output", help="Archive to write; default: selftest-CHIP-DAY.tar.gz."),
 ]
 
 
@@ -90,9 +91,13 @@ def _show(climbed: Climbed) -> None:
     output.say(f"  {counted(climbed)}")
     if climbed.first is not None:
         step, row = climbed.first
-        _say(f"first broken: {row.id} {row.statement}" if row else "first broken:")
-        _say(f"rung {step.rung.id}: expected {step.expected}; seen: {step.seen}")
-        _say(f"relied on by {row.symbol if row else 'nothing'}")
+        _say(
+            f"first assumption that does not hold: {row.id} {row.statement}"
+            if row
+            else ("first assumption that does not hold: ")
+        )
+        _say(f"test {step.rung.id}: expected {step.expected}; found: {step.seen}")
+        _say(f"fleet relies on it in: {row.symbol if row else 'nothing'}")
         output.advise(f"next: fleet doctor --limit {climbed.host}")
 
 

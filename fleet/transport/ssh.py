@@ -226,7 +226,7 @@ class SshTransport:
             status = KILLED
         if status < 0:
             raise ConnectionLostError(
-                f"the connection broke while '{what}' ran", device=self._host.name
+                f"the ssh connection broke while '{what}' was running", device=self._host.name
             )
         for stream in (feeder, out, err):
             stream.check()

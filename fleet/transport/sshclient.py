@@ -120,7 +120,7 @@ class SshClient:
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
         """See Transport.run. Raises ConnectionLostError and DeadlineError."""
         if self._master is None or self._master.poll() is not None:
-            raise ConnectionLostError("the program ssh has ended", device=self._device)
+            raise ConnectionLostError("the program ssh ended", device=self._device)
         argv = [*self._ssh(), "board", render(command)]
         try:
             done = self._processes.run(argv, command.argv[0], deadline, env=self._env, **streams)
@@ -130,7 +130,7 @@ class SshClient:
         if done.status == _LOST or done.status < 0:
             said = masked(done.error_text)[-200:]
             raise ConnectionLostError(
-                f"the connection broke while '{command.argv[0]}' ran; ssh says: {said}",
+                f"the ssh connection broke while '{command.argv[0]}' was running; ssh says: {said}",
                 device=self._device,
             )
         return done
@@ -140,7 +140,7 @@ def terminal(hops: tuple[Hop, ...], folder: Path, device: str) -> list[str]:
     """The argv of a client with a terminal, by the same rules; its configuration is in `folder`."""
     if not client():
         raise UnreachableError(
-            "there is no ssh client on this computer that can open a terminal",
+            "this computer has no ssh client that can open a terminal",
             device=device,
             hint="install OpenSSH: sudo apt-get install openssh-client",
         )

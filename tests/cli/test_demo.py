@@ -42,7 +42,7 @@ def test_it_writes_a_project_once_and_into_no_other_folder(
 @pytest.mark.parametrize(
     ("built", "fetched", "said"),
     [
-        (True, True, "downloads nothing: all is here; takes about half a minute"),
+        (True, True, "no download is needed; the demo takes about half a minute"),
         (True, False, "takes about 44 s at 10 MB/s, 2 minutes at 1 MB/s"),
         (False, False, "takes about 70 s at 10 MB/s, 4 minutes at 1 MB/s"),
     ],

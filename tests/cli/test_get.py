@@ -47,7 +47,9 @@ def test_a_folder_of_two_boards_goes_to_a_folder_each(
         f"evk-{number}/logs/{name}" for number in (1, 2) for name in ("a b/ x ", "empty", "big")
     }
     assert found["evk-1/logs/big"] == (tree / "big").read_bytes()
-    assert "evk-1: warning: secret is a link, which fleet does not follow" in done.stderr
+    assert (
+        "evk-1: warning: secret is a symbolic link, and fleet does not follow links" in done.stderr
+    )
     assert "pipe is no file" in done.stderr
 
 

@@ -52,7 +52,7 @@ BAD = [
     ("canary", "120%", "--canary: 120% is more than 100% of the devices"),
     ("waves", "50%,5%", "--waves: wave 5% comes after 50%"),
     ("waves", "half", "--waves: 'half' is neither"),
-    ("waves", "0,5", "--waves: a wave has 0 devices"),
+    ("waves", "0,5", "--waves: a wave cannot have 0 devices"),
     ("max_failed", "some", "--max-failed: 'some' is neither"),
     ("max_unreachable", "-1", "--max-unreachable: '-1' is neither"),
     ("soak", "soon", "--soak: 'soon' is not a duration"),

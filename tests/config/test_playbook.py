@@ -161,7 +161,7 @@ BAD = [
     (R + "waves: 3}", "3:18", "'waves' must be a list", "[5%, 50%]"),
     (R + "waves: [5%, x]}", "3:18", "'x' is neither", "10%"),
     (R + "waves: [50%, 5%]}", "3:18", "comes after 50% and adds no device", "after each wave"),
-    (R + "waves: [0]}", "3:18", "a wave has 0 devices", "remove the 0"),
+    (R + "waves: [0]}", "3:18", "a wave cannot have 0 devices", "remove the 0"),
     (R + "soak: 0}", "3:17", "more than 0", "90s"),
     (R + "on_fail: stopp}", "3:20", "'stopp' is not a value of 'on_fail'", "did you mean 'stop'?"),
     ("name: n\nbundle: bundles/tny", "2:9", "does not exist", "did you mean 'tiny'?"),

@@ -212,9 +212,9 @@ def test_who_was_broken_loses_and_learns_by_whom(board: LeaseBoard) -> None:
 def test_what_was_given_back_or_removed_is_lost(board: LeaseBoard) -> None:
     ticket = board.ticket(board.take())
     board.ask(lease.free_command(ticket))
-    assert lost(board, ticket) == "the lease was given back"
+    assert lost(board, ticket) == "the lease was released"
     shutil.rmtree(board.folder)
-    assert lost(board, ticket) == "its folder on the board was deleted"
+    assert lost(board, ticket) == "the lease folder on the board was deleted"
     board.take(token="f" * 32)
     assert "taken over" in lost(board, ticket), "the same number, another token"
 

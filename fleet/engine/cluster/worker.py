@@ -157,7 +157,8 @@ class Run:
         if isinstance(answer, Exception):
             return answer
         return TransferError(
-            f"the file with the SHA-256 {sha[:12]}... did not arrive at the worker of the cluster",
+            "the worker of the dask cluster did not receive the file with the SHA-256 "
+            f"{sha[:12]}...",
             hint="deploy again",
         )
 
@@ -165,10 +166,10 @@ class Run:
         with self._changed:
             while not there():
                 if self.stopped:
-                    raise CancelledError("the workstation ended the command")
+                    raise CancelledError("the workstation stopped the command")
                 if time.monotonic() - self.heard > SILENT_SECONDS:
                     raise TransferError(
-                        f"the worker got no answer from the workstation about {what}",
+                        f"the workstation did not answer the worker about {what}",
                         hint="deploy again",
                     )
                 self._changed.wait(POLL_SECONDS)

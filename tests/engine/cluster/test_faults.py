@@ -212,7 +212,10 @@ def test_no_scheduler_and_no_distributed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("fleet.engine.cluster.connecting.CONNECT_SECONDS", 0.3)
     with pytest.raises(UnreachableError, match="no dask scheduler answers") as caught:
         executor_for("dask://127.0.0.1:9")
-    assert caught.value.hint == "start the scheduler on that machine: dask scheduler --port 9"
+    assert (
+        caught.value.hint
+        == "start the scheduler on the machine of this address: dask scheduler --port 9"
+    )
     for wrong in ("127.0.0.1:8786", "dask://127.0.0.1", "ray://127.0.0.1:1"):
         with pytest.raises(InputError, match="is not the address of an executor"):
             executor_for(wrong)

@@ -106,7 +106,7 @@ def test_no_zone_at_all(rig: Rig) -> None:
     assert "can read no thermal zone" in result.error.message
     assert "otherwise: go on" in result.error.hint
     (record,) = rig.run(cool=CoolSpec(45.0, otherwise="go on")).records
-    assert record.marks == ("not cooled: no temperature could be read",)
+    assert record.marks == ("not cooled: fleet could not read a temperature",)
     assert record.conditions.before is not None
     assert record.conditions.before.zones == {}
 

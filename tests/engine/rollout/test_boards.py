@@ -302,7 +302,11 @@ def test_a_deploy_that_died_before_its_first_line_is_the_last_run(
     assert died.run_id in said
     assert "is finished" not in said
     (first, second) = json.loads(two.fleet("resume", "--list", "--json")[1])
-    assert (first["run"], first["state"], second["state"]) == (died.run_id, "not begun", "finished")
+    assert (first["run"], first["state"], second["state"]) == (
+        died.run_id,
+        "not started",
+        "finished",
+    )
 
 
 def test_a_deploy_that_is_refused_leaves_no_run(two: Yard, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,8 +87,12 @@ def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
         (1, b'{"line": "begin", "host"\n', "jsonl:2 is damaged"),
         (1, b'{"line": "begin", "host": "d999", "wave": "1"}\n', "jsonl:2 is damaged"),
         (1, b"[]\n", "jsonl:2 is damaged"),
-        (1, b"[" * 200_000 + b"\n", "jsonl:2 is damaged: the line is not valid"),
-        (0, b'{"run":' * 200_000 + b"\n", "jsonl:1 is damaged: the line is not valid"),
+        (1, b"[" * 200_000 + b"\n", "jsonl:2 is damaged: the line is not valid JSON of fleet"),
+        (
+            0,
+            b'{"run":' * 200_000 + b"\n",
+            "jsonl:1 is damaged: the line is not valid JSON of fleet",
+        ),
         (1, b'{"line": "run", "schema": 1}\n', "jsonl:2 is damaged: its first line, and no other"),
         (
             0,
