@@ -54,7 +54,7 @@ def test_the_share_off_the_npu_is_a_number() -> None:
     read = RUNNER.read(start, cpu, ended)
     assert (read.problems, read.metrics.others["off_npu_share"].value) == ((), 1)
     lost = RUNNER.read(start, cpu, Ended(0, b"", {"outcome.json": b"[]"}))
-    assert lost.problems == ("unreadable: the result file contains no times",)
+    assert lost.problems == ("unreadable: the result file of the run contains no times",)
 
 
 def test_the_npu_needs_the_dispatch_library_and_the_cpu_no_qairt(tmp_path: Path) -> None:

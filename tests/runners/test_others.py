@@ -42,7 +42,7 @@ def test_mllm_starts_in_one_folder_with_the_prompt_on_standard_input() -> None:
     )
     assert (start.cwd, start.prompt, start.feeds_prompt) == ("", b"hi\n", True)
     assert OWN["mllm"].layout == FLAT
-    assert start.marks == ("untried: nobody has tested fleet with the real mllm program yet",)
+    assert start.marks == ("untested: nobody has tested fleet with the real mllm program yet",)
 
 
 def test_mllm_reads_what_comes_after_its_question() -> None:
@@ -157,7 +157,7 @@ def test_the_profile_is_viewed_by_the_sdk_on_this_host(tmp_path: Path) -> None:
     assert "wrote nothing: broken" in broken.text
     nothing = {"output/execution_metadata.yaml": b"inferences_completed: 0\n"}
     assert OWN["qnn-net-run"].read(start, one, Ended(0, b"", nothing)).problems == (
-        "cut: qnn-net-run ended before it finished an inference",
+        "cut: qnn-net-run ended before it finished its first inference",
     )
 
 

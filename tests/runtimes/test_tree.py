@@ -89,7 +89,7 @@ def test_a_flipped_byte_is_found(store: RuntimeStore, tmp_path: Path) -> None:
     [
         ({6: 0x40}, "zip file version 6.4"),
         ({9: 0x08, 46: 0x80}, "not UTF-8 text"),
-        ({46: 0}, "a member has no name"),
+        ({46: 0}, "a file has no name"),
     ],
 )
 def test_what_zipfile_cannot_read_is_our_error(
