@@ -22,7 +22,7 @@ from fleet.profiles.files import read_records
 from fleet.profiles.store import select
 
 OPS_SHOWN = 20
-AB = "fleet ab A B (measures both in turns and gives a verdict)"
+AB = "fleet ab A B (runs A and B alternately and gives a verdict)"
 
 
 def group_of(text: str, store: Path | None) -> RecordGroup:

@@ -121,7 +121,7 @@ def test_worse_and_beyond_the_limit_trips_though_the_limit_lies_within() -> None
             0.0,
             0.004,
             GateOutcome.TRIPPED,
-        ),  # `no difference shown`, well below 5 %
+        ),  # `no difference found`, well below 5 %
         ("decode_tps>-5%", 0.0, 0.002, GateOutcome.TRIPPED),  # a loss that has to be
         ("decode_tps<+0%", 0.0, 0.002, GateOutcome.UNJUDGED),
         ("decode_tps<+5%", 0.05, 0.02, GateOutcome.UNJUDGED),
@@ -315,7 +315,7 @@ def test_no_difference_stands_beside_an_interval_that_holds_none() -> None:
                 assert not one.low <= 0 <= one.high, row
             seen[str(row.verdict)] += 1
     assert seen["slower"] > 10
-    assert seen["no difference shown"] > 60
+    assert seen["no difference found"] > 60
 
 
 # (e) A, B and the change

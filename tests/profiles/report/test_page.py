@@ -86,8 +86,8 @@ def test_medians_and_intervals_are_of_the_runs_that_count() -> None:
 def test_units_that_differ_are_no_column() -> None:
     found = of(record(0, metrics=other("x", 1, "us")), record(1, metrics=other("x", 1, "cycles")))
     assert found.metrics == ()
-    assert found.left_out == {"x": "runs give it in several units"}
-    assert "x (runs give it in several units)" in page(found)
+    assert found.left_out == {"x": "the runs use several units"}
+    assert "x (the runs use several units)" in page(found)
 
 
 def test_boards_of_one_name_stay_apart() -> None:
@@ -114,7 +114,7 @@ def test_thinned_keeps_ends_and_order() -> None:
 def test_nothing_that_counts_is_a_page_too() -> None:
     text = page(of(*repeats([1.0, 2.0], problems=("failed: 1",))))
     assert "none of them count" in text or "0 of them count" in text
-    assert "What does not count" in text
+    assert "Runs that do not count" in text
 
 
 def test_a_time_that_is_none_breaks_nothing() -> None:
