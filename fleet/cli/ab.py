@@ -65,7 +65,7 @@ def ab(
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Measure A and B in turns on each device, until it is clear whether B is worse.
+    """Run A and B alternately on each device until it is clear whether B is worse.
 
     Example: fleet ab previous current --playbook playbooks/tiny-genie.yaml -i inventories/lab.yaml
     """

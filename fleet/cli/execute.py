@@ -35,7 +35,7 @@ def exec_(
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Run a command on devices; each line of its output has the device in front.
+    """Run a command on devices. Each line of its output begins with the device name.
 
     Takes no lease and says who holds a board.
 

@@ -38,7 +38,7 @@ def fsck(
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Check all files of releases on devices by hash; move damaged ones aside.
+    """Check the hashes of all release files on devices, and move damaged files aside.
 
     Example: fleet fsck -i inventories/lab.yaml --bandwidth 50MB/s
     """

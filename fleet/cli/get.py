@@ -27,7 +27,7 @@ def get(
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Fetch a file or folder from devices, each file verified by its hash.
+    """Copy a file or folder from devices to this computer, and verify each file by its hash.
 
     From several devices it goes to LOCAL/DEVICE/. What was interrupted goes on where it
     stopped. Links on the devices are not followed.

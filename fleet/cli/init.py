@@ -69,7 +69,7 @@ def init(
     ] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Create a project: fleet.yaml, inventory and playbook, from ssh config, adb and labs.
+    """Create a project with fleet.yaml, inventory and playbook, from ssh config, adb and labs.
 
     Example: fleet init my-boards ubuntu@10.0.0.7 ubuntu@10.0.0.8 --bundle ~/bundles/llama
     """

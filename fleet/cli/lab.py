@@ -250,7 +250,7 @@ def profile_of(
         "recorded.yaml"
     ),
 ) -> None:
-    """Make a board type of the answers that a real board gave in `fleet selftest`.
+    """Make a board type from the answers of a real board in `fleet selftest`.
 
     Example: fleet lab profile selftest-qcs9075-2026-11-23.tar.gz --output qcs9075.yaml
     """

@@ -42,7 +42,7 @@ def logs(
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Show the journal, the kernel's messages, logcat and the log of a service of devices.
+    """Show the journal, the kernel messages, logcat and the service log of devices.
 
     What cannot be read is said, with the reason of the device. The log of a service has no
     times, so --since does not cut it. Takes no lease and says who holds a board.

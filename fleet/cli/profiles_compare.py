@@ -60,7 +60,7 @@ def compare(
     store: opt.Store = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Compare B with A: conditions, changes with intervals, verdicts, operations.
+    """Compare runs B with runs A: conditions, changes with intervals, verdicts, operations.
 
     Without A and B: the last run is compared with the one before it of the same name.
 

@@ -33,7 +33,7 @@ def report(
     store: opt.Store = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Draw runs as one HTML file that needs no network: tables, distributions, heat, history.
+    """Write one HTML file that works offline: tables, distributions, heat and history of runs.
 
     Example: fleet profiles report tag:before tag:after -o report.html
     """

@@ -141,7 +141,7 @@ def save(
     store: opt.Store = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Save the selected records, to compare later ones with baseline:NAME.
+    """Save the selected records, to compare later records with baseline:NAME.
 
     Example: fleet profiles baseline save good last
     """
@@ -173,7 +173,7 @@ def remove(
     store: opt.Store = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Forget a baseline; its records stay.
+    """Delete a baseline. Its records stay.
 
     Example: fleet profiles baseline remove good
     """

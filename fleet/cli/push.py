@@ -32,7 +32,7 @@ def push(
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Send files or a folder to devices: verified, resumable, activated with one rename.
+    """Send files or folders to devices: verified, resumable, and activated atomically.
 
     The files are in `current/NAME/` of the base folder; `fleet rollback` goes back.
 

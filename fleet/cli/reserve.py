@@ -26,7 +26,7 @@ def reserve(
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Reserve boards for a time: other people can then read, but not deploy or run.
+    """Reserve boards for a time. Other users can then read, but not deploy or run.
 
     Example: fleet reserve evk-07 -i inventories/evks.yaml --for 2h --reason "camera tests"
     """
@@ -46,7 +46,7 @@ def unreserve(
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """End your reservation of boards; with --force, also reservations and deploys of others.
+    """End your reservation of boards; with --force, also reservations and deploys of other users.
 
     Example: fleet unreserve evk-07 -i inventories/evks.yaml
     """
@@ -63,7 +63,7 @@ def who(
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Show who holds the boards, until when and what for. Reads only, one round trip each.
+    """Show who uses or reserved each board, until when and why. Reads only, one round trip each.
 
     Example: fleet who -i inventories/evks.yaml
     """

@@ -33,7 +33,7 @@ def resume(
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Continue a deploy on the devices that failed, were unreachable or are not done.
+    """Continue a deploy on the devices that failed, were unreachable or did not finish.
 
     Exit code 0 for a run that is finished, 1 for one that was rolled back.
 

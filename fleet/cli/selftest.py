@@ -42,7 +42,7 @@ def selftest(
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Test which of fleet's assumptions hold on a device: no model, no root, three minutes.
+    """Test whether a device behaves as fleet assumes. Needs no model, no root, three minutes.
 
     Example: fleet selftest -i evks.yaml -l evk-07 --runtime 2.51.0
     """

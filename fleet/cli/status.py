@@ -141,7 +141,7 @@ def rollback(
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Switch back to the previous release, if it opens an NPU session. Sends nothing.
+    """Switch back to the previous release if it opens an NPU session. Sends no files.
 
     Example: fleet rollback tiny-genie -i inventories/lab.yaml --limit lab001
     """

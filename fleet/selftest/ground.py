@@ -29,7 +29,7 @@ def tools(bench: Bench) -> RungVerdict:
     rows = {row[0]: row[1] for row in framed(done.text, "fleet-tools 1", bench.session.host.name)}
     lacking = sorted(name for name in _NEEDED if rows.get(name) != "yes")
     others = sorted(name for name, said in rows.items() if said != "yes" and name not in _NEEDED)
-    seen = f"do not: {', '.join(lacking)}" if lacking else "all that are needed"
+    seen = f"these do not work: {', '.join(lacking)}" if lacking else "all needed tools work"
     seen += f"; fleet uses another way for: {', '.join(others)}" if others else ""
     return RungVerdict(not lacking, "each tool works as fleet needs it", seen, done.text)
 

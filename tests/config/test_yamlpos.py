@@ -42,7 +42,7 @@ BAD = [
     ("a:\n  b: 1\n \tc: 2\n", "3:2", "a tab is used for indentation", "expand"),
     ("a: b: c\n", "1:5", "a second `: ` in one line", "quotes"),
     ("a:\n  b: 1\n c: 2\n", "3:2", "indentation does not fit", "alike"),
-    ("a: 'x\nb: 1\n", "1:4", "a quote is opened and never closed", "close it"),
+    ("a: 'x\nb: 1\n", "1:4", "a quote is opened but not closed", "close it"),
     ("a: [1, 2\nb: 3\n", "2:2", "a { or [ is opened and not closed", "add the }"),
     ('a: "\\q"\n', "1:6", "a backslash in double quotes", "single quotes"),
     ("a: @x\n", "1:4", "a value cannot start with this character", "in quotes"),
