@@ -77,7 +77,8 @@ def ab(
         journal = AbJournal.reopen(store, resume)
     elif a is None or b is None or inventory is None:
         raise InputError(
-            "`fleet ab` needs two things to compare (A and B) and an inventory",
+            "`fleet ab` needs two playbooks, bundles or releases to compare (A and B), and an "
+            "inventory",
             hint="fleet ab A B -i INVENTORY --playbook PLAYBOOK",
         )
     else:

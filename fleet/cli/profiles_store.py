@@ -37,7 +37,8 @@ def import_files(
     host: Annotated[str, typer.Option(help="Device name for files that do not contain one.")] = "",
     name: Annotated[str, typer.Option(help="Model name for files that do not contain one.")] = "",
     tags: Annotated[
-        list[str] | None, typer.Option("--tag", help="Add this tag to all of them. Repeatable.")
+        list[str] | None,
+        typer.Option("--tag", help="Add this tag to all imported results. Repeatable."),
     ] = None,
     emulated: Annotated[
         bool | None,

@@ -62,9 +62,10 @@ class GroupTree:
         at = self._document.key(path)
         if not _GROUP_NAME.fullmatch(name):
             self._bad(
-                f"'{name}' is not a valid name of a group",
+                f"'{name}' is not a valid group name",
                 at,
-                "use letters, digits, _ and - (--limit gives a meaning to , : ! & ~ [ * ?)",
+                "use only letters, digits, _ and - (the characters , : ! & ~ [ * ? have a "
+                "meaning in --limit)",
             )
             return
         group = self.groups.setdefault(name, HostGroup(name, at))
@@ -114,7 +115,7 @@ class GroupTree:
             return
         if not _HOST_NAME.fullmatch(names[0]):
             self._bad(
-                f"'{pattern}' is not a valid name of a host",
+                f"'{pattern}' is not a valid host name",
                 at,
                 "use only letters, digits and . _ - : in the name; write the address as `host: "
                 "ADDRESS`",

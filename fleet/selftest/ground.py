@@ -65,7 +65,7 @@ def rules(bench: Bench) -> RungVerdict:
             wrong.append(node.path)
     if not words:
         raise Undecided("no-rules")
-    seen = f"not applied to {', '.join(wrong)}" if wrong else f"{len(words)} nodes as ruled"
+    seen = f"other group or mode on {', '.join(wrong)}" if wrong else f"{len(words)} nodes as ruled"
     return RungVerdict(not wrong, "group and mode of the udev rules", seen, "\n".join(words))
 
 
@@ -100,9 +100,9 @@ def transfer(bench: Bench) -> RungVerdict:
         session.say = listener
         source.unlink()
     sent = session.payload_bytes - before
-    how = "cut once" if cut.done else "never cut"
-    seen = f"{human_bytes(size)} arrived by {human_bytes(sent)}, {how}"
+    how = "connection cut once" if cut.done else "connection never cut"
+    seen = f"{human_bytes(size)} arrived, {human_bytes(sent)} were sent, {how}"
     holds = cut.done and sent <= size * _RESUMED
     return RungVerdict(
-        holds, f"{human_bytes(size)} arrive, and fleet does not send the first half again", seen
+        holds, f"{human_bytes(size)} arrive, and the first half is sent only once", seen
     )

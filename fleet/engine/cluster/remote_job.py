@@ -161,8 +161,8 @@ def _order(work: Work, operation: Operation | None, hosts: Iterable[Host]) -> Or
         module = getattr(work, "__module__", "")
         if getattr(work, "__qualname__", "<locals>") != name:
             raise InputError(
-                "a cluster can only run methods of Operation and functions of fleet",
-                hint="run the job without --executor",
+                "--executor can run only functions of fleet, not a function of your own program",
+                hint="run this function without --executor",
             )
         return Order(made, made, f"{module}:{name}", texts=_texts(hosts))
     return Order(

@@ -73,7 +73,7 @@ class Run:
         module, _, name = order.what.rpartition(":")
         if module:
             if not module.startswith("fleet."):
-                raise InputError(f"the worker may only run functions of fleet, not {order.what}")
+                raise InputError(f"--executor can run only functions of fleet, not {order.what}")
             found: Work = getattr(importlib.import_module(module), name)
             return found
         if order.playbook is None:
@@ -124,7 +124,7 @@ class Run:
         """What devices of this kind get; the workstation may fetch a runtime for that."""
         key = f"{target} {arch or ''} {python or ''}"
         self.say(ask="kind", key=key, target=target, arch=arch, python=python)
-        self._wait(lambda: key in self.answers, f"what {key} gets")
+        self._wait(lambda: key in self.answers, f"the files for {key}")
         answer = self.answers[key]
         if isinstance(answer, Exception):
             raise answer

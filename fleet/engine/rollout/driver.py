@@ -166,7 +166,7 @@ class Rollout:
     def _checked(self, result: DeviceResult) -> None:
         name = result.host.name
         fine = result.outcome in FINE
-        text = result.text if fine else f"after the soak: {result.text}"
+        text = result.text if fine else f"the check after the soak time failed: {result.text}"
         self._journal.write("look", host=name, outcome=result.outcome, text=text)
         self._say(Looked(name, result.outcome, text))
         if not fine:
