@@ -129,11 +129,11 @@ def _why(ticket: Ticket, kind: str, *line: str) -> str:
         by = f" {text_of(line[1])}" + (f" ({reason})" if reason else "")
     taken = f"taken by{by}" if by else ""
     if kind == "expired":
-        more = f" and {taken}" if taken else ""
+        more = f", and the board was {taken}" if taken else ""
         return f"fleet could not renew the lease within {ticket.ttl} s{more}"
     if kind == "released":
         return GIVEN_BACK
-    return f"the lease was {taken}" if taken else "the lease folder on the board was deleted"
+    return f"the board was {taken}" if taken else "the lease folder on the board was deleted"
 
 
 def _lease_cure(said: str) -> str:

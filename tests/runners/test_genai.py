@@ -147,7 +147,7 @@ def test_a_folder_of_single_models_is_for_ort() -> None:
     two = replace(parts.bundle, config={"models": {"a.onnx": {}, "b.onnx": {}}, "genai": CONFIG})
     with pytest.raises(InputError) as caught:
         OWN["ort"].start(replace(parts, bundle=two, run=RunSpec(runner="ort")))
-    assert "`runner: genai` for all of it" in caught.value.hint
+    assert "`runner: genai` to run the whole bundle" in caught.value.hint
 
 
 @given(JSON)

@@ -155,7 +155,7 @@ def test_a_single_published_value_says_where_it_lies_and_no_more() -> None:
     row = against([replace(separate([10.03])[0], identity=ours[0].identity)], ours).rows[0]
     assert row.verdict is Verdict.FEW
     assert row.difference.mid == pytest.approx(-0.053, abs=0.02)
-    assert row.why == "1 of 5 runs that an interval needs"
+    assert row.why == "too few runs: 1, but an interval needs 5"
 
 
 def test_a_published_figure_is_held_against_the_interval_of_b() -> None:

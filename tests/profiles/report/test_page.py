@@ -136,7 +136,10 @@ def test_a_long_history_is_thinned_and_said() -> None:
     drawn = history(found, found.metrics[0])
     assert drawn is not None
     points = drawn[0]["layer"][-2]["data"]["values"]
-    assert (len(points), drawn[1]) == (1200, "1200 of 2000 medians, evenly spaced, with the ends")
+    assert (len(points), drawn[1]) == (
+        1200,
+        "the chart shows 1200 of 2000 medians, evenly spaced, with the first and the last",
+    )
 
 
 def test_history_needs_two_runs_of_a_board() -> None:
@@ -164,8 +167,8 @@ def test_several_models_are_said_not_to_compare() -> None:
     found = of(record(0, metrics=Metrics(decode_tps=1.0)),
                record(0, "b", name="m2", metrics=Metrics(decode_tps=9.0)))  # fmt: skip
     said = " ".join(words.headline(found))
-    assert "Several models, llm, m2: do not compare their numbers." in said
-    assert "Between boards" not in said
+    assert "The report contains several models (llm, m2); do not compare their numbers." in said
+    assert "Boards differ" not in said
 
 
 def runs(values: object) -> list[Record]:
