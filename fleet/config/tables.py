@@ -45,7 +45,7 @@ def _pattern(text: str) -> str:
 
 
 _LOOKS = re.compile(r"(?<!\\)\((\?<?[=!]|\?P=)|(?<!\\)\\[1-9]")
-_SYNTAX = "write a regular expression of RE2, which has no look-around and no back references"
+_SYNTAX = "correct the expression; RE2 syntax has no look-around and no back references"
 Pattern = Annotated[str, AfterValidator(_pattern)]
 Chips = Annotated[list[str], Field(min_length=1)]
 

@@ -212,7 +212,7 @@ def test_cooling_is_shown_on_a_terminal_and_quiet_elsewhere(
     text = io.StringIO()
     Console(file=text, width=120).print(board.view())
     assert "cooling" in text.getvalue()
-    assert "nspss-0 52 °C, waiting for 45 °C (3:12 left)" in text.getvalue()
+    assert "nspss-0 52 °C, waiting until it is below 45 °C (at most 3:12)" in text.getvalue()
     with live.listening(as_json=True) as listener:
         listener(COOLING[1])
     said = json.loads(capsys.readouterr().out)

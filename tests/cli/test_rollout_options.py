@@ -50,7 +50,7 @@ def test_plan_shows_who_is_in_which_wave(two: Yard) -> None:
 
 BAD = [
     ("canary", "120%", "--canary: 120% is more than 100% of the devices"),
-    ("waves", "50%,5%", "--waves: wave 5% comes after 50%"),
+    ("waves", "50%,5%", "--waves: wave 5% follows wave 50%"),
     ("waves", "half", "--waves: 'half' is neither"),
     ("waves", "0,5", "--waves: a wave cannot have 0 devices"),
     ("max_failed", "some", "--max-failed: 'some' is neither"),

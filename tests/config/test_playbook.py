@@ -160,7 +160,7 @@ BAD = [
     (R + "max_unreachable: few}", "3:28", "'few' is neither", "10%"),
     (R + "waves: 3}", "3:18", "'waves' must be a list", "[5%, 50%]"),
     (R + "waves: [5%, x]}", "3:18", "'x' is neither", "10%"),
-    (R + "waves: [50%, 5%]}", "3:18", "follows wave 50%, but adds no device", "after each wave"),
+    (R + "waves: [50%, 5%]}", "3:18", "follows wave 50%, but adds no device", "increasing shares"),
     (R + "waves: [0]}", "3:18", "a wave cannot have 0 devices", "remove the 0"),
     (R + "soak: 0}", "3:17", "more than 0", "90s"),
     (R + "on_fail: stopp}", "3:20", "'stopp' is not a value of 'on_fail'", "did you mean 'stop'?"),
@@ -260,7 +260,7 @@ BAD += [
     (
         with_run("{prompt: a, until: {narrower: 3%, at_most: 3}}"),
         "4:46",
-        "at_most is 3; a confidence interval needs",
+        "at_most is 3, but a confidence interval needs",
         "5 or more",
     ),
     (

@@ -114,7 +114,10 @@ def rename(seen: Seen) -> Iterator[Check]:
     rows = seen.pairs("rename")
     command = "ln -s a x; ln -s b y; mv -f -T y x; readlink x"
     if not rows:
-        yield _RENAME.unknown("not tested: fleet could not create a folder for releases")
+        yield _RENAME.unknown(
+            "not tested: this user cannot create a folder under base_dir of the device (see "
+            "the check of the folder)"
+        )
     elif rows[0][0] == "yes":
         yield _RENAME.ok("releases can be switched by a rename", {"disk.rename": "yes"}, command)
     else:

@@ -41,7 +41,7 @@ from fleet.profiles.stats.trend import steady
 
 MOST_WARMUPS = 12
 MOST_BAD = 3  # pairs in sequence that do not count
-_BAD = "fleet doctor (finds out why); then fleet ab A B again"
+_BAD = "fleet doctor (finds out why); then fleet ab A B (again)"
 _CUT = (
     "raise `max_tokens:` under `run:` in the playbook, or add `token_limit_counts: true` there "
     "to count runs that reach the limit"
