@@ -237,7 +237,7 @@ class Session:
             result = link.run(
                 guarded,
                 limit,
-                stdin=lease.feed(stdin),
+                stdin=lease.feed(stdin) if stdin else (),
                 on_stdout=on_stdout,
                 on_stderr=heard.take if on_stderr else None,
             )
