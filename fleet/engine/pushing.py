@@ -65,6 +65,8 @@ class Push:
         self.sources = SourceFiles(sources).start()
         self.run_id = new_run_id()
         self.transfer = TransferContext(self.options.transfer)
+        if self.options.transfer.carrier != "paramiko":
+            self.transfer.bulk = total(self.sources.late()) >= WORTH_BYTES
         self._listener = listener
 
     @cached_property
@@ -93,7 +95,7 @@ class Push:
     def _push(self, session: Session, result: DeviceResult) -> None:
         """One round trip to a device that is known and has everything."""
         late = self.sources.late()
-        if self.options.transfer.carrier != "paramiko" and total(late) >= WORTH_BYTES:
+        if self.transfer.bulk:
             session.expect_bulk()
         known = None if self.options.verify or late else remembered(session)
         keep = self.options.keep

@@ -75,7 +75,11 @@ class Session:
         self.transport: Transport = transport_for(host, accept_new=accept_new)
 
     def open(self) -> None:
-        """Connect within the host's connect_timeout."""
+        """Connect within the host's connect_timeout; with much to send the second carrier too."""
+        if self.transfer.bulk and self._second is None:
+            early = self.transport.early()
+            if early is not None:
+                self._second = Opening(partial(early, Deadline(self.host.connect_timeout)))
         self.transport.open(Deadline(self.host.connect_timeout))
         who = self.transport.identity(Deadline(IDENTITY_SECONDS))
         if self._who is not None and not who.same(self._who):

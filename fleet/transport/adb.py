@@ -74,6 +74,13 @@ class AdbTransport:
             device=self._host.name,
         )
 
+    def trial(self) -> Carrier:
+        """See Carrier.trial."""
+        return self
+
+    def early(self) -> None:
+        """There is none but this."""
+
     def open(self, deadline: Deadline) -> None:
         """Find the phone, check that it is ready and answers, and learn its serial number.
 

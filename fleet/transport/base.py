@@ -79,6 +79,12 @@ class Carrier(Protocol):
         """
         ...
 
+    def trial(self) -> Carrier:
+        """What a short stream before the one that matters goes over: itself, or a way beside it
+        that leaves to that what is ready.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of everything; never raises. The device's processes of ours end."""
         ...
@@ -128,6 +134,12 @@ class Transport(Carrier, Protocol):
 
     def carrier(self, deadline: Deadline) -> Carrier:
         """Open it, from any thread; the caller closes it. Raises a TransportError."""
+        ...
+
+    def early(self) -> Callable[[Deadline], Carrier] | None:
+        """Opens it while this connection is not open yet; None where that has to be first, because
+        it learns who the device is.
+        """
         ...
 
     @property

@@ -17,6 +17,7 @@ from fleet.transport.quote import quoted, render
 
 _HEAD = b"\x1efleet "
 _WORD = 36  # letters of a UUID
+_NOISE = 400
 _LETTERS = b"0123456789abcdef-"
 # The first command stands in the line itself, so that it costs no round trip more. Where there is
 # no word to be drawn, or nothing comes in, the line is that command and nothing else.
@@ -89,6 +90,7 @@ class Framed:
         self.begun = False
         self.status: int | None = None
         self.spilled = False
+        self.noise = b""  # the end of what came before the command
 
     def __call__(self, chunk: bytes) -> bool:
         """One chunk; True behind the mark at the end."""
@@ -143,8 +145,11 @@ class Framed:
         self._held = data[place:]
 
     def _pass(self, data: bytes) -> None:
-        if data and (self.begun or not self._number):
-            self._forward(data)
+        if self.begun or not self._number:
+            if data:
+                self._forward(data)
+        else:
+            self.noise = (self.noise + data)[-_NOISE:]
 
 
 def _overlap(data: bytes, mark: bytes) -> int:

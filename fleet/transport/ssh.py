@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -140,9 +140,29 @@ class SshTransport:
         open_now = connection is not None and connection.transport is not None
         return "windows" if open_now and windows.BANNER in self.banner else "posix"
 
+    def trial(self) -> Carrier:
+        """See Carrier.trial."""
+        return self
+
     def carrier(self, deadline: Deadline) -> Carrier:
         """The ssh client, connected the same way to the same key."""
-        found = SshClient(self.hops(), self.traffic, self._host.name)
+        return self._client(self.hops(), deadline)
+
+    def early(self) -> Callable[[Deadline], Carrier] | None:
+        """See Transport.early: with keys that are pinned, which this connection believes too."""
+        if not self.second or self._host.host_key:
+            return None
+        hops = tuple(map(self._pinned, hops_of(connection_to(self._host, 0.0, {}))))
+        if not all(hop.known for hop in hops):
+            return None
+        return partial(self._client, tuple(reversed(hops)))
+
+    def _pinned(self, hop: Connection) -> Hop:
+        keys = known_keys(self._host, entry_name(hop.host, hop.port))
+        return _hop(hop, tuple(f"{kind} {key.get_base64()}" for kind, key in keys.items()))
+
+    def _client(self, hops: tuple[Hop, ...], deadline: Deadline) -> Carrier:
+        found = SshClient(hops, self.traffic, self._host.name)
         try:
             found.open(Deadline(min(deadline.remaining, self._host.connect_timeout)))
         except BaseException:
@@ -157,7 +177,7 @@ class SshTransport:
     def hops(self) -> tuple[Hop, ...]:
         """The way of the open connection, the board last."""
         self._live()
-        hops = [_hop(hop) for hop in hops_of(self._connection)]
+        hops = [_hop(hop, (_shown(hop),)) for hop in hops_of(self._connection)]
         return tuple(reversed(hops))
 
     @property
@@ -255,15 +275,19 @@ def _tune(transport: paramiko.Transport) -> None:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKED_MS)
 
 
-def _hop(connection: Connection) -> Hop:
-    """An open connection as the ssh client is told of it."""
+def _shown(connection: Connection) -> str:
     key = connection.transport.get_remote_server_key()
+    return f"{key.get_name()} {key.get_base64()}"
+
+
+def _hop(connection: Connection, known: tuple[str, ...]) -> Hop:
+    """A connection as the ssh client is told of it."""
     command = connection.gateway if isinstance(connection.gateway, str) else ""
     return Hop(
         address=connection.host,
         port=connection.port,
         user=connection.user,
         keys=tuple(connection.options.get("key_filename", ())),
-        known=(f"{key.get_name()} {key.get_base64()}",),
+        known=known,
         command=command.replace("%", "%%").replace("\n", " "),
     )
