@@ -88,7 +88,11 @@ class Push:
         )
 
     def _name(self) -> None:
-        """The id of a release of thousands of files is computed while devices are connected."""
+        """What takes a while is known when devices are connected: how large files compress, and
+        the id of a release of thousands of files.
+        """
+        for late in self.sources.late() if self.transfer.options.compress == "auto" else ():
+            self.transfer.sampler.sample(late.file)
         with suppress(InputError):
             _ = self.manifest.id
 
