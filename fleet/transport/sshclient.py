@@ -93,6 +93,7 @@ class SshClient:
         """Connect. Raises UnreachableError with the client's own words."""
         # It ends with this process, however that ends: then its input does.
         argv = [*self._ssh(), "-M", "board", loop.line()]
+        self._used = False
         master = self._master = self._processes.start(argv, self._env)
         while not self._socket.exists():
             if master.poll() is not None or deadline.expired:
@@ -106,7 +107,6 @@ class SshClient:
                     hint="connect with fleet's own SSH client: --tune carrier=paramiko",
                 )
             time.sleep(_LOOK_SECONDS)
-        self._used = False
 
     def close(self) -> None:
         """End the connection and remove its folder; never raises."""
@@ -118,7 +118,7 @@ class SshClient:
         master, self._master = self._master, None
         if master is not None:
             end(master)
-            for pipe in pipes(master):
+            for pipe in () if self._used else pipes(master):  # else who reads them closes them
                 pipe.close()
 
     def _ssh(self) -> list[str]:
@@ -126,7 +126,7 @@ class SshClient:
 
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
         """See Transport.run. Raises ConnectionLostError and DeadlineError."""
-        if self._used and not self._alive:
+        if self._used and not self._alive and self._remove.alive:
             self._let_go()
             self._socket.unlink(missing_ok=True)
             self.open(deadline)
