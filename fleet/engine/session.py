@@ -77,9 +77,7 @@ class Session:
     def open(self) -> None:
         """Connect within the host's connect_timeout; with much to send the second carrier too."""
         if self.transfer.bulk and self._second is None:
-            early = self.transport.early()
-            if early is not None:
-                self._second = Opening(partial(early, Deadline(self.host.connect_timeout)))
+            self._open_second()
         self.transport.open(Deadline(self.host.connect_timeout))
         who = self.transport.identity(Deadline(IDENTITY_SECONDS))
         if self._who is not None and not who.same(self._who):
@@ -145,8 +143,11 @@ class Session:
     def expect_bulk(self) -> None:
         """Begin to open the second carrier, which takes a while; `second` waits for it."""
         if self._second is None and self.transport.second:
-            deadline = Deadline(self.host.connect_timeout)
-            self._second = Opening(partial(self.transport.carrier, deadline))
+            self._open_second()
+
+    def _open_second(self) -> None:
+        deadline = Deadline(self.host.connect_timeout)
+        self._second = Opening(partial(self.transport.carrier, deadline))
 
     def second(self) -> Carrier:
         """The second carrier; who asks closes it. Raises a TransportError."""

@@ -78,9 +78,6 @@ class AdbTransport:
         """See Carrier.trial."""
         return self
 
-    def early(self) -> None:
-        """There is none but this."""
-
     def open(self, deadline: Deadline) -> None:
         """Find the phone, check that it is ready and answers, and learn its serial number.
 

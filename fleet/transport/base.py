@@ -133,12 +133,9 @@ class Transport(Carrier, Protocol):
         ...
 
     def carrier(self, deadline: Deadline) -> Carrier:
-        """Open it, from any thread; the caller closes it. Raises a TransportError."""
-        ...
+        """Open it, from any thread, also while `open` is under way; the caller closes it.
 
-    def early(self) -> Callable[[Deadline], Carrier] | None:
-        """Opens it while this connection is not open yet; None where that has to be first, because
-        it learns who the device is.
+        Raises a TransportError.
         """
         ...
 

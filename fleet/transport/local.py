@@ -56,9 +56,6 @@ class LocalTransport:
         """See Carrier.trial."""
         return self
 
-    def early(self) -> None:
-        """There is none but this."""
-
     def terminal(self, folder: Path) -> list[str]:  # noqa: ARG002 - the interface of transports
         """See Transport.terminal."""
         return [os.environ.get("SHELL") or "sh"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -67,6 +68,7 @@ class SshTransport:
         self._connection: Connection | None = None
         self._sessions: Commands | None = None
         self._key = ""
+        self._opened = threading.Event()
 
     @property
     def describe(self) -> str:
@@ -89,6 +91,8 @@ class SshTransport:
             except BaseException:
                 self.close()
                 raise
+            finally:
+                self._opened.set()
 
     def connection(self, limit: float) -> Connection:
         """A connection with our keys and policies, not open; close() ends it."""
@@ -145,21 +149,22 @@ class SshTransport:
         return self
 
     def carrier(self, deadline: Deadline) -> Carrier:
-        """The ssh client, connected the same way to the same key."""
+        """The ssh client, connected the same way to the same key.
+
+        While this connection is being opened it goes by pinned keys, where each host on the way
+        has one; where they do not do, it waits for that.
+        """
+        if not self._opened.is_set():
+            with contextlib.suppress(UnreachableError):
+                return self._client(self._pinned_hops(), deadline)
+            self._opened.wait(deadline.remaining)
         return self._client(self.hops(), deadline)
 
-    def early(self) -> Callable[[Deadline], Carrier] | None:
-        """See Transport.early: with keys that are pinned, which this connection believes too."""
-        if not self.second or self._host.host_key:
-            return None
-        hops = tuple(map(self._pinned, hops_of(connection_to(self._host, 0.0, {}))))
-        if not all(hop.known for hop in hops):
-            return None
-        return partial(self._client, tuple(reversed(hops)))
-
-    def _pinned(self, hop: Connection) -> Hop:
-        keys = known_keys(self._host, entry_name(hop.host, hop.port))
-        return _hop(hop, tuple(f"{kind} {key.get_base64()}" for kind, key in keys.items()))
+    def _pinned_hops(self) -> tuple[Hop, ...]:
+        hops = [_pinned(self._host, hop) for hop in hops_of(connection_to(self._host, 0.0, {}))]
+        if not self.second or self._host.host_key or not all(hop.known for hop in hops):
+            raise UnreachableError("the way is not known before", device=self._host.name)
+        return tuple(reversed(hops))
 
     def _client(self, hops: tuple[Hop, ...], deadline: Deadline) -> Carrier:
         found = SshClient(hops, self.traffic, self._host.name)
@@ -273,6 +278,12 @@ def _tune(transport: paramiko.Transport) -> None:
     raw = transport.sock
     if isinstance(raw, socket.socket) and hasattr(socket, "TCP_USER_TIMEOUT"):
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKED_MS)
+
+
+def _pinned(host: Host, hop: Connection) -> Hop:
+    """With the key that paramiko asks a server for first; it is believed no other then."""
+    keys = known_keys(host, entry_name(hop.host, hop.port))
+    return _hop(hop, tuple(f"{kind} {key.get_base64()}" for kind, key in keys.items())[:1])
 
 
 def _shown(connection: Connection) -> str:

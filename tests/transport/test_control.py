@@ -17,7 +17,7 @@ from fleet.transport import control
 from fleet.transport.ssh import SshTransport
 from fleet.transport.sshclient import client
 
-from .sshd import Sshd, counting
+from .sshd import Sshd, counting, make_key
 
 CAT = Command(("cat",))
 
@@ -205,10 +205,37 @@ def test_a_trial_leaves_the_shell_of_the_ssh_client_to_what_follows(
 def test_the_ssh_client_connects_before_the_first_connection_is_there(
     server: tuple[Sshd, Callable[[], int]], tmp_path: Path
 ) -> None:
-    early = SshTransport(server[0].host()).early()
-    assert early is not None
-    carrier = early(Deadline(20))
+    carrier = SshTransport(server[0].host()).carrier(Deadline(20))
     assert carrier.run(CAT, Deadline(20), stdin=[b"x"]).stdout == b"x"
     carrier.close()
-    unknown = tmp_path / "nobody is known"
-    assert SshTransport(server[0].host(known_hosts=unknown)).early() is None
+    unknown = SshTransport(server[0].host(known_hosts=tmp_path / "none"), accept_new=True)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(unknown.carrier, Deadline(20))
+        time.sleep(0.3)
+        assert not asked.done(), "it waits for who shows the key"
+        unknown.open(Deadline(20))
+        carrier = asked.result(20)
+    assert carrier.run(CAT, Deadline(20), stdin=[b"y"]).stdout == b"y"
+    carrier.close()
+    unknown.close()
+
+
+@pytest.mark.skipif(not client(), reason="there is no ssh client here that speaks AES-GCM")
+def test_a_pinned_key_that_is_not_the_first_connections_is_no_end(
+    server: tuple[Sshd, Callable[[], int]], tmp_path: Path
+) -> None:
+    """The server has another kind of key by now, which is pinned too."""
+    known = tmp_path / "known"
+    other = make_key(tmp_path / "other").with_suffix(".pub").read_text().split()[:2]
+    mine = server[0].known_hosts.read_text()
+    known.write_text(f"{mine.split()[0]} {' '.join(other)}\n")
+    link = SshTransport(server[0].host(known_hosts=known))
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(link.carrier, Deadline(20))
+        time.sleep(0.5)  # it was refused
+        known.write_text(mine)
+        link.open(Deadline(20))
+        carrier = asked.result(20)
+    assert carrier.run(CAT, Deadline(20), stdin=[b"z"]).stdout == b"z"
+    carrier.close()
+    link.close()
