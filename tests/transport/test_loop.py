@@ -73,6 +73,24 @@ def test_each_has_its_words_its_status_and_its_two_streams(shell: list[str]) -> 
     assert done.returncode == 6
 
 
+@pytest.mark.parametrize("login", [*SHELLS, "fish"])
+def test_any_login_shell_starts_it(login: str) -> None:
+    words = login.split()
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"{words[0]} is not installed here")
+    line = loop.line(Command(("printf", "%s|", *NASTY)))
+    done = subprocess.run(
+        [*words, "-c", line],
+        input=request(1, script("cat; exit 8"), last=True) + b"in",
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert parts(done.stdout, 0) == ("|".join([*NASTY, ""]).encode(), 0)
+    assert parts(done.stdout, 1, last=True) == (b"in", None)
+    assert done.returncode == 8
+
+
 def test_of_a_request_that_was_cut_nothing_is_run(shell: list[str]) -> None:
     whole = request(1, script("echo a\necho b\necho c"))
     for count in range(0, len(whole), 1 if shell == ["dash"] else 17):
