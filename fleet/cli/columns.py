@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from fleet.model.frozen import dataclass
 
 GAP = "  "
 PROSE = 24  # columns that a cell of several words gets before another column makes room for it

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
+from fleet.model.frozen import dataclass
 from fleet.model.plain import Plain
 
 

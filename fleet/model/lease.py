@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
+
+from fleet.model.frozen import dataclass
 
 WRITE, RESERVE = "write", "reserve"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from fleet.model.command import Command
 from fleet.model.facts import Facts
 from fleet.model.files import FileRef, human_bytes
 from fleet.model.finding import Finding
+from fleet.model.frozen import dataclass
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from fleet.model.frozen import dataclass
 
 DEFAULT_PORT = 8000
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

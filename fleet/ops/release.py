@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fleet.device.shell import framed, odd_answer
 from fleet.model.files import FileRef
+from fleet.model.frozen import dataclass
 from fleet.model.manifest import Manifest
 from fleet.model.plan import (
     Action,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fleet.device.shell import framed, odd_answer
+from fleet.model.frozen import dataclass
 
 _OLD = re.compile(r"old (\S+) ([0-9a-f]{64}) ([0-9]{1,18})")
 _RECYCLABLE = re.compile(r"spare ([0-9a-f]{64})")

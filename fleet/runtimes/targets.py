@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from fleet.data import frozen, load
 from fleet.model.errors import InputError
+from fleet.model.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from fleet.model.frozen import dataclass
 
 _PARTS = 8
 
