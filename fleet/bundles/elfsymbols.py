@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from fleet.model.frozen import dataclass
 from fleet.runtimes.scan import elf_segments
 
 _SHARED = 3

@@ -7,13 +7,13 @@ Keys and layouts: ai-hub-models `llm_helpers.py` and docs.qualcomm.com 80-63442-
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fleet.bundles.jsonfile import read_json
 from fleet.bundles.paths import clean_name
 from fleet.model.errors import BundleError, Position
-from fleet.model.frozen import dataclass
 
 CONFIG = "genie_config.json"
 # Keys whose values are one file or a list of files.

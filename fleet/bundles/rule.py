@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
 
 from fleet.model.bundle import Bundle, ContextBinary
 from fleet.model.facts import Facts
 from fleet.model.finding import Finding
-from fleet.model.frozen import dataclass
 from fleet.model.runtime import Library, Runtime
 from fleet.runtimes.select import Selection
 from fleet.runtimes.targets import TargetFacts, target_facts

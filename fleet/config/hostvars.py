@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fleet.config.problems import Problems
@@ -24,7 +24,6 @@ from fleet.config.values import (
 )
 from fleet.config.yamlpos import Document, Keys, Vault
 from fleet.model.errors import InputError
-from fleet.model.frozen import dataclass
 from fleet.model.secret import SecretRef
 
 SECTIONS = {

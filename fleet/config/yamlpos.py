@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from yaml.constructor import SafeConstructor
 from fleet.config.yaml_nodes import CORE, MAX_DEPTH, Composer, Spot, spot
 from fleet.config.yaml_words import missing_file, printable
 from fleet.model.errors import InputError, Position
-from fleet.model.frozen import dataclass
 
 MAX_BYTES = 4 << 20  # ten thousand hosts with ten keys each are 2 MB
 MAX_NODES = 100_000  # after aliases are followed; a bomb of nine levels has 10^9

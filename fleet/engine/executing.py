@@ -6,7 +6,7 @@ import codecs
 import math
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from fleet.device.shell import AfterMark, device_script
 from fleet.engine.leasing import Lease
@@ -15,7 +15,6 @@ from fleet.engine.session import Beginning, Session
 from fleet.model.command import Command
 from fleet.model.errors import DeadlineError, DeviceError
 from fleet.model.events import Listener, Output
-from fleet.model.frozen import dataclass
 from fleet.model.inventory import Host
 from fleet.model.masking import StreamMasker
 from fleet.model.rollout import RolloutSpec

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from fleet.device.shell import MARK, device_script, failed
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.session import Session
 from fleet.model.errors import DeviceError
-from fleet.model.frozen import dataclass
 from fleet.model.inventory import Host
 from fleet.model.masking import masked
 from fleet.ops.lease import holders_in, who_command

@@ -7,6 +7,7 @@ device.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleet.bundles.preflight import preflight
@@ -19,7 +20,6 @@ from fleet.engine.transfer.carriers import way
 from fleet.model.errors import DeviceError, PreflightError
 from fleet.model.facts import Facts
 from fleet.model.finding import Finding
-from fleet.model.frozen import dataclass
 from fleet.model.manifest import Manifest
 from fleet.model.plan import DevicePlan, SendBlobs
 from fleet.model.system import SystemSpec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fleet.device.shell import device_script, framed
 from fleet.engine.become import NONE, PASSWORD, ROOT, Become
@@ -12,7 +12,6 @@ from fleet.model.command import Command
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
 from fleet.model.finding import Finding
-from fleet.model.frozen import dataclass
 from fleet.model.plan import Action, DevicePlan
 from fleet.model.system import SystemSpec, SystemState
 from fleet.ops.system.provision import SystemPlan, provision

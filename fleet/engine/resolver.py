@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.events import Listener, Progress, StepStarted
 from fleet.model.files import FileRef
-from fleet.model.frozen import dataclass
 from fleet.model.lockfile import Lock, LockedRelease
 from fleet.model.runtime import Runtime, no_runtime
 from fleet.runners import Runner

@@ -8,7 +8,7 @@ import errno
 import hashlib
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fleet.engine.measuring.gate import cool_down
@@ -19,7 +19,6 @@ from fleet.engine.session import Session
 from fleet.engine.starting import Placed, Sampling, execute, place
 from fleet.model.errors import ConnectionLostError
 from fleet.model.events import Output, RunDone, StepStarted
-from fleet.model.frozen import dataclass
 from fleet.model.home import kept, open_private, private_folder, write_private
 from fleet.model.masking import StreamMasker, masked
 from fleet.model.plan import DevicePlan

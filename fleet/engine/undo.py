@@ -12,7 +12,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from fleet.engine.session import Session
 from fleet.model.command import Command
 from fleet.model.errors import InputError, reason
 from fleet.model.events import StepStarted
-from fleet.model.frozen import dataclass
 from fleet.model.home import kept, open_private, private_folder
 from fleet.model.plan import Action
 from fleet.ops.system.step import SystemStep

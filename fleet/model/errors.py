@@ -37,10 +37,10 @@ FleetError                     anything fleet reports; carries the cure
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet.model.frozen import dataclass
 from fleet.model.masking import masked
 
 

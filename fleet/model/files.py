@@ -9,11 +9,10 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleet.model.errors import FleetError, InputError, reason
-from fleet.model.frozen import dataclass
 
 _ODD = re.compile("[\n\t\0\ud800-\udfff]")
 # Microsoft, Naming Files, Paths, and Namespaces: what a name must not have, end with or be

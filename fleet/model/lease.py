@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
-
-from fleet.model.frozen import dataclass
 
 WRITE, RESERVE = "write", "reserve"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fleet.model.errors import InputError, LockFileError
 from fleet.model.files import FileRef, check_name
-from fleet.model.frozen import dataclass
 from fleet.model.manifest import Manifest
 
 SCHEMA = 1

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from fleet.model.command import Command
 from fleet.model.facts import Facts
 from fleet.model.files import FileRef, human_bytes
 from fleet.model.finding import Finding
-from fleet.model.frozen import dataclass
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 

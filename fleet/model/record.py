@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from fleet.model.conditions import Conditions
 from fleet.model.errors import InputError
-from fleet.model.frozen import dataclass
 from fleet.model.plain import Plain
 
 SCHEMA = 2

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from fleet.model.errors import InputError
-from fleet.model.frozen import dataclass
 
 OnFail = Literal["stop", "continue", "rollback"]
 ON_FAIL: tuple[str, ...] = get_args(OnFail)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 from fleet.model import masking
 from fleet.model.errors import InputError, Position, reason
-from fleet.model.frozen import dataclass
 
 _CMD_SECONDS = 30.0  # a password manager may ask for a touch; longer means it hangs
 

@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from fleet.device.shell import device_script, odd_answer
@@ -14,7 +14,6 @@ from fleet.device.worker import fsck, runs_worker, worker_command
 from fleet.model.command import Call, Command
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
-from fleet.model.frozen import dataclass
 from fleet.model.manifest import Manifest, read_manifest
 from fleet.ops.backend import StoreRequest
 

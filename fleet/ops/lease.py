@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 from urllib.parse import quote, unquote
@@ -16,7 +16,6 @@ from urllib.parse import quote, unquote
 from fleet.device.shell import device_script, odd_answer
 from fleet.model.command import Command, script
 from fleet.model.errors import DeviceError
-from fleet.model.frozen import dataclass
 from fleet.model.lease import WRITE, LeaseHolder, Spent, Ticket
 from fleet.model.masking import masked
 

@@ -12,13 +12,13 @@ import re
 import shlex
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fleet.model.errors import RuntimeStoreError, reason
 from fleet.model.files import FileRef, listed, sha256_file
-from fleet.model.frozen import dataclass
 from fleet.model.home import fleet_home, private_folder
 from fleet.runtimes import pip
 from fleet.runtimes.lock import file_lock

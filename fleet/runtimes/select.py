@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from fleet.data import load
 from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.files import FileRef
-from fleet.model.frozen import dataclass
 from fleet.model.runtime import Library, Runtime
 from fleet.runtimes.targets import target_facts
 

@@ -12,11 +12,11 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeadlineError, FleetError, InputError, UnreachableError, reason
 from fleet.model.extras import install_extra
-from fleet.model.frozen import dataclass
 from fleet.transport.adbwire import AdbConnection, RefusedError
 
 DEFAULT = ("127.0.0.1", 5037)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypedDict, Unpack
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.files import Chunk
-from fleet.model.frozen import dataclass
 
 Output = Callable[[bytes], None]
 

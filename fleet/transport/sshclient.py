@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Unpack
@@ -20,7 +21,6 @@ from typing import Unpack
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import ConnectionLostError, DeadlineError, UnreachableError
-from fleet.model.frozen import dataclass
 from fleet.model.masking import masked
 from fleet.transport.base import Streams, Traffic
 from fleet.transport.process import Processes, end

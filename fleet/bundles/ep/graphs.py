@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fleet.bundles.context import ask_library
 from fleet.model.errors import BundleError
-from fleet.model.frozen import dataclass
 
 # Qnn_DataType_t of QnnTypes.h → element type of ONNX. Stored numbers go as they are: a
 # quantized tensor (SFIXED, UFIXED) has the type of what is stored.

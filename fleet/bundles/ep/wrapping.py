@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 from fleet.bundles.ep.graphs import Graph, GraphFile, Tensor
 from fleet.bundles.ep.onnxlib import onnx_package
 from fleet.model.errors import BundleError, reason
-from fleet.model.frozen import dataclass
 
 if TYPE_CHECKING:  # an optional package
     from onnx import ValueInfoProto

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from fleet.engine.pool import FINE, DeviceResult
@@ -13,7 +14,6 @@ from fleet.engine.rollout.state import BACK, LEFT, RolloutDevice
 from fleet.engine.rollout.waves import Wave
 from fleet.model.errors import WorkstationError
 from fleet.model.events import Listener, Looked, RolledBack, Soaking, WaveJudged, WaveStarted
-from fleet.model.frozen import dataclass
 
 Done = Callable[[DeviceResult], None]
 Word = Literal["finished", "failed", "stopped", "rolled back", "not rolled back"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from fleet.engine.pool import FINE
 from fleet.engine.rollout.waves import Wave
-from fleet.model.frozen import dataclass
 from fleet.model.rollout import Amount, RolloutSpec
 
 UNREACHABLE = "unreachable"

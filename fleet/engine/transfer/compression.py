@@ -11,9 +11,9 @@ import threading
 import time
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from fleet.model.files import FileRef
-from fleet.model.frozen import dataclass
 from fleet.model.plan import Blob
 from fleet.ops.frames import read_file
 

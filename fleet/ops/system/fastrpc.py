@@ -8,11 +8,10 @@ brings that is not installed yet.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fleet.model.facts import DeviceNode, Facts
 from fleet.model.finding import Finding
-from fleet.model.frozen import dataclass
 from fleet.model.system import UDEV_RULES, FileSeen, RuleSeen, SystemSpec, SystemState, WantedFile
 from fleet.ops.system.access import ACTION, CDSP, DENIED, HEAP, RETRY, nodes, readable, ruled
 from fleet.ops.system.packaging import (

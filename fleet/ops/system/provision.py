@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from fleet.model.facts import Facts
 from fleet.model.finding import Finding
-from fleet.model.frozen import dataclass
 from fleet.model.plan import Action
 from fleet.model.system import LOADER_CONF, REMOVE, UDEV_RULES, SystemSpec, SystemState, WantedFile
 from fleet.ops.system.access import ACTION, HEAP

@@ -6,11 +6,11 @@ import base64
 import hashlib
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from fleet.model.command import Command
 from fleet.model.facts import DeviceNode
 from fleet.model.files import FileRef, human_bytes
-from fleet.model.frozen import dataclass
 from fleet.model.plan import Action
 from fleet.model.system import FileSeen, WantedFile
 from fleet.ops.system.access import ACTION, ANEW, MARK

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from fleet.model.command import Command
-from fleet.model.frozen import dataclass
 from fleet.model.system import FileSeen, Repository, WantedFile
 from fleet.ops.system.step import SystemStep, argv
 from fleet.ops.system.steps_files import NOT_THERE, WriteFile

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from fleet.model.command import Command
-from fleet.model.frozen import dataclass
 from fleet.model.plan import Action
 from fleet.model.system import UnitSeen
 from fleet.ops.system.step import Refresh, SystemStep, argv

@@ -7,10 +7,9 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from fleet.model.errors import ProfileError, reason
-from fleet.model.frozen import dataclass
 from fleet.model.record import Measure, Metrics, Op
 
 _MICRO = ("us", "µs", "μs", "microsec")
