@@ -75,7 +75,9 @@ class Session:
         self.transport: Transport = transport_for(host, accept_new=accept_new)
 
     def open(self) -> None:
-        """Connect within the host's connect_timeout."""
+        """Connect within the host's connect_timeout; with much to send the second carrier too."""
+        if self.transfer.bulk and self._second is None:
+            self._open_second()
         self.transport.open(Deadline(self.host.connect_timeout))
         who = self.transport.identity(Deadline(IDENTITY_SECONDS))
         if self._who is not None and not who.same(self._who):
@@ -141,8 +143,11 @@ class Session:
     def expect_bulk(self) -> None:
         """Begin to open the second carrier, which takes a while; `second` waits for it."""
         if self._second is None and self.transport.second:
-            deadline = Deadline(self.host.connect_timeout)
-            self._second = Opening(partial(self.transport.carrier, deadline))
+            self._open_second()
+
+    def _open_second(self) -> None:
+        deadline = Deadline(self.host.connect_timeout)
+        self._second = Opening(partial(self.transport.carrier, deadline))
 
     def second(self) -> Carrier:
         """The second carrier; who asks closes it. Raises a TransportError."""
@@ -237,7 +242,7 @@ class Session:
             result = link.run(
                 guarded,
                 limit,
-                stdin=lease.feed(stdin),
+                stdin=lease.feed(stdin) if stdin else (),
                 on_stdout=on_stdout,
                 on_stderr=heard.take if on_stderr else None,
             )

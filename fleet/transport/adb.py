@@ -74,6 +74,10 @@ class AdbTransport:
             device=self._host.name,
         )
 
+    def trial(self) -> Carrier:
+        """See Carrier.trial."""
+        return self
+
     def open(self, deadline: Deadline) -> None:
         """Find the phone, check that it is ready and answers, and learn its serial number.
 

@@ -52,6 +52,10 @@ class LocalTransport:
         """There is none but this."""
         raise UnreachableError("the local transport cannot open a second connection")
 
+    def trial(self) -> Carrier:
+        """See Carrier.trial."""
+        return self
+
     def terminal(self, folder: Path) -> list[str]:  # noqa: ARG002 - the interface of transports
         """See Transport.terminal."""
         return [os.environ.get("SHELL") or "sh"]
