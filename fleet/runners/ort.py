@@ -180,7 +180,7 @@ def read_outcome(start: Start, ended: Ended, tolerance: float | None) -> Outcome
         problems.append(f"{word}: {str(said.get('error', 'no reason given'))[:500]}")
     found = _times(said)
     if not problems and "run_ms" not in found:
-        problems.append("unreadable: the result file contains no times")
+        problems.append("unreadable: the result file of the run contains no times")
     near, wrong = _distances(said, tolerance)
     problems += wrong
     ops, source = tuple[Op, ...](), dict[str, Measure]()

@@ -146,7 +146,7 @@ def test_what_no_pair_follows_is_said(tmp_path: Path) -> None:
     a, b = side("a", "warmups: 1, repeats: 5"), side("b", "warmups: 3, repeats: 5")
     ignored, equal = not_measured([a, b])
     assert "set warmups differently, but" in ignored
-    assert "no difference is expected" in equal
+    assert "so fleet expects no difference" in equal
     assert not not_measured([a, side("c", "warmups: 1, repeats: 5, max_tokens: 9")])
 
 

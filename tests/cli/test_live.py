@@ -180,7 +180,7 @@ def test_a_rollout_in_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     story: list[Event] = [
         WaveStarted("", "canary", "the canary: 1 devices", ("evk",)),
         Soaking("", "canary", "the canary soaks for 5 s", 5.0),
-        Looked("evk", "failed", "the check after the soak time failed:  rebooted"),
+        Looked("evk", "failed", "after the soak: rebooted"),
         WaveJudged("", "canary", "rollback", "1 of 1 failed"),
         RolledBack("evk", "rolled back", "release a, was b"),
         WaveJudged("", "1", "go", ""),
@@ -212,7 +212,7 @@ def test_cooling_is_shown_on_a_terminal_and_quiet_elsewhere(
     text = io.StringIO()
     Console(file=text, width=120).print(board.view())
     assert "cooling" in text.getvalue()
-    assert "nspss-0 52 °C, waiting until it is below 45 °C (at most 3:12)" in text.getvalue()
+    assert "nspss-0 52 °C, waiting for 45 °C (3:12 left)" in text.getvalue()
     with live.listening(as_json=True) as listener:
         listener(COOLING[1])
     said = json.loads(capsys.readouterr().out)

@@ -163,8 +163,8 @@ ROW = "0,EXECUTE,18536,US,BACKEND,ROOT,QNN (execute) time\n"
         (HEAD + ROW + ROW.replace("18536", '"18,5"'), r"time '18,5' is not a number.*\(line 3\)"),
         (HEAD + ROW.replace("18536", "1.853,6"), r"\(line 2\)"),
         (HEAD + ROW.replace("18536", "0x4868"), r"\(line 2\)"),
-        (HEAD + ROW + ROW[:20] + "\n", r"5 values for 7 columns.*cut off.*\(line 3\)"),
-        (HEAD + ROW[:-6], r"cut off \(line 2\)"),
+        (HEAD + ROW + ROW[:20] + "\n", r"truncated.*5 values for 7 columns.*\(line 3\)"),
+        (HEAD + ROW[:-6], r"truncated.*\(line 2\)"),
         (HEAD + ROW.replace("QNN", '"QNN'), r"\(line 2\)|broken"),
     ],
 )
