@@ -225,4 +225,4 @@ def test_the_verdict_has_drawn_intervals_what_differs_and_the_conditions() -> No
     assert "&lt;svg" not in table
     assert "Compared on purpose (--vary): runtime: A 2.50.0.260828" in table
     assert "chip QCS9075; prompt abababababab; start °C 40.0; governor performance" in table
-    assert text.index("by board: gen tok/s 1 slower") < text.index('id="verdicts"')
+    assert text.index("per board: gen tok/s 1 slower") < text.index('id="verdicts"')
