@@ -148,8 +148,8 @@ def test_ctrl_c_says_how_to_go_on(two: Yard, times: int) -> None:
     killed.communicate(timeout=60)
     code, said = two.fleet("resume", "last")
     assert (code, f"run {run_id} is finished" in said) == (0, True), said
-    assert "if you started a deploy after that, it was killed before it changed anything" in said
-    assert f"start it again: fleet deploy {two.playbook} -i {two.inventory}" in said
+    assert "a deploy that was interrupted before it changed a device is not recorded" in said
+    assert f"start such a deploy again: fleet deploy {two.playbook} -i {two.inventory}" in said
     code, said = two.fleet("resume", "--list")
     assert re.search(rf"{run_id}.*app.*finished.*2/2", said), said
     assert json.loads(two.fleet("profiles", "list", "--json")[1]) == [], "nothing was measured"

@@ -80,7 +80,9 @@ def disk(seen: Seen) -> Iterator[Check]:
         touch = f"touch {room.path}/x"
         yield _DISK.bad(text, {"disk.writable": "no"}, touch, "creating a file failed")
     elif room.available_bytes is None:
-        yield _DISK.unknown("fleet could not determine the free disk space", {}, command)
+        yield _DISK.unknown(
+            "fleet could not determine the free disk space of base_dir", {}, command
+        )
     elif room.available_bytes < LOW_BYTES:
         facts = {"disk.writable": "yes", "disk.free": "low"}
         yield _DISK.warn(f"{free} free", facts, command, free)

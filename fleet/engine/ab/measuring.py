@@ -124,7 +124,7 @@ def measure(
         result.plan = plans["B"][1]
         by_id = any(side.release for side in sides)  # else `not_measured` says it
         if by_id and len({plan.manifest.id for _, plan in plans.values()}) == 1:
-            session.warn("A and B are the same release, so no difference is expected")
+            session.warn("A and B are the same release, so fleet expects no difference")
         board = _Board(session, journal, plans, result)
         host = session.host.name
         pairs = journal.pairs(host)

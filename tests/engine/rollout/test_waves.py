@@ -117,7 +117,8 @@ JUDGED = [
     ("u", {"max_failed": "10"}, "stop", "1 of 10 devices were unreachable; the limit is 0"),
     ("uu", {"max_unreachable": "2"}, "go", ""),
     ("fu", {"max_unreachable": "2"}, "stop", "1 of 10 devices failed; the limit is 0"),
-    ("fu", {}, "stop", "1 of 10 devices failed; the limit is 0; 1 of 10 devices were unreachable; the limit is 0"),
+    ("fu", {}, "stop", ("1 of 10 devices failed; the limit is 0; 1 of 10 devices were "
+    "unreachable; the limit is 0")),
     ("ff........", {}, "stop", "2 of 10 devices failed"),
     ("f.........", {"max_failed": "1"}, "go", ""),
     ("ffffffffff", {"max_failed": "100%"}, "stop", "none of 10 devices succeeded (10 failed)"),
