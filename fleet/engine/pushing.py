@@ -60,7 +60,10 @@ class Push:
         self.options = options or PushOptions()
         self.hosts = tuple(hosts)
         if not _NAME.fullmatch(name):
-            raise InputError(f"'{name}' is not a valid release name", hint="give --name NAME")
+            raise InputError(
+                f"'{name}' is not a valid release name",
+                hint="give a name of letters, digits and . _ - : --name NAME",
+            )
         self.name = name
         self.sources = SourceFiles(sources).start()
         self.run_id = new_run_id()

@@ -83,8 +83,8 @@ class Session:
         if self._who is not None and not who.same(self._who):
             self.close()
             raise IdentityError(
-                f"another device answers at this address: {who.value}, before it was "
-                f"{self._who.value}",
+                f"another device now answers at this address: expected {self._who.value}, found "
+                f"{who.value}",
                 step="identity",
                 hint="give each device an address of its own, or write `identity:` of the right "
                 "device in the inventory",
@@ -98,7 +98,7 @@ class Session:
         """
         if self._cancelled:
             raise CancelledError(
-                "you ended the command before it was done", hint="run the same command again"
+                "you stopped the command before it finished", hint="run the same command again"
             )
         with self.lease.reconnecting() if self.lease is not None else contextlib.nullcontext():
             self.close()
@@ -116,7 +116,7 @@ class Session:
         now = self.ask(_BOOT_ID, "boot id", seconds=IDENTITY_SECONDS * 3).text.split()
         if now and now[-1] != self.boot:
             self.boot, self.rebooted = now[-1], True
-            self.warn("the device rebooted in between")
+            self.warn("the device rebooted while fleet was working on it")
             if self.lease is not None:
                 self.lease.revive()
 
@@ -175,7 +175,7 @@ class Session:
         """Raise when nothing more may be begun: CancelledError, LeaseLostError."""
         if self._cancelled:
             raise CancelledError(
-                "you ended the command before it was done", hint="run the same command again"
+                "you stopped the command before it finished", hint="run the same command again"
             )
         if self.lease is not None:
             self.lease.check()

@@ -233,7 +233,7 @@ class SshTransport:
         status = KILLED if killed else done.status
         if status < 0 or not done.begun:
             raise ConnectionLostError(
-                f"the connection broke while '{what}' ran", device=self._host.name
+                f"the ssh connection broke while '{what}' was running", device=self._host.name
             )
         done.check()
         result = Result(status, done.out.taken, done.err.taken, time.monotonic() - started)

@@ -132,7 +132,7 @@ class SshClient:
             self.open(deadline)
         master = self._master
         if master is None or not self._alive:
-            raise ConnectionLostError("the program ssh has ended", device=self._device)
+            raise ConnectionLostError("the program ssh ended", device=self._device)
         if self._used:
             return self.aside(command, deadline, **streams)
         self._used = True
@@ -184,7 +184,8 @@ class SshClient:
 
     def _lost(self, command: Command, said: str) -> ConnectionLostError:
         return ConnectionLostError(
-            f"the connection broke while '{command.argv[0]}' ran; ssh says: {masked(said)[-200:]}",
+            f"the ssh connection broke while '{command.argv[0]}' was running; "
+            f"ssh says: {masked(said)[-200:]}",
             device=self._device,
         )
 
@@ -213,7 +214,7 @@ def terminal(hops: tuple[Hop, ...], folder: Path, device: str) -> list[str]:
     """The argv of a client with a terminal, by the same rules; its configuration is in `folder`."""
     if not client():
         raise UnreachableError(
-            "there is no ssh client on this computer that can open a terminal",
+            "this computer has no ssh client that can open a terminal",
             device=device,
             hint="install OpenSSH: sudo apt-get install openssh-client",
         )

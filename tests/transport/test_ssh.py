@@ -187,7 +187,7 @@ def test_closed_port(home: Path) -> None:
     ("number", "cure"),
     [
         (errno.ECONNREFUSED, "start sshd on the device"),
-        (errno.EHOSTUNREACH, "check the cable"),
+        (errno.EHOSTUNREACH, "check its cable"),
         (errno.ENETUNREACH, "check the VPN"),
     ],
 )
