@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from inspect import isclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import yaml
@@ -28,10 +28,18 @@ def rows(model: type[BaseModel], data: object, at: Place = ()) -> Iterator[tuple
     """Each mapping that a model describes, with the model; of equal rows of a list the first."""
     assert isinstance(data, dict)
     yield at, model
-    for name, field in model.model_fields.items():
-        key = field.alias or name
-        if key in data:
-            yield from nested(field.annotation, data[key], (*at, key))
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    for key, value in data.items():
+        if key in fields:
+            yield from nested(fields[key].annotation, value, (*at, key))
+        elif (row := more_rows(model)) is not None:
+            yield from rows(row, value, (*at, key))
+
+
+def more_rows(model: type[BaseModel]) -> type[BaseModel] | None:
+    """What every key is that the model does not name."""
+    others = get_type_hints(model).get("__pydantic_extra__")
+    return get_args(others)[1] if others else None
 
 
 def nested(annotation: object, data: object, at: Place) -> Iterator[tuple[Place, Any]]:
@@ -135,9 +143,11 @@ def test_a_wrong_key_in_any_row_is_named_with_those_that_are_known(
         data = changed(whole, at)
         inside(data, at)[STRANGE] = 1
         error, text = refused(table, data, tmp_path)
-        assert f"unknown key '{STRANGE}'" in error.message, at
-        assert place_of(error.position) == spot(text, (*at, STRANGE), of_key=True), at
-        for name, field in model.model_fields.items():
+        row = more_rows(model)  # such a key is a row of its own, and 1 is none
+        message = f"'{STRANGE}' must be a mapping" if row else f"unknown key '{STRANGE}'"
+        assert message in error.message, at
+        assert place_of(error.position) == spot(text, (*at, STRANGE), of_key=row is None), at
+        for name, field in (row or model).model_fields.items():
             assert re.search(rf"\b{re.escape(field.alias or name)}\b", error.hint or ""), at
 
 
