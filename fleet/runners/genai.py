@@ -28,9 +28,9 @@ from fleet.runners.scripted import OUTCOME, Scripted, finished, script_argv, tok
 PACKAGE = "onnxruntime-genai==0.18.0"
 SCRIPT = "run/fleet_genai.py"
 _STATUS = {
-    10: "cut: the prompt is longer than the context of the model",
+    10: "cut: the prompt is longer than the context length of the model",
     11: "failed: the NPU session could not be opened",
-    12: "failed: the generation of tokens failed",
+    12: "failed: the model could not generate tokens",
 }
 
 
@@ -50,7 +50,7 @@ class GenaiRunner(Scripted):
     def check(self, run: RunSpec) -> None:
         """No options; the program is ours."""
         parsed(GenaiOptions, run.options, self.name)
-        has_program(run, self.name, "a program of its own", "`program:` and `libraries:`")
+        has_program(run, self.name, "its own program", "`program:` and `libraries:`")
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
         """Our script, and the packages for the Python of the device."""
@@ -86,7 +86,7 @@ class GenaiRunner(Scripted):
         said = said if isinstance(said, dict) else {}
         problems: list[str] = []
         if "qnn" not in providers_of(kit.bundle):
-            problems.append("cpu-fallback: genai_config.json names no QNN provider")
+            problems.append("cpu-fallback: genai_config.json does not select the QNN provider")
         if ended.status in TIMED_OUT:
             problems.append(f"cut: the program did not end within {start.timeout:g} s")
         elif ended.status:
@@ -94,7 +94,7 @@ class GenaiRunner(Scripted):
             problems.append(f"{word}: {str(said.get('error', 'no reason given'))[:500]}")
         found = token_times(said)
         if not problems and "ttft_ms" not in found:
-            problems.append("unreadable: the result file contains no times")
+            problems.append("unreadable: the result file of the run contains no times")
         finish, cut = finished(said, kit)
         text = said.get("text")
         metrics = Metrics.of(found)

@@ -23,10 +23,10 @@ _TIMEOUT_STATUS = (124, 137)
 _BETWEEN = re.compile(rb"\[BEGIN\]: ?(.*?)(?:\[END\]|\[COMPLETE\]|\[ABORT\]|$)", re.DOTALL)
 _UNLIMITED = b"[fleet: this libGenie refuses max-num-tokens"
 _STATUS = {
-    10: "failed: Genie refused the configuration of the bundle",
+    10: "failed: Genie rejected the configuration of the bundle",
     11: "failed: the NPU session could not be opened",
     12: "failed: the query failed",
-    13: "cut: the output filled the context of the model",
+    13: "cut: the output filled the context length of the model",
 }
 
 
@@ -46,7 +46,7 @@ class GenieRunner(Defaults):
     def check(self, run: RunSpec) -> None:
         """No options; the program comes with the runtime."""
         parsed(GenieOptions, run.options, self.name)
-        has_program(run, self.name, "its program from the runtime", "`program:` and `libraries:`")
+        has_program(run, self.name, "the program of the runtime", "`program:` and `libraries:`")
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
         """What starts genie-t2t-run, or our runner where the runtime lacks it."""

@@ -20,7 +20,7 @@ from fleet.runners.options import Options, OwnProgram, ending, named, needs_prog
 CONTEXT_TOKENS = 1024  # RunnerConfig.context_len in aot_run.cpp, no option
 _MARKER = mllm.MARKER.encode()
 _HEALTH_PROMPT = b"hi\n"
-UNTRIED = "untried: nobody has tested fleet with the real mllm program yet"
+UNTRIED = "untested: nobody has tested fleet with the real mllm program yet"
 
 
 class MllmOptions(Options):
