@@ -81,9 +81,11 @@ def _summary(climbed: Climbed) -> Iterator[str]:
     yield f"- **fleet:** {VERSION}"
     for line in filter(_TELLING.search, climbed.parts.get("packages", "").splitlines()):
         yield f"- package {line.strip()}"
+    if climbed.ended:
+        yield f"- **Ended early** after {len(climbed.steps)} rungs: {_cell(climbed.ended)}"
     first = climbed.first
     if first is None:
-        yield "- **First broken assumption:** none"
+        yield f"- **First broken assumption:** none{' before that' * bool(climbed.ended)}"
     else:
         step, row = first
         said = f'{row.id}, "{row.statement}" ({row.symbol})' if row else "none rests on it"

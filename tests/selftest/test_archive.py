@@ -95,6 +95,14 @@ def test_a_stranger_reads_board_versions_and_the_first_broken_assumption(tmp_pat
     assert "serial" in found[f"selftest/device-1/{words}"]
 
 
+def test_a_climb_that_ended_early_says_so(tmp_path: Path) -> None:
+    short = replace(climbed(), steps=climbed().steps[:1], ended="the lease is lost")
+    summary = texts(packed(tmp_path, short))["selftest/device-1/summary.md"]
+    assert "**Ended early** after 1 rungs: the lease is lost" in summary
+    assert "**First broken assumption:** none before that" in summary
+    assert "Ended early" not in texts(packed(tmp_path, climbed()))["selftest/device-1/summary.md"]
+
+
 def test_what_is_of_the_computer_that_emulates_a_board_says_so(tmp_path: Path) -> None:
     summary = texts(packed(tmp_path, climbed(replace(FACTS, lab=True))))
     assert "qcom (of the emulation)" in summary["selftest/device-1/summary.md"]
