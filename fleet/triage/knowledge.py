@@ -53,6 +53,7 @@ class Known:
     subjects: Matcher
     symptoms: Matcher
     families: dict[tuple[int, int], str]
+    unsure: frozenset[tuple[int, int]]
 
 
 @cache
@@ -151,6 +152,13 @@ def _known(
             for about, subject in enumerate(families["subjects"])
             for wrong, symptom in enumerate(families["symptoms"])
         },
+        unsure=frozenset(
+            (about, wrong)
+            for about, subject in enumerate(families["subjects"])
+            for wrong, symptom in enumerate(families["symptoms"])
+            if subject["id"] in families["unsure"]["subjects"]
+            or symptom["id"] in families["unsure"]["symptoms"]
+        ),
     )
 
 
