@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from fleet.model.cause import Cause
 from fleet.model.diagnosis import Question, Ranked
@@ -18,6 +19,7 @@ from fleet.triage.unknown import codes_of
 
 _MOST = 2
 _READ = 50  # failing lines of which the numbers are looked up
+_LONG = 4  # characters of a number; shorter ones are of anything
 _FEW = 2  # causes that list a number, up to which the number alone tells
 
 
@@ -39,10 +41,11 @@ def guesses(reading: LogReading, left: tuple[Ranked, ...] = ()) -> Guesses:
     found = {cause.cause.id: _guess(cause.cause, _line(cause)) for cause in left[:_MOST]}
     behind: dict[str, Question] = {}
     if not (reading.of_build or reading.of_others):
-        for cause, line, sure in [*_by_words(reading), *_by_number(reading)]:
-            if len(found) + len(behind) < _MOST:
-                asked = found if sure else behind
-                asked.setdefault(cause.id, _guess(cause, line))
+        for cause, line, sure in chain(_by_words(reading), _by_number(reading)):
+            if len(found) + len(behind) >= _MOST:
+                break
+            asked = found if sure else behind
+            asked.setdefault(cause.id, _guess(cause, line))
     later = (question for name, question in behind.items() if name not in found)
     return Guesses(tuple(found.values()), tuple(later))
 
@@ -64,7 +67,7 @@ def _by_number(reading: LogReading) -> Iterator[tuple[Cause, int, bool]]:
     """The first cause that lists the first number or name of an error."""
     for line in reading.failures[:_READ]:
         for code in codes_of(line.text):
-            causes = explain(code).causes
+            causes = explain(code).causes if len(code) >= _LONG else ()
             if causes:
                 yield causes[0], line.number, len(causes) <= _FEW
                 return
