@@ -13,8 +13,7 @@ WHAT = (
     (
         "executorch",
         "PyPI: executorch, torch, onnxruntime-qnn 2.5.0",
-        "1.5 GB on disk with torch for the CPU, which pip takes from an index or `find-links` that "
-        "has it; PyPI's own brings CUDA",
+        "1.5 GB on disk, with a torch for the CPU in pip's indexes; PyPI's own brings CUDA",
         "",
     ),
     ("qnn_executor_runner", "Debian: libgflags", "1 MB", "EXECUTORCH_SOURCE"),
