@@ -41,7 +41,7 @@ def operations(path: Path) -> Operations:
             return _counted(_Tables(data))
     except (OSError, ValueError, struct.error) as error:
         raise BundleError(
-            f"cannot read {path} as .tflite: {error}", hint="copy it again, whole"
+            f"cannot read {path} as .tflite: {error}", hint="copy the whole file again"
         ) from error
 
 

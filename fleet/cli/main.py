@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.cli import hints, output, project
+from fleet.cli import hints, output, project, values
 from fleet.cli.completion import table
 from fleet.model.errors import FleetError
 from fleet.model.home import ask_for_runs
@@ -78,29 +78,7 @@ def _usage(argument: typer.core.TyperArgument, context: object) -> list[str]:  #
 typer.core.TyperArgument.get_usage_pieces = _usage  # type: ignore[method-assign,assignment]
 
 
-class _Plain:
-    """What typer 0.29 asks pydantic for: what is not given, and texts, need no 0.15 s of import."""
-
-    def __init__(self, slow: Any) -> None:  # noqa: ANN401 - a method of typer
-        self.slow = slow
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401
-        """The value as typer gives it to the command."""
-        kind, many = param.type_descriptor, param.multiple or param.nargs == -1
-        texts = value if many else [value]
-        if value is None:
-            return () if many else None
-        if kind.parameter_info.parser is None and all(type(text) is str for text in texts):
-            if kind.annotation is str and not many:
-                return value
-            if kind.annotation == list[str] and many:
-                return list(value)
-        return self.slow(param).coerce(value, param=param, ctx=ctx)
-
-
-if parameter := getattr(typer.core, "_TyperParameter", None):  # older typers ask nobody
-    late = _Plain(parameter.get_runtime_param)
-    parameter.get_runtime_param = lambda _: late
+values.install()
 
 
 class CommandTree(typer.core.TyperGroup):
@@ -127,7 +105,7 @@ def build(word: str = "", then: str = "") -> typer.Typer:
 
 
 def _config(then: str) -> typer.Typer:
-    about = "Check, list and lock what files say; runners and schemas for them."
+    about = "Check and list inventories, write lock files, show runners and schemas."
     group = typer.Typer(no_args_is_help=True, help=about)
     for name in [then] if then in CONFIG else CONFIG:
         module, function = CONFIG[name]

@@ -154,7 +154,7 @@ class _Builder:
                 f"the file grows beyond {MAX_NODES} values or {MAX_DEPTH} levels when its"
                 " aliases are followed",
                 node,
-                "write the values out instead of nesting aliases",
+                "write the values out, without nested aliases",
             )
 
     def build(self, node: yaml.Node, path: Keys, depth: int) -> object:
@@ -226,7 +226,9 @@ class _Builder:
     def _tag(self, node: yaml.Node) -> InputError:
         name = node.tag.replace(CORE, "!!")
         why = "it would run Python code" if "python/" in name else "fleet does not know this tag"
-        return self._fail(f"the YAML tag {name} is refused: {why}", node, f"remove {name}")
+        return self._fail(
+            f"fleet does not accept the YAML tag {name}: {why}", node, f"remove {name}"
+        )
 
     def _scalar(self, node: yaml.ScalarNode, tag: str) -> object:
         if tag in _VAULT_TAGS:

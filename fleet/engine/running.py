@@ -210,10 +210,10 @@ def _keep(folder: Path, raw: Mapping[str, bytes]) -> tuple[str, ...]:
         target = folder / name
         try:
             if target.parts[len(folder.parts)].startswith("record.json"):
-                raise FileExistsError(errno.EEXIST, "the name is reserved for a file of fleet")
+                raise FileExistsError(errno.EEXIST, "fleet uses this name for a file of its own")
             private_folder(target.parent)
             with open_private(target, "xb") as stream:
                 stream.write(content)
         except OSError as error:
-            lost.append(f"{name[:80]} was not kept: {error.strerror}")
+            lost.append(f"fleet could not keep the file {name[:80]}: {error.strerror}")
     return tuple(lost)

@@ -28,7 +28,7 @@ from fleet.ops.system.step import SystemStep
 
 SCHEMA = 1
 LOOK_SECONDS = 30.0
-ACL_STAYS = "still has an access list (ACL) from a udev rule, until a reboot or setfacl -b"
+ACL_STAYS = "keeps an access control list (ACL) of a udev rule until you reboot or run setfacl -b"
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,7 @@ def _check_schema(data: Plain) -> None:
         raise data.wrong("schema", "a version from 1 on")
     if schema is not None and schema > SCHEMA:
         raise InputError(
-            f"the record has schema version {schema}; this fleet reads versions 1 to {SCHEMA}",
+            f"the record has schema version {schema}, but this version of fleet reads only "
+            f"versions 1 to {SCHEMA}",
             hint="pip install --upgrade npu-fleet",
         )

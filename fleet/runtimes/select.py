@@ -65,12 +65,15 @@ def select_files(
     row = _row(runner, facts.kind, target)
     if target not in runtime.targets:
         raise RuntimeStoreError(
-            f"runtime {runtime.id} has no target {target} (only {', '.join(runtime.targets)})",
+            f"the runtime {runtime.id} has no target {target} (only {', '.join(runtime.targets)})",
             hint=f"fleet runtime fetch {runtime.version} --target {target}",
         )
     problem = ""
     if facts.kind != "emulator" and hexagon_arch is None:
-        problem = "the Hexagon arch of the device is unknown, so its stub and skel are too"
+        problem = (
+            "fleet cannot choose the stub and skel libraries, because the Hexagon arch of the "
+            "device is unknown"
+        )
     files: dict[str, FileRef] = {}
     missing: list[str] = []
     for want in _wants(row, hexagon_arch):

@@ -5,6 +5,7 @@ invoke brings asyncio, unittest and a second YAML, for `Match exec` of an ssh co
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -24,10 +25,14 @@ def import_early() -> None:
     if not (alone and main) or {"paramiko", "invoke"} & sys.modules.keys():
         return
     sys.modules["invoke"] = None  # type: ignore[assignment]
+    collecting = gc.isenabled()
+    gc.disable()  # imports leave no garbage
     try:
         import paramiko  # noqa: F401, PLC0415
     finally:
         del sys.modules["invoke"]
+        if collecting:
+            gc.enable()
 
 
 def run_match_exec() -> None:

@@ -93,6 +93,34 @@ def test_a_log_needs_no_pydantic(tmp_path: Path) -> None:
     assert found & {"pydantic", "yaml", "fleet.model.events"} == set()
 
 
+COMMAND_LINES = [
+    ("push", "-i", "{lab}", "-l", "s24", "--keep", "3", "-p", "2", "--tune", "whole", "{lab}"),
+    ("status", "-i", "{lab}", "--json"),
+    ("facts", "-i", "{lab}", "-o", "wide"),
+    ("get", "-i", "{lab}", "/data/x", "{lab}.d"),
+]
+
+
+@pytest.mark.parametrize("words", COMMAND_LINES, ids=lambda words: words[0])
+def test_a_command_line_is_read_without_pydantic(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Paths, numbers and choices that are plainly right."""
+    lab = tmp_path / "lab.yaml"
+    phone = "{transport: adb, serial: x, adb_server: '127.0.0.1:1'}"
+    lab.write_text(f"all: {{hosts: {{s24: {phone}}}}}\n", "utf-8")
+    argv = ["fleet", *(word.format(lab=lab) for word in words)]
+    found = imported(
+        "import contextlib, io, sys",
+        "import fleet.cli.main as main",
+        "import fleet.transport.adb as adb",
+        "def find(self, deadline): raise SystemExit(70)",  # all is read by then
+        "adb.AdbTransport._find = find",
+        f"sys.argv = {argv!r}",
+        "try: main.main()",
+        "except SystemExit as end: assert end.code == 70, end.code",
+    )
+    assert found & {"pydantic", "paramiko", "importlib.metadata", "fleet.lab"} == set()
+
+
 def test_a_phone_costs_no_third_party() -> None:
     """adbutils takes 0.15 s, for requests and PIL."""
     found = imported("import fleet.transport.adb, fleet.transport.adbserver")

@@ -103,7 +103,10 @@ def _over(count: int, allowed: int, size: int, what: str, limit: Amount) -> str:
     if count <= allowed:
         return ""
     share = f" ({limit})" if limit.percent and allowed else ""
-    return f"{count} of {size} {what}, allowed {allowed} of {size}{share}"
+    return (
+        f"{count} of {size} devices {what}, but the playbook or the command allows only "
+        f"{allowed}{share}"
+    )
 
 
 def _nothing(seen: Tally) -> str:

@@ -39,7 +39,7 @@ class Choice:
         large = [n for n, blob in enumerate(self.blobs) if blob.plain]
         place = max(large, key=lambda n: self.blobs[n].left)
         count = self.blobs[place].left // 8
-        rate = attempt(self.blobs[place], count, self.carrier)
+        rate = attempt(self.blobs[place], count, self.carrier.trial())
         return replace(self, rate=rate, blobs=_further(self.blobs, place, count))
 
 

@@ -49,6 +49,7 @@ class TransferContext:
     source: SharedSource = field(default_factory=SharedSource)
     signatures: Signatures = field(default_factory=Signatures)
     sampler: Sampler = field(default_factory=Sampler)
+    bulk: bool = False  # so much is to be sent that a second carrier pays
 
     def __post_init__(self) -> None:
         self.hubs = Hubs(self.options.per_hub)

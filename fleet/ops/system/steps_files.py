@@ -101,7 +101,7 @@ class PlaceFiles(Action):
 
     files: tuple[FileRef, ...]
     folder: str
-    no_undo = "the package files are in fleet's own folder; the next prune deletes them"
+    no_undo = "the package files are in fleet's own folder, and the next deploy deletes them"
 
     @property
     def bytes(self) -> int:  # type: ignore[override]
@@ -161,7 +161,7 @@ class ReloadUdev(SystemStep):
             "owner": tuple(n.path for n in self.before if _nameless(n)),
         }
         return "; ".join(
-            f"the {name} of {', '.join(paths)} stays as the udev rules set it"
+            f"fleet does not restore the {name} of {', '.join(paths)}, which the udev rules set"
             for name, paths in what.items()
             if paths
         )

@@ -111,7 +111,7 @@ class Reconnect(Action):
     """A new login, so that new groups are in force. Open shells keep their old ones."""
 
     groups: tuple[str, ...]
-    no_undo = "nothing to undo: the login ends by itself"
+    no_undo = "there is nothing to undo: the login ends by itself"
 
     def describe(self) -> str:
         """`log in again for group fastrpc (...)`."""

@@ -34,10 +34,10 @@ def read(data: bytes) -> Profile | list[dict[str, Any]]:
     if b"\0" in data[:4096] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         if any(name in data for name in _LOGGED):
             raise ProfileError(
-                "the file is a binary profiling log of QNN, which must be converted", hint=_VIEWER
+                "the file is a binary QNN profiling log; convert it first", hint=_VIEWER
             )
         raise UnknownProfileError(
-            "the file is binary, and not of a profile format that fleet knows", hint=_GIVE
+            "the file is binary, but in no profile format that fleet knows", hint=_GIVE
         )
     text = decoded(data)
     first = text.lstrip("\ufeff \t\r\n")[:1]
@@ -61,7 +61,7 @@ def _objects(text: str) -> Profile | list[dict[str, Any]]:
         if "n_prompt" in lines[0]:
             return llama_cpp.read_rows(lines)
         raise UnknownProfileError(
-            "the file contains JSON Lines, but not of a profile format that fleet knows",
+            "the file contains JSON Lines, but in no profile format that fleet knows",
             hint=_GIVE,
         ) from error
     if "run_id" in data and "metrics" in data:
@@ -74,7 +74,7 @@ def _objects(text: str) -> Profile | list[dict[str, Any]]:
         return llama_cpp.read_rows([data])
     keys = ", ".join(map(str, list(data)[:5]))
     raise UnknownProfileError(
-        f"the file is JSON (its first keys: {keys}), but not of a profile format that fleet knows",
+        f"the file is JSON (its first keys: {keys}), but in no profile format that fleet knows",
         hint=_GIVE,
     )
 
@@ -119,7 +119,7 @@ def _list(text: str) -> Profile | list[dict[str, Any]]:
     if rows and "n_prompt" in rows[0]:
         return llama_cpp.read_rows(rows)
     raise UnknownProfileError(
-        "the file contains a JSON list, but not of a profile format that fleet knows",
+        "the file contains a JSON list, but in no profile format that fleet knows",
         hint=_GIVE,
     )
 
@@ -138,7 +138,7 @@ def _text(text: str) -> Profile:
         return llama_cpp.read_table(text)
     if mllm.MARKER in text or mllm.rates(text):
         return mllm.read(text)
-    raise UnknownProfileError("the file is not of a profile format that fleet knows", hint=_GIVE)
+    raise UnknownProfileError("the file is in no profile format that fleet knows", hint=_GIVE)
 
 
 def _no_json(text: str, error: Exception) -> ProfileError:
