@@ -40,8 +40,14 @@ def read(program: str, ended: Ended, **options: Any) -> Metrics:
     ("given", "problems"),
     [
         ([1.0, 2.5], ()),
-        ([1.0, 2.6], ("wrong: output_0_0.raw is 0.6 from y.raw, allowed 0.5",)),
-        ([1.0], ("wrong: output_0_0.raw has 1 numbers, its reference y.raw 2",)),
+        (
+            [1.0, 2.6],
+            (
+                "wrong: output_0_0.raw differs by 0.6 from its reference y.raw, but the tolerance "
+                "is 0.5",
+            ),
+        ),
+        ([1.0], ("wrong: output_0_0.raw has 1 numbers, but its reference y.raw has 2",)),
     ],
 )
 def test_outputs_come_back_and_are_compared(

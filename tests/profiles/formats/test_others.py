@@ -177,7 +177,7 @@ def test_records_of_fleet_are_plain_data() -> None:
         ),
         (
             (DATA / "net_run_client.log").read_bytes(),
-            "binary profiling log of QNN",
+            "binary QNN profiling log",
             "qnn-profile-viewer",
         ),
         (b"\0\1\2\3elf", "file is binary", "one of these formats: record.json"),
