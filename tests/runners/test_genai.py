@@ -92,7 +92,8 @@ def test_prompt_in_text_out_with_times(tmp_path: Path) -> None:
 
 def test_the_cpu_is_switched_off_over_what_the_folder_says(tmp_path: Path) -> None:
     off = {"session_options": {"session.disable_cpu_ep_fallback": "1"}}
-    stages = [{"decoder": {"session_options": {"provider_options": [{"qnn": {}}]}}}]
+    qnn: dict[str, Any] = {"session_options": {"provider_options": [{"qnn": {}}]}}
+    stages = [{"decoder": qnn}]
     piped = {"model": {"decoder": {"pipeline": stages}}}
     for config, over in ((None, off), (piped, {"pipeline": [{"decoder": off}]})):
         run(tmp_path, kit(config))
