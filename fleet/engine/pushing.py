@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, cached_property
 from pathlib import Path
 from threading import Thread
@@ -23,6 +23,7 @@ from fleet.engine.transfer.speculative import check_room, send_speculatively, to
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.facts import Facts
+from fleet.model.frozen import dataclass
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.plan import DevicePlan, SendBlobs
@@ -122,7 +123,7 @@ class Push:
 
     def _tail(self, session: Session, facts: Facts) -> tuple[Step, ...]:
         """Stage, switch and prune on a device without a store, known when all is hashed."""
-        if facts.store is not False or backend_for(facts).worker is None:
+        if facts.store is not False or not backend_for(facts).one_stream:
             return ()
 
         @cache

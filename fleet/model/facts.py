@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+
+from fleet.model.frozen import dataclass
 
 # Where libcdsprpc looks for a shell of the DSP, as far as the probe knows.
 SHELL_FOLDERS = ("/usr/share/hexagon-dsp", "/usr/share/qcom", "/usr/lib/dsp", "/usr/lib/rfsa/adsp")
@@ -99,7 +101,7 @@ class ThermalZone:
 class Tools:
     """Programs found on the device. `sha256` is the argv of a hash tool, () when none.
     `python3_whole` is False where Python lacks hashlib or threading, as in Yocto's core of it.
-    `find_printf` is True for GNU's find.
+    `find_printf` is True for GNU's find, `cpio` where a phone unpacks what it has packed.
     """
 
     python3: str | None = None
@@ -112,6 +114,7 @@ class Tools:
     find_printf: bool = False
     sync_file: bool = False
     tar: bool = False
+    cpio: bool = False
     gzip: bool = False
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fleet.model.errors import DeviceError, DiskFullError, TransferError
 from fleet.model.events import Listener, StepStarted
 from fleet.model.facts import Facts
 from fleet.model.files import human_bytes
+from fleet.model.frozen import dataclass
 from fleet.model.masking import masked
 from fleet.model.plan import Blob
 
@@ -71,6 +72,8 @@ class Receipt:
         sha, _, more = rest.partition(" ")
         if kind == "ok":
             self.ok.add(sha)
+        elif kind == "oks":
+            self.ok.update(rest.split())
         elif kind == "unhashed":
             self.unhashed.add(sha)
         elif kind == "took" and more.isascii() and more.isdigit():
