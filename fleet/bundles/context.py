@@ -27,7 +27,7 @@ _CODES = {
     30001: "the file is empty",
     30010: "truncated or damaged (QNN_SYSTEM_CONTEXT_ERROR_MALFORMED_BINARY, 30010)",
 }
-_NO_MARKERS = "the file contains no QAIRT build id: it is not a context binary, or it is damaged"
+_NO_MARKERS = "the file is not a context binary, or is damaged: it contains no QAIRT build id"
 _LIBRARY = "libQnnSystem"
 _TEXT = "markers"
 _HTP = 6
@@ -78,7 +78,10 @@ def _from_library(base: ContextBinary, markers: Markers, answer: dict[str, Any])
     arch, model = info.get("dsp_arch"), info.get("soc_model")
     problem = ""
     if info["blob_size"] > base.size:
-        problem = f"truncated: {base.size} bytes, but its blob alone has {info['blob_size']}"
+        problem = (
+            f"truncated: the file has {base.size} bytes, but its context alone needs "
+            f"{info['blob_size']}"
+        )
     build = _BUILD_ID.fullmatch(info["build_id"].strip())
     if build is None:
         problem = problem or (f"damaged: its QAIRT build id is {info['build_id']!r:.40}")
@@ -132,7 +135,7 @@ def ask_library(library: Path, path: Path) -> dict[str, Any] | None:
 
 def _problem(code: int | None, status: int) -> str:
     if code is not None:
-        return _CODES.get(code, f"libQnnSystem refuses the file with error {code}")
+        return _CODES.get(code, f"libQnnSystem rejects the file with error {code}")
     if status < 0:
         return f"damaged: libQnnSystem crashed on it with {signal.Signals(-status).name}"
     return "damaged: libQnnSystem could not read the file"

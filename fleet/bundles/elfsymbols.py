@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from fleet.model.frozen import dataclass
 from fleet.runtimes.scan import elf_segments
 
 _SHARED = 3
@@ -43,13 +43,13 @@ def read_dynamic(data: bytes) -> Dynamic:
     if data[:4] != b"\x7fELF":
         raise NotReadableError("the file is not an ELF file")
     if len(data) < 52 or data[4] not in {1, 2} or data[5] != 1:
-        raise NotReadableError("the ELF header is cut off or of an unknown machine")
+        raise NotReadableError("the ELF header is truncated, or is for an unknown CPU")
     if struct.unpack_from("<H", data, 16) != (_SHARED,):
         raise NotReadableError("the file is not a shared object (.so)")
     try:
         return _Reader(data).dynamic()
     except (struct.error, OverflowError) as error:
-        raise NotReadableError("the file is cut off") from error
+        raise NotReadableError("the file is truncated") from error
 
 
 class _Reader:
@@ -59,7 +59,9 @@ class _Reader:
         self._segments = list(elf_segments(data))
         end = max((segment.offset + segment.size for segment in self._segments), default=0)
         if end > len(data):
-            raise NotReadableError(f"the file has {len(data)} bytes, its header describes {end}")
+            raise NotReadableError(
+                f"the file is truncated: it has {len(data)} bytes, but its header describes {end}"
+            )
 
     def dynamic(self) -> Dynamic:
         entries = list(self._entries())
@@ -93,7 +95,7 @@ class _Reader:
         for part in self._segments:
             if part.kind == _PT_LOAD and part.address <= address < part.address + part.size:
                 return part.offset + address - part.address
-        raise NotReadableError("the symbol tables lie beyond the end of the file")
+        raise NotReadableError("the file is truncated: its symbol tables are missing")
 
     def _symbols(self, table: dict[int, int], names: bytes) -> dict[str, str]:
         """Name → why it is no exported function, "" for one that is."""
@@ -102,7 +104,7 @@ class _Reader:
         start = self._place(table[_SYMTAB]) + size  # the first one is empty
         end = start + size * max(0, self._count(table) - 1)
         if end > len(self._data):
-            raise NotReadableError("the symbol table is cut off")
+            raise NotReadableError("the file is truncated in its symbol table")
         found: dict[str, str] = {}
         for index, info, other, section in struct.iter_unpack(form, self._data[start:end]):
             name = _name(names, index)
@@ -116,7 +118,9 @@ class _Reader:
             return int(count)
         if _GNU_HASH in table:
             return self._gnu_count(self._place(table[_GNU_HASH]))
-        raise NotReadableError("the file has no hash table: no loader finds its symbols")
+        raise NotReadableError(
+            "the file has no symbol hash table, so no loader can find its symbols"
+        )
 
     def _gnu_count(self, at: int) -> int:
         """One more than the last symbol: the end of the chain that begins last."""
@@ -124,7 +128,7 @@ class _Reader:
         start = at + 16 + bloom * (8 if self._wide else 4)
         chain = start + 4 * buckets
         if chain > len(self._data):
-            raise NotReadableError("the symbol hash table is cut off")
+            raise NotReadableError("the file is truncated in its symbol hash table")
         last = int(max(struct.unpack_from(f"<{buckets}I", self._data, start), default=0))
         if last < first:
             return int(first)
@@ -144,7 +148,7 @@ class _Reader:
 
 def _not_exported(info: int, visible: int, section: int) -> str:
     if section == 0:
-        return "is undefined in the library: the library imports it instead of defining it"
+        return "is not defined in the library: the library only imports this function"
     if info >> 4 not in {_GLOBAL, _WEAK} or visible not in {_DEFAULT, _PROTECTED}:
         return "has hidden visibility in the library"
     return "" if info & 15 in {_FUNC, _IFUNC} else "is not a function in the library"
@@ -153,5 +157,5 @@ def _not_exported(info: int, visible: int, section: int) -> str:
 def _name(names: bytes, index: int) -> str:
     end = names.find(b"\0", index)
     if end < 0 or index > len(names):
-        raise NotReadableError("the table of symbol names is cut off")
+        raise NotReadableError("the file is truncated in its table of symbol names")
     return names[index:end].decode("utf-8", "backslashreplace")

@@ -7,13 +7,13 @@ Keys and layouts: ai-hub-models `llm_helpers.py` and docs.qualcomm.com 80-63442-
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fleet.bundles.jsonfile import read_json
 from fleet.bundles.paths import clean_name
 from fleet.model.errors import BundleError, Position
-from fleet.model.frozen import dataclass
 
 CONFIG = "genie_config.json"
 # Keys whose values are one file or a list of files.
@@ -50,8 +50,8 @@ def read_config(path: Path) -> GenieConfig:
     if not isinstance(data.get("dialog"), dict):
         have = ", ".join(sorted(data)) or "nothing"
         raise BundleError(
-            f"the Genie configuration has no `dialog` section (it has: {have}); "
-            "fleet does not support other Genie pipelines yet",
+            f"the Genie configuration has no `dialog` section (only: {have}), and fleet does "
+            "not support other Genie pipelines",
             position=Position(path, 1, 1),
             hint="use a bundle whose genie_config.json has a `dialog` section",
         )
@@ -98,7 +98,7 @@ def _named(value: object, config: str, where: str) -> Iterator[Named]:
             for text in item if isinstance(item, list) else [item]:
                 if not isinstance(text, str) or not text:
                     raise BundleError(
-                        f"{config}: the value of {place} must be a file name, but is {text!r:.40}",
+                        f"{config}: {place} must be a file name, not {text!r:.40}",
                         hint=f"correct {place} in {config}",
                     )
                 name = clean_name(text, f"{config} ({place})")

@@ -88,7 +88,7 @@ def _config_path(root: Path) -> Path:
     if len(found) > 1:
         raise BundleError(
             f"{root} has more than one Genie configuration: {', '.join(found)}",
-            hint=f"rename the one to use to {CONFIG}, and move the others out of the folder",
+            hint=f"rename one configuration to {CONFIG}, and move the others out of the folder",
         )
     path = inside(root, found[0], "the bundle") if found else None
     if path is None:
@@ -114,7 +114,9 @@ def _collect(config: GenieConfig, found: Found) -> list[str]:
             if path is not None and path.stat().st_size <= _COMPANION_BYTES:
                 found.paths.setdefault(name, path)
         elif name.endswith(".bin") and name not in found.paths:
-            found.warnings.append(f"{name} is not used by {config.path.name} and is not sent")
+            found.warnings.append(
+                f"fleet does not send {name}, because {config.path.name} does not use it"
+            )
     return shards
 
 

@@ -19,7 +19,7 @@ def read_text(path: Path) -> str:
         if path.stat().st_size > _MAX_BYTES:
             raise BundleError(
                 f"{path} is too large for a configuration file",
-                hint="check that it is the right file",
+                hint="check that this is the right file",
             )
         return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -47,7 +47,7 @@ def read_json(path: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(value, dict):
         raise BundleError(
-            "the file must hold one JSON object",
+            "the file must contain one JSON object",
             position=Position(path, 1, 1),
             hint="put { at the start of the file and } at its end",
         )

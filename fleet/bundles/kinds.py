@@ -57,11 +57,11 @@ def not_supported(root: Path, names: list[str]) -> BundleError:
     have = ", ".join(names[:_SHOWN]) or "nothing"
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     kind = kind_of(names)
-    looks = f"; it looks like {kind}" if kind else ""
+    looks = f"; the folder looks like {kind}" if kind else ""
     name = _PLAYBOOK_KINDS.get(kind or "")
     return BundleError(
-        f"the folder {root} has no genie_config.json (it has: {have}{more}){looks}",
+        f"the folder {root} has no genie_config.json (only: {have}{more}){looks}",
         hint=f"set the kind in the playbook: bundle: {{path: {root.name}, kind: {name}}}"
         if name
-        else ("give the folder that contains genie_config.json"),
+        else ("give the path of the folder that contains genie_config.json"),
     )

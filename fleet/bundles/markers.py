@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import mmap
 import re
+from dataclasses import dataclass
 from pathlib import Path
-
-from fleet.model.frozen import dataclass
 
 _BUILD_ID = re.compile(rb"v(\d{1,3}\.\d{1,4}\.\d{1,4}\.\d{6,12})(?:_\d+)?(?!\d)")
 _SOC = re.compile(rb"soc_type=([A-Za-z0-9_]{1,40});arch=(\d{2,3});")

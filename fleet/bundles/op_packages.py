@@ -93,7 +93,7 @@ def _bytes(path: Path) -> bytes:
         ) from error
     if len(data) > _MOST_BYTES:
         raise BundleError(
-            f"{path} is larger than 1 GB, so it is not an op package",
+            f"{path} cannot be an op package: it is larger than 1 GB",
             hint="give the path of the op package's .so file",
         )
     return data
@@ -112,7 +112,7 @@ def _lacks(dynamic: Dynamic, wanted: str) -> str:
         return f"{wanted} {dynamic.others[wanted]}"
     mangled = f"_Z{len(wanted)}{wanted}"
     if any(name.startswith(mangled) for name in dynamic.functions):
-        return f'{wanted} is exported under its C++ name only: declare it extern "C"'
+        return f'{wanted} has only a C++ name in the library: declare the function extern "C"'
     return f"the library does not export {wanted}"
 
 
@@ -144,7 +144,7 @@ def net_run_option(packages: Iterable[OpPackage], *, dsp: bool, lib: str) -> str
 def _entries(package: OpPackage, *, dsp: bool, lib: str) -> tuple[str, ...]:
     if package.provider is None:
         raise BundleError(
-            f"the interface provider function of op package {package.name} is unknown",
+            f"fleet does not know the interface provider function of op package {package.name}",
             hint="set it in the playbook: `provider: <Something>InterfaceProvider`",
         )
     cpu = f"{_held(lib)}/{device_name(package.name, CPU)}:{package.provider}"
@@ -156,7 +156,8 @@ def _entries(package: OpPackage, *, dsp: bool, lib: str) -> tuple[str, ...]:
 def _held(text: str) -> str:
     if not text or ":" in text or "," in text:
         raise InputError(
-            f"'{text}' contains ':' or ',', which separate the parts of QNN's list of op packages",
-            hint="rename the folder or op type so that it has no ':' and no ','",
+            f"'{text}' must not contain ':' or ',', because QNN uses them as separators in its "
+            "list of op packages",
+            hint="rename the folder or the op type without ':' and ','",
         )
     return text

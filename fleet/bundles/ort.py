@@ -111,14 +111,19 @@ def _remarks(
             name = beside(model.name, node.context, "ep_cache_context") if node.context else ""
             build, says = builds.get(name), node.sdk_version.removeprefix("v")
             if build and says and not same_build(build, says):
-                yield (f"{model.name} says QAIRT {says}, {name} has {build}: fleet uses {build}")
+                yield (
+                    f"{model.name} says QAIRT {says}, but {name} was built with {build}; fleet "
+                    f"uses {build}"
+                )
         if model.nodes and model.others:
             yield (
-                f"{model.name} has {model.others} nodes outside of its compiled "
-                "context: the device compiles them at each start, or cannot run them"
+                f"{model.name} has {model.others} nodes that are not compiled for the NPU: the "
+                "device compiles them at each start, or cannot run them"
             )
         if not model.nodes and genai is None:
-            yield (f"{model.name} has no compiled part: the device compiles it at each start")
+            yield (
+                f"{model.name} is not compiled for the NPU: the device compiles it at each start"
+            )
     if genai is not None and not any(
         fnmatchcase(name, pattern) for name in names for pattern in _TOKENIZERS
     ):
@@ -129,7 +134,7 @@ def models_of(bundle: Bundle) -> Mapping[str, Mapping[str, Any]]:
     """Models of a bundle of kind ort by name. Raises BundleError for another kind."""
     if bundle.kind != "ort":
         raise BundleError(
-            f"the bundle {bundle.name} contains no ONNX models, which this runner needs",
+            f"this runner needs ONNX models, but the bundle {bundle.name} contains none",
             hint="set `kind: ort` for the bundle in the playbook, or choose another `runner:`",
         )
     models: Mapping[str, Mapping[str, Any]] = bundle.config["models"]

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from fleet.model.errors import BundleError, InputError, reason
 from fleet.model.files import check_name
 
-_CURE = "move the file into the folder of the bundle, and write its relative path into"
+_CURE = "move the file into the bundle folder, and write its relative path into"
 
 
 def clean_name(text: str, named_by: str) -> str:
@@ -18,8 +18,8 @@ def clean_name(text: str, named_by: str) -> str:
         check_name(text)
     except (UnicodeEncodeError, InputError) as error:
         raise BundleError(
-            f"{named_by} refers to {text!r}, which is outside of the bundle folder "
-            "or is not a file name",
+            f"{named_by} refers to {text!r}, but this is outside the bundle folder or not a "
+            "file name",
             hint=f"{_CURE} {named_by}",
         ) from error
     return PurePosixPath(text).as_posix()
@@ -35,15 +35,16 @@ def inside(root: Path, name: str, named_by: str) -> Path | None:
     real = os.path.realpath(path)
     if not Path(real).is_relative_to(os.path.realpath(root)):
         raise BundleError(
-            f"{named_by} refers to {name}, a symbolic link to {real}, which is "
-            "outside of the bundle folder",
-            hint=f"cp --remove-destination '{real}' '{path}' (replaces the link by the file)",
+            f"{named_by} refers to {name}, but this is a symbolic link to {real}, outside the "
+            "bundle folder",
+            hint=f"cp --remove-destination '{real}' '{path}' (replaces the link with the file)",
         )
     try:
         return path if path.is_file() else None
     except (OSError, ValueError) as error:
         raise BundleError(
-            f"{named_by} names the file {name}, which cannot be read: {reason(error)}",
+            f"{named_by} refers to the file {name}, but fleet cannot read this file: "
+            f"{reason(error)}",
             hint=f"correct the path in {named_by}",
         ) from error
 
@@ -58,8 +59,8 @@ def refuse_case_twins(names: list[str]) -> None:
         other = seen.setdefault(name.casefold(), name)
         if other != name:
             raise BundleError(
-                f"the names of the files {other} and {name} differ only in upper and lower case; "
-                "Windows and some file systems would keep only one of the two",
+                f"the names of the files {other} and {name} differ only in upper and lower "
+                "case, so Windows and some file systems would keep only one of these files",
                 hint="rename one of the two files, and correct its name in the bundle's "
                 "configuration",
             )

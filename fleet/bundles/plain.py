@@ -43,7 +43,7 @@ def inspect_plain(root: Path, system_library: Path | None, kind: str, *, hashes:
             have = ", ".join(sorted(found.paths)[:12]) or "nothing"
             raise BundleError(
                 f"{root} is not a bundle of kind {kind}: the folder has no "
-                f"{' or '.join(models)} (it has: {have})",
+                f"{' or '.join(models)} (only: {have})",
                 hint="correct `kind:` or `path:` under `bundle:` in the playbook",
             )
         return [name for name in found.paths if fnmatchcase(name, contexts_like)]
@@ -75,7 +75,8 @@ def read_bundle(
             contexts = tuple(context for context in contexts if not context.problem)
     except OSError as error:
         raise BundleError(
-            f"cannot read the bundle: {error}", hint="check its rights with ls -lR"
+            f"cannot read the bundle: {error}",
+            hint="check the permissions of the bundle folder: ls -lR",
         ) from error
     cache.save()
     wrong, checked = check_sums(tuple(files.values()), found) if hashes else ((), "")
@@ -105,7 +106,7 @@ def _like(name: str, patterns: tuple[str, ...]) -> bool:
 
 def _names(root: Path) -> list[str]:
     if not root.is_dir():
-        raise BundleError(f"{root} is not a folder", hint="give the bundle folder")
+        raise BundleError(f"{root} is not a folder", hint="give the path of a bundle folder")
     found = []
     for parent, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -124,5 +125,5 @@ def _refuse_special(path: Path) -> None:
     if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
         raise BundleError(
             f"{path} is a pipe, socket or device node, not a regular file",
-            hint=f"remove it from the bundle folder: rm '{path}'",
+            hint=f"remove this entry from the bundle folder: rm '{path}'",
         )

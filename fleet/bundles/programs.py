@@ -42,8 +42,8 @@ def lacking(wanted: Mapping[str, tuple[str, ...]], there: Collection[str]) -> tu
         Finding(
             RULE,
             "refuse",
-            f"{' and '.join(users)} {('is' if len(users) == 1 else 'are')} linked with {library}, "
-            "which is neither in the release nor on the device: it would not start",
+            f"{' and '.join(users)} would not start: {library}, which the loader needs, is "
+            "neither in the release nor on the device",
             f"no {library}",
             library,
             f"add {library} to `run: libraries:` in the playbook, or install it on the device",
@@ -64,14 +64,14 @@ def executorch_pair(own: Collection[Path], qairt: str, *, emulator: bool) -> tup
     if qairt not in row["fails"]:
         return ()
     tried = any(path.name == row["backend"] for path in own)
-    where = "" if emulator else "; on hardware they were never tried"
+    where = "" if emulator else "; nobody has tried them on hardware"
     works = row["works"]
     return (
         Finding(
             "executorch-qairt",
             "refuse" if emulator and tried else "warn",
-            f"{row['backend']} of ExecuTorch {row['version']} and QAIRT {qairt} end with 14001 on "
-            f"the emulator (`unknown custom config socModel 0`){where}",
+            f"{row['backend']} of ExecuTorch {row['version']} with QAIRT {qairt} fails with "
+            f"error 14001 on the emulator (`unknown custom config socModel 0`){where}",
             f"QAIRT {qairt}",
             f"QAIRT {works}, or a backend built with the headers of {qairt}",
             f'set `runtime: "{works}"` in the playbook, or build the backend with the headers of '

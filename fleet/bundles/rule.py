@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
 
 from fleet.model.bundle import Bundle, ContextBinary
 from fleet.model.facts import Facts
 from fleet.model.finding import Finding
-from fleet.model.frozen import dataclass
 from fleet.model.runtime import Library, Runtime
 from fleet.runtimes.select import Selection
 from fleet.runtimes.targets import TargetFacts, target_facts
@@ -116,4 +116,6 @@ def rules_of(module: ModuleType) -> tuple[Rule, ...]:
 
 def unknown(what: str, need: str, cure: str) -> Fault:
     """A warning: a value is unknown, so the rule could not be checked."""
-    return Fault(f"{what} is unknown: fleet could not check it", "unknown", need, cure, WARN)
+    return Fault(
+        f"fleet could not check {what}, because it is unknown", "unknown", need, cure, WARN
+    )

@@ -19,7 +19,7 @@ def files_missing(case: Case) -> Iterator[Fault]:
     """Every file that the configuration names is in the bundle."""
     for item in case.bundle.missing:
         yield Fault(
-            f"{item.named_by} refers to {item.name}, but the bundle has no such file",
+            f"{item.named_by} refers to {item.name}, but the bundle does not contain this file",
             "no such file",
             item.name,
             f"copy {item.name} into {case.bundle.root}, or correct the name in {item.named_by}",
@@ -52,7 +52,7 @@ def hash_mismatch(case: Case) -> Iterator[Fault]:
     """Every file has the hash that SHA256SUMS of the bundle gives."""
     for item in case.bundle.wrong_hashes:
         yield Fault(
-            f"{item.name} was damaged or edited: its SHA-256 is not in {case.bundle.checked_by}",
+            f"{item.name} was damaged or edited: its SHA-256 differs from {case.bundle.checked_by}",
             item.found[:16],
             item.expected[:16],
             f"copy {item.name} again; if you edited it on purpose: cd "
@@ -74,10 +74,10 @@ def shards_mixed(case: Case) -> Iterator[Fault]:
         for name, value in known[1:]:
             if value != first[1]:
                 yield Fault(
-                    f"{name} and {first[0]} do not belong together: their {what} differ",
+                    f"{name} and {first[0]} are from different exports: their {what} differ",
                     f"{name}: {value}",
                     f"{first[0]}: {first[1]}",
-                    "export all parts of the model in one go, into an empty folder",
+                    "export all parts of the model together, into an empty folder",
                 )
                 break
 
@@ -97,8 +97,9 @@ def binary_newer(case: Case) -> Iterator[Fault]:
             )
         elif _minor(mine) > _minor(theirs):
             yield Fault(
-                f"{item.name} was built with QAIRT {item.build_id or mine}, newer than the "
-                f"runtime {case.runtime.version}: the device would refuse it with error 5000",
+                f"{item.name} was built with QAIRT {item.build_id or mine}, but the runtime is "
+                f"the older QAIRT {case.runtime.version}: QNN would refuse the file with error "
+                "5000",
                 f"QAIRT {item.build_id or 'unknown'}, backend API {mine}",
                 f"at most QAIRT {case.runtime.version}, backend API {theirs}",
                 f"{_get_runtime(case, item)}, or compile the model with "
@@ -123,8 +124,9 @@ def onnx_ir_too_new(case: Case) -> Iterator[Fault]:
     for name, model in case.bundle.config.get("models", {}).items():
         if model["ir_version"] > newest:
             yield Fault(
-                f"{name} has ONNX IR version {model['ir_version']}, but onnxruntime for "
-                f"{package()} reads at most {newest}: `Unsupported model IR version`",
+                f"{name} has the ONNX IR version {model['ir_version']}, but onnxruntime for "
+                f"{package()} reads at most {newest}: it would fail with `Unsupported model IR "
+                "version`",
                 f"IR version {model['ir_version']}",
                 f"IR version {newest} or older",
                 f"export the model again with onnx.helper.make_model(..., ir_version={newest}), "
@@ -141,8 +143,8 @@ def litert_qairt_too_old(case: Case) -> Iterator[Fault]:
         return
     if version_key(case.runtime.version)[:2] < version_key(oldest):
         yield Fault(
-            f"LiteRT {litert} was built with QAIRT {oldest} and refuses older ones: `Failed to set "
-            f"up QNN manager`; the runtime is {case.runtime.version}",
+            f"LiteRT {litert} needs QAIRT {oldest} or newer, but the runtime is "
+            f"{case.runtime.version}: LiteRT would fail with `Failed to set up QNN manager`",
             f"QAIRT {case.runtime.version}",
             f"QAIRT {oldest} or newer",
             'set `runtime: "2.51.0"` in the playbook, or build the dispatch library against '
@@ -164,7 +166,8 @@ def runtime_differs(case: Case) -> Iterator[Fault]:
             continue  # binary-newer-than-runtime speaks
         order = "a newer" if theirs > version_key(item.build_id) else "an older"
         yield Fault(
-            f"{item.name} was compiled with another QAIRT build: the runtime is {order} build",
+            f"{item.name} was compiled with another QAIRT build than the runtime: the runtime "
+            f"is {order} build",
             case.runtime.build_id,
             item.build_id,
             _get_runtime(case, item),
@@ -189,7 +192,8 @@ def runtime_incomplete(case: Case) -> Iterator[Fault]:
     """The runtime has every file that the runner needs on this device."""
     for path in case.selection.missing:
         yield Fault(
-            f"the runtime {case.runtime.id} has no file {path}, which the runner needs",
+            f"the runner needs the file {path}, but the runtime {case.runtime.id} does not "
+            "contain it",
             "no such file",
             path,
             "add an SDK or wheel that has this file: fleet runtime add <SDK or wheel>; `fleet "
@@ -204,7 +208,8 @@ def backend_cpu(case: Case) -> Iterator[Fault]:
     backend = case.bundle.backend
     if backend not in {None, "QnnHtp"}:
         yield Fault(
-            f"the bundle uses the Genie backend {backend}, which does not run on the NPU",
+            f"the bundle uses the Genie backend {backend}, but this backend does not run on the "
+            "NPU",
             str(backend),
             "QnnHtp",
             f"set dialog.engine.backend.type to QnnHtp in {case.bundle.config_name}",

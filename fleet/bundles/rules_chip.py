@@ -30,8 +30,9 @@ def soc_unknown(case: Case) -> Iterator[Fault]:
     seen = f"soc_id {soc.kernel_soc_id}" if soc.kernel_soc_id is not None else "no soc_id"
     what = f"the Hexagon arch of {soc.chip}" if soc.chip else "the chip of the device"
     yield Fault(
-        f"{what} is unknown ({seen}, {soc.model or soc.machine or 'no device tree model'}); "
-        f"fleet does not guess it{': ' + soc.conflict if soc.conflict else ''}",
+        f"fleet does not know {what} ({seen}, "
+        f"{soc.model or soc.machine or 'no device tree model'})"
+        f"{': ' + soc.conflict if soc.conflict else ''}",
         f"{seen}, source {soc.source}",
         "a chip of the SoC table",
         "set the chip of this device in the inventory, for example `soc: QCS9075`",
@@ -47,7 +48,7 @@ def soc_no_htp(case: Case) -> Iterator[Fault]:
             no_htp(case.facts.soc),
             "no HTP",
             f"a chip with Hexagon v{OLDEST_HTP} or newer",
-            "take another board, or a runner for its CPU or GPU",
+            "use another board, or a runner for the CPU or GPU of this board",
         )
 
 
@@ -57,10 +58,11 @@ def soc_conflict(case: Case) -> Iterator[Fault]:
     soc = case.facts.soc
     if soc.conflict and soc.chip:
         yield Fault(
-            f"the device gives contradictory answers about its chip: {soc.conflict}",
+            f"the device reports contradictory facts about its chip: {soc.conflict}",
             soc.conflict,
             f"{soc.chip} everywhere",
-            "compare `soc:` in the inventory with the answer of the device: fleet facts",
+            "check the chip on the board, then correct `soc:` in the inventory; fleet facts "
+            "(shows what the device reports)",
         )
 
 
@@ -75,11 +77,11 @@ def target_wrong(case: Case) -> Iterator[Fault]:
         yield unknown("the machine of the device", target.machine, "fleet facts")
     elif machine != target.machine:
         yield Fault(
-            f"the QAIRT target {case.target} has files for {target.machine}, but the device is "
-            f"{machine}: its loader would say `cannot open shared object file`",
+            f"the QAIRT target {case.target} is for {target.machine}, but the device is "
+            f"{machine}: programs would fail with `cannot open shared object file`",
             machine,
             target.machine,
-            "remove `target:` from inventory and playbook: then fleet chooses it",
+            "remove `target:` from inventory and playbook; fleet then chooses the target",
         )
         return
     system = _system(case)
@@ -88,20 +90,23 @@ def target_wrong(case: Case) -> Iterator[Fault]:
             f"the QAIRT target {case.target} is for {target.os}, but the device runs {system}",
             system,
             target.os,
-            "remove `target:` from inventory and playbook: then fleet chooses it",
+            "remove `target:` from inventory and playbook; fleet then chooses the target",
         )
     arch = facts.soc.hexagon_arch
     npu = case.has_npu and facts.soc.htp is not False
     if npu and arch and target.stub_archs is not None and arch not in target.stub_archs:
         have = ", ".join(target.stub_archs) or "none"
         yield Fault(
-            f"{case.target} has no stub library for Hexagon {arch}: QNN would fail with 14001",
+            f"the QAIRT target {case.target} has no stub library for Hexagon {arch}: QNN would "
+            "fail with error 14001",
             f"stubs: {have}",
             arch,
             cure,
         )
     if case.selection.runner == "genie" and not target.genie:
-        yield Fault(f"{case.target} has no libGenie.so", "no libGenie", "libGenie.so", cure)
+        yield Fault(
+            f"the QAIRT target {case.target} has no libGenie.so", "no libGenie", "libGenie.so", cure
+        )
 
 
 def _system(case: Case) -> str | None:
@@ -119,10 +124,11 @@ def soc_refused(case: Case) -> Iterator[Fault]:
     models = _device_models(soc)
     if case.has_dsp and models and models <= set(refused):
         yield Fault(
-            f"the libraries of {case.target} refuse {soc.chip} (soc_model {soc.soc_model}): `Dsp "
-            "startup: Unsupported SoC model`; no setting changes that",
+            f"the libraries of {case.target} do not support {soc.chip} (soc_model "
+            f"{soc.soc_model}): they fail with `Dsp startup: Unsupported SoC model`, whatever "
+            "the settings",
             f"soc_model {soc.soc_model}",
-            f"not one of {', '.join(map(str, refused))}",
+            f"a soc_model other than {', '.join(map(str, refused))}",
             f"set another target for this device in the inventory (`target: {_GCC11}`), "
             "or run Android on this chip",
         )
@@ -138,8 +144,8 @@ def soc_too_new(case: Case) -> Iterator[Fault]:
     least = row.get("min_qairt") if row else None
     if least and version_key(case.runtime.version) < version_key(str(least)):
         yield Fault(
-            f"QAIRT {case.runtime.version} is too old for the chip "
-            f"{case.facts.soc.chip}: it would fail with `No Snapdragon SOC detected`",
+            f"QAIRT {case.runtime.version} is too old for the chip {case.facts.soc.chip}: QNN "
+            "would fail with `No Snapdragon SOC detected`",
             case.runtime.version,
             f"QAIRT {least} or later",
             f"fleet runtime fetch <{least} or later> --target {case.target}",
@@ -156,7 +162,9 @@ def arch_mismatch(case: Case) -> Iterator[Fault]:
     for item in case.whole_contexts:
         if item.hexagon_arch is None:
             yield unknown(
-                f"the Hexagon arch of {item.name}", arch, f"compile it for {case.facts.soc.chip}"
+                f"the Hexagon arch of {item.name}",
+                arch,
+                f"compile the model for {case.facts.soc.chip}",
             )
         elif item.hexagon_arch != arch:
             yield Fault(
@@ -262,14 +270,17 @@ def _soc_number(case: Case, where: str, value: object) -> Iterator[Fault]:
     cure = f"set soc_model to {right} in {case.bundle.extensions_name}"
     if type(value) is not int or value <= 0:
         yield Fault(
-            f"{where} is not a soc_model: QNN would fail with 14001", f"{value!r:.40}", right, cure
+            f"{where} is not a valid soc_model: QNN would fail with error 14001",
+            f"{value!r:.40}",
+            right,
+            cure,
         )
         return
     if not by_soc_model(value):
         kernel = by_kernel_id(value)
         if kernel is None:
             yield Fault(
-                f"{where} is a soc_model that fleet does not know; QNN may fail with 14001",
+                f"fleet does not know the soc_model {where}; QNN may fail with error 14001",
                 str(value), right, cure, WARN
             )  # fmt: skip
             return
@@ -284,6 +295,7 @@ def _soc_number(case: Case, where: str, value: object) -> Iterator[Fault]:
     elif soc.soc_model and value not in _device_models(soc):
         chips = "/".join(row["chip"] for row in by_soc_model(value)[:3])
         yield Fault(
-            f"{where} means {chips}, but the device is {soc.chip}; a real target ignores it",
+            f"{where} stands for {chips}, but the device is {soc.chip}; a real device ignores "
+            "this value",
             str(value), right, cure, WARN
         )  # fmt: skip

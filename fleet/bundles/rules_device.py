@@ -49,7 +49,8 @@ def libatomic_missing(case: Case) -> Iterator[Fault]:
     if case.target_facts.os != "linux" or case.facts.libatomic is not False:
         return
     yield Fault(
-        "the device has no libatomic.so.1, which libQnnSystem needs: no NPU session would open",
+        "libQnnSystem needs libatomic.so.1, but the device does not have it: no NPU session "
+        "would open",
         "no libatomic.so.1",
         "libatomic.so.1",
         "sudo apt install libatomic1 on the device",
@@ -63,7 +64,8 @@ def libstdcpp_missing(case: Case) -> Iterator[Fault]:
     need = "libstdc++.so.6"
     if need in case.target_facts.needs_on_device and case.facts.libstdcpp is False:
         yield Fault(
-            f"the device has no {need}, which the libraries of {case.target} load: no NPU session",
+            f"the libraries of {case.target} need {need}, but the device does not have it: no "
+            "NPU session would open",
             f"no {need}",
             need,
             "sudo apt install libstdc++6 on the device",
@@ -84,8 +86,8 @@ def python3_missing(case: Case) -> Iterator[Fault]:
         sdk = f"fleet runtime add <QAIRT SDK {case.runtime.version}, folder or zip>"
         phone = case.facts.android is not None
         yield Fault(
-            f"the runtime has no genie-t2t-run for {case.target}, and the device "
-            f"{what}; fleet needs one of them to run Genie",
+            "fleet needs genie-t2t-run or python3 with ctypes to run Genie, but the runtime "
+            f"has no genie-t2t-run for {case.target}, and the device {what}",
             tools.python3 or "no python3",
             "genie-t2t-run" if phone else "python3 with ctypes, or genie-t2t-run",
             f"add a QAIRT SDK, which has genie-t2t-run: {sdk}"
@@ -111,7 +113,7 @@ def disk_full(case: Case) -> Iterator[Fault]:
         yield Fault(
             f"not enough disk space in {disk.path} on the device for {_mb(size)}",
             f"{_mb(disk.room_bytes)} available",
-            f"{_mb(need)} with a margin",
+            f"{_mb(need)} including a reserve",
             cure,
             REFUSE if known else WARN,
         )
@@ -172,7 +174,7 @@ def fastrpc_node(case: Case) -> Iterator[Fault]:
     present = [node for node in nodes if node.exists]
     phone = case.facts.android is not None
     severity = WARN if phone else REFUSE
-    hidden = ("; SELinux may hide it, a real session decides") * phone
+    hidden = ("; SELinux may hide the node, so only a real NPU session can tell") * phone
     if not nodes:
         yield unknown(_CDSP, need, f"ssh <device> ls -l {_CDSP}")
     elif not present:
@@ -247,7 +249,7 @@ def dsp_shell_missing(case: Case) -> Iterator[Fault]:
     if case.has_dsp and case.target_facts.os == "linux" and case.facts.dsp_shells == ():
         yield Fault(
             "no DSP shell file (fastrpc_shell_3, fastrpc_shell_unsigned_3) in "
-            f"{', '.join(SHELL_FOLDERS)}: QNN would fail with 14001",
+            f"{', '.join(SHELL_FOLDERS)}: QNN would fail with error 14001",
             "no shell",
             "fastrpc_shell_unsigned_3",
             "sudo apt install hexagon-dsp-binaries on the device (Debian: non-free-firmware), or "
@@ -262,9 +264,10 @@ def dsp_library_path(case: Case) -> Iterator[Fault]:
     value = case.facts.dsp_library_path
     if case.has_dsp and value:
         yield Fault(
-            "DSP_LIBRARY_PATH is set on the device, so programs load the skel library from there "
-            "instead of the release; runs by fleet are not affected, because fleet unsets it",
+            "DSP_LIBRARY_PATH is set on the device, so programs load the skel library from "
+            "this path instead of the release; fleet unsets the variable for its own runs",
             value,
             "not set",
-            "grep -rs DSP_LIBRARY_PATH /etc ~/.*rc on the device, and remove the line that sets it",
+            "run `grep -rs DSP_LIBRARY_PATH /etc ~/.*rc` on the device, and remove the line "
+            "that sets the variable",
         )

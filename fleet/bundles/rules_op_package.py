@@ -25,11 +25,11 @@ def op_package_machine(case: Case) -> Iterator[Fault]:
     for package in case.bundle.op_packages:
         if case.has_dsp and package.library(HTP) is None:
             yield Fault(
-                f"the op package {package.name} has no library for the DSP, so its "
-                "operations could not run",
+                f"the op package {package.name} has no library for the DSP, so its operations "
+                "cannot run there",
                 "no `htp:`",
                 "a hexagon library",
-                "build it (make htp_<arch>) and set its path as `htp:` in the playbook",
+                "build the library (make htp_<arch>) and set its path as `htp:` in the playbook",
             )
     for package, library in _libraries(case):
         want = "hexagon" if library.role == HTP else case.target_facts.machine
@@ -85,7 +85,8 @@ def op_package_arch(case: Case) -> Iterator[Fault]:
                 f"Hexagon {library.hexagon_arch}, but the device has {arch}",
                 str(library.hexagon_arch),
                 arch,
-                f"build it with make htp_{arch}, and set its path as `htp:` in the playbook",
+                f"build the op package with make htp_{arch}, and set the path of the library as "
+                "`htp:` in the playbook",
             )
 
 
@@ -118,7 +119,7 @@ def op_package_version(case: Case) -> Iterator[Fault]:
                 f"{where} contains {len(library.builds)} different QAIRT build ids",
                 ", ".join(library.builds),
                 need,
-                f"set the right one in the playbook: `qairt: {case.runtime.version}`",
+                f"set the right version in the playbook: `qairt: {case.runtime.version}`",
             )
         elif not library.builds and not declared:
             yield Fault(
@@ -132,8 +133,8 @@ def op_package_version(case: Case) -> Iterator[Fault]:
             have = known[0] if known else str(declared)
             if not same_build(have, need):
                 yield Fault(
-                    f"{where} was built with QAIRT {have}, but the runtime is {need}: an "
-                    "op package must be built for each version",
+                    f"{where} was built with QAIRT {have}, but the runtime is {need}: an op "
+                    "package works only with the QAIRT version that built it",
                     have,
                     need,
                     again,
@@ -198,18 +199,21 @@ def op_package_needs(case: Case) -> Iterator[Fault]:
                 continue
             qnn = name.startswith("libQnn")
             yield Fault(
-                f"{library.file.source} of op package {package.name} is linked with {name}, which "
-                f"does not go to the device {'with' if qnn else 'from'} this runtime",
+                f"{library.file.source} of op package {package.name} needs {name}, but the runtime "
+                f"{'does not bring this library to the device' if qnn else 'does not contain it'}",
                 "not sent",
                 name,
                 f"add a runtime that has {name}: fleet runtime add <SDK>"
                 if qnn
-                else ("add it to `run: libraries:`, or link with -static-libstdc++"),
+                else (
+                    "add this library to `run: libraries:` in the playbook, or link the op "
+                    "package with -static-libstdc++"
+                ),
                 REFUSE if qnn else WARN,
             )
 
 
 def _offer(names: tuple[str, ...]) -> str:
     if names:
-        return f"set `provider: {names[0]}` in the playbook, or another one of those found"
+        return f"set `provider: {names[0]}` in the playbook, or another of the functions found"
     return 'export a provider from the op package (extern "C"), and set `provider:`'

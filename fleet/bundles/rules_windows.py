@@ -27,7 +27,7 @@ def windows_python(case: Case) -> Iterator[Fault]:
     if pc is None:
         return
     if tools.python3 is None or tools.python3_version is None:
-        yield Fault("the Windows device has no Python, which fleet needs on it",
+        yield Fault("fleet needs Python on Windows, but the device has no Python",
                     "no Python", "Python 3.8 or newer, for ARM64 with runner ort",
                     f"{_INSTALL} (ssh cannot start a Python from the Microsoft Store)")  # fmt: skip
         return
@@ -41,9 +41,9 @@ def windows_python(case: Case) -> Iterator[Fault]:
         yield unknown("the architecture of the device's Python", need, "fleet facts")
     elif pc.python_machine != need:
         yield Fault(
-            f"the device's Python is {pc.python_machine} and emulated, but the "
-            f"packages are for {' and '.join(case.target_facts.wheel_platforms)}: "
-            "they would fail with `DLL load failed`",
+            f"the Python of the device is an emulated {pc.python_machine} Python, but the "
+            f"packages are for {' and '.join(case.target_facts.wheel_platforms)}: they would "
+            "fail with `DLL load failed`",
             f"{pc.python_machine} ({tools.python3})",
             need,
             f"{_INSTALL}, and put it before the other Python in PATH",
@@ -59,14 +59,15 @@ def windows_arm64x(case: Case) -> Iterator[Fault]:
     cure = "remove `target:` of this device in the inventory, or set `target: aarch64-windows-msvc`"
     if case.target.startswith("arm64x"):
         yield Fault(
-            "arm64x files are for emulated x64 programs, but fleet starts ARM64 programs",
+            "files of arm64x targets are for emulated x64 programs, but fleet starts ARM64 "
+            "programs",
             case.target,
             "aarch64-windows-msvc",
             cure,
         )
     wrong = [library for library in case.libraries if library.machine == "win-x86_64"]
     if wrong:
-        yield Fault(f"{wrong[0].name} is an x64 library, which ARM64 programs cannot load",
+        yield Fault(f"{wrong[0].name} is an x64 library, and ARM64 programs cannot load it",
                     "win-x86_64", "win-arm64",
                     "add the runtime again, from an SDK or wheel of one target")  # fmt: skip
 
@@ -81,8 +82,8 @@ def skel_catalog(case: Case) -> Iterator[Fault]:
     skel, catalog = f"libQnnHtp{arch.upper()}Skel.so", f"libqnnhtp{arch}.cat"
     if skel in names and catalog not in names:
         yield Fault(
-            f"the runtime has {skel} but not its signed catalog {catalog}: Windows "
-            "would not let the DSP load it (transportStatus 9, 0x80000406)",
+            f"the runtime has {skel} but not its signed catalog {catalog}: Windows would not "
+            "let the DSP load the file (transportStatus 9, 0x80000406)",
             f"no {catalog}",
             f"lib/hexagon-{arch}/unsigned/{catalog}",
             f"fleet runtime fetch <version with the catalog> --target {case.target}",
@@ -98,7 +99,7 @@ def windows_npu_driver(case: Case) -> Iterator[Fault]:
         return
     cure = "install the NPU driver (Windows Update, optional updates), then restart the PC"
     if not pc.services:
-        yield Fault("the NPU driver is not installed: no service qcnspmcdm or qcadsprpc",
+        yield Fault("the NPU driver is not installed (no service qcnspmcdm or qcadsprpc)",
                     "no service", "the Qualcomm NPU driver", cure)  # fmt: skip
     elif pc.driver_qnn is not None:
         try:
@@ -117,7 +118,8 @@ def windows_filesystem(case: Case) -> Iterator[Fault]:
     pc = _pc(case)
     if pc is not None and pc.filesystem and pc.filesystem.upper() not in _LINKS:
         yield Fault(
-            f"{case.facts.disk.path} is on {pc.filesystem}, which has no hard links",
+            f"{case.facts.disk.path} is on a {pc.filesystem} file system, but fleet needs hard "
+            f"links, which {pc.filesystem} does not have",
             pc.filesystem,
             "NTFS or ReFS",
             "set `base_dir:` of this device in the inventory to a folder on NTFS, like C:/fleet",

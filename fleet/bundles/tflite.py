@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import mmap
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 
 from fleet.model.errors import BundleError
-from fleet.model.frozen import dataclass
 
 _COMPILED = b"DISPATCH_OP"
 _CODES, _GRAPHS = 1, 2  # of Model
@@ -41,7 +41,7 @@ def operations(path: Path) -> Operations:
             return _counted(_Tables(data))
     except (OSError, ValueError, struct.error) as error:
         raise BundleError(
-            f"cannot read {path} as .tflite: {error}", hint="copy it again, whole"
+            f"cannot read {path} as .tflite: {error}", hint="copy the whole file again"
         ) from error
 
 

@@ -33,7 +33,7 @@ Boots = Annotated[
     typer.Option(
         min=1,
         max=8,
-        help="Over how many boots to spread each eight pairs of runs: reboots the devices.",
+        help="Spread every eight pairs of runs over this many boots. Reboots the devices.",
     ),
 ]
 
@@ -47,10 +47,13 @@ def ab(
     limit: opt.Limit = None,
     playbook: Annotated[
         Path | None,
-        typer.Option(help="Playbook with the `run:` section, if A or B is a release or bundle."),
+        typer.Option(
+            help="Playbook that says how to run A and B, if one of them is a release or a bundle."
+        ),
     ] = None,
     gate: Annotated[
-        list[str] | None, typer.Option(help="Loss that is too much: 'decode_tps<-5%'. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Fail if B is worse than A by this much: 'decode_tps<-5%'. Repeatable."),
     ] = None,
     boots: Boots = 1,
     budget: Annotated[str | None, typer.Option(help="Stop after this time: 25m.")] = None,
@@ -62,7 +65,7 @@ def ab(
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Measure A and B in turns on each device, until it is clear whether B is worse.
+    """Run A and B alternately on each device until it is clear whether B is worse.
 
     Example: fleet ab previous current --playbook playbooks/tiny-genie.yaml -i inventories/lab.yaml
     """
@@ -74,7 +77,8 @@ def ab(
         journal = AbJournal.reopen(store, resume)
     elif a is None or b is None or inventory is None:
         raise InputError(
-            "`fleet ab` needs two things to compare (A and B) and an inventory",
+            "`fleet ab` needs two playbooks, bundles or releases to compare (A and B), and an "
+            "inventory",
             hint="fleet ab A B -i INVENTORY --playbook PLAYBOOK",
         )
     else:
@@ -135,9 +139,9 @@ def limits_of(texts: list[str]) -> dict[str, float]:
         gate = parse(text)
         if gate.word is not None or gate.unit != "%" or gate.below != (gate.limit < 0):
             raise InputError(
-                f"--gate {text!r} does not have the form METRIC<-N% (a fall that is too much) or "
-                "METRIC>+N% (a rise that is too much)",
-                hint="write it like --gate 'decode_tps<-5%' or --gate 'ttft_ms>+10%'",
+                f"--gate {text!r} is not valid; write METRIC<-N% to fail if the metric falls by "
+                "more than N%, or METRIC>+N% to fail if it rises by more than N%",
+                hint="for example --gate 'decode_tps<-5%' or --gate 'ttft_ms>+10%'",
             )
         found[gate.metric] = gate.limit
     return found
@@ -172,21 +176,24 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
         limits = journal.asked.limits.items()
         gates = [f"{name}{'<' if share < 0 else '>'}{share * 100:+g}%" for name, share in limits]
         if gates:
-            output.note(f"fine means that B keeps {', '.join(gates)}")
+            output.note(f"verdict `fine`: B stays within the gates ({', '.join(gates)})")
         output.note(f"to show this table again: fleet ab --resume {journal.run_id}")
     for result, item in rows:
         if step := item.decision.step:
             place = f"{result.host.name} {item.metric}"
-            output.note(f"{place} is rounded to {step:g}; the interval has all it can have been")
+            output.note(
+                f"{place}: the program rounds its values to {step:g}, so the interval is wider "
+                "by the rounding error"
+            )
         if item.between_boots is not None:
             share = item.change_between
-            text = f"; {share:.0%} of that of the change" if share is not None else ""
+            text = f" and {share:.0%} of the variance of the change" if share is not None else ""
             output.note(
-                f"{result.host.name} {item.metric}, {item.boots} boots: "
-                f"{item.between_boots:.0%} of the variance of a run lies between boots{text}"
+                f"{result.host.name} {item.metric}, {item.boots} boots: differences between "
+                f"boots cause {item.between_boots:.0%} of the variance of the runs{text}"
             )
     if any(_emulated(result) for result, _ in rows):
-        output.note("the devices are emulated, so this says nothing about real hardware")
+        output.note("the devices are emulated, so this result says nothing about real hardware")
 
 
 def _short(word: str) -> str:
@@ -216,17 +223,19 @@ def end(journal: AbJournal, results: list[DeviceResult]) -> None:
     if words["worse"]:
         raise GateError(
             f"B is worse than the gates allow: {', '.join(words['worse'])}",
-            hint="compare the runs of A and B in the table above, and keep A if the loss matters",
+            hint="keep A; or allow a larger loss with --gate, then run fleet ab again",
         )
     end_devices(results)
     if words["undecided"]:
         left = [item.decision for _, item in _rows(results)]
         most = max(item.pairs for item in left) == LOOKS[-1]
-        hint = "compare fewer boards at once (-l), or allow a larger loss (--gate)"
+        hint = "compare fewer devices at once (-l), or allow a larger loss (--gate)"
         if any(item.step and item.answer is Answer.UNDECIDED for item in left):
-            hint = "judge by what is rounded less, such as the time (--gate 'decode_ms>+5%')"
+            hint = (
+                "use a metric that the program rounds less, such as a time: --gate 'decode_ms>+5%'"
+            )
         raise NotComparableError(
-            "the runs are too few, or vary too much, to tell whether B is worse than A: "
+            "fleet needs more runs to tell whether B is worse than A: "
             f"{', '.join(words['undecided'])}",
             hint=hint if most else f"fleet ab --resume {journal.run_id} (continues to measure)",
         )

@@ -26,7 +26,7 @@ PAIR_SECONDS = 30.0
 
 @app.command("list")
 def list_phones(server: ServerOption = None, as_json: opt.Json = False) -> None:
-    """List phones: serial, state, USB path, model, and what to do about a bad state.
+    """List phones with serial, state, USB path and model, and how to correct a bad state.
 
     Example: fleet adb list
     """
@@ -48,7 +48,8 @@ def list_phones(server: ServerOption = None, as_json: opt.Json = False) -> None:
         return
     if not rows:
         output.note(
-            f"the adb server at {where} sees no phone; connect one and enable USB debugging"
+            f"the adb server at {where} sees no phone; connect a phone by USB and enable USB "
+            "debugging on it"
         )
         return
     columns = ("serial", "state", "usb", "model", "cure")
@@ -56,7 +57,8 @@ def list_phones(server: ServerOption = None, as_json: opt.Json = False) -> None:
         f"adb at {where}", columns, [[str(row[c]) or "-" for c in columns] for row in rows]
     )
     output.note(
-        "in an inventory write: transport: adb, serial: <serial, or usb:PATH, or HOST:PORT>"
+        "to use a phone, write in the inventory: transport: adb, serial: <serial, or usb:PATH, "
+        "or HOST:PORT>"
     )
 
 
@@ -102,12 +104,12 @@ def pair(target: TargetArgument, server: ServerOption = None) -> None:
     if not answer.startswith("Successfully paired"):
         raise UnreachableError(
             f"adb could not pair with the phone: {answer}",
-            hint="let the phone show a new code and run the command again: each code "
-            "works only once",
+            hint="open `Pair device with pairing code` on the phone again, and use its new "
+            "address and code",
         )
     output.note(answer)
     output.note(
-        "next: fleet adb connect HOST:PORT (the port on the main page of wireless debugging)"
+        "next: fleet adb connect HOST:PORT (the address on the phone's `Wireless debugging` page)"
     )
 
 

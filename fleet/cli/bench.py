@@ -32,12 +32,15 @@ def bench(
         Path | None, typer.Option(help="Token file, written by `fleet serve token --save FILE`.")
     ] = None,
     stream: Annotated[
-        bool, typer.Option("--stream/--whole", help="Ask for single tokens, or the whole answer.")
+        bool,
+        typer.Option("--stream/--whole", help="Receive the answer token by token, or as a whole."),
     ] = True,
     prompt: Annotated[
-        list[str] | None, typer.Option(help="Prompt text. Repeatable.", show_default=False)
+        list[str] | None, typer.Option(help="Text of the prompt. Repeatable.", show_default=False)
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens per answer.")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Generate at most this many tokens per answer.")
+    ] = None,
     timeout: Annotated[str, typer.Option(help="Wait at most this long for an answer.")] = "5m",
     output_dir: opt.Records = None,
     as_json: opt.Json = False,
@@ -122,7 +125,7 @@ def _show(record: Record, report: client.LoadReport) -> None:
         ("ttft", "time to first token"),
         ("inter_token", "between tokens"),
         ("total", "whole request"),
-        ("queue", "of which in queue"),
+        ("queue", "time in the queue"),
     ):
         cells = [found.get(f"{name}_p{percent}_ms") for percent in client.PERCENTILES]
         if cells[0] is not None:

@@ -57,12 +57,14 @@ def inspect(
 
 @app.command(name="op-package")
 def op_package(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Op packages (.so).")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Op package libraries (.so).")
+    ],
     as_json: opt.Json = False,
 ) -> None:
     """Read op package libraries: machine, Hexagon arch, QAIRT build, interface provider.
 
-    Exit 1 when one of them cannot be read.
+    Exit 1 if fleet cannot read one of the libraries.
 
     Examples:
       fleet bundle op-package build/*/libQnnLLaMAPackage.so
@@ -104,7 +106,9 @@ def _show_libraries(read: list[OpLibrary]) -> None:
     ]
     if rows:
         output.table("Op package libraries", columns, rows, ("provider", "system", "machine"))
-        output.note("next: name them under `op_packages:` of the playbook (docs/op-packages.md)")
+        output.note(
+            "next: add these libraries under `op_packages:` in the playbook (docs/op-packages.md)"
+        )
 
 
 def _show(bundle: Bundle) -> None:
@@ -128,13 +132,15 @@ def _show(bundle: Bundle) -> None:
         output.note(f"note: {text}")
     if any(item.read_by == "markers" for item in bundle.contexts):
         output.note(
-            "note: without libQnnSystem fleet cannot see whether a context binary is "
-            f"cut off; to get the library: fleet runtime fetch --target {TARGET}"
+            "note: fleet cannot check for truncated context binaries without libQnnSystem; to "
+            f"get this library: fleet runtime fetch --target {TARGET}"
         )
     if bundle.usable:
         output.note("next: fleet plan -i INVENTORY PLAYBOOK, with `bundle:` set to this folder")
     else:
-        output.note("next: copy or export the damaged files again, then run this command again")
+        output.note(
+            "next: copy or export the missing and damaged files again, then run this command again"
+        )
 
 
 def _context_row(item: ContextBinary) -> tuple[object, ...]:
@@ -153,12 +159,12 @@ def _context_row(item: ContextBinary) -> tuple[object, ...]:
 
 def _problems(bundle: Bundle) -> list[str]:
     return [
-        *(f"{item.name} is missing (named by {item.named_by})" for item in bundle.missing),
+        *(f"{item.name} is missing; {item.named_by} refers to it" for item in bundle.missing),
         *(f"{item.name}: {item.problem}" for item in bundle.contexts if item.problem),
         *(
             (
-                f"the SHA-256 of {item.name} is {item.found[:12]}, "
-                f"{bundle.checked_by} says {item.expected[:12]}"
+                f"{item.name} is damaged: its SHA-256 is {item.found[:12]}, but "
+                f"{bundle.checked_by} has {item.expected[:12]}"
             )
             for item in bundle.wrong_hashes
         ),

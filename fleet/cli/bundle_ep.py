@@ -38,8 +38,8 @@ def wrap_ep(
     library = system_library(RuntimeStore())
     if library is None:
         raise BundleError(
-            "fleet reads context binaries with libQnnSystem, and the runtime store "
-            "has none for this computer (x86_64 Linux)",
+            "fleet reads context binaries with libQnnSystem, but the runtime store has no "
+            "libQnnSystem for this computer (x86_64 Linux)",
             hint=f"fleet runtime fetch --target {TARGET}",
         )
     written = write_wrappers([read_graphs(path, library) for path in files], folder)

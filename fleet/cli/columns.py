@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-
-from fleet.model.frozen import dataclass
+from dataclasses import dataclass
 
 GAP = "  "
 PROSE = 24  # columns that a cell of several words gets before another column makes room for it

@@ -27,7 +27,10 @@ def named_hosts(
 ) -> tuple[Host, ...]:
     """As `hosts_of`, for what is done to no board that was not named. Raises InputError."""
     if not limit and not named:
-        raise InputError("no device is named", hint="name devices or groups, or all: HOST...")
+        raise InputError(
+            "the command does not say which devices to use",
+            hint="add names of devices or groups, or the word all",
+        )
     return hosts_of(inventory, limit, named)
 
 
@@ -58,7 +61,7 @@ def only_host(inventory: Path, limit: list[str] | None, what: str) -> Host:
     hosts = hosts_of(inventory, limit)
     if len(hosts) != 1:
         raise InputError(
-            f"{what} connects to exactly one device, but {len(hosts)} are selected",
+            f"{what} connects to exactly one device, but you selected {len(hosts)} devices",
             hint="select one device: --limit HOST",
         )
     return hosts[0]

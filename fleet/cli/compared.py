@@ -22,7 +22,7 @@ from fleet.profiles.files import read_records
 from fleet.profiles.store import select
 
 OPS_SHOWN = 20
-AB = "fleet ab A B (measures both in turns and gives a verdict)"
+AB = "fleet ab A B (runs A and B alternately and gives a verdict)"
 
 
 def group_of(text: str, store: Path | None) -> RecordGroup:
@@ -98,7 +98,9 @@ def show(found: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> N
     for text in found.remarks:
         output.note(text)
     if any(row.verdict in {Verdict.FEW, Verdict.DIFFERS} for row in found.rows):
-        output.note(f"a verdict needs {LEAST_REPEATS} runs of A and of B in turns")
+        output.note(
+            f"for a verdict, fleet must run A and B alternately, {LEAST_REPEATS} times each"
+        )
         output.advise(f"next: {AB}")
 
 
@@ -133,30 +135,30 @@ def end(found: Comparison, judged: Sequence[JudgedGate], *, strict: bool) -> Non
     if refusal:
         raise NotComparableError(
             refusal,
-            hint="measure A and B again under the same conditions; if you changed one of these "
-            "on purpose, name it, such as --vary runtime",
+            hint="measure A and B again under the same conditions; if you changed a condition "
+            "on purpose, name it with --vary, such as --vary runtime",
         )
     apart = [finding for finding in found.findings if finding.what in APART]
     tripped = [result for result in judged if result.outcome is GateOutcome.TRIPPED]
     if tripped:
         raise GateError(
             f"B is worse than --fail-if allows: {_texts(tripped)}",
-            hint="compare the runs of A and B in the table above; or change the limit of "
-            "--fail-if, if the loss does not matter",
+            hint="keep A; or allow a larger loss with --fail-if",
         )
     unsure = [result for result in judged if result.outcome is GateOutcome.UNJUDGED]
     if unsure:
         raise NotComparableError(
-            f"--fail-if cannot be decided, for lack of comparable runs: {_texts(unsure)}",
+            "fleet cannot decide --fail-if, because it has too few comparable runs: "
+            f"{_texts(unsure)}",
             hint=AB
             if apart
-            else (
-                f"measure at least five runs of A and of B (a run with repeats is one), or: {AB}"
-            ),
+            else (f"measure A and B with at least five `fleet run` commands each, or: {AB}"),
         )
     if apart:
         raise NotComparableError(
-            f"no verdict: A and B were not measured in turns: {writing.finding(apart[0])}", hint=AB
+            "no verdict, because A and B were not measured alternately: "
+            f"{writing.finding(apart[0])}",
+            hint=AB,
         )
 
 
@@ -164,7 +166,7 @@ def _refusal(found: Comparison) -> str:
     if not found.rows:
         return "--strict: A and B have no device and no metric in common"
     what = ", ".join(dict.fromkeys(finding.what for finding in found.refused))
-    text = f"--strict: A and B ran under conditions that differ or are unknown: {what}"
+    text = f"--strict: some conditions of A and B differ or are unknown: {what}"
     return text if what else ""
 
 
@@ -186,7 +188,7 @@ def show_matrix(
     """Board by version."""
     if len(metric) != 1 or columns not in matrices.COLUMNS:
         raise InputError(
-            "--matrix needs exactly one --metric, and --columns must be runtime or release",
+            "--matrix needs one --metric, and --columns with runtime or release",
             hint="fleet profiles compare --matrix --metric decode_tps since:2026-11-01",
         )
     made = matrices.matrix(group_of(text, store), metric[0], columns, margin)

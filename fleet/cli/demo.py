@@ -65,16 +65,21 @@ def _announce(folder: Path, *, built: bool, fetched: bool) -> None:
     """What comes, how much is downloaded and how long that takes, before it begins."""
     parts = [f"QAIRT {QAIRT} from PyPI, {QAIRT_MB} MB (251 MB on disk)"] * (not fetched)
     parts += [f"a Debian userland with apt, {BUILD_MB} MB ({TREE_MB} MB on disk)"] * (not built)
-    output.note(f"Three emulated boards on this computer: no hardware, no NPU. In {folder}:")
+    output.note(
+        "This demo runs three emulated boards on this computer, without hardware and NPU. In "
+        f"{folder}:"
+    )
     output.note("1/3  write a project   2/3  boot the boards   3/3  deploy, run, profile")
     if not parts:
-        output.note("downloads nothing: all is here; takes about half a minute")
+        output.note("no download is needed; the demo takes about half a minute")
         return
     total = QAIRT_MB * (not fetched) + BUILD_MB * (not built)
     work = 35 + 20 * (not built)
     slow = (work + total) / 60
-    output.note(f"downloads first, once: {'; '.join(parts)}")
-    output.note(f"takes about {work + total // 10} s at 10 MB/s, {slow:.0f} minutes at 1 MB/s")
+    output.note(f"the first demo downloads: {'; '.join(parts)}")
+    output.note(
+        f"the demo takes about {work + total // 10} s at 10 MB/s, {slow:.0f} minutes at 1 MB/s"
+    )
 
 
 def _has_runtime() -> bool:
@@ -84,11 +89,12 @@ def _has_runtime() -> bool:
 def _write(folder: Path) -> None:
     """The project; one of an earlier demo stays as it is. Raises InputError."""
     if (folder / FILE).is_file():
-        output.note(f"1/3  {folder} is there and stays as it is")
+        output.note(f"1/3  {folder} exists already; fleet uses it as it is")
         return
     if folder.exists() and any(folder.iterdir()):
         raise InputError(
-            f"the folder {folder} exists, and is not a project of fleet: it has no {FILE}",
+            f"the folder {folder} exists already, but it is not a fleet project: it contains no "
+            f"{FILE}",
             hint="fleet demo ANOTHER-FOLDER",
         )
     for part in PARTS:
@@ -143,12 +149,12 @@ def _step(number: int, text: str, size: Callable[[], int] | None) -> Iterator[No
 
 def _end(folder: Path, fleet: str) -> None:
     """Three commands to try, and how to take the lab down: they work when they are pasted."""
-    output.note(f"\nThe boards stay up. Try, in {folder}:")
+    output.note(f"\nThe boards keep running. Try in {folder}:")
     output.note(f"  cd {shlex.quote(str(folder))}")
     output.note(f"  {fleet} profiles show last")
     output.note(f"  {fleet} doctor")
     output.note(f"  {fleet} run --repeats 10")
-    output.note(f"Stop them: {fleet} lab down")
+    output.note(f"Stop the boards: {fleet} lab down")
 
 
 def _program() -> str:

@@ -33,7 +33,7 @@ from fleet.profiles.runs import RunStore
 RunOption = Annotated[
     bool | None,
     typer.Option(
-        "--run/--no-run", help="Run the model after the deploy. Default: if something changed."
+        "--run/--no-run", help="Run the model after the deploy. Default: run if something changed."
     ),
 ]
 WHEN = {None: "auto", True: "always", False: "never"}
@@ -54,10 +54,11 @@ def plan(
     offline: opt.Offline = False,
     accept_new: opt.AcceptNew = False,
     admin: Annotated[
-        bool, typer.Option("--admin", help="Show only the commands for root, ready to paste.")
+        bool,
+        typer.Option("--admin", help="Show only the commands that root must run, ready to paste."),
     ] = False,
     write_lock: Annotated[
-        bool, typer.Option("--write-lock", help="Write the planned files into fleet.lock.")
+        bool, typer.Option("--write-lock", help="Write the planned files to fleet.lock.")
     ] = False,
     lock_file: opt.LockFile = None,
     tune: opt.Tune = None,
@@ -214,4 +215,6 @@ def show_measured(operation: Operation, results: list[DeviceResult]) -> None:
         store = f" --store {shlex.quote(str(operation.runs.root))}" if other else ""
         output.advise(f"next: fleet profiles show {operation.run_id}{store}")
     elif any(result.outcome == "unchanged" for result in results) and operation.playbook.run:
-        output.advise("nothing changed, so the model was not run; to measure again: fleet run")
+        output.advise(
+            "nothing changed, so fleet did not run the model; to measure again: fleet run"
+        )

@@ -26,29 +26,38 @@ _PLATFORMS = ("linux", "android", "windows")
 
 
 LogOption = Annotated[
-    list[str] | None, typer.Option(help="Explain a log instead: a file, - for standard input.")
+    list[str] | None,
+    typer.Option(help="Explain this log file instead of a device; - is standard input."),
 ]
 ExplainOption = Annotated[
     str | None, typer.Option("--explain", help="Explain an error code: 14001, 0x80000406, -8.")
 ]
 ListOption = Annotated[bool, typer.Option("--list", help="List all checks and known causes.")]
 OnlyOption = Annotated[
-    list[str] | None, typer.Option(help="Run only this check or layer (see --list). Repeatable.")
+    list[str] | None,
+    typer.Option(help="Run only this check or layer (--list shows all). Repeatable."),
 ]
 FolderOption = Annotated[
-    list[str] | None, typer.Option(help="Check this folder on the device: a QAIRT copied by hand.")
+    list[str] | None,
+    typer.Option(help="Check this folder on the device, with a QAIRT that you copied by hand."),
 ]
-PlatformOption = Annotated[str, typer.Option(help="With --log: linux, android or windows.")]
+PlatformOption = Annotated[
+    str, typer.Option(help="With --log: system of the device: linux, android or windows.")
+]
 SessionOption = Annotated[
-    bool, typer.Option("--session/--no-session", help="Open a real NPU session as a test.")
+    bool, typer.Option("--session/--no-session", help="Also open an NPU session as a test.")
 ]
 HashOption = Annotated[bool, typer.Option("--verify", help="Hash all deployed files (slow).")]
-FixOption = Annotated[bool, typer.Option("--fix", help="Repair: show steps, ask, apply.")]
-DryOption = Annotated[bool, typer.Option("--dry-run", help="With --fix: show steps only.")]
+FixOption = Annotated[
+    bool, typer.Option("--fix", help="Repair the device: show the steps, ask, then apply them.")
+]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="With --fix: only show the steps.")]
 PlaybookOption = Annotated[
     Path | None, typer.Option(help="With --fix: the playbook to deploy again.")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="With --fix: do not ask.")]
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="With --fix: apply the steps without asking.")
+]
 BundleOption = Annotated[
     Path | None,
     typer.Option(help="Also write all findings, without secrets, to this .tar.gz file."),
@@ -59,7 +68,10 @@ AnswerOption = Annotated[
 ]
 StrictOption = Annotated[
     bool,
-    typer.Option("--strict", help="Exit with status 2 if there is advice, even without a problem."),
+    typer.Option(
+        "--strict",
+        help="Also exit with status 2 if the doctor found no problem but gives advice.",
+    ),
 ]
 
 
@@ -126,7 +138,10 @@ def _one_of(
         raise InputError(
             "-i or --log, --explain and --list cannot be combined"
             if given
-            else "nothing to examine: give -i, --log or --explain, or work in a project",
+            else (
+                "the doctor does not know what to examine: the command has no -i, --log or "
+                "--explain, and this folder is not in a fleet project"
+            ),
             hint="use one of: fleet doctor -i inventory.yaml, fleet doctor --log "
             "FILE, fleet doctor --explain 14001, fleet init",
         )

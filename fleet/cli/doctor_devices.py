@@ -123,16 +123,18 @@ def _show(cures: Sequence[Cure], *, dry_run: bool) -> None:
         output.say("fleet found no problem to fix")
     for fix in cures:
         if fix.why:
-            output.say(f"{fix.host.name}: fleet cannot repair this device itself: {fix.why}")
+            output.say(f"{fix.host.name}: fleet cannot repair this device: {fix.why}")
             continue
-        output.say(f"{fix.host.name}: fleet would use {fix.remedy} against the cause {fix.cause}:")
+        output.say(
+            f"{fix.host.name}: to remove the cause {fix.cause}, fleet would apply {fix.remedy}:"
+        )
         for step in fix.steps:
             output.say(f"  + {step}")
         for command in fix.commands:
             for line in command.splitlines():
                 output.say(f"      # {line}")
     if dry_run and any(not fix.why for fix in cures):
-        output.say("nothing was changed; to apply these steps, leave out --dry-run")
+        output.say("fleet changed nothing; to apply these steps, run the command without --dry-run")
 
 
 def _ask(cures: Sequence[Cure], *, yes: bool) -> None:

@@ -158,7 +158,7 @@ def _state(diagnosis: Diagnosis) -> tuple[str, str]:
     ranked = diagnosis.causes[0] if diagnosis.causes else None
     first = f": {_sure(ranked)}{escape(ranked.title)}" if ranked else ""
     if diagnosis.verdict == "problem" and not diagnosis.causes:
-        first = ": no known cause matches"
+        first = ": fleet knows no cause for this problem"
     verdict, state = _VERDICTS[diagnosis.verdict], _STATES.get(diagnosis.verdict, UNKNOWN)
     # Of a log, and of a device where only other checks were asked for.
     asked = {check.id for check in diagnosis.checks}
@@ -172,8 +172,8 @@ def _state(diagnosis: Diagnosis) -> tuple[str, str]:
 def _sure(first: Ranked) -> str:
     """A title is no verdict where the log does not decide."""
     if first.summary:
-        return "the log does not contain the real cause; most often it is: "
-    return "" if first.confidence >= _CERTAIN else "most likely: "
+        return "the log does not show the cause of the failure; the most frequent cause is: "
+    return "" if first.confidence >= _CERTAIN else "the most likely cause is: "
 
 
 def _layers(checks: Iterable[Check]) -> None:
@@ -227,7 +227,8 @@ def _twins(ranked: Ranked, diagnosis: Diagnosis) -> list[str]:
     if any(check.facts for check in diagnosis.checks):
         return []
     return [
-        f"{twin.cause}: the same log; `{twin.command}` tells: {twin.reading}"
+        f"{twin.cause} causes the same log; to tell the causes apart, run `{twin.command}`: "
+        f"{twin.reading}"
         for twin in ranked.twins
     ]
 
@@ -235,7 +236,7 @@ def _twins(ranked: Ranked, diagnosis: Diagnosis) -> list[str]:
 def _fix(fix: Fix) -> None:
     marks = [fix.where]
     marks += ["needs root"] * fix.needs_root + ["reboot"] * fix.reboot
-    marks += [] if fix.reversible else ["no way back"]
+    marks += [] if fix.reversible else ["cannot be undone"]
     _line(f"  [bold]fix[/]    {escape(fix.title)} [dim]({', '.join(marks)})[/]")
     for text in completed(fix.command).splitlines():
         _line(f"         {escape(text)}", paste=True)
@@ -264,14 +265,16 @@ def show_explained(found: Explained) -> None:
         names = ", ".join(meaning.names) or "fleet knows no name for this value"
         output.say(f"  {meaning.family}: {names}" + (f" ({meaning.note})" if meaning.note else ""))
     if not found.meanings:
-        output.say("  fleet does not know this code: no public header file defines it")
+        output.say("  fleet does not know this code: no public QNN or FastRPC header defines it")
     if found.causes:
         output.table(
             "causes of this code, the most frequent first",
             ("cause", "layer", "what is wrong"),
             [(cause.id, cause.layer, cause.title) for cause in found.causes],
         )
-        output.say("to find out which one it is, give the whole log: fleet doctor --log FILE")
+        output.say(
+            "to find out which cause applies, give fleet the whole log: fleet doctor --log FILE"
+        )
 
 
 def report(

@@ -17,11 +17,16 @@ from fleet.model.deadline import parse_duration
 
 def exec_(
     command: Annotated[
-        list[str], typer.Argument(help="A shell line, or a program and its arguments after --.")
+        list[str],
+        typer.Argument(
+            help="A shell command in quotes, or -- and then a program with its arguments."
+        ),
     ],
     inventory: opt.Inventory,
     limit: opt.Limit = None,
-    timeout: Annotated[str, typer.Option(help="End the command after this long: 90s, 5m.")] = "60s",
+    timeout: Annotated[
+        str, typer.Option(help="Stop the command after this time: 90s, 5m.")
+    ] = "60s",
     lease: opt.Lease = False,
     canary: rollout.Canary = None,
     waves: rollout.Waves = None,
@@ -30,7 +35,7 @@ def exec_(
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Run a command on devices; each line of its output has the device in front.
+    """Run a command on devices. Each line of its output begins with the device name.
 
     Takes no lease and says who holds a board.
 

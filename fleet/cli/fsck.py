@@ -28,7 +28,7 @@ def fsck(
     ] = False,
     source: Annotated[
         list[Path] | None,
-        typer.Option(help="With --repair: local files or folders with good copies."),
+        typer.Option(help="With --repair: files or folders on this computer with good copies."),
     ] = None,
     bandwidth: Annotated[
         str | None,
@@ -38,7 +38,7 @@ def fsck(
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Check all files of releases on devices by hash; move damaged ones aside.
+    """Check the hashes of all release files on devices, and move damaged files aside.
 
     Example: fleet fsck -i inventories/lab.yaml --bandwidth 50MB/s
     """

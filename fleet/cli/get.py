@@ -16,7 +16,9 @@ from fleet.engine.fetching import Fetching, fetch_everywhere
 
 
 def get(
-    remote: Annotated[str, typer.Argument(help="File or folder on the devices; ~/ is the home.")],
+    remote: Annotated[
+        str, typer.Argument(help="File or folder on the devices; ~/ is the user's home folder.")
+    ],
     local: Annotated[Path, typer.Argument(help="Folder on this computer.", show_default=False)],
     inventory: opt.Inventory,
     limit: opt.Limit = None,
@@ -25,7 +27,7 @@ def get(
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Fetch a file or folder from devices, each file verified by its hash.
+    """Copy a file or folder from devices to this computer, and verify each file by its hash.
 
     From several devices it goes to LOCAL/DEVICE/. What was interrupted goes on where it
     stopped. Links on the devices are not followed.

@@ -52,14 +52,14 @@ IGNORED = "*.known_hosts.lock\n*.part\n.lab/\nbundles/\n"
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder; default: this one.")] = Path(),
     addresses: Annotated[
-        list[str] | None, typer.Argument(help="Devices to add: [user@]host[:port] ...")
+        list[str] | None, typer.Argument(help="Addresses of devices to add: [user@]host[:port] ...")
     ] = None,
-    name: Annotated[str, typer.Option(help="Name of inventory and playbook.")] = "boards",
+    name: Annotated[str, typer.Option(help="Name for the new inventory and playbook.")] = "boards",
     bundle: Annotated[
         Path | None, typer.Option(help="Bundle folder to write into the playbook.")
     ] = None,
     ssh_config: Annotated[
-        Path | None, typer.Option(help="Read this instead of ~/.ssh/config.")
+        Path | None, typer.Option(help="Read this ssh config instead of ~/.ssh/config.")
     ] = None,
     lab: Annotated[
         Path | None, typer.Option(help="Folder of running lab boards (fleet lab up), like .lab.")
@@ -69,7 +69,7 @@ def init(
     ] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Create a project: fleet.yaml, inventory and playbook, from ssh config, adb and labs.
+    """Create a project with fleet.yaml, inventory and playbook, from ssh config, adb and labs.
 
     Example: fleet init my-boards ubuntu@10.0.0.7 ubuntu@10.0.0.8 --bundle ~/bundles/llama
     """
@@ -109,7 +109,10 @@ def _schemas(folder: Path) -> dict[Path, str]:
 def _check(folder: Path, name: str) -> None:
     # A name of a release (docs/playbook.md) that leaves room for ".known_hosts.lock".
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name):
-        raise InputError(f"--name '{name}' is not possible", hint="use only letters, digits, . _ -")
+        raise InputError(
+            f"--name '{name}' is not a valid name",
+            hint="use only letters, digits and . _ -, and begin with a letter or digit",
+        )
     if is_address(str(folder)) and not folder.is_dir():
         raise InputError(
             f"'{folder}' is an address, but the first argument must be the folder",
@@ -119,7 +122,7 @@ def _check(folder: Path, name: str) -> None:
 
 def _count(devices: list[FoundDevice]) -> str:
     idle = sum(not device.usable for device in devices)
-    more = f"; {idle} more written as comments, because they are not usable now" if idle else ""
+    more = f"; {idle} devices cannot be used now and were written as comments" if idle else ""
     return f"{len(devices) - idle} devices{more}"
 
 
@@ -160,7 +163,7 @@ def _aliases(config: Path | None) -> list[FoundDevice]:
         if config is not None or file != main:
             values["ssh_config"] = str(file.absolute())
         if file != main:
-            about += f", included by {main}; fleet reads this file alone"
+            about += f", which {main} includes; fleet reads only this file"
         found.append(FoundDevice(name, about, values))
     return found
 
@@ -189,7 +192,9 @@ def _probed(devices: list[FoundDevice], known_hosts: Path) -> list[FoundDevice]:
         facts = result.details.get("facts")
         if not isinstance(facts, Facts):
             output.note(f"{device.name} did not answer: {result.text}")
-            seen[device.name] = replace(device, about=f"{device.about}; not asked")
+            seen[device.name] = replace(
+                device, about=f"{device.about}; fleet did not connect to it"
+            )
             continue
         kind = "emulated" if facts.emulated else facts.soc.hexagon_arch or "unknown Hexagon"
         reported = [facts.soc.model or "unknown board", facts.os_name or "unknown OS", kind]
@@ -204,7 +209,7 @@ def _probed(devices: list[FoundDevice], known_hosts: Path) -> list[FoundDevice]:
 
 def _playbook(name: str, bundle: Path | None, playbook: Path) -> str:
     if bundle is None:
-        about = "Folder of a Genie bundle: PUT YOURS HERE."
+        about = "Folder of a Genie bundle: write the path of your bundle here."
         return playbook_text(name, "../bundles/NAME-YOUR-BUNDLE", about)
     if not bundle.is_dir():
         raise BundleError(f"the bundle folder {bundle} does not exist", hint=f"ls {bundle.parent}")

@@ -19,9 +19,7 @@ _FILE_HELP = "Inventory file: of fleet, or an Ansible inventory in YAML."
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help=_FILE_HELP)]
 Option = Annotated[
     Path | None,
-    typer.Option(
-        "--inventory", "-i", metavar="FILE", help="Inventory to check; the same as to give FILE."
-    ),
+    typer.Option("--inventory", "-i", metavar="FILE", help="Inventory to check; the same as FILE."),
 ]
 _MEMBERS = (
     *("name", "transport", "address", "port", "user", "identity_files", "key_passphrase"),
@@ -44,8 +42,8 @@ class SchemaKind(StrEnum):
 def _file(argument: Path | None, option: Path | None) -> Path:
     if argument is not None and option is not None and argument != option:
         raise InputError(
-            "two inventories were given, as FILE and with --inventory",
-            hint="give only one of them: fleet config check FILE",
+            "you gave two inventories: one as FILE and one with --inventory",
+            hint="give only one inventory: fleet config check FILE",
         )
     return argument or opt.needed("inventory", option)
 

@@ -49,7 +49,9 @@ def up(
     kind: Annotated[
         str, typer.Option(help="Kind of board: auto, namespace (needs root) or user.")
     ] = "auto",
-    arch: Annotated[str, typer.Option(help="CPU of the boards: arm64, or that of this one.")] = "",
+    arch: Annotated[
+        str, typer.Option(help="CPU of the boards: arm64, or the CPU of this computer.")
+    ] = "",
     kernel: Annotated[
         bool, typer.Option("--kernel", help="Boards with their own kernel (needs root).")
     ] = False,
@@ -97,9 +99,12 @@ def up(
 def _kind(kind: str, arch: str, *, kernel: bool) -> str:
     asked = [name for name, wanted in (("kernel", kernel), ("arm64", arch)) if wanted]
     if arch not in {"", "arm64"}:
-        raise InputError(f"lab boards cannot emulate the machine '{arch}'", hint="--arch arm64")
+        raise InputError(f"lab boards cannot emulate the CPU '{arch}'", hint="--arch arm64")
     if len(asked) > 1 or (asked and kind != "auto"):
-        raise InputError("--arch, --kernel and --kind cannot be combined", hint="give one of them")
+        raise InputError(
+            "--arch, --kernel and --kind cannot be combined",
+            hint="give only one of these options",
+        )
     return asked[0] if asked else kind
 
 
@@ -115,7 +120,10 @@ def _tell(lab: Lab) -> None:
     if lab.phones:
         output.note(f"their adb server: adb -P {lab.adb_server.rpartition(':')[2]} devices")
     if any(board.upper == "memory" for board in (*lab.boards, *lab.phones)):
-        output.note("boards lose their files at a power cycle: this file system has no overlays")
+        output.note(
+            "`fleet lab power-cycle` will delete the files of these boards, because this file "
+            "system does not support overlays"
+        )
     output.note(f"next: {_next(lab)}")
 
 
@@ -129,14 +137,18 @@ def _next(lab: Lab) -> str:
 
 @app.command()
 def down(folder: DirOption = DEFAULT_DIR) -> None:
-    """Stop the boards and delete what was on them.
+    """Stop the boards and delete their files.
 
     Example: fleet lab down
     """
     lab = _lab(folder)
     there = lab.alive()
     lab.close()
-    output.note("the lab is stopped" if there else f"no lab is running in {folder}{_others()}")
+    output.note(
+        "the lab is stopped"
+        if there
+        else (f"no lab is running in {folder}, so there is nothing to stop{_others()}")
+    )
 
 
 def _others() -> str:
@@ -175,7 +187,7 @@ def reset(name: NameArgument, folder: DirOption = DEFAULT_DIR) -> None:
 
 @app.command("power-cycle")
 def power_cycle(name: NameArgument, folder: DirOption = DEFAULT_DIR) -> None:
-    """Cut the power of a board and boot it again; its files stay.
+    """Cut the power of a board and boot it again. Its files stay.
 
     Example: fleet lab power-cycle lab002
     """
@@ -210,7 +222,7 @@ def stock(
     bundle: Annotated[Path, typer.Option(help="Bundle folder to copy.")] = STOCK_BUNDLE,
     folder: DirOption = DEFAULT_DIR,
 ) -> None:
-    """Put a runtime and a bundle into ~/npu of a board, as a person would by hand.
+    """Copy a runtime and a bundle to ~/npu of a board, as if by hand.
 
     Example: fleet lab stock lab001; fleet doctor -i inventories/lab.yaml -l lab001 --folder npu
     """
@@ -230,15 +242,15 @@ def stock(
 
 @app.command("profile")
 def profile_of(
-    archive: Annotated[Path, typer.Argument(help="What `fleet selftest` wrote (.tar.gz).")],
+    archive: Annotated[Path, typer.Argument(help="Archive that `fleet selftest` wrote (.tar.gz).")],
     device: Annotated[
-        int, typer.Option(min=1, help="Number of the device in the archive, from 1.")
+        int, typer.Option(min=1, help="Number of the device in the archive; the first is 1.")
     ] = 1,
     target: Annotated[Path, typer.Option("--output", help="File to write.")] = Path(
         "recorded.yaml"
     ),
 ) -> None:
-    """Make a type of lab board of what a real one said in a selftest.
+    """Make a board type from the answers of a real board in `fleet selftest`.
 
     Example: fleet lab profile selftest-qcs9075-2026-11-23.tar.gz --output qcs9075.yaml
     """
@@ -246,7 +258,9 @@ def profile_of(
 
     text, lacking = recorded(archive, device)
     if target.exists():
-        raise InputError(f"{target} is there already", hint="name another file: --output FILE")
+        raise InputError(
+            f"the file {target} exists already", hint="name another file: --output FILE"
+        )
     target.write_text(text, "utf-8")
     if lacking:
         output.say(lacking)
@@ -262,7 +276,7 @@ def exec_on(
     argv: Annotated[list[str], typer.Argument(help="Program and its arguments, after --.")],
     folder: DirOption = DEFAULT_DIR,
 ) -> None:
-    """Run a program on a board as its root, not through ssh.
+    """Run a program on a board as root, without ssh.
 
     Example: fleet lab exec lab001 -- ls -l /dev
     """

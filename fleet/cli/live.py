@@ -114,7 +114,7 @@ class _Lines:
             case events.StepStarted():
                 return f"{event.step}: {event.text}"
             case events.Chosen():
-                return f"sends data with {event.carrier} ({event.why})"
+                return f"fleet sends the data with {event.carrier} ({event.why})"
             case events.Relayed():
                 return f"{human_bytes(event.bytes)} from {event.source}"
             case events.Warned():
@@ -122,7 +122,7 @@ class _Lines:
             case events.DeviceDone():
                 sent = human_bytes(event.bytes_sent)
                 if event.bytes_relayed:
-                    sent += f" sent, {human_bytes(event.bytes_relayed)} from neighbours"
+                    sent += f" sent, {human_bytes(event.bytes_relayed)} received from neighbours"
                 else:
                     sent += " sent"
                 mark = ", emulated" if event.emulated else ""
@@ -167,7 +167,10 @@ def _of_a_rollout(event: Event) -> str:
 def _cooling(event: events.Cooling) -> str:
     """`nspss-0 52 °C, waiting for 45 °C (3:12 left)`."""
     left = f"{int(event.left) // 60}:{int(event.left) % 60:02d}"
-    return f"{event.zone} {event.celsius:.0f} °C, waiting for {event.below:g} °C ({left} left)"
+    return (
+        f"{event.zone} {event.celsius:.0f} °C, waiting until it is below {event.below:g} °C (at "
+        f"most {left})"
+    )
 
 
 def _of(done: int, need: int, about: str) -> str:

@@ -78,7 +78,7 @@ def before(where: Path, name: str, limit: Sequence[str] | None) -> Lock | None:
     except LockFileError as error:
         if not _ours(where):
             raise InputError(
-                f"{where} exists and is not a lock file of fleet, so fleet does not overwrite it",
+                f"fleet does not overwrite {where}, because it is not a fleet lock file",
                 hint=f"name another file with --lock-file FILE, or remove {where}",
             ) from error
         if limit:
@@ -129,7 +129,10 @@ def lock_for(playbook: Path, given: Path | None, *, locked: bool, frozen: bool) 
         raise InputError("--locked and --frozen cannot be combined", hint="remove one of the two")
     if not (locked or frozen):
         if given is not None:
-            raise InputError("--lock-file alone has no effect", hint="add --locked or --frozen")
+            raise InputError(
+                "--lock-file has no effect without --locked or --frozen",
+                hint="add --locked or --frozen",
+            )
         return None
     lock = load_lock(lock_path(playbook, given)).of(load_playbook(playbook).name)
     if locked and lock.playbook != playbook_hash(playbook):

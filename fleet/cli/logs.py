@@ -23,10 +23,10 @@ def logs(
     limit: opt.Limit = None,
     kind: Annotated[
         list[Kind] | None,
-        typer.Option(help="Only this kind. Default: journal or logcat, dmesg, service."),
+        typer.Option(help="Show only this log. Default: journal or logcat, dmesg, service."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="Show nothing that is older than this: 90s, 10m, 2h.")
+        str | None, typer.Option(help="Show only lines of the last 90s, 10m, 2h.")
     ] = None,
     lines: Annotated[
         int,
@@ -42,7 +42,7 @@ def logs(
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Show the journal, the kernel's messages, logcat and the log of a service of devices.
+    """Show the journal, the kernel messages, logcat and the service log of devices.
 
     What cannot be read is said, with the reason of the device. The log of a service has no
     times, so --since does not cut it. Takes no lease and says who holds a board.

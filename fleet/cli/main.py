@@ -105,7 +105,7 @@ def build(word: str = "", then: str = "") -> typer.Typer:
 
 
 def _config(then: str) -> typer.Typer:
-    about = "Check, list and lock what files say; runners and schemas for them."
+    about = "Check and list inventories, write lock files, show runners and schemas."
     group = typer.Typer(no_args_is_help=True, help=about)
     for name in [then] if then in CONFIG else CONFIG:
         module, function = CONFIG[name]

@@ -126,12 +126,15 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
         for host, mine in _by_host(kinds[kind]).items():
             _remarks(host or "unknown device", kind, mine)
     if any(r["emulated"] for r in records):
-        output.note("emulated (lab device or HTP emulator on x86_64): these are not NPU numbers")
+        output.note(
+            "these runs were emulated (lab device or HTP emulator on x86_64), so the numbers "
+            "are not those of an NPU"
+        )
     for record in records:
         turn = f"{'warm-up' if record['warmup'] else 'run'} {record['repeat'] + 1}"
         for problem in record["problems"]:
             host = record["host"] or "unknown device"
-            output.note(f"{host} {turn} does not count: {problem}")
+            output.note(f"{host}: {turn} does not count: {problem}")
         for mark in record.get("marks", ()):
             output.note(f"{record['host'] or 'unknown device'} {turn}: {mark}")
 
@@ -140,7 +143,10 @@ def _remarks(host: str, kind: str, records: Sequence[dict[str, Any]]) -> None:
     good = [record for record in records if record["counts"]]
     names = [latency(record["metrics"]["others"]).get("median") for record in good]
     if kind == "network" and any(name and name[0] in MEANS for name in names):
-        output.note(f"{host}: the program reports only the mean of a run, not each inference")
+        output.note(
+            f"{host}: the program reports only the mean time of a run, not the time of each "
+            "inference"
+        )
     others = _others(good, kind)
     if others:
         output.note(f"{host}, other metrics: {others}")
@@ -158,7 +164,9 @@ def conditions_line(records: Sequence[Mapping[str, Any]]) -> str:
     parts = [_heat(found), _words("governor", found, "governors"), _words("power", found, "power")]
     costs = [conditions["cost"] for conditions in found if conditions.get("cost") is not None]
     if costs:
-        parts.append(f"measuring temperature and clocks took at most {max(costs):.2%} of a CPU")
+        parts.append(
+            f"fleet used at most {max(costs):.2%} of one CPU core to read temperature and clocks"
+        )
     return "; ".join(part for part in parts if part)
 
 
@@ -172,7 +180,7 @@ def _heat(found: Sequence[Mapping[str, Any]]) -> str:
     span = f"{low:.1f}" if low == high else f"{low:.1f} to {high:.1f}"
     names = ", ".join(sorted({heat.zone for heat in starts}))
     tail = f", {most:.1f} °C peak" if most is not None else ""
-    return f"started at {span} °C ({names}){tail}"
+    return f"temperature at the start {span} °C ({names}){tail}"
 
 
 def _hottest(sample: Mapping[str, Any] | None) -> Heat | None:

@@ -80,7 +80,10 @@ AcceptNew = Annotated[
     bool, typer.Option("--accept-new", help="Trust ssh host keys that were never seen before.")
 ]
 Verify = Annotated[
-    bool, typer.Option("--verify", help="Hash all files on the device, not only sizes (slow).")
+    bool,
+    typer.Option(
+        "--verify", help="Check the hash of each file on the device, not only its size (slow)."
+    ),
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Download nothing; use stored runtimes.")]
 Executor = Annotated[

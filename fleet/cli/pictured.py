@@ -52,8 +52,8 @@ def show_pictures(records: Sequence[Record]) -> None:
         ends = (alone.a.low, alone.a.high) if alone.a else (None, None)
         drawn.append(Bar(host, good[0] if alone.mid_a is None else alone.mid_a, *ends))
     if len(drawn) > 1:
-        output.say(f"  {shown}, with 95 % intervals where there are five runs and more")
+        output.say(f"  {shown}, with 95 % intervals for five or more runs")
         for line in bars(drawn, width - 2, plain=plain):
             output.say(f"  {line}")
     if len(boards) > DEVICES:
-        output.note(f"pictures of {DEVICES} of {len(boards)} devices")
+        output.note(f"only {DEVICES} of {len(boards)} devices are drawn")

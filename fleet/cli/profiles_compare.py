@@ -20,7 +20,7 @@ MatrixOption = Annotated[
     bool, typer.Option("--matrix", help="Table: device by version, for one --metric.")
 ]
 ColumnsOption = Annotated[
-    str, typer.Option(help="With --matrix: what each column stands for: runtime or release.")
+    str, typer.Option(help="With --matrix: make one column per runtime or per release.")
 ]
 VaryOption = Annotated[
     Words, typer.Option(help="What you changed on purpose, such as model or runtime. Repeatable.")
@@ -30,7 +30,7 @@ StrictOption = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Fail if the sides ran under different or unknown conditions (versions, power, heat).",
+        help="Fail if A and B ran under different or unknown conditions (versions, power, heat).",
     ),
 ]
 FailOption = Annotated[
@@ -60,7 +60,7 @@ def compare(
     store: opt.Store = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Compare B with A: conditions, changes with intervals, verdicts, operations.
+    """Compare runs B with runs A: conditions, changes with intervals, verdicts, operations.
 
     Without A and B: the last run is compared with the one before it of the same name.
 
@@ -74,7 +74,7 @@ def compare(
     if matrix:
         if a is None or b is not None or fail_if or strict or markdown or junit or vary:
             raise InputError(
-                "--matrix shows one selection of results, and can be combined only with --metric, "
+                "--matrix shows one selection of results, and works only with --metric, "
                 "--columns and --margin",
                 hint="remove B and the other options: "
                 "fleet profiles compare --matrix --metric decode_tps since:2026-11-01",

@@ -33,7 +33,7 @@ def report(
     store: opt.Store = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Draw runs as one HTML file that needs no network: tables, distributions, heat, history.
+    """Write one HTML file that works offline: tables, distributions, heat and history of runs.
 
     Example: fleet profiles report tag:before tag:after -o report.html
     """
@@ -47,19 +47,21 @@ def report(
     if len(selections) > GROUPS:
         raise InputError(
             f"a report can show at most {GROUPS} groups, but {len(selections)} were given",
-            hint="give fewer selections, or make several reports",
+            hint=f"give at most {GROUPS} selections, or make several reports",
         )
     groups = [group_of(selection, store) for selection in selections]
     for group in groups:
         if not group.records:
             raise InputError(
-                f"'{group.label}' contains only warm-up runs, which a report does not show",
+                f"'{group.label}' contains only warm-up runs, and a report shows no warm-up runs",
                 hint="choose other runs: fleet profiles list",
             )
     found = gather(groups)
     if drawing.library() is None:
         cure = install_extra("report")
-        output.note(f"heat, operations and history need the extra `report`: {cure}")
+        output.note(
+            f"the report lacks the charts of heat, operations and history; to add them: {cure}"
+        )
     size = _write(target, page(found, title))
     if as_json:
         output.emit_json(_plain(found, target, size))

@@ -18,7 +18,9 @@ from fleet.profiles.store import ProfileStore, select
 
 Format = StrEnum("Format", list(WRITERS))  # type: ignore[misc]
 SelectionArgument = Annotated[str, typer.Argument(help="Which runs: a run id, last, tag:NAME, ...")]
-baseline = typer.Typer(no_args_is_help=True, help="Results kept under a name to compare with.")
+baseline = typer.Typer(
+    no_args_is_help=True, help="Keep results under a name, to compare later results with them."
+)
 MOST_BAD = 50
 
 
@@ -35,12 +37,14 @@ def import_files(
     host: Annotated[str, typer.Option(help="Device name for files that do not contain one.")] = "",
     name: Annotated[str, typer.Option(help="Model name for files that do not contain one.")] = "",
     tags: Annotated[
-        list[str] | None, typer.Option("--tag", help="Add this tag to all of them. Repeatable.")
+        list[str] | None,
+        typer.Option("--tag", help="Add this tag to all imported results. Repeatable."),
     ] = None,
     emulated: Annotated[
         bool | None,
         typer.Option(
-            "--emulated/--hardware", help="For files that do not say it: emulated, or a real NPU."
+            "--emulated/--hardware",
+            help="For files without this fact: the runs were emulated, or ran on a real NPU.",
         ),
     ] = None,
     store: opt.Store = None,
@@ -91,9 +95,7 @@ def export_records(
     ] = None,
     clock_mhz: Annotated[
         float | None,
-        typer.Option(
-            min=0.001, help="For a trace: rate in MHz of the clock whose cycles the profile counts."
-        ),
+        typer.Option(min=0.001, help="For a trace of a profile in cycles: clock rate in MHz."),
     ] = None,
     store: opt.Store = None,
     as_json: opt.Json = False,
@@ -134,11 +136,13 @@ def tag(
 def save(
     name: Annotated[str, typer.Argument(help="Name of the baseline.")],
     selection: SelectionArgument,
-    replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing one.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Overwrite an existing baseline.")
+    ] = False,
     store: opt.Store = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Save the selected records, to compare later ones with baseline:NAME.
+    """Save the selected records, to compare later records with baseline:NAME.
 
     Example: fleet profiles baseline save good last
     """
@@ -170,7 +174,7 @@ def remove(
     store: opt.Store = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Forget a baseline; its records stay.
+    """Delete a baseline. Its records stay.
 
     Example: fleet profiles baseline remove good
     """

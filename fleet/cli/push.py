@@ -20,7 +20,7 @@ def push(
     sources: Annotated[list[Path], typer.Argument(help="Files and folders.", show_default=False)],
     inventory: opt.Inventory,
     name: Annotated[
-        str | None, typer.Option(help="Name on the device; default: that of the file.")
+        str | None, typer.Option(help="Name on the device; default: name of the file.")
     ] = None,
     limit: opt.Limit = None,
     keep: Annotated[
@@ -32,7 +32,7 @@ def push(
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Send files or a folder to devices: verified, resumable, activated with one rename.
+    """Send files or folders to devices: verified, resumable, and activated atomically.
 
     The files are in `current/NAME/` of the base folder; `fleet rollback` goes back.
 

@@ -20,11 +20,13 @@ def reserve(
     host: opt.Hosts = None,
     limit: opt.Limit = None,
     duration: Annotated[str, typer.Option("--for", help="How long: 30m, 2h, 3d.")] = "1h",
-    reason: Annotated[str, typer.Option("--reason", "-r", help="Shown to other people.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", "-r", help="Reason, shown to other users.")
+    ] = "",
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Reserve boards for a time: other people can then read, but not deploy or run.
+    """Reserve boards for a time. Other users can then read, but not deploy or run.
 
     Example: fleet reserve evk-07 -i inventories/evks.yaml --for 2h --reason "camera tests"
     """
@@ -39,12 +41,12 @@ def unreserve(
     limit: opt.Limit = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Also end what others reserved, and their running deploys."),
+        typer.Option("--force", help="Also end reservations and running deploys of other users."),
     ] = False,
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """End your reservation of boards; with --force, also reservations and deploys of others.
+    """End your reservation of boards; with --force, also reservations and deploys of other users.
 
     Example: fleet unreserve evk-07 -i inventories/evks.yaml
     """
@@ -61,7 +63,7 @@ def who(
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Show who holds the boards, until when and what for. Reads only, one round trip each.
+    """Show who uses or reserved each board, until when and why. Reads only, one round trip each.
 
     Example: fleet who -i inventories/evks.yaml
     """

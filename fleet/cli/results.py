@@ -55,7 +55,7 @@ def tell_holders(results: Sequence[DeviceResult]) -> None:
     """Who holds which board, where a command went on beside them; boards that it left alone."""
     for result in results:
         if result.outcome == "not attempted":
-            output.note(f"{result.host.name}: not attempted")
+            output.note(f"{result.host.name}: fleet did not attempt this device")
         notes = result.details.get("notes")
         for text in notes if isinstance(notes, list) else ():
             output.note(f"{result.host.name}: {text}")
@@ -96,7 +96,11 @@ def show_plans(results: Sequence[DeviceResult]) -> None:
     if len(plans) > 1 and output.shape != "wide":
         differ = f"; {len(plans) - len(sizes[0])} differ" if len(sizes) > 1 else ""
         most = len(sizes[0])
-        output.say(f"same on {most} device{'s' * (most > 1)}{differ}" if most > 1 else "all differ")
+        output.say(
+            f"the plan is the same on {most} device{'s' * (most > 1)}{differ}"
+            if most > 1
+            else ("each device has a different plan")
+        )
     used = {line.split()[0] for lines in plans.values() for line in lines[1:]}
     legend = [f"{mark} {text}" for mark, text in _LEGEND.items() if mark in used]
     if legend:
@@ -109,7 +113,7 @@ def _who(names: Sequence[str], count: int, *, most: bool) -> str:
         return ", ".join(names)
     if len(names) == count:
         return f"all {count} devices"
-    return f"{len(names)} devices, all but those below" if most else ", ".join(names)
+    return f"{len(names)} devices (all except the devices below)" if most else ", ".join(names)
 
 
 def _plan_lines(plan: DevicePlan) -> tuple[str, ...]:

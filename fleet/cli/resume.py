@@ -25,7 +25,7 @@ def resume(
         typer.Argument(metavar="RUN", help="Run id that `fleet deploy` prints, or `last`."),
     ] = None,
     list_runs: Annotated[
-        bool, typer.Option("--list", help="List the runs, and how far each of them got.")
+        bool, typer.Option("--list", help="List the runs with their progress.")
     ] = False,
     force_inputs: Annotated[
         bool, typer.Option("--force-inputs", help="Continue even if the playbook or files changed.")
@@ -33,7 +33,7 @@ def resume(
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Continue a deploy on the devices that failed, were unreachable or are not done.
+    """Continue a deploy on the devices that failed, were unreachable or did not finish.
 
     Exit code 0 for a run that is finished, 1 for one that was rolled back.
 
@@ -52,8 +52,9 @@ def resume(
         if run_id == "last":
             begun = journal.state.header["at"]
             output.advise(
-                f"this run began {begun}; if you meant a later deploy, it was killed "
-                "before it changed anything, so start it again: fleet deploy"
+                f"fleet continues the run that began {begun}; if you started a deploy after "
+                "that, it was killed before it changed anything, so start it again: fleet "
+                "deploy"
             )
         if journal.state.rolling:
             raise typer.Exit(1)

@@ -24,7 +24,7 @@ Canary = Annotated[
     ),
 ]
 Waves = Annotated[
-    str | None, typer.Option(help="Share of devices done after each wave: 5%,25%,100%.")
+    str | None, typer.Option(help="Share of all devices to finish with each wave: 5%,25%,100%.")
 ]
 MaxFailed = Annotated[
     str | None, typer.Option(help="Stop if more devices of a wave fail than this: 1, 10%.")

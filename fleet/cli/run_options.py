@@ -15,7 +15,9 @@ from fleet.model.files import told
 from fleet.model.gates import LEAST_REPEATS, CoolSpec, UntilSpec, parse_celsius, parse_percent
 from fleet.model.playbook import Playbook, RunSpec
 
-Prompt = Annotated[str | None, typer.Option(help="Prompt text; default: the playbook's.")]
+Prompt = Annotated[
+    str | None, typer.Option(help="Text of the prompt; default: the prompt of the playbook.")
+]
 PromptFile = Annotated[Path | None, typer.Option(help="File that contains the prompt.")]
 Repeats = Annotated[
     int | None,
@@ -102,7 +104,8 @@ def gated(
         run = replace(run, until=None, sustained=parse_duration(sustained))
     if run.until is not None and run.until.at_most < run.repeats:
         raise InputError(
-            f"{run.repeats} repeats are more than `until: at_most: {run.until.at_most}` allows",
+            f"`until: at_most:` in the playbook allows {run.until.at_most} runs, but --repeats "
+            f"asks for {run.repeats}",
             hint="raise `until: at_most:` in the playbook, or give a smaller --repeats",
         )
     return replace(playbook, run=run)

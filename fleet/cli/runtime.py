@@ -39,7 +39,7 @@ def add(
         list[str] | None, typer.Option(help="Add only this target of the SDK. Repeatable.")
     ] = None,
 ) -> None:
-    """Add a runtime to the store. Of an SDK, fleet takes only what a board needs.
+    """Add a runtime to the store. From an SDK, fleet copies only the files that a board needs.
 
     Examples:
       fleet runtime add ~/qairt/2.51.0.260929 --target aarch64-oe-linux-gcc11.2
@@ -105,10 +105,10 @@ def show(
     as_json: opt.Json = False,
     files: Annotated[bool, typer.Option("--files", help="List all files.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Check the hashes of all its files first.")
+        bool, typer.Option("--check", help="First check the hashes of all files of the runtime.")
     ] = False,
 ) -> None:
-    """Show one runtime: where it came from and what it holds.
+    """Show one runtime: its source and its contents.
 
     Example:
       fleet runtime show 2.51.0 --files
@@ -143,7 +143,7 @@ def show(
 
 @app.command()
 def remove(name: _Name) -> None:
-    """Delete a runtime from the store. Devices keep what they have.
+    """Delete a runtime from the store. Deployed copies stay on the devices.
 
     Example:
       fleet runtime remove qairt-2.47.0.260601114230
@@ -177,7 +177,7 @@ def files(
     for item in selection.missing:
         output.note(f"missing: {item}")
     if selection.arch_problem:
-        output.note(f"{selection.arch_problem}; give --arch")
+        output.note(f"{selection.arch_problem}; give the Hexagon arch with --arch")
 
 
 def _say(runtime: Runtime) -> None:

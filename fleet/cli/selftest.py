@@ -28,7 +28,8 @@ RuntimeOption = Annotated[
     ),
 ]
 OutputOption = Annotated[
-    Path | None, typer.Option("--output", help="The archive; default: selftest-CHIP-DAY.tar.gz.")
+    Path | None,
+    typer.Option("--output", help="Archive to write; default: selftest-CHIP-DAY.tar.gz."),
 ]
 
 
@@ -41,7 +42,7 @@ def selftest(
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Test which of fleet's assumptions hold on a device: no model, no root, three minutes.
+    """Test whether a device behaves as fleet assumes. Needs no model, no root, three minutes.
 
     Example: fleet selftest -i evks.yaml -l evk-07 --runtime 2.51.0
     """
@@ -90,9 +91,13 @@ def _show(climbed: Climbed) -> None:
     output.say(f"  {counted(climbed)}")
     if climbed.first is not None:
         step, row = climbed.first
-        _say(f"first broken: {row.id} {row.statement}" if row else "first broken:")
-        _say(f"rung {step.rung.id}: expected {step.expected}; seen: {step.seen}")
-        _say(f"relied on by {row.symbol if row else 'nothing'}")
+        _say(
+            f"first assumption that does not hold: {row.id} {row.statement}"
+            if row
+            else ("first assumption that does not hold: ")
+        )
+        _say(f"test {step.rung.id}: expected {step.expected}; found: {step.seen}")
+        _say(f"fleet relies on it in: {row.symbol if row else 'nothing'}")
         output.advise(f"next: fleet doctor --limit {climbed.host}")
 
 

@@ -98,7 +98,7 @@ def status(
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Show whether the service runs, what keeps it running, and its release. Reads only.
+    """Show whether the service runs, its supervisor and its release. Reads only.
 
     Example: fleet serve status playbooks/tiny-service.yaml -i inventories/lab.yaml
     """
@@ -112,12 +112,12 @@ def status(
 
 
 _COLUMNS = (
-    "device", "state", "kept by", "release", "deployed", "port", "pid", "memory", "queue",
+    "device", "state", "supervisor", "release", "deployed", "port", "pid", "memory", "queue",
     "restarts", "emulated",
 )  # fmt: skip
 
 
-_DROPS = ("restarts", "queue", "memory", "pid", "deployed", "kept by", "emulated", "port")
+_DROPS = ("restarts", "queue", "memory", "pid", "deployed", "supervisor", "emulated", "port")
 
 
 def _row(result: DeviceResult) -> tuple[object, ...]:
@@ -216,7 +216,7 @@ def token(
             )
         for value in found.values():
             _keep(save, value)
-            output.advise(f"next: fleet serve tunnel (prints a curl command that uses {save})")
+            output.advise(f"next: fleet serve tunnel (prints a curl command that reads {save})")
     elif as_json:
         shown = [{"host": name, "token": value} for name, value in found.items()]
         output.emit_json(shown, shows_secret=True)
@@ -241,7 +241,7 @@ def tunnel(
     inventory: opt.Inventory,
     limit: opt.Limit = None,
     local_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on this computer; 0 takes a free one.")
+        int, typer.Option(min=0, max=65535, help="Port on this computer; 0 selects a free port.")
     ] = 0,
     as_json: opt.Json = False,
 ) -> None:
@@ -263,7 +263,7 @@ def tunnel(
             if as_json:
                 output.emit_line({"url": opened.url, "device": host.name})
             else:
-                output.say(f"{opened.url} reaches the service {loaded.name} on {host.name}")
+                output.say(f"{opened.url} forwards to the service {loaded.name} on {host.name}")
                 output.say(_example(playbook, inventory, host.name, opened.url))
             opened.wait()
     finally:

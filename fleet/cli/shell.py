@@ -13,7 +13,7 @@ from fleet.engine.terminal import open_terminal
 
 
 def shell(
-    host: Annotated[str, typer.Argument(help="One device of the inventory.")],
+    host: Annotated[str, typer.Argument(help="Name of a device in the inventory.")],
     inventory: opt.Inventory,
     lease: opt.Lease = False,
     accept_new: opt.AcceptNew = False,

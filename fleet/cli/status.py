@@ -26,9 +26,7 @@ def status(
     accept_new: opt.AcceptNew = False,
     drift: Annotated[
         Path | None,
-        typer.Option(
-            help="Compare the devices with this lock file, or with the lock file of this playbook."
-        ),
+        typer.Option(help="Compare the devices with this lock file or playbook's lock file."),
     ] = None,
     lock_file: opt.LockFile = None,
     verify: opt.Verify = False,
@@ -93,7 +91,7 @@ def _rates(places: set[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]
                 if rate := rate_of([{**record, "counts": True} for record in newest]):
                     found[place] = rate
     except FleetError as error:
-        output.note(f"warning: the last rates are unknown: {error}")
+        output.note(f"warning: fleet cannot read the rates of the last runs: {error}")
     return found
 
 
@@ -136,12 +134,14 @@ def rollback(
     limit: opt.Limit = None,
     to: Annotated[
         str | None,
-        typer.Option(help="Id of the release, or how it begins; default: the previous release."),
+        typer.Option(
+            help="Id of the release, or its first characters; default: the previous release."
+        ),
     ] = None,
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Switch back to the previous release, if it opens an NPU session. Sends nothing.
+    """Switch back to the previous release if it opens an NPU session. Sends no files.
 
     Example: fleet rollback tiny-genie -i inventories/lab.yaml --limit lab001
     """

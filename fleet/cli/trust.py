@@ -27,7 +27,9 @@ def trust(
             "--reflashed", help="Replace the trusted key, because the board was re-flashed."
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Trust the keys without asking.")
+    ] = False,
     log: Annotated[
         bool, typer.Option("--log", help="Only show which keys were trusted and when.")
     ] = False,
@@ -83,11 +85,12 @@ def _ask(host: Host) -> None:
         raise InputError(
             "fleet cannot ask whether to trust the key: standard input is not a terminal",
             device=host.name,
-            hint=f"compare it with the device's, then: fleet trust {host.name} --yes",
+            hint="compare the fingerprint above with that of the device, then: fleet trust "
+            f"{host.name} --yes",
         )
     if not typer.confirm("Is this the fingerprint of the board?", err=True):
         raise InputError(
-            "you answered no, so the host key was not trusted",
+            "you answered no, so fleet does not trust the host key",
             device=host.name,
             hint="on the device: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
         )

@@ -101,7 +101,8 @@ class VaultRef(SecretRef):
         """Raise InventoryError: fleet has no key of the vault."""
         raise InventoryError(
             f"{self.reference} is encrypted by ansible-vault, which fleet cannot decrypt",
-            hint="write env:NAME instead, and export NAME with what `ansible-vault view` prints",
+            hint="write env:NAME instead, and export the environment variable NAME with the "
+            "output of `ansible-vault view`",
         )
 
 
@@ -128,7 +129,8 @@ class AnsibleReader:
         near = suggestion(name, SECTIONS)
         self._ignore(name, path)
         self._notes.warn(
-            f"fleet ignores '{name}', not a key of a group" + (f"; {near}" if near else ""),
+            f"fleet ignores '{name}', because a group has no such key"
+            + (f"; {near}" if near else ""),
             self._document.key(path),
         )
 
@@ -200,7 +202,7 @@ class AnsibleReader:
             self._problems.add(
                 f"'{key}: {text}' is a connection that fleet does not support",
                 self._document.value(path),
-                "use ssh or local, or remove the hosts that need it",
+                "use ssh or local, or remove the hosts with this connection",
             )
             return None
         return Setting("transport", kind, NAMES[key][1])
@@ -251,7 +253,9 @@ class AnsibleReader:
         at = self._document.key(path)
         if key in self._twins:
             self._ignore(key, path)
-            self._notes.warn(f"fleet ignores '{key}': an ansible_ variable says it", at)
+            self._notes.warn(
+                f"fleet ignores '{key}', because an ansible_ variable sets the same value", at
+            )
             return ()
         if value is None:
             return (Setting(key, None, 9),)
@@ -260,10 +264,12 @@ class AnsibleReader:
         if setting is None:
             self._ignore(key, path)
             why = trial.errors[0].message
-            self._notes.warn(f"fleet ignores its key '{key}': {why}", at)
+            self._notes.warn(f"fleet ignores the key '{key}': {why}", at)
             return ()
         if key in _COMMON:
             self._notes.warn(
-                f"fleet uses '{key}' as its own key; rename it if it means something else", at
+                f"fleet reads '{key}' as its own key; rename the variable if it means something "
+                "else",
+                at,
             )
         return (setting,)

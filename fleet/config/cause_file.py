@@ -89,7 +89,7 @@ class _Fix(Strict):
         kept = self.changes.startswith("nothing") or not self.reversible
         if not kept and not self.undo:
             raise wrong(
-                "this fix changes the device, so it must say how to undo it",
+                "this fix changes the device, so it must say how to undo the change",
                 "add `undo:` with a command, or `reversible: false`",
             )
         return self
@@ -134,7 +134,7 @@ def load_causes(paths: Iterable[Path]) -> tuple[Cause, ...]:
         cause = load_cause(path)
         if cause.id != path.stem:
             raise InputError(
-                f"{path}: the id is '{cause.id}', and the name of the file is '{path.stem}'",
+                f"{path}: the id '{cause.id}' and the file name '{path.stem}' differ",
                 hint=f"write `id: {path.stem}`, or rename the file to {cause.id}.yaml",
             )
         found[cause.id] = cause

@@ -74,7 +74,5 @@ FilePath = Annotated[str, Matches(*astuple(values.FILE_PATH))]
 _OPENS = r"https://\S+|docs/sources/\S+ \d+"
 Source = Annotated[
     str,
-    Matches(
-        _OPENS, "source", "write the address alone, from https:// on, or a note like `lab: ...`"
-    ),
+    Matches(_OPENS, "source", "write only an https:// address, or a note like `lab: ...`"),
 ]

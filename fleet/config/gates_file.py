@@ -50,7 +50,7 @@ def _level(value: object) -> float:
 def _at_most(value: int) -> int:
     if value < LEAST_REPEATS:
         raise wrong(
-            f"at_most is {value}; a confidence interval needs {LEAST_REPEATS} runs",
+            f"at_most is {value}, but a confidence interval needs at least {LEAST_REPEATS} runs",
             f"write {LEAST_REPEATS} or more",
         )
     return value
@@ -99,16 +99,18 @@ class CoolBody(Strict):
     below: Celsius = Field(description="Wait until the zone is below this temperature: 45C.")
     zone: ZoneName = Field(
         default=AUTO,
-        description="Name or glob of thermal zones; `auto` takes those of NPU, CPU and SoC. The "
-        "hottest counts.",
+        description="Name or glob of thermal zones; `auto` takes the zones of NPU, CPU and "
+        "SoC. The "
+        "hottest zone counts.",
     )
     timeout: Duration = Field(
         default=DEFAULT_COOL_SECONDS, description="Longest time to wait: seconds, or 90s, 5m."
     )
     otherwise: Literal["fail", "go on"] = Field(
         default="fail",
-        description="If the time is over or no temperature can be read: `fail`, or `go on` and "
-        "mark the run.",
+        description="What to do if the time is over or fleet cannot read a temperature: "
+        "`fail`, or `go "
+        "on` and mark the run.",
     )
 
     def spec(self) -> CoolSpec:
@@ -119,12 +121,15 @@ class CoolBody(Strict):
 class UntilBody(Strict):
     """How narrow the interval of a metric has to be."""
 
-    narrower: Percent = Field(description="Widest interval, in percent of its middle: 3%.")
+    narrower: Percent = Field(
+        description="Stop when the interval is narrower than this, in percent of its middle: 3%."
+    )
     metric: MetricName = Field(
         default=DEFAULT_METRIC, description="Metric of the interval: decode_tps, ttft_ms."
     )
     at_most: AtMost = Field(
-        default=DEFAULT_AT_MOST, description="Most runs, also when the interval is still wide."
+        default=DEFAULT_AT_MOST,
+        description="Stop after this many runs, even if the interval is still wide.",
     )
     level: Level = Field(default=0.95, description="Confidence level of the interval: 95%.")
 

@@ -62,9 +62,10 @@ class GroupTree:
         at = self._document.key(path)
         if not _GROUP_NAME.fullmatch(name):
             self._bad(
-                f"'{name}' is not a valid name of a group",
+                f"'{name}' is not a valid group name",
                 at,
-                "use letters, digits, _ and - (--limit gives a meaning to , : ! & ~ [ * ?)",
+                "use only letters, digits, _ and - (the characters , : ! & ~ [ * ? have a "
+                "meaning in --limit)",
             )
             return
         group = self.groups.setdefault(name, HostGroup(name, at))
@@ -114,13 +115,16 @@ class GroupTree:
             return
         if not _HOST_NAME.fullmatch(names[0]):
             self._bad(
-                f"'{pattern}' is not a valid name of a host",
+                f"'{pattern}' is not a valid host name",
                 at,
-                "use letters, digits and . _ - : only; write the address as `host: ADDRESS`",
+                "use only letters, digits and . _ - : in the name; write the address as `host: "
+                "ADDRESS`",
             )
             return
         if len(self.hosts) + len(names) > MAX_HOSTS:
-            self._bad(f"more than {MAX_HOSTS} hosts", at, "use several inventories")
+            self._bad(
+                f"more than {MAX_HOSTS} hosts", at, "split the hosts into several inventories"
+            )
             return
         settings: Settings = {}
         if port is not None:
@@ -146,7 +150,7 @@ class GroupTree:
             self._bad(
                 f"group '{name}' contains itself: {' > '.join(ring)}",
                 self.groups[name].position,
-                f"remove '{name}' from the children of '{ring[-2]}'",
+                f"remove '{name}' from `children:` of '{ring[-2]}'",
             )
             return False
         if name in done or name not in self.groups:
@@ -155,7 +159,7 @@ class GroupTree:
             self._bad(
                 f"the groups are nested more than {MAX_DEPTH} levels deep",
                 self.groups[name].position,
-                "put some groups on a higher level",
+                "move some groups to a higher level",
             )
             return False
         way.append(name)

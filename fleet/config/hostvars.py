@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fleet.config.problems import Problems
@@ -24,7 +24,6 @@ from fleet.config.values import (
 )
 from fleet.config.yamlpos import Document, Keys, Vault
 from fleet.model.errors import InputError
-from fleet.model.frozen import dataclass
 from fleet.model.secret import SecretRef
 
 SECTIONS = {
@@ -98,7 +97,7 @@ def _secret(description: str) -> HostKey:
     key = key_of(
         f"{description} by reference: env:NAME, file:PATH or cmd:PROGRAM.",
         r"(env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+|cmd:[^\x00-\x1f]+)",
-        "reference to a secret; the secret itself must not be in the file",
+        "reference to a secret (the file must not contain the secret itself)",
         "write env:NAME, file:PATH or cmd:PROGRAM ARGS",
         shown=False,
     )
@@ -172,7 +171,7 @@ def _base_dir(value: str) -> str:
         )
     if not _DRIVE.sub("", value).strip("~/"):
         raise InputError(
-            f"base_dir is '{value}', a folder that holds other things too",
+            f"base_dir is '{value}', but fleet needs a folder of its own",
             hint="write a subfolder, like ~/fleet",
         )
     return value.rstrip("/")
@@ -186,7 +185,7 @@ _BASE_DIR_SCHEMA = {
     "not": {"pattern": r"(^|/)\.\.(/|$)"},
 }
 _PATHS_SCHEMA = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
-_IDENTIFIER = Pattern(r"[^\s\x00-\x1f]+", "identifier", "write it without blanks")
+_IDENTIFIER = Pattern(r"[^\s\x00-\x1f]+", "identifier", "write the value without spaces")
 
 # An address, a user and a jump host have no space and no leading dash: OpenSSH would take it
 # for an option.
@@ -202,12 +201,12 @@ HOST_KEYS: Mapping[str, HostKey] = {
         "write a name or an IP address",
     ),
     "port": HostKey(
-        "SSH port. Default: what the ssh config says, else 22.",
+        "SSH port. Default: the port of the ssh config, else 22.",
         {"type": "integer", "minimum": 1, "maximum": _MAX_PORT},
         whole_number(_MAX_PORT, "write the TCP port of the SSH server, like 22"),
     ),
     "user": key_of(
-        "Login name. Default: what the ssh config says, else your own.",
+        "Login name. Default: the user of the ssh config, else your own name.",
         r"[^\s\x00-\x1f:@/-][^\s\x00-\x1f:@/]*",
         "user name",
         "write the login name only, without @ and address",
@@ -247,13 +246,14 @@ HOST_KEYS: Mapping[str, HostKey] = {
         _text(_base_dir),
     ),
     "soc": key_of(
-        "Chip name (QCS9075), for a device that does not tell its chip.",
+        "Chip name (QCS9075), for a device that does not report its chip.",
         r"[A-Z]{2,4}[0-9]{3,5}[A-Z]{0,3}",
         "chip name",
         "write the chip, not the board, in capitals without a dash: QCS9075, SM8750",
     ),
     "os": _word(
-        "linux or windows. Default: what the name of the ssh server tells.", *("linux", "windows")
+        "linux or windows. Default: fleet derives it from the name of the ssh server.",
+        *("linux", "windows"),
     ),
     "target": key_of(
         "QAIRT target (aarch64-oe-linux-gcc11.2) instead of the detected one.", TARGET
@@ -272,7 +272,7 @@ HOST_KEYS: Mapping[str, HostKey] = {
         "Machine id or serial number of the device; fleet refuses any other device.", _IDENTIFIER
     ),
     "labels": HostKey(
-        "Labels of your choice (text: text); a host has those of its groups, too.",
+        "Labels of your choice (text: text); a host also has the labels of its groups.",
         {"type": "object", "additionalProperties": _TEXT},
         _labels,
     ),
@@ -284,7 +284,7 @@ def inventory_schema() -> dict[str, Any]:
     host = {name: _nullable(key.description, key.schema) for name, key in HOST_KEYS.items()}
     group_vars = host | {
         PRIORITY: _nullable(
-            "Of groups on the same level the higher number wins (as in Ansible).",
+            "Among groups on the same level, the higher number wins (as in Ansible).",
             {"type": "integer"},
         )
     }

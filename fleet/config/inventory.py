@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from fleet.config.select import select
 from fleet.config.settings import Ignored, NativeReader, Notes, VariableReader, is_ansible
 from fleet.config.yamlpos import read
 from fleet.model.errors import InputError, InventoryError
-from fleet.model.frozen import dataclass
 from fleet.model.inventory import Host, Inventory
 from fleet.model.masking import publish
 

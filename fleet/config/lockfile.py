@@ -41,7 +41,9 @@ class ReleaseBody(Strict):
     id: _Id = Field(description="Release id.")
     build_id: _Word = Field(description="Build id of the QAIRT runtime.")
     env: dict[str, str] = Field(description="Environment of the release.")
-    count: Annotated[int, Field(ge=0)] = Field(description="Number of files: a cut file shows.")
+    count: Annotated[int, Field(ge=0)] = Field(
+        description="Number of files, to detect a truncated file."
+    )
     files: list[FileLine] = Field(description="Files.")
 
 
@@ -82,14 +84,14 @@ def load_lock(path: Path) -> Lock:
     for number, release in enumerate(body.releases):
         if release.count != len(release.files):
             at = document.value(("releases", number, "count"))
-            said = f"count is {release.count}, and the list has {len(release.files)} files"
+            said = f"`count` is {release.count}, but the list has {len(release.files)} files"
             problems.add(said, at, "fleet config lock (writes the file again)")
         for index, file in enumerate(release.files):
             try:
                 check_name(file.name)
             except InputError as error:
                 at = document.value(("releases", number, "files", index))
-                problems.add(error.message, at, "fleet config lock (writes it anew)")
+                problems.add(error.message, at, "fleet config lock (writes the file again)")
     problems.raise_first()
     return Lock(body.name, body.playbook, tuple(_release(release) for release in body.releases))
 

@@ -19,7 +19,7 @@ PackageName = Annotated[
     Matches(
         r"(?!lib[A-Z])(?!.*\.so$)[A-Za-z0-9][A-Za-z0-9._+-]{0,63}",
         "name of an op package",
-        "write it without lib and .so, like QnnLLaMAPackage; on the device the files are "
+        "write the name without lib and .so, like QnnLLaMAPackage; on the device the files are "
         "lib<name>_CPU.so and lib<name>_HTP.so",
     ),
 ]

@@ -134,7 +134,9 @@ class _Loader:
             self._problems.add(
                 "`run` has both prompt and prompt_file" if both else "`run` has no prompt",
                 self._document.key(("run", "prompt_file") if both else ("run",)),
-                "remove one key" if both else "add `prompt: |` with text, or `prompt_file:`",
+                "remove one of the two keys"
+                if both
+                else "add `prompt: |` with text, or `prompt_file:`",
             )
         elif body.prompt_file is not None:
             keys = ("run", "prompt_file")
@@ -169,7 +171,7 @@ class _Loader:
             )
         elif found is not None and found.at_most < (body.repeats or 1):
             self._problems.add(
-                f"`until` allows {found.at_most} runs, and `repeats` asks for {body.repeats}",
+                f"`until` allows {found.at_most} runs, but `repeats` asks for {body.repeats}",
                 self._document.key(("run", "until")),
                 f"write `until: {{at_most: {body.repeats}}}`, or fewer repeats",
             )
@@ -232,7 +234,11 @@ class _Loader:
             return None
         if len(data) > MAX_PROMPT_BYTES or "\0" in text:
             why = "is not text: it contains NUL bytes" if "\0" in text else "is larger than 1 MB"
-            self._problems.add(f"the prompt file {path} {why}", at, "name the text file to send")
+            self._problems.add(
+                f"the prompt file {path} {why}",
+                at,
+                "set `prompt_file:` to the text file with the prompt",
+            )
             return None
         return text
 
@@ -246,7 +252,9 @@ class _Loader:
                 " write real lines below `prompt: |`, or use double quotes"
             )
         if "\r" in prompt:
-            self._warnings.append(f"{at}: the prompt has Windows line ends (CR LF): dos2unix")
+            self._warnings.append(
+                f"{at}: the prompt has Windows line ends (CR LF); to convert the file: dos2unix"
+            )
 
 
 def _near_bundle(path: Path) -> str:

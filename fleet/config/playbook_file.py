@@ -84,7 +84,9 @@ class RuntimeBody(Strict):
     )
     source: Literal["any", "store"] = Field(
         default="any",
-        description="`store`: only runtimes in the store; `any`: fetch a wheel when none is there.",
+        description="`store`: use only runtimes in the store; `any`: download a wheel if "
+        "the store has "
+        "no runtime that fits.",
     )
 
 
@@ -95,9 +97,11 @@ class BundleBody(Strict):
     kind: Literal["genie", "qnn", "mllm", "executorch", "llama.cpp", "litert", "ort", "files"] = (
         Field(
             default="genie",
-            description="genie (its configuration names the files); of the others all files go: "
-            "qnn (context binary or DLC), mllm, executorch (.pte), llama.cpp (.gguf), litert "
-            "(.tflite), ort (ONNX models, with or without context binaries), files.",
+            description="Kind of the bundle. With genie, fleet sends the files of its "
+            "configuration; "
+            "with the others, all files: qnn (context binary or DLC), mllm, executorch "
+            "(.pte), llama.cpp (.gguf), litert (.tflite), ort (ONNX models, with or "
+            "without context binaries), files.",
         )
     )
 
@@ -107,12 +111,14 @@ class RunBody(Strict):
 
     runner: RunnerName | None = Field(
         default=None,
-        description="genie, qnn-net-run, mllm, executorch, llama.cpp, litert, ort, genai, exec, or "
-        "one of another package. Default: the one for the kind of the bundle.",
+        description="genie, qnn-net-run, mllm, executorch, llama.cpp, litert, ort, genai, "
+        "exec, or a "
+        "runner of another package. Default: the runner for the kind of the bundle.",
     )
     program: FilePath | None = Field(
         default=None,
-        description="Program of the runner, where the SDK has none; relative to the playbook.",
+        description="Program of the runner, if the SDK does not contain it; relative to the "
+        "playbook.",
     )
     libraries: list[FilePath] = Field(
         default_factory=list,
@@ -129,17 +135,18 @@ class RunBody(Strict):
         default=DEFAULT_MAX_TOKENS, description="Most tokens to generate."
     )
     repeats: PositiveInt | None = Field(
-        default=None, description="Number of measured runs: else 5 in `fleet run`, 1 in a deploy."
+        default=None,
+        description="Number of measured runs. Default: 5 in `fleet run`, 1 in a deploy.",
     )
     warmups: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
-        description="Number of runs before them: else 2 to 4 in `fleet run`, 0 in a deploy.",
+        description="Number of warm-up runs. Default: 2 to 4 in `fleet run`, 0 in a deploy.",
     )
     timeout: Duration = Field(
         default=DEFAULT_RUN_SECONDS, description="Longest time of one run: seconds, or 90s, 5m, 1h."
     )
     token_limit_counts: bool = Field(
-        default=False, description="Count a run that stopped at max_tokens."
+        default=False, description="Also count runs that stopped at max_tokens."
     )
     cool: Cool | None = Field(
         default=None,
@@ -183,7 +190,7 @@ class StrategyBody(Strict):
     """How devices are worked on."""
 
     parallel: PositiveInt = Field(
-        default=DEFAULT_PARALLEL, description="Number of devices that are worked on in parallel."
+        default=DEFAULT_PARALLEL, description="Number of devices to work on in parallel."
     )
     keep: PositiveInt = Field(
         default=Playbook.keep,
@@ -225,5 +232,5 @@ class PlaybookFile(Strict):
         default=None, description="Canary and waves. Default: all devices in one wave."
     )
     serve: ServeBody | None = Field(
-        default=None, description="The model as a service on the devices: fleet serve."
+        default=None, description="Service that runs the model on the devices: fleet serve."
     )

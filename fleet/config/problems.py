@@ -40,7 +40,7 @@ class Problems:
         if not others:
             raise first
         if all_by:
-            more = f"and {len(others)} more; `{all_by}` lists all"
+            more = f"and {len(others)} more; to list all: {all_by}"
         else:
             lines = sorted({error.position.line for error in others if error.position})
             more = f"and {len(others)} more, line {', '.join(str(line) for line in lines)}"

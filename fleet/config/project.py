@@ -32,10 +32,10 @@ PATHS: Mapping[str, HostKey] = {
 }
 KEYS: Mapping[str, HostKey] = {
     **PATHS,
-    "parallel": _count("Simultaneous devices, as if --parallel was given."),
-    "repeats": _count("Counted runs of `fleet run`, as if --repeats was given."),
+    "parallel": _count("Number of devices to work on in parallel, like --parallel."),
+    "repeats": _count("Number of measured runs of `fleet run`, like --repeats."),
     "executor": key_of(
-        "dask://SCHEDULER:PORT, as if --executor was given.", r"dask://\S+", "executor",
+        "dask://SCHEDULER:PORT, like --executor.", r"dask://\S+", "executor",
         "write dask://SCHEDULER:PORT",
     ),
 }  # fmt: skip

@@ -64,7 +64,7 @@ def _values(match: re.Match[str]) -> tuple[range | list[str], int]:
     if width and len(last) != width:
         wide = max(width, len(last))
         raise InventoryError(
-            f"the ends of the range {match[0]} have different numbers of digits",
+            f"the two ends of the range {match[0]} do not have the same number of digits",
             hint=f"write [{first.zfill(wide)}:{last.zfill(wide)}]",
         )
     if int(first) > int(last):

@@ -58,23 +58,30 @@ class ServeBody(Strict):
         default=ServeSpec.port, description="Port on the device."
     )
     bind: Annotated[
-        str, Matches(r"[0-9A-Za-z.:_-]{1,64}", "address", "write 127.0.0.1, or 0.0.0.0 for all")
+        str,
+        Matches(
+            r"[0-9A-Za-z.:_-]{1,64}",
+            "address",
+            "write 127.0.0.1, or 0.0.0.0 for all network interfaces",
+        ),
     ] = Field(
         default=ServeSpec.bind,
-        description="Address to listen at on the device; other than loopback needs no tunnel.",
+        description="Address on the device to listen at. Only a loopback address needs "
+        "`fleet serve "
+        "tunnel`.",
     )
     queue: Annotated[int, Field(ge=0, le=4096)] = Field(
         default=ServeSpec.queue, description="Requests that may wait; further ones get HTTP 429."
     )
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
-        default=ServeSpec.max_tokens, description="Most tokens of one answer."
+        default=ServeSpec.max_tokens, description="Generate at most this many tokens per answer."
     )
     max_prompt_bytes: Annotated[int, Field(ge=1, le=16 << 20)] = Field(
         default=ServeSpec.max_prompt_bytes, description="Longest prompt, in bytes of UTF-8."
     )
     request_timeout: Duration = Field(
         default=ServeSpec.request_timeout,
-        description="Longest time of a request, in the queue and at work.",
+        description="Longest time of a request, including its time in the queue.",
     )
     stop_timeout: Duration = Field(
         default=ServeSpec.stop_timeout, description="How long a stop waits for the running request."

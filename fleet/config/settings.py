@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fleet.config.hostvars import HOST_KEYS, PRIORITY, SECTIONS, WHOLE_NUMBER, ValuePlace
@@ -11,7 +11,6 @@ from fleet.config.problems import Problems, suggest_or_list
 from fleet.config.yaml_words import printable
 from fleet.config.yamlpos import Document, Keys
 from fleet.model.errors import Position
-from fleet.model.frozen import dataclass
 
 
 @dataclass(frozen=True)

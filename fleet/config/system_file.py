@@ -20,11 +20,12 @@ PackageName = Annotated[
     Matches(
         r"[a-z0-9][a-z0-9+.-]*(=[A-Za-z0-9][A-Za-z0-9.+:~-]*)?",
         "package name",
-        "write NAME, or NAME=VERSION",
+        "write NAME or NAME=VERSION",
     ),
 ]
 GroupName = Annotated[
-    str, Matches(r"[a-z_][a-z0-9_-]{0,30}", "group name", "use 1 to 31 of a-z, 0-9, _ and -")
+    str,
+    Matches(r"[a-z_][a-z0-9_-]{0,30}", "group name", "use 1 to 31 characters: a-z, 0-9, _ and -"),
 ]
 Member = Annotated[
     str,
@@ -71,7 +72,8 @@ Mode = Annotated[
     Matches(
         "0?[0-7][0-7][4-7]",
         "file mode that the deploy user may read",
-        'write it in quotes, like "0644"; fleet has to read a file to see whether it is right',
+        'write it in quotes, like "0644"; the deploy user must be able to read the file, so '
+        "that fleet can compare it",
     ),
 ]
 Fingerprint = Annotated[
@@ -123,7 +125,9 @@ class FileBody(Strict):
     """A file on the device: its content here, or a file beside the playbook."""
 
     path: DevicePath = Field(description="Path on the device.")
-    content: str | None = Field(default=None, description="Text. Either this or source.")
+    content: str | None = Field(
+        default=None, description="Text of the file. Use either content or source."
+    )
     source: FilePath | None = Field(default=None, description="File, relative to the playbook.")
     mode: Mode = Field(default="0644", description='Mode in quotes, like "0644".')
     owner: Member = Field(default="root", description="Owner.")
@@ -134,8 +138,8 @@ class UnitBody(Strict):
     """A systemd unit. What is not written stays as it is."""
 
     name: UnitName = Field(description="Name of the unit with its suffix, like cdsprpcd.service.")
-    enabled: bool | None = Field(default=None, description="Started at boot.")
-    running: bool | None = Field(default=None, description="Running now.")
+    enabled: bool | None = Field(default=None, description="Start the unit at boot.")
+    running: bool | None = Field(default=None, description="Run the unit now.")
 
 
 class SystemBody(Strict):
@@ -164,6 +168,7 @@ class SystemBody(Strict):
     )
     distribution_qnn: Literal["shadow", "remove"] = Field(
         default="shadow",
-        description="QNN packages of the distribution: `shadow` (release hides them) or `remove`.",
+        description="QNN packages of the distribution: `shadow` (the release hides them) or "
+        "`remove`.",
     )
     reboot: bool = Field(default=False, description="Reboot after changes; needs --allow-reboot.")

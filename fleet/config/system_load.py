@@ -120,11 +120,11 @@ class _Loader:
         if wanted not in found:
             there = ", ".join(found) or "no key"
             self._problems.add(
-                f"the key file of the package repository contains the key {there}, and not the "
-                f"key {wanted} that `fingerprint:` names",
+                f"the key file of the package repository contains the key {there}, but "
+                f"`fingerprint:` is {wanted}",
                 at,
-                "look up the fingerprint that the owner of the repository publishes; correct "
-                "`fingerprint:` or get the right key file",
+                "look up the fingerprint that the owner of the repository publishes; then "
+                "correct `fingerprint:`, or get the right key file",
             )
             return b""
         return str(found[wanted]).encode()
@@ -140,7 +140,9 @@ class _Loader:
         for deb in files:
             if deb.name.count("_") != 2:
                 self._problems.add(
-                    f"{deb.name} is not named name_version_arch.deb", at, f"dpkg-name {deb}"
+                    f"the file name {deb.name} does not have the form name_version_arch.deb",
+                    at,
+                    f"dpkg-name {deb}",
                 )
         return tuple(file_ref(deb.resolve(), deb.name) for deb in files)
 

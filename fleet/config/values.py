@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from fleet.config.problems import SECRET_KEYS, suggestion
 from fleet.config.yamlpos import Vault, describe
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
-from fleet.model.frozen import dataclass
 
 LONGEST_SECONDS = 7 * 24 * 3600.0  # a longer duration is a missing unit, or infinite
 _LIKE = "write it like 90s, 5m or 1h"

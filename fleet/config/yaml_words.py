@@ -16,28 +16,28 @@ _INI_SECTION = re.compile(r"^\s*\[[^\]\s]+\]\s*$", re.MULTILINE)
 _WORDS: tuple[tuple[str, str, str], ...] = (
     (
         "mapping values are not allowed",
-        "a second `: ` in one line, or a line that is indented too far",
-        "put text that holds `: ` in quotes, and indent keys of one level alike",
+        "a line contains a second `: `, or is indented too far",
+        "put text that contains `: ` in quotes, and indent keys of one level equally",
     ),
     (
         "while scanning a quoted scalar",
-        "a quote is opened and never closed",
-        "close it, or put the whole text in the other kind of quotes",
+        "a quote is opened but not closed",
+        "close the quote, or put the whole text in the other kind of quotes",
     ),
     (
         "found unknown escape character",
-        "a backslash in double quotes begins an escape that does not exist",
-        "use single quotes, in which a backslash is a plain character",
+        "a backslash in double quotes begins an unknown escape",
+        "use single quotes, where a backslash is an ordinary character",
     ),
-    ("while parsing a flow", "a { or [ is opened and not closed", "add the } or ]"),
+    ("while parsing a flow", "a { or [ is opened but not closed", "add the } or ]"),
     (
         "expected <block end>",
-        "the indentation does not fit the lines above, or text goes on after a closing quote",
-        "indent keys of one level alike; quote the whole text",
+        "the indentation does not match the lines above, or text follows a closing quote",
+        "indent keys of one level equally; quote the whole text",
     ),
     (
         "could not find expected ':'",
-        "a key without a colon, or a text that goes on in the next line",
+        "a key has no colon, or a text continues on the next line",
         "write `key: value`; quote long text or use `|`",
     ),
     (
@@ -87,7 +87,7 @@ def plain_words(
         )
     if _INI_SECTION.search(text):
         return error(
-            "the file is not YAML; it looks like an INI inventory",
+            "the file is not YAML, but looks like an INI inventory",
             position=Position(path, line, column),
             hint="convert it: ansible-inventory -i FILE --list --yaml",
         )

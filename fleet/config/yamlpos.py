@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from yaml.constructor import SafeConstructor
 from fleet.config.yaml_nodes import CORE, MAX_DEPTH, Composer, Spot, spot
 from fleet.config.yaml_words import missing_file, printable
 from fleet.model.errors import InputError, Position
-from fleet.model.frozen import dataclass
 
 MAX_BYTES = 4 << 20  # ten thousand hosts with ten keys each are 2 MB
 MAX_NODES = 100_000  # after aliases are followed; a bomb of nine levels has 10^9
@@ -154,7 +154,7 @@ class _Builder:
                 f"the file grows beyond {MAX_NODES} values or {MAX_DEPTH} levels when its"
                 " aliases are followed",
                 node,
-                "write the values out instead of nesting aliases",
+                "write the values out, without nested aliases",
             )
 
     def build(self, node: yaml.Node, path: Keys, depth: int) -> object:
@@ -226,7 +226,9 @@ class _Builder:
     def _tag(self, node: yaml.Node) -> InputError:
         name = node.tag.replace(CORE, "!!")
         why = "it would run Python code" if "python/" in name else "fleet does not know this tag"
-        return self._fail(f"the YAML tag {name} is refused: {why}", node, f"remove {name}")
+        return self._fail(
+            f"fleet does not accept the YAML tag {name}: {why}", node, f"remove {name}"
+        )
 
     def _scalar(self, node: yaml.ScalarNode, tag: str) -> object:
         if tag in _VAULT_TAGS:

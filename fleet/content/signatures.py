@@ -10,13 +10,13 @@ import binascii
 import hashlib
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import xxhash
 
 from fleet.content.caches import keep_newest, write_whole
 from fleet.model.files import BLOCK_BYTES
-from fleet.model.frozen import dataclass
 from fleet.model.home import fleet_home
 
 DIGEST = 16  # bytes of a block's digest

@@ -63,7 +63,7 @@ class SourceFiles:
         self._check_names()
         if not self._found:
             raise InputError(
-                f"there is no file to send in {', '.join(map(str, sources))}",
+                f"{', '.join(map(str, sources))} contains no file to send",
                 hint="name a file, or a folder with at least one file",
             )
 
@@ -118,7 +118,7 @@ class SourceFiles:
             if other is not file and self._hash(file)[0] != self._hash(other)[0]:
                 raise InputError(
                     f"two different files have the name {file.name}: {other.path} and {file.path}",
-                    hint="rename one of the files, or push the folders that hold them",
+                    hint="rename one of the files, or push the folders of the files instead",
                 )
         self._found = list(first.values())
 
@@ -175,12 +175,12 @@ def _led_to(top: Path, link: Path) -> os.stat_result:
     if not stays:
         raise InputError(
             f"the symbolic link {link} points outside of {top}",
-            hint="replace the link by a copy of its target, or remove the link",
+            hint="replace the link with a copy of its target, or remove the link",
         )
     if link.is_dir():
         raise InputError(
             f"{link} is a symbolic link to a folder",
-            hint="replace the link by a copy of the folder, or remove the link",
+            hint="replace the link with a copy of the folder, or remove the link",
         )
     if not link.is_file():
         raise _odd(link)
@@ -191,7 +191,7 @@ def _odd(path: Path) -> InputError:
     return InputError(
         f"{path} is neither a file nor a folder (a broken link, a pipe or a device node), so "
         "fleet cannot send it",
-        hint="remove it from the folder that you send",
+        hint="remove this entry from the folder that you send",
     )
 
 
@@ -229,6 +229,6 @@ def _check(path: str) -> None:
 def unreadable(error: OSError, path: Path | str = "a source") -> InputError:
     """The error for a file that cannot be read; `path` where the system does not name it."""
     return InputError(
-        f"cannot read {error.filename or path}, which is to be sent: {reason(error)}",
+        f"cannot read the file {error.filename or path} to send it: {reason(error)}",
         hint=f"check the permissions: ls -l {error.filename or path}",
     )

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from fleet.device.texts import python_text, text_of
 from fleet.model.command import Call
-from fleet.model.frozen import dataclass
 
 # Reads `name:bytes name:bytes`, then those texts, byte by byte: what follows is theirs. Each is a
 # module but `words`, the arguments as JSON, where a command line is no place for them.

@@ -65,9 +65,9 @@ class AfterMark:
 def odd_answer(line: str, host: str) -> DeviceError:
     """The error for a line that no script of ours prints."""
     return DeviceError(
-        f"the device answered with a line that fleet does not understand: {masked(line)[:200]!r}",
+        f"fleet does not understand a line that the device returned: {masked(line)[:200]!r}",
         device=host,
-        hint="fleet doctor (finds tools on the device that behave differently)",
+        hint="fleet doctor (finds tools on the device that do not work as expected)",
     )
 
 
@@ -79,8 +79,10 @@ def framed(text: str, tag: str, host: str) -> list[list[str]]:
     lines = text.splitlines()
     if tag not in lines or lines[-1:] != ["end"]:
         raise DeviceError(
-            f"the answer of the device is incomplete; it ends with {masked(text)[-200:]!r}",
+            "the device returned only a part of the answer; the answer ends with "
+            f"{masked(text)[-200:]!r}",
             device=host,
-            hint="check ~/.profile and ~/.bashrc of the device: they must not print or call exit",
+            hint="check ~/.profile and ~/.bashrc on the device: these files must not print text "
+            "or call exit",
         )
     return [line.split(" ") for line in lines[lines.index(tag) + 1 : -1]]

@@ -100,7 +100,7 @@ def write_archive(path: Path, members: Mapping[str, str], *, hint: str) -> None:
                 archive.addfile(info, io.BytesIO(data))
     except OSError as error:
         raise InputError(
-            f"{path} cannot be written: {error.strerror or error}", hint=hint
+            f"fleet cannot write {path}: {error.strerror or error}", hint=hint
         ) from error
 
 

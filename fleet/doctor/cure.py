@@ -93,7 +93,7 @@ def plan_cures(
 def _chosen(host: Host, diagnosis: Diagnosis, playbook: Playbook | None) -> Cure:
     """The remedy of the first cause; others may be wrong about the device."""
     if not diagnosis.causes:
-        return Cure(host, why="the cause of the problem is unknown")
+        return Cure(host, why="fleet does not know the cause of the problem")
     first = diagnosis.causes[0]
     remedies = [fix.apply for fix in first.fixes if fix.apply]
     cure = Cure(host, first.cause.id)
@@ -103,15 +103,17 @@ def _chosen(host: Host, diagnosis: Diagnosis, playbook: Playbook | None) -> Cure
         elif remedy == "redeploy" and playbook is not None and _damaged(diagnosis):
             cure.remedy, cure.steps = (
                 remedy,
-                (f"deploy {playbook.name}, hash every file",),
+                (f"deploy {playbook.name} and check the hash of every file",),
             )
         elif remedy == "rollback" and (name := _damaged(diagnosis, previous=True)):
             cure.remedy, cure.name = remedy, name
-            cure.steps = (f"switch {name} back to the previous release, after a test on the NPU",)
+            cure.steps = (
+                (f"test the previous release of {name} on the NPU, then switch back to it"),
+            )
         if cure.remedy:
             return cure
     if "redeploy" in remedies and _damaged(diagnosis):
-        cure.why = "the playbook to deploy again is missing: fleet doctor --fix --playbook FILE"
+        cure.why = "fleet needs the playbook to deploy again: fleet doctor --fix --playbook FILE"
     else:
         cure.why = "run the commands above yourself; fleet does not run them for you"
     return cure

@@ -69,7 +69,7 @@ class Round:
     def __post_init__(self) -> None:
         if any("\n" in folder for folder in self.folders):
             raise InputError(
-                "a folder's name contains a line break", hint="rename it on the device"
+                "a folder's name contains a line break", hint="rename the folder on the device"
             )
 
 
@@ -166,7 +166,10 @@ def _session(session: Session, now: Seen, bad: list[Check]) -> list[Opened]:
         return [Opened(check)]
     every_subject = subjects(now)
     if not every_subject:
-        text = "not checked: nothing is deployed; for files copied by hand: --folder FOLDER"
+        text = (
+            "not checked: nothing is deployed; to check files that you copied by hand: "
+            "--folder FOLDER"
+        )
         return [Opened(Check("session", "session", UNKNOWN, text, {"session": "unknown"}))]
     return [open_session(session, now, subject) for subject in every_subject]
 
@@ -287,9 +290,12 @@ def _logged(one: Ranked) -> bool:
 def _notes(found: _Found, ranked: tuple[Ranked, ...]) -> tuple[str, ...]:
     notes = []
     if found.seen.facts.emulated:
-        notes.append("emulated: no Hexagon NPU; the session is one of the HTP emulator")
+        notes.append(
+            "emulated: the device has no Hexagon NPU, so the session ran on the HTP emulator"
+        )
     if not ranked and any(check.status == BAD for check in found.checks):
         notes.append(
-            "no known cause fits; to collect the facts for a maintainer: fleet doctor --bundle FILE"
+            "fleet knows no cause that fits; to collect the facts for a maintainer: fleet "
+            "doctor --bundle FILE"
         )
     return tuple(notes)

@@ -41,10 +41,12 @@ def open_session(session: Session, seen: Seen, subject: Subject) -> Opened:
     tools = seen.facts.tools
     libraries = {library.name for library in subject.libraries}
     if not subject.lib or BACKEND not in libraries:
-        what = f"has no {BACKEND}" if libraries else "is data only, without a runtime"
+        what = f"contains no {BACKEND}" if libraries else "contains only data and no runtime"
         return _unknown(f"{subject.label} {what}, so no NPU session can be opened")
     if subject.machine not in {"", device_machine(seen)}:
-        return _unknown(f"a runtime for {subject.machine} cannot run on {device_machine(seen)}")
+        return _unknown(
+            f"the runtime is for {subject.machine} and cannot run on {device_machine(seen)}"
+        )
     if tools.python3 is None or not tools.python3_ctypes:
         return _by_health(session, seen, subject)
     context = _context(subject)
@@ -175,7 +177,7 @@ def _by_health(session: Session, seen: Seen, subject: Subject) -> Opened:
             "session",
             "session",
             OK,
-            f"{subject.label}: the NPU test of the release opened a session",
+            f"{subject.label}: the NPU test of the release opened an NPU session",
             {"session": "ok"},
         )
     )

@@ -57,7 +57,7 @@ def apply_system(session: Session, planned: Planned, log: UndoLog, *, allow_rebo
         except FleetError as error:
             error.step = error.step or "system"
             error.device = error.device or session.host.name
-            error.hint = error.hint or f"fleet deploy (goes on), or {log.command}"
+            error.hint = error.hint or f"fleet deploy (continues), or {log.command}"
             raise
         log.end(came(before, accounts(session)) if before is not None else None)
 

@@ -71,8 +71,8 @@ class Become:
             raise BecomeError(
                 f"sudo on the device refused: {_words(result)}",
                 step="become",
-                hint="correct the password in `become_password` of the inventory, or let the user "
-                "use sudo; run on the device: sudo -v",
+                hint="correct `become_password` in the inventory, or allow the user to use "
+                "sudo; to test it, run on the device: sudo -v",
             )
         self._tried = True
 

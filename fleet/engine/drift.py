@@ -55,15 +55,22 @@ def drift(
         wanted = session.host.target or target or default_target("linux", machine) or machine
         release = lock.release(wanted, facts.soc.hexagon_arch)
         if release is None:
-            said = [f"the lock has no release for {wanted} {facts.soc.hexagon_arch or ''}".strip()]
+            said = [
+                f"the lock file has no release for {wanted} {facts.soc.hexagon_arch or ''}".strip()
+            ]
         else:
             state = ask_state(session, facts, release.manifest(lock.name), verify=verify)
             said = _drift(release, state)
             if verify and not facts.tools.sha256:
-                said.append("the files were not hashed: the device has no hash tool")
+                said.append(
+                    "fleet could not check the contents of the files, because the device has "
+                    "no hash tool"
+                )
         result.details = {"drift": said, "emulated": facts.emulated}
         result.outcome = "drifted" if said else "ok"
-        result.text = shortened(said) if said else f"as locked: {release.id if release else ''}"
+        result.text = (
+            shortened(said) if said else (f"matches the lock file: {release.id if release else ''}")
+        )
 
     return on_every_device(hosts, work, listener, parallel=parallel, accept_new=accept_new)
 
@@ -71,9 +78,11 @@ def drift(
 def _drift(release: LockedRelease, state: ReleaseState) -> list[str]:
     said = []
     if state.current != release.id:
-        said.append(f"current is {state.current or 'none'}, the lock has {release.id}")
+        said.append(
+            f"the current release is {state.current or 'none'}, but the lock file has {release.id}"
+        )
     elif not state.installed:
-        said.append(f"the current release {release.id} is not marked as installed")
+        said.append(f"the current release {release.id} is not complete: its deploy did not finish")
     for item in release.files:
         if item.sha256 in state.bad:
             said.append(f"{item.name} is damaged")

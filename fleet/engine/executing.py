@@ -6,7 +6,7 @@ import codecs
 import math
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from fleet.device.shell import AfterMark, device_script
 from fleet.engine.leasing import Lease
@@ -15,7 +15,6 @@ from fleet.engine.session import Beginning, Session
 from fleet.model.command import Command
 from fleet.model.errors import DeadlineError, DeviceError
 from fleet.model.events import Listener, Output
-from fleet.model.frozen import dataclass
 from fleet.model.inventory import Host
 from fleet.model.masking import StreamMasker
 from fleet.model.rollout import RolloutSpec
@@ -84,15 +83,15 @@ def judge(status: int, host: str, *, late: bool, limit: int) -> None:
     """Raise what an exit status means for the device."""
     if late:
         raise DeadlineError(
-            f"the command did not end within {limit} s, so fleet ended it",
+            f"the command did not finish within {limit} s, so fleet stopped it",
             step="exec",
-            hint="give it more time with --timeout",
+            hint="allow more time with --timeout, such as --timeout 5m",
         )
     if status:
         raise DeviceError(
-            f"the command ended with status {status}",
+            f"the command failed with exit status {status}",
             step="exec",
-            hint=f"read what it printed above; to look there: fleet shell {host}",
+            hint=f"read the output of the command above; to work on the device: fleet shell {host}",
         )
 
 

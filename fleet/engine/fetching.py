@@ -27,9 +27,9 @@ from fleet.ops.lease import HEAD_BYTES, holders_in, who_command
 TRIES = 3
 SHOW_BYTES = 4 << 20  # between two events of progress
 _NOT_SENT = {
-    "link": "is a link, which fleet does not follow",
-    "odd": "is no file, or has a name that cannot be sent",
-    "unread": "may not be read by this user",
+    "link": "is a symbolic link, and fleet does not follow links",
+    "odd": "is not a regular file, or its name contains characters that fleet cannot send",
+    "unread": "cannot be read by this user",
 }
 
 
@@ -73,7 +73,7 @@ class Landing(FileStream):
         self._number += 1
         if name != str(self._number) or self._number >= len(self.wanted):
             raise DeviceError(
-                "the device sends a file that fleet did not ask for",
+                "the device sent a file that fleet did not ask for",
                 step="get",
                 hint="run the command again; fleet doctor (examines the device)",
             )
@@ -81,10 +81,10 @@ class Landing(FileStream):
         there = item.there
         if size != item.size - there:
             raise DeviceError(
-                f"the file {item.name} changed on the device while it was read: {size} bytes came, "
-                f"and {item.size - there} were to come",
+                f"the file {item.name} changed on the device while fleet read it: fleet "
+                f"received {size} bytes instead of {item.size - there}",
                 step="get",
-                hint="run the command again when nothing writes to the file",
+                hint="run the command again when no program writes to the file",
             )
         self._hash = hashlib.sha256()
         with kept(item.part):
@@ -176,9 +176,9 @@ class Fetching:
         if status != 44:
             return error
         return DeviceError(
-            f"the device has no file or folder {self.remote} that this user may read",
+            f"{self.remote} does not exist on the device, or this user cannot read it",
             step="get",
-            hint="look at what is there: fleet exec 'ls -la'",
+            hint="list the home folder of the device: fleet exec 'ls -la'",
         )
 
     def _root(self, host: Host) -> Path:
@@ -196,7 +196,7 @@ class Fetching:
                 found.append(Wanted(name, int(size), _place(root, inner)))
             elif kind != "folder":
                 why = _NOT_SENT.get(kind, _NOT_SENT["odd"])
-                session.warn(f"{rest} {why}; it was left out")
+                session.warn(f"{rest} {why}; fleet did not copy it")
         return found
 
     def _bring(self, session: Session, wanted: list[Wanted]) -> None:
@@ -216,9 +216,10 @@ class Fetching:
                 return
             wanted = [item for item in wanted if item.name in landing.bad]
         raise TransferError(
-            f"the file {landing.bad[0]} changes on the device while it is read",
+            f"the file {landing.bad[0]} changes on the device while fleet reads it",
             step="get",
-            hint="run the command again when nothing writes to it; or copy it on the device first",
+            hint="run the command again when no program writes to the file; or make a copy on "
+            "the device and fetch the copy",
         )
 
     def _receive(self, session: Session, landing: Landing) -> None:
@@ -244,7 +245,8 @@ def _place(root: Path, name: str) -> Path:
         folder /= part
         if folder.is_symlink():
             raise InputError(
-                f"{folder} on this computer is a link, and fleet puts nothing behind links",
+                f"{folder} on this computer is a symbolic link, and fleet does not write "
+                "through symbolic links",
                 hint="fetch into an empty folder",
             )
     with kept(folder):

@@ -136,7 +136,7 @@ class Fsck:
             base = self.seen[session.host.name].facts.base_dir
             self._sources.update(fetch(session, base, donors[session.host.name], folder))
             result.outcome = "ok"
-            result.text = "contents for other devices"
+            result.text = "fleet fetched intact files for other devices"
 
         if donors:
             self._everywhere(bring, [host for host in self.hosts if host.name in donors])
@@ -229,6 +229,12 @@ class Fsck:
 
 def _summary(contents: Contents, left: Sequence[Damage], repaired: Sequence[Damage]) -> str:
     if left:
-        return f"{len(left)} damages are left" + (f", {len(repaired)} repaired" if repaired else "")
-    what = f"{len(contents.blobs)} files of {human_bytes(contents.size)} hashed"
-    return f"{len(repaired)} damages repaired" if repaired else f"{what}, no damage found"
+        return f"damaged or missing items left: {len(left)}" + (
+            f", repaired: {len(repaired)}" if repaired else ""
+        )
+    what = f"checked {len(contents.blobs)} files of {human_bytes(contents.size)}"
+    return (
+        f"damaged or missing items repaired: {len(repaired)}"
+        if repaired
+        else f"{what}, no damage found"
+    )

@@ -58,8 +58,8 @@ def held_error(host: str, holder: LeaseHolder, step: str = "lease") -> LeaseHeld
     return LeaseHeldError(
         f"the board is {holder.describe()}",
         step=step,
-        hint=f"wait, or ask {holder.owner}; fleet who {host} (shows who uses the board), "
-        f"fleet unreserve {host} --force (takes the board away)",
+        hint=f"wait, or ask {holder.owner}; fleet who {host} (shows who uses the board), fleet "
+        f"unreserve {host} --force (ends that use)",
     )
 
 
@@ -172,12 +172,13 @@ class Lease:
         # Tried late and in vain: this workstation was awake, and it was the link.
         if not self._lost and self._deaf > self._good + self._ttl / 2:
             raise ConnectionLostError(
-                f"the device did not answer for {self._ttl} s, so fleet lost its exclusive access",
+                f"the device did not answer for {self._ttl} s, so fleet no longer has exclusive "
+                "access to it",
                 hint="check power and cable of the device, then deploy again",
             )
-        self._lost = self._lost or f"the lease was not renewed within {self._ttl} s"
+        self._lost = self._lost or f"fleet could not renew the lease within {self._ttl} s"
         raise LeaseLostError(
-            f"fleet lost its exclusive access to the board: {self._lost}",
+            f"fleet no longer has exclusive access to the board: {self._lost}",
             hint=f"fleet who {host} (shows who uses it); deploy again when it is free",
         )
 
@@ -202,7 +203,7 @@ class Lease:
         """
         self.take()
         if self._ticket is None:
-            raise LeaseLostError("fleet no longer holds the lease of this board")
+            raise LeaseLostError("fleet no longer has exclusive access to this board")
         self._ending = ends
         mode = math.ceil(seconds)
         return self._guard(self._ticket, f"{mode}f" if ends else mode).then(command)
@@ -216,7 +217,7 @@ class Lease:
             if why == GIVEN_BACK and self._ended is not None:
                 self._ticket = None
                 raise ConnectionLostError(
-                    "the device was still busy with a step from before the connection broke"
+                    "the device is still busy with a step that started before the connection broke"
                 )
             self._heard(why)
             if self._refused:
@@ -283,7 +284,8 @@ class Lease:
                 races -= 1
                 if not races:
                     raise LeaseHeldError(
-                        "other users are taking this board right now", hint="run the command again"
+                        "several users are trying to take this board at the same time",
+                        hint="run the command again",
                     )
                 time.sleep(LOOK_SECONDS * (1 - races / RACES))
             elif holder.kind == RESERVE or not has_ended(holder.token):
@@ -296,7 +298,10 @@ class Lease:
             else:
                 dead = dead_word(holder)
         if dead != "-":
-            session.warn("fleet took the board over from a process that ended")
+            session.warn(
+                "the last fleet process on this board ended without releasing the board; fleet "
+                "released it"
+            )
             forget(dead.partition(":")[2])
         self._good = began
         self._ticket = Ticket(answer.place, generation, claim.token, self._ttl)
@@ -333,8 +338,8 @@ class Lease:
         """Say what is waited for; how long that is worth it."""
         seconds = min(float(holder.left), ENDED_SECONDS)
         self._session.warn(
-            f"the board is {holder.describe()}; that process has ended, but its last step on the "
-            f"board has not: fleet waits up to {seconds:.0f} s for that step"
+            f"the board is {holder.describe()}; that process ended, but its last step still "
+            f"runs on the board, so fleet waits up to {seconds:.0f} s"
         )
         return Deadline(seconds + 2 * LOOK_SECONDS)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from fleet.device.shell import MARK, device_script, failed
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.session import Session
 from fleet.model.errors import DeviceError
-from fleet.model.frozen import dataclass
 from fleet.model.inventory import Host
 from fleet.model.masking import masked
 from fleet.ops.lease import holders_in, who_command
@@ -51,10 +51,11 @@ class LogQuery:
         lost = sorted(lacking - read)
         if lost and (self.kinds or not read):
             raise DeviceError(
-                f"fleet cannot read {', '.join(lost)} there",
+                f"fleet cannot read these logs of the device: {', '.join(lost)}",
                 step="logs",
-                hint="read above why; log files of the system are for the groups adm and "
-                "systemd-journal, and dmesg may be for root: fleet doctor (shows the groups)",
+                hint="the reason is printed above; add the user to the groups adm and "
+                "systemd-journal (dmesg may need root); fleet doctor (shows the groups of "
+                "the user)",
             )
         result.outcome, result.text = "ok", f"{len(lines)} lines"
 

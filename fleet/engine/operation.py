@@ -94,7 +94,7 @@ class Operation:
         afar = isinstance(self._executor, Remote)
         if spec is not None and afar and (spec.soak or spec.on_fail == "rollback"):
             raise InputError(
-                "--executor cannot be combined with `soak` and `on_fail: rollback` of the playbook",
+                "--executor does not support `soak` and `on_fail: rollback` of the playbook",
                 hint="add --soak 0 --on-fail stop; or deploy without --executor",
             )
         return self.go_on(begin(self, self._listener))
@@ -112,8 +112,8 @@ class Operation:
         """Only the system: packages, groups, rules, units, files. No release is touched."""
         if self.playbook.system.empty:
             raise InputError(
-                f"{self.playbook.path} has neither `fastrpc:` nor `system:`, so nothing is to "
-                "provision",
+                f"{self.playbook.path} has neither `fastrpc:` nor `system:`, so `fleet "
+                "provision` has nothing to do",
                 hint="add `fastrpc: auto` or `system:` to the playbook; see docs/provisioning.md",
             )
         return self._everywhere(self._provision_alone)
@@ -217,7 +217,9 @@ class Operation:
             try:
                 self._measure(session, result, plan)
             except WorkstationError as error:
-                error.message += f"; release {plan.manifest.id} is deployed, its run is not saved"
+                error.message += (
+                    f"; release {plan.manifest.id} is deployed, but fleet could not save its run"
+                )
                 raise
 
     def _provision_alone(self, session: Session, result: DeviceResult) -> None:
@@ -236,7 +238,7 @@ class Operation:
                 still_lacking(left)
                 refuse(left)
         result.outcome = "unchanged" if planned.plan.unchanged else "changed"
-        result.text = f"{len(planned.plan.actions)} steps on the system"
+        result.text = f"{len(planned.plan.actions)} steps change the system"
 
     def _provision(self, session: Session, planned: Planned) -> DevicePlan:
         """The system first; then the device is asked again, and every refusal counts."""

@@ -7,6 +7,7 @@ device.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleet.bundles.preflight import preflight
@@ -19,7 +20,6 @@ from fleet.engine.transfer.carriers import way
 from fleet.model.errors import DeviceError, PreflightError
 from fleet.model.facts import Facts
 from fleet.model.finding import Finding
-from fleet.model.frozen import dataclass
 from fleet.model.manifest import Manifest
 from fleet.model.plan import DevicePlan, SendBlobs
 from fleet.model.system import SystemSpec
@@ -115,10 +115,10 @@ def refuse(plan: DevicePlan) -> None:
     refusals = [finding for finding in plan.findings if finding.refuses]
     if refusals:
         first = refusals[0]
-        more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
+        more = f" ({len(refusals) - 1} more checks failed: fleet plan)" if len(refusals) > 1 else ""
         raise PreflightError(
-            f"the pre-flight check {first.rule} failed: {first.message}; the device or bundle has "
-            f"{first.have}, needed is {first.need}{more}",
+            f"the pre-flight check {first.rule} failed: {first.message}; found {first.have}, "
+            f"needed {first.need}{more}",
             step="pre-flight",
             hint=first.cure,
         )
@@ -129,10 +129,9 @@ def require_current(plan: DevicePlan) -> None:
     refuse(plan)
     if not plan.unchanged:
         raise DeviceError(
-            f"the playbook makes release {plan.manifest.id} of {plan.manifest.name}, and the "
-            "device "
-            f"has {plan.current or 'none'}",
-            hint="fleet deploy, with the same inventory and playbook",
+            f"the playbook describes release {plan.manifest.id} of {plan.manifest.name}, but "
+            f"the device has {plan.current or 'no release'}",
+            hint="deploy this playbook first: fleet deploy",
         )
 
 
@@ -165,7 +164,7 @@ def _then(builder: ReleaseBuilder) -> tuple[str, ...]:
         return ()
     lines, size = run.prompt.count("\n") + 1, len(run.prompt.encode())
     turns = f"{run.warmups} warm-up and {run.repeats} counted" if run.warmups else f"{run.repeats}"
-    how = f"at most {run.max_tokens} tokens, {run.timeout:g} s each"
+    how = f"each at most {run.max_tokens} tokens and {run.timeout:g} s"
     return (
         f"run {run.runner} in the release: {turns}; prompt of {size} bytes, {lines} lines; {how}",
         "collect the profile of each run: init, TTFT, prompt and generation rate, temperatures",
@@ -179,13 +178,17 @@ def _notes(
     compiled = f"compiled with QAIRT {bundle.qairt or 'unknown'} ({bundle.qairt_source})"
     notes = [f"bundle {bundle.name}: {compiled}; runtime {parts.runtime.build_id}, {parts.target}"]
     if facts.emulated:
-        notes.append("emulated: no Hexagon NPU; the numbers are those of the HTP emulator")
+        notes.append(
+            "emulated: the device has no Hexagon NPU, so the numbers are those of the HTP emulator"
+        )
     if not facts.tools.sha256 and not backend_for(facts).hashes:
-        notes.append("no sha256 tool on the device: files are read back to check them")
+        notes.append("the device has no sha256 tool, so fleet reads the files back to check them")
     if state.bad:
-        notes.append(f"{len(state.bad)} damaged files on the device are sent again")
+        notes.append(f"{len(state.bad)} files on the device are damaged, so fleet sends them again")
     if not facts.tools.sync_file:
-        notes.append("the device has no `sync FILE`: fleet syncs the whole disk instead")
+        notes.append(
+            "the device cannot sync a single file (`sync FILE`), so fleet syncs the whole disk"
+        )
     if parts.runtime.source.kind == "wheel":
         notes.append(f"runtime from {parts.runtime.source.name}")
     return tuple(notes)

@@ -157,7 +157,7 @@ def _abandon(pool: Executor, sessions: Iterable[Session]) -> None:
 def _refuse_pinning(*, accept_new: bool) -> None:
     if accept_new:
         raise InputError(
-            "--accept-new cannot be combined with --executor: workers do not store host keys",
+            "--accept-new does not work with --executor, because workers do not store host keys",
             hint="fleet trust all (before the deploy); or write `host_key:` in the inventory",
         )
 

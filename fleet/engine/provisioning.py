@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fleet.device.shell import device_script, framed
 from fleet.engine.become import NONE, PASSWORD, ROOT, Become
@@ -12,7 +12,6 @@ from fleet.model.command import Command
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
 from fleet.model.finding import Finding
-from fleet.model.frozen import dataclass
 from fleet.model.plan import Action, DevicePlan
 from fleet.model.system import SystemSpec, SystemState
 from fleet.ops.system.provision import SystemPlan, provision
@@ -32,8 +31,8 @@ _ANDROID = (
     "playbook are for Linux"
 )
 _WINDOWS = (
-    "Windows: FastRPC comes with the NPU driver; `fastrpc:` and `system:` of the playbook are for "
-    "Linux, nothing of the system is changed here"
+    "Windows: FastRPC comes with the NPU driver; `fastrpc:` and `system:` of the playbook are "
+    "for Linux, so fleet does not change the system here"
 )
 
 
@@ -118,17 +117,19 @@ def _objections(said: list[str], removed: list[str]) -> list[Finding]:
     refusal = Finding(
         rule="system-packages",
         severity="refuse",
-        message="the package manager of the device refuses: " + "; ".join(said[:3]),
-        have="a failed trial run of the installation",
-        need="packages that can be installed",
+        message="the package manager of the device refuses the installation: "
+        + "; ".join(said[:3]),
+        have="an installation that fails",
+        need="an installation that succeeds",
         cure="run on the device: sudo apt-get -f install; or use other versions or package sources",
     )
     removal = replace(
         refusal,
         message=f"the installation would remove {', '.join(removed)}",
         have=", ".join(removed),
-        need="no removal of packages that the playbook does not name",
-        cure="remove these packages by hand if that is right, or use another packaging",
+        need="an installation that removes only packages that the playbook names",
+        cure="remove these packages by hand if you do not need them, or set another packaging "
+        "as `fastrpc:` in the playbook",
     )
     return [finding for finding, words in ((refusal, said), (removal, removed)) if words]
 
@@ -141,11 +142,13 @@ def _firmware(brings: tuple[str, ...]) -> tuple[Finding, ...]:
     finding = Finding(
         rule="firmware-comes",
         severity="warn",
-        message=f"the installation brings firmware ({', '.join(names)}); it wins over the board's "
-        "own after the next boot, and Wi-Fi and shells of the DSP were lost by that",
+        message=f"the installation brings firmware ({', '.join(names)}); after the next boot the "
+        "board would load it instead of its own firmware, and other boards lost Wi-Fi or "
+        "DSP shells this way",
         have=", ".join(names),
         need="the firmware of the board's vendor",
-        cure="sudo cp -a /lib/firmware /lib/firmware.before on the device, or another packaging",
+        cure="back up the firmware with `sudo cp -a /lib/firmware /lib/firmware.before` on the "
+        "device, or set another packaging as `fastrpc:` in the playbook",
         source="notes of Tachyon and Radxa Q6A boards: linux-firmware-dragonwing of the PPA",
     )
     return (finding,)
@@ -235,9 +238,9 @@ def still_lacking(plan: DevicePlan) -> None:
     if plan.system_steps:
         host = plan.host.name
         raise DeviceError(
-            "all steps were done, and the device still lacks: "
+            "fleet did all steps, but the device still lacks: "
             + "; ".join(step.describe() for step in plan.system_steps[:4]),
             step="system",
-            hint=f"fleet plan --limit {host} (shows what is left), fleet facts --limit {host} "
-            "(the device)",
+            hint=f"fleet plan --limit {host} (shows the missing steps), fleet facts --limit "
+            f"{host} (shows the state of the device)",
         )

@@ -61,11 +61,16 @@ class Push:
         self.options = options or PushOptions()
         self.hosts = tuple(hosts)
         if not _NAME.fullmatch(name):
-            raise InputError(f"'{name}' is not a valid release name", hint="give --name NAME")
+            raise InputError(
+                f"'{name}' is not a valid release name",
+                hint="give a name of letters, digits and . _ - : --name NAME",
+            )
         self.name = name
         self.sources = SourceFiles(sources).start()
         self.run_id = new_run_id()
         self.transfer = TransferContext(self.options.transfer)
+        if self.options.transfer.carrier != "paramiko":
+            self.transfer.bulk = total(self.sources.late()) >= WORTH_BYTES
         self._listener = listener
 
     @cached_property
@@ -87,14 +92,18 @@ class Push:
         )
 
     def _name(self) -> None:
-        """The id of a release of thousands of files is computed while devices are connected."""
+        """What takes a while is known when devices are connected: how large files compress, and
+        the id of a release of thousands of files.
+        """
+        for late in self.sources.late() if self.transfer.options.compress == "auto" else ():
+            self.transfer.sampler.sample(late.file)
         with suppress(InputError):
             _ = self.manifest.id
 
     def _push(self, session: Session, result: DeviceResult) -> None:
         """One round trip to a device that is known and has everything."""
         late = self.sources.late()
-        if self.options.transfer.carrier != "paramiko" and total(late) >= WORTH_BYTES:
+        if self.transfer.bulk:
             session.expect_bulk()
         known = None if self.options.verify or late else remembered(session)
         keep = self.options.keep

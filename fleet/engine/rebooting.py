@@ -30,11 +30,11 @@ def wait_for_reboot(session: Session, before: str) -> str:
     naming the phase that did not end.
     """
     host = session.host.name
-    session.emit(StepStarted(host, "reboot", "waiting for the device to go down"))
+    session.emit(StepStarted(host, "reboot", "waiting until the device shuts down"))
     _until_down(session, before)
-    session.emit(StepStarted(host, "reboot", "waiting for it to come up"))
+    session.emit(StepStarted(host, "reboot", "waiting until the device is up again"))
     after = _until_up(session, before)
-    session.emit(StepStarted(host, "reboot", "waiting for its services"))
+    session.emit(StepStarted(host, "reboot", "waiting until the services of the device are up"))
     _until_ready(session)
     return after
 
@@ -51,7 +51,7 @@ def _until_down(session: Session, before: str) -> None:
     raise DeviceError(
         f"the device did not shut down within {DOWN_SECONDS:g} s after the reboot command",
         step="reboot",
-        hint="find the service that blocks the shutdown, on the device: journalctl -b",
+        hint="run on the device, to find the service that blocks the shutdown: journalctl -b",
     )
 
 

@@ -70,8 +70,9 @@ class ReleaseBuilder:
             raise InputError(
                 f"fleet knows no QAIRT target for {facts.os_family} on "
                 f"{facts.machine or 'an unknown CPU'}",
-                hint="name the folder below lib/ of your SDK that fits as `target:` in the "
-                "inventory; without one, QAIRT does not run there",
+                hint="set `target:` of this device in the inventory to the folder below lib/ of "
+                "your QAIRT SDK that fits it; if no folder fits, QAIRT does not support "
+                "the device",
             )
         return chosen
 
@@ -200,9 +201,9 @@ def runner_of(playbook: Playbook) -> Runner:
     if kind not in found.kinds:
         fits = [name for name, own in OWN.items() if kind in own.kinds]
         raise PlaybookError(
-            f"{playbook.path}: the runner {run.runner} runs bundles of the kind "
-            f"{' or '.join(found.kinds)}, not {kind}",
-            hint=f"write `run: runner:` with one of {', '.join(fits)}, or another `bundle: kind:`",
+            f"{playbook.path}: the bundle is of the kind {kind}, but the runner {run.runner} "
+            f"runs only {' or '.join(found.kinds)}",
+            hint=f"set `run: runner:` to one of {', '.join(fits)}, or correct `bundle: kind:`",
         )
     try:
         if playbook.run is not None:
@@ -221,6 +222,7 @@ def unique(files: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
             raise InputError(
                 f"two different files have the name {item.name} in the release: {other.source} and "
                 f"{item.source}",
-                hint="rename one of the two files: libraries, program and bundle share a folder",
+                hint="rename one of the two files: libraries, program and bundle are deployed "
+                "to one folder",
             )
     return tuple(found.values())

@@ -155,11 +155,13 @@ def switch_back(
     target = _whole(to, known[name].history) if to else known[name].previous
     if only is not None and known[name].id != only:
         result.outcome = "unchanged"
-        result.text = f"the current release is {known[name].id}, not {only}; nothing was changed"
+        result.text = (
+            f"the current release is {known[name].id}, not {only}, so fleet changed nothing"
+        )
         return
     if target is None or target not in known[name].history:
         raise DeviceError(
-            f"the device has no release {to or 'before ' + known[name].id} of {name}",
+            f"the device has no release {to or 'older than ' + known[name].id} of {name}",
             hint="fleet status --json (shows the history)",
         )
     if target == known[name].id:
@@ -195,5 +197,5 @@ def stored_manifest(
         raise DeviceError(
             f"the manifest of the release on the device, {path}, is damaged: {error}",
             device=session.host.name,
-            hint="fleet deploy (makes the release again)",
+            hint="fleet deploy (writes the release again)",
         ) from error

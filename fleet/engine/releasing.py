@@ -78,7 +78,7 @@ def _give(session: Session, order: StoreRequest, steps: Sequence[Step], *, ends:
     receipt.check_steps(steps, host, done.error_text)
     if not done.ok:
         session.warn(
-            f"could not delete old releases: {last_words(done)}; the next deploy tries again"
+            f"could not delete old releases: {last_words(done)}; the next deploy will try again"
         )
 
 

@@ -158,4 +158,11 @@ def _last(found: Contents, name: str) -> str:
 def unhashed_why(facts: Facts) -> str:
     """Why a device cannot hash its store; "" where it can."""
     able = bool(facts.tools.sha256) or backend_for(facts).hashes
-    return "" if able else "contents were not checked: no sha256 tool and no Python"
+    return (
+        ""
+        if able
+        else (
+            "fleet could not check the contents of files: the device has no sha256 tool "
+            "and no Python"
+        )
+    )

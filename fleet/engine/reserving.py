@@ -48,9 +48,9 @@ def reserve(
     ttl = math.ceil(seconds)
     if ttl > LONGEST_SECONDS:
         raise InputError(
-            f"{human_seconds(ttl)} is too long for a reservation: the limit is "
+            f"a reservation of {human_seconds(ttl)} is too long: the limit is "
             f"{human_seconds(LONGEST_SECONDS)}",
-            hint="reserve for a shorter time, and again before that ends",
+            hint="reserve for a shorter time, and renew the reservation before it ends",
         )
 
     def command() -> Command:
@@ -104,5 +104,5 @@ def _settled(session: Session, command: Callable[[], Command]) -> LeaseAnswer:
         if not answer.raced:
             return answer
     raise LeaseHeldError(
-        "other users are taking this board right now", hint="run the command again"
+        "several users are trying to take this board at the same time", hint="run the command again"
     )

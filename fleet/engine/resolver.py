@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.events import Listener, Progress, StepStarted
 from fleet.model.files import FileRef
-from fleet.model.frozen import dataclass
 from fleet.model.lockfile import Lock, LockedRelease
 from fleet.model.runtime import Runtime, no_runtime
 from fleet.runners import Runner
@@ -90,8 +89,8 @@ class Resolver:
         found = self._store.find(locked.build_id, target)
         if found is None:
             raise RuntimeStoreError(
-                f"the lock file wants QAIRT {locked.build_id} for {target}, which is not on this "
-                "workstation, and --frozen forbids a download",
+                f"the lock file needs QAIRT {locked.build_id} for {target}, but this "
+                "workstation does not have it, and --frozen forbids a download",
                 hint=f"fleet runtime fetch {locked.build_id} --target {target}",
             )
         return found
@@ -125,7 +124,8 @@ class Resolver:
         def files(requirements: tuple[str, ...]) -> tuple[FileRef, ...]:
             if parts.python is None:
                 raise InputError(
-                    f"the runner {self._runner.name} needs python3, which the device does not have",
+                    f"the runner {self._runner.name} needs python3, but the device does not "
+                    "have it",
                     hint="run on the device: winget install Python.Python.3.12 --architecture arm64"
                     if target_facts(parts.target).os == "windows"
                     else "run on the device: sudo apt install python3",

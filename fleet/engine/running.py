@@ -8,7 +8,7 @@ import errno
 import hashlib
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fleet.engine.measuring.gate import cool_down
@@ -19,7 +19,6 @@ from fleet.engine.session import Session
 from fleet.engine.starting import Placed, Sampling, execute, place
 from fleet.model.errors import ConnectionLostError
 from fleet.model.events import Output, RunDone, StepStarted
-from fleet.model.frozen import dataclass
 from fleet.model.home import kept, open_private, private_folder, write_private
 from fleet.model.masking import StreamMasker, masked
 from fleet.model.plan import DevicePlan
@@ -211,10 +210,10 @@ def _keep(folder: Path, raw: Mapping[str, bytes]) -> tuple[str, ...]:
         target = folder / name
         try:
             if target.parts[len(folder.parts)].startswith("record.json"):
-                raise FileExistsError(errno.EEXIST, "the name is reserved for a file of fleet")
+                raise FileExistsError(errno.EEXIST, "fleet uses this name for a file of its own")
             private_folder(target.parent)
             with open_private(target, "xb") as stream:
                 stream.write(content)
         except OSError as error:
-            lost.append(f"{name[:80]} was not kept: {error.strerror}")
+            lost.append(f"fleet could not keep the file {name[:80]}: {error.strerror}")
     return tuple(lost)

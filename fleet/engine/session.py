@@ -75,14 +75,16 @@ class Session:
         self.transport: Transport = transport_for(host, accept_new=accept_new)
 
     def open(self) -> None:
-        """Connect within the host's connect_timeout."""
+        """Connect within the host's connect_timeout; with much to send the second carrier too."""
+        if self.transfer.bulk and self._second is None:
+            self._open_second()
         self.transport.open(Deadline(self.host.connect_timeout))
         who = self.transport.identity(Deadline(IDENTITY_SECONDS))
         if self._who is not None and not who.same(self._who):
             self.close()
             raise IdentityError(
-                f"another device answers at this address: {who.value}, before it was "
-                f"{self._who.value}",
+                f"another device now answers at this address: expected {self._who.value}, found "
+                f"{who.value}",
                 step="identity",
                 hint="give each device an address of its own, or write `identity:` of the right "
                 "device in the inventory",
@@ -96,7 +98,7 @@ class Session:
         """
         if self._cancelled:
             raise CancelledError(
-                "you ended the command before it was done", hint="run the same command again"
+                "you stopped the command before it finished", hint="run the same command again"
             )
         with self.lease.reconnecting() if self.lease is not None else contextlib.nullcontext():
             self.close()
@@ -114,7 +116,7 @@ class Session:
         now = self.ask(_BOOT_ID, "boot id", seconds=IDENTITY_SECONDS * 3).text.split()
         if now and now[-1] != self.boot:
             self.boot, self.rebooted = now[-1], True
-            self.warn("the device rebooted in between")
+            self.warn("the device rebooted while fleet was working on it")
             if self.lease is not None:
                 self.lease.revive()
 
@@ -141,8 +143,11 @@ class Session:
     def expect_bulk(self) -> None:
         """Begin to open the second carrier, which takes a while; `second` waits for it."""
         if self._second is None and self.transport.second:
-            deadline = Deadline(self.host.connect_timeout)
-            self._second = Opening(partial(self.transport.carrier, deadline))
+            self._open_second()
+
+    def _open_second(self) -> None:
+        deadline = Deadline(self.host.connect_timeout)
+        self._second = Opening(partial(self.transport.carrier, deadline))
 
     def second(self) -> Carrier:
         """The second carrier; who asks closes it. Raises a TransportError."""
@@ -170,7 +175,7 @@ class Session:
         """Raise when nothing more may be begun: CancelledError, LeaseLostError."""
         if self._cancelled:
             raise CancelledError(
-                "you ended the command before it was done", hint="run the same command again"
+                "you stopped the command before it finished", hint="run the same command again"
             )
         if self.lease is not None:
             self.lease.check()
@@ -237,7 +242,7 @@ class Session:
             result = link.run(
                 guarded,
                 limit,
-                stdin=lease.feed(stdin),
+                stdin=lease.feed(stdin) if stdin else (),
                 on_stdout=on_stdout,
                 on_stderr=heard.take if on_stderr else None,
             )

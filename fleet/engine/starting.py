@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from fleet.device.shell import AfterMark, device_script
@@ -15,7 +15,6 @@ from fleet.engine.logs import LogQuery
 from fleet.engine.pool import DeviceResult
 from fleet.engine.session import Beginning, Session
 from fleet.model.errors import DeadlineError, FleetError, HealthError
-from fleet.model.frozen import dataclass
 from fleet.model.manifest import RELEASE, Manifest
 from fleet.ops.collected import Collected
 from fleet.ops.looks import LOOKS, run_command

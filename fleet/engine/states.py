@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fleet.device.shell import failed
 from fleet.engine.session import Session
@@ -13,7 +13,6 @@ from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError
 from fleet.model.facts import Facts
 from fleet.model.files import check_windows_names
-from fleet.model.frozen import dataclass
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, SendBlobs
 from fleet.ops.backend import backend_for

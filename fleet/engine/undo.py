@@ -12,7 +12,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,13 @@ from fleet.engine.session import Session
 from fleet.model.command import Command
 from fleet.model.errors import InputError, reason
 from fleet.model.events import StepStarted
-from fleet.model.frozen import dataclass
 from fleet.model.home import kept, open_private, private_folder
 from fleet.model.plan import Action
 from fleet.ops.system.step import SystemStep
 
 SCHEMA = 1
 LOOK_SECONDS = 30.0
-ACL_STAYS = "still has an access list (ACL) from a udev rule, until a reboot or setfacl -b"
+ACL_STAYS = "keeps an access control list (ACL) of a udev rule until you reboot or run setfacl -b"
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,13 @@ def undo(
         run_id = known[-1]
     if run_id not in known:
         raise InputError(
-            f"there is no run '{run_id}' that changed the system of a device, so there is "
-            "nothing to undo",
+            f"no run '{run_id}' changed the system of a device, so there is nothing to undo",
             hint=f"use one of these runs: {', '.join(known[-5:])}"
             if known
-            else "check FLEET_HOME: the log of such changes is in the FLEET_HOME of the deploy",
+            else (
+                "check that FLEET_HOME is the same as for the deploy: fleet keeps its log of "
+                "system changes there"
+            ),
         )
 
     def work(session: Session, result: DeviceResult) -> None:
@@ -59,7 +61,7 @@ def undo(
         with Lease(session, f"undo {run_id}", run_id):
             remarks = take_back(session, log, become)
         for text in remarks:
-            session.warn(f"could not be undone: {text}")
+            session.warn(f"fleet could not undo this step: {text}")
         acls = "; ".join(text for text in remarks if "access list" in text)
         result.outcome, result.text = "changed", f"the system is as before run {run_id}"
         result.text += acls and f", but {acls}"

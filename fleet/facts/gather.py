@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from threading import Thread
 
+from fleet.data import load
 from fleet.device.texts import plain, text_of
 from fleet.facts.parse import parse
 from fleet.model.command import Call, Command, script
@@ -59,6 +61,13 @@ def _code(name: str) -> str:
     return re.sub(r"(?m)^ +", lambda spaces: " " * (len(spaces[0]) // 4), plain(text_of(name)))
 
 
+@cache
+def _tables() -> Thread:
+    thread = Thread(target=load, args=("socs",), daemon=True, name="fleet-tables")
+    thread.start()
+    return thread
+
+
 def gather(transport: Transport, host: Host, deadline: Deadline, *, short: bool = False) -> Facts:
     """All facts of `host`. Raises a TransportError, or DeviceError for an answer that was cut.
 
@@ -70,5 +79,7 @@ def gather(transport: Transport, host: Host, deadline: Deadline, *, short: bool 
     else:
         text = short_source(android=android) if short else source(android=android)
         command = script(text, host.base_dir)
+    tables = _tables()  # read while the device answers
     result = transport.run(command, deadline)
+    tables.join()
     return parse(result.text, host=host.name, soc=host.soc, complaint=result.error_text)

@@ -23,8 +23,9 @@ def check_identity(host: Host, facts: Facts) -> None:
         return
     shown = ", ".join(f"{name} {value or 'unknown'}" for name, value in said.items())
     raise IdentityError(
-        "the device at this address is another one than the inventory expects: "
-        f"`identity:` in the inventory is {host.identity}, the device reports {shown}",
+        "the device at this address is not the device of the inventory: `identity:` in the "
+        f"inventory is {host.identity}, but the device reports {shown}",
         step="identity",
-        hint="correct the address, or `identity:` if the board was replaced on purpose",
+        hint="correct the address in the inventory; if you replaced the board on purpose, "
+        "correct `identity:`",
     )

@@ -77,12 +77,12 @@ def framed_values(text: str, host: str, complaint: str) -> Values:
     if HEAD not in lines or TAIL not in lines[lines.index(HEAD) :]:
         said = " ".join((complaint or text).split())[-_SHOWN_CHARACTERS:]
         raise DeviceError(
-            "the device did not return the whole output of fleet's probe script"
+            "the device returned only a part of the output of fleet's probe script"
             + (f"; the device said: {said}" * bool(said)),
             device=host,
             step="facts",
-            hint="log in to the device and run `true`, which must print nothing; if something is "
-            "printed, correct the start files of its shell, such as ~/.bashrc",
+            hint="log in to the device and run `true`; if this command prints text, correct the "
+            "start files of the shell, such as ~/.bashrc",
         )
     found: Values = {}
     first = lines.index(HEAD) + 1

@@ -138,7 +138,7 @@ def identify(
 
 def no_htp(soc: Soc) -> str:
     """Why a chip cannot run what was compiled for the NPU, in words."""
-    why = f"Hexagon {soc.hexagon_arch}" if soc.hexagon_arch else "QAIRT lists none for it"
+    why = f"Hexagon {soc.hexagon_arch}" if soc.hexagon_arch else "QAIRT lists no HTP for this chip"
     return f"{soc.chip} has no HTP: {why}; the HTP backend begins with v{OLDEST_HTP}"
 
 
@@ -157,7 +157,10 @@ def _covered(seen: Soc, row: Row, other: Row | None) -> str:
     if not seen.covered or (other is not None and other["chip"] == row["chip"]):
         return ""
     named = f", {other['chip']}," if other else ""
-    return f"soc_id {seen.kernel_soc_id}{named} is a file mounted over the kernel's: {row['chip']}"
+    return (
+        f"soc_id {seen.kernel_soc_id}{named} comes from a file that is mounted over the file of "
+        f"the kernel: {row['chip']}"
+    )
 
 
 def _named(chip: str) -> Row:
@@ -177,12 +180,12 @@ def _unlisted(seen: Soc, tree: Row | None, platform: str | None) -> str:
         return f"ro.board.platform {platform} stands for several chips: {', '.join(chips)}"
     if seen.kernel_soc_id is None or tree is None:
         return ""
-    return f"soc_id {seen.kernel_soc_id} is unknown, the device tree says {tree['chip']}"
+    return f"soc_id {seen.kernel_soc_id} is unknown, but the device tree says {tree['chip']}"
 
 
 def _conflict(row: Row, source: str, rows: Mapping[str, Row | None]) -> str:
     for name, other in rows.items():
         if other is not None and other.get("arch") != row.get("arch"):
             said = name.replace("device-tree", "device tree").replace("android", "ro.soc.model")
-            return f"{source} says {row['chip']}, {said} says {other['chip']}"
+            return f"{source} says {row['chip']}, but {said} says {other['chip']}"
     return ""

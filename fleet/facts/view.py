@@ -30,7 +30,10 @@ def summary(facts: Facts) -> list[tuple[str, str]]:
         ("libcdsprpc", _libcdsprpc(facts)),
         *((f"remoteproc {name}", state or "unknown") for name, state in facts.remoteproc),
         ("python3", _words(facts.tools.python3, facts.tools.python3_version)),
-        ("hash tool", " ".join(facts.tools.sha256) or "none: blobs are read back"),
+        (
+            "hash tool",
+            " ".join(facts.tools.sha256) or ("none (fleet reads files back to check them)"),
+        ),
         ("base folder", facts.base_dir or "unknown"),
         ("disk", _disk(facts)),
         ("thermal", _thermal(facts)),
@@ -44,9 +47,7 @@ def summary(facts: Facts) -> list[tuple[str, str]]:
         rows.append(("conflict", soc.conflict))
     waiting = sorted(set(user.groups_db) - set(user.groups_live))
     if waiting:
-        rows.append(
-            ("new groups", f"{', '.join(waiting)}: in the database, not in this login (reconnect)")
-        )
+        rows.append(("new groups", f"{', '.join(waiting)}: only after a new login (log in again)"))
     if facts.dsp_library_path:
         rows.append(("DSP_LIBRARY_PATH", f"{facts.dsp_library_path} (fleet unsets it)"))
     if facts.qnn_libraries:
@@ -121,7 +122,7 @@ def _android(phone: Android) -> list[tuple[str, str]]:
 
 
 def _windows(pc: Windows) -> list[tuple[str, str]]:
-    driver = " ".join(name for name, _ in pc.services) or "no service of it"
+    driver = " ".join(name for name, _ in pc.services) or "no driver service"
     qnn = f"QNN {_text(pc.driver_qnn)} in {_text(pc.driver_folder)}"
     policy = f"policy {_text(pc.execution_policy)}, {_text(pc.language_mode)}"
     return [
@@ -152,7 +153,11 @@ def _node(node: DeviceNode) -> str:
 def _libcdsprpc(facts: Facts) -> str:
     if not facts.libcdsprpc:
         return "none"
-    tail = "" if facts.libcdsprpc_unversioned else " (no unversioned name: the stub needs it)"
+    tail = (
+        ""
+        if facts.libcdsprpc_unversioned
+        else (" (libcdsprpc.so is missing; the QNN stub library needs this name)")
+    )
     return " ".join(facts.libcdsprpc) + tail
 
 
@@ -160,7 +165,7 @@ def _disk(facts: Facts) -> str:
     disk = facts.disk
     free = "unknown" if disk.available_bytes is None else f"{disk.available_bytes / 1e9:.1f} GB"
     free += (
-        f" (and {disk.recyclable_bytes / 1e9:.1f} GB in recyclable blobs)"
+        f" (and {disk.recyclable_bytes / 1e9:.1f} GB that fleet can reuse)"
         if disk.recyclable_bytes
         else ""
     )

@@ -18,7 +18,7 @@ def can_run_arm64() -> str:
     release = _release()
     numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2])
     if numbers < FIRST_KERNEL:
-        return f"they need Linux 6.7 or newer, and this is {release}"
+        return f"they need Linux 6.7 or newer, but this computer runs {release}"
     if why := can_unshare():
         return why
     argv = ["unshare", "--fork", "--pid", "--mount-proc", *_in_namespace("/bin/true"), "true"]

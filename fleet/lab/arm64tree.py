@@ -103,6 +103,7 @@ def _mirror() -> str:
         if address.rstrip("/").endswith("/debian"):
             return address
     raise LabError(
-        "apt knows no mirror of Debian, from which the userland of arm64 boards comes",
-        hint="add Debian to the sources of apt, then apt-get update",
+        "fleet builds the userland of arm64 boards from Debian packages, but apt on this "
+        "computer has no Debian mirror",
+        hint="add a Debian mirror to the sources of apt, then run apt-get update",
     )

@@ -197,8 +197,8 @@ class Daemon:
                 if not isinstance(device, EmulatedPhone):
                     name = device.board.name
                     raise LabError(
-                        f"{name} runs a real adbd, which cannot have this fault",
-                        hint="use --phone-kind phone-emulator",
+                        f"the lab phone {name} runs a real adbd, which cannot have this fault",
+                        hint="start the lab with --phone-kind phone-emulator",
                     )
                 device.manner = order["manner"]
             if what == "new-host-key":

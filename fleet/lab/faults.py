@@ -15,7 +15,7 @@ from fleet.lab.phoneuser import MANNERS
 _NPU_FILE = {
     "heal": "put_back",
     "needs": 'test -d "$home/npu/lib"',
-    "lacks": "the folder ~/npu on the board is empty; fill it with fleet lab stock",
+    "lacks": "the folder ~/npu on the board is empty; to copy files there: fleet lab stock",
 }
 
 

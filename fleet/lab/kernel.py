@@ -28,11 +28,11 @@ EXEC = ("unshare", "--mount", "--propagation", "unchanged", "sh", "-c", _AS_ROOT
 def can_run_kernel() -> str:
     """Why kernel boards cannot run here; "" when they can."""
     if os.geteuid() != 0:
-        return "their network, a tap device, needs root"
+        return "their network needs a tap device, and that needs root"
     argv = ["unshare", "--net", "ip", "tuntap", "add", "tap0", "mode", "tap"]
     done = subprocess.run(argv, capture_output=True, check=False)
     words = done.stderr.decode("utf-8", "replace").strip()
-    return f"they need a tap device (/dev/net/tun): {words}" if done.returncode else ""
+    return f"their network needs a tap device (/dev/net/tun): {words}" if done.returncode else ""
 
 
 class KernelBoard(LinkedBoard):

@@ -88,7 +88,9 @@ class Lab:
         if bare and kind == "user":
             raise LabError(f"boards of profile {profile} need root", hint="sudo fleet lab up")
         if bare and kind != "namespace":
-            raise LabError(f"{kind} boards cannot be of profile {profile}", hint=_AS_ROOT)
+            raise LabError(
+                f"boards of the kind {kind} cannot use the profile {profile}", hint=_AS_ROOT
+            )
         if phones:
             phone_kind = _phone_kind(phone_kind, install=install)
         if phone_port is None:
@@ -121,10 +123,13 @@ class Lab:
             if daemon.poll() is not None:
                 text = (self.folder.root / "daemon.log").read_text("utf-8", "replace").strip()
                 message, _, hint = text.rpartition("\n") if "\n" in text else (text, "", "")
-                raise LabError(message or "the lab's process ended", hint=hint)
+                raise LabError(message or "the process of the lab ended", hint=hint)
             time.sleep(0.02)
         daemon.kill()
-        raise LabError(f"no boot within {UP_SECONDS:g} s", hint="fleet lab up --count 1")
+        raise LabError(
+            f"the lab boards did not boot within {UP_SECONDS:g} s",
+            hint="fleet lab up --count 1 (tries a single board)",
+        )
 
     def alive(self) -> bool:
         """True when the daemon of this folder runs; a reused pid does not count."""
@@ -198,14 +203,15 @@ class Lab:
         board = self.board(name)
         if board.kind in {"user", "phone-emulator"}:
             raise LabError(
-                f"nothing can be run as root on the lab board {name}, which was started without "
-                "root",
+                f"fleet cannot run programs as root on the lab board {name}, because you "
+                "started the lab without root",
                 hint=f"fleet lab down; {_AS_ROOT}",
             )
         if not is_apart(board.pid):
             raise LabError(
                 f"the lab board {name} is not running",
-                hint="fleet lab list (shows which are); fleet lab up (starts them)",
+                hint="fleet lab list (shows which boards are running); fleet lab up (starts the "
+                "boards)",
             )
         path = _PHONE_PATH if board.kind == "phone" else _PATH
         there = ["nsenter", "-t", str(board.pid), *enter(board.kind), "env", "-i", path]
@@ -230,7 +236,9 @@ class Lab:
         board = self.board(name)
         if board.kind not in {"namespace", "arm64"}:
             raise LabError(
-                f"{name} is not of kind namespace: no files can be put on it", hint=_AS_ROOT
+                f"fleet can copy files only to lab boards of the kind namespace, but {name} is "
+                "of another kind",
+                hint=_AS_ROOT,
             )
         root = Path(f"/proc/{board.pid}/root{board.home}/npu")
         shutil.rmtree(root, ignore_errors=True)
@@ -241,7 +249,9 @@ class Lab:
         done = self.exec(name, ["chown", "-R", f"{board.user}:", f"{board.home}/npu"])
         if done.returncode:
             raise LabError(
-                f"{name}: chown failed: {done.stderr.strip()}", hint=f"fleet lab reset {name}"
+                f"{name}: fleet could not set the owner of the files (chown): "
+                f"{done.stderr.strip()}",
+                hint=f"fleet lab reset {name}",
             )
         return f"{board.home}/npu"
 
@@ -265,7 +275,7 @@ class Lab:
         if known is None:
             names = PHONE_FAULT_NAMES if phone else (*FAULTS, "new-host-key")
             raise LabError(
-                f"'{fault}' is not a fault that {name} can be given",
+                f"'{fault}' is not a fault of {name}",
                 hint="use one of: " + ", ".join(names),
             )
 
@@ -274,7 +284,7 @@ class Lab:
 
         if not heal and known.needs and on_board(known.needs).returncode:
             raise LabError(
-                f"the fault {fault} cannot be made on the lab board {name}: {known.lacks}",
+                f"the lab board {name} cannot have the fault {fault}: {known.lacks}",
                 hint="start a lab whose boards can have this fault: "
                 f"fleet lab up --profile {'bare-evk' if known.bare else 'iq9075'}",
             )
@@ -329,7 +339,7 @@ def _phone_kind(kind: str, *, install: bool) -> str:
     why = can_unshare() if kind != "phone-emulator" else "asked for"
     if kind == "phone" and why:
         raise LabError(
-            f"lab phones with a real adbd cannot run here: {why}",
+            f"lab phones with a real adbd cannot run on this computer: {why}",
             hint="fleet lab up --phone-kind phone-emulator",
         )
     if why:
@@ -342,7 +352,9 @@ def _kind(kind: str, *, install: bool) -> str:
     if kind in _OWN_GROUND:
         why_not, ground, instead = _OWN_GROUND[kind]
         if why := why_not():
-            raise InputError(f"lab boards of the kind {kind} cannot run here: {why}", hint=instead)
+            raise InputError(
+                f"lab boards of the kind {kind} cannot run on this computer: {why}", hint=instead
+            )
         ground(install=install)
         return kind
     if kind not in {"auto", "namespace", "user"}:
@@ -352,7 +364,7 @@ def _kind(kind: str, *, install: bool) -> str:
     why = can_unshare() if kind != "user" else ""
     if kind == "namespace" and why:
         raise LabError(
-            f"lab boards of the kind namespace cannot run here: {why}",
+            f"lab boards of the kind namespace cannot run on this computer: {why}",
             hint="fleet lab up --kind user",
         )
     if kind == "namespace" or (kind == "auto" and not why):

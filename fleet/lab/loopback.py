@@ -58,7 +58,7 @@ class LoopbackBoard:
         if process is None or not answers(process, self.board.port, READY_SECONDS, self.greeting):
             words = last_words(self._log)
             raise LabError(
-                f"{self.board.name}: {self.what} does not start: {words}",
+                f"{self.board.name}: {self.what} did not start: {words}",
                 hint="fleet lab down, then fleet lab up",
             )
         self.board.pid = process.pid

@@ -119,8 +119,9 @@ class NamespaceBoard:
         except OSError as error:
             listener.close()
             raise LabError(
-                f"port {self.board.port} of this workstation, which a lab board needs, is in use",
-                hint="give another port with --port",
+                f"a lab board needs port {self.board.port} of this workstation, but another "
+                "program uses the port",
+                hint="choose another port with --port",
             ) from error
         listener.listen(64)
         self.board.port = int(listener.getsockname()[1])

@@ -51,8 +51,8 @@ def free_port(port: int, option: str) -> int:
                 continue
             return int(probe.getsockname()[1])
     raise LabError(
-        f"port {port} of this workstation, which a lab board needs, is in use",
-        hint=f"give another port with {option}",
+        f"a lab board needs port {port} of this workstation, but another program uses the port",
+        hint=f"choose another port with {option}",
     ) from why
 
 

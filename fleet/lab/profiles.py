@@ -75,7 +75,7 @@ def _table() -> dict[str, Any]:
     return dict(yaml.safe_load(text))
 
 
-_FORM = "it must be YAML, with one name, and the keys below it"
+_FORM = "the file must be YAML with one name at the top, and the keys below this name"
 
 
 def row_of(name: str, table: Mapping[str, Any], what: str) -> dict[str, Any]:

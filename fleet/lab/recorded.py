@@ -48,7 +48,7 @@ def recorded(archive: Path, device: int = 1) -> tuple[str, str]:
         lacking = "\n".join(_lacking(facts, climbed, texts.get(f"{folder}/raw/packages.txt", "")))
     except KeyError as error:
         raise LabError(
-            f"{archive} is not an archive of a self-test: {error.args[0]} is missing in it",
+            f"{archive} is not an archive of a self-test: the file {error.args[0]} is missing",
             hint=_HINT,
         ) from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -66,7 +66,7 @@ def _texts(archive: Path) -> dict[str, str]:
             data = stream.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise LabError(
-                f"{archive} is not an archive of a self-test: it holds more than "
+                f"{archive} is not an archive of a self-test: the archive contains more than "
                 f"{MOST_BYTES >> 20} MiB",
                 hint=_HINT,
             )
@@ -76,20 +76,21 @@ def _texts(archive: Path) -> dict[str, str]:
                 path = PurePosixPath(info.name)
                 if not info.isreg() or path.is_absolute() or ".." in path.parts:
                     raise LabError(
-                        f"{archive} contains {info.name!r}, which is not a plain file",
+                        f"{archive} is not an archive of a self-test: it contains "
+                        f"{info.name!r}, which is not a plain file",
                         hint=_HINT,
                     )
                 if len(found) >= MOST_MEMBERS:
                     raise LabError(
-                        f"{archive} is not an archive of a self-test: it holds more than "
-                        f"{MOST_MEMBERS} files",
+                        f"{archive} is not an archive of a self-test: the archive contains more "
+                        f"than {MOST_MEMBERS} files",
                         hint=_HINT,
                     )
                 member = tar.extractfile(info)
                 found[info.name] = member.read().decode("utf-8", "replace") if member else ""
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise LabError(
-            f"the archive {archive} cannot be read: {reason(error)}", hint=_HINT
+            f"fleet cannot read the archive {archive}: {reason(error)}", hint=_HINT
         ) from error
     return found
 

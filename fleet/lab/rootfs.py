@@ -124,7 +124,7 @@ def building(target: Path, what: str, hint: str = "") -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
         words = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").splitlines()
         why = " | ".join(words[-3:]) or error
-        raise LabError(f"building {what} failed: {why}", hint=hint) from error
+        raise LabError(f"fleet could not build {what}: {why}", hint=hint) from error
     part.replace(target)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fleet.model.files import FileRef
-from fleet.model.frozen import dataclass
 from fleet.model.op_package import OpPackage
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from fleet.model.errors import InputError
-from fleet.model.frozen import dataclass
 
 _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 
@@ -39,7 +38,7 @@ class Command:
     def __post_init__(self) -> None:
         if not self.argv:
             raise InputError(
-                "the command to run on the device is empty", hint="give a program and its arguments"
+                "the command to run on the device is empty", hint="name a program and its arguments"
             )
         called = self.call.args if self.call is not None else ()
         for text in (*self.argv, *self.env.values(), self.cwd, *called):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Self
 
-from fleet.model.frozen import dataclass
 from fleet.model.plain import Plain
 
 

@@ -37,10 +37,10 @@ FleetError                     anything fleet reports; carries the cure
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet.model.frozen import dataclass
 from fleet.model.masking import masked
 
 
@@ -109,7 +109,7 @@ _PLAIN: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
         "this path, or a part of it, is a file, not a folder",
     ),
     ((IsADirectoryError,), "this is a folder, not a file"),
-    ((RecursionError,), "its lists and objects are nested too deep"),
+    ((RecursionError,), "lists or objects are nested too deep"),
     ((TypeError, AttributeError, IndexError), "a value is missing or of another type"),
 )
 
@@ -120,19 +120,26 @@ def reason(error: BaseException) -> str:
         if isinstance(error, kinds):
             return words
     if isinstance(error, UnicodeDecodeError):
-        return f"this is not UTF-8 text (byte 0x{error.object[error.start]:02x} at {error.start})"
+        return (
+            f"the text is not valid UTF-8 (byte 0x{error.object[error.start]:02x} at offset "
+            f"{error.start})"
+        )
     if isinstance(error, KeyError):
         return f"the key {error} is missing"
     if isinstance(error, json.JSONDecodeError):
         return f"this is not valid JSON: {error.msg}"
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return "a number in it has too many digits" if text.startswith("Exceeds the limit") else text
+    return "a number has too many digits" if text.startswith("Exceeds the limit") else text
 
 
 def unforeseen(error: Exception) -> FleetError:
     """The error for an exception of Python that nobody expected."""
-    text = f"fleet met an unknown error: {type(error).__name__}: {error}"
-    return FleetError(text, hint="run the command again; if it fails again, report it")
+    text = f"an unexpected error occurred in fleet: {type(error).__name__}: {error}"
+    return FleetError(
+        text,
+        hint="run the command again; if it fails again, report this error to the "
+        "maintainers of fleet",
+    )
 
 
 class InputError(FleetError):

@@ -6,10 +6,9 @@ What may be a device's own words has no revealed secret in it, whoever listens.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from fleet.model.frozen import dataclass
 from fleet.model.masking import masked_data
 
 _HEARD = {"text", "hint", "why", "record"}  # fields that may hold what a device said

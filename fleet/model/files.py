@@ -9,11 +9,10 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleet.model.errors import FleetError, InputError, reason
-from fleet.model.frozen import dataclass
 
 _ODD = re.compile("[\n\t\0\ud800-\udfff]")
 # Microsoft, Naming Files, Paths, and Namespaces: what a name must not have, end with or be
@@ -97,16 +96,16 @@ def check_windows_names(names: Iterable[str]) -> None:
             inside = posixpath.join(inside, part)
             first = seen.setdefault(inside.upper(), inside)
             if first != inside:
-                why = f"Windows takes it for {first!r}"
+                why = f"Windows reads the name as {first!r}"
             elif part != "." and (odd := _ODD_ON_WINDOWS.search(part)):
                 why = {
-                    "has": f"it has {odd[0]!r}",
-                    "end": f"it ends with {odd[0]!r}",
-                    "is": f"{odd[0].rstrip('. ')!r} is a device there",
+                    "has": f"the name contains {odd[0]!r}",
+                    "end": f"the name ends with {odd[0]!r}",
+                    "is": f"{odd[0].rstrip('. ')!r} is the name of a device on Windows",
                 }[odd.lastgroup or ""]
             if why:
                 raise InputError(
-                    f"Windows cannot keep a file by the name {inside!r}: {why}",
+                    f"Windows does not allow the file name {inside!r}: {why}",
                     hint=f"rename {shlex.quote(inside)}, or leave it out for Windows devices",
                 )
 

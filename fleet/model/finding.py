@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
-from fleet.model.frozen import dataclass
+from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 from fleet.model.errors import InputError
-from fleet.model.frozen import dataclass
 
 AUTO = "auto"
 DEFAULT_COOL_SECONDS = 600.0

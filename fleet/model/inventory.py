@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet.model.frozen import dataclass
 from fleet.model.secret import SecretRef
 
 DEFAULT_CONNECT_SECONDS = 15.0  # a board behind two jump hosts needs 3 s; 15 s means absent

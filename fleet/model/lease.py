@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
-
-from fleet.model.frozen import dataclass
 
 WRITE, RESERVE = "write", "reserve"
 
@@ -47,7 +45,7 @@ class LeaseHolder:
         since = f", taken {human_seconds(self.age)} ago" if self.age is not None else ""
         run = f", run {self.run_id}" if self.run_id else ""
         why = f": {self.reason}" if self.reason else ""
-        return f"{word} {self.owner}{since}, for {human_seconds(self.left)} more{run}{why}"
+        return f"{word} {self.owner}{since}, for another {human_seconds(self.left)}{run}{why}"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; the token stays out of it."""
@@ -69,8 +67,8 @@ class Spent:
         """Who is in the way, and with what."""
         who = "an unknown user" if self.maker == "-" else self.maker
         return (
-            f"blocked by {who}: the lease folder {self.path} on the board has the highest number "
-            "that a lease can have, so that fleet can take no further lease"
+            f"blocked by {who}: a file in the lease folder {self.path} on the board uses the "
+            "highest lease number, so fleet cannot reserve the board"
         )
 
     def cure(self) -> str:

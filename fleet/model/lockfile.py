@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fleet.model.errors import InputError, LockFileError
 from fleet.model.files import FileRef, check_name
-from fleet.model.frozen import dataclass
 from fleet.model.manifest import Manifest
 
 SCHEMA = 1
@@ -43,8 +43,9 @@ class LockedFile:
         placed = len(path.parts) > 1 and path.parts[0] in FOLDERS and str(path) == self.name
         if not placed or not self.name.isprintable():
             raise LockFileError(
-                f"the lock file names the file {self.name!r}: expected FOLDER/NAME with one of the "
-                f"folders {', '.join(FOLDERS)} and only printable characters",
+                f"the lock file contains the file name {self.name!r}; a name must have the form "
+                f"FOLDER/NAME, with one of the folders {', '.join(FOLDERS)} and only printable "
+                "characters",
                 hint=CURE,
             )
 
@@ -115,8 +116,8 @@ class Lock:
         """This lock; LockFileError when it is that of another release name."""
         if self.name != name:
             raise LockFileError(
-                f"the lock file was written for {self.name}, and the playbook is {name}",
-                hint=f"use a lock file for each playbook: --lock-file {name}.lock",
+                f"the lock file belongs to {self.name}, but the playbook is {name}",
+                hint=f"use a separate lock file for each playbook: --lock-file {name}.lock",
             )
         return self
 
@@ -180,17 +181,24 @@ def differences(wanted: LockedRelease, have: LockedRelease) -> list[str]:
     """What is not as locked, the most telling first; [] when the releases are equal."""
     said = []
     if wanted.build_id != have.build_id:
-        said.append(f"QAIRT is {have.build_id}, the lock file has {wanted.build_id}")
+        said.append(f"QAIRT is {have.build_id}, but the lock file has {wanted.build_id}")
     old = {file.name: file for file in wanted.files}
     new = {file.name: file for file in have.files}
     said += [f"{name} is not in the lock file" for name in new if name not in old]
-    said += [f"{name} is in the lock file and missing now" for name in old if name not in new]
+    said += [
+        f"{name} is in the lock file, but the release no longer contains it"
+        for name in old
+        if name not in new
+    ]
     for name, file in new.items():
         was = old.get(name)
         if was is not None and _content(was) != _content(file):
-            said.append(f"{name} is {_shown(file, was)}, the lock file has {_shown(was, file)}")
+            said.append(f"{name} is {_shown(file, was)}, but the lock file has {_shown(was, file)}")
     if not said and wanted.id != have.id:
-        said.append(f"environment, health probe or origin differ: {have.id}, locked {wanted.id}")
+        said.append(
+            "the environment, the health probe or the origin changed: the release is "
+            f"{have.id}, but the lock file has {wanted.id}"
+        )
     return said
 
 
@@ -218,7 +226,7 @@ def stale(old: Lock, new: Lock, *, limited: bool) -> list[str]:
     if not limited:
         asked = {release.kind for release in new.releases}
         gone = [release.kind for release in old.releases if release.kind not in asked]
-        said += [f"{kind}: is in the lock file, and no device is of this kind" for kind in gone]
+        said += [f"{kind}: is in the lock file, but no device is of this kind" for kind in gone]
     return said
 
 

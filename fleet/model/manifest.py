@@ -7,14 +7,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef
-from fleet.model.frozen import dataclass
 
 SCHEMA = 1
 RELEASE = "{release}"  # stands for the release's absolute folder in environment values

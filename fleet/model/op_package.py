@@ -7,11 +7,11 @@ the DSP and has their kernels. With one half alone a model cannot be loaded or r
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fleet.model.files import FileRef
-from fleet.model.frozen import dataclass
 
 CPU, HTP = "CPU", "HTP"  # names of QNN's targets in QnnBackend_registerOpPackage
 

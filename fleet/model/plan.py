@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from fleet.model.command import Command
 from fleet.model.facts import Facts
 from fleet.model.files import FileRef, human_bytes
 from fleet.model.finding import Finding
-from fleet.model.frozen import dataclass
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 
@@ -135,7 +134,7 @@ class Blob:
 class SendBlobs(Action):
     """Send what the store on the device lacks, in one stream."""
 
-    no_undo = "the next prune removes files that no release uses"
+    no_undo = "the next deploy removes files that no release uses"
     blobs: tuple[Blob, ...] = ()
 
     @property
@@ -164,7 +163,7 @@ class SendBlobs(Action):
 class StageRelease(Action):
     """Make the release folder of links beside the live one."""
 
-    no_undo = "a staged release is not in use; the next prune removes it"
+    no_undo = "the staged release is not in use; the next deploy removes it"
     manifest: Manifest
 
     def describe(self) -> str:
@@ -203,7 +202,7 @@ class SwitchRelease(Action):
 class PruneReleases(Action):
     """Remove releases beyond the newest `keep`, never the current or the previous one."""
 
-    no_undo = "a deploy sends a removed release again"
+    no_undo = "deploy a removed release again to get it back"
     name: str
     keep: int
 

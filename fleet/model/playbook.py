@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet.model.frozen import dataclass
 from fleet.model.gates import DEFAULT_SAMPLE_SECONDS, CoolSpec, UntilSpec
 from fleet.model.op_package import OpPackageSpec
 from fleet.model.rollout import RolloutSpec

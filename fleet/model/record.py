@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from fleet.model.conditions import Conditions
 from fleet.model.errors import InputError
-from fleet.model.frozen import dataclass
 from fleet.model.plain import Plain
 
 SCHEMA = 2
@@ -201,6 +200,7 @@ def _check_schema(data: Plain) -> None:
         raise data.wrong("schema", "a version from 1 on")
     if schema is not None and schema > SCHEMA:
         raise InputError(
-            f"the record has schema version {schema}; this fleet reads versions 1 to {SCHEMA}",
+            f"the record has schema version {schema}, but this version of fleet reads only "
+            f"versions 1 to {SCHEMA}",
             hint="pip install --upgrade npu-fleet",
         )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from fleet.model.errors import InputError
-from fleet.model.frozen import dataclass
 
 OnFail = Literal["stop", "continue", "rollback"]
 ON_FAIL: tuple[str, ...] = get_args(OnFail)
@@ -108,7 +108,7 @@ def parse_on_fail(text: str) -> OnFail:
         if text == word:
             return word  # type: ignore[no-any-return]
     raise InputError(
-        f"'{text}' is not an action that fleet can take when a wave fails",
+        f"'{text}' is not a value of on_fail: fleet cannot do this when a wave fails",
         hint=f"use one of: {', '.join(ON_FAIL)}",
     )
 
@@ -119,10 +119,10 @@ def check_rising(waves: tuple[Amount, ...]) -> None:
     Counts and percentages can only be compared when the devices are known.
     """
     if any(wave.number == 0 for wave in waves):
-        raise InputError("a wave has 0 devices", hint="remove the 0 from the list of waves")
+        raise InputError("a wave cannot have 0 devices", hint="remove the 0 from the list of waves")
     for before, after in itertools.pairwise(waves):
         if before.percent == after.percent and after.number <= before.number:
             raise InputError(
-                f"wave {after} comes after {before} and adds no device",
-                hint="write what share of all devices is done after each wave: [5%, 25%, 100%]",
+                f"wave {after} follows wave {before}, but adds no device",
+                hint="write increasing shares of all devices, one per wave: [5%, 25%, 100%]",
             )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-
-from fleet.model.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 from fleet.model import masking
 from fleet.model.errors import InputError, Position, reason
-from fleet.model.frozen import dataclass
 
 _CMD_SECONDS = 30.0  # a password manager may ask for a touch; longer means it hangs
 
@@ -64,7 +63,7 @@ class SecretRef:
         """
         try:
             secret = self.literal or resolve(self.reference, self.base)
-            refuse_unmaskable(secret, f"the secret behind '{self.reference}'")
+            refuse_unmaskable(secret, f"the password of '{self.reference}'")
         except InputError as error:
             error.position = error.position or self.position
             raise
@@ -76,13 +75,13 @@ def refuse_unmaskable(secret: Secret, what: str) -> None:
     value = secret._value.strip()
     if len(value) < masking.SHORT:
         raise InputError(
-            f"{what} has fewer than {masking.SHORT} characters: fleet could not hide it in what a "
-            "device prints",
+            f"{what} has fewer than {masking.SHORT} characters, so fleet cannot hide it in the "
+            "output of devices",
             hint="use a longer password, or log in with a key (identity_file)",
         )
     if masking.published(value):
         raise InputError(
-            f"{what} is the same word as the name of a host, which fleet prints everywhere",
+            f"{what} is also the name of a host, and fleet prints names of hosts",
             hint="rename the host in the inventory (`host:` keeps its address), or choose another "
             "password",
         )
@@ -99,7 +98,7 @@ def resolve(reference: str, base: Path) -> Secret:
         value = os.environ.get(rest)
         if value is None:
             raise InputError(
-                f"the environment variable {rest}, which shall hold the password, is not set",
+                f"the environment variable {rest} for the password is not set",
                 hint=f"export {rest}=... (then run the command again)",
             )
         return Secret(value)
@@ -109,7 +108,7 @@ def resolve(reference: str, base: Path) -> Secret:
             return Secret(path.read_text("utf-8").split("\n", 1)[0])
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(
-                f"cannot read the file {path}, which shall hold the password: {reason(error)}",
+                f"cannot read the password from the file {path}: {reason(error)}",
                 hint=f"correct the path after `file:`; ls -l {shlex.quote(str(path))}",
             ) from error
     if kind == "cmd" and rest:
@@ -127,14 +126,14 @@ def _from_command(line: str) -> Secret:
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         why = (
-            f"it ended with status {error.returncode}"
+            f"the command ended with exit status {error.returncode}"
             if isinstance(error, subprocess.CalledProcessError)
-            else f"it did not end within {_CMD_SECONDS:g} s"
+            else f"the command did not end within {_CMD_SECONDS:g} s"
             if isinstance(error, subprocess.TimeoutExpired)
             else reason(error)
         )
         raise InputError(
-            f"the command '{line}', which shall print the password, failed: {why}",
+            f"cannot read the password from the command '{line}': {why}",
             hint=f"run the command by hand to see why: {line}",
         ) from error
     return Secret(done.stdout.split("\n", 1)[0])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from fleet.model.frozen import dataclass
+from dataclasses import dataclass
 
 DEFAULT_PORT = 8000
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

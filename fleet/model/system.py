@@ -7,10 +7,9 @@ from a mapping, and nothing is derived from it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from fleet.model.files import FileRef
-from fleet.model.frozen import dataclass
 
 UDEV_RULES = "/etc/udev/rules.d/"
 LOADER_CONF = "/etc/ld.so.conf.d/"

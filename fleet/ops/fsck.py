@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from fleet.device.shell import device_script, odd_answer
@@ -14,7 +14,6 @@ from fleet.device.worker import fsck, runs_worker, worker_command
 from fleet.model.command import Call, Command
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
-from fleet.model.frozen import dataclass
 from fleet.model.manifest import Manifest, read_manifest
 from fleet.ops.backend import StoreRequest
 
@@ -112,7 +111,11 @@ class Contents:
     def check(self, host: str) -> None:
         """Raise DeviceError where the answer was cut."""
         if not self._whole:
-            raise DeviceError("the answer to fsck is incomplete", device=host, hint="fleet fsck")
+            raise DeviceError(
+                "the device returned only a part of its answer to fsck",
+                device=host,
+                hint="fleet fsck",
+            )
 
     def _line(self, line: str) -> None:
         kind, _, rest = line.partition(" ")
@@ -174,7 +177,9 @@ def damages(found: Contents, base: str, *, hashed: bool) -> list[Damage]:
         said += _of_release(release, found.blobs, bad, base)
     needed = {damage.sha256 for damage in said}
     for sha in sorted(bad - needed):
-        said.append(Damage("blob", "", "", sha, f"{sha}, which no release needs, is damaged"))
+        said.append(
+            Damage("blob", "", "", sha, f"the stored file {sha} is damaged; no release needs it")
+        )
     for name in sorted({*found.current, *found.history, *_names(found)}):
         said += _of_name(name, found)
     return said
@@ -190,7 +195,12 @@ def _of_release(
     label, store = release.label, f"{base}/store/"
     if release.manifest is None:
         said = [
-            Damage("manifest", label, "manifest.json", text=f"{label}: manifest missing or damaged")
+            Damage(
+                "manifest",
+                label,
+                "manifest.json",
+                text=f"{label}: the manifest is missing or damaged",
+            )
         ]
         for file, to in release.links.items():
             sha = to.removeprefix(store)
@@ -219,28 +229,32 @@ def _of_name(name: str, found: Contents) -> list[Damage]:
     """What is live, and the history of one name."""
     now, past = found.current.get(name), found.history.get(name, [])
     if now is None or f"{name}/{now}" not in found.releases:
-        why = f"current/{name} has no target" if now else f"current/{name} is missing"
+        why = (
+            f"the target of the link current/{name} is missing"
+            if now
+            else f"current/{name} is missing"
+        )
         return [Damage("current", name, f"current/{name}", text=why)]
     said, label = [], f"{name}/{now}"
     if not found.releases[label].installed:
-        text = f"{label} is the current release and not marked as installed"
+        text = f"{label} is the current release, but is not complete: its deploy did not finish"
         said.append(Damage("unmarked", label, ".installed", text=text))
     if past[-1:] != [now]:
         text = f"history/{name} does not end with the current release {now}"
         said.append(Damage("history", name, f"history/{name}", text=text))
     elif not all(_ID.fullmatch(entry) for entry in past):
-        text = f"history/{name} has lines that are not ids of releases"
-        cure = "remove those lines from the file on the device"
+        text = f"history/{name} contains lines that are not release ids"
+        cure = "remove these lines from the file history/NAME below base_dir on the device"
         said.append(Damage("history", name, f"history/{name}", text=text, cure=cure))
     return said
 
 
 def with_cure(damage: Damage, *, repaired: bool) -> Damage:
     """The same with what to type; `repaired`: a repair was tried, and left it."""
-    again = "fleet deploy (or fleet push), with the files of this release"
+    again = "fleet deploy, or fleet push, with the files of this release"
     cure = damage.cure or (again if repaired else "fleet fsck --repair")
     if not damage.release:
-        cure = "nothing needs to be done: no release uses this file"
+        cure = "no action is needed, because no release uses this file"
     return replace(damage, cure=cure)
 
 

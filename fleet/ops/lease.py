@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 from urllib.parse import quote, unquote
@@ -16,14 +16,13 @@ from urllib.parse import quote, unquote
 from fleet.device.shell import device_script, odd_answer
 from fleet.model.command import Command, script
 from fleet.model.errors import DeviceError
-from fleet.model.frozen import dataclass
 from fleet.model.lease import WRITE, LeaseHolder, Spent, Ticket
 from fleet.model.masking import masked
 
 TAG = "fleet-lease 1"
 LOST_STATUS = 113  # of the guard; believed only together with its line on standard error
 _LOST, _FREED = "fleet-lease-lost", "fleet-lease-freed"
-GIVEN_BACK = "the lease was given back"
+GIVEN_BACK = "the lease was released"
 HEAD_BYTES = 1 << 16  # of an answer: who holds the board stands before the mark
 _WORD_CHARS = 200  # of a reason or owner; they stand in a command line
 _WORDS = 10  # of a `held` or `dropped` line
@@ -128,19 +127,19 @@ def _why(ticket: Ticket, kind: str, *line: str) -> str:
     if len(line) >= 5 and line[4] != ticket.token:
         reason = text_of(line[2])
         by = f" {text_of(line[1])}" + (f" ({reason})" if reason else "")
-    taken = f"taken over by{by}" if by else ""
+    taken = f"taken by{by}" if by else ""
     if kind == "expired":
-        more = f" and {taken}" if taken else ""
-        return f"the lease was not renewed within {ticket.ttl} s{more}"
+        more = f", and the board was {taken}" if taken else ""
+        return f"fleet could not renew the lease within {ticket.ttl} s{more}"
     if kind == "released":
         return GIVEN_BACK
-    return f"the lease was {taken}" if taken else "its folder on the board was deleted"
+    return f"the board was {taken}" if taken else "the lease folder on the board was deleted"
 
 
 def _lease_cure(said: str) -> str:
     found = re.search(r"(?:^| )(/.*?/fleet-lease)(?=:| |$)(.*)", said)
     if not found:
-        return "let all users write to the folder, and free disk space (df -h)"
+        return "allow all users to write to the folder, and free disk space (df -h)"
     path = shlex.quote(found[1])
     kept = found[2].startswith(" is ")
     return f"mv {path} {path}.old" if kept else f"chmod 1777 {path}; df -h {path}"
@@ -155,10 +154,12 @@ def parse_lease(text: str, host: str) -> LeaseAnswer:
     start = lines.index(TAG) + 1 if TAG in lines else len(lines)
     if "end" not in lines[start:]:
         raise DeviceError(
-            f"the answer of the device is incomplete; it ends with {masked(text)[-200:]!r}",
+            "the device returned only a part of the answer; the answer ends with "
+            f"{masked(text)[-200:]!r}",
             device=host,
             step="lease",
-            hint="check ~/.profile and ~/.bashrc of the device: they must not print or call exit",
+            hint="check ~/.profile and ~/.bashrc on the device: these files must not print text "
+            "or call exit",
         )
     answer = LeaseAnswer()
     for line in lines[start : lines.index("end", start)]:
@@ -166,7 +167,8 @@ def parse_lease(text: str, host: str) -> LeaseAnswer:
         words = rest.split(" ")
         if kind == "failed":
             raise DeviceError(
-                f"fleet cannot take the lease, which it keeps in a folder on the board: {rest}",
+                "fleet cannot reserve the board for this command, because it cannot write its "
+                f"lease folder on the board: {rest}",
                 device=host,
                 step="lease",
                 hint=f"run on the board, as root: {_lease_cure(rest)}; or set FLEET_LEASE_DIR "

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from fleet.device.shell import framed, odd_answer
 from fleet.model.files import FileRef
-from fleet.model.frozen import dataclass
 from fleet.model.manifest import Manifest
 from fleet.model.plan import (
     Action,

@@ -185,7 +185,8 @@ def _word(text: str) -> str:
     """One argument of ExecStart: quoted, without specifiers and variables."""
     if any(ord(char) < 32 for char in text):
         raise InputError(
-            f"the folder {text!r} contains a control character, which systemd does not allow",
+            f"the path of the folder {text!r} contains a control character, which systemd does "
+            "not allow",
             hint="set `base_dir:` in the inventory to another folder",
         )
     plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")

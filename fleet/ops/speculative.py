@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from fleet.device.shell import framed, odd_answer
-from fleet.model.frozen import dataclass
 
 _OLD = re.compile(r"old (\S+) ([0-9a-f]{64}) ([0-9]{1,18})")
 _RECYCLABLE = re.compile(r"spare ([0-9a-f]{64})")

@@ -60,7 +60,7 @@ def check_names(manifest: Manifest) -> None:
     """Raise InputError for a file name with a tab."""
     for item in manifest.files:
         if "\t" in item.name:
-            raise InputError(f"the file name {item.name!r} contains a tab", hint="rename it")
+            raise InputError(f"the file name {item.name!r} contains a tab", hint="rename the file")
 
 
 def _texts(base: str, manifest: Manifest, *, power: bool = False) -> tuple[str, str]:

@@ -103,14 +103,19 @@ class Receipt:
         if any(mark in self.failed for mark in _NO_SPACE):
             need = sum(blob.left for blob in blobs)
             raise DiskFullError(
-                f"{facts.base_dir}: {self.failed.strip()}: fleet needed {human_bytes(need)}, and "
-                f"{human_bytes(facts.disk.available_bytes)} were free before",
+                f"{facts.base_dir} on the device: {self.failed.strip()}; fleet needed "
+                f"{human_bytes(need)}, but only {human_bytes(facts.disk.available_bytes)} were "
+                "free",
                 device=host,
-                hint=f"free space under {facts.disk.mount or facts.base_dir}, "
-                "or set base_dir in the inventory; a new try resumes the transfer"
+                hint=(
+                    f"free space under {facts.disk.mount or facts.base_dir}, or set base_dir in "
+                    "the inventory; then run the command again, which resumes the transfer"
+                )
                 if "File too large" not in self.failed
-                else "the device limits the size of a file (see `ulimit -f`, `df -T` there): "
-                "set base_dir in the inventory to another file system",
+                else (
+                    "set base_dir in the inventory to another file system of the device, or "
+                    "raise its limit of the file size (on the device: ulimit -f, df -T)"
+                ),
             )
         if self.failed:
             raise DeviceError(
@@ -122,7 +127,7 @@ class Receipt:
         if self.bad:
             names = ", ".join(sorted(b.file.name for b in blobs if b.file.sha256 in self.bad))
             raise TransferError(
-                f"a file on the device has another SHA-256 than the file that fleet sent: {names}",
+                f"files on the device differ from the files that fleet sent (SHA-256): {names}",
                 device=host,
                 hint="deploy again: the source file may have changed; if it happens twice, check "
                 "the disk of the device: dmesg",
@@ -132,7 +137,7 @@ class Receipt:
         if missing or self.cut:
             said = masked(stderr)[-300:].strip()
             raise TransferError(
-                f"{len(missing)} of {len(blobs)} files did not arrive"
+                f"the device did not receive {len(missing)} of {len(blobs)} files"
                 + (f": {said}" if said else ""),
                 device=host,
                 hint="deploy again; the transfer resumes where it stopped",
@@ -145,5 +150,7 @@ class Receipt:
             if step.name in self.done or step.name == "prune":
                 continue
             name, why = self.wrong
-            words = why if name == step.name else masked(stderr)[-300:] or "no answer"
+            words = (
+                why if name == step.name else masked(stderr)[-300:] or ("the device did not answer")
+            )
             raise DeviceError(f"{step.name} failed: {words}", device=host, step=step.name)

@@ -12,7 +12,10 @@ from fleet.model.errors import FleetError, InputError, ProfileStoreError, reason
 from fleet.model.files import told
 from fleet.model.record import Record
 
-_IMPORT = "give a record.json or JSON Lines of fleet; others: fleet profiles import FILE"
+_IMPORT = (
+    "give a record.json or JSON Lines file of fleet; to read other formats: fleet profiles "
+    "import FILE"
+)
 
 
 def read_records(path: Path) -> list[Record]:
@@ -23,7 +26,9 @@ def read_records(path: Path) -> list[Record]:
     if path.is_dir():
         found = sorted(path.rglob("record.json"))
         if not found:
-            raise InputError(f"the folder {path} has no record.json", hint="fleet profiles list")
+            raise InputError(
+                f"the folder {path} contains no record.json", hint="fleet profiles list"
+            )
         return [record for file in found for record in read_records(file)]
     return list(_of_file(path))
 
@@ -42,7 +47,7 @@ def _of_file(path: Path) -> Iterator[Record]:
                 yield Record.from_dict(json.loads(line))
             except (ValueError, InputError) as error:
                 raise InputError(
-                    f"{path}:{number} is not a result of a run: {_said(error)}",
+                    f"line {number} of {path} is not a result of a run: {_said(error)}",
                     hint="remove the line, or export the file again",
                 ) from error
         return

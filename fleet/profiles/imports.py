@@ -108,11 +108,12 @@ class Importer:
             info = path.stat()
             if not stat.S_ISREG(info.st_mode):
                 raise UnknownProfileError(
-                    "this is a pipe or a device, not a file", hint="save it to a file"
+                    "this is a pipe or a device, not a file",
+                    hint="save the data to a file, and import the file",
                 )
             if info.st_size > detect.MOST_BYTES:
                 raise UnknownProfileError(
-                    f"{info.st_size} bytes are too many for a profile",
+                    f"the file is too large for a profile: {info.st_size} bytes",
                     hint=f"give a file of one of these formats: {detect.KNOWN}",
                 )
             data = path.read_bytes()

@@ -6,11 +6,10 @@ docs/runners.md shows a whole one in 40 lines.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
-from fleet.model.frozen import dataclass
 from fleet.model.record import Metrics, Op
 
 if TYPE_CHECKING:

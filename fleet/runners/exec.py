@@ -31,7 +31,9 @@ def _regex(text: str) -> str:
 
 def _relative(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._*?/-]{0,200}", text) or ".." in text:
-        raise ValueError("must be a name in the work folder: letters, digits and . _ - * ? / only")
+        raise ValueError(
+            "must be the name of a file in the work folder, of letters, digits and . _ - * ? /"
+        )
     return text
 
 
@@ -117,7 +119,7 @@ class ExecRunner(Defaults):
             if value is not None:
                 found[reading.metric] = Measure(value, reading.unit)
             elif reading.required and not problems:
-                problems.append(f"unreadable: {reading.file} contains no {reading.metric}")
+                problems.append(f"unreadable: {reading.file} does not contain {reading.metric}")
         text = (
             ended.stdout[:_TEXT_BYTES].decode("utf-8", "replace")
             if options.text == "stdout"

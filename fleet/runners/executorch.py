@@ -63,8 +63,8 @@ class ExecutorchRunner(Defaults):
         llama = run.program is not None and "llama" in run.program.name
         if llama and options.profile_level is not None:
             raise InputError(
-                "`profile_level` under `run: options:`: the program qnn_llama_runner has no such "
-                "option",
+                "the program qnn_llama_runner does not support `profile_level` under `run: "
+                "options:`",
                 hint="remove `profile_level:` from the playbook, or set `run: program:` to "
                 "qnn_executor_runner",
             )
@@ -144,7 +144,7 @@ class ExecutorchRunner(Defaults):
         if not _is_llama(kit):
             found |= inferences(said) or speed_file(written, count)
         if not problems and not found and "etdump.etdp" not in ended.files:
-            problems.append("cut: the program wrote neither times nor an etdump profile")
+            problems.append("cut: the program ended before it wrote times or an etdump profile")
         if not problems:
             options = parsed(ExecutorchOptions, kit.options, self.name)
             distances, wrong = _compared(kit, options, ended)
@@ -165,13 +165,16 @@ def _compared(
         have, want = _floats(ended.files.get(f"outputs/{output}", b"")), _floats(_read(files[name]))
         if not have or len(have) != len(want):
             wrong.append(
-                f"wrong: {output} has {len(have)} numbers, its reference {name} {len(want)}"
+                f"wrong: {output} has {len(have)} numbers, but its reference {name} has {len(want)}"
             )
             continue
         far = max(abs(given - wanted) for given, wanted in zip(have, want, strict=True))
         found[f"{output.removesuffix('.raw')}_max_abs"] = Measure(far)
         if options.tolerance is not None and not far <= options.tolerance:
-            wrong.append(f"wrong: {output} is {far:g} from {name}, allowed {options.tolerance:g}")
+            wrong.append(
+                f"wrong: {output} differs by {far:g} from its reference {name}, but the "
+                f"tolerance is {options.tolerance:g}"
+            )
     return found, wrong
 
 

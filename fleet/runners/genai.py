@@ -28,9 +28,9 @@ from fleet.runners.scripted import OUTCOME, Scripted, finished, script_argv, tok
 PACKAGE = "onnxruntime-genai==0.18.0"
 SCRIPT = "run/fleet_genai.py"
 _STATUS = {
-    10: "cut: the prompt is longer than the context of the model",
+    10: "cut: the prompt is longer than the context length of the model",
     11: "failed: the NPU session could not be opened",
-    12: "failed: the generation of tokens failed",
+    12: "failed: the model could not generate tokens",
 }
 
 
@@ -52,7 +52,7 @@ class GenaiRunner(Scripted):
         parsed(GenaiOptions, run.options, self.name)
         if run.program is not None or run.libraries:
             raise InputError(
-                "the runner genai has a program of its own; the playbook names another one",
+                "the playbook sets a program, but the runner genai always uses its own program",
                 hint="remove `program:` and `libraries:` from `run:` in the playbook",
             )
 
@@ -90,7 +90,7 @@ class GenaiRunner(Scripted):
         said = said if isinstance(said, dict) else {}
         problems: list[str] = []
         if "qnn" not in providers_of(kit.bundle):
-            problems.append("cpu-fallback: genai_config.json names no QNN provider")
+            problems.append("cpu-fallback: genai_config.json does not select the QNN provider")
         if ended.status in TIMED_OUT:
             problems.append(f"cut: the program did not end within {start.timeout:g} s")
         elif ended.status:
@@ -98,7 +98,7 @@ class GenaiRunner(Scripted):
             problems.append(f"{word}: {str(said.get('error', 'no reason given'))[:500]}")
         found = token_times(said)
         if not problems and "ttft_ms" not in found:
-            problems.append("unreadable: the result file contains no times")
+            problems.append("unreadable: the result file of the run contains no times")
         finish, cut = finished(said, kit)
         text = said.get("text")
         metrics = Metrics.of(found)

@@ -23,10 +23,10 @@ _TIMEOUT_STATUS = (124, 137)
 _BETWEEN = re.compile(rb"\[BEGIN\]: ?(.*?)(?:\[END\]|\[COMPLETE\]|\[ABORT\]|$)", re.DOTALL)
 _UNLIMITED = b"[fleet: this libGenie refuses max-num-tokens"
 _STATUS = {
-    10: "failed: Genie refused the configuration of the bundle",
+    10: "failed: Genie rejected the configuration of the bundle",
     11: "failed: the NPU session could not be opened",
     12: "failed: the query failed",
-    13: "cut: the output filled the context of the model",
+    13: "cut: the output filled the context length of the model",
 }
 
 
@@ -48,7 +48,8 @@ class GenieRunner(Defaults):
         parsed(GenieOptions, run.options, self.name)
         if run.program is not None or run.libraries:
             raise InputError(
-                "the runner genie has its program from the runtime; the playbook names another one",
+                "the playbook sets a program, but the runner genie always uses the program of "
+                "the runtime",
                 hint="remove `program:` and `libraries:` from `run:` in the playbook",
             )
 

@@ -70,14 +70,14 @@ class LitertRunner(Scripted):
         options = parsed(LitertOptions, run.options, self.name)
         if run.program is not None:
             raise InputError(
-                "the runner litert has a program of its own; the playbook names another one",
+                "the playbook sets a program, but the runner litert always uses its own program",
                 hint="remove `program:` from `run:` in the playbook",
             )
         has = any(path.name == DISPATCH for path in run.libraries)
         if options.accelerator == "npu" and not has:
             raise InputError(
-                f"runner litert needs the library {DISPATCH} to use the NPU, and the playbook "
-                "does not name it",
+                f"the runner litert needs the library {DISPATCH} to use the NPU, but the "
+                "playbook does not name this library",
                 hint=f"build {DISPATCH} from the sources of LiteRT 2.3.0 (no Python package has "
                 "it); then write its path in the playbook, under `run:`: "
                 f"`libraries: [PATH/{DISPATCH}]`",
@@ -122,9 +122,10 @@ def _counted(kit: Kit, options: LitertOptions) -> tuple[str, Operations, int]:
     if options.accelerator == "cpu":
         if found.compiled:
             raise InputError(
-                f"{model} has {found.compiled} part(s) compiled for an NPU, which no CPU can run",
-                hint="put the model before it was compiled into the bundle, and name it in the "
-                "playbook, under `run: options:`: `model: FILE.tflite`",
+                f"{model} contains {found.compiled} part(s) that are compiled for an NPU and "
+                "cannot run on a CPU",
+                hint="copy the original model (not compiled for the NPU) into the bundle, and "
+                "name it in the playbook, under `run: options:`: `model: FILE.tflite`",
             )
         return model, found, max(found.others, 1)
     if found.others > options.off_npu or not found.compiled:
@@ -132,7 +133,7 @@ def _counted(kit: Kit, options: LitertOptions) -> tuple[str, Operations, int]:
             f"{found.others} of the {found.others + found.compiled} operations of {model} would "
             "run on the CPU, not on the NPU"
             + (
-                f"; the playbook allows {options.off_npu} (off_npu)"
+                f", but the playbook allows only {options.off_npu} (off_npu)"
                 if found.compiled
                 else ": the model is not compiled for an NPU"
             ),
@@ -146,12 +147,12 @@ def _counted(kit: Kit, options: LitertOptions) -> tuple[str, Operations, int]:
         return model, found, found.compiled
     if options.source is None:
         raise InputError(
-            f"fleet cannot tell which share of {model} stays on the CPU: that needs the model "
-            "before it was compiled too",
-            hint="put the model before it was compiled into the bundle, and name it in the "
-            "playbook, under `run: options:`: `source: FILE.tflite`",
+            f"fleet cannot tell which part of {model} runs on the CPU without the original "
+            "model (not compiled for the NPU)",
+            hint="copy the original model into the bundle, and name it in the playbook, under "
+            "`run: options:`: `source: FILE.tflite`",
         )
-    source = named(kit.bundle, options.source, (), "model before it was compiled", "source")
+    source = named(kit.bundle, options.source, (), "original model", "source")
     return model, found, max(operations(_path(kit, source)).others, 1)
 
 

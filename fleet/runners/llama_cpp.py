@@ -101,8 +101,8 @@ class LlamaCppRunner(Defaults):
         for name in options.env:
             if not re.fullmatch(r"GGML_HEXAGON_[A-Z0-9_]+", name):
                 raise InputError(
-                    f"`env` under `run: options:` sets {name}; fleet passes on only variables "
-                    "whose names begin with GGML_HEXAGON_",
+                    f"`env` under `run: options:` sets {name}, but fleet passes on only "
+                    "variables whose names begin with GGML_HEXAGON_",
                     hint=f"remove {name} from `env:` in the playbook",
                 )
 
@@ -165,7 +165,7 @@ class LlamaCppRunner(Defaults):
         found = llama_cpp.timings(log)
         if not problems and not llama_cpp.whole(log):
             problems.append(
-                f"cut: the output of llama.cpp lost its end in all {_MOST} tries, a "
+                f"cut: llama.cpp lost the end of its output in all {_MOST} tries because of a "
                 "known bug (ggml-org/llama.cpp#25504)"
             )
         elif not problems:

@@ -21,7 +21,7 @@ from fleet.runners.options import Options, ending, named, needs_program, own_fil
 CONTEXT_TOKENS = 1024  # RunnerConfig.context_len in aot_run.cpp, no option
 _MARKER = mllm.MARKER.encode()
 _HEALTH_PROMPT = b"hi\n"
-UNTRIED = "untried: nobody has tested fleet with the real mllm program yet"
+UNTRIED = "untested: nobody has tested fleet with the real mllm program yet"
 
 
 class MllmOptions(Options):

@@ -51,14 +51,15 @@ def _wrong(detail: ErrorDetails, runner: str) -> str:
         return f"is missing; runner {runner} needs it"
     said = detail["msg"].replace("Value error, ", "it ").replace("Input", "it")
     said = said[:1].lower() + said.partition(" after validation")[0][1:]
-    return f"cannot be {detail['input']!r:.60}: {said}"
+    return f"has the wrong value {detail['input']!r:.60}: {said}"
 
 
 def needs_program(run: RunSpec, runner: str, example: str) -> None:
     """Raise InputError when the playbook names no program."""
     if run.program is None:
         raise InputError(
-            f"the runner {runner} needs `run: program:` in the playbook: you build it yourself",
+            f"the runner {runner} needs a program that you build yourself, but the playbook has "
+            "no `run: program:`",
             hint=f"add `program: {example}`",
         )
 
@@ -73,8 +74,8 @@ def own_files(run: RunSpec, layout: Layout) -> tuple[FileRef, ...]:
         name = layout.named(f"lib/{path.name}")
         if name in found and found[name].source != path:
             raise InputError(
-                f"{found[name].source} and {path} would both become {name}",
-                hint="rename one of them",
+                f"{found[name].source} and {path} would both have the name {name} on the device",
+                hint="rename one of the two files",
             )
         found.setdefault(name, _ref(path, name, executable=False))
     return tuple(found[name] for name in sorted(found))
@@ -85,7 +86,7 @@ def _ref(path: Path, name: str, *, executable: bool) -> FileRef:
         return file_ref(path, name, executable=executable)
     except OSError as error:
         raise InputError(
-            f"cannot read {path}, which the playbook names: {reason(error)}",
+            f"cannot read {path}, a file that the playbook uses: {reason(error)}",
             hint=f"check the path and its permissions: ls -l {path}",
         ) from error
 
@@ -110,9 +111,9 @@ def only(bundle: Bundle, patterns: tuple[str, ...], what: str, key: str) -> str:
             )
     have = ", ".join(names) or "nothing"
     raise InputError(
-        f"the bundle has no {what} ({' or '.join(patterns)}); its files are {have}",
-        hint=f"copy it into {bundle.root}, or name it in the playbook, "
-        f"under `run: options:`: `{key}: FILE`",
+        f"the bundle contains no {what} ({' or '.join(patterns)}), only {have}",
+        hint=f"copy the {what} into {bundle.root}, or name the file in the playbook, under `run: "
+        f"options:`: `{key}: FILE`",
     )
 
 

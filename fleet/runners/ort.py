@@ -33,7 +33,7 @@ GENERATE, WORKER = "run/fleet_generate.py", "run/fleet/device/npu/fleet_ort.py"
 PROFILE = "profile.csv"
 PACKAGE_FOLDER = f"{SITE}/onnxruntime_qnn"  # the provider finds QAIRT beside itself
 _STATUS = {
-    10: "failed: the inputs of the run do not fit the model",
+    10: "failed: the inputs in `run: options:` do not match the inputs of the model",
     11: "failed: the NPU session could not be opened",
     12: "failed: the inference failed",
 }
@@ -100,7 +100,7 @@ class OrtRunner(Scripted):
         options = parsed(OrtOptions, run.options, self.name)
         if run.program is not None or run.libraries:
             raise InputError(
-                "the runner ort has a program of its own; the playbook names another one",
+                "the playbook sets a program, but the runner ort always uses its own program",
                 hint="remove `program:` and `libraries:` from `run:` in the playbook",
             )
         if (options.decoder is None) is not (options.decoder_with_past is None):
@@ -111,15 +111,16 @@ class OrtRunner(Scripted):
             )
         if "session.disable_cpu_ep_fallback" in options.session:
             raise InputError(
-                "the playbook sets session.disable_cpu_ep_fallback under `run: options: session:`; "
-                "fleet sets it itself, so that nothing runs on the CPU unseen",
+                "the playbook sets session.disable_cpu_ep_fallback under `run: options: "
+                "session:`, but fleet sets this option itself so that no operation silently "
+                "runs on the CPU",
                 hint="remove session.disable_cpu_ep_fallback from the playbook",
             )
         for key in ("profiling_level", "profiling_file_path", "backend_path"):
             if key in options.provider:
                 raise InputError(
-                    f"the playbook sets {key} under `run: options: provider:`, which fleet sets "
-                    "itself",
+                    f"the playbook sets {key} under `run: options: provider:`, but fleet sets "
+                    "this option itself",
                     hint=f"remove {key} from the playbook; to profile, use `run: profiling:`",
                 )
 
@@ -200,8 +201,8 @@ def requirements(build_id: str) -> tuple[str, ...]:
     if row is None:
         raise InputError(
             f"fleet knows no onnxruntime-qnn package that contains QAIRT {build_id}",
-            hint='set a newer QAIRT in the playbook, for example `runtime: "2.51.0"`; '
-            "it runs context binaries of older versions",
+            hint='set a newer QAIRT in the playbook, for example `runtime: "2.51.0"`; newer '
+            "versions also run context binaries of older versions",
         )
     pair = f"onnxruntime{row['onnxruntime']}"
     return (f"onnxruntime-qnn=={row['wheel']}", pair, "numpy")
@@ -216,9 +217,14 @@ def _model(kit: Kit, name: str | None, key: str) -> str:
         )
     if name is None and len(names) > 1:
         raise InputError(
-            f"the bundle has several models, and the playbook names none: {', '.join(names)}",
+            "the bundle has several models, but the playbook does not say which model to run: "
+            f"{', '.join(names)}",
             hint=f"choose one in the playbook, under `run: options:`: `model: {names[0]}`"
-            + ("; or `runner: genai` for all of it" if kit.bundle.config.get("genai") else ""),
+            + (
+                "; or set `runner: genai` to run the whole bundle"
+                if kit.bundle.config.get("genai")
+                else ""
+            ),
         )
     return name or names[0]
 
@@ -241,8 +247,8 @@ def in_bundle(kit: Kit, inputs: Mapping[str, str], reference: Mapping[str, str])
         for tensor, name in table.items():
             if name not in have:
                 raise InputError(
-                    f"`{key}` under `run: options:` names the file {name} for {tensor}, which the "
-                    "bundle does not have",
+                    f"`{key}` under `run: options:` uses the file {name} for {tensor}, but the "
+                    "bundle does not contain this file",
                     hint="copy the .npy file into the bundle folder, or correct its name in the "
                     "playbook",
                 )
@@ -284,7 +290,8 @@ def _distances(
             wrong.append(f"wrong: the output {name} contains values that are not numbers (NaN)")
         elif tolerance is not None and float(far) > tolerance:
             wrong.append(
-                f"wrong: the output {name} is {far:g} from its reference, allowed {tolerance:g}"
+                f"wrong: the output {name} differs by {far:g} from its reference, but the "
+                f"tolerance is {tolerance:g}"
             )
     return found, wrong
 

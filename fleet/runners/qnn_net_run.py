@@ -68,15 +68,15 @@ class NetRunRunner(Defaults):
         for name in (name for row in options.inputs for name in row):
             if re.search(r"\s", name) or not name.rpartition(":=")[2]:
                 raise InputError(
-                    f"`inputs` under `run: options:` names the file '{name}'; a name must not be "
-                    "empty or contain a blank",
+                    f"`inputs` under `run: options:` contains the file name '{name}'; a file "
+                    "name must not be empty or contain spaces",
                     hint="rename the file in the bundle and in the playbook",
                 )
         if options.config_file and options.perf_profile:
             raise InputError(
                 "`run: options:` of the playbook has both perf_profile and config_file",
-                hint="remove `perf_profile:` there; set it in the backend section of the file that "
-                "`config_file:` names",
+                hint="remove `perf_profile:` from the playbook, and set it in the backend "
+                "section of the file of `config_file:`",
             )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
@@ -127,7 +127,7 @@ class NetRunRunner(Defaults):
         match = _DONE.search(metadata)
         found = {"inferences": Measure(float(match[1]))} if match else {}
         if not problems and metadata and match and int(match[1]) == 0:
-            problems.append("cut: qnn-net-run ended before it finished an inference")
+            problems.append("cut: qnn-net-run ended before it finished its first inference")
         mode = parsed(NetRunOptions, kit.options, self.name).mode
         files, text = viewed(kit.runtime_root, ended.files)
         raw = {**ended.files, **files, **_performance(mode, ended, problems)}

@@ -32,7 +32,9 @@ def viewed(root: Path | None, files: Mapping[str, bytes]) -> tuple[dict[str, byt
         return there, ""
     here, why = _viewed_here(root, log)
     words = files.get(WORDS, b"").decode("utf-8", "replace").strip().splitlines()
-    return here, (f"{why}; on the device too: {' | '.join(words[-2:])}") if why and words else why
+    return here, (
+        f"{why}; qnn-profile-viewer also failed on the device: {' | '.join(words[-2:])}"
+    ) if why and words else why
 
 
 def merged(files: Mapping[str, bytes]) -> tuple[Profile | None, str]:
@@ -55,7 +57,7 @@ def merged(files: Mapping[str, bytes]) -> tuple[Profile | None, str]:
 def _viewed_here(root: Path | None, log: bytes) -> tuple[dict[str, bytes], str]:
     viewer = root / VIEWER if root is not None else None
     if viewer is None or not viewer.is_file():
-        return {}, (f"the profile log was not converted: this runtime has no {VIEWER}")
+        return {}, (f"fleet could not convert the profile log, because the runtime has no {VIEWER}")
     library = viewer.parents[2] / "lib" / viewer.parent.name
     reader = library / JSON_READER
     wanted = {JSON: ["--reader", str(reader)]} if reader.is_file() else {}
@@ -95,4 +97,4 @@ def _view(argv: list[str], source: Path, target: Path, library: Path) -> str:
     cure = (
         "; sudo apt install libc++1 libc++abi1" if any("libc++" in line for line in words) else ""
     )
-    return f"qnn-profile-viewer wrote nothing: {' | '.join(words[-2:])}{cure}"
+    return f"qnn-profile-viewer did not write a file: {' | '.join(words[-2:])}{cure}"

@@ -70,12 +70,13 @@ def runner(name: str) -> Runner:
     except Exception as error:
         raise InputError(
             f"runner '{name}' of {origin(name)} cannot be loaded: {type(error).__name__}: {error}",
-            hint="correct the Python package that brings the runner, or uninstall the package",
+            hint="correct or uninstall the Python package that provides the runner",
         ) from error
     if not isinstance(made, Runner):
         lacking = [member for member in ("name", *_MEMBERS) if not hasattr(made, member)]
         raise InputError(
-            f"the runner '{name}' from {origin(name)} lacks the members {', '.join(lacking)}",
-            hint="derive its class from fleet.runners.Defaults (docs/runners.md)",
+            f"the class of the runner '{name}' from {origin(name)} does not have the members "
+            f"{', '.join(lacking)}",
+            hint="derive this class from fleet.runners.Defaults (docs/runners.md)",
         )
     return made

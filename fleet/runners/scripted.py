@@ -43,7 +43,7 @@ def finished(said: Mapping[str, Any], kit: Kit) -> tuple[str | None, list[str]]:
     """How a generation ended, and why it does not count if it was cut."""
     finish = next((end for end in ("eos", "token-limit") if end == said.get("finish")), None)
     if said.get("cut_by_context") is True:
-        return finish, ["cut: the output filled the context of the model"]
+        return finish, ["cut: the output filled the context length of the model"]
     if finish == "token-limit" and not kit.run.token_limit_counts:
         return finish, [f"cut: the output reached the token limit of {kit.run.max_tokens}"]
     return finish, []

@@ -58,7 +58,8 @@ class Catalog:
         have = ", ".join(item.id for item in self.list()) or "none"
         raise InputError(
             f"the runtime store {self.root} has no runtime '{name}'",
-            hint=f"fleet runtime fetch VERSION, or fleet runtime add SDK; the store has: {have}",
+            hint=f"use one of the runtimes of the store ({have}), or add it: fleet runtime fetch "
+            "VERSION, or fleet runtime add SDK",
         )
 
     def find(self, version: str | None, target: str) -> Runtime | None:

@@ -28,13 +28,13 @@ def checked_digest(url: str, sha256: str | None) -> str:
     """The SHA-256 in lower case. Raises InputError for none, a wrong one or a URL unlike http."""
     if not url.lower().startswith(("https://", "http://")):
         raise InputError(
-            f"fleet cannot download '{url}': the URL does not begin with https://",
+            f"fleet does not download '{url}', because the URL does not begin with https://",
             hint="give a URL that begins with https://, or the path of a file",
         )
     if not sha256:
         raise InputError(
-            "the option --sha256 is missing, which fleet needs to check what it downloads",
-            hint=f"fleet runtime add {url} --sha256 HEX (the sum that the publisher states)",
+            "fleet needs the option --sha256 to check the file that it downloads",
+            hint=f"fleet runtime add {url} --sha256 HEX (the SHA-256 that the publisher states)",
         )
     if not _SHA256.match(sha256.lower()):
         raise InputError(f"'{sha256}' is not a SHA-256", hint="give 64 hexadecimal digits")
@@ -74,8 +74,7 @@ def download(url: str, digest: str, folder: Path, progress: Progress) -> Path:
     if got != digest:
         _forget(part)
         raise RuntimeStoreError(
-            f"the file at {url} has the SHA-256 {got}, but {digest} was expected; "
-            "fleet removed the file",
+            f"the file at {url} has the SHA-256 {got} instead of {digest}; fleet deleted the file",
             hint="compare the URL and the --sha256 with what the publisher states",
         )
     _validator(part).unlink(missing_ok=True)
@@ -103,7 +102,9 @@ def _stream(client: httpx.Client, url: str, part: Path, progress: Progress) -> N
         start = _start(answer) if answer.status_code == httpx.codes.PARTIAL_CONTENT else 0
         if start not in {0, have}:
             _forget(part)
-            raise httpx.RemoteProtocolError("the server sent another range than the requested one")
+            raise httpx.RemoteProtocolError(
+                "the server sent another range of the file than fleet requested"
+            )
         _append(answer, part, start, progress)
 
 
@@ -118,7 +119,7 @@ def _append(answer: httpx.Response, part: Path, start: int, progress: Progress) 
             done += len(chunk)
             progress("downloading", done, total)
     if total is not None and done < total:
-        raise httpx.RemoteProtocolError(f"the server sent {done} of {total} bytes")
+        raise httpx.RemoteProtocolError(f"the server sent only {done} of {total} bytes")
 
 
 def _finish_or_forget(answer: httpx.Response, part: Path, have: int) -> None:
@@ -161,6 +162,6 @@ def _forget(part: Path) -> None:
 
 def _broken(url: str, part: Path, error: Exception) -> RuntimeStoreError:
     return RuntimeStoreError(
-        f"{url} cannot be downloaded: {str(error) or type(error).__name__}",
-        hint=f"run the command again; it continues after {_size(part) / 1e6:.1f} MB",
+        f"fleet could not download {url}: {str(error) or type(error).__name__}",
+        hint=f"run the command again; the download continues after {_size(part) / 1e6:.1f} MB",
     )

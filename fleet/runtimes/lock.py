@@ -27,8 +27,9 @@ def file_lock(path: Path, seconds: float) -> Iterator[None]:
         while not _try(stream.fileno()):
             if deadline.expired:
                 raise RuntimeStoreError(
-                    f"another fleet process has locked the runtime store for {seconds:g} s",
-                    hint="wait until the other process has ended, then try again",
+                    f"fleet waited {seconds:g} s for the runtime store, but another fleet "
+                    "process is using it",
+                    hint="wait until the other process ends, then run the command again",
                 )
             time.sleep(min(_POLL_SECONDS, deadline.remaining))
         yield

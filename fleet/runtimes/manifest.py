@@ -54,7 +54,9 @@ def read(folder: Path) -> Runtime:
     try:
         value: dict[str, Any] = json.loads((folder / NAME).read_text("utf-8"))
         if value["schema"] != _SCHEMA:
-            raise ValueError(f"its format is {value['schema']}, and this fleet reads {_SCHEMA}")
+            raise ValueError(
+                f"its format is {value['schema']}, but this version of fleet reads only {_SCHEMA}"
+            )
         sources = tuple(
             RuntimeSource(**{**item, "provides": tuple(item["provides"])})
             for item in value["sources"]
@@ -63,7 +65,7 @@ def read(folder: Path) -> Runtime:
         return make(value["build_id"], folder, sources, libraries)
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise RuntimeStoreError(
-            f"the description file of runtime {folder.name} cannot be read: {reason(error)}",
+            f"fleet cannot read the description of the runtime {folder.name}: {reason(error)}",
             hint=f"fleet runtime remove {folder.name}, then add or fetch the runtime again",
         ) from error
 
@@ -81,5 +83,5 @@ def damaged(runtime: Runtime, *, deep: bool = False) -> list[tuple[str, str]]:
         if size != item.size:
             found.append((item.path, f"has {size} bytes instead of {item.size}"))
         elif deep and sha256_file(path) != item.sha256:
-            found.append((item.path, "was changed (its SHA-256 differs)"))
+            found.append((item.path, "was modified (its SHA-256 differs)"))
     return found

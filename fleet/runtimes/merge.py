@@ -74,8 +74,8 @@ def _decide(existing: Runtime, staged: Runtime) -> _Outcome:
             raise RuntimeStoreError(
                 f"{differ[0]} in {staged.source.name} differs from {differ[0]} in the stored "
                 f"runtime {existing.id}, although both are build {existing.build_id}",
-                hint="if the new file is the right one: fleet runtime remove "
-                f"{existing.id}, then add {staged.source.name} again",
+                hint=f"to replace the stored runtime: fleet runtime remove {existing.id}, then "
+                f"add {staged.source.name} again",
             )
         outcome.accepted.add(group)
         outcome.place |= {path for path in new if not _in_place(existing, old, new[path])}

@@ -12,13 +12,13 @@ import re
 import shlex
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fleet.model.errors import RuntimeStoreError, reason
 from fleet.model.files import FileRef, listed, sha256_file
-from fleet.model.frozen import dataclass
 from fleet.model.home import fleet_home, private_folder
 from fleet.runtimes import pip
 from fleet.runtimes.lock import file_lock
@@ -88,18 +88,18 @@ def packages_for(
             if not (folder / "packages.json").is_file():
                 if offline:
                     raise RuntimeStoreError(
-                        f"the Python package {', '.join(requirements)} for Python {python} on "
-                        f"{target} is not stored on this workstation, and --offline forbids a "
-                        "download",
-                        hint="run the command once without --offline; fleet keeps the files",
+                        "this workstation does not have the Python package "
+                        f"{', '.join(requirements)} for Python {python} on {target}, and "
+                        "--offline forbids a download",
+                        hint="run the command once without --offline; fleet then keeps the files",
                     )
                 _make(folder, wish, progress)
         return _read(folder)
     except OSError as error:
         raise RuntimeStoreError(
-            f"the Python packages cannot be stored in {home}: {reason(error)}",
-            hint="check this path, its rights and the free space (df -h), or set FLEET_HOME to "
-            "another folder",
+            f"fleet cannot store the Python packages in {home}: {reason(error)}",
+            hint="check this path, its permissions and the free disk space (df -h), or set "
+            "FLEET_HOME to another folder",
         ) from error
 
 
@@ -138,7 +138,7 @@ def _wanted(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
     for item in archive.infolist():
         path = PurePosixPath(item.filename)
         if path.is_absolute() or ".." in path.parts:
-            raise ValueError(f"its file {item.filename} would leave the folder of the wheel")
+            raise ValueError(f"its file {item.filename} has a path outside the folder of the wheel")
         if not item.is_dir() and not any(
             fnmatchcase(item.filename, pattern) for pattern in _LEFT_OUT
         ):
@@ -172,7 +172,7 @@ def _platforms(target: str) -> list[str]:
     if match is None:
         raise RuntimeStoreError(
             f"fleet knows no Python packages of ONNX Runtime for the target {target}",
-            hint="use runner ort on a Linux or Windows device",
+            hint="use the runner ort only on Linux and Windows devices",
         )
     newest, machine = int(match[1]), match[2]
     more = [f"manylinux_2_{minor}_{machine}" for minor in range(newest, _OLDEST_GLIBC - 1, -1)]

@@ -100,7 +100,7 @@ def _command(requirement: str, platforms: Sequence[str], folder: Path) -> list[s
         uv = os.environ.get("UV") or shutil.which("uv")  # whose environments have no pip
         if uv is None:
             raise RuntimeStoreError(
-                f"{sys.executable} has no pip, which fleet needs to download {requirement}",
+                f"fleet needs pip to download {requirement}, but {sys.executable} has no pip",
                 hint=f"{sys.executable} -m ensurepip, or fleet runtime add FILE.whl",
             ) from error
         pip = [uv, "tool", "run", "--quiet", "--from", f"pip>={_RAW_PROGRESS}", "pip"]

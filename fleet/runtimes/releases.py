@@ -56,14 +56,14 @@ def require_known(wheel: Path) -> None:
     published, got = load("wheel_hashes")["wheels"].get(wheel.name), sha256_file(wheel)
     if published is None:
         raise RuntimeStoreError(
-            f"{wheel.name} (SHA-256 {got}) is not one of the wheels published for "
-            f"{version}; fleet did not add it",
+            f"fleet did not add {wheel.name} (SHA-256 {got}), because it is not one of the "
+            f"published wheels of {version}",
             hint="fleet runtime add FILE.whl, if you trust the source of the file",
         )
     if got != published:
         raise RuntimeStoreError(
-            f"the SHA-256 of {wheel.name} is {got}, but {published} was published; "
-            "fleet did not add the wheel",
+            f"fleet did not add {wheel.name}, because its SHA-256 is {got}, but the published "
+            f"SHA-256 is {published}",
             hint="check which package index pip uses: pip config list",
         )
 

@@ -69,7 +69,7 @@ def identify(head: bytes, name: str) -> tuple[str, str | None]:
             (machine,) = struct.unpack_from("<H", head, start + 4)
             return _PE_MACHINES.get(machine, "other"), None
     except (struct.error, IndexError) as error:
-        raise _damaged(name, "its file header is cut off") from error
+        raise _damaged(name, "the file is truncated in its header") from error
     if _ELF_NAME.search(name):
         raise _damaged(name, "the file is not an ELF file")
     if _PE_NAME.search(name):
@@ -83,9 +83,11 @@ def _check_length(data: mmap.mmap, name: str) -> None:
         if data[:2] == b"MZ":
             end = _pe_end(data)
     except struct.error as error:
-        raise _damaged(name, "its file header is cut off") from error
+        raise _damaged(name, "the file is truncated in its header") from error
     if end > len(data):
-        raise _damaged(name, f"the file has {len(data)} bytes, but its header describes {end}")
+        raise _damaged(
+            name, f"the file is truncated: it has {len(data)} bytes, but its header describes {end}"
+        )
 
 
 class ElfSegment(NamedTuple):

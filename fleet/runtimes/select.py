@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from fleet.data import load
 from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.files import FileRef
-from fleet.model.frozen import dataclass
 from fleet.model.runtime import Library, Runtime
 from fleet.runtimes.targets import target_facts
 
@@ -65,12 +65,15 @@ def select_files(
     row = _row(runner, facts.kind, target)
     if target not in runtime.targets:
         raise RuntimeStoreError(
-            f"runtime {runtime.id} has no target {target} (only {', '.join(runtime.targets)})",
+            f"the runtime {runtime.id} has no target {target} (only {', '.join(runtime.targets)})",
             hint=f"fleet runtime fetch {runtime.version} --target {target}",
         )
     problem = ""
     if facts.kind != "emulator" and hexagon_arch is None:
-        problem = "the Hexagon arch of the device is unknown, so its stub and skel are too"
+        problem = (
+            "fleet cannot choose the stub and skel libraries, because the Hexagon arch of the "
+            "device is unknown"
+        )
     files: dict[str, FileRef] = {}
     missing: list[str] = []
     for want in _wants(row, hexagon_arch):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from fleet.model.errors import InputError, RuntimeStoreError
-from fleet.model.frozen import dataclass
 from fleet.model.runtime import Runtime, RuntimeSource
 from fleet.runtimes.layout import (
     Layout,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from fleet.model.errors import InputError
-from fleet.model.frozen import dataclass
 from fleet.runtimes.releases import package, qairt_of_wheel, wheel_for
 
 DEFAULT_SPEC = "onnxruntime-qnn==2.7.0"  # the newest that fleet was tested with

@@ -68,7 +68,7 @@ def fill(tree: FileTree, layout: Layout, folder: Path, progress: Progress) -> li
             tree.place(name, place)
         except OSError as error:
             raise RuntimeStoreError(
-                f"the runtime store cannot take {name}: {reason(error)}",
+                f"fleet cannot write {name} to the runtime store: {reason(error)}",
                 hint=f"check the free space: df -h {folder.parent}",
             ) from error
         if group_of(path):
@@ -82,7 +82,8 @@ def _require_space(folder: Path, need: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < need + _HEADROOM_BYTES:
         raise RuntimeStoreError(
-            f"not enough disk space in {folder.parent}: the runtime needs {need / 1e6:.0f} MB and "
-            f"{_HEADROOM_BYTES / 1e6:.0f} MB to stay free, and {free / 1e6:.0f} MB are free",
+            f"not enough disk space in {folder.parent}: fleet needs {need / 1e6:.0f} MB for the "
+            f"runtime and a reserve of {_HEADROOM_BYTES / 1e6:.0f} MB, but only "
+            f"{free / 1e6:.0f} MB are free",
             hint="free some disk space, or set FLEET_HOME to a folder on a larger disk",
         )

@@ -57,7 +57,10 @@ class RuntimeStore(Catalog):
                     hint="give the path of a QAIRT SDK folder, a zip or a wheel",
                 )
             if sha256:
-                raise InputError("a folder has no SHA-256", hint="leave out --sha256")
+                raise InputError(
+                    "--sha256 works only for a file, but the SDK is a folder",
+                    hint="run the command without --sha256",
+                )
             return self._store(open_folder(path, targets), tell)
 
     def fetch(
@@ -86,7 +89,7 @@ class RuntimeStore(Catalog):
             )
         if not wheel.requirement:
             raise RuntimeStoreError(
-                f"fleet knows no Python wheel that contains {wheel.label}",
+                f"{wheel.label} is not in any Python wheel that fleet knows",
                 hint=f"get the SDK from Qualcomm: fleet runtime add SDK.zip --target {target}",
             )
         if not facts.wheel_platforms:
@@ -140,9 +143,9 @@ class RuntimeStore(Catalog):
             runtime = self._add_file(path, path.name, None, (target,), progress)
         if wheel.qairt and not same_build(runtime.build_id, wheel.qairt):
             raise RuntimeStoreError(
-                f"{wheel.requirement} contains QAIRT {runtime.build_id}, but "
-                f"{wheel.qairt} was expected",
-                hint=f"use the runtime under its real version: fleet runtime show {runtime.id}",
+                f"{wheel.requirement} contains QAIRT {runtime.build_id} instead of {wheel.qairt}",
+                hint="use the runtime with the version that it contains: fleet runtime show "
+                f"{runtime.id}",
             )
         return self.verify(runtime)
 
@@ -174,8 +177,8 @@ class RuntimeStore(Catalog):
         digest = sha256_file(path)
         if sha256 and digest != sha256.lower():
             raise RuntimeStoreError(
-                f"the SHA-256 of {path} is {digest}, but {sha256.lower()} was expected",
-                hint="download the file again, or check the --sha256 that you gave",
+                f"the SHA-256 of {path} is {digest}, but --sha256 says {sha256.lower()}",
+                hint="download the file again, or correct --sha256",
             )
         with open_file(path, name, digest, targets) as opened:
             known = self._of_source(digest)
@@ -191,8 +194,8 @@ class RuntimeStore(Catalog):
             witness = build_of(libraries)
             if witness is None or witness.build_id is None:
                 raise RuntimeStoreError(
-                    f"no file in {source.name} contains a QAIRT build id, so fleet "
-                    "cannot tell its version",
+                    f"fleet cannot tell the QAIRT version of {source.name}: no file contains a "
+                    "QAIRT build id",
                     hint="give a QAIRT SDK 2.25 or later, or an onnxruntime-qnn wheel",
                 )
             groups = sorted({group_of(item.path) for item in libraries})
@@ -217,6 +220,6 @@ def _os_errors(doing: str) -> Iterator[None]:
     except OSError as error:
         raise RuntimeStoreError(
             f"{doing}: {error.filename or 'the disk'}: {reason(error)}",
-            hint="check this path, its rights and the free space (df -h), or set FLEET_HOME to "
-            "another folder",
+            hint="check this path, its permissions and the free disk space (df -h), or set "
+            "FLEET_HOME to another folder",
         ) from error

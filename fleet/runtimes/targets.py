@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from fleet.data import frozen, load
 from fleet.model.errors import InputError
-from fleet.model.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -152,14 +152,14 @@ class ZipTree:
             raise _hostile(f"{name} is a link")
         if info.compress_type not in _METHODS:
             raise _hostile(
-                f"{name} is compressed by method {info.compress_type}; fleet reads 0 (stored) "
-                "and 8 (deflated)"
+                f"{name} uses the compression method {info.compress_type}, but fleet supports "
+                "only 0 (stored) and 8 (deflated)"
             )
         most = min(self._max_member, max(_RATIO_FROM, _MAX_RATIO * info.compress_size))
         if info.file_size > most:
             packed, size = human_bytes(info.compress_size), human_bytes(info.file_size)
             raise _hostile(
-                f"{name} would grow from {packed} to {size}; at most {human_bytes(most)}"
+                f"{name} would grow from {packed} to {size}, but the limit is {human_bytes(most)}"
             )
         return info
 
@@ -184,10 +184,10 @@ def open_zip(path: Path, max_member: int = _MAX_MEMBER) -> Iterator[ZipTree]:
 def _checked(info: zipfile.ZipInfo) -> bool:
     name = info.filename
     if not name:
-        raise _hostile("a member has no name")
+        raise _hostile("a file has no name")
     drive = len(name) > 1 and name[1] == ":"
     if name.startswith("/") or drive or "\\" in name or ".." in PurePosixPath(name).parts:
-        raise _hostile(f"the member {name!r} would leave its folder")
+        raise _hostile(f"the file {name!r} has a path outside the folder")
     return True
 
 
@@ -197,7 +197,7 @@ def _zip_errors(name: str) -> Iterator[None]:
         yield
     except ZIP_ERRORS as error:
         raise RuntimeStoreError(
-            f"the zip file is damaged: {name} cannot be extracted ({reason(error)})",
+            f"the zip file is damaged: fleet cannot extract {name} ({reason(error)})",
             hint="download the zip file again",
         ) from error
 

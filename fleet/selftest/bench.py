@@ -127,7 +127,9 @@ class Bench:
             raise Undecided("old-runtime", ".".join(map(str, TINY_QAIRT)))
         arch = self.facts.soc.hexagon_arch
         if not self.facts.emulated and arch != _V73:
-            raise Undecided("other-chip", f"{arch}, and the tiny models are for {_V73}")
+            raise Undecided(
+                "other-chip", f"the device is {arch}, but the test models are for {_V73}"
+            )
 
     def manifest(self, built: ReleaseBuilder) -> Manifest:
         """The release of a builder. Raises Undecided where the runtime lacks its program."""

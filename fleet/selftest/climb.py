@@ -101,7 +101,7 @@ class Selftest:
                 _clean(bench)
         fell = [step.rung.id for step in climbed.steps if step.status == FELL]
         result.outcome = "failed" if fell else "ok"
-        result.text = f"fell: {', '.join(fell)}" if fell else "every rung holds or is not decided"
+        result.text = f"fell: {', '.join(fell)}" if fell else "no test failed"
 
 
 def _clean(bench: Bench) -> None:

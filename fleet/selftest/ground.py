@@ -29,9 +29,9 @@ def tools(bench: Bench) -> RungVerdict:
     rows = {row[0]: row[1] for row in framed(done.text, "fleet-tools 1", bench.session.host.name)}
     lacking = sorted(name for name in _NEEDED if rows.get(name) != "yes")
     others = sorted(name for name, said in rows.items() if said != "yes" and name not in _NEEDED)
-    seen = f"not so: {', '.join(lacking)}" if lacking else "all that are needed"
-    seen += f"; otherwise done: {', '.join(others)}" if others else ""
-    return RungVerdict(not lacking, "each does what is asked", seen, done.text)
+    seen = f"these do not work: {', '.join(lacking)}" if lacking else "all needed tools work"
+    seen += f"; fleet uses another way for: {', '.join(others)}" if others else ""
+    return RungVerdict(not lacking, "each tool works as fleet needs it", seen, done.text)
 
 
 @judge("packages")
@@ -46,7 +46,7 @@ def packages(bench: Bench) -> RungVerdict:
         raise Undecided("emulated")  # the library of such a board comes without a package
     words = "\n".join(f"{name} {seen}" for name, seen in state.packages.items())
     seen = f"{row.id}, {'installed' if have else 'offered'}" if row else "neither"
-    return RungVerdict(row is not None, "one is installed or offered", seen, words)
+    return RungVerdict(row is not None, "a packaging is installed or offered", seen, words)
 
 
 @judge("rules")
@@ -65,8 +65,8 @@ def rules(bench: Bench) -> RungVerdict:
             wrong.append(node.path)
     if not words:
         raise Undecided("no-rules")
-    seen = f"not applied to {', '.join(wrong)}" if wrong else f"{len(words)} nodes as ruled"
-    return RungVerdict(not wrong, "group and mode as the rules say", seen, "\n".join(words))
+    seen = f"other group or mode on {', '.join(wrong)}" if wrong else f"{len(words)} nodes as ruled"
+    return RungVerdict(not wrong, "group and mode of the udev rules", seen, "\n".join(words))
 
 
 class _Cut:
@@ -100,7 +100,9 @@ def transfer(bench: Bench) -> RungVerdict:
         session.say = listener
         source.unlink()
     sent = session.payload_bytes - before
-    how = "cut once" if cut.done else "never cut"
-    seen = f"{human_bytes(size)} arrived by {human_bytes(sent)}, {how}"
+    how = "connection cut once" if cut.done else "connection never cut"
+    seen = f"{human_bytes(size)} arrived, {human_bytes(sent)} were sent, {how}"
     holds = cut.done and sent <= size * _RESUMED
-    return RungVerdict(holds, f"{human_bytes(size)} arrive, and half is not sent again", seen)
+    return RungVerdict(
+        holds, f"{human_bytes(size)} arrive, and the first half is sent only once", seen
+    )

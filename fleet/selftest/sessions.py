@@ -32,7 +32,7 @@ def files(bench: Bench) -> RungVerdict:
     chosen = built.parts(target, bench.facts.soc.hexagon_arch).selection
     lacking = [*chosen.missing, *filter(None, [chosen.arch_problem])]
     seen = "; ".join(lacking) or f"{len(manifest.files)} files for {target}"
-    return RungVerdict(not lacking, "none lacks", seen, "\n".join([root, *manifest.blobs]))
+    return RungVerdict(not lacking, "no file is missing", seen, "\n".join([root, *manifest.blobs]))
 
 
 @judge("validator")
@@ -144,7 +144,9 @@ def daemon(bench: Bench) -> RungVerdict:
     active = any("ActiveState=active" in row for row in bench.seen.lines.get("unit", ()))
     if active:
         raise Undecided("needs-root")
-    return RungVerdict(True, "a device without it", "it does not run, and a device was created")
+    return RungVerdict(
+        True, "a device without it", "the program does not run, but a device was created"
+    )
 
 
 @judge("separator")

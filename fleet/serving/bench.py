@@ -103,13 +103,13 @@ def look(url: str) -> dict[str, Any]:
     except httpx.HTTPError as error:
         raise UnreachableError(
             f"no fleet service answers at {url}: {error}",
-            hint="start a tunnel to the device, and give the address that it prints: "
+            hint="start a tunnel to the device, then use the address that the tunnel prints: "
             "fleet serve tunnel",
         ) from error
     except (ValueError, TypeError):
         whole = False
     if not whole:
-        raise InputError(f"{url} is not a service of fleet", hint="fleet serve status")
+        raise InputError(f"the program at {url} is not a fleet service", hint="fleet serve status")
     return dict(found)
 
 

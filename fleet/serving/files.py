@@ -54,8 +54,8 @@ def backend_of(spec: ServeSpec, bundle: Bundle) -> str:
     name = spec.backend or default
     if name is None or bundle.kind not in _KINDS[name]:
         raise InputError(
-            f"a bundle of kind {bundle.kind} cannot be served"
-            + (f" by backend {name}" if name else ""),
+            f"fleet cannot serve a bundle of kind {bundle.kind}"
+            + (f" with the backend {name}" if name else ""),
             hint="use a bundle of kind genie or ort; see docs/serving.md",
         )
     return name
@@ -116,9 +116,10 @@ def _context(bundle: Bundle, manifest: Manifest) -> int | None:
     """Tokens of a genai model; InputError where the release lacks the package for it."""
     if not any(file.name.startswith("site/onnxruntime_genai/") for file in manifest.files):
         raise InputError(
-            f"the bundle {bundle.name} needs onnxruntime-genai, and the deployed release does not "
-            "contain that package",
-            hint="fleet deploy; or set `backend: ort` under `serve:` for single models",
+            f"the bundle {bundle.name} needs the Python package onnxruntime-genai, but the "
+            "deployed release does not contain it",
+            hint="fleet deploy; or set `backend: ort` under `serve:` in the playbook, to serve "
+            "single models",
         )
     model = (bundle.config.get("genai") or {}).get("model", {})
     length = model.get("context_length")

@@ -70,9 +70,13 @@ class AdbTransport:
     def carrier(self, deadline: Deadline) -> Carrier:  # noqa: ARG002 - the interface of transports
         """There is none but this."""
         raise UnreachableError(
-            "a phone has no second connection beside adb",
+            "a phone can only be reached with adb",
             device=self._host.name,
         )
+
+    def trial(self) -> Carrier:
+        """See Carrier.trial."""
+        return self
 
     def open(self, deadline: Deadline) -> None:
         """Find the phone, check that it is ready and answers, and learn its serial number.
@@ -202,7 +206,9 @@ class AdbTransport:
             finally:
                 feeder.stop()
         if decoder.status is None:
-            raise self._lost(f"the connection broke while '{command.argv[0]}' ran")
+            raise self._lost(
+                f"the connection to the phone broke while '{command.argv[0]}' was running"
+            )
         feeder.thread.join(2 * _SLICE_SECONDS)
         for stream in (feeder, out, err):
             stream.check()
@@ -323,7 +329,10 @@ class AdbTransport:
         except FleetError:
             others = ", ".join(rivals())
             text += f"; the adb server at {self._server} has ended"
-            hint = "keep one version of adb, for two end each other's server: which -a adb"
+            hint = (
+                "remove all versions of adb except one, because each version stops the server "
+                "of the others: which -a adb"
+            )
             hint += f" ({others})" if others else ""
         return ConnectionLostError(text, device=self._host.name, hint=hint)
 
@@ -338,6 +347,7 @@ class AdbTransport:
 
 def _no_shell(why: str) -> DeviceError:
     return DeviceError(
-        f"the adbd of the phone is too old: it reports no exit codes (feature shell_v2): {why}",
+        "the adbd of the phone is too old: it does not report exit codes (feature shell_v2): "
+        f"{why}",
         hint="update the phone to Android 7 or newer; on a board: update adbd, or use ssh",
     )

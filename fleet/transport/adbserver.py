@@ -12,11 +12,11 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeadlineError, FleetError, InputError, UnreachableError, reason
 from fleet.model.extras import install_extra
-from fleet.model.frozen import dataclass
 from fleet.transport.adbwire import AdbConnection, RefusedError
 
 DEFAULT = ("127.0.0.1", 5037)
@@ -132,8 +132,7 @@ class AdbServer:
             said = str(failed)
         error = UnreachableError(
             f"no adb server answers at {self}, and `adb start-server` failed: {said or why}",
-            hint="sudo apt-get install adb (or install the SDK platform tools, or the extra `adb`: "
-            f"{install_extra('adb')}), then: adb devices",
+            hint=f"sudo apt-get install adb (or {install_extra('adb')}), then: adb devices",
         )
         error.adb_state = "missing"
         raise error from why
@@ -234,7 +233,7 @@ def translated(server: AdbServer, deadline: Deadline, phone: str = "") -> Iterat
     except (RefusedError, OSError, EOFError, ValueError) as error:
         text = " ".join(reason(error).split())
         if type(error) is ValueError:
-            text = "its answer is not of the adb protocol, so another program may use that port"
+            text = "the answer is not valid adb protocol; another program may be using that port"
         raise UnreachableError(
             f"the adb server at {server} failed: {text}",
             hint="adb devices -l (shows whether adb works); if not, correct `adb_server:` in the "

@@ -11,20 +11,27 @@ from fleet.transport.adbserver import AdbDevice
 _TARGET = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(\d{1,5})")
 
 _ACCEPT = (
-    "unlock the phone and accept `Allow USB debugging?`; if the phone does not ask: revoke the "
-    "authorisations in Developer options and plug the phone in again"
+    "unlock the phone and accept `Allow USB debugging?`; if the phone does not ask, revoke the "
+    "USB debugging authorisations in Developer options and plug the phone in again"
 )
 # state → (kind of error, what it means, what to do): adb's own words, packages/modules/adb
 # types.h ConnectionState.
 _STATES: dict[str, tuple[type[TransportError], str, str]] = {
-    "unauthorized": (AuthError, "the phone has not accepted this workstation's key", _ACCEPT),
-    "authorizing": (AuthError, "the phone waits for your permission", "accept it on the phone"),
+    "unauthorized": (AuthError, "you have not yet allowed this workstation on the phone", _ACCEPT),
+    "authorizing": (
+        AuthError,
+        "the phone is waiting for your permission",
+        ("unlock the phone and accept `Allow USB debugging?`"),
+    ),
     "offline": (
         UnreachableError,
         "the adb server knows the phone, but the phone does not answer",
-        "plug the phone in again or wake it; over Wi-Fi: adb disconnect, adb connect",
+        (
+            "wake the phone or plug it in again; over Wi-Fi: adb disconnect, then adb connect "
+            "HOST:PORT"
+        ),
     ),
-    "connecting": (UnreachableError, "adb still connects", "wait, then run the command again"),
+    "connecting": (UnreachableError, "adb is still connecting", "wait, then run the command again"),
     "no permissions": (
         AuthError,
         "your user has no permission for the USB device",
@@ -34,7 +41,11 @@ _STATES: dict[str, tuple[type[TransportError], str, str]] = {
     "rescue": (UnreachableError, "the phone is in rescue mode", "boot Android: adb reboot"),
     "sideload": (UnreachableError, "the phone is in sideload mode", "boot Android: adb reboot"),
     "bootloader": (UnreachableError, "the phone is in its boot loader", "fastboot reboot"),
-    "host": (UnreachableError, "the serial is a computer's", "correct `serial:` in the inventory"),
+    "host": (
+        UnreachableError,
+        "this serial number belongs to a computer, not to a phone",
+        "correct `serial:` in the inventory",
+    ),
 }
 
 
@@ -68,7 +79,7 @@ _GONE = "check power and cable or Wi-Fi of the phone, until it is listed by: adb
 def unanswered(wanted: str, said: str, device: str, *, again: bool = False) -> UnreachableError:
     """The error for HOST:PORT that cannot be connected; `again`: it was there a moment ago."""
     if again:
-        text = f"the phone {wanted} has disconnected; adb connect says: {said}"
+        text = f"the phone {wanted} disconnected; adb connect says: {said}"
         return UnreachableError(text, device=device, hint=_GONE)
     return UnreachableError(
         f"adb cannot connect to {wanted}: {said}",
@@ -85,10 +96,10 @@ def absent(
     unknown = [device for device in seen if device.state == "no permissions"]
     cure = _STATES["no permissions"][2] if unknown else "plug the phone in, enable USB debugging"
     if again and not unknown:
-        text = f"the phone {wanted} has disconnected; adb sees: {have}"
+        text = f"the phone {wanted} disconnected; adb now sees: {have}"
         return UnreachableError(text, device=device, hint=_GONE)
     error = UnreachableError(
-        f"adb does not see the phone {wanted}; adb sees: {have}",
+        f"adb does not see the phone {wanted}, but only: {have}",
         device=device,
         hint=f"{cure}; adb devices -l",
     )

@@ -84,7 +84,7 @@ class Agent:
         """
         if not _USER.fullmatch(user):
             raise UnreachableError(
-                f"ssh-agent cannot lend a key for the user name {user!r}", hint=_WITHOUT
+                f"ssh-agent cannot restrict a key to the user name {user!r}", hint=_WITHOUT
             )
         known = self._folder / "known"
         known.write_text(f"fleet-source {source}\nfleet-target {target}\n", "utf-8")

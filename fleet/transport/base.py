@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypedDict, Unpack
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.files import Chunk
-from fleet.model.frozen import dataclass
 
 Output = Callable[[bytes], None]
 
@@ -80,6 +79,12 @@ class Carrier(Protocol):
         """
         ...
 
+    def trial(self) -> Carrier:
+        """What a short stream before the one that matters goes over: itself, or a way beside it
+        that leaves to that what is ready.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of everything; never raises. The device's processes of ours end."""
         ...
@@ -128,7 +133,10 @@ class Transport(Carrier, Protocol):
         ...
 
     def carrier(self, deadline: Deadline) -> Carrier:
-        """Open it, from any thread; the caller closes it. Raises a TransportError."""
+        """Open it, from any thread, also while `open` is under way; the caller closes it.
+
+        Raises a TransportError.
+        """
         ...
 
     @property

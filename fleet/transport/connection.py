@@ -200,14 +200,18 @@ class _Resolver:
             files = ", ".join(map(str, self._files))
             raise InputError(
                 f"cannot use the ssh config {files}: {_unusable(error)}",
-                hint="correct the file, or set `ssh_config:` in the inventory to another one",
+                hint="correct the file, or set `ssh_config:` in the inventory to another file",
             ) from error
         return found
 
 
 def _unusable(error: Exception) -> str:
     text = reason(error)
-    return text if "invalid literal" not in text else f"Port is no number: {text.split(': ')[-1]}"
+    return (
+        text
+        if "invalid literal" not in text
+        else (f"the value of Port is not a number: {text.split(': ')[-1]}")
+    )
 
 
 @lru_cache(maxsize=8)

@@ -174,9 +174,12 @@ class Policy(paramiko.MissingHostKeyPolicy):
         for other in pinned_keys(self._host, hostname).values():
             raise changed(self._host, seen, fingerprint(other))
         if not self._accept_new:
-            cure = f"compare the fingerprint with the device, then fleet trust {self._host.name}"
+            cure = (
+                "compare the fingerprint with that of the device, then: fleet trust "
+                f"{self._host.name}"
+            )
             if self._jump:
-                cure = f"log in to it once and accept its key: {self._jump}"
+                cure = f"log in to the jump host once and accept its key: {self._jump}"
                 hostname = f"the jump host {hostname}"
             raise HostKeyError(
                 f"the host key of {hostname} is not trusted yet: {key.get_name()} {seen}",
@@ -200,8 +203,8 @@ def changed(host: Host, seen: str, pinned: str) -> HostKeyError:
     if host.host_key:
         cure = f"if you re-flashed the board: correct `host_key:` of {host.name} in the inventory"
     return HostKeyError(
-        f"the host key has CHANGED: trusted {pinned}, offered {seen}; either the board was "
-        "re-flashed, or another board has this address, or the connection is intercepted",
+        f"the host key has CHANGED: trusted {pinned}, offered {seen}; the board was re-flashed, "
+        "or another board has this address, or somebody intercepts the connection",
         device=host.name,
         hint=cure,
     )

@@ -50,7 +50,11 @@ class LocalTransport:
 
     def carrier(self, deadline: Deadline) -> Carrier:  # noqa: ARG002 - the interface of transports
         """There is none but this."""
-        raise UnreachableError("the local transport has no second connection")
+        raise UnreachableError("the local transport cannot open a second connection")
+
+    def trial(self) -> Carrier:
+        """See Carrier.trial."""
+        return self
 
     def terminal(self, folder: Path) -> list[str]:  # noqa: ARG002 - the interface of transports
         """See Transport.terminal."""

@@ -108,10 +108,10 @@ class Bridge:
             raise not_lent(error) from error
 
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
-        """Run on the source. See Transport.run."""
+        """Run on the source. See Transport.run. For a new connection the agent has no key."""
         if self._client is None:
             raise UnreachableError("the connection between the two boards is closed")
-        return self._client.run(command, deadline, **streams)
+        return self._client.aside(command, deadline, **streams)
 
     def admitted(self) -> None:
         """The source is logged in: end the agent. From any thread."""

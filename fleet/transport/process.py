@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Unpack
 
 from fleet.model.command import Result
@@ -22,6 +22,7 @@ from fleet.transport.streams import Collector, Feeder, start
 
 _CHUNK = 1 << 16
 _LOOK_SECONDS = 3600.0
+Frames = Callable[[Callable[[bytes], object]], Callable[[bytes], object]]
 _PIPE = 1 << 20  # the most that an ordinary user may have: fewer turns of the processor
 
 
@@ -47,8 +48,12 @@ class Processes:
         **streams: Unpack[Streams],
     ) -> Result:
         """Run to the end; the status is negative when a signal ended it. See Transport.run."""
-        started = time.monotonic()
-        self._traffic.add(round_trips=1)
+        return self.follow(self.start(argv, env), what, deadline, **streams)
+
+    def start(
+        self, argv: Sequence[str], env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """A process with three pipes. It is ended by `end_all`."""
         process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
@@ -58,18 +63,36 @@ class Processes:
             bufsize=0,
             env=env,
         )
-        if process.stdin is None or process.stdout is None or process.stderr is None:
-            raise UnreachableError(f"the program {argv[0]} was started without pipes")
         self._running.add(process)
+        return process
+
+    def follow(
+        self,
+        process: subprocess.Popen[bytes],
+        what: str,
+        deadline: Deadline,
+        *,
+        head: bytes = b"",
+        frames: Frames | None = None,
+        **streams: Unpack[Streams],
+    ) -> Result:
+        """What `run` does with a process that was started.
+
+        `head` goes before its standard input, and `frames` are put around what it prints.
+        """
+        started = time.monotonic()
+        self._traffic.add(round_trips=1)
+        stdin, stdout, stderr = pipes(process)
         out = Collector(self._traffic, streams.get("on_stdout"))
         err = Collector(self._traffic, streams.get("on_stderr"))
-        pipe = Pipe(process.stdin, deadline)
-        feeder = Feeder(
-            self._traffic, streams.get("stdin", ()), pipe.write, process.stdin.close, pipe.move
-        )
+        framed = frames or (lambda take: take)
+        pipe = Pipe(stdin, deadline)
+        with contextlib.suppress(OSError):  # it has ended, and its status says how
+            pipe.write(head)
+        feeder = Feeder(self._traffic, streams.get("stdin", ()), pipe.write, stdin.close, pipe.move)
         readers = [
-            start(_pump, process.stdout, out, deadline),
-            start(_pump, process.stderr, err, deadline),
+            start(_pump, stdout, framed(out.take), deadline),
+            start(_pump, stderr, framed(err.take), deadline),
         ]
         try:
             status = _wait(process, what, deadline)
@@ -81,6 +104,13 @@ class Processes:
         for stream in (feeder, out, err):
             stream.check()
         return Result(status, out.taken, err.taken, time.monotonic() - started)
+
+
+def pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+    """Its three pipes."""
+    if process.stdin is None or process.stdout is None or process.stderr is None:
+        raise UnreachableError("a program was started without pipes")
+    return process.stdin, process.stdout, process.stderr
 
 
 def _wait(process: subprocess.Popen[bytes], what: str, deadline: Deadline) -> int:
@@ -150,8 +180,8 @@ class Pipe:
                 self._deadline.touch()
 
 
-def _pump(pipe: IO[bytes], collector: Collector, deadline: Deadline) -> None:
+def _pump(pipe: IO[bytes], take: Callable[[bytes], object], deadline: Deadline) -> None:
     with pipe:
         while chunk := os.read(pipe.fileno(), _CHUNK):
             deadline.touch()
-            collector.take(chunk)
+            take(chunk)

@@ -19,13 +19,18 @@ def render(command: Command, *, bare: bool = False) -> str:
     what needs no folder and no variables then needs no shell around it.
     """
     if bare and not (command.cwd or command.env or command.unset):
-        return " ".join(_quote(word) for word in command.argv)
+        return quoted(*command.argv)
     unset = "".join(f"unset {name}; " for name in command.unset)
     wrapper = _WRAPPER % unset
     env = ["env", *(f"{name}={value}" for name, value in command.env.items())]
     words = ["sh", "-c", wrapper, "fleet", command.cwd or "."]
     words += env if command.env else []
-    return " ".join(_quote(word) for word in (*words, *command.argv))
+    return quoted(*words, *command.argv)
+
+
+def quoted(*words: str) -> str:
+    """A simple command of these words."""
+    return " ".join(map(_quote, words))
 
 
 def _quote(word: str) -> str:

@@ -1,13 +1,14 @@
-"""SSH: one kept connection of paramiko's, and a channel of it for each command."""
+"""SSH: one kept connection of paramiko's, and channels of it for commands."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +16,21 @@ import paramiko
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
-from fleet.model.errors import ConnectionLostError, DeadlineError, DeviceError, UnreachableError
+from fleet.model.errors import ConnectionLostError, DeviceError, UnreachableError
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport import windows
 from fleet.transport.base import Carrier, Identity, Output, PortStream, Traffic
-from fleet.transport.channels import Channels
 from fleet.transport.connection import Connection, connection_to, hops_of
+from fleet.transport.control import Commands
+from fleet.transport.exchange import Exchange
 from fleet.transport.hostkeys import Policy, entry_name, fingerprint, known_keys
 from fleet.transport.promptness import prompt
-from fleet.transport.quote import render
 from fleet.transport.ssh_errors import mapped
 from fleet.transport.sshclient import Hop, SshClient, client, terminal
-from fleet.transport.streams import BROKEN, Collector, Feeder, start
 
-_CHUNK = 1 << 16
-_PACKET = 1 << 15  # paramiko's largest packet; a longer slice would only be copied again
-_BROKEN = (*BROKEN, paramiko.SSHException)
 _PROHIBITED = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED, RFC 4254 section 5.1
 KILLED = 255  # the shell on the device was killed; OpenSSH's client says 255 too
-_SLICE_SECONDS = 0.5  # how often a waiting stream looks at the deadline
 KEEPALIVE_SECONDS = 10  # a NAT table forgets an idle connection after 30 s at the earliest
 UNACKED_MS = 30_000  # the kernel gives up on a peer that acknowledges nothing for this long
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
@@ -70,8 +66,9 @@ class SshTransport:
         self._host = host
         self._accept_new = accept_new
         self._connection: Connection | None = None
-        self._sessions: Channels | None = None
+        self._sessions: Commands | None = None
         self._key = ""
+        self._opened = threading.Event()
 
     @property
     def describe(self) -> str:
@@ -94,6 +91,8 @@ class SshTransport:
             except BaseException:
                 self.close()
                 raise
+            finally:
+                self._opened.set()
 
     def connection(self, limit: float) -> Connection:
         """A connection with our keys and policies, not open; close() ends it."""
@@ -145,9 +144,30 @@ class SshTransport:
         open_now = connection is not None and connection.transport is not None
         return "windows" if open_now and windows.BANNER in self.banner else "posix"
 
+    def trial(self) -> Carrier:
+        """See Carrier.trial."""
+        return self
+
     def carrier(self, deadline: Deadline) -> Carrier:
-        """The ssh client, connected the same way to the same key."""
-        found = SshClient(self.hops(), self.traffic, self._host.name)
+        """The ssh client, connected the same way to the same key.
+
+        While this connection is being opened it goes by pinned keys, where each host on the way
+        has one; where they do not do, it waits for that.
+        """
+        if not self._opened.is_set():
+            with contextlib.suppress(UnreachableError):
+                return self._client(self._pinned_hops(), deadline)
+            self._opened.wait(deadline.remaining)
+        return self._client(self.hops(), deadline)
+
+    def _pinned_hops(self) -> tuple[Hop, ...]:
+        hops = [_pinned(self._host, hop) for hop in hops_of(connection_to(self._host, 0.0, {}))]
+        if not self.second or self._host.host_key or not all(hop.known for hop in hops):
+            raise UnreachableError("the way is not known before", device=self._host.name)
+        return tuple(reversed(hops))
+
+    def _client(self, hops: tuple[Hop, ...], deadline: Deadline) -> Carrier:
+        found = SshClient(hops, self.traffic, self._host.name)
         try:
             found.open(Deadline(min(deadline.remaining, self._host.connect_timeout)))
         except BaseException:
@@ -162,7 +182,7 @@ class SshTransport:
     def hops(self) -> tuple[Hop, ...]:
         """The way of the open connection, the board last."""
         self._live()
-        hops = [_hop(hop) for hop in hops_of(self._connection)]
+        hops = [_hop(hop, (_shown(hop),)) for hop in hops_of(self._connection)]
         return tuple(reversed(hops))
 
     @property
@@ -200,65 +220,32 @@ class SshTransport:
         transport = self._live()
         self.traffic.add(round_trips=1)
         what, on_windows = command.argv[0], self.system == "windows"
-        if on_windows:
-            stdin = windows.spoken(command, stdin)
-        line = windows.line() if on_windows else render(command)
+        outputs = on_stdout, on_stderr
         with mapped(self._host, self.describe, deadline.seconds):
-            channel = self._channels(transport).take(deadline.remaining)
-            try:
-                channel.settimeout(min(deadline.remaining, _SLICE_SECONDS))
-                self._begin(channel, line, what, deadline)
-                out = Collector(self.traffic, on_stdout)
-                err = Collector(self.traffic, on_stderr)
-                feeder = self._feeder(channel, stdin, deadline)
-                readers = [
-                    start(_drain, channel.recv, out, deadline),
-                    start(_drain, channel.recv_stderr, err, deadline),
-                ]
-                self._wait(channel, what, deadline)
-                feeder.stop()
-                for reader in readers:
-                    reader.join(deadline.remaining + _SLICE_SECONDS)
-                status = channel.recv_exit_status()
-            finally:
-                channel.close()
-        if status < 0 and transport.is_active():
-            status = KILLED
-        if status < 0:
+            asked = partial(Exchange, what, deadline, self.traffic, outputs)
+            commands = self._commands(transport)
+            if on_windows:
+                spoken = windows.spoken(command, stdin)
+                done = commands.alone(asked, windows.line(), spoken, deadline)
+            else:
+                done = commands.run(asked, command, stdin, deadline)
+        killed = done.status < 0 and transport.is_active()
+        status = KILLED if killed else done.status
+        if status < 0 or not done.begun:
             raise ConnectionLostError(
-                f"the connection broke while '{what}' ran", device=self._host.name
+                f"the ssh connection broke while '{what}' was running", device=self._host.name
             )
-        for stream in (feeder, out, err):
-            stream.check()
-        result = Result(status, out.taken, err.taken, time.monotonic() - started)
+        done.check()
+        result = Result(status, done.out.taken, done.err.taken, time.monotonic() - started)
         if on_windows:
             windows.explain(result, self._host.name)
         return result
 
-    def _begin(self, channel: paramiko.Channel, line: str, what: str, deadline: Deadline) -> None:
-        """exec_command, which by itself waits for its answer without end (paramiko 3 and 4)."""
-        answered: Future[None] = Future()
-        start(_ask, answered, channel, line)
-        while True:
-            try:
-                return answered.result(min(deadline.remaining, _SLICE_SECONDS))
-            except TimeoutError:
-                if answered.done():  # by now: well, or with that very error
-                    return answered.result()
-                if deadline.expired:
-                    raise _late(what, deadline, self._host) from None
-
-    def _channels(self, transport: paramiko.Transport) -> Channels:
+    def _commands(self, transport: paramiko.Transport) -> Commands:
         found = self._sessions
         if found is None or found.transport is not transport:
-            found = self._sessions = Channels(transport)
+            found = self._sessions = Commands(transport)
         return found
-
-    def _feeder(
-        self, channel: paramiko.Channel, stdin: Iterable[Chunk], deadline: Deadline
-    ) -> Feeder:
-        write, end = _Writer(channel, deadline), channel.shutdown_write
-        return Feeder(self.traffic, stdin, write, end, broken=_BROKEN)
 
     def dial(self, port: int, deadline: Deadline) -> PortStream:
         """See Transport.dial: a `direct-tcpip` channel."""
@@ -284,60 +271,6 @@ class SshTransport:
                     hint="fleet serve status (is the service running?); fleet serve start",
                 ) from error
 
-    def _wait(self, channel: paramiko.Channel, what: str, deadline: Deadline) -> None:
-        while not channel.status_event.wait(min(deadline.remaining, _SLICE_SECONDS)):
-            if channel.closed:
-                return
-            if deadline.expired:
-                raise _late(what, deadline, self._host)
-
-
-def _late(what: str, deadline: Deadline, host: Host) -> DeadlineError:
-    text = f"the program '{what}' on the device did not end within {deadline.seconds:g} s"
-    return DeadlineError(text, device=host.name)
-
-
-def _ask(answered: Future[None], channel: paramiko.Channel, line: str) -> None:
-    try:
-        channel.exec_command(line)
-    except Exception as error:  # noqa: BLE001 - raised in the thread that waits
-        answered.set_exception(error)
-    else:
-        answered.set_result(None)
-
-
-class _Writer:
-    """Writes whole chunks to a channel, and no further once the deadline is over."""
-
-    def __init__(self, channel: paramiko.Channel, deadline: Deadline) -> None:
-        self._channel = channel
-        self._deadline = deadline
-
-    def __call__(self, chunk: bytes) -> None:
-        view = memoryview(chunk)
-        while view:
-            if self._deadline.expired:  # a lease that was lost ends it too
-                raise TimeoutError
-            with contextlib.suppress(TimeoutError):
-                view = view[self._channel.send(bytes(view[:_PACKET])) :]
-                self._deadline.touch()
-
-
-def _drain(receive: Callable[[int], bytes], collector: Collector, deadline: Deadline) -> None:
-    while True:
-        try:
-            chunk = receive(_CHUNK)
-        except TimeoutError:
-            if deadline.expired:
-                return
-            continue
-        except (OSError, EOFError, paramiko.SSHException):  # also of the word that there is room
-            return
-        if not chunk:
-            return
-        deadline.touch()
-        collector.take(chunk)
-
 
 def _tune(transport: paramiko.Transport) -> None:
     """Keep-alive, and an end to silence."""
@@ -347,15 +280,25 @@ def _tune(transport: paramiko.Transport) -> None:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKED_MS)
 
 
-def _hop(connection: Connection) -> Hop:
-    """An open connection as the ssh client is told of it."""
+def _pinned(host: Host, hop: Connection) -> Hop:
+    """With the key that paramiko asks a server for first; it is believed no other then."""
+    keys = known_keys(host, entry_name(hop.host, hop.port))
+    return _hop(hop, tuple(f"{kind} {key.get_base64()}" for kind, key in keys.items())[:1])
+
+
+def _shown(connection: Connection) -> str:
     key = connection.transport.get_remote_server_key()
+    return f"{key.get_name()} {key.get_base64()}"
+
+
+def _hop(connection: Connection, known: tuple[str, ...]) -> Hop:
+    """A connection as the ssh client is told of it."""
     command = connection.gateway if isinstance(connection.gateway, str) else ""
     return Hop(
         address=connection.host,
         port=connection.port,
         user=connection.user,
         keys=tuple(connection.options.get("key_filename", ())),
-        known=(f"{key.get_name()} {key.get_base64()}",),
+        known=known,
         command=command.replace("%", "%%").replace("\n", " "),
     )

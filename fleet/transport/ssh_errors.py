@@ -30,10 +30,14 @@ from fleet.model.inventory import Host
 from fleet.transport.hostkeys import changed, fingerprint
 
 _CURES = {
-    errno.ECONNREFUSED: "start sshd on the device, or correct `port:` in the inventory: the "
-    "device is on, but no SSH server listens; fleet config list (shows the port)",
-    errno.EHOSTUNREACH: "switch the device on, check the cable and the address: no device of the "
-    "network has it; fleet config list (shows the address)",
+    errno.ECONNREFUSED: (
+        "start sshd on the device, or correct `port:` in the inventory: the device is on, but "
+        "no SSH server listens at this port; fleet config list (shows the port)"
+    ),
+    errno.EHOSTUNREACH: (
+        "switch the device on, and check its cable and address: no device on the network has "
+        "this address; fleet config list (shows the address)"
+    ),
     errno.ENETUNREACH: "check the VPN and the network interfaces of this workstation: ip route",
 }
 
@@ -53,7 +57,7 @@ def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> It
         raise changed(host, fingerprint(error.key), fingerprint(error.expected_key)) from error
     except PasswordRequiredException as error:
         raise AuthError(
-            "the private key is encrypted, and fleet has no passphrase",
+            "the private key is encrypted, but fleet has no passphrase for it",
             device=host.name,
             hint="load the key with ssh-add, or set `key_passphrase: env:NAME` in the inventory",
         ) from error
@@ -114,7 +118,7 @@ def _broken(host: Host, way: str, error: Exception, *, opening: bool) -> FleetEr
         )
     if isinstance(error, paramiko.ChannelException):
         return UnreachableError(
-            f"{way}: the jump host cannot connect to the device ({error.text})",
+            f"{way}: the jump host could not connect to the device ({error.text})",
             device=host.name,
             hint="check the power and the address of the device; `ssh` to the jump host and ping "
             "the device from there",
@@ -124,8 +128,8 @@ def _broken(host: Host, way: str, error: Exception, *, opening: bool) -> FleetEr
         return UnreachableError(f"{way}: {reason(error)}", device=host.name, hint=cure)
     if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
         return UnreachableError(
-            f"{way}: fleet and the SSH server of the device have no algorithm in common ({text})",
+            f"{way}: fleet and the SSH server of the device support no common algorithm ({text})",
             device=host.name,
-            hint="update sshd on the device",
+            hint="update the SSH server (sshd) on the device",
         )
     return ConnectionLostError(f"{way}: {reason(error)}", device=host.name)

@@ -13,6 +13,9 @@ import shutil
 import subprocess
 import tempfile
 import time
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Unpack
@@ -20,15 +23,15 @@ from typing import Unpack
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import ConnectionLostError, DeadlineError, UnreachableError
-from fleet.model.frozen import dataclass
 from fleet.model.masking import masked
-from fleet.transport.base import Streams, Traffic
-from fleet.transport.process import Processes, end
+from fleet.transport import loop
+from fleet.transport.base import Carrier, Streams, Traffic
+from fleet.transport.process import Processes, end, pipes
 from fleet.transport.quote import render
 
 CIPHERS = "aes128-gcm@openssh.com"
 _LOST = 255  # ssh's own status: the connection broke, or was never made
-_LOOK_SECONDS = 0.01
+_LOOK_SECONDS = 0.005
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,11 @@ def client() -> str:
 
 
 class SshClient:
-    """A master connection of the ssh client; each `run` is a channel of it."""
+    """A connection of the ssh client, whose login shell has started before the first command.
+
+    That command has its session; a `trial`, and what runs beside it, is another session of the
+    same connection. When the first has ended, so has the connection: one more makes a new one.
+    """
 
     name = "ssh"
 
@@ -73,7 +80,9 @@ class SshClient:
         self._device = device
         self._processes = Processes(traffic)
         self._master: subprocess.Popen[bytes] | None = None
+        self._used = False  # the session of the master has had its command
         self._folder = Path(tempfile.mkdtemp(prefix="fleet-"))
+        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._config = self._folder / "config"
         self._socket = self._folder / "m"
         self._config.write_text(_config(hops, self._folder, agent), "utf-8")
@@ -82,20 +91,14 @@ class SshClient:
 
     def open(self, deadline: Deadline) -> None:
         """Connect. Raises UnreachableError with the client's own words."""
-        log = self._folder / "log"
-        with log.open("wb") as words:
-            self._master = subprocess.Popen(
-                # It ends with this process, however that ends: then its input does.
-                [*self._ssh(), "-M", "board", "cat"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=words,
-                start_new_session=True,
-                env=self._env,
-            )
+        # It ends with this process, however that ends: then its input does.
+        argv = [*self._ssh(), "-M", "board", loop.line()]
+        self._used = False
+        master = self._master = self._processes.start(argv, self._env)
         while not self._socket.exists():
-            if self._master.poll() is not None or deadline.expired:
-                said = log.read_text("utf-8", "replace").strip().splitlines()[-1:]
+            if master.poll() is not None or deadline.expired:
+                end(master)
+                said = pipes(master)[2].read().decode("utf-8", "replace").strip().splitlines()[-1:]
                 self.close()
                 raise UnreachableError(
                     f"the program ssh cannot connect to the device: "
@@ -108,39 +111,110 @@ class SshClient:
     def close(self) -> None:
         """End the connection and remove its folder; never raises."""
         self._processes.end_all()
-        if self._master is not None:
-            end(self._master)
-            if self._master.stdin is not None:
-                self._master.stdin.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._let_go()
+        self._remove()
+
+    def _let_go(self) -> None:
+        master, self._master = self._master, None
+        if master is not None:
+            end(master)
+            for pipe in () if self._used else pipes(master):  # else who reads them closes them
+                pipe.close()
 
     def _ssh(self) -> list[str]:
         return [client(), "-F", str(self._config), "-S", str(self._socket)]
 
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
         """See Transport.run. Raises ConnectionLostError and DeadlineError."""
-        if self._master is None or self._master.poll() is not None:
-            raise ConnectionLostError("the program ssh has ended", device=self._device)
+        if self._used and not self._alive and self._remove.alive:
+            self._let_go()
+            self._socket.unlink(missing_ok=True)
+            self.open(deadline)
+        master = self._master
+        if master is None or not self._alive:
+            raise ConnectionLostError("the program ssh ended", device=self._device)
+        if self._used:
+            return self.aside(command, deadline, **streams)
+        self._used = True
+        frames: list[loop.Framed] = []
+
+        def framed(take: Callable[[bytes], object]) -> loop.Framed:
+            frames.append(loop.Framed(take, 1, last=True))
+            return frames[-1]
+
+        asked = loop.request(1, command, last=True)
+        with self._judged(command) as ended:
+            ended.append(
+                self._processes.follow(
+                    master, command.argv[0], deadline, head=asked, frames=framed, **streams
+                )
+            )
+            if not frames[0].begun:
+                raise self._lost(command, frames[1].noise.decode("utf-8", "replace"))
+        return ended[0]
+
+    def aside(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
+        """Run over a session beside that of the first command, with a login shell of its own."""
         argv = [*self._ssh(), "board", render(command)]
+        with self._judged(command) as ended:
+            ended.append(
+                self._processes.run(argv, command.argv[0], deadline, env=self._env, **streams)
+            )
+        return ended[0]
+
+    def trial(self) -> Carrier:
+        """See Carrier.trial."""
+        return _Aside(self)
+
+    @property
+    def _alive(self) -> bool:
+        return self._master is not None and self._master.poll() is None
+
+    @contextlib.contextmanager
+    def _judged(self, command: Command) -> Iterator[list[Result]]:
+        """Raise what the client says that is not the command's."""
+        ended: list[Result] = []
         try:
-            done = self._processes.run(argv, command.argv[0], deadline, env=self._env, **streams)
+            yield ended
         except DeadlineError as error:
             error.device = self._device
             raise
-        if done.status == _LOST or done.status < 0:
-            said = masked(done.error_text)[-200:]
-            raise ConnectionLostError(
-                f"the connection broke while '{command.argv[0]}' ran; ssh says: {said}",
-                device=self._device,
-            )
-        return done
+        if ended[0].status == _LOST or ended[0].status < 0:
+            raise self._lost(command, ended[0].error_text)
+
+    def _lost(self, command: Command, said: str) -> ConnectionLostError:
+        return ConnectionLostError(
+            f"the ssh connection broke while '{command.argv[0]}' was running; "
+            f"ssh says: {masked(said)[-200:]}",
+            device=self._device,
+        )
+
+
+class _Aside:
+    """What runs beside the first command of a client."""
+
+    name = SshClient.name
+
+    def __init__(self, whole: SshClient) -> None:
+        self._whole = whole
+
+    def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
+        """See Carrier.run."""
+        return self._whole.aside(command, deadline, **streams)
+
+    def trial(self) -> Carrier:
+        """See Carrier.trial."""
+        return self
+
+    def close(self) -> None:
+        """That is done by the whole."""
 
 
 def terminal(hops: tuple[Hop, ...], folder: Path, device: str) -> list[str]:
     """The argv of a client with a terminal, by the same rules; its configuration is in `folder`."""
     if not client():
         raise UnreachableError(
-            "there is no ssh client on this computer that can open a terminal",
+            "this computer has no ssh client that can open a terminal",
             device=device,
             hint="install OpenSSH: sudo apt-get install openssh-client",
         )

@@ -39,9 +39,9 @@ class Collector:
                 self._kept.append(chunk)
             else:
                 self._failure = DeviceError(
-                    f"the device printed more than {KEPT_BYTES >> 20} MiB, not "
-                    "the short answer that fleet expects",
-                    hint="see whether a login script on the device prints: ~/.bashrc",
+                    f"the device printed more than {KEPT_BYTES >> 20} MiB, but fleet expected a "
+                    "short answer",
+                    hint="check whether a login script on the device prints text: ~/.bashrc",
                 )
         elif self._failure is None:
             try:

@@ -52,7 +52,7 @@ def offered_key(host: Host) -> Offer:
     """
     if host.transport != "ssh":
         raise InputError(
-            f"{host.name} is reached over {host.transport}, which has no host key",
+            f"fleet reaches {host.name} over {host.transport}, which has no host keys",
             hint="name hosts with `transport: ssh` only: fleet config list",
         )
     link = SshTransport(host)
@@ -67,7 +67,9 @@ def offered_key(host: Host) -> Offer:
         finally:
             link.close()
     raise HostKeyError(
-        "the device sent no host key", device=host.name, hint="run on it: sudo ssh-keygen -A"
+        "the device sent no host key",
+        device=host.name,
+        hint="run on the device: sudo ssh-keygen -A",
     )
 
 
@@ -92,7 +94,8 @@ def check_offer(host: Host, offer: Offer, *, reflashed: bool) -> None:
         raise changed(host, offer.fingerprint, host.host_key)
     if not reflashed:
         raise InputError(
-            f"the host key has changed: trusted {offer.pinned}, offered {offer.fingerprint}",
+            f"the host key changed: you trusted {offer.pinned}, but the device offers "
+            f"{offer.fingerprint}",
             device=host.name,
             hint=f"only if you re-flashed the board: fleet trust {host.name} --reflashed",
         )

@@ -8,13 +8,12 @@ import os
 import shlex
 import socket
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from io import FileIO
 from pathlib import Path
 
 from fleet.model.errors import InputError, reason
 from fleet.model.files import told
-from fleet.model.frozen import dataclass
 from fleet.model.inventory import Host
 
 NEW, REFLASHED, ACCEPTED = "new", "reflashed", "accept-new"

@@ -58,15 +58,15 @@ def explain(result: Result, host: str) -> None:
     if result.status == _LOST and "fleet-stdin-lost" in said:
         shell = said.partition("fleet-stdin-lost")[2].split("\n")[0].strip()
         raise DeviceError(
-            "the login shell of sshd on the PC swallows standard input "
-            f"(DefaultShell is {shell or 'unknown'})",
+            "the login shell of sshd on the PC does not pass on standard input (DefaultShell "
+            f"is {shell or 'unknown'})",
             device=host,
             hint="remove the setting, in an administrator's PowerShell on the PC: "
             "Remove-ItemProperty -Path HKLM:\\SOFTWARE\\OpenSSH -Name DefaultShell",
         )
     if result.status == _NO_PROGRAM and "fleet-no-python" in said:
         raise DeviceError(
-            "the Windows PC has no Python, which fleet needs on Windows",
+            "fleet needs Python on Windows, but the Windows PC has no Python",
             device=host,
             hint="run on the PC: winget install Python.Python.3.12 --architecture arm64 "
             "--scope machine",
@@ -102,7 +102,8 @@ def program(name: str) -> str:
     """A program that may be started. Raises InputError for a batch file: cmd.exe would read it."""
     if name.rstrip(" .").lower().endswith(_BATCH):
         raise InputError(
-            f"fleet does not start the batch file {name}: cmd.exe would read its arguments as code",
+            f"fleet does not start the batch file {name}, because cmd.exe would run its "
+            "arguments as code",
             hint="give the program (.exe) that the batch file starts",
         )
     return name
@@ -116,7 +117,8 @@ def _job(command: Command) -> bytes:
         return _start(command, asked.argv) + asked.head
     if command.argv[0] == "sh":
         raise InputError(
-            "fleet cannot do this on a Windows device: it needs a POSIX shell",
+            "fleet cannot run this command on a Windows device, because the command needs a "
+            "POSIX shell",
             hint="use a Linux board or an Android phone; docs/platforms.md lists what works on "
             "Windows",
         )
@@ -136,6 +138,6 @@ def _framed(*fields: str) -> bytes:
     except UnicodeEncodeError as error:
         raise InputError(
             f"a path or an argument is not valid UTF-8: {error.object[:80]!r}",
-            hint="give the file a name in UTF-8",
+            hint="rename the file to a name in UTF-8",
         ) from error
     return f"fleet1 {len(data):08d}\n".encode() + data

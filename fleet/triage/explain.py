@@ -98,7 +98,10 @@ def _note(family: str, value: int) -> str:
     if family == "qnn" and value == 14001:
         return "means `invalid config`; often the last of several errors: read the first one"
     if family == "qnn" and value == 1008:
-        return "a `mismatch` line above: versions differ; without one: the skel was not found"
+        return (
+            "with a `mismatch` line above, the versions differ; without such a line, QNN did "
+            "not find the skel"
+        )
     return f"in the range of QNN's {_component(value)}" if family == "qnn" and value else ""
 
 

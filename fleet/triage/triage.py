@@ -121,5 +121,5 @@ def _notes(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[str, ...]:
     if reading.of_build:
         return (next_step(reading)[1],)
     if ranked[0].summary:
-        return (("only the last error line is in the log; many causes end with it"),)
+        return (("the log contains only the last error line, and many causes end with this line"),)
     return ()

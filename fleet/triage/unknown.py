@@ -73,16 +73,13 @@ def next_step(reading: LogReading) -> tuple[Question, str]:
         line = reading.of_build[0]
         why = f"a build or a model conversion failed (line {line.number}), not a deployment"
         return Question(
-            "build", "Correct the first error of the build; nothing ran on a device yet."
+            "build", "Correct the first error of the build. Nothing ran on a device yet."
         ), why
     if reading.of_others:
         line = (reading.about("foreign") or reading.about("board"))[0]
         why = f"the log is about other software (line {line.number}), not about an NPU device"
         return Question("log", "Paste the output of the program that failed on the device."), why
-    why = (
-        "fleet recognises no line of the log, neither a failure nor a success, so it "
-        "can say nothing about the device"
-    )
+    why = "fleet recognises no line of this log, so it can say nothing about the device"
     return louder(reading), why
 
 

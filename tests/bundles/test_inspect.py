@@ -53,7 +53,9 @@ def test_stray_binaries_stay_here(make_folder: MakeFolder) -> None:
     names = {item.name for item in bundle.files}
     assert names == {V73, "genie_config.json", "htp_ext.json", "tokenizer.json",
                      "sample_prompt.txt"}  # fmt: skip
-    assert bundle.warnings == ("old_part.bin is not used by genie_config.json and is not sent",)
+    assert bundle.warnings == (
+        "fleet does not send old_part.bin, because genie_config.json does not use it",
+    )
 
 
 def test_missing_files_are_data(make_folder: MakeFolder) -> None:

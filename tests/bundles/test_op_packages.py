@@ -145,7 +145,7 @@ def test_a_library_without_symbols_has_no_provider(tmp_path: Path, gnu: bool) ->
 @pytest.mark.parametrize(
     ("symbol", "why"),
     [
-        (elves.undefined(PROVIDER), "is undefined"),
+        (elves.undefined(PROVIDER), "is not defined"),
         (elves.data(PROVIDER), "is not a function"),
         (elves.hidden(PROVIDER), "hidden visibility"),
         (f"_Z{len(PROVIDER)}{PROVIDER}P23QnnOpPackage_Interface_t", 'extern "C"'),

@@ -104,7 +104,7 @@ def test_another_build_than_the_binary_is_said(folder: Path) -> None:
     wrapped(folder / "model.onnx", V73, ep_sdk_version="v2.40.0.250101000000")
     (remark,) = look(folder).warnings
     assert "says QAIRT 2.40.0.250101000000" in remark
-    assert ": fleet uses 2.51.0" in remark
+    assert "; fleet uses 2.51.0" in remark
 
 
 def test_an_embedded_context_is_known_by_its_record(folder: Path) -> None:

@@ -378,7 +378,7 @@ ROWS = [
         "fastrpc-node",
         "warn",
         lambda c: android(node(c, opened("ENOENT", exists=False))),
-        ("SELinux", "session decides"),
+        ("SELinux", "session can tell"),
     ),
     Row("fastrpc-node", "warn", lambda c: node(c, opened(None)), ("could not check it",)),
     Row(

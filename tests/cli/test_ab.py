@@ -58,7 +58,7 @@ def measured(change: float, pairs: int, *, rounded: bool = False) -> DeviceResul
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("a",), "needs two things to compare (A and B) and an inventory"),
+        (("a",), "needs two playbooks, bundles or releases to compare (A and B), and an inventory"),
         (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<9"), "does not have the form"),
         (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<+5%"), "does not have the form"),
         (("--resume", "never"), "cannot resume the comparison 'never'"),
@@ -78,7 +78,7 @@ def test_what_it_cannot_do_is_said_before_a_board_is_asked(
 @pytest.mark.parametrize(
     "asked",
     [
-        (-0.15, 40, 1, "the table above"),
+        (-0.15, 40, 1, "keep A"),
         (0.0, 40, 0, ""),
         (-0.045, 8, 4, "fleet ab --resume ab1"),
         (0.0, 3, 4, "fleet ab --resume ab1"),
@@ -157,6 +157,6 @@ def test_after_the_last_look_nothing_says_measure_on(
     cli.show(journal, results, as_json=False)
     said = capsys.readouterr()
     assert "rounded to 1" in said.out + said.err
-    with pytest.raises(FleetError, match="too few, or vary too much") as error:
+    with pytest.raises(FleetError, match="needs more runs") as error:
         cli.end(journal, results)
-    assert "rounded less, such as the time (--gate 'decode_ms>+5%')" in error.value.hint
+    assert "rounds less, such as a time: --gate 'decode_ms>+5%'" in error.value.hint

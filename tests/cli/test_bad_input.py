@@ -224,9 +224,7 @@ def test_wrong_password(cli: Cli) -> None:
     right = cli("facts", "-i", path, BOARD_PASSWORD=cli.lab.folder.password)
     assert right.returncode == 0, right.stderr
     assert cli.lab.folder.password not in right.stdout + right.stderr
-    check_one_error(
-        cli("facts", "-i", path), 2, "BOARD_PASSWORD, which shall hold the password, is not set"
-    )
+    check_one_error(cli("facts", "-i", path), 2, "BOARD_PASSWORD for the password is not set")
 
 
 def test_full_disk(cli: Cli) -> None:

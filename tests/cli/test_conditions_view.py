@@ -22,7 +22,7 @@ def test_a_line_of_several_runs() -> None:
     assert conditions_line(records) == (
         "started at 41.3 to 52.0 °C (nspss-0), 61.0 °C peak; governor performance; "
         "power battery Charging, usb online; "
-        "measuring temperature and clocks took at most 0.21% of a CPU"
+        "fleet used at most 0.21% of one CPU core to read temperature and clocks"
     )
 
 

@@ -34,7 +34,7 @@ def test_it_writes_a_project_once_and_into_no_other_folder(
     demo._write(folder)
     assert (folder / "fleet.yaml").read_text() == "parallel: 2\n"
     (folder / "fleet.yaml").unlink()
-    with pytest.raises(InputError, match="is not a project of fleet"):
+    with pytest.raises(InputError, match="is not a fleet project"):
         demo._write(folder)
     capsys.readouterr()
 
@@ -42,7 +42,7 @@ def test_it_writes_a_project_once_and_into_no_other_folder(
 @pytest.mark.parametrize(
     ("built", "fetched", "said"),
     [
-        (True, True, "downloads nothing: all is here; takes about half a minute"),
+        (True, True, "no download is needed; the demo takes about half a minute"),
         (True, False, "takes about 44 s at 10 MB/s, 2 minutes at 1 MB/s"),
         (False, False, "takes about 70 s at 10 MB/s, 4 minutes at 1 MB/s"),
     ],
@@ -126,9 +126,9 @@ def test_it_ends_with_boards_and_commands_that_work(
     lines = done.stderr.splitlines()
     try:
         assert done.returncode == 0, done.stderr
-        assert "downloads nothing" in lines[2]
+        assert "no download is needed" in lines[2]
         assert "gen tok/s" in done.stdout
-        *tries, stop = lines[lines.index("The boards stay up. Try, in fleet-demo:") + 1 :]
+        *tries, stop = lines[lines.index("The boards keep running. Try in fleet-demo:") + 1 :]
         move, *tries = [line.strip() for line in tries]
         assert len(tries) == 3
         for line in (*tries[:2], f"{tries[2]} --repeats 1 --warmups 0"):
@@ -143,4 +143,4 @@ def test_it_ends_with_boards_and_commands_that_work(
     assert "the lab is stopped" in down.stderr
     again = typed(f"{program} lab down --dir fleet-demo/.lab", tmp_path)
     assert "no lab is running in fleet-demo/.lab" in again.stderr
-    assert stop == f"Stop them: {program} lab down"
+    assert stop == f"Stop the boards: {program} lab down"

@@ -56,7 +56,7 @@ def test_it_is_said_of_the_workstation(small: Yard, file: str) -> None:
     assert error.startswith(f"error: b1: cannot write {small.home}/runs/"), said
     assert f"/b1/0/{file}" in error
     assert "No space left on device" in error
-    assert f"release {live} is deployed, its run is not saved" in error
+    assert f"release {live} is deployed, but fleet could not save its run" in error
     assert f"try: free disk space: df -h {small.home}/runs/" in said
 
     mount(small.home, "remount,size=1m")

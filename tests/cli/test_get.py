@@ -47,7 +47,9 @@ def test_a_folder_of_two_boards_goes_to_a_folder_each(
         f"evk-{number}/logs/{name}" for number in (1, 2) for name in ("a b/ x ", "empty", "big")
     }
     assert found["evk-1/logs/big"] == (tree / "big").read_bytes()
-    assert "evk-1: warning: secret is a link, which fleet does not follow" in done.stderr
+    assert (
+        "evk-1: warning: secret is a symbolic link, and fleet does not follow links" in done.stderr
+    )
     assert "pipe is no file" in done.stderr
 
 
@@ -69,7 +71,7 @@ def test_a_file_goes_on_where_it_stopped_and_a_wrong_part_is_started_anew(
 def test_what_is_not_there_is_said(desk: Desk, tmp_path: Path) -> None:
     done = desk.fleet("ann", "get", "-l", "evk-1", "/no/such", str(tmp_path / "got"))
     assert done.returncode == 1
-    assert "the device has no file or folder /no/such" in done.stderr
+    assert "/no/such does not exist on the device" in done.stderr
 
 
 def test_nothing_is_put_behind_a_link_of_this_computer(
@@ -80,7 +82,7 @@ def test_nothing_is_put_behind_a_link_of_this_computer(
     (tmp_path / "got" / "logs").symlink_to(tmp_path / "elsewhere")
     done = desk.fleet("ann", "get", "-l", "evk-1", str(tree), str(tmp_path / "got"))
     assert done.returncode == 2, done.stderr
-    assert "is a link, and fleet puts nothing behind links" in done.stderr
+    assert "is a symbolic link, and fleet does not write through symbolic links" in done.stderr
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 

@@ -123,7 +123,7 @@ def test_list_json_has_references_and_no_secrets(mixed: Path) -> None:
         (["config", "list"], "no inventory is given"),
         (
             ["config", "list", "a.yaml", "-i", "b.yaml"],
-            "two inventories were given, as FILE and with --inventory",
+            "you gave two inventories: one as FILE and one with --inventory",
         ),
         (["config", "list", "no-such.yaml"], "does not exist"),
     ],

@@ -103,11 +103,11 @@ def test_drift_names_what_is_not_as_locked(locked: tuple[Cli, str, str]) -> None
         (lambda text: text.replace("lib/libGenie.so", "../../etc/passwd"), "cannot be the name"),
         (
             lambda text: text.replace("lib/libGenie.so", ".installed"),
-            "the lock file names the file",
+            "the lock file contains the file name",
         ),
         (
             lambda text: text.replace("lib/libGenie.so", r"lib/\e[31m"),
-            "the lock file names the file",
+            "the lock file contains the file name",
         ),
         (lambda text: text.replace("lib/libGenie.so", "lib/libQnnHtp.so"), "two entries"),
         (lambda text: text.replace('"size": ', '"size": -'), "fleet.lock:"),
@@ -196,7 +196,7 @@ def test_another_playbooks_lock_and_other_files_are_not_overwritten(
     for argv in (("config", "lock"), ("config", "lock", "--check"), ("plan", "--write-lock")):
         done = cli(*argv, str(other), "-i", inventory)
         assert done.returncode == 2, done.stdout
-        assert "written for tiny-genie, and the playbook is other" in done.stderr
+        assert "belongs to tiny-genie, but the playbook is other" in done.stderr
     for words in (("deploy", str(other), "--frozen"), ("status", "--drift", str(other))):
         assert "written for tiny-genie" in cli(*words, "-i", inventory).stderr
     stranger = cli.folder / "important.txt"
@@ -235,7 +235,7 @@ def test_a_limit_keeps_the_kinds_that_were_not_asked(locked: tuple[Cli, str, str
     assert path.read_text() == both
     checked = cli("config", "lock", playbook, "-i", inventory, "--check")
     assert checked.returncode == 1
-    assert "aarch64-oe-linux-gcc11.2 v73: is in the lock file, and no device" in checked.stdout
+    assert "aarch64-oe-linux-gcc11.2 v73: is in the lock file, but no device" in checked.stdout
     assert cli("config", "lock", playbook, "-i", inventory).returncode == 0
     assert path.read_text() == good
 

@@ -152,8 +152,9 @@ def test_what_the_table_says_is_not_said_again(capsys: pytest.CaptureFixture[str
 
 def test_a_mean_is_called_one(capsys: pytest.CaptureFixture[str]) -> None:
     shown(runs(executor(), "executorch"))
-    assert "lab001: the program reports only the mean of a run, not each inference" in (
-        capsys.readouterr().err
+    assert (
+        "lab001: the program reports only the mean time of a run, not the time of each inference"
+        in (capsys.readouterr().err)
     )
 
 

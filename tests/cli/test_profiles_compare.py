@@ -41,8 +41,8 @@ def test_a_table_for_people(
 ) -> None:
     assert fleet(monkeypatch, *sides) == 0
     text = capsys.readouterr().out
-    for part in ("What is compared", "runtime: A 2.50.0.260828, B 2.51.0.260929", "slower",
-                 "emulated", "operations, in us: 10 → 12 (+20.0 %)"):  # fmt: skip
+    for part in ("Compared on purpose (--vary)", "runtime: A 2.50.0.260828, B 2.51.0.260929",
+                 "slower", "emulated", "operations, in us: 10 → 12 (+20.0 %)"):  # fmt: skip
         assert part in text, part
 
 

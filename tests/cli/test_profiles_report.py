@@ -47,7 +47,7 @@ def test_two_groups_become_one_file(
     said = capsys.readouterr().out
     assert f"{target}: {target.stat().st_size / 1000:,.0f} kB, 1 board" in said
     assert "next: fleet profiles compare" in said
-    assert "have emulated runs" in target.read_text("utf-8")
+    assert "contain emulated runs" in target.read_text("utf-8")
     assert not list(tmp_path.glob("*.part"))
 
 

@@ -52,11 +52,11 @@ BAD = [
     ("canary", "120%", "--canary: 120% is more than 100% of the devices"),
     ("waves", "50%,5%", "--waves: wave 5% comes after 50%"),
     ("waves", "half", "--waves: 'half' is neither"),
-    ("waves", "0,5", "--waves: a wave has 0 devices"),
+    ("waves", "0,5", "--waves: a wave cannot have 0 devices"),
     ("max_failed", "some", "--max-failed: 'some' is neither"),
     ("max_unreachable", "-1", "--max-unreachable: '-1' is neither"),
     ("soak", "soon", "--soak: 'soon' is not a duration"),
-    ("on_fail", "explode", "--on-fail: 'explode' is not an action"),
+    ("on_fail", "explode", "--on-fail: 'explode' is not a value of on_fail"),
 ]
 
 
@@ -121,7 +121,7 @@ def test_ctrl_c_says_how_to_go_on(two: Yard, times: int) -> None:
     wait_for(two, "health")
     run_id = two.journal().parent.name
     code, said = two.fleet("resume", run_id)
-    assert (code, "another fleet process works on run" in said) == (2, True), said
+    assert (code, "another fleet process is working on run" in said) == (2, True), said
     (shown,) = json.loads(two.fleet("resume", "--list", "--json")[1])
     assert (shown["run"], shown["state"], shown["done"], shown["devices"]) == (
         run_id, "working", 0, 2,
@@ -148,7 +148,7 @@ def test_ctrl_c_says_how_to_go_on(two: Yard, times: int) -> None:
     killed.communicate(timeout=60)
     code, said = two.fleet("resume", "last")
     assert (code, f"run {run_id} is finished" in said) == (0, True), said
-    assert "if you meant a later deploy, it was killed before it changed anything" in said
+    assert "if you started a deploy after that, it was killed before it changed anything" in said
     assert f"start it again: fleet deploy {two.playbook} -i {two.inventory}" in said
     code, said = two.fleet("resume", "--list")
     assert re.search(rf"{run_id}.*app.*finished.*2/2", said), said

@@ -53,7 +53,7 @@ def test_add_list_show_files_remove(tmp_path: Path, home: Path) -> None:
     assert "bin/genie-t2t-run" in table
     chosen = json.loads(good("files", ID, "--target", ARM, "--arch", "v73", "--json").stdout)
     assert (chosen["has_tool"], chosen["missing"]) == (True, [])
-    assert "give --arch" in good("files", ID, "--target", ARM).stderr
+    assert "give the Hexagon arch with --arch" in good("files", ID, "--target", ARM).stderr
     assert "missing: " in good("files", ID, "--target", ARM, "--arch", "v75").stderr
 
     assert f"removed {ID}" in good("remove", "2.51.0").stderr

@@ -255,7 +255,7 @@ def test_plans_that_differ_name_their_devices(
     made = [planned(host, *(["no charger"] if n in {3, 9} else [])) for n, host in enumerate(HOSTS)]
     show_plans(made)
     lines = said.getvalue().splitlines()
-    assert lines[0].startswith("38 devices, all but those below  ")
+    assert lines[0].startswith("38 devices (all except the devices below)  ")
     assert any(f"{HOSTS[3].name}, {HOSTS[9].name}  " in line for line in lines)
     assert "same on 38 devices; 2 differ" in lines
     assert len(lines) <= 30

@@ -257,9 +257,9 @@ WARNED = [
     ("{ansible_user: u, serail: 22}", "did you mean 'serial'?"),
     ("{ansible_user: u, port: 8080}", "fleet uses 'port' as its own key"),
     ("{ansible_port: 22, port: 8080}", "fleet ignores 'port': an ansible_ variable"),
-    ("{ansible_user: u, password: hunter2}", "fleet ignores its key 'password'"),
-    ("{ansible_user: u, labels: [a]}", "fleet ignores its key 'labels'"),
-    ("{ansible_user: u, target: prod}", "fleet ignores its key 'target'"),
+    ("{ansible_user: u, password: hunter2}", "fleet ignores the key 'password'"),
+    ("{ansible_user: u, labels: [a]}", "fleet ignores the key 'labels'"),
+    ("{ansible_user: u, target: prod}", "fleet ignores the key 'target'"),
     ("ansible_ssh_common_args: -o StrictHostKeyChecking=no", "fleet always checks host keys"),
     ("ansible_ssh_extra_args: '-o \"ProxyCommand ssh -W %h:%p gw\"'", "use -J HOST"),
 ]

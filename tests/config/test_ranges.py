@@ -34,8 +34,8 @@ def test_expand(pattern: str, names: list[str]) -> None:
 BAD = [
     ("evk[3:1]", "range [3:1] runs backwards", "smaller end first"),
     ("evk[f:a]", "range [f:a] runs backwards", "smaller end first"),
-    ("evk[01:100]", "the range [01:100] have different numbers of digits", "[001:100]"),
-    ("evk[001:10]", "the range [001:10] have different numbers of digits", "[001:010]"),
+    ("evk[01:100]", "the range [01:100] do not have the same number of digits", "[001:100]"),
+    ("evk[001:10]", "the range [001:10] do not have the same number of digits", "[001:010]"),
     ("evk[a:9]", "range [a:9] mixes a letter and a number", "[a:f]"),
     ("evk[1:9:0]", "range [1:9:0] has the step 0", "1 or more"),
     ("evk[1:999999999]", f"more than {MAX_HOSTS} hosts", "write a smaller range"),

@@ -1,4 +1,4 @@
-"""What is compared of a package: of a .deb of the archive, and of one of the lab."""
+"""Compared on purpose (--vary) of a package: of a .deb of the archive, and of one of the lab."""
 
 from __future__ import annotations
 

@@ -155,7 +155,9 @@ def test_every_line_and_an_extra_by_its_hint(home: Path, tmp_path: Path) -> None
     code, said = typed([*lines(), f"{report} 2>hint"], where, home, path)
     check(code, said, where, len(lines()) + 1)
     told = (where / "my-boards" / "hint").read_text()
-    hint = told.partition("need the extra `report`: ")[2].partition("\n")[0]
+    hint = told.partition("the charts of heat, operations and history; to add them: ")[2].partition(
+        "\n"
+    )[0]
     assert hint.startswith(f"{where}/.venv/bin/python"), hint
     again = ["cd my-boards", ". ../.venv/bin/activate", hint, report]
     code, said = typed(again, where, home, path)

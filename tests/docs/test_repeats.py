@@ -22,7 +22,7 @@ def test_the_fewest_repeats_are_what_a_comparison_takes() -> None:
     low = [one / 2 for one in high]
     assert difference([high], [low]).how == "values"
     few = difference([high[1:]], [low[1:]])
-    assert few.why == f"{LEAST_REPEATS - 1} of {LEAST_REPEATS} runs that an interval needs"
+    assert few.why == (f"too few runs: {LEAST_REPEATS - 1}, but an interval needs {LEAST_REPEATS}")
 
 
 @pytest.mark.parametrize("path", [*PLAYBOOKS, *PAGES], ids=lambda path: str(path.relative_to(ROOT)))

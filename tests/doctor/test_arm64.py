@@ -27,7 +27,9 @@ from .conftest import PLAYBOOK, Ward, ids, stock
 
 def test_an_older_kernel_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("fleet.lab.arm64._release", lambda: "6.1.0-13-amd64")
-    with pytest.raises(InputError, match=r"need Linux 6\.7 or newer, and this is 6\.1") as error:
+    with pytest.raises(
+        InputError, match=r"need Linux 6\.7 or newer, but this computer runs 6\.1"
+    ) as error:
         Lab.up(tmp_path / "lab", count=1, kind="arm64", base_port=0)
     assert error.value.exit_code == 2
 

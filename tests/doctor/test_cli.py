@@ -148,7 +148,7 @@ def test_the_list() -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ((), "nothing to examine"),
+        ((), "does not know what to examine"),
         (("--list", "--explain", "1"), "cannot be combined"),
         (("--log", "/nowhere/x.log"), "/nowhere/x.log cannot be read: No such file"),
         (("--log", "-", "--platform", "amiga"), "'amiga' is not a platform"),

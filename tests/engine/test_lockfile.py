@@ -66,7 +66,10 @@ def test_a_changed_bundle_changes_nothing_on_the_board(
     assert not (bench.base / "store").exists()
     (bundle / "sample_prompt.txt").unlink()
     (gone,) = bench.operation(run="never", lock=lock, frozen=frozen).deploy()
-    assert "bundle/sample_prompt.txt is in the lock file and missing now" in gone.text
+    assert (
+        "bundle/sample_prompt.txt is in the lock file, but the release no longer contains it"
+        in gone.text
+    )
 
 
 def test_another_runtime_is_an_error_for_locked_and_not_taken_by_frozen(bench: Bench) -> None:
@@ -136,7 +139,7 @@ def test_drift_names_each_kind_of_damage(bench: Bench) -> None:
     (bench.base / "meta" / "tiny-genie" / folder.name / ".installed").unlink()
     (release,) = lock.releases
     assert compare(bench, lock).details["drift"] == [
-        f"the current release {release.id} is not marked as installed",
+        f"the current release {release.id} is not complete",
         "bundle/sample_prompt.txt is missing",
         "bundle/tokenizer.json is damaged",
         "the link to lib/libGenie.so is missing",
@@ -150,7 +153,7 @@ def test_drift_sees_another_release(bench: Bench, own_bundle: Callable[[], Path]
     bench.playbook = replace(bench.playbook, bundle=bundle)
     bench.operation(run="never").deploy()
     found = compare(bench, lock)
-    assert f"current is {bench.current()}, the lock has {lock.releases[0].id}" in found.text
+    assert f"is {bench.current()}, but the lock file has {lock.releases[0].id}" in found.text
     assert "bundle/sample_prompt.txt is missing" in found.text
 
 

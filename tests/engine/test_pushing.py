@@ -127,6 +127,6 @@ def test_a_folder_that_cannot_be_read_is_not_left_out(
 
     monkeypatch.setattr(os, "scandir", refused)
     with pytest.raises(
-        InputError, match=r"cannot read .*/source/d, which is to be sent: Permission denied"
+        InputError, match=r"cannot read the file .*/source/d to send it: Permission denied"
     ):
         files_of([source])

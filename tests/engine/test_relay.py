@@ -392,7 +392,7 @@ def test_ssh_add_says_why_it_cannot(tmp_path: Path) -> None:
     try:
         with pytest.raises(UnreachableError, match="cannot load the key"):
             agent.add([str(tmp_path / "none")], line, line, "ubuntu", Deadline(30))
-        with pytest.raises(UnreachableError, match="cannot lend a key for the user"):
+        with pytest.raises(UnreachableError, match="cannot restrict a key to the user"):
             agent.add([], line, line, "a>b@c*", Deadline(30))
     finally:
         agent.close()

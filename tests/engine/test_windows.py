@@ -179,7 +179,9 @@ def test_a_name_that_windows_does_not_keep_is_refused_before_a_byte(
     (tmp_path / "bundle" / "a:b").write_text("mine")
     (done,) = Push("data", [tmp_path / "bundle"], [bench.host], bench.events.append).push()
     assert isinstance(done.error, InputError)
-    assert done.error.message == "Windows cannot keep a file by the name 'a:b': it has ':'"
+    assert done.error.message == (
+        "Windows does not allow the file name 'a:b': the name contains ':'"
+    )
     assert done.bytes_sent == 0
     assert not bench.base.exists()
 
@@ -187,7 +189,7 @@ def test_a_name_that_windows_does_not_keep_is_refused_before_a_byte(
 def test_the_plan_says_what_it_does_not_do(bench: Bench) -> None:
     (done,) = bench.operation().plan()
     assert done.plan is not None
-    assert any("nothing of the system is changed" in note for note in done.plan.notes)
+    assert any("fleet does not change the system" in note for note in done.plan.notes)
     assert any("emulated" in note for note in done.plan.notes)
     assert done.round_trips == 2
     assert not bench.base.exists()

@@ -277,7 +277,7 @@ def test_one_round_trip_and_nothing_left(tmp_path: Path) -> None:
     ["", "bash: permission denied", "fleet-facts 1\nkernel\t6.1\n", "end\nfleet-facts 1\n"],
 )
 def test_an_answer_that_is_not_the_probes(text: str) -> None:
-    with pytest.raises(DeviceError, match="did not return the whole output"):
+    with pytest.raises(DeviceError, match="returned only a part of the output"):
         parse(text, host="evk")
 
 

@@ -71,7 +71,7 @@ def test_a_covered_soc_id_does_not_name_the_chip() -> None:
     assert (found.chip, found.soc_model, found.hexagon_arch) == ("SC8280XP", 37, "v68")
     assert found.source == "device-tree"
     assert found.soc_model_candidates == (37, 39), "the libraries read 460: SA8295P"
-    assert "soc_id 460, SA8295P, is a file mounted over" in found.conflict
+    assert "soc_id 460, SA8295P, comes from a file that is mounted over" in found.conflict
     assert identify(Soc(449, compatible=tree, covered=True)).conflict == ""
     unknown = identify(Soc(460, covered=True))
     assert (unknown.chip, unknown.source) == ("SA8295P", "soc_id"), "nothing else names it"

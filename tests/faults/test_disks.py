@@ -106,7 +106,7 @@ def test_a_disk_that_is_too_small_keeps_what_arrived(
     )
     with pytest.raises(DiskFullError, match="No space left on device") as caught:
         deploy(host, app)
-    assert "free before" in caught.value.message
+    assert "were free" in caught.value.message
     kept = {path.name for path in (place / "base" / "store").iterdir()}
     assert {item.sha256 for item in app.files[:2]} <= kept
     remount(place, "size=20m")

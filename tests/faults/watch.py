@@ -71,5 +71,5 @@ class Watch:
             "fleet.engine.leasing.threading",
             SimpleNamespace(Event=Event, Thread=threading.Thread),
         )
-        patch.setattr("fleet.transport.ssh._SLICE_SECONDS", POLL_SECONDS)
+        patch.setattr("fleet.transport.exchange.SLICE_SECONDS", POLL_SECONDS)
         patch.setattr(paramiko.transport, "time", mine)

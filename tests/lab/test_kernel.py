@@ -171,7 +171,7 @@ def store(lab: Lab) -> set[str]:
 def test_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(
-        InputError, match="of the kind kernel cannot run here: their network"
+        InputError, match="of the kind kernel cannot run on this computer: their network"
     ) as error:
         Lab.up(tmp_path / "lab", count=1, kind="kernel", base_port=0)
     assert error.value.exit_code == 2

@@ -233,7 +233,7 @@ def test_user_boards(user_lab: Lab) -> None:
     assert said(user_lab, first.name, f"cat '{root}/sys/devices/soc0/soc_id'") == "676"
     homes = {said(user_lab, b.name, 'echo "$FLEET_BOARD_HOME"') for b in (first, second)}
     assert homes == {first.home, second.home}
-    with pytest.raises(LabError, match="started without root"):
+    with pytest.raises(LabError, match="started the lab without root"):
         user_lab.fault(first.name, "no-node")
 
 

@@ -139,7 +139,7 @@ def test_blackhole_is_still_listed_as_device(adb: Adb) -> None:
 
 def test_a_full_disk_says_so(adb: Adb, tmp_path: Path) -> None:
     if adb.lab.board("phone001").kind == "phone-emulator":
-        with pytest.raises(LabError, match="started without root"):
+        with pytest.raises(LabError, match="started the lab without root"):
             adb.lab.fault("phone001", "full-data")
         return
     adb.connect("phone001")
@@ -181,7 +181,7 @@ def test_states_that_only_the_emulator_shows(adb: Adb, manner: str) -> None:
 
 def test_a_phone_is_root_only_through_the_lab(adb: Adb) -> None:
     if adb.lab.board("phone001").kind == "phone-emulator":
-        with pytest.raises(LabError, match="started without root"):
+        with pytest.raises(LabError, match="started the lab without root"):
             adb.lab.exec("phone001", ["id"])
         return
     assert adb.lab.exec("phone001", ["id", "-u"]).stdout == "0\n"

@@ -34,7 +34,9 @@ def test_differences_name_the_file() -> None:
     assert differences(RELEASE, RELEASE) == []
     assert "QAIRT is 3" in differences(RELEASE, replace(RELEASE, build_id="3"))[0]
     gone = replace(RELEASE, files=())
-    assert differences(RELEASE, gone) == ["lib/libGenie.so is in the lock file and missing now"]
+    assert differences(RELEASE, gone) == [
+        "lib/libGenie.so is in the lock file, but the release no longer contains it"
+    ]
     assert differences(gone, RELEASE) == ["lib/libGenie.so is not in the lock file"]
     other = replace(RELEASE, files=(replace(FILE, sha256="c" * 64),))
     assert differences(RELEASE, other) == [
@@ -100,7 +102,7 @@ def test_what_is_there_twice_is_refused() -> None:
 def test_a_lock_is_of_one_name_and_of_its_kinds() -> None:
     lock = Lock("x", "b" * 64, (RELEASE,))
     assert lock.of("x") is lock
-    with pytest.raises(LockFileError, match="written for x, and the playbook is y"):
+    with pytest.raises(LockFileError, match="belongs to x, but the playbook is y"):
         lock.of("y")
     assert lock.required("t", "v73") is RELEASE
     for target, arch in (("t", None), ("t", "v75"), ("u", "v73")):
@@ -113,7 +115,7 @@ def test_stale_looks_at_kinds_that_are_locked_and_nobody_is() -> None:
     old, new = Lock("x", "b" * 64, (RELEASE, other)), Lock("x", "b" * 64, (RELEASE,))
     assert stale(old, new, limited=True) == []
     assert stale(old, new, limited=False) == [
-        "t v68: is in the lock file, and no device is of this kind"
+        "t v68: is in the lock file, but no device is of this kind"
     ]
     assert stale(new, old, limited=False) == ["t v68: is not in the lock file"]
     assert stale(old, replace(old, playbook="c" * 64), limited=False) == ["the playbook changed"]

@@ -71,7 +71,7 @@ def test_unknown_keys_are_passed_over_at_every_level() -> None:
 
 def test_a_newer_schema_is_refused() -> None:
     with pytest.raises(
-        InputError, match="schema version 3; this fleet reads versions 1 to 2"
+        InputError, match="schema version 3, but this version of fleet reads only versions 1 to 2"
     ) as caught:
         Record.from_dict({**plain(record()), "schema": 3})
     assert "upgrade" in caught.value.hint

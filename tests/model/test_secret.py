@@ -55,7 +55,7 @@ def test_from_a_program(tmp_path: Path) -> None:
     "command", ["false", "no-such-program-here", "sh -c 'echo canary-7f3a; exit 3'", "'unclosed"]
 )
 def test_a_program_that_fails_is_named_and_its_output_is_not(command: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="which shall print the password") as caught:
+    with pytest.raises(InputError, match="cannot read the password from the command") as caught:
         resolve(f"cmd:{command}", tmp_path)
     assert "by hand" in caught.value.hint
     if "canary" not in command:

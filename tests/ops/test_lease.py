@@ -201,10 +201,10 @@ def test_who_was_broken_loses_and_learns_by_whom(board: LeaseBoard) -> None:
     assert board.drop("bob@desk").dropped == []
     assert len(board.drop("bob@desk").held) == 1
     assert [holder.owner for holder in board.drop("bob@desk", force=True).dropped] == ["ann@desk"]
-    assert lost(board, ticket) == "the lease was taken over by bob@desk (because)"
+    assert lost(board, ticket) == "the board was taken by bob@desk (because)"
     assert board.who() == []
     assert board.take("carl@desk").got == 3
-    assert lost(board, ticket) == "the lease was taken over by carl@desk (deploy app)"
+    assert lost(board, ticket) == "the board was taken by carl@desk (deploy app)"
     assert lost(board, ticket, lease.guard(ticket, "keep"))
     assert lost(board, ticket, lease.guard(ticket, "revive"))
 
@@ -212,9 +212,9 @@ def test_who_was_broken_loses_and_learns_by_whom(board: LeaseBoard) -> None:
 def test_what_was_given_back_or_removed_is_lost(board: LeaseBoard) -> None:
     ticket = board.ticket(board.take())
     board.ask(lease.free_command(ticket))
-    assert lost(board, ticket) == "the lease was given back"
+    assert lost(board, ticket) == "the lease was released"
     shutil.rmtree(board.folder)
-    assert lost(board, ticket) == "its folder on the board was deleted"
+    assert lost(board, ticket) == "the lease folder on the board was deleted"
     board.take(token="f" * 32)
     assert "taken over" in lost(board, ticket), "the same number, another token"
 
@@ -223,14 +223,14 @@ def test_an_end_in_time_and_a_new_holder(board: LeaseBoard) -> None:
     ticket = board.ticket(board.take(ttl=5), ttl=5)
     board.put("write.1/keep", f"{boot()} {uptime()} 5\n")
     assert board.who() == []
-    assert lost(board, ticket) == "the lease was not renewed within 5 s"
+    assert lost(board, ticket) == "fleet could not renew the lease within 5 s"
     assert board.do(lease.guard(ticket, "revive")).returncode == 0, "nobody took it"
     assert board.do(lease.guard(ticket).then(Command(("true",)))).returncode == 0
     board.put("write.1/keep", f"{boot()} {uptime()} 5\n")
     board.put("write.1/step", f"{boot()} {uptime()} idle 0\n")
     assert board.take("bob@desk").got == 2
     assert lost(board, ticket).startswith(
-        "the lease was not renewed within 5 s and taken over by bob"
+        "fleet could not renew the lease within 5 s, and the board was taken by bob"
     )
 
 
@@ -470,7 +470,7 @@ def test_two_users_of_one_board() -> None:
         assert "bob@desk" in lost(board, ticket)
         board.folder.chmod(0o755)
         board.user = 4321
-        with pytest.raises(DeviceError, match="cannot be written by this user"):
+        with pytest.raises(DeviceError, match="this user cannot write to"):
             board.take()
     finally:
         shutil.rmtree(root)
@@ -588,7 +588,7 @@ def test_busybox_tools_alone(tmp_path: Path) -> None:
     assert board.do(lease.guard(ticket).then(Command(("true",)))).returncode == 0
     assert board.take("bob@desk").got is None
     assert board.drop("bob@desk", force=True).dropped
-    assert "taken over by bob@desk" in lost(board, ticket)
+    assert "taken by bob@desk" in lost(board, ticket)
     assert board.take("bob@desk").got == 3
 
 

@@ -77,18 +77,18 @@ def test_what_no_list_can_hold_is_refused(name: str) -> None:
     [
         (["a:b"], "it has ':'"),
         (["lib/a\\b"], r"it has '\\\\'"),
-        (["CON"], "'CON' is a device there"),
-        (["lib/nul.txt"], "'nul' is a device there"),
-        (["com¹ .x/a"], "'com¹' is a device there"),
+        (["CON"], "'CON' is the name of a device on Windows"),
+        (["lib/nul.txt"], "'nul' is the name of a device on Windows"),
+        (["com¹ .x/a"], "'com¹' is the name of a device on Windows"),
         (["a."], "it ends with '.'"),
         (["lib /a"], "it ends with ' '"),
-        (["a/b", "A/b"], "Windows takes it for 'a'"),
-        (["é", "É"], "Windows takes it for 'é'"),
-        (["lib/x", "lib/X/y"], "Windows takes it for 'lib/x'"),
+        (["a/b", "A/b"], "Windows reads the name as 'a'"),
+        (["é", "É"], "Windows reads the name as 'é'"),
+        (["lib/x", "lib/X/y"], "Windows reads the name as 'lib/x'"),
     ],
 )
 def test_a_name_that_windows_does_not_keep_is_refused(names: list[str], why: str) -> None:
-    with pytest.raises(InputError, match="Windows cannot keep .*" + why):
+    with pytest.raises(InputError, match="Windows does not allow the file name .*" + why):
         check_windows_names(names)
 
 

@@ -119,7 +119,7 @@ def test_a_changed_part_is_found_and_sent_again(board: Board, tmp_path: Path) ->
     state = board.state(app)
     resumed = Blob(blob.file, state.parts[blob.file.sha256])
     receipt = board.send([resumed])
-    with pytest.raises(TransferError, match="on the device has another SHA-256"):
+    with pytest.raises(TransferError, match="on the device differ from the files that fleet sent"):
         receipt.check([resumed], board.facts, "board", "")
     assert board.store() == set()
     board.deploy(app)

@@ -106,7 +106,7 @@ def test_after_an_unplug_the_next_push_goes_on(
             assert lease.ticket is not None
             assert lease.ticket.generation == 2
         after.close()
-    assert any("took the board over" in one.text for one in seen if isinstance(one, Warned))
+    assert any("fleet released it" in one.text for one in seen if isinstance(one, Warned))
 
 
 AHEAD = 96 << 20  # larger than what an adb server takes while the link is at its beginning
@@ -150,7 +150,7 @@ def test_what_is_said_to_be_sent_to_a_phone_that_went_for_good(
     monkeypatch.setattr(uploading, "TRIES", 2)
     session, cable, failure = slow_push(phone, tmp_path, Fault(refuse=True))
     assert isinstance(failure, UnreachableError)
-    assert "has disconnected" in failure.message
+    assert "disconnected" in failure.message
     assert "tcpip" not in failure.hint
     assert "adb devices" in failure.hint
     assert session.payload_bytes <= cable.sent

@@ -89,7 +89,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
     store: ProfileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(InputError, match="pyarrow, which writes Parquet") as caught:
+    with pytest.raises(InputError, match="pyarrow to write Parquet") as caught:
         export(store, parse(""), tmp_path / "x.parquet")
     assert caught.value.hint == f"{install_extra('parquet')}; or --format csv"
     assert not list(tmp_path.glob("x.parquet*"))
@@ -121,7 +121,7 @@ def test_a_clock_makes_cycles_a_time(store: ProfileStore, tmp_path: Path) -> Non
     export(store, parse(""), target, clock_hz=2e9)
     assert spans(target)[0] == ("conv", 1, 0.0, 0.15)
     notes = json.loads(target.read_text("utf-8"))["otherData"]["notes"]
-    assert "time of cycles at 2000 MHz" in notes
+    assert "time computed from cycles at 2000 MHz" in notes
     assert CYCLES not in notes
 
 

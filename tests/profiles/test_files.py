@@ -41,7 +41,10 @@ def test_a_record_of_schema_one() -> None:
         ("{}", "the record has no `run_id`"),
         ("[1]", "must be a JSON object"),
         ('{"run_id": "r", "host": "h", "metrics": {"ttft_ms": "x"}}', "metrics.ttft_ms"),
-        ('{"schema": 9, "metrics": {}}', "schema version 9; this fleet reads versions 1 to 2"),
+        (
+            '{"schema": 9, "metrics": {}}',
+            "schema version 9, but this version of fleet reads only versions 1 to 2",
+        ),
         ('{"a": 1}\n{"a"', "a.json:1"),
         ("", "no result"),
     ],

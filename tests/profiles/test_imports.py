@@ -126,7 +126,7 @@ def test_bad_files_do_not_hold_up_the_good_ones(store: ProfileStore, tmp_path: P
     assert "version 3" in done.bad[3].message
     assert (done.new, done.passed) == (1, 1), "no record of a file with a bad one is in"
     named = Importer(store).take([folder / "notes.txt"])
-    assert "not of a profile format that fleet knows" in named.bad[0].message, "it was named itself"
+    assert "in no profile format that fleet knows" in named.bad[0].message, "it was named itself"
     with pytest.raises(InputError, match="does not exist"):
         Importer(store).take([tmp_path / "none"])
 

@@ -144,7 +144,7 @@ def test_an_access_list_that_no_step_knew_of_is_said(bare: Make) -> None:
         pytest.skip("no access lists on this machine's tmpfs")
     result = board.undo("run1")
     assert result.text.count("access list") == 1, result.text
-    assert "/dev/dma_heap/system: still has an access list" in result.text
+    assert "/dev/dma_heap/system: keeps an access control list" in result.text
 
 
 def test_an_access_list_that_was_there_is_said_to_stay(bare: Make) -> None:

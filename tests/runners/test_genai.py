@@ -97,7 +97,7 @@ def test_a_limit_that_is_reached_is_cut(tmp_path: Path) -> None:
     assert found.problems == ("cut: the output reached the token limit of 2",)
     full = kit(prompt="w " * 15)
     assert RUNNER.read(RUNNER.start(full), full, run(tmp_path, full)).problems == (
-        "cut: the output filled the context of the model",
+        "cut: the output filled the context length of the model",
     )
 
 
@@ -106,7 +106,7 @@ def test_a_prompt_that_does_not_fit_is_said(tmp_path: Path) -> None:
     found = RUNNER.read(RUNNER.start(one), one, run(tmp_path, one))
     (problem,) = found.problems
     assert problem == (
-        "cut: the prompt is longer than the context of the model: "
+        "cut: the prompt is longer than the context length of the model: "
         "the prompt has 20 tokens, the context has 20"
     )
 
@@ -122,7 +122,7 @@ def test_a_folder_without_the_npu_is_a_fallback() -> None:
     said = {"init_seconds": 1.0, "token_seconds": [0.1, 0.2], "prompt_tokens": 3, "finish": "eos"}
     ended = Ended(0, b"", {"outcome.json": json.dumps(said).encode()})
     found = RUNNER.read(RUNNER.start(one), one, ended)
-    assert found.problems == ("cpu-fallback: genai_config.json names no QNN provider",)
+    assert found.problems == ("cpu-fallback: genai_config.json does not select the QNN provider",)
 
 
 def test_packages_go_along() -> None:
@@ -147,7 +147,7 @@ def test_a_folder_of_single_models_is_for_ort() -> None:
     two = replace(parts.bundle, config={"models": {"a.onnx": {}, "b.onnx": {}}, "genai": CONFIG})
     with pytest.raises(InputError) as caught:
         OWN["ort"].start(replace(parts, bundle=two, run=RunSpec(runner="ort")))
-    assert "`runner: genai` for all of it" in caught.value.hint
+    assert "`runner: genai` to run the whole bundle" in caught.value.hint
 
 
 @given(JSON)

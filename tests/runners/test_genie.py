@@ -124,9 +124,9 @@ def test_token_limit_is_a_cut_unless_it_may_count() -> None:
     [
         (124, b"", "cut: the program did not end within 30 s"),
         (137, b"", "cut: the program did not end within 30 s"),
-        (13, own(profile(CREATED)), "cut: the output filled the context of the model"),
+        (13, own(profile(CREATED)), "cut: the output filled the context length of the model"),
         (11, own('{"components": null}'), "failed: the NPU session could not be opened"),
-        (10, b"{}", "failed: Genie refused the configuration of the bundle"),
+        (10, b"{}", "failed: Genie rejected the configuration of the bundle"),
         (139, b"", "failed: exit status 139"),
         (0, own(profile(CREATED)), "cut: Genie ended before it wrote the times of the query"),
         (0, b"", "cut: Genie ended before it wrote the times of the query"),

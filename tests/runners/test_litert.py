@@ -30,8 +30,8 @@ def kit(model: str = "tiny.tflite", **options: Any) -> Kit:
         (kit(), "4 of the 4 operations of tiny.tflite would run on the CPU.* not compiled"),
         (kit(off_npu=4), "4 of the 4 operations of tiny.tflite would run on the CPU"),
         (kit(COMPILED), "1 of the 2 operations of tiny_SM8750.tflite would.* allows 0"),
-        (kit(COMPILED, off_npu=1), "cannot tell which share of tiny_SM8750.tflite"),
-        (kit(COMPILED, accelerator="cpu"), "1 part.* compiled for an NPU, which no CPU can run"),
+        (kit(COMPILED, off_npu=1), "cannot tell which part of tiny_SM8750.tflite"),
+        (kit(COMPILED, accelerator="cpu"), "1 part.* compiled for an NPU and cannot run on a CPU"),
     ],
 )
 def test_nothing_falls_back_to_the_cpu_in_silence(given_kit: Kit, said: str) -> None:
@@ -54,7 +54,7 @@ def test_the_share_off_the_npu_is_a_number() -> None:
     read = RUNNER.read(start, cpu, ended)
     assert (read.problems, read.metrics.others["off_npu_share"].value) == ((), 1)
     lost = RUNNER.read(start, cpu, Ended(0, b"", {"outcome.json": b"[]"}))
-    assert lost.problems == ("unreadable: the result file contains no times",)
+    assert lost.problems == ("unreadable: the result file of the run contains no times",)
 
 
 def test_the_npu_needs_the_dispatch_library_and_the_cpu_no_qairt(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_bench_of_old_says_nothing_and_proves_nothing() -> None:
     one = of("llama-bench")
     found = RUNNER.read(RUNNER.start(one), one, Ended(0, json.dumps(rows).encode(), stderr=HINT))
     (problem,) = found.problems
-    assert problem.startswith("cpu-fallback: llama-bench printed no devices and backends")
+    assert problem.startswith("cpu-fallback: this llama-bench does not print the devices")
 
 
 def test_several_devices_are_one_test_of_bench_and_a_list_for_completion() -> None:
@@ -150,7 +150,7 @@ def test_completion_is_on_the_npu_where_its_weights_are() -> None:
     assert (metrics.init_ms, metrics.prompt_tps, metrics.decode_tps) == (3.01, 20000.0, 8000.0)
     one, start, ended = completed(HINT + LOG_4)
     (problem,) = RUNNER.read(start, one, ended).problems
-    assert problem.startswith("cpu-fallback: no weights on HTP0 in the log")
+    assert problem.startswith("cpu-fallback: the log shows no weights on HTP0")
     assert problem.endswith("the weights are on CPU_Mapped"), (
         "whatever the Hexagon backend says of itself"
     )
@@ -161,10 +161,12 @@ def test_completion_is_on_the_npu_where_its_weights_are() -> None:
 def test_output_that_was_lost_with_status_0_is_cut_and_no_fallback() -> None:
     one, start, ended = completed(LOST, b"")
     (problem,) = RUNNER.read(start, one, ended).problems
-    assert problem.startswith("cut: the output of llama.cpp lost its end")
+    assert problem.startswith("cut: llama.cpp lost the end of its output")
     one, start, ended = completed(ON_NPU[: ON_NPU.index(b"common_perf_print:       total time")])
     assert (
-        RUNNER.read(start, one, ended).problems[0].startswith("cut: the output of llama.cpp lost")
+        RUNNER.read(start, one, ended)
+        .problems[0]
+        .startswith("cut: llama.cpp lost the end of its output")
     )
 
 
@@ -243,7 +245,9 @@ def test_it_is_asked_five_times_and_then_said(tmp_path: Path) -> None:
     one, start, ended = ran(tmp_path, losses=99)
     assert (tmp_path / "starts").read_text() == "x\n" * 5
     assert (
-        RUNNER.read(start, one, ended).problems[0].startswith("cut: the output of llama.cpp lost")
+        RUNNER.read(start, one, ended)
+        .problems[0]
+        .startswith("cut: llama.cpp lost the end of its output")
     )
 
 

@@ -134,7 +134,7 @@ def test_the_times_of_a_generation_and_its_end() -> None:
     cut = read(finish="token-limit")
     assert cut.problems == ("cut: the output reached the token limit of 128",)
     assert read(cut_by_context=True).problems == (
-        "cut: the output filled the context of the model",
+        "cut: the output filled the context length of the model",
     )
 
 
@@ -148,7 +148,7 @@ def test_a_failure_says_its_reason() -> None:
     late = RUNNER.read(RUNNER.start(one), one, Ended(124, b""))
     assert late.problems == ("cut: the program did not end within 30 s",)
     nothing = RUNNER.read(RUNNER.start(one), one, Ended(0, b""))
-    assert nothing.problems == ("unreadable: the result file contains no times",)
+    assert nothing.problems == ("unreadable: the result file of the run contains no times",)
 
 
 def test_an_output_that_is_no_number_is_wrong() -> None:

@@ -42,7 +42,7 @@ def test_mllm_starts_in_one_folder_with_the_prompt_on_standard_input() -> None:
     )
     assert (start.cwd, start.prompt, start.feeds_prompt) == ("", b"hi\n", True)
     assert OWN["mllm"].layout == FLAT
-    assert start.marks == ("untried: nobody has tested fleet with the real mllm program yet",)
+    assert start.marks == ("untested: nobody has tested fleet with the real mllm program yet",)
 
 
 def test_mllm_reads_what_comes_after_its_question() -> None:
@@ -141,7 +141,7 @@ def test_the_profile_is_viewed_by_the_sdk_on_this_host(tmp_path: Path) -> None:
     ended = Ended(0, b"", files)
     start = OWN["qnn-net-run"].start(one)
     without = OWN["qnn-net-run"].read(start, one, ended)
-    assert "was not converted" in without.text
+    assert "could not convert" in without.text
     assert without.raw["output/qnn-profiling-data_0.log"] == b"\x00binary"
     assert without.metrics.others["inferences"] == Measure(2)
     viewer = tmp_path / "bin" / "x86_64-linux-clang" / "qnn-profile-viewer"
@@ -157,7 +157,7 @@ def test_the_profile_is_viewed_by_the_sdk_on_this_host(tmp_path: Path) -> None:
     assert "wrote nothing: broken" in broken.text
     nothing = {"output/execution_metadata.yaml": b"inferences_completed: 0\n"}
     assert OWN["qnn-net-run"].read(start, one, Ended(0, b"", nothing)).problems == (
-        "cut: qnn-net-run ended before it finished an inference",
+        "cut: qnn-net-run ended before it finished its first inference",
     )
 
 
@@ -230,7 +230,7 @@ def test_executorch_profiles_at_run_time_and_says_so(
         OWN["executorch"].check(spec(program=Path("/x/r"), options={"profile_level": 3}))
     OWN["executorch"].check(run)
     if level is not None:
-        with pytest.raises(InputError, match="qnn_llama_runner has no such option"):
+        with pytest.raises(InputError, match="qnn_llama_runner does not support"):
             OWN["executorch"].check(replace(run, program=Path("/x/qnn_llama_runner")))
 
 

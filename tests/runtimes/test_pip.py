@@ -186,7 +186,7 @@ def test_a_wheel_that_was_never_published_is_refused(
     store: RuntimeStore, index: Path, shipped_hashes: None
 ) -> None:
     publish(index, "2.7.0", "cp310", LINUX_ARM)
-    with pytest.raises(RuntimeStoreError, match=r"not one of the wheels published for 2\.7\.0"):
+    with pytest.raises(RuntimeStoreError, match=r"not one of the published wheels of 2\.7\.0"):
         store.fetch("2.51.0", target=ARM)
 
 

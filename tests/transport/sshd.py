@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -117,3 +117,14 @@ def running(folder: Path, *options: str) -> Iterator[Sshd]:
         yield server
     finally:
         server.stop()
+
+
+@contextlib.contextmanager
+def counting(folder: Path, *options: str) -> Iterator[tuple[Sshd, Callable[[], int]]]:
+    """A server, and how many login shells it has started so far."""
+    shells = folder / "shells"
+    folder.mkdir(parents=True, exist_ok=True)
+    shells.touch()
+    count = f'ForceCommand=echo >> {shells}; eval "$SSH_ORIGINAL_COMMAND"'
+    with running(folder, *options, count) as server:
+        yield server, lambda: shells.read_text().count("\n")

@@ -19,6 +19,7 @@ from fleet.model.errors import DeadlineError, TransportError, UnreachableError
 from fleet.model.inventory import Host
 from fleet.transport import transport_for
 from fleet.transport.base import Transport
+from fleet.transport.control import Commands
 
 from .sshd import running
 
@@ -28,7 +29,7 @@ def a_host(kind: str, folder: Path) -> Iterator[Host]:
     """A device of each kind: this machine, a real sshd, a real adbd, our emulator of adbd."""
     if kind == "local":
         yield Host("here", transport="local")
-    elif kind == "ssh":
+    elif kind.startswith("ssh"):
         with running(folder) as server:
             yield server.host()
     else:
@@ -38,11 +39,23 @@ def a_host(kind: str, folder: Path) -> Iterator[Host]:
             yield load_inventory(lab.inventory).hosts[0]
 
 
-@pytest.fixture(scope="module", params=["local", "ssh", "phone", "phone-emulator"])
+KINDS = [
+    "local",
+    "ssh",  # one command after another over one channel
+    "ssh, a channel each",
+    "phone",
+    "phone-emulator",
+]
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def transport(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Transport]:
-    with a_host(request.param, tmp_path_factory.mktemp("device")) as host:
+    folder = tmp_path_factory.mktemp("device")
+    with a_host(request.param, folder) as host, pytest.MonkeyPatch.context() as patch:
+        if request.param == "ssh, a channel each":
+            patch.setattr(Commands, "_kept", lambda *_: False)
         link = transport_for(host)
         link.open(Deadline(10))
         yield link

@@ -335,7 +335,7 @@ def test_a_closed_port_behind_a_jump_host_is_named(
     near, _, board = servers
     there = f"Host board\n  HostName 127.0.0.1\n  Port {free_port()}\n  ProxyJump near\n"
     config.write_text(alias("near", near) + there)
-    with pytest.raises(UnreachableError, match="jump host cannot connect"):
+    with pytest.raises(UnreachableError, match="jump host could not connect"):
         SshTransport(by_alias(board, config)).open(Deadline(20))
 
 

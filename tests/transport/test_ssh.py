@@ -26,10 +26,9 @@ from fleet.model.errors import (
 from fleet.model.inventory import Host
 from fleet.model.secret import Secret, SecretRef
 from fleet.transport import hostkeys, transport_for
-from fleet.transport.base import Traffic
-from fleet.transport.ssh import SshTransport, _drain
+from fleet.transport.exchange import _drain
+from fleet.transport.ssh import SshTransport
 from fleet.transport.ssh_errors import mapped
-from fleet.transport.streams import Collector
 
 from .sshd import Sshd, free_port, make_key, running
 
@@ -188,7 +187,7 @@ def test_closed_port(home: Path) -> None:
     ("number", "cure"),
     [
         (errno.ECONNREFUSED, "start sshd on the device"),
-        (errno.EHOSTUNREACH, "check the cable"),
+        (errno.EHOSTUNREACH, "check its cable"),
         (errno.ENETUNREACH, "check the VPN"),
     ],
 )
@@ -339,7 +338,7 @@ def test_an_answer_in_the_instant_after_the_wait_is_an_answer(
             if timeout is not None:
                 raise TimeoutError
 
-    monkeypatch.setattr("fleet.transport.ssh.Future", Late)
+    monkeypatch.setattr("fleet.transport.exchange.Future", Late)
     link = SshTransport(server.host())
     link.open(Deadline(10))
     assert link.run(Command(("true",)), Deadline(5)).ok
@@ -358,5 +357,5 @@ def test_a_stream_ends_where_the_word_that_there_is_room_finds_no_connection(
         raise error
 
     taken = bytearray()
-    _drain(receive, Collector(Traffic(), taken.extend), Deadline(5))
+    _drain(receive, lambda chunk: taken.extend(chunk) or False, Deadline(5))
     assert taken == b"some"

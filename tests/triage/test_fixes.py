@@ -41,7 +41,7 @@ def test_a_fix_says_what_it_changes_and_how_that_is_undone(fix: Fix) -> None:
 
 def test_a_fix_without_a_way_back_is_refused(tmp_path: Path) -> None:
     text = GOOD + "fix:\n  - {platform: linux, title: do it, changes: the disk}\n"
-    with pytest.raises(InputError, match="must say how to undo it"):
+    with pytest.raises(InputError, match="must say how to undo the change"):
         load_causes([write(tmp_path, text)])
 
 

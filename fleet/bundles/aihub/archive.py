@@ -63,8 +63,8 @@ def _unpack(tree: ZipTree, asset: Path, folder: Path) -> None:
     # Members of a bomb share their bytes: each alone looks harmless.
     if len(sizes) > _MAX_FILES or total > _HEADROOM_BYTES + _MAX_RATIO * asset.stat().st_size:
         raise AiHubError(
-            "the archive from AI Hub is not plausible, so fleet did not unpack it: "
-            f"{len(sizes)} files, {total} bytes unpacked from {asset.stat().st_size} bytes",
+            "fleet did not unpack the archive from AI Hub, because its size is implausible: "
+            f"{asset.stat().st_size} bytes would become {len(sizes)} files with {total} bytes",
             hint="check the job on the AI Hub web page",
         )
     free = shutil.disk_usage(folder).free
@@ -76,7 +76,7 @@ def _unpack(tree: ZipTree, asset: Path, folder: Path) -> None:
         )
     if RECORD in sizes:
         raise AiHubError(
-            f"the archive from AI Hub contains {RECORD}, a name that fleet itself uses",
+            f"the archive from AI Hub contains a file {RECORD}, but fleet uses this name itself",
             hint="check the job on the AI Hub web page",
         )
     for name in sizes:

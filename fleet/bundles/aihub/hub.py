@@ -40,7 +40,7 @@ class Hub:
             from qai_hub import api_utils, public_api_pb2, public_rest_api  # noqa: PLC0415
         except ImportError:
             raise AiHubError(
-                "the Python package qai-hub, with which fleet asks AI Hub, is not installed",
+                "fleet needs the Python package qai-hub to access AI Hub, but it is not installed",
                 hint=install_extra("aihub"),
             ) from None
         self._client = qai_hub
@@ -151,18 +151,19 @@ class Hub:
             return self._refusal(status, str(error) if of_hub else "", what)
         if isinstance(error, OSError) and error.errno is not None and not _of_network(error):
             return AiHubError(
-                f"{what} cannot be written to the disk of this workstation: {reason(error)}",
+                f"fleet cannot write {what} to the disk of this workstation: {reason(error)}",
                 hint="free some disk space, or name a folder on another disk: -o FOLDER",
             )
         if _of_network(error):
             return AiHubError(
                 f"the connection to AI Hub broke while fleet asked for {what}: "
                 f"{type(error).__name__}",
-                hint="check the network, the proxy and api_url in client.ini; then run the "
+                hint="check the network, the proxy and `api_url` in client.ini; then run the "
                 "command again",
             )
         return AiHubError(
-            f"the Python package qai-hub failed while it asked for {what}: {type(error).__name__}",
+            f"the Python package qai-hub failed while fleet asked for {what}: "
+            f"{type(error).__name__}",
             hint="pip install --upgrade qai-hub",
         )
 
@@ -171,8 +172,9 @@ class Hub:
         answer = self._answer(text)
         if status == 404:
             return InputError(
-                f"AI Hub does not find {what}, or your account may not see it",
-                hint="check the id, or ask the owner to share it with your account",
+                f"AI Hub cannot find {what}, or your account has no access to it",
+                hint="check the id, or ask the owner of the job or model to share it with your "
+                "account",
             )
         wrong = 400 <= status < 500
         verb = "refuses" if wrong else "has a problem with"
@@ -180,14 +182,17 @@ class Hub:
             401: ("AI Hub refuses the API token (401)", _CONFIGURE),
             403: (
                 f"AI Hub gives this account no access to {what} (403){answer}",
-                ("ask its owner to share it with your account; then run the command again"),
+                (
+                    "ask the owner of the job or model to share it with your account; then run "
+                    "the command again"
+                ),
             ),
             426: (
                 (f"the package qai-hub {self.client_version} is too old for AI Hub (426)"),
                 "pip install --upgrade qai-hub",
             ),
             429: (
-                "AI Hub got too many requests from your account (HTTP status 429)",
+                "AI Hub received too many requests from your account (HTTP status 429)",
                 "wait some minutes, then run the command again",
             ),
         }.get(

@@ -95,7 +95,9 @@ def _target(hub: Hub, source: HubSource) -> tuple[Target, list[str]]:
         try:
             listed = hub.device(name, os)
         except FleetError as error:
-            notes.append(f"the attributes of device {name} are unknown: {error.message}")
+            notes.append(
+                f"fleet could not get the attributes of device {name} from AI Hub: {error.message}"
+            )
         else:
             attributes = list(listed.attributes) if listed else []
     target = target_of(name, os, attributes, hub.metadata_of(source.model))

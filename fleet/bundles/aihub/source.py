@@ -56,7 +56,8 @@ def find(hub: Hub, name: str, wait_seconds: float, say: Callable[[str], None]) -
     kind, job, state = _ended(hub, name, wait_seconds, say)
     if not job.HasField("target_model"):
         raise AiHubError(
-            f"job {name} is done, but its result names no model", hint="check the job on AI Hub"
+            f"job {name} is done, but its result contains no model",
+            hint="check the job on the AI Hub web page",
         )
     model = hub.model(job.target_model.model_id)  # complete only now
     return HubSource(model, job, name, kind, state, _tools(hub, name, kind))
@@ -85,7 +86,7 @@ def _ended(
         reason = hub.clean(job.failure_reason) or "AI Hub gives no reason"
         raise AiHubError(
             f"the {kind} job {name} failed on AI Hub: {reason}",
-            hint="correct the model or the compile options, submit a new job and pull that one",
+            hint="correct the model or the compile options, submit a new job, and pull the new job",
         )
     if state != "done":
         raise AiHubError(
@@ -102,9 +103,9 @@ def _opened(hub: Hub, name: str) -> tuple[str, Message]:
     if kind not in {"compile", "link", "quantize"}:
         inner = getattr(message, field).model.model_id if field else ""
         raise InputError(
-            f"job {name} is of {(f'kind {kind}' if kind else 'an unknown kind')}, "
-            "which produces no model",
-            hint=f"fleet bundle pull aihub:{inner} (its model)"
+            f"job {name} is of {(f'kind {kind}' if kind else 'an unknown kind')}, and such a "
+            "job produces no model",
+            hint=f"fleet bundle pull aihub:{inner} (pulls the model of this job)"
             if inner
             else "give the id of the compile or link job: fleet bundle pull aihub:ID",
         )

@@ -61,6 +61,6 @@ def _lock(descriptor: int, folder: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise AiHubError(
-            f"another fleet process is pulling to {folder}",
+            f"another fleet process is writing to {folder}",
             hint="wait until the other process has ended, or name another folder: -o FOLDER",
         ) from None

@@ -53,14 +53,17 @@ def record_version(folder: Path, version: str | None) -> list[str]:
         try:
             own = clean_version(read_version(path, *keys))
         except BundleError as error:
-            return [f"{name} of the archive cannot be read: {error.message}"]
+            return [f"fleet cannot read {name} of the archive: {error.message}"]
         if own and version and not same_build(own, version):
             return [f"{name} of the archive says QAIRT {own}, AI Hub says {version}"]
         if own or name == _RECORD:
             return []
     if version is None:
         return [
-            ("AI Hub does not say which QAIRT made the model: no tool-versions.yaml was written")
+            (
+                "fleet did not write tool-versions.yaml, because AI Hub does not say which "
+                "QAIRT version made the model"
+            )
         ]
     text = version if version.count(".") > 1 else f'"{version}"'  # 2.40 would become 2.4
     (folder / _RECORD).write_text(f"qairt: {text}\n", "utf-8")

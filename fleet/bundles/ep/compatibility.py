@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleet.model.frozen import dataclass
+from dataclasses import dataclass
 
 _PARTS = 8
 

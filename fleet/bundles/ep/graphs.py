@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fleet.bundles.context import ask_library
 from fleet.model.errors import BundleError
-from fleet.model.frozen import dataclass
 
 # Qnn_DataType_t of QnnTypes.h → element type of ONNX. Stored numbers go as they are: a
 # quantized tensor (SFIXED, UFIXED) has the type of what is stored.
@@ -96,7 +96,7 @@ def read_graphs(path: Path, library: Path) -> GraphFile:
     if "binary" not in answer or not answer.get("graphs"):
         raise BundleError(
             f"{path}: {answer.get('problem') or 'libQnnSystem finds no graph in it'}",
-            hint="copy the context binary again; `fleet bundle inspect` shows what is wrong",
+            hint="copy the context binary again; fleet bundle inspect (shows the damage)",
         )
     info = answer["binary"]
     return GraphFile(
@@ -114,8 +114,9 @@ def _graph(path: Path, item: Mapping[str, Any]) -> Graph:
     name = item["name"]
     if item["inputs"] is None or item["outputs"] is None:
         raise BundleError(
-            f"{path}: the tensors of graph {name} have an unknown format",
-            hint="compile with another QAIRT version; report the one that made this file",
+            f"{path}: fleet does not know the format of the tensors of graph {name}",
+            hint="compile the model with another QAIRT version, and report the present version "
+            "to the maintainers of fleet",
         )
     return Graph(
         name,
@@ -128,8 +129,8 @@ def _tensor(path: Path, graph: str, item: Mapping[str, Any]) -> Tensor:
     element = ELEMENTS.get(item["type"])
     if element is None:
         raise BundleError(
-            f"{path}: tensor {item['name']} of graph {graph} has QNN type 0x{item['type']:04x}, "
-            "unknown to ONNX",
+            f"{path}: tensor {item['name']} of graph {graph} has the QNN type "
+            f"0x{item['type']:04x}, which ONNX does not have",
             hint="compile the model again with 8 or 16 bit inputs and outputs",
         )
     return Tensor(

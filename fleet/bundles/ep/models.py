@@ -5,6 +5,7 @@ EPContext is described in onnxruntime.ai/docs/execution-providers/EP-Context-Des
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 from fleet.bundles.ep.onnxlib import onnx_package
 from fleet.bundles.ep.wrapping import COMPATIBILITY, DOMAIN
 from fleet.model.errors import BundleError
-from fleet.model.frozen import dataclass
 
 if TYPE_CHECKING:  # an optional package
     from collections.abc import Iterable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 from fleet.bundles.ep.graphs import Graph, GraphFile, Tensor
 from fleet.bundles.ep.onnxlib import onnx_package
 from fleet.model.errors import BundleError, reason
-from fleet.model.frozen import dataclass
 
 if TYPE_CHECKING:  # an optional package
     from onnx import ValueInfoProto
@@ -47,7 +47,7 @@ def wrapper_names(file: GraphFile) -> dict[str, Graph]:
         name = f"{_UNFIT.sub('_', graph.name).strip('._') or 'graph'}.onnx"
         if name.lower() in {other.lower() for other in found}:
             raise BundleError(
-                f"two graphs of {file.path} would be written to {name}",
+                f"two graphs of {file.path} have names that lead to the same file {name}",
                 hint="compile the model again with other graph names",
             )
         found[name] = graph
@@ -101,15 +101,15 @@ def write_wrappers(files: Sequence[GraphFile], folder: Path | None = None) -> li
         target = folder or file.path.parent
         if not (target / file.path.name).is_file():
             raise BundleError(
-                f"the folder {target} has no {file.path.name}; the context binary must be in the "
-                "same folder as the ONNX file that refers to it",
+                f"the folder {target} does not contain {file.path.name}, but a context binary "
+                "must be in the same folder as its ONNX file",
                 hint=f"cp '{file.path}' '{target}', or run the command without --output",
             )
         for name, graph in wrapper_names(file).items():
             path = target / name
             if path in planned:
                 raise BundleError(
-                    f"two graphs would be written to {path}",
+                    f"two graphs would both be written to {path}",
                     hint="give each binary an --output folder of its own",
                 )
             planned[path] = (Wrapper(path, file, graph), wrapper(file, graph))
@@ -117,7 +117,7 @@ def write_wrappers(files: Sequence[GraphFile], folder: Path | None = None) -> li
         for path, (_, content) in planned.items():
             if path.exists() and path.read_bytes() != content:
                 raise BundleError(
-                    f"the file {path} exists already, with other content; fleet does not "
+                    f"the file {path} already exists with other content, and fleet does not "
                     "overwrite it",
                     hint=f"mv '{path}' '{path}.old' (then run the command again)",
                 )

@@ -95,7 +95,7 @@ def read_back(devices: list[FoundDevice]) -> tuple[Host, ...]:
     lost = {device.name for device in devices if device.usable} - {host.name for host in hosts}
     if lost:
         raise InputError(
-            f"the new inventory would lack these devices: {', '.join(sorted(lost))}",
+            f"the new inventory would not contain these devices: {', '.join(sorted(lost))}",
             hint="write the inventory by hand: docs/inventory.md",
         )
     return hosts

@@ -38,13 +38,13 @@ def write_all(files: Mapping[Path, str]) -> None:
         _take_away(made, folders)
         if isinstance(error, FileExistsError):
             raise InputError(
-                f"the file {error.filename2 or error.filename} exists already; fleet does not "
-                "overwrite it, and wrote nothing",
+                f"fleet wrote nothing, because the file {error.filename2 or error.filename} "
+                "exists already",
                 hint="fleet init FOLDER (writes to another folder)",
             ) from error
         if isinstance(error, OSError):
             raise InputError(
-                f"cannot write {error.filename}: {reason(error)}; nothing was written",
+                f"fleet wrote nothing, because it cannot write {error.filename}: {reason(error)}",
                 hint="fleet init FOLDER (writes to another folder)",
             ) from error
         raise

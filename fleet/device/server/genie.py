@@ -84,7 +84,10 @@ class GenieBackend:
         dialog, text = self._dialog, prompt.encode()
         asked = dialog.tokens(text)
         if asked is not None and self.context is not None and asked >= self.context:
-            raise _too_long("it has %d tokens, the context of the model %d" % (asked, self.context))
+            raise _too_long(
+                "it has %d tokens, but the context length of the model is %d"
+                % (asked, self.context)
+            )
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         count = [0]
 
@@ -102,7 +105,7 @@ class GenieBackend:
         if dialog.lib.GenieDialog_reset(dialog.dialog):
             raise BackendError("broken", "Genie cannot reset the dialog; the service restarts")
         if status == CONTEXT_EXCEEDED and not count[0]:
-            raise _too_long("it does not fit into the context of the model")
+            raise _too_long("it is longer than the context length of the model")
         if status not in (0, ABORTED, CONTEXT_EXCEEDED):
             raise BackendError("generation_failed", "Genie ended the query with %d" % status)
         full = status == CONTEXT_EXCEEDED or count[0] >= limit

@@ -27,7 +27,7 @@ def soc(seen: Seen) -> Iterator[Check]:
     command = "cat /sys/devices/soc0/soc_id /sys/firmware/devicetree/base/model"
     said = f"soc_id {chip.kernel_soc_id}, {chip.model or 'no device tree'}"
     if not needs_dsp(seen):
-        yield _SOC.ok("this device has no Snapdragon chip; the HTP emulator takes its place")
+        yield _SOC.ok("this device has no Snapdragon chip; it uses the HTP emulator")
     elif chip.conflict:
         yield _SOC.warn(chip.conflict, {"soc": "conflict"}, command, said)
     elif chip.chip is None:
@@ -49,10 +49,13 @@ def daemon(seen: Seen) -> Iterator[Check]:
     if "ActiveState=active" in state:
         yield _DAEMON.ok("active", {"daemon.cdsprpcd": "active"}, _UNITS, state)
     elif "LoadState=loaded" in state:
-        text = "cdsprpcd is not running: no DSP logs; sessions work without it"
+        text = (
+            "the service cdsprpcd is not running, so there are no DSP logs; NPU sessions work "
+            "without the service"
+        )
         yield _DAEMON.warn(text, {"daemon.cdsprpcd": "inactive"}, _UNITS, state)
     else:
-        text = "the service cdsprpcd is not installed; NPU sessions work without it"
+        text = "the service cdsprpcd is not installed; NPU sessions work without this service"
         yield _DAEMON.ok(text, {"daemon.cdsprpcd": "absent"}, _UNITS, state)
 
 
@@ -64,7 +67,7 @@ def dsp(seen: Seen) -> Iterator[Check]:
     said = ", ".join(f"{name} {state or 'unknown'}" for name, state in seen.facts.remoteproc)
     bad = [f"{name} is {state}" for name, state in states if state and state != "running"]
     if not states:
-        text = "the kernel lists no compute DSP in /sys/class/remoteproc"
+        text = "the kernel shows no compute DSP in /sys/class/remoteproc"
         yield _DSP.unknown(text, {"dsp.state": "absent"}, _STATES)
     elif bad and len(bad) == len(states):
         word = "crashed" if any("crashed" in state for state in bad) else "offline"
@@ -84,7 +87,10 @@ def shells(seen: Seen) -> Iterator[Check]:
     if found:
         yield _SHELLS.ok(", ".join(found), {"dsp.shell": "present"}, command, " ".join(found))
     else:
-        text = f"no fastrpc_shell_3 or fastrpc_shell_unsigned_3 in {', '.join(SHELL_FOLDERS)}"
+        text = (
+            "the DSP shell file (fastrpc_shell_3 or fastrpc_shell_unsigned_3) is missing in "
+            f"{', '.join(SHELL_FOLDERS)}"
+        )
         yield _SHELLS.warn(text, {"dsp.shell": "absent"}, command, "none")
 
 
@@ -97,7 +103,7 @@ def firmware(seen: Seen) -> Iterator[Check]:
         command = f"ls -l /lib/firmware/{file}*"
         if there == "yes":
             yield _FIRMWARE.ok(
-                f"the firmware of {name} is there", {"dsp.firmware": "present"}, command
+                f"the firmware of {name} is installed", {"dsp.firmware": "present"}, command
             )
         else:
             text = f"the firmware file {file} of {name} is missing"

@@ -42,7 +42,7 @@ def _of_release(one: Subject) -> Iterator[Check]:
     for name in changed:
         size, whole = one.release.sizes.get(name, 0), one.release.files[name][1]
         word = "empty" if not size else "truncated" if size < whole else "corrupt"
-        said = f"{name} is damaged: {size} of {whole} bytes, or other content than deployed"
+        said = f"{name} is damaged: {size} of {whole} bytes, or not the content that was deployed"
         yield _BUNDLE.bad(f"{name} is {word}", {"bundle.contexts": word}, _STATUS, said)
     for name in missing:
         yield _BUNDLE.bad(f"{name} is missing", {"bundle.files": "missing"}, _STATUS, name)
@@ -58,7 +58,9 @@ def _context(context: Context, one: Subject, seen: Seen, named: set[str]) -> Ite
     elif context.build:
         yield from _marks(context, name, one, seen.facts.soc.hexagon_arch)
     else:
-        text = f"{name} contains no QAIRT build id: it is cut off, damaged, or not a context binary"
+        text = (
+            f"{name} is truncated, damaged, or not a context binary: it contains no QAIRT build id"
+        )
         if name in {PurePosixPath(name).name for name in named}:
             yield _BUNDLE.bad(text, {"bundle.contexts": "corrupt"}, command, size)
         else:
@@ -70,7 +72,9 @@ def _marks(context: Context, name: str, one: Subject, arch: str | None) -> Itera
     command = f"grep -aoE 'v2[.][0-9.]+|soc_type=[^;]+;arch=[0-9]+' {context.path} | head -4"
     shown = f"{context.build} {context.soc} {context.arch}".strip()
     newer = _newer(context.build, one.build)
-    text = f"{name}: compiled with QAIRT {context.build}, runtime {one.build or 'unknown'}"
+    text = (
+        f"{name} was compiled with QAIRT {context.build}; the runtime is {one.build or 'unknown'}"
+    )
     if newer:
         yield _BUNDLE.bad(text, {"bundle.version": "newer"}, command, shown)
     else:
@@ -80,7 +84,7 @@ def _marks(context: Context, name: str, one: Subject, arch: str | None) -> Itera
         return
     word = _arch_word(context.arch, arch)
     text, facts = (
-        (f"{name}: for Hexagon {context.arch}, the chip is {arch}"),
+        (f"{name} was compiled for Hexagon {context.arch}; the chip is {arch}"),
         {"bundle.arch": word},
     )
     if word == "newer":
@@ -123,7 +127,10 @@ def _sizes(one: Subject) -> Iterator[Check]:
     if one.emulator or not sizes:
         return
     if max(sizes) > _ONE_BINARY or sum(sizes) > _ALL_BINARIES:
-        said = f"the largest has {human_bytes(max(sizes))}, all together {human_bytes(sum(sizes))}"
+        said = (
+            f"the largest has {human_bytes(max(sizes))}, all together have "
+            f"{human_bytes(sum(sizes))}"
+        )
         text = f"the context binaries may be larger than a DSP can map: {said}"
         yield _BUNDLE.warn(text, {"bundle.size": "over-budget"}, f"du -ab {one.root}", said)
 
@@ -147,13 +154,15 @@ def _config(path: str, data: dict[str, Any], one: Subject) -> Check:
     if not isinstance(data["dialog"], dict) or "type" not in data["dialog"]:
         facts = {"bundle.config": "schema"}
         said = str(data["dialog"])[:200]
-        return _CONFIG.bad(f"in {name} the section `dialog` has no `type`", facts, command, said)
+        return _CONFIG.bad(
+            f"the section `dialog` of {name} has no key `type`", facts, command, said
+        )
     lost = [file for file in _named(data) if not _there(file, folder, one.files)]
     if lost:
         text = f"{name} refers to the file {lost[0]}, which does not exist"
         facts = {"bundle.config": "paths", "bundle.files": "missing"}
         return _CONFIG.bad(text, facts, command, f"missing: {', '.join(lost)}")
-    return _CONFIG.ok(f"{name}: all files that it refers to exist", {"bundle.config": "ok"})
+    return _CONFIG.ok(f"all files that {name} refers to exist", {"bundle.config": "ok"})
 
 
 def _there(file: str, folder: PurePosixPath, files: frozenset[str]) -> bool:

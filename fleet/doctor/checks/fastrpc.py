@@ -17,7 +17,7 @@ _NODES = Maker("nodes", "nodes")
 _HEAP = Maker("heap", "nodes")
 _LIBRARY = Maker("libcdsprpc", "library")
 _FIND = "ldconfig -p | grep cdsprpc; ls -l /vendor/lib64/libcdsprpc.so"
-_NO_DSP = "the library is not needed: the emulator has no DSP"
+_NO_DSP = "the emulator does not need this library, because it has no DSP"
 
 
 def needs_dsp(seen: Seen) -> bool:
@@ -37,7 +37,9 @@ def groups(seen: Seen) -> Iterator[Check]:
     lacking = [node for node in refused if _to_join(node) not in user.groups_db]
     facts = {"user.member": "no" if lacking else "yes"} if refused else {}
     if asked:
-        text = f"{user.name} was added to {', '.join(asked)} after this login: log in again"
+        text = (
+            f"{user.name} is in the group {', '.join(asked)} only after a new login: log in again"
+        )
         yield _GROUPS.bad(text, {"user.groups": "pending", **facts}, command, said)
     else:
         text = " ".join(user.groups_live) or "unknown"
@@ -100,7 +102,10 @@ def library(seen: Seen) -> Iterator[Check]:
         text = "the library libcdsprpc.so is not installed"
         yield _LIBRARY.bad(text, {"lib.cdsprpc": "absent"}, _FIND, said)
     elif not seen.facts.libcdsprpc_unversioned:
-        text = "only a versioned libcdsprpc exists; the stub loads libcdsprpc.so"
+        text = (
+            "the device has only a versioned libcdsprpc, but the QNN stub library loads "
+            "libcdsprpc.so"
+        )
         yield _LIBRARY.bad(text, {"lib.cdsprpc": "soname-only"}, _FIND, said)
     else:
         yield _inside(seen, said)

@@ -21,7 +21,7 @@ def heat(seen: Seen) -> Iterator[Check]:
     zones = {zone.type or zone.name: zone.celsius for zone in seen.facts.thermal}
     found = hottest({name: celsius for name, celsius in zones.items() if celsius is not None})
     if found is None:
-        yield _HEAT.unknown("the temperature of the device cannot be read")
+        yield _HEAT.unknown("fleet cannot read the temperature of the device")
         return
     said = f"{found.zone} {found.celsius:.0f} °C"
     if found.celsius < HOT_CELSIUS:

@@ -37,7 +37,7 @@ def _halves(seen: Seen, make: Maker, ending: str) -> Iterator[Check]:
         else:
             there = ", ".join(sorted({lib.name for lib in every})) or "none"
             text, command = (
-                f"{name} is missing, which this chip ({arch}) needs",
+                f"{name} is missing, but this chip ({arch}) needs it",
                 f"ls -l {subject.root}/*/{name}",
             )
             yield make.bad(text, {f"runtime.{make.id}": "missing"}, command, f"there: {there}")

@@ -28,20 +28,23 @@ def files(seen: Seen) -> Iterator[Check]:
             )
             yield _FILES.bad(text, {"runtime.files": "none"}, command, "no such folder")
     if not seen.releases and not seen.folders:
-        text = "nothing is deployed; to check files copied by hand: --folder FOLDER"
+        text = "nothing is deployed; to check files that you copied by hand: --folder FOLDER"
         yield _FILES.unknown(text, {"release": "none"})
     for subject in subjects(seen):
         if subject.release is not None:
             yield _release(subject, subject.release)
     if large := seen.lines.get("unhashed"):
-        text = f"{len(large)} large files are newer than their release and were not hashed"
-        yield _FILES.unknown(f"{text}; --verify hashes all")
+        text = (
+            f"{len(large)} large files are newer than their release, and fleet did not check "
+            "their hashes"
+        )
+        yield _FILES.unknown(f"{text}; to check all hashes: --verify")
 
 
 def _release(one: Subject, release: Release) -> Check:
     if not release.id or ((release.installed or release.staged) and not release.listed):
         tools = "the device lacks the program find, stat or readlink"
-        return _FILES.unknown(f"the files of {one.label} cannot be listed: {tools}")
+        return _FILES.unknown(f"fleet cannot list the files of {one.label}: {tools}")
     lists = (("missing", one.missing), ("changed", one.damaged), ("replaced", one.strange))
     said = "; ".join(f"{word}: {name}" for word, names in lists for name in names[:_SHOWN])
     if not one.unsealed and not said:
@@ -73,7 +76,7 @@ def machine(seen: Seen) -> Iterator[Check]:
             yield _MACHINE.ok(f"{subject.label}: {host[0].machine}", {"runtime.machine": "ok"})
         for lib in subject.libraries:
             if lib.machine == "" and subject.release is None:
-                text = f"{lib.name} is not a valid library: it was cut off or overwritten"
+                text = f"{lib.name} is not a valid library: the file is truncated or overwritten"
                 said = f"{lib.size} bytes, not a complete ELF file"
                 yield _MACHINE.bad(text, {"runtime.files": "damaged"}, f"file {lib.path}", said)
                 break
@@ -98,7 +101,7 @@ def needs(seen: Seen) -> Iterator[Check]:
     missing = [row for row in seen.pairs("lacking") if len(row) == 2]
     # The stub asks for libcdsprpc, and that is a check of its own.
     for path, name in missing[:_SHOWN]:
-        text = f"the library {name.strip()} is missing, which {path.rpartition('/')[2]} needs"
+        text = f"the library {name.strip()} is missing, but {path.rpartition('/')[2]} needs it"
         said = f"{name.strip()} => not found"
         yield _NEEDS.bad(text, {"runtime.needs": "missing"}, f"ldd {path}", said)
     if not missing:

@@ -60,7 +60,7 @@ def container(seen: Seen) -> Iterator[Check]:
     nodes = any(node.exists for node in seen.facts.nodes if node.path in CDSP)
     if nodes and seen.facts.libcdsprpc:
         yield _CONTAINER.ok(
-            "this is a container, and it has the nodes and the library", {}, command
+            "this is a container with the device nodes and the FastRPC library", {}, command
         )
     else:
         text = "this is a container without the device nodes or the FastRPC library of the host"
@@ -76,11 +76,11 @@ def disk(seen: Seen) -> Iterator[Check]:
         # A full disk refuses the file of the write test too; that is no second finding.
         yield _DISK.bad(f"the disk is full: {free} free", {"disk.free": "full"}, command, free)
     elif room.writable is False:
-        text = f"the folder {room.path} cannot be written by this user"
+        text = f"this user cannot write to the folder {room.path}"
         touch = f"touch {room.path}/x"
         yield _DISK.bad(text, {"disk.writable": "no"}, touch, "creating a file failed")
     elif room.available_bytes is None:
-        yield _DISK.unknown("the free disk space could not be determined", {}, command)
+        yield _DISK.unknown("fleet could not determine the free disk space", {}, command)
     elif room.available_bytes < LOW_BYTES:
         facts = {"disk.writable": "yes", "disk.free": "low"}
         yield _DISK.warn(f"{free} free", facts, command, free)
@@ -96,7 +96,7 @@ def execute(seen: Seen) -> Iterator[Check]:
         mount, rest = row[0], row[-1]
         kind, _, options = rest.partition(" ")
     if not options:
-        yield _EXEC.unknown("the file system of the base folder could not be determined")
+        yield _EXEC.unknown("fleet could not determine the file system of the base folder")
         return
     phone, command = seen.facts.android, "grep noexec /proc/mounts"
     bad = "noexec" in options.split(",") or (phone and kind in {"sdcardfs", "fuse"})
@@ -114,9 +114,12 @@ def rename(seen: Seen) -> Iterator[Check]:
     rows = seen.pairs("rename")
     command = "ln -s a x; ln -s b y; mv -f -T y x; readlink x"
     if not rows:
-        yield _RENAME.unknown("not tested: no folder could be created for releases")
+        yield _RENAME.unknown("not tested: fleet could not create a folder for releases")
     elif rows[0][0] == "yes":
         yield _RENAME.ok("releases can be switched by a rename", {"disk.rename": "yes"}, command)
     else:
-        text = "the device has no tool that replaces a link by a rename: no release can go live"
+        text = (
+            "fleet cannot switch releases on this device: no tool can replace a symbolic link "
+            "by rename (mv -T)"
+        )
         yield _RENAME.bad(text, {"disk.rename": "no"}, command, "\n".join(rows[0][1:]))

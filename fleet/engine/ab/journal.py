@@ -93,8 +93,8 @@ class AbJournal:
         except OSError as error:
             os.close(file)
             raise InputError(
-                f"another fleet process measures for the comparison {run_id}",
-                hint="wait until it has ended",
+                f"another fleet process is already working on the comparison {run_id}",
+                hint="wait until that process ends",
             ) from error
         return cls(store, run_id, asked, file)
 

@@ -41,8 +41,11 @@ from fleet.profiles.stats.trend import steady
 
 MOST_WARMUPS = 12
 MOST_BAD = 3  # pairs in sequence that do not count
-_BAD = "fleet doctor; then fleet ab A B (again)"
-_CUT = "let the output end: raise `max_tokens:` of `run:`, or add `token_limit_counts: true` there"
+_BAD = "fleet doctor (finds out why); then fleet ab A B again"
+_CUT = (
+    "raise `max_tokens:` under `run:` in the playbook, or add `token_limit_counts: true` there "
+    "to count runs that reach the limit"
+)
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,8 @@ def _pairs(board: _Board, pairs: list[Pair], budget: Deadline | None) -> None:
             if bad == MOST_BAD:
                 problems = sorted({word for run in both.values() for word in run.problems})
                 raise DeviceError(
-                    f"the last {bad} pairs of runs were not valid: {'; '.join(problems)}",
+                    f"fleet stopped the comparison, because the last {bad} pairs of runs were "
+                    f"not valid: {'; '.join(problems)}",
                     device=host,
                     hint=_CUT
                     if problems and all("token limit" in word for word in problems)
@@ -242,8 +246,8 @@ def _limits(record: Record) -> dict[str, float]:
         if better and math.isfinite(known.value(record, name)):
             return {name: LIMIT * better}
     raise DeviceError(
-        "the runs gave no metric that fleet can judge as better or worse",
-        hint="name a metric with its worse direction: --gate 'wall_ms>+3%'",
+        "the runs measured no metric for which fleet knows whether a higher value is better",
+        hint="name a metric and say which change is worse: --gate 'wall_ms>+3%'",
     )
 
 

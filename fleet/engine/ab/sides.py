@@ -57,7 +57,8 @@ class AbSide:
         found = [release for release in ids if release.startswith(wanted)]
         if len(found) != 1:
             raise DeviceError(
-                f"'{self.release}' matches {len(found)} releases of {name} on the device, not 1",
+                f"'{self.release}' must match exactly one release of {name}, but the device has "
+                f"{len(found)} releases that match",
                 device=session.host.name,
                 hint="fleet status --json (shows the history)",
             )
@@ -92,15 +93,16 @@ def not_measured(sides: Sequence[AbSide]) -> list[str]:
     found = []
     if differ:
         found.append(
-            f"A and B differ in {', '.join(differ)}, which `fleet ab` does not use: it warms "
-            "up until the values are steady, and starts each side once a pair"
+            f"A and B set {', '.join(differ)} differently, but `fleet ab` ignores these "
+            "settings: it warms up until the values are steady, then runs A and B once per "
+            "pair"
         )
     same = [
         replace(book, path=Path(), name="", run=replace(run, **own))  # type: ignore[arg-type]
         for book, run in zip(books, runs, strict=True)
     ]
     if same[0] == same[1] and not any(side.release for side in sides):  # else the board knows
-        found.append("A and B are the same in all that is measured, so no difference is expected")
+        found.append("A and B have the same settings and files, so fleet expects no difference")
     return found
 
 

@@ -45,8 +45,8 @@ class Part:
         if found != self._final.name or self._path.stat().st_size != self._size:
             self._path.unlink()
             raise TransferError(
-                f"a file arrived damaged: its SHA-256 begins with {found[:12]}, "
-                f"not with {self._final.name[:12]}"
+                f"a file was damaged on its way: its SHA-256 begins with {found[:12]} instead "
+                f"of {self._final.name[:12]}"
             )
         self._path.chmod(0o444)
         self._path.replace(self._final)

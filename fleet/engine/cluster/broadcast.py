@@ -143,7 +143,8 @@ class Broadcast:
                 return
             blob.takers.pop(name)
         error = TransferError(
-            f"worker machine {name} cannot store a file: {problem}", hint="run df -h on it"
+            f"the worker {name} cannot store a file: {problem}",
+            hint="check the free disk space on the machine of the worker: df -h",
         )
         self._fail(taker.asked | {taker.address}, sha, error)
         self._call([taker.address], worker.drop_blob, sha)

@@ -46,7 +46,7 @@ def executor_for(text: str, *, limit: int | None = None) -> Remote:
     except (OSError, TimeoutError, ValueError) as error:
         raise UnreachableError(
             f"no dask scheduler answers at {match['where']} within {CONNECT_SECONDS:g} s",
-            hint="start the scheduler on that machine: dask scheduler --port "
+            hint="start the scheduler on the machine of this address: dask scheduler --port "
             f"{match['where'].rpartition(':')[2]}",
         ) from error
     return made(client, limit=limit)

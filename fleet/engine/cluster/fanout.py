@@ -118,7 +118,9 @@ class FanOut:
                 "the dask cluster has no worker",
                 hint="start a worker: dask worker SCHEDULER:PORT --nthreads 32",
             )
-        problem: FleetError = UnreachableError("no worker of its site is left", hint=_AGAIN)
+        problem: FleetError = UnreachableError(
+            "the site of this device has no running worker", hint=_AGAIN
+        )
         for site in self._waiting:
             try:
                 self._places[site] = serving(site, every)
@@ -228,7 +230,7 @@ class FanOut:
             self._again(task)
         elif task.future is not None and task.future.status == "cancelled":
             self._fail(task.host, UnreachableError(
-                "the dask scheduler has ended; its workers finish the step that they began",
+                "the dask scheduler ended; the workers finish the step that they are working on",
                 hint="start the scheduler, then fleet deploy (resumes where it stopped)",
             ))  # fmt: skip
         else:
@@ -243,7 +245,7 @@ class FanOut:
             self._say(
                 Warned(
                     task.host.name,
-                    "the dask worker of this device died; fleet starts the device again",
+                    "the dask worker of this device died; fleet starts again with another worker",
                 )
             )
             self._again(task)
@@ -251,10 +253,10 @@ class FanOut:
         hint = _AGAIN
         if not safe:
             hint = (
-                f"fleet doctor --limit {task.host.name} (first); measured runs are in "
-                "FLEET_HOME/cluster/ of that worker"
+                f"fleet doctor --limit {task.host.name} (checks the device); the results are in "
+                "FLEET_HOME/cluster/ on the machine of the worker"
             )
-        said = f" (noticed by {elsewhere})" if elsewhere else ""
+        said = f" ({elsewhere} reported this)" if elsewhere else ""
         self._fail(task.host, UnreachableError(f"the dask worker has died{said}", hint=hint))
 
     def _again(self, task: _Task) -> None:

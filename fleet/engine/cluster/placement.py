@@ -72,9 +72,11 @@ def check_versions(said: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(answer, UnreachableError):
             continue
         if isinstance(answer, ImportError):
-            wrong.append(f"{address} has no fleet installed")
+            wrong.append(f"{address} does not have fleet installed")
         elif isinstance(answer, Exception):
-            wrong.append(f"{address} does not tell its version ({type(answer).__name__}: {answer})")
+            wrong.append(
+                f"{address} did not report its version ({type(answer).__name__}: {answer})"
+            )
         elif (answer["fleet"], answer["python"]) != (VERSION, python):
             name = answer["worker"]
             wrong.append(f"{name} has fleet {answer['fleet']} on Python {answer['python']}")
@@ -83,8 +85,8 @@ def check_versions(said: Mapping[str, Any]) -> dict[str, str]:
     if wrong:
         more = f"; and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         raise InputError(
-            f"workers do not match fleet {VERSION} on Python {python} of this workstation: "
-            f"{'; '.join(wrong[:3])}{more}",
+            f"all workers must have fleet {VERSION} on Python {python} like this workstation, "
+            f"but:  {'; '.join(wrong[:3])}{more}",
             hint=f"run on the workers, with Python {python}: pip install "
             f"{shlex.join(source('dask'))} "
             "(or a copy of that folder), then restart the workers",

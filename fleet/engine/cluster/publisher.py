@@ -49,7 +49,12 @@ class Publisher:
                 cut = self._characters > OUTPUT_CHARACTERS
                 self._events.append(event)
                 if cut:
-                    self._events.append(Warned(event.host, "the rest of the output is not shown"))
+                    self._events.append(
+                        Warned(
+                            event.host,
+                            "fleet does not show the rest of the output, because it is too long",
+                        )
+                    )
         self._wake.set()
 
     def flush(self, *, last_of: str = "") -> None:

@@ -34,7 +34,7 @@ class RemoteBuilder(ReleaseBuilder):
         self, order: Order, say: Listener, blobs: Blobs, ask_kind: AskKind, fetch: Fetch
     ) -> None:
         if order.playbook is None or order.bundle is None:
-            raise ValueError("an order without a playbook has no builder")
+            raise ValueError("a remote job without a playbook cannot build a release")
         self.playbook = order.playbook
         self.runner = runner_of(order.playbook)
         self.bundle = order.bundle

@@ -89,7 +89,9 @@ class RemoteJob:
             thread.join()
         self.broadcast.close()
         if self.dropped:
-            self.listener(Warned("", f"{self.dropped} events of workers are not shown"))
+            self.listener(
+                Warned("", f"fleet does not show {self.dropped} progress messages of workers")
+            )
         self.tell(worker.end_run, tuple(sorted(self.kept)))
 
     def _listen(self) -> None:
@@ -114,7 +116,13 @@ class RemoteJob:
             else:
                 known = {sha: self._catalog[sha] for sha in ask["blobs"] if sha in self._catalog}
                 for sha in set(ask["blobs"]) - set(known):
-                    self._fail({address}, sha, FleetError(f"no file {sha[:12]} is known"))
+                    self._fail(
+                        {address},
+                        sha,
+                        FleetError(
+                            f"the workstation does not know the file with the SHA-256 {sha[:12]}..."
+                        ),
+                    )
                 self.broadcast.want(address, self.prepared.get(address, address), known)
 
     def _kind(self, target: str, arch: str | None, python: str | None) -> DeviceKind | FleetError:
@@ -153,8 +161,8 @@ def _order(work: Work, operation: Operation | None, hosts: Iterable[Host]) -> Or
         module = getattr(work, "__module__", "")
         if getattr(work, "__qualname__", "<locals>") != name:
             raise InputError(
-                "a cluster can only run methods of Operation and functions of fleet",
-                hint="run the job without --executor",
+                "--executor can run only functions of fleet, not a function of your own program",
+                hint="run this function without --executor",
             )
         return Order(made, made, f"{module}:{name}", texts=_texts(hosts))
     return Order(

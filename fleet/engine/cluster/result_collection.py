@@ -46,8 +46,8 @@ class ResultCollection:
         roots = {"runs": self._runs.root, "undo": undo_root(self._runs)}
         if top not in roots:
             raise TransferError(
-                f"a worker of the dask cluster sent a result file that fleet did not ask for: "
-                f"{name!r}; fleet did not store it",
+                f"a worker of the dask cluster sent {name!r}, a result file that fleet did not "
+                "ask for; fleet did not store the file",
                 hint="install the version of this workstation on the workers; then run the command "
                 "again",
             )
@@ -66,8 +66,8 @@ class ResultCollection:
                 raise TransferError(
                     f"the worker {address} of the dask cluster did not send the result file "
                     f"{item.name}",
-                    hint="copy the file by hand from that worker: it is there, below "
-                    "FLEET_HOME/cluster/",
+                    hint="copy the file by hand from FLEET_HOME/cluster/ on the machine of that "
+                    "worker",
                 )
             yield data
 

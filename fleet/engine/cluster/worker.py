@@ -73,7 +73,7 @@ class Run:
         module, _, name = order.what.rpartition(":")
         if module:
             if not module.startswith("fleet."):
-                raise InputError(f"the worker may only run functions of fleet, not {order.what}")
+                raise InputError(f"--executor can run only functions of fleet, not {order.what}")
             found: Work = getattr(importlib.import_module(module), name)
             return found
         if order.playbook is None:
@@ -124,7 +124,7 @@ class Run:
         """What devices of this kind get; the workstation may fetch a runtime for that."""
         key = f"{target} {arch or ''} {python or ''}"
         self.say(ask="kind", key=key, target=target, arch=arch, python=python)
-        self._wait(lambda: key in self.answers, f"what {key} gets")
+        self._wait(lambda: key in self.answers, f"the files for {key}")
         answer = self.answers[key]
         if isinstance(answer, Exception):
             raise answer
@@ -157,7 +157,8 @@ class Run:
         if isinstance(answer, Exception):
             return answer
         return TransferError(
-            f"the file with the SHA-256 {sha[:12]}... did not arrive at the worker of the cluster",
+            "the worker of the dask cluster did not receive the file with the SHA-256 "
+            f"{sha[:12]}...",
             hint="deploy again",
         )
 
@@ -165,10 +166,10 @@ class Run:
         with self._changed:
             while not there():
                 if self.stopped:
-                    raise CancelledError("the workstation ended the command")
+                    raise CancelledError("the workstation stopped the command")
                 if time.monotonic() - self.heard > SILENT_SECONDS:
                     raise TransferError(
-                        f"the worker got no answer from the workstation about {what}",
+                        f"the workstation did not answer the worker about {what}",
                         hint="deploy again",
                     )
                 self._changed.wait(POLL_SECONDS)

@@ -45,7 +45,7 @@ def cool_down(session: Session, spec: CoolSpec, last: Sample | None = None) -> t
     while True:
         heat = _heat(session, spec)
         if heat is None:
-            return _given_up(session, spec, _nothing(spec), "no temperature could be read")
+            return _given_up(session, spec, _nothing(spec), "fleet could not read a temperature")
         if heat.celsius < spec.below:
             return ()
         text = f"{heat.zone} is {heat.celsius:.1f} °C"
@@ -53,7 +53,8 @@ def cool_down(session: Session, spec: CoolSpec, last: Sample | None = None) -> t
             text += f", not below {spec.below:g} °C"
             return _given_up(session, spec, f"{text} after {_clock(spec.timeout)}", text)
         if not said:
-            said, waiting = True, f"waiting for {spec.below:g} °C, {_clock(spec.timeout)} at most"
+            said, limit = True, f"at most {_clock(spec.timeout)}"
+            waiting = f"fleet waits until it is below {spec.below:g} °C, {limit}"
             session.emit(StepStarted(session.host.name, _STEP, f"{text}, {waiting}"))
         session.emit(
             Cooling(session.host.name, heat.zone, heat.celsius, spec.below, deadline.remaining)
@@ -68,20 +69,28 @@ def _clock(seconds: float) -> str:
 
 def _nothing(spec: CoolSpec) -> str:
     if spec.zone == "auto":
-        return "fleet cannot tell whether the device is cool: the login can read no thermal zone"
-    return f"fleet cannot tell whether the device is cool: zone {spec.zone} has no temperature"
+        return (
+            "fleet cannot tell whether the device is cool: the login user cannot read any "
+            "thermal zone"
+        )
+    return (
+        f"fleet cannot tell whether the device is cool: the thermal zone {spec.zone} reports no "
+        "temperature"
+    )
 
 
 def _given_up(session: Session, spec: CoolSpec, problem: str, mark: str) -> tuple[str, ...]:
     """The marks of a run that begins all the same, or the error."""
     if spec.otherwise == "go on":
-        session.warn(f"{problem}; fleet runs all the same")
-        return (f"not cooled: {mark}",)
+        session.warn(
+            f"{problem}; fleet runs the model anyway, because the playbook says `otherwise: go on`"
+        )
+        return (f"started without cooling down: {mark}",)
     raise DeviceError(
         problem,
         step=_STEP,
-        hint="set a higher temperature or a longer timeout under `run: cool:` of the playbook, or "
-        "`otherwise: go on` to run all the same; see docs/measuring.md",
+        hint="set a higher temperature or a longer timeout under `run: cool:` in the playbook, "
+        "or set `otherwise: go on` to run anyway; see docs/measuring.md",
     )
 
 
@@ -108,7 +117,7 @@ def _sample(session: Session) -> str:
             if attempt + 1 == TRIES:
                 raise
             _wait(session, error, WAIT_SECONDS * 2**attempt)
-    raise AssertionError("the last try gives an answer or an error")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _wait(session: Session, error: FleetError, seconds: float) -> None:

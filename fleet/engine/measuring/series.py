@@ -68,7 +68,7 @@ class Series:
             spent = time.monotonic() - (self._began or time.monotonic())
             return f"run {number + 1}, {spent:.0f} of {run.sustained:g} s"
         if run.until:
-            return f"run {number + 1} of {run.until.at_most} at most"
+            return f"run {number + 1} of at most {run.until.at_most}"
         return f"run {number + 1} of {run.repeats}"
 
     def wants(self, records: Sequence[Record]) -> bool:
@@ -91,7 +91,7 @@ class Series:
             v for record in good if (v := metric_of(record.metrics, until.metric)) is not None
         ]
         if not values:
-            known = ", ".join(metric_names(good[0].metrics)) or "no metric at all"
+            known = ", ".join(metric_names(good[0].metrics)) or "no metrics"
             self.warning = f"no run has the metric '{until.metric}'; the runs have: {known}"
             return False
         return self._judge(until, values, len(done))
@@ -103,15 +103,18 @@ class Series:
 
         found = interval(values, until.level)
         width = f"{found.width:.1%} wide" if found else "unknown"
-        text = f"the confidence interval of {until.metric} is {width} after {runs} runs"
+        text = f"after {runs} runs, the confidence interval of {until.metric} is {width}"
         warming = found is not None and (found.drift != 0 or not steady(values))
         if found is not None and found.width < until.narrower and not warming:
             self.outcome = text
             return False
         if runs >= until.at_most:
-            why = f"not narrower than {until.narrower * 100:g}%"
+            why = (
+                f"but the playbook or --until asks for less than {until.narrower * 100:g}%; try "
+                "more runs or fix the conditions (docs/measuring.md)"
+            )
             if warming:
-                why = "and the values still drift; try: fleet run PLAYBOOK --warmups 4"
+                why = "and the values still drift; warm up longer: fleet run PLAYBOOK --warmups 4"
             self.warning = f"{text}, {why}"
             return False
         return True

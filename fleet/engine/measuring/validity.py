@@ -106,8 +106,8 @@ def _rate_fell(record: Record, first: Sequence[Record], metric: str) -> Iterator
     if out and drop > RATE_DROP and heat >= statistics.median(heats) + RISE:
         word = "fell" if worse > 0 else "rose"
         yield (
-            f"{metric} {word} by {drop:.0%} since the first {FIRST} runs, "
-            f"and the device warmed from {statistics.median(heats):.0f} °C to {heat:.0f} °C"
+            f"{metric} {word} by {drop:.0%} since the first {FIRST} runs, while the device "
+            f"warmed from {statistics.median(heats):.0f} °C to {heat:.0f} °C"
         )
 
 

@@ -41,8 +41,8 @@ def waves_of(spec: RolloutSpec | None, hosts: Sequence[Host]) -> tuple[Wave, ...
             canaries = {host.name for host in select(meant, spec.canary_hosts)}
         except InventoryError as error:
             raise InputError(
-                f"canary: {error.message} among the {len(names)} devices of this deploy",
-                hint="write a canary that --limit includes, or leave out --limit",
+                f"canary: {error.message}, in the {len(names)} devices of this deploy",
+                hint="choose a canary among the devices of --limit, or remove --limit",
             ) from error
         if not canaries:
             raise InputError(
@@ -56,7 +56,10 @@ def begin(operation: Deployment, listener: Listener) -> Journal:
     inputs = operation.inputs
     kept = inputs is not None and inputs.kept
     if inputs is not None and not kept:
-        text = "this run cannot be resumed: the playbook or the inventory is a pipe, not a file"
+        text = (
+            "you cannot resume this run, because the playbook or the inventory is a pipe, not "
+            "a file"
+        )
         listener(Warned("", text))
     path = operation.runs.root / operation.run_id / NAME if kept else None
     journal = Journal.claim(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from fleet.engine.pool import FINE, DeviceResult
@@ -13,7 +14,6 @@ from fleet.engine.rollout.state import BACK, LEFT, RolloutDevice
 from fleet.engine.rollout.waves import Wave
 from fleet.model.errors import WorkstationError
 from fleet.model.events import Listener, Looked, RolledBack, Soaking, WaveJudged, WaveStarted
-from fleet.model.frozen import dataclass
 
 Done = Callable[[DeviceResult], None]
 Word = Literal["finished", "failed", "stopped", "rolled back", "not rolled back"]
@@ -79,7 +79,10 @@ class Rollout:
             return self._back(why) if verdict.word == "rollback" else Ending("stopped", why)
         bad = sum(1 for device in self._state.devices.values() if not device.fine)
         if bad:
-            return Ending("failed", f"{bad} of {len(self._state.devices)} devices were not done")
+            return Ending(
+                "failed",
+                f"{bad} of {len(self._state.devices)} devices failed or were not attempted",
+            )
         return Ending("finished")
 
     def _wave(self, wave: Wave) -> WaveVerdict:
@@ -163,7 +166,7 @@ class Rollout:
     def _checked(self, result: DeviceResult) -> None:
         name = result.host.name
         fine = result.outcome in FINE
-        text = result.text if fine else f"after the soak: {result.text}"
+        text = result.text if fine else f"the check after the soak time failed: {result.text}"
         self._journal.write("look", host=name, outcome=result.outcome, text=text)
         self._say(Looked(name, result.outcome, text))
         if not fine:
@@ -181,11 +184,13 @@ class Rollout:
         asked = [device for device in self._state.devices.values() if device.to_roll_back]
         for device in asked:
             if device.was is None:
-                self._settle(device, LEFT, "there was no earlier release; this one stays")
+                self._settle(
+                    device, LEFT, "the device has no earlier release, so the new release stays"
+                )
         self._executor.back([device for device in asked if device.was is not None], self._returned)
         every = [device for device in self._state.devices.values() if device.switched]
         count = sum(1 for device in every if device.back == BACK)
-        text = f"{why}; {count} of {len(every)} switched devices are rolled back"
+        text = f"{why}; fleet rolled back {count} of {len(every)} changed devices"
         left = [device.name for device in every if device.back != BACK]
         if left:
             text += f", not: {', '.join(left)}"

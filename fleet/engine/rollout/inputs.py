@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError
 from fleet.model.files import sha256_file, told
-from fleet.model.frozen import dataclass
 from fleet.model.playbook import Playbook
 
 

@@ -147,7 +147,11 @@ class Journal:
             except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
                 if end + len(raw) == len(data):
                     break  # the last one: torn, and its end was written before its middle
-                why = str(error) if isinstance(error, InputError) else "the line is not valid"
+                why = (
+                    str(error)
+                    if isinstance(error, InputError)
+                    else ("the line is not valid JSON of fleet")
+                )
                 raise InputError(
                     f"the journal {self.path}:{number} is damaged: {why}", hint=_ANEW
                 ) from error
@@ -163,14 +167,14 @@ class Journal:
         try:
             line = json.loads(raw)
         except RecursionError as error:
-            raise ValueError("too deep") from error
+            raise ValueError("nested too deep") from error
         if line["line"] == "run" and line["schema"] != SCHEMA:
             raise InputError(
                 f"fleet {line['fleet']} wrote format {line['schema']}, this fleet reads {SCHEMA}",
                 hint=_ANEW,
             )
         if (line["line"] == "run") == bool(self.state.header):
-            raise InputError("its first line, and no other, must have `line: run`", hint=_ANEW)
+            raise InputError("only its first line must be of the kind `run`", hint=_ANEW)
         self.state.take(line)
 
     def resumed(self, *, forced: bool) -> None:
@@ -213,8 +217,9 @@ def _lock(file: int, path: Path) -> None:
         except BlockingIOError as error:
             if deadline.expired:
                 raise InputError(
-                    f"another fleet process works on run {path.parent.name}",
-                    hint="wait, or end that process; fleet resume --list (shows the progress)",
+                    f"another fleet process is working on run {path.parent.name}",
+                    hint="wait until that process ends, or end it yourself; fleet resume --list "
+                    "(shows the progress)",
                 ) from error
             time.sleep(LOCK_SECONDS / 10)
         else:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from fleet.engine.pool import FINE
 from fleet.engine.rollout.waves import Wave
-from fleet.model.frozen import dataclass
 from fleet.model.rollout import Amount, RolloutSpec
 
 UNREACHABLE = "unreachable"
@@ -103,7 +103,10 @@ def _over(count: int, allowed: int, size: int, what: str, limit: Amount) -> str:
     if count <= allowed:
         return ""
     share = f" ({limit})" if limit.percent and allowed else ""
-    return f"{count} of {size} {what}, allowed {allowed} of {size}{share}"
+    return (
+        f"{count} of {size} devices {what}, but the playbook or the command allows only "
+        f"{allowed}{share}"
+    )
 
 
 def _nothing(seen: Tally) -> str:

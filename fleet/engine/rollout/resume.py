@@ -56,7 +56,7 @@ def known_runs(runs: RunStore) -> Iterator[KnownRun]:
         try:
             yield KnownRun(path.parent.name, Journal.read(path), busy(path))
         except InputError as error:
-            word = "damaged" if path.stat().st_size else "not begun"
+            word = "damaged" if path.stat().st_size else "not started"
             yield KnownRun(path.parent.name, None, busy(path), error.message, word)
 
 

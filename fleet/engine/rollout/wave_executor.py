@@ -92,9 +92,9 @@ class DeviceExecutor:
             given = self._journal.state.releases.get(event.kind, event.release)
             if given != event.release:
                 raise InputError(
-                    f"this run has deployed release {given} to devices of the kind "
-                    f"{event.kind}, and "
-                    f"would now deploy {event.release}: the runtime or a file has changed",
+                    f"this run deployed release {given} to devices of the kind {event.kind}, "
+                    f"but would now deploy {event.release}, because the runtime or a file "
+                    "changed",
                     hint="fleet deploy (starts a new run), or "
                     f"fleet resume {self._operation.run_id} --force-inputs",
                 )
@@ -128,7 +128,7 @@ def check_after_soak(
     All of it is asked of the device: the host's bundle may be another by now.
     """
     host = session.host.name
-    session.emit(StepStarted(host, "soak", "look again"))
+    session.emit(StepStarted(host, "soak", "checking the device again"))
     facts = facts_of(session)
     if device.boot_id and facts.boot_id and facts.boot_id != device.boot_id:
         raise _bad(host, f"the board rebooted after the deploy (boot id {facts.boot_id})")
@@ -138,9 +138,13 @@ def check_after_soak(
     manifest = stored_manifest(session, facts.base_dir, name, device.release, whole=True)
     state = ask_state(session, facts, manifest, verify=verify)
     if state.current != device.release:
-        raise _bad(host, f"the current release is {state.current or 'none'}, not {device.release}")
+        raise _bad(
+            host,
+            f"the current release is {state.current or 'none'}, but the run deployed "
+            f"{device.release}",
+        )
     if not state.installed:
-        raise _bad(host, f"release {device.release} is no longer marked as installed")
+        raise _bad(host, f"release {device.release} is no longer complete")
     broken = sorted(
         item.name
         for sha, item in manifest.blobs.items()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from fleet.model.frozen import dataclass
 from fleet.model.rollout import RolloutSpec
 
 CANARY = "canary"

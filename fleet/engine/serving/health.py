@@ -33,8 +33,8 @@ def ask_health(dial: Dial, port: int) -> dict[str, Any]:
     except OSError as error:
         if not deadline.expired:
             raise DeviceError(
-                f"the service at port {port} of the device broke off its answer to /health: "
-                f"{reason(error)}",
+                f"the service at port {port} of the device stopped in the middle of its answer "
+                f"to /health: {reason(error)}",
                 hint="fleet serve logs",
             ) from error
     finally:
@@ -42,7 +42,7 @@ def ask_health(dial: Dial, port: int) -> dict[str, Any]:
         stream.close()
     if deadline.expired:
         raise DeadlineError(
-            f"the service at port {port} of the device does not answer to /health in time",
+            f"the service at port {port} of the device did not answer to /health in time",
             hint="fleet serve logs",
         )
     try:
@@ -51,9 +51,9 @@ def ask_health(dial: Dial, port: int) -> dict[str, Any]:
             raise ValueError
     except ValueError as error:
         raise DeviceError(
-            f"the program at port {port} of the device was not started by fleet: "
-            f"{bytes(said[:100])!r}",
-            hint="write another port in the playbook: `serve: {port: ...}`",
+            f"port {port} of the device is in use by a program that fleet did not start; the "
+            f"program answers {bytes(said[:100])!r}",
+            hint="set another port in the playbook: `serve: {port: ...}`",
         ) from error
     return found
 

@@ -92,11 +92,11 @@ class Serving:
         same = seen.release == plan.manifest.id and seen.config == json.loads(config)
         if kept and same and not again:
             result.outcome = "unchanged"
-            result.text = f"the service already runs, supervised by {_keeper(kept)}"
+            result.text = f"the service is already running, supervised by {_keeper(kept)}"
             return
         if kept and not again:
             raise DeviceError(
-                f"the service {name} already runs with "
+                f"the service {name} is already running with "
                 + (f"release {seen.release}" if seen.older else "another configuration"),
                 hint="fleet serve restart, with the same inventory and playbook",
             )
@@ -115,7 +115,7 @@ class Serving:
         result.text = f"ready at port {self.spec.port}, supervised by {_keeper(way)}"
         if not self.spec.private:
             session.warn(
-                f"the service listens at {self.spec.bind}: everybody on the network can reach it"
+                f"the service listens at {self.spec.bind}, so everybody on the network can reach it"
             )
 
     def _config(self, plan: DevicePlan, operation: Operation) -> str:
@@ -190,7 +190,7 @@ class Serving:
             if over or (seen.restarts or 0) >= 3:
                 why = " | ".join(self._log(session, base, 6).splitlines()[-4:])
                 raise DeviceError(
-                    f"the service {name} does not become ready: {why or 'the log is empty'}",
+                    f"the service {name} did not become ready: {why or 'the log is empty'}",
                     step="serve",
                     hint="fleet serve logs, then fleet serve stop, with the same inventory "
                     "and playbook",
@@ -236,7 +236,7 @@ class Serving:
                 base = facts_of(session).base_dir
                 kept = self._state(session, base).kept_by
                 result.outcome = "unchanged" if kept is None else "changed"
-                result.text = "the service does not run" if kept is None else "stopped"
+                result.text = "the service is not running" if kept is None else "stopped"
                 if kept is not None:
                     lease.take()
                     self._end(session, None, base, kept)
@@ -277,7 +277,7 @@ def _way(seen: ServiceSeen, wanted: str, facts: Facts, session: Session) -> str:
     """Who shall keep it. Raises InputError for a systemd that is not there."""
     if facts.tools.python3 is None:
         raise DeviceError(
-            "the server needs python3, which the device does not have",
+            "the server needs python3, but the device does not have it",
             hint="run on the device: sudo apt install python3",
         )
     if wanted == USER and not seen.user_systemd:
@@ -293,19 +293,21 @@ def _way(seen: ServiceSeen, wanted: str, facts: Facts, session: Session) -> str:
             f"sudo loginctl enable-linger {facts.user.name or 'USER'}; or give --unit system"
         )
     if way == NONE:
-        session.warn("the service does not start after a reboot, for systemd does not supervise it")
+        session.warn(
+            "the service will not start after a reboot, because systemd does not supervise it"
+        )
     return way
 
 
 def _judged(seen: ServiceSeen, said: dict[str, Any] | None) -> tuple[str, str]:
     """Outcome and words."""
-    older = "; the service runs an older release: fleet serve restart" if seen.older else ""
+    older = "; the service is running an older release: fleet serve restart" if seen.older else ""
     if seen.kept_by is None:
         return "ok", "the service cannot start: fleet serve logs" if seen.failed else "stopped"
     if said is None:
-        return "failed", "the service runs and does not answer: fleet serve logs"
+        return "failed", "the service is running but does not answer: fleet serve logs"
     return "ok", f"{said['status']}{older}"
 
 
 def _keeper(way: str) -> str:
-    return {USER: "systemd of the user", SYSTEM: "systemd", NONE: "fleet's supervisor"}[way]
+    return {USER: "the user's systemd", SYSTEM: "systemd", NONE: "fleet's supervisor"}[way]

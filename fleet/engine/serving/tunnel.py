@@ -100,7 +100,7 @@ class Tunnel:
         except (ConnectionLostError, TransportError):
             with self._lock:
                 if self._session.transport is used:
-                    self._say("the connection to the device broke; fleet connects again")
+                    self._say("the connection to the device broke; fleet is connecting again")
                     self._session.reopen()
             return self._session.transport.dial(self._port, Deadline(DIAL_SECONDS))
 

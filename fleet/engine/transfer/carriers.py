@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fleet.engine.session import Session
 from fleet.engine.transfer.neighbours import LEAST_BYTES, lan_of
 from fleet.model.errors import FleetError, TransportError
-from fleet.model.frozen import dataclass
 from fleet.model.plan import Blob
 from fleet.transport.base import Carrier, Transport
 
@@ -40,7 +39,7 @@ class Choice:
         large = [n for n, blob in enumerate(self.blobs) if blob.plain]
         place = max(large, key=lambda n: self.blobs[n].left)
         count = self.blobs[place].left // 8
-        rate = attempt(self.blobs[place], count, self.carrier)
+        rate = attempt(self.blobs[place], count, self.carrier.trial())
         return replace(self, rate=rate, blobs=_further(self.blobs, place, count))
 
 

@@ -11,9 +11,10 @@ import threading
 import time
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from fleet.model.files import FileRef
-from fleet.model.frozen import dataclass
 from fleet.model.plan import Blob
 from fleet.ops.frames import read_file
 
@@ -34,13 +35,13 @@ class Sampler:
     """Compresses three samples of a file; thread-safe, each file once."""
 
     def __init__(self) -> None:
-        self._known: dict[str, CompressionSample] = {}
+        self._known: dict[Path, CompressionSample] = {}
         self._lock = threading.Lock()
 
     def sample(self, item: FileRef) -> CompressionSample:
         """How a file compresses; a small or unreadable one does not."""
         with self._lock:
-            known = self._known.get(item.sha256)
+            known = self._known.get(item.source)
         if known is not None:
             return known
         plain = packed = 0
@@ -59,7 +60,7 @@ class Sampler:
             else CompressionSample(1.0, 0.0)
         )
         with self._lock:
-            self._known[item.sha256] = found
+            self._known[item.source] = found
         return found
 
     def pays(self, item: FileRef, rate: float | None) -> bool:

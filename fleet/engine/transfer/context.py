@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from fleet.content.signatures import BlockSignature, Signatures
 from fleet.engine.transfer.compression import Sampler
@@ -13,7 +13,6 @@ from fleet.engine.transfer.limits import Hubs, Throttle
 from fleet.engine.transfer.neighbours import Neighbours
 from fleet.engine.transfer.reading import SharedSource
 from fleet.model.errors import InputError
-from fleet.model.frozen import dataclass
 from fleet.model.plan import Blob, Delta
 
 CARRIERS = ("auto", "paramiko", "ssh")
@@ -50,6 +49,7 @@ class TransferContext:
     source: SharedSource = field(default_factory=SharedSource)
     signatures: Signatures = field(default_factory=Signatures)
     sampler: Sampler = field(default_factory=Sampler)
+    bulk: bool = False  # so much is to be sent that a second carrier pays
 
     def __post_init__(self) -> None:
         self.hubs = Hubs(self.options.per_hub)

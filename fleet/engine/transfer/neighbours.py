@@ -9,10 +9,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-
-from fleet.model.frozen import dataclass
 
 if TYPE_CHECKING:
     from fleet.model.deadline import Deadline

@@ -8,11 +8,10 @@ brings that is not installed yet.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fleet.model.facts import DeviceNode, Facts
 from fleet.model.finding import Finding
-from fleet.model.frozen import dataclass
 from fleet.model.system import UDEV_RULES, FileSeen, RuleSeen, SystemSpec, SystemState, WantedFile
 from fleet.ops.system.access import ACTION, CDSP, DENIED, HEAP, RETRY, nodes, readable, ruled
 from fleet.ops.system.packaging import (
@@ -161,19 +160,19 @@ def _no_packages(state: SystemState) -> Finding:
         rule="fastrpc-packages",
         severity="refuse",
         message="libcdsprpc is not installed, and "
-        + (
-            "the device has never read its package lists"
-            if unread
-            else "no packaging of FastRPC is available"
-        ),
+        + ("the device has no package lists yet" if unread else "no package source offers FastRPC"),
         have=_foreign(state)
         or (f"no FastRPC package in {state.manager}" if state.manager else "no package manager"),
         need=f"one of {known}",
-        cure="name the packaging in the playbook (`fastrpc: debian`), or run "
-        "`sudo apt-get update` on the device"
+        cure=(
+            "run `sudo apt-get update` on the device, or name the packaging in the playbook "
+            "(`fastrpc: debian`)"
+        )
         if unread
-        else "name a repository or a folder of .deb files in `system:` of the playbook, or use "
-        "a system image that has FastRPC",
+        else (
+            "add a repository or a folder of .deb files under `system:` in the playbook, or "
+            "use a system image with FastRPC"
+        ),
         source="docs/sources/deployment.md 6",
     )
 
@@ -187,11 +186,11 @@ def _no_source(packaging: Packaging) -> Finding:
     return Finding(
         rule="fastrpc-source",
         severity="refuse",
-        message=f"the playbook asks for {packaging.id}, and no package source of the device or of "
-        "the playbook has it",
+        message="no package source of the device or the playbook offers the FastRPC packaging "
+        f"{packaging.id} that the playbook asks for",
         have=f"no package source of {packaging.title}",
         need=" ".join(packaging.packages),
-        cure="add the package source with its key to `system.repositories` of the "
+        cure="add the package source and its key to `system.repositories` in the "
         f"playbook{tutorial}",
         source=packaging.versions[0].source,
     )
@@ -201,7 +200,7 @@ def _foreign(state: SystemState) -> str:
     """Packages of FastRPC for another architecture than the device's own."""
     wanted = {name for packaging in packagings().values() for name in packaging.packages}
     seen = [name for name in state.packages if name.partition(":")[0] in wanted and ":" in name]
-    return f"for another architecture only: {', '.join(sorted(seen))}" if seen else ""
+    return f"only for another architecture: {', '.join(sorted(seen))}" if seen else ""
 
 
 def _version(packaging: Packaging, state: SystemState) -> Version:
@@ -267,8 +266,8 @@ def _by_the_next_event(need: FastRpc, view: _View) -> FastRpc:
     finding = Finding(
         rule="device-rules-wait",
         severity="warn" if view.spec.reboot else "refuse",
-        message="the udev rules on the device did not change its device nodes; "
-        "a reboot applies the rules",
+        message="the udev rules are installed, but the device nodes still have their old rights; a "
+        "reboot applies the rules",
         have=f"unchanged: {', '.join(need.apply_to)}",
         need="a reboot",
         cure="run `sudo reboot` on the device, or write `reboot: true` in `system:` of the "
@@ -360,10 +359,12 @@ def _warn_of_unit(need: FastRpc, state: SystemState) -> FastRpc:
     finding = Finding(
         rule="cdsprpcd-inactive",
         severity="warn",
-        message=f"{unit} is {seen.active or 'unknown'}, so the DSP cannot log or read files",
+        message=f"the service {unit} is {seen.active or 'unknown'}, so the DSP cannot write "
+        "logs or "
+        "read files",
         have=seen.active or "unknown",
         need="active",
-        cure=f"sudo systemctl {verb} {unit} (on the device; NPU sessions work without it)",
+        cure=f"sudo systemctl {verb} {unit} (on the device; NPU sessions work without the service)",
         source="docs/sources/deployment.md 6",
     )
     return replace(need, findings=(*need.findings, finding))

@@ -99,10 +99,11 @@ def _no_manager(spec: SystemSpec) -> Finding:
     return Finding(
         rule="system-packages",
         severity="refuse",
-        message="the playbook wants packages, and the device has neither apt nor opkg",
+        message="the playbook lists packages, but the device has neither apt nor opkg",
         have="no package manager",
         need=", ".join(wanted) or "a repository",
-        cure="use a system image with these packages, or `system.files` for single files",
+        cure="use a system image with these packages, or copy single files with `system.files` "
+        "in the playbook",
     )
 
 
@@ -110,9 +111,10 @@ def _not_listed(names: list[str]) -> Finding:
     return Finding(
         rule="system-packages",
         severity="warn",
-        message=f"the package lists of the device lack {', '.join(names)}; fleet "
-        "refreshes the lists first",
+        message=f"the package lists of the device do not contain {', '.join(names)}; fleet will "
+        "refresh the lists first",
         have="not listed",
         need=", ".join(names),
-        cure="add `system.repositories` to the playbook if the refreshed lists lack them, too",
+        cure="if the refreshed lists do not contain these packages either, add their repository "
+        "under `system.repositories` in the playbook",
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
 
 from fleet.data import frozen, load
-from fleet.model.frozen import dataclass
 from fleet.model.system import SystemSpec, SystemState
 
 UPSTREAM, BSP = "upstream", "bsp"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from fleet.model.facts import Facts
 from fleet.model.finding import Finding
-from fleet.model.frozen import dataclass
 from fleet.model.plan import Action
 from fleet.model.system import LOADER_CONF, REMOVE, UDEV_RULES, SystemSpec, SystemState, WantedFile
 from fleet.ops.system.access import ACTION, HEAP
@@ -167,10 +166,11 @@ def _write(draft: _Draft, want: WantedFile) -> WriteFile | None:
             Finding(
                 rule="system-file",
                 severity="refuse",
-                message=f"{want.path} {why}, so fleet could not restore it later",
+                message=f"{want.path} {why}, so fleet cannot save it to restore it later",
                 have=seen.kind,
                 need="a readable file, a link, or nothing",
-                cure=f"run on the device: ls -ld {want.path}; move what is at this path",
+                cure="move the present file or folder away; to see it, run on the device: ls "
+                f"-ld {want.path}",
             )
         )
         return None
@@ -201,7 +201,8 @@ def _not_enabled(name: str, state: str) -> Finding:
     return Finding(
         rule="system-unit",
         severity="warn",
-        message=f"{name} is {state}: udev rules or another unit start it, so it cannot be enabled",
+        message=f"systemd cannot enable the unit {name}, because it is {state}: udev rules or "
+        "another unit start it",
         have=state,
         need="a unit with [Install]",
         cure="remove `enabled` from `system.units`; `running: true` starts the unit",
@@ -213,7 +214,8 @@ def _no_systemd(name: str) -> Finding:
     return Finding(
         rule="system-unit",
         severity="refuse",
-        message=f"the unit {name} cannot be started or enabled: the device has no systemctl",
+        message=f"fleet cannot start or enable the unit {name}, because the device has no "
+        "systemctl",
         have="no systemctl",
         need="systemd",
         cure="remove the unit from `system.units`",
@@ -232,7 +234,7 @@ def _end(draft: _Draft, steps: list[Action]) -> list[Action]:
     waits = draft.dsp is not None and draft.dsp.waits
     if draft.spec.reboot and (changed or waits or draft.state.reboot_required):
         why = "the device requires it" if draft.state.reboot_required else "the playbook wants it"
-        why = "the udev rules take effect then" if waits else why
+        why = "the udev rules need a reboot to take effect" if waits else why
         return [Reboot(why, "systemctl" in draft.state.tools)]
     live, user = set(draft.facts.user.groups_live), draft.facts.user
     new = [step.group for step in steps if isinstance(step, AddMember) and step.user == user.name]
@@ -264,9 +266,15 @@ def _warn_of_foreign(draft: _Draft) -> None:
             "fleet hides them from its releases",
             have=shown,
             need="one QNN on the search paths",
-            cure="write `distribution_qnn: remove` in `system:` of the playbook (deletes them)"
+            cure=(
+                "write `distribution_qnn: remove` under `system:` in the playbook (fleet then "
+                "deletes these libraries)"
+            )
             if there
-            else "remove the libraries by hand: programs that fleet does not start may mix both",
+            else (
+                "remove these libraries by hand, because programs that fleet does not start "
+                "may load files of both"
+            ),
             source="docs/sources/deployment.md 6; the cause stub-skel-version-mismatch",
         )
     )

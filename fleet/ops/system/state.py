@@ -33,7 +33,8 @@ def parse_system(text: str, host: str) -> SystemState:
     lines = text.split("\n")
     if HEAD not in lines or TAIL not in lines[lines.index(HEAD) :]:
         raise DeviceError(
-            f"the answer of the device is incomplete; it ends with {masked(text)[-200:]!r}",
+            "the device returned only a part of the answer; the answer ends with "
+            f"{masked(text)[-200:]!r}",
             device=host,
             step="system",
             hint=f"fleet facts --limit {host}",

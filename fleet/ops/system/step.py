@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from fleet.model.command import Command
-from fleet.model.frozen import dataclass
 from fleet.model.plan import Action
 
 QUICK_SECONDS = 60.0

@@ -6,11 +6,11 @@ import base64
 import hashlib
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from fleet.model.command import Command
 from fleet.model.facts import DeviceNode
 from fleet.model.files import FileRef, human_bytes
-from fleet.model.frozen import dataclass
 from fleet.model.plan import Action
 from fleet.model.system import FileSeen, WantedFile
 from fleet.ops.system.access import ACTION, ANEW, MARK
@@ -101,7 +101,7 @@ class PlaceFiles(Action):
 
     files: tuple[FileRef, ...]
     folder: str
-    no_undo = "the package files are in fleet's own folder; the next prune deletes them"
+    no_undo = "the package files are in fleet's own folder, and the next deploy deletes them"
 
     @property
     def bytes(self) -> int:  # type: ignore[override]
@@ -161,7 +161,7 @@ class ReloadUdev(SystemStep):
             "owner": tuple(n.path for n in self.before if _nameless(n)),
         }
         return "; ".join(
-            f"the {name} of {', '.join(paths)} stays as the udev rules set it"
+            f"fleet does not restore the {name} of {', '.join(paths)}, which the udev rules set"
             for name, paths in what.items()
             if paths
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from fleet.model.command import Command
-from fleet.model.frozen import dataclass
 from fleet.model.system import FileSeen, Repository, WantedFile
 from fleet.ops.system.step import SystemStep, argv
 from fleet.ops.system.steps_files import NOT_THERE, WriteFile
@@ -104,7 +104,7 @@ class RefreshPackages(SystemStep):
 
     manager: str = "apt"
     seconds = DOWNLOAD_SECONDS
-    no_undo = "package lists are only a cache"
+    no_undo = "package lists are only a cache, so there is nothing to undo"
 
     def describe(self) -> str:
         """`refresh package lists`."""
@@ -220,7 +220,7 @@ class RepairPackages(SystemStep):
 
     names: tuple[str, ...]
     seconds = DOWNLOAD_SECONDS
-    no_undo = "a half-configured package must not come back"
+    no_undo = "fleet does not restore a half-configured package"
 
     def describe(self) -> str:
         """`end the configuration of X`."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from fleet.model.command import Command
-from fleet.model.frozen import dataclass
 from fleet.model.plan import Action
 from fleet.model.system import UnitSeen
 from fleet.ops.system.step import Refresh, SystemStep, argv
@@ -110,7 +111,7 @@ class Reconnect(Action):
     """A new login, so that new groups are in force. Open shells keep their old ones."""
 
     groups: tuple[str, ...]
-    no_undo = "nothing to undo: the login ends by itself"
+    no_undo = "there is nothing to undo: the login ends by itself"
 
     def describe(self) -> str:
         """`log in again for group fastrpc (...)`."""

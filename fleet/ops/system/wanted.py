@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fleet.model.frozen import dataclass
+from dataclasses import dataclass
+
 from fleet.model.system import LOADER_CONF, UDEV_RULES, SystemSpec, WantedFile
 from fleet.ops.system.fastrpc import DEFAULT_GROUP, RULE_FILE
 from fleet.ops.system.packaging import packagings, qnn_packages

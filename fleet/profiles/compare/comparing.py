@@ -165,7 +165,7 @@ def pair(a: RecordGroup, b: RecordGroup) -> tuple[list[Pair], list[str]]:
             alone = sorted({mine[identity][0].host for identity in mine if identity not in others})
             if alone:
                 shown = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
-                remarks.append(f"only in {label}, left out: {shown}")
+                remarks.append(f"not compared, because only {label} contains them: {shown}")
         names = _names(both, right)
         return [(names[identity], left[identity], right[identity]) for identity in both], remarks
     if not left or not right:
@@ -174,7 +174,7 @@ def pair(a: RecordGroup, b: RecordGroup) -> tuple[list[Pair], list[str]]:
         next(iter(side.values()))[0].host if len(side) == 1 else f"{len(side)} boards"
         for side in (left, right)
     )
-    text = "A and B were measured on different devices, which also differ from each other"
+    text = "A and B were measured on different devices, so a change may come from the devices"
     records = [[r for board in side.values() for r in board] for side in (left, right)]
     return [(label, records[0], records[1])], [text]
 
@@ -187,7 +187,9 @@ def _remarks(rows: Sequence[MetricRow]) -> list[str]:
             said.setdefault((row.metric.name, text), []).append(row.board)
     found = [f"{', '.join(boards)} {name}: {text}" for (name, text), boards in said.items()]
     if any(row.difference.how in {"values", "repeats"} for row in rows):
-        found.append(f"A or B has fewer than {fewest()} runs: a reboot may cause the change")
+        found.append(
+            f"A or B has fewer than {fewest()} runs, so a reboot alone may explain the change"
+        )
     return found
 
 
@@ -243,7 +245,7 @@ def _ops(pairs: Sequence[Pair], blocked: dict[str, list[str]]) -> tuple[list[OpD
     if len({chip(r) for r in (*a, *b)}) > 1:
         return [], [("to compare operations, select one chip with chip:NAME")]
     lonely = [
-        f"only {side} has operations measured in {unit}"
+        f"operations not compared: only {side} measured them in {unit}"
         for side, units in zip("AB", lonely_units(a, b), strict=True)
         for unit in sorted(units)
     ]

@@ -114,7 +114,7 @@ def check(
     found += seen.by_number(a, b, _number)
     if (not_in_turns := apart(a, b)) is not None:
         what, left, right = not_in_turns
-        text = "not measured in turns"
+        text = "not measured alternately"
         found.append(ConditionFinding(what, Weight.BLOCKS, left, right, text=text))
     order = list(Weight)
     return sorted(found, key=lambda finding: order.index(finding.weight))
@@ -157,7 +157,7 @@ def _ask(question: _Question, a: Sequence[Record], b: Sequence[Record]) -> list[
     mixed = question.weight in {Weight.BLOCKS, Weight.WARNS} and len(known_left) > 1
     if mixed and question.what not in {"finish", "prompt tokens"}:
         weight = Weight.WARNS
-        return [replace(make, weight=weight, text="differs within each side")]
+        return [replace(make, weight=weight, text="not the same in all runs of A or of B")]
     return []
 
 
@@ -184,7 +184,7 @@ def between(
     shared = [finding for finding in first if all(finding in mine for _, mine in found)]
     own = [replace(f, board=label) for label, mine in found for f in mine if f not in shared]
     if a.counted and b.counted and all(r.emulated for r in (*a.counted, *b.counted)):
-        text = "A and B are both emulated: these are not NPU numbers"
+        text = "A and B are both emulated, so the numbers are not those of an NPU"
         shared.append(ConditionFinding("emulated", Weight.REMARK, "yes", "yes", text=text))
     if a.dropped.keys() != b.dropped.keys():
         dropped = [", ".join(f"{n} {word}" for word, n in group.dropped.items()) or "none"

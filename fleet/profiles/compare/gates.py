@@ -43,7 +43,7 @@ class GateOutcome(StrEnum):
 
     PASSED = "passed"
     TRIPPED = "tripped"
-    UNJUDGED = "could not be judged"
+    UNJUDGED = "undecided"
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,13 @@ def judge_gates(
             text = "the metric was not measured"
             found.append(JudgedGate(gate, "", gate.metric, GateOutcome.UNJUDGED, text))
         found += [
-            JudgedGate(gate, host, gate.metric, GateOutcome.UNJUDGED, "measured in A, but not in B")
+            JudgedGate(
+                gate,
+                host,
+                gate.metric,
+                GateOutcome.UNJUDGED,
+                "the metric was measured in A, but not in B",
+            )
             for host in comparison.missing
         ]
         for row in rows:
@@ -170,7 +176,9 @@ def _limit(gate: Gate, row: MetricRow, text: str) -> tuple[GateOutcome, str]:
     decided = row.shown or sure == limit != 0.0
     if decided and _beyond(gate, change.mid, limit) and _beyond(gate, near, sure):
         return GateOutcome.TRIPPED, text
-    return GateOutcome.UNJUDGED, (f"{text}; the interval includes the limit; {row.needed(limit)}")
+    return GateOutcome.UNJUDGED, (
+        f"{text}; undecided, because the interval includes the limit; {row.needed(limit)}"
+    )
 
 
 def _level(gate: Gate, row: MetricRow) -> tuple[GateOutcome, str]:
@@ -180,7 +188,7 @@ def _level(gate: Gate, row: MetricRow) -> tuple[GateOutcome, str]:
         return GateOutcome.UNJUDGED, _mismatch(gate, row)
     if bounds is None:
         return GateOutcome.UNJUDGED, (
-            f"B has too few runs for an interval; {LEAST_REPEATS} are needed"
+            f"B has too few runs for an interval: run B at least {LEAST_REPEATS} times"
         )
     text = f"{bounds.mid:.4g} {row.metric.unit} ({bounds.low:.4g} to {bounds.high:.4g})"
     ends = [_beyond(gate, end, gate.limit * scale) for end in (bounds.low, bounds.high)]
@@ -208,7 +216,7 @@ def _scale(gate: Gate, row: MetricRow) -> float | None:
 
 
 def _mismatch(gate: Gate, row: MetricRow) -> str:
-    return f"{gate.text!r} has another unit than the metric: {row.metric.unit or 'no unit'}"
+    return f"{gate.text!r} does not have the unit of the metric: {row.metric.unit or 'no unit'}"
 
 
 def interval(row: MetricRow) -> str:

@@ -6,10 +6,10 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 
-from fleet.model.frozen import dataclass
 from fleet.model.record import Record
 from fleet.profiles.compare.metrics import KNOWN, value
 

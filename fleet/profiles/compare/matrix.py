@@ -141,7 +141,7 @@ def _rows(
             blocks = [f.what for f in findings if f.weight is Weight.BLOCKS]
             warns = [f.what for f in findings if f.weight is Weight.WARNS]
             if warns:
-                notes.append(f"{board}, {version}: other conditions differ too: {', '.join(warns)}")
+                notes.append(f"{board}, {version}: these conditions differ too: {', '.join(warns)}")
             found[board, version] = row_of(board, *sides_of(first, other), metric, blocks)
     judged = judge(list(found.values()), margin)
     return dict(zip(found, judged, strict=True)), notes

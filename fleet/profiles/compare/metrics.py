@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from fleet.model.frozen import dataclass
 from fleet.model.record import Record
 
 

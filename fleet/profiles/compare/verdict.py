@@ -29,7 +29,7 @@ class Verdict(StrEnum):
     HIGHER = "higher"  # where nobody knows which way is better
     LOWER = "lower"
     SAME = "same"  # within the margin, surely
-    NONE = "no difference shown"
+    NONE = "no difference found"
     DIFFERS = "differs"  # among repeats of fewer runs than a verdict takes
     FEW = "too few runs"
     INCOMPARABLE = "not comparable"
@@ -83,9 +83,12 @@ class MetricRow:
             count = min(change.count_a, change.count_b)
             runs = max(runs, count + 1, math.ceil(count * (reach / max(room, 1e-9)) ** 2))
         if runs > MOST_RUNS:
-            return f"too close to the limit: {MOST_RUNS} runs of A and of B could not decide"
-        time = f", {math.ceil(2 * runs * self.seconds / 60)} min a board" if self.seconds else ""
-        return f"about {runs} runs of A and of B in turns would decide{time}"
+            return (
+                f"the change is too close to the limit: even {MOST_RUNS} runs of A and of B "
+                "would not decide"
+            )
+        time = f", {math.ceil(2 * runs * self.seconds / 60)} min per board" if self.seconds else ""
+        return f"about {runs} runs each of A and B, alternately, would decide{time}"
 
     @property
     def shown(self) -> bool:
@@ -141,8 +144,9 @@ def _judged(row: MetricRow, margin: float, asked: int) -> MetricRow:
         figure = row.difference.count_a == 1
         fewest = fewest_runs(row.questions / row.part, figure)
         why = (
-            f"to decide {row.questions} metrics at once, {fewest} runs "
-            f"of {'B' if figure else 'A and of B'} are needed; or choose fewer with --metric"
+            f"{row.questions} metrics at once need {fewest} runs of "
+            f"{'B' if figure else 'A and of B'}; measure more runs, or choose fewer metrics "
+            "with --metric"
         )
         return replace(row, verdict=Verdict.FEW, why=why, alone=True)
     change = row.difference.at(1 - CHANCE * row.part / asked)
@@ -162,9 +166,9 @@ def _judged(row: MetricRow, margin: float, asked: int) -> MetricRow:
 def _of_few_runs(row: MetricRow) -> MetricRow:
     """Repeats say whether two runs differ, and nothing of what a run differs by itself."""
     a, b = (f"{count} `fleet run`" for count in row.runs)
-    why = f"A and B come from {a} each" if a == b else f"A comes from {a}, B from {b}"
+    why = f"A and B have {a} each" if a == b else f"A has {a}, B has {b}"
     shown = row.p <= CHANCE
-    why = why if shown else f"{why}, {LEAST_REPEATS} are needed"
+    why = why if shown else f"{why}; at least {LEAST_REPEATS} are needed"
     change = replace(row.difference, low=None, high=None, bounds=None)
     verdict = Verdict.DIFFERS if shown else Verdict.FEW
     return replace(row, verdict=verdict, why=why, difference=change)

@@ -102,7 +102,7 @@ def together(comparison: Comparison) -> list[str]:
         text = f"{mine.metric.name}, {boards} boards: {moved}"
         if mine.change:
             low, mid, high = (percent(share) for share in mine.change)
-            text += f"; over all boards {mid} ({low} to {high}), {mine.verdict}"
+            text += f"; all boards together {mid} ({low} to {high}), {mine.verdict}"
         if boards > 1:
             found.append(text)
     return found
@@ -119,10 +119,10 @@ def operations(ops: OpDiff) -> str:
 
 
 HEADS = {
-    Weight.BLOCKS: "Not comparable, because these conditions differ",
-    Weight.COMPARED: "What is compared",
+    Weight.BLOCKS: "A and B are not comparable, because these conditions differ",
+    Weight.COMPARED: "Compared on purpose (--vary)",
     Weight.WARNS: "These conditions differ too",
-    Weight.UNKNOWN: "Unknown for A or for B",
+    Weight.UNKNOWN: "These conditions are unknown for A or B",
     Weight.REMARK: "Remarks",
 }
 

@@ -37,6 +37,6 @@ def _library(name: str) -> Any:  # noqa: ANN401 - a module without types
         return importlib.import_module(name)
     except ImportError as error:
         raise InputError(
-            "the Python package pyarrow, which writes Parquet, is not installed",
+            "fleet needs the Python package pyarrow to write Parquet, but pyarrow is not installed",
             hint=f"{install_extra('parquet')}; or --format csv",
         ) from error

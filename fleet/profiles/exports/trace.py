@@ -17,7 +17,10 @@ from fleet.model.record import Op, Record
 from fleet.profiles.store import ProfileStore, Query
 
 LAID = "the profile contains no start times, so the trace shows the operations one after the other"
-CYCLES = "the profile counts cycles, not time; the trace shows each cycle as 1 us"
+CYCLES = (
+    "the profile counts cycles instead of time, so the trace shows each cycle as 1 us; to "
+    "convert cycles to time: --clock-mhz"
+)
 _TO_US = {"us": 1.0, "ms": 1000.0, "ns": 0.001, "s": 1e6}
 
 
@@ -80,11 +83,13 @@ def _microseconds(op: Op, clock_hz: float | None) -> tuple[float, str]:
     if op.unit == "cycles" and clock_hz:
         return (
             op.value / clock_hz * 1e6,
-            f"time of cycles at {clock_hz / 1e6:g} MHz",
+            f"time computed from cycles at {clock_hz / 1e6:g} MHz",
         )
     if op.unit == "cycles":
         return op.value, CYCLES
-    return op.value, (f"{op.unit or 'a number without a unit'} is not time; each is drawn as 1 us")
+    return op.value, (
+        f"{op.unit or 'a number without a unit'} is not a time, so the trace shows each as 1 us"
+    )
 
 
 def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:

@@ -7,10 +7,9 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from fleet.model.errors import ProfileError, reason
-from fleet.model.frozen import dataclass
 from fleet.model.record import Measure, Metrics, Op
 
 _MICRO = ("us", "µs", "μs", "microsec")
@@ -69,12 +68,14 @@ def json_fault(text: str, error: Exception) -> ProfileError:
     rest = text[error.pos :].strip()
     cut = error.msg.startswith("Unterminated") or (len(rest) < 6 and not rest.endswith(("}", "]")))
     return ProfileError(
-        f"is not valid JSON: {('it ends too early' if cut else error.msg)}",
+        f"is not valid JSON: {('it is truncated' if cut else error.msg)}",
         line=error.lineno,
         hint="copy the file from the device again"
         if cut
-        else "write the file again with LC_ALL=C, if its numbers have a decimal comma; else "
-        "copy it again",
+        else (
+            "if the numbers have a decimal comma, write the file again with LC_ALL=C; if not, "
+            "copy the file again"
+        ),
     )
 
 

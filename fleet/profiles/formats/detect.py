@@ -33,10 +33,10 @@ def read(data: bytes) -> Profile | list[dict[str, Any]]:
     if b"\0" in data[:4096] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         if b"QNN" in data or b"Accelerator (" in data:
             raise ProfileError(
-                "the file is a binary profiling log of QNN, which must be converted", hint=_VIEWER
+                "the file is a binary QNN profiling log; convert it first", hint=_VIEWER
             )
         raise UnknownProfileError(
-            "the file is binary, and not of a profile format that fleet knows", hint=_GIVE
+            "the file is binary, but in no profile format that fleet knows", hint=_GIVE
         )
     text = decoded(data)
     first = text.lstrip("\ufeff \t\r\n")[:1]
@@ -60,7 +60,7 @@ def _objects(text: str) -> Profile | list[dict[str, Any]]:
         if "n_prompt" in lines[0]:
             return llama_cpp.read_rows(lines)
         raise UnknownProfileError(
-            "the file contains JSON Lines, but not of a profile format that fleet knows",
+            "the file contains JSON Lines, but in no profile format that fleet knows",
             hint=_GIVE,
         ) from error
     if "run_id" in data and "metrics" in data:
@@ -73,7 +73,7 @@ def _objects(text: str) -> Profile | list[dict[str, Any]]:
         return llama_cpp.read_rows([data])
     keys = ", ".join(map(str, list(data)[:5]))
     raise UnknownProfileError(
-        f"the file is JSON (its first keys: {keys}), but not of a profile format that fleet knows",
+        f"the file is JSON (its first keys: {keys}), but in no profile format that fleet knows",
         hint=_GIVE,
     )
 
@@ -118,7 +118,7 @@ def _list(text: str) -> Profile | list[dict[str, Any]]:
     if rows and "n_prompt" in rows[0]:
         return llama_cpp.read_rows(rows)
     raise UnknownProfileError(
-        "the file contains a JSON list, but not of a profile format that fleet knows",
+        "the file contains a JSON list, but in no profile format that fleet knows",
         hint=_GIVE,
     )
 
@@ -137,7 +137,7 @@ def _text(text: str) -> Profile:
         return llama_cpp.read_table(text)
     if mllm.MARKER in text or mllm.rates(text):
         return mllm.read(text)
-    raise UnknownProfileError("the file is not of a profile format that fleet knows", hint=_GIVE)
+    raise UnknownProfileError("the file is in no profile format that fleet knows", hint=_GIVE)
 
 
 def _no_json(text: str, error: Exception) -> ProfileError:

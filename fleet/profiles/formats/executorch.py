@@ -108,7 +108,8 @@ def read_log(text: str) -> Profile:
     found = observed(text) | inferences(text)
     if not found:
         raise ProfileError(
-            "fleet cannot read the times of ExecuTorch", hint="copy the whole log again"
+            "fleet cannot find the times in this log of ExecuTorch",
+            hint="copy the complete log again",
         )
     metrics = replace(Metrics.of(found), source=found)
     return Profile("executorch-log", metrics, runner="executorch")
@@ -123,7 +124,9 @@ def read_etdump(data: bytes) -> Profile:
         devtools = importlib.import_module("executorch.devtools")
     except ImportError as error:
         raise ProfileError(
-            "the package executorch, which reads etdumps, is missing", hint=INSTALL
+            "fleet needs the Python package executorch to read etdump files, but it is not "
+            "installed",
+            hint=INSTALL,
         ) from error
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "etdump.etdp")
@@ -132,8 +135,8 @@ def read_etdump(data: bytes) -> Profile:
             return _inspected(devtools.Inspector(etdump_path=str(path)))
         except Exception as error:
             raise ProfileError(
-                "the Python package executorch cannot read this etdump, which may be of another "
-                f"version of ExecuTorch: {reason(error)}",
+                "the Python package executorch cannot read this etdump, perhaps because "
+                f"another version of ExecuTorch wrote it: {reason(error)}",
                 hint="pip install executorch==VERSION (the version that made the .pte)",
             ) from error
 
@@ -173,7 +176,9 @@ def _inspected(inspector: Any) -> Profile:  # noqa: ANN401 - a foreign class
             for op in operations(nodes)
         ]
     if not values and not ops:
-        raise ProfileError("the etdump has no events", hint="run the program again until its end")
+        raise ProfileError(
+            "the etdump contains no events", hint="run the program again and wait until it ends"
+        )
     found = {name: Measure(mean(taken), unit) for (name, unit), taken in values.items()}
     for name in ("execute", "qnn_execute"):
         found |= spread(name, values.get((f"{name}_us", "us"), ()))

@@ -134,7 +134,7 @@ def _is_measured(event: Event) -> bool:
 def _problems(families: dict[str, list[Event]]) -> tuple[str, ...]:
     events = [event for each in families.values() for event in each]
     if not events:
-        return (("failed: the profile has no events: Genie created no dialog or pipeline"),)
+        return (("failed: Genie created no dialog or pipeline, so the profile contains no events"),)
     if not any(map(_is_measured, events)):
         return ("cut: Genie ended before it wrote the times of the query",)
     return ()

@@ -62,15 +62,15 @@ def bench_elsewhere(text: str, device: str) -> str:
             continue
         if "devices" not in row or "backends" not in row:
             return (
-                "cpu-fallback: llama-bench printed no devices and backends, so "
-                f"nothing proves that {device} was used; build a newer llama-bench"
+                "cpu-fallback: this llama-bench does not print the devices it used, so fleet "
+                f"cannot tell whether {device} was used; build a newer llama-bench"
             )
         devices, backends = str(row["devices"]), str(row["backends"])
         used = set(_HTP.findall(devices))
         if not wanted or not wanted <= used or "HTP" not in backends.split(","):
             return (
-                f"cpu-fallback: llama-bench ran on devices {devices} with backends "
-                f"{backends}, but {device} was asked for"
+                f"cpu-fallback: llama-bench ran on devices {devices} with backends {backends} "
+                f"instead of {device}"
             )
     return ""
 
@@ -109,12 +109,12 @@ def elsewhere(text: str, device: str = "") -> str:
     if wanted and wanted <= used:
         return ""
     asked = device or "HTP0"
-    why = f"cpu-fallback: no weights on {asked} in the log (`HTP0 model buffer size`)"
+    why = f"cpu-fallback: the log shows no weights on {asked} (no line `{asked} model buffer size`)"
     if used:
-        return f"cpu-fallback: weights are on {', '.join(held)}, but {asked} was asked for"
+        return f"cpu-fallback: the weights are on {', '.join(held)} instead of {asked}"
     if held:
         return f"{why}; the weights are on {', '.join(held)}"
-    return f"{why}; with `-lv 4` llama.cpp prints where the weights are"
+    return f"{why}; run llama.cpp with `-lv 4`, which prints where the weights are"
 
 
 def read_rows(rows: object) -> Profile:
@@ -163,7 +163,7 @@ def read_log(text: str) -> Profile:
 def _profile(found: Mapping[str, Measure], kind: str) -> Profile:
     if not found:
         raise ProfileError(
-            "the file has no rates (tokens per second) that llama.cpp measured",
+            "the file contains no rates of llama.cpp (tokens per second)",
             hint="write it with llama-bench -o json",
         )
     sources = Sources()
@@ -189,7 +189,7 @@ def _rates(rows: object, *, strict: bool = False) -> dict[str, Measure]:
             continue
         if strict and not found.keys().isdisjoint(made):
             raise ProfileError(
-                "the file has several tests of one kind; fleet reads one run per file",
+                "the file contains several tests of one kind, but fleet reads only one per file",
                 hint="run llama-bench with one -p and one -n",
             )
         found |= made

@@ -31,7 +31,7 @@ def read(text: str) -> Profile:
     found = rates(text)
     if not found:
         raise ProfileError(
-            "the output of mllm contains no rates; the mllm runner does not print any",
+            "the output of mllm contains no rates, because mllm does not print any",
             hint="measure with fleet run, which takes the time of the whole run",
         )
     metrics = replace(Metrics.of(found), source=found)

@@ -105,14 +105,17 @@ def _rows(text: str) -> Iterator[ProfileEvent]:
     if any(name not in header for name in COLUMNS):
         if ";" in heading:
             raise ProfileError(
-                "the columns are separated by ';' instead of ',': a spreadsheet saved the file",
+                "the columns are separated by ';' instead of ',', probably because a "
+                "spreadsheet saved the file",
                 line=above + 1,
                 hint=_VIEWED,
             )
-        raise ProfileError("the file lacks the columns of qnn-profile-viewer's CSV", hint=_VIEWED)
+        raise ProfileError(
+            "the file does not have the columns of qnn-profile-viewer's CSV", hint=_VIEWED
+        )
     if not text.endswith("\n"):
         raise ProfileError(
-            "the last line has no line break, so the file is cut off",
+            "the file is truncated: its last line has no line break",
             line=above + len(lines),
             hint="copy the file from the device again (or add a line break at its end)",
         )
@@ -159,7 +162,7 @@ def _ragged(have: int, wanted: int, line: int) -> ProfileError:
             hint=f"LC_ALL=C {_VIEWED}",
         )
     return ProfileError(
-        f"this line of the CSV has {have} values for {wanted} columns, so it is cut off",
+        f"the file is truncated: this line of the CSV has {have} values for {wanted} columns",
         line=line,
         hint="copy the file from the device again",
     )

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from fleet.model.frozen import dataclass
 from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.formats.base import RATE, RATE_UNIT, Profile, Sources, apart, mean, slug, spread
 

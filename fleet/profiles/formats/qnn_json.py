@@ -28,7 +28,7 @@ def loaded(text: str) -> Profile:
         raise ProfileError(f"the profile {fault.said}", line=fault.line, hint=fault.hint) from error
     if not isinstance(data, dict):
         raise ProfileError(
-            "the file is not JSON of qnn-profile-viewer: it holds no JSON object",
+            "the file is not JSON of qnn-profile-viewer: it contains no JSON object",
             hint="run qnn-profile-viewer on the log again",
         )
     return read(data)

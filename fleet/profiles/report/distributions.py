@@ -65,11 +65,11 @@ def distribution(report: Report, metric: Metric) -> tuple[Spec, str]:
         spans.append(_span(row, label, metric))
     left = []
     if len(drawn) < len(named):
-        left.append(f"{len(drawn)} of {len(named)} rows are drawn; the table shows all")
+        left.append(f"the chart shows {len(drawn)} of {len(named)} rows; the table shows all rows")
     if len(points) < whole:
         left.append(
-            f"{len(points)} of {whole} runs: of each row the lowest, the highest and evenly "
-            "spaced ranks; middles and intervals are of all"
+            f"the chart shows {len(points)} of {whole} runs: the lowest, the highest and evenly "
+            "spaced runs of each row; medians and intervals use all runs"
         )
     order = list(dict.fromkeys(label for _, label in drawn))
     return _spec(report, points, spans, order), "; ".join(left)
@@ -94,7 +94,7 @@ def _span(row: ReportRow, label: str, metric: Metric) -> Spec:
     cell = row.cells[metric.name]
     spread = cell.spread
     ends = (spread.low, spread.high) if spread else (None, None)
-    text = f"{label}: middle {cell.middle:.4g} {metric.unit} of {cell.count}"
+    text = f"{label}: median {cell.middle:.4g} {metric.unit} of {cell.count} runs"
     if spread:
         text += f", {spread.level:.0%} interval {spread.low:.4g} to {spread.high:.4g}"
     return {"l": label, "g": str(row.group), "m": cell.middle, "a": ends[0], "b": ends[1],

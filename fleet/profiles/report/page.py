@@ -30,7 +30,10 @@ _DARK_RULES = (
 )
 
 
-_LACKS = '<p class="quiet">Heat, operations and history are drawn by the extra `report`.</p>'
+_LACKS = (
+    '<p class="quiet">To draw heat, operations and history, install the extra `report`: pip '
+    'install "npu-fleet[report]"</p>'
+)
 
 
 def page(report: Report, title: str = "") -> str:
@@ -105,23 +108,23 @@ def _distributions(report: Report) -> str:
     cards = []
     for metric in report.metrics:
         spec, left = distribution(report, metric)
-        text = f"{metric.shown}: every run that counts as a point, with the middle of each row."
+        text = f"{metric.shown}: each run that counts is a point; each row has its median."
         drawn = picture(spec, metric.shown, f"{text} The table has the numbers.")
         cards.append(parts.card(metric.shown + _better(metric.better), drawn, left))
     if not cards:
         return ""
     return (
-        '<h2 id="distributions">Every run</h2><p class="quiet">A point is a run that counts, '
-        "hollow where it is emulated. The line is the middle, the band its 95 % interval; no band: "
-        f"fewer than five runs."
-        f"{_drift(report)}</p>{_cards(cards)}"
+        '<h2 id="distributions">Every run</h2><p class="quiet">Each point is a run that '
+        "counts; hollow points are emulated runs. The line is the median, the band its 95 % "
+        "interval. A row with fewer than five runs has no "
+        f"band.{_drift(report)}</p>{_cards(cards)}"
     )
 
 
 def _drift(report: Report) -> str:
     if not any(c.spread and c.spread.drift for row in report.rows for c in row.cells.values()):
         return ""
-    return " Where runs drift it is the band of their level over all runs."
+    return " For runs that drift, the band shows the level over all runs."
 
 
 def _better(way: int) -> str:
@@ -135,12 +138,12 @@ def _heat(report: Report) -> str:
     if not found:
         return ""
     cards = [parts.card(c.title, picture(c.spec, c.title, c.text), c.text, c.left) for c in found]
-    few = f" The {len(found)} of {whole} boards whose temperature moved most." * (
-        whole > len(found)
-    )
+    few = (
+        f" Shown are the {len(found)} of {whole} boards with the largest change of temperature."
+    ) * (whole > len(found))
     return (
-        '<h2 id="heat">Speed and temperature</h2><p class="quiet">Run after run on one board, with '
-        f"the hottest thermal zone.{few}</p>{_cards(cards)}"
+        '<h2 id="heat">Speed and temperature</h2><p class="quiet">Each run on one board in '
+        f"time order, with the temperature of the hottest thermal zone.{few}</p>{_cards(cards)}"
     )
 
 
@@ -160,20 +163,21 @@ def _history(report: Report) -> str:
         found = history(report, metric)
         if found:
             spec, left = found
-            text = f"{metric.shown} over time: the median of each run, one line a board."
+            text = f"{metric.shown} over time: the median of each run, one line per board."
             cards.append(parts.card(metric.shown, picture(spec, metric.shown, text), left))
     if not cards:
         return ""
     return (
-        '<h2 id="history">History</h2><p class="quiet">A point is the median of one run on one '
-        "board, a line is a board. Dotted: a runtime was seen for the first time.</p>"
-        f"{_cards(cards)}"
+        '<h2 id="history">History</h2><p class="quiet">A point is the median of one run on '
+        "one board, a line is a board. A dotted line marks the first run with a new "
+        f"runtime.</p>{_cards(cards)}"
     )
 
 
 def _foot() -> str:
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return (
-        f"<footer>Made by fleet {escape(VERSION)} on {now}. Warm-ups are left out "
-        "everywhere. Whether a difference is one: <code>fleet profiles compare A B</code>.</footer>"
+        f"<footer>Made by fleet {escape(VERSION)} on {now}. Warm-up runs are not shown. To test "
+        "whether a difference is significant: <code>fleet profiles compare A "
+        "B</code>.</footer>"
     )

@@ -31,10 +31,13 @@ def emulated(report: Report) -> str:
     """The banner; "" where all runs are of hardware."""
     rows = [row for row in report.rows if row.emulated in {"yes", "mixed"}]
     if report.emulated == "yes":
-        text = "All runs are emulated (lab boards or the HTP emulator). These are not NPU numbers."
+        text = (
+            "All runs are emulated (lab boards or the HTP emulator), so the numbers are not "
+            "those of an NPU."
+        )
     elif rows:
-        text = f"{len(rows)} of {many(len(report.rows), 'row')} below have emulated runs, "
-        text += "which are not NPU numbers."
+        text = f"{len(rows)} of {many(len(report.rows), 'row')} below contain emulated runs, "
+        text += "whose numbers are not those of an NPU."
     elif report.emulated in {"unknown", "mixed"}:
         text = "For some of these runs it is unknown whether they ran on hardware or were emulated."
     else:

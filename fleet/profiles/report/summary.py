@@ -131,9 +131,9 @@ def _metrics(records: Sequence[Record]) -> tuple[list[Metric], dict[str, str]]:
     counted = [record for record in records if record.counts]
     for name in present(counted):
         if len(units(counted, name)) > 1:
-            left_out[name] = "runs give it in several units"
+            left_out[name] = "the runs use several units"
         elif len(found) == METRICS:
-            left_out[name] = f"a report shows {METRICS} metrics"
+            left_out[name] = f"a report shows at most {METRICS} metrics"
         elif any(math.isfinite(value(record, name)) for record in counted):
             measured = metric(name, counted)
             found.append(Metric(name, clean(measured.unit), measured.better, clean(measured.shown)))

@@ -42,8 +42,8 @@ def boards(report: Report) -> str:
                    sorted(report.left_out.items())[:SHOWN])  # fmt: skip
     note = f'<p class="note">Not in the report: {left.removesuffix("; ")}.</p>' if left else ""
     return (
-        '<h2 id="boards">Boards</h2><p class="quiet">The middle, and below it its 95 % interval: '
-        "the median, or the level of runs that drift. Click a heading to sort.</p>"
+        '<h2 id="boards">Boards</h2><p class="quiet">Each cell shows the median (for runs '
+        "that drift: the level), and below it the 95 % interval. Click a heading to sort.</p>"
         f'<div class="wide" role="region" aria-label="Boards" tabindex="0"><table class="sortable">'
         f"<caption>Boards</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         f"</div>{note}"
@@ -181,15 +181,15 @@ def outside(report: Report) -> str:
     if not found:
         return ""
     rows = [(row.board, row.runtime or "unknown", why, str(n)) for row, why, n in found]
-    return '<h2 id="outside">What does not count</h2>' + plain(
-        ("board", "QAIRT", "why", "runs"), rows, "What does not count"
+    return '<h2 id="outside">Runs that do not count</h2>' + plain(
+        ("board", "QAIRT", "why", "runs"), rows, "Runs that do not count"
     )
 
 
 def around(report: Report) -> str:
     """Conditions, folded away."""
     rows = [(row.board, *_conditions(row.records)) for row in report.rows]
-    heads = ("board", "start °C", "most °C", "governor", "power", "load", "cost of looks")
+    heads = ("board", "start °C", "most °C", "governor", "power", "load", "CPU use of sampling")
     return (
         '<h2 id="conditions">Conditions and provenance</h2>'
         f"<details><summary>Conditions</summary>{plain(heads, rows, 'Conditions')}</details>"

@@ -52,11 +52,16 @@ def history(report: Report, metric: Metric) -> tuple[Spec, str] | None:
     if max(lines.values(), default=0) < 2:
         return None
     kept = set(list(lines)[:LINES])
-    left = [f"{len(kept)} of {len(lines)} boards; the table has all"] * (len(kept) < len(lines))
+    left = [f"the chart shows {len(kept)} of {len(lines)} boards; the table shows all boards"] * (
+        len(kept) < len(lines)
+    )
     values = [point for point in values if (int(point["g"]), point["l"]) in kept]
     drawn = _thinned(values, max(2, MEDIANS // len(kept)))
     if len(drawn) < len(values):
-        left.append(f"{len(drawn)} of {len(values)} medians, evenly spaced, with the ends")
+        left.append(
+            f"the chart shows {len(drawn)} of {len(values)} medians, evenly spaced, with the "
+            "first and the last"
+        )
     return _history_spec(report, drawn, builds, len(kept)), "; ".join(left)
 
 
@@ -182,7 +187,7 @@ def _curve(metric: Metric, label: str, place: int, mine: Sequence[Record]) -> Cu
     looks, shown = thinned(heats, LOOKS), thinned(speeds, LOOKS)
     left = ""
     if len(looks) < len(heats) or len(shown) < len(speeds):
-        left = f"{len(shown)} of {len(speeds)} runs and {len(looks)} of {len(heats)} looks"
+        left = f"{len(shown)} of {len(speeds)} runs and {len(looks)} of {len(heats)} samples"
     low, high = min(h for _, h in heats), max(h for _, h in heats)
     text = f"{len(speeds)} runs, hottest zone {low:.0f} to {high:.0f} °C"
     run, build_id = clean(mine[0].run_id), clean(short_build(build(mine[0])))

@@ -62,22 +62,26 @@ def headline(report: Report) -> list[str]:
     ]
     if counted < whole:
         words = _counts(row.problems for row in report.rows)
-        sentences.append(f"{many(whole - counted, 'run')} left out: {words}.")
+        sentences.append(f"{many(whole - counted, 'run')} excluded: {words}.")
     models = sorted({row.model or "unknown model" for row in report.rows})
     if len(models) > 1:
-        sentences.append(f"Several models, {_some(models)}: do not compare their numbers.")
+        sentences.append(
+            f"The report contains several models ({_some(models)}); do not compare their numbers."
+        )
     if report.metrics:
         widest = _widest(report, report.metrics[-1] if len(report.metrics) < 4
                          else report.metrics[3])  # fmt: skip
         if widest:
             sentences.append(widest)
     else:
-        sentences.append("No valid run has a measured value.")
+        sentences.append("No valid run contains a measured value.")
     drifting = [row.board for row in report.rows if any(c.spread and c.spread.drift for c in
                 row.cells.values())]  # fmt: skip
     if drifting:
         names = list(dict.fromkeys(drifting))
-        sentences.append(f"Runs drift on {_some(names)}: their level changes from run to run.")
+        sentences.append(
+            f"The runs on {_some(names)} drift: their values rise or fall from run to run."
+        )
     marks = _counts(row.marks for row in report.rows)
     if marks:
         sentences.append(f"Remarks on runs that count: {marks}.")
@@ -97,7 +101,7 @@ def verdicts(report: Report) -> list[str]:
         ]
         if parts:
             sides = f"{clean(comparison.b.label)} against {clean(comparison.a.label)}"
-            found.append(f"{sides}, by board: {'; '.join(parts)}.")
+            found.append(f"{sides}, per board: {'; '.join(parts)}.")
     return found
 
 
@@ -123,8 +127,8 @@ def _widest(report: Report, metric: Metric) -> str:
         return ""
     several = f" with {latest}" if len({row.runtime for row in report.rows}) > 1 else ""
     return (
-        f"Between boards{several}, {metric.shown} goes from {number(ends[0])} ({low.board}) to "
-        f"{number(ends[1])} ({high.board}), {ends[1] / ends[0] - 1:.0%} apart."
+        f"Boards differ{several}: {metric.shown} is between {number(ends[0])} ({low.board}) and "
+        f"{number(ends[1])} ({high.board}), a difference of {ends[1] / ends[0] - 1:.0%}."
     )
 
 

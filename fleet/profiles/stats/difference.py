@@ -22,8 +22,8 @@ UNLIKE = 0.05  # runs of one group that differ so surely are not one sample
 FEWEST_PAIRS = 6
 SEEN = 0.001  # less is nothing that a reader of percents could wonder about
 UNLIKE_MIDDLES = (
-    "the change is the median over all pairs of runs, so it can differ from the "
-    "change between the medians of A and B"
+    "the change is the median over all pairs of runs, so it can differ from the change between "
+    "the two medians"
 )
 
 
@@ -103,7 +103,9 @@ def against_level(figure: float, b: Sequence[Run], level: float = 0.95) -> Diffe
         None, _whole(rows, units, level), 1, len(units), figure, mid, mid=_share(figure, mid)
     )
     if len(rows) < fewest(level) or not (units > 0).all():
-        return replace(base, why=f"{len(rows)} of {fewest(level)} runs that an interval needs")
+        return replace(
+            base, why=f"too few runs: {len(rows)}, but an interval needs {fewest(level)}"
+        )
     gaps = np.log(units / figure)
     found = _changed(base, partial(ranks.centre, gaps), level, ratio=True)
     above = float(np.mean(np.sign(gaps)) / 2 + 0.5)
@@ -116,21 +118,21 @@ def _of_repeats(base: Difference, a: Floats, b: Floats, level: float, *, ratio: 
     cut = a.shape[1] > upto or b.shape[1] > upto
     sides = {name: _log(_kept(runs[:, :upto]), ratio) for name, runs in (("A", a), ("B", b))}
     if not all(runs.size for runs in sides.values()):
-        return replace(base, why="no repeat has a value in both A and B")
+        return replace(base, why="no repeat has a value of the metric in both A and B")
     tell = f"at least {fewest(level)} runs of A and of B are needed"
     unlike = _which(sides, _unlike)
     if unlike:
-        return replace(base, why=f"the runs of {unlike} differ from each other: {tell}")
+        return replace(base, why=f"the runs of {unlike} differ too much from each other: {tell}")
     moved = _which(sides, lambda runs: trend(_found(_by_repeat(runs))) is not None)
     if moved:
         found = _of_pairs(base, sides["A"], sides["B"], level, ratio=ratio)
         return replace(found, remarks=(f"the values of {moved} drift", *found.remarks))
     wander = _which(sides, lambda runs: leans(_found(_by_repeat(runs))))
     if wander:
-        return replace(base, why=f"the values of {wander} wander over the repeats: {tell}")
+        return replace(base, why=f"the values of {wander} change slowly over the repeats: {tell}")
     first, second = (runs[:, :upto][np.isfinite(runs[:, :upto])] for runs in (a, b))
     found = _of_values(base, first, second, level, ratio=ratio, how="values")
-    cut_remark = (f"the first {upto} repeats of each",) if cut else ()
+    cut_remark = (f"only the first {upto} repeats of A and of B are compared",) if cut else ()
     return replace(found, remarks=(*cut_remark, *found.remarks))
 
 
@@ -148,7 +150,7 @@ def _of_values(
     least = ranks.least_rank_sum(*sorted((len(a), len(b))))
     if least > 1 - level or min(len(a), len(b)) < fewest(level):
         fewer = min(len(a), len(b))
-        return replace(base, why=f"{fewer} of {fewest(level)} runs that an interval needs")
+        return replace(base, why=f"too few runs: {fewer}, but an interval needs {fewest(level)}")
     order = np.searchsorted(np.sort(a), b, "left") + np.searchsorted(np.sort(a), b, "right")
     welch = ranks.Welch.of(left, right)
 
@@ -176,7 +178,7 @@ def _of_pairs(base: Difference, a: Floats, b: Floats, level: float, *, ratio: bo
     if leans(gaps):
         return replace(base, why=f"the values drift: {fewest(level)} runs of A and of B are needed")
     if ranks.least_signed_rank(len(gaps)) > 1 - level:
-        why = f"only {len(gaps)} of the {FEWEST_PAIRS} pairs of repeats that drifting values need"
+        why = f"too few pairs of repeats: {len(gaps)}, but drifting values need {FEWEST_PAIRS}"
         return replace(base, why=why)
     mids = [_level(values[paired], ratio) for values in (first, second)]
     base = replace(base, count_a=len(gaps), count_b=len(gaps), mid_a=mids[0], mid_b=mids[1])

@@ -85,8 +85,14 @@ def mapped_errors(path: Path) -> Iterator[None]:
                 hint=f"mv {quoted} {quoted}.broken && fleet profiles list (imports the runs again)",
             ) from error
         locked = "locked" in text
-        hint = ("wait until the other fleet has ended") if locked else f"ls -l {path.parent}"
-        raise ProfileStoreError(f"the database {path} cannot be used: {text}", hint=hint) from error
+        hint = (
+            ("wait until the other fleet process ends, then run the command again")
+            if locked
+            else f"ls -l {path.parent}"
+        )
+        raise ProfileStoreError(
+            f"fleet cannot use the database {path}: {text}", hint=hint
+        ) from error
     except OSError as error:
         raise ProfileStoreError(
             f"cannot open or create the database {path}: {error.filename or path}: {reason(error)}",
@@ -120,7 +126,8 @@ def prepare(link: sqlite3.Connection, path: Path) -> None:
         raise _foreign(path)
     elif version > VERSION:
         raise ProfileStoreError(
-            f"{path} was written by a newer fleet (version {version}, this one reads {VERSION})",
+            f"a newer version of fleet wrote {path} (database version {version}, but this fleet "
+            f"reads {VERSION})",
             hint="pip install --upgrade npu-fleet, or name another file: --store FILE.db",
         )
     link.execute("PRAGMA synchronous = FULL")
@@ -129,7 +136,7 @@ def prepare(link: sqlite3.Connection, path: Path) -> None:
 
 def _foreign(path: Path) -> InputError:
     return InputError(
-        f"{path} is the database of another program", hint="name another: --store FILE.db"
+        f"{path} is the database of another program", hint="name another file: --store FILE.db"
     )
 
 

@@ -165,8 +165,8 @@ def unpacked(data: bytes) -> dict[str, Any]:
     except (zlib.error, ValueError) as error:
         raise ProfileStoreError(
             f"a result in the database of results is damaged: {reason(error)}",
-            hint="rename profiles.db, which is in the folder of results (FLEET_HOME/runs); then "
-            "fleet profiles list (builds it anew from the runs)",
+            hint="rename profiles.db in the folder of results (FLEET_HOME/runs); then fleet "
+            "profiles list (builds the database again from the runs)",
         ) from error
 
 

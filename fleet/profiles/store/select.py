@@ -132,8 +132,7 @@ def parse(text: str) -> Query:
             found.setdefault("run", []).append(word)
         elif not colon or word not in _WORDS:
             raise InputError(
-                f"selection of results '{text}': '{part.strip()}' is not a condition that fleet "
-                "knows",
+                f"fleet does not know the condition '{part.strip()}' in the selection '{text}'",
                 hint=HINT,
             )
         else:
@@ -153,11 +152,12 @@ def _checked(text: str, word: str, value: str) -> str:
         raise InputError(f"the selection '{text}' has no value after '{word}:'", hint=HINT)
     if word in {"since", "until"} and not _TIME.fullmatch(value):
         raise InputError(
-            f"selection '{text}': '{value}' is not a time", hint=f"{word}:2026-11-01T10:30 (UTC)"
+            f"'{value}' in the selection '{text}' is not a valid time",
+            hint=f"{word}:2026-11-01T10:30 (UTC)",
         )
     if word in {"emulated", "counted"} and value not in ANSWERS:
         raise InputError(
-            f"selection '{text}': {word} must be yes, no or unknown", hint=f"{word}:no"
+            f"{word} in the selection '{text}' must be yes, no or unknown", hint=f"{word}:no"
         )
     return value
 
@@ -165,7 +165,8 @@ def _checked(text: str, word: str, value: str) -> str:
 def _query(text: str, found: dict[str, list[str]], *, last: bool) -> Query:
     if "reference" in found and (len(found) > 1 or last or len(found["reference"]) > 1):
         raise InputError(
-            f"the selection '{text}' joins reference: with other conditions, which is not possible",
+            f"the selection '{text}' combines reference: with other conditions, but reference: "
+            "must stand alone",
             hint=f"use only reference:{found['reference'][0]}",
         )
     once = {}

@@ -155,7 +155,7 @@ class ProfileStore:
     def _changing(self, query: Query) -> None:
         if query.reference:
             raise InputError(
-                "reference results come with fleet and cannot be tagged or changed",
+                "you cannot tag or change reference results, because they come with fleet",
                 hint="choose results of your own: fleet profiles tag last NAME",
             )
         self._where(query)

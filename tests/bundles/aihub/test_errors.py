@@ -93,8 +93,8 @@ def test_a_profile_job_makes_no_model(hub: AiHub, tmp_path: Path) -> None:
     inner = pb.InferenceJob(inference_job_id="jprof1", model=pb.Model(model_id="mbin1"))
     hub.jobs["jprof1"] = pb.Job(inference_job=inner)
     error = refused(tmp_path, "aihub:jprof1")
-    assert error.message == "job jprof1 is of kind inference, which produces no model"
-    assert error.hint == "fleet bundle pull aihub:mbin1 (its model)"
+    assert error.message == "job jprof1 is of kind inference, and such a job produces no model"
+    assert error.hint == "fleet bundle pull aihub:mbin1 (pulls the model of this job)"
 
 
 def test_a_wrong_token(hub: AiHub, tmp_path: Path) -> None:

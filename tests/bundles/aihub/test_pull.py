@@ -72,7 +72,7 @@ def test_an_uploaded_model_has_no_job(hub: AiHub, tmp_path: Path) -> None:
     assert done.record["job"] is None
     assert done.record["chip"] is None
     assert names(done.folder) == {"net.onnx", "aihub.json", "SHA256SUMS"}
-    assert any("no tool-versions.yaml" in note for note in done.notes)
+    assert any("did not write tool-versions.yaml" in note for note in done.notes)
 
 
 @pytest.mark.parametrize("top", ["", "llama-genie-w4a16-qualcomm_qcs9075/"])

@@ -125,7 +125,9 @@ def test_releases_that_lie_on_the_board(bench: Bench, tmp_path: Path) -> None:
 def test_a_budget_ends_it_and_it_goes_on(bench: Bench, tmp_path: Path) -> None:
     journal = begun(bench, tmp_path, 8.5)
     assert answers(gone_on(bench, journal, 0.0)) == []
-    with pytest.raises(InputError, match="another fleet process measures"):
+    with pytest.raises(
+        InputError, match="another fleet process is already working on the comparison"
+    ):
         AbJournal.reopen(bench.runs, "ab")
     journal.close()
     journal = AbJournal.reopen(bench.runs, "ab")

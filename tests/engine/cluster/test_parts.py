@@ -91,7 +91,9 @@ def test_events_are_batched_and_progress_is_thinned(monkeypatch: pytest.MonkeyPa
     publisher.close()
     (last,) = batches
     assert sum(len(one.get("text", "")) for one in last) < 20_000
-    assert event_of(last[-1]) == Warned("b0", "the rest of the output is not shown")
+    assert event_of(last[-1]) == Warned(
+        "b0", "fleet does not show the rest of the output, because it is too long"
+    )
 
 
 def blob(data: bytes) -> str:

@@ -78,8 +78,10 @@ def test_going_on_marks_the_record(rig: Rig) -> None:
     rig.write(ZONE, 52000)
     result = rig.run(cool=CoolSpec(45.0, timeout=0.2, otherwise="go on"))
     assert result.error is None
-    assert result.records[0].marks == ("not cooled: nspss-0 is 52.0 °C, not below 45 °C",)
-    assert any("fleet runs all the same" in text for text in rig.said(Warned))
+    assert result.records[0].marks == (
+        "started without cooling down: nspss-0 is 52.0 °C, not below 45 °C",
+    )
+    assert any("fleet runs the model anyway" in text for text in rig.said(Warned))
 
 
 def test_a_named_zone_counts(rig: Rig) -> None:
@@ -103,10 +105,10 @@ def test_no_zone_at_all(rig: Rig) -> None:
             (rig.root / f"sys/class/thermal/thermal_zone{number}/{name}").unlink()
     result = rig.run(cool=COOL)
     assert result.error is not None
-    assert "can read no thermal zone" in result.error.message
+    assert "cannot read any thermal zone" in result.error.message
     assert "otherwise: go on" in result.error.hint
     (record,) = rig.run(cool=CoolSpec(45.0, otherwise="go on")).records
-    assert record.marks == ("not cooled: no temperature could be read",)
+    assert record.marks == ("started without cooling down: fleet could not read a temperature",)
     assert record.conditions.before is not None
     assert record.conditions.before.zones == {}
 
@@ -115,7 +117,7 @@ def test_a_zone_that_gives_no_temperature_is_not_cool(rig: Rig) -> None:
     rig.write(ZONE, "-274000")
     result = rig.run(cool=CoolSpec(45.0, "nspss-0"))
     assert result.error is not None
-    assert "zone nspss-0 has no temperature" in result.error.message
+    assert "zone nspss-0 reports no temperature" in result.error.message
 
 
 def test_a_link_that_breaks_while_cooling_is_made_anew(rig: Rig) -> None:

@@ -107,7 +107,7 @@ def test_rollback_of_what_this_run_changed(three: Yard) -> None:
     assert three.current("b3") is None
     assert isinstance(results[2].error, HealthError)
     assert "no earlier release" in results[1].text
-    assert "1 of 2 switched devices are rolled back, not: b2" in operation.ending.text
+    assert "fleet rolled back 1 of 2 changed devices, not: b2" in operation.ending.text
     assert results[0].bytes_sent <= 21_000, "nothing is sent for the way back"
     backs = [(line["host"], line["outcome"]) for line in three.lines() if line["line"] == "back"]
     assert backs == [("b2", "left"), ("b1", "rolled back")]
@@ -177,7 +177,7 @@ LOOKS = [
     ("a link is gone", "failed", "bundle/model.gguf of release"),
     ("another release is current", "failed", "the current release is none"),
     ("the manifest is another", "failed", "belongs to another release"),
-    ("the stamp is gone", "failed", "no longer marked as installed"),
+    ("the stamp is gone", "failed", "no longer complete"),
     ("it opens no session", "failed", "cannot open an NPU session"),
     ("it is off", "unreachable", "onnect"),
     ("another boot", "failed", "board rebooted after"),
@@ -216,7 +216,7 @@ def test_a_board_that_was_damaged_in_the_soak_stops_it(
     monkeypatch.setattr(DeviceExecutor, "wait", soak)
     results = operation.deploy()
     assert outcomes(results) == ["not attempted", "failed"]
-    assert results[1].text.startswith("after the soak: bundle/model.gguf")
+    assert results[1].text.startswith("the check after the soak time failed:  bundle/model.gguf")
     assert [each.wave for each in results] == ["1", "canary"]
     assert two.contacts("b1") == 0
     (judged,) = [each for each in two.events if isinstance(each, WaveJudged)]
@@ -250,7 +250,7 @@ def test_resume_wants_the_same_inputs(two: Yard) -> None:
     program.write_text(f"{text}# new\n")
     results = go_on(two)
     assert outcomes(results) == ["failed", "not attempted"]
-    assert "this run has deployed" in results[0].text
+    assert "this run deployed" in results[0].text
     assert results[0].error is not None
     assert again in results[0].error.hint
     program.write_text(text)
@@ -286,7 +286,7 @@ def test_a_deploy_that_died_before_its_first_line_is_the_last_run(
     (older,) = two.runs.root.glob("*/journal.jsonl")
     code, said = two.fleet("resume", "last")
     assert code == 0, said
-    assert "this run began 20" in said
+    assert "fleet continues the run that began 20" in said
     died = two.operation()
 
     def dies(*_: object) -> dict[str, str]:
@@ -302,7 +302,11 @@ def test_a_deploy_that_died_before_its_first_line_is_the_last_run(
     assert died.run_id in said
     assert "is finished" not in said
     (first, second) = json.loads(two.fleet("resume", "--list", "--json")[1])
-    assert (first["run"], first["state"], second["state"]) == (died.run_id, "not begun", "finished")
+    assert (first["run"], first["state"], second["state"]) == (
+        died.run_id,
+        "not started",
+        "finished",
+    )
 
 
 def test_a_deploy_that_is_refused_leaves_no_run(two: Yard, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,15 +87,23 @@ def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
         (1, b'{"line": "begin", "host"\n', "jsonl:2 is damaged"),
         (1, b'{"line": "begin", "host": "d999", "wave": "1"}\n', "jsonl:2 is damaged"),
         (1, b"[]\n", "jsonl:2 is damaged"),
-        (1, b"[" * 200_000 + b"\n", "jsonl:2 is damaged: the line is not valid"),
-        (0, b'{"run":' * 200_000 + b"\n", "jsonl:1 is damaged: the line is not valid"),
-        (1, b'{"line": "run", "schema": 1}\n', "jsonl:2 is damaged: its first line, and no other"),
+        (1, b"[" * 200_000 + b"\n", "jsonl:2 is damaged: the line is not valid JSON of fleet"),
+        (
+            0,
+            b'{"run":' * 200_000 + b"\n",
+            "jsonl:1 is damaged: the line is not valid JSON of fleet",
+        ),
+        (
+            1,
+            b'{"line": "run", "schema": 1}\n',
+            "jsonl:2 is damaged: only its first line must be of the kind",
+        ),
         (
             0,
             b'{"line": "run", "schema": 2, "fleet": "9.9"}\n',
             "fleet 9.9 wrote format 2, this fleet reads",
         ),
-        (0, b'{"line": "begin"}\n', "jsonl:1 is damaged: its first line, and no other"),
+        (0, b'{"line": "begin"}\n', "jsonl:1 is damaged: only its first line must be of the kind"),
     ],
 )
 def test_damage_before_the_end_is_one_error(path: Path, at: int, text: bytes, words: str) -> None:
@@ -132,7 +140,7 @@ def test_garbage_is_an_error_and_no_crash(data: bytes) -> None:
 def test_one_writer(path: Path) -> None:
     journal = begun(path)
     assert busy(path)
-    with pytest.raises(InputError, match="another fleet process works on run"):
+    with pytest.raises(InputError, match="another fleet process is working on run"):
         Journal.reopen(path)
     journal.close()
     assert not busy(path)

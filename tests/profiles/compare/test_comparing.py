@@ -24,7 +24,7 @@ def against(a: list[Record], b: list[Record], *names: str, **options: object) ->
 
 def test_slower_faster_same_nothing() -> None:
     a = separate(noisy(10, 12, 1))
-    for middle, verdict in ((9.4, "slower"), (10.6, "faster"), (9.95, "no difference shown")):
+    for middle, verdict in ((9.4, "slower"), (10.6, "faster"), (9.95, "no difference found")):
         found = against(a, newer(separate(noisy(middle, 12, 2))), "decode_tps")
         assert [str(one.verdict) for one in found.rows] == [verdict], middle
     quiet = [separate(noisy(10, 12, seed, 0.001)) for seed in (1, 2)]
@@ -155,7 +155,7 @@ def test_a_single_published_value_says_where_it_lies_and_no_more() -> None:
     row = against([replace(separate([10.03])[0], identity=ours[0].identity)], ours).rows[0]
     assert row.verdict is Verdict.FEW
     assert row.difference.mid == pytest.approx(-0.053, abs=0.02)
-    assert row.why == "1 of 5 runs that an interval needs"
+    assert row.why == "too few runs: 1, but an interval needs 5"
 
 
 def test_a_published_figure_is_held_against_the_interval_of_b() -> None:
@@ -191,7 +191,7 @@ def test_the_document_is_plain_data() -> None:
     data = against(a, newer(a)).as_dict()
     assert data["schema"] == 1
     row = data["rows"][0]
-    assert row["verdict"] == "no difference shown" or row["verdict"] == "same"
+    assert row["verdict"] == "no difference found" or row["verdict"] == "same"
     assert row["difference"]["count_a"] == 12
     assert data["a"]["emulated"] == [False]
     assert metric("nope", a).better == 0

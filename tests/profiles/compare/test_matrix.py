@@ -27,7 +27,7 @@ def test_cells_against_the_oldest_version() -> None:
     assert "slower" in words(changed)
     assert made.cells["a", OLD].row is None
     assert words(made.cells.get(("b", NEW))) == "-"
-    assert made.notes == (f"a, {NEW}: other conditions differ too: start temperature",)
+    assert made.notes == (f"a, {NEW}: these conditions differ too: start temperature",)
     data = made.as_dict()
     assert data["rows"][1]["cells"][1] == {"version": NEW, "count": 0}
     assert data["rows"][0]["cells"][0]["count"] == 12

@@ -93,7 +93,7 @@ def test_the_boot_is_the_unit_where_no_boot_has_both() -> None:
         made = newer(made) if boot % 2 else made
         sides[boot % 2] += at(made, hour=10 + boot, boot=f"boot{boot}")
     row = decided(sides[0], sides[1])[0].rows[0]
-    assert row.said == "differs (A and B come from 2 `fleet run` each)"
+    assert row.said == "differs (A and B have 2 `fleet run` each)"
     many: list[list[Record]] = [[], []]
     for boot in range(12):
         made = separate(noisy(10 - boot % 2, 3, boot))
@@ -107,7 +107,7 @@ def test_one_run_a_side_differs_and_never_trips() -> None:
     a, b = repeats(noisy(10, 12, 1)), newer(repeats(noisy(5, 12, 2)))
     found, judged, code, _ = decided(a, b, "decode_tps<-5%")
     (row,) = found.rows
-    assert row.said == "differs (A and B come from 1 `fleet run` each)"
+    assert row.said == "differs (A and B have 1 `fleet run` each)"
     assert (row.difference.low, row.difference.high) == (None, None)
     assert (judged[0].outcome, code) == (GateOutcome.UNJUDGED, 4)
     assert decided(a, b, "slower")[2] == 4
@@ -118,10 +118,10 @@ def test_what_would_judge_it_is_said() -> None:
     a, b = separate([10, 10.4, 9.6, 10.6, 9.5]), separate([10.4, 9.6, 10, 9.4, 10.7])
     judged = decided(a, newer(b), "decode_tps<-5%")[1]
     assert judged[0].outcome is GateOutcome.UNJUDGED
-    assert "runs of A and of B in turns would decide" in judged[0].text
-    assert "min a board" in judged[0].text
+    assert "runs each of A and B, alternately, would decide" in judged[0].text
+    assert "min per board" in judged[0].text
     few = decided(repeats(noisy(10, 3, 1)), newer(repeats(noisy(9, 3, 2))), "decode_tps<-5%")[1]
-    assert "about 5 runs of A and of B in turns would decide" in few[0].text
+    assert "about 5 runs each of A and B, alternately, would decide" in few[0].text
 
 
 def random_store(seed: int) -> tuple[list[Record], list[Record]]:

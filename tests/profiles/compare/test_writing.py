@@ -91,7 +91,7 @@ def test_markdown_has_the_whole_story() -> None:
         "### Profiles: tag:after against tag:before",
         "tripped",
         "slower",
-        "What is compared",
+        "Compared on purpose (--vary)",
         "runtime: A 2.50.0.260828, B 2.51.0.260929",
         "1 gone",
         "1 moved off the NPU",
@@ -115,4 +115,4 @@ def test_emulated_is_in_every_row() -> None:
     a = [replace(one, emulated=True) for one in separate(noisy(10, 8, 1))]
     found = compare(group("A", a), group("B", newer(a)))
     assert "| yes |" in markdown(found)
-    assert "not NPU numbers" in markdown(found)
+    assert "not those of an NPU" in markdown(found)

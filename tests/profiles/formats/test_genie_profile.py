@@ -67,7 +67,7 @@ def test_the_true_profile_of_a_small_model_of_ours() -> None:
 def test_the_true_profile_of_a_failed_create_says_so() -> None:
     found = read((DATA / "genie_profile.json").read_text("utf-8"))
     assert found.metrics.source == {}
-    assert found.problems[0].startswith("failed: the profile has no events")
+    assert found.problems[0].startswith("failed: Genie created no dialog or pipeline")
 
 
 def test_a_profile_without_a_query_is_cut() -> None:
@@ -167,7 +167,7 @@ def test_a_sum_that_would_lack_a_part_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (profile(PUBLISHED)[:-9], r"ends too early \(line 1\)"),
+        (profile(PUBLISHED)[:-9], r"is truncated \(line 1\)"),
         (profile(PUBLISHED).replace("38.52", "38,52"), r"is not valid JSON: .* \(line 1\)"),
         ("[" * 100000, "fleet can read"),
         ('{"components": ' + "1" * 5000 + "}", "fleet can read"),

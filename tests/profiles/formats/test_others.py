@@ -172,13 +172,13 @@ def test_records_of_fleet_are_plain_data() -> None:
         (b"", "is empty", "again"),
         (
             (DATA / "prof_basic_qnn.log").read_bytes(),
-            "binary profiling log of QNN",
+            "binary QNN profiling log",
             "qnn-profile-viewer",
         ),
         (b"\0\1\2\3elf", "file is binary", "one of these formats: record.json"),
         (
             b"hello\nworld\n",
-            "not of a profile format that fleet knows",
+            "in no profile format that fleet knows",
             "one of these formats: record.json",
         ),
         (b'{"a": 1}', r"its first keys: a", "one of these formats: record.json"),
@@ -189,7 +189,7 @@ def test_records_of_fleet_are_plain_data() -> None:
             "export",
         ),
         (b'{\n"a": 1,5}', r"not valid JSON.*\(line 2\)", "decimal comma"),
-        (b'{"components": [', r"ends too early \(line 1\)", "again"),
+        (b'{"components": [', r"is truncated \(line 1\)", "again"),
         (
             b"head\nbr\xfcder\n",
             r"byte 7 of the file is not valid utf-8 text \(line 2\)",

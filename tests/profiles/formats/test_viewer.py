@@ -136,7 +136,7 @@ def test_operations_come_from_the_json() -> None:
         ("{", None, "JSON"),
         ("[]", None, "JSON"),
         ("{}", None, "messages"),
-        (None, "x", "lacks the columns"),
+        (None, "x", "does not have the columns"),
     ],
 )
 def test_what_is_none_of_them_is_an_error(data: str | None, table: str | None, said: str) -> None:

@@ -86,8 +86,8 @@ def test_medians_and_intervals_are_of_the_runs_that_count() -> None:
 def test_units_that_differ_are_no_column() -> None:
     found = of(record(0, metrics=other("x", 1, "us")), record(1, metrics=other("x", 1, "cycles")))
     assert found.metrics == ()
-    assert found.left_out == {"x": "runs give it in several units"}
-    assert "x (runs give it in several units)" in page(found)
+    assert found.left_out == {"x": "the runs use several units"}
+    assert "x (the runs use several units)" in page(found)
 
 
 def test_boards_of_one_name_stay_apart() -> None:
@@ -114,7 +114,7 @@ def test_thinned_keeps_ends_and_order() -> None:
 def test_nothing_that_counts_is_a_page_too() -> None:
     text = page(of(*repeats([1.0, 2.0], problems=("failed: 1",))))
     assert "none of them count" in text or "0 of them count" in text
-    assert "What does not count" in text
+    assert "Runs that do not count" in text
 
 
 def test_a_time_that_is_none_breaks_nothing() -> None:
@@ -136,7 +136,10 @@ def test_a_long_history_is_thinned_and_said() -> None:
     drawn = history(found, found.metrics[0])
     assert drawn is not None
     points = drawn[0]["layer"][-2]["data"]["values"]
-    assert (len(points), drawn[1]) == (1200, "1200 of 2000 medians, evenly spaced, with the ends")
+    assert (len(points), drawn[1]) == (
+        1200,
+        "the chart shows 1200 of 2000 medians, evenly spaced, with the first and the last",
+    )
 
 
 def test_history_needs_two_runs_of_a_board() -> None:
@@ -164,8 +167,8 @@ def test_several_models_are_said_not_to_compare() -> None:
     found = of(record(0, metrics=Metrics(decode_tps=1.0)),
                record(0, "b", name="m2", metrics=Metrics(decode_tps=9.0)))  # fmt: skip
     said = " ".join(words.headline(found))
-    assert "Several models, llm, m2: do not compare their numbers." in said
-    assert "Between boards" not in said
+    assert "The report contains several models (llm, m2); do not compare their numbers." in said
+    assert "Boards differ" not in said
 
 
 def runs(values: object) -> list[Record]:

@@ -45,7 +45,9 @@ def test_no_value_at_all() -> None:
     assert difference([], [[1.0]]).why == "the metric has no value in A"
     assert difference([[math.nan]], []).why == "the metric has no value in A and B"
     late = [math.nan] * 6 + [1.0] * 6
-    assert difference([late], [[1.0] * 6]).why == "no repeat has a value in both A and B"
+    assert (
+        difference([late], [[1.0] * 6]).why == "no repeat has a value of the metric in both A and B"
+    )
 
 
 def test_drift_is_compared_repeat_by_repeat() -> None:

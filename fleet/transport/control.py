@@ -1,0 +1,133 @@
+"""Commands over one ssh connection: one after another over one channel, side by side over more."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import paramiko
+
+from fleet.model.command import Command
+from fleet.model.deadline import Deadline
+from fleet.model.files import Chunk
+from fleet.transport import loop
+from fleet.transport.channels import Channels
+from fleet.transport.exchange import Exchange
+from fleet.transport.quote import render
+
+LONGEST_LINE = 8999  # of dropbear: MAX_CMD_LEN in its src/sysoptions.h
+
+Begins = Callable[[paramiko.Channel], Exchange]
+
+
+@dataclass(frozen=True)
+class _Control:
+    """A channel whose loop waits for its next request."""
+
+    channel: paramiko.Channel
+    word: bytes
+    number: int
+
+    @property
+    def waits(self) -> bool:
+        """False once it is known to have ended."""
+        channel = self.channel
+        return not (channel.closed or channel.eof_received or channel.exit_status_ready())
+
+
+class Commands:
+    """Runs commands. One channel waits between them; who runs one meanwhile opens another.
+
+    A command with a standard input is the last of its channel. A channel on which a command ran
+    past its deadline, or which said what no loop says, is closed, and the next one is another.
+    """
+
+    def __init__(self, transport: paramiko.Transport) -> None:
+        self.transport = transport
+        self.channels = Channels(transport)
+        self._lock = threading.Lock()
+        self._idle: _Control | None = None
+
+    def run(
+        self, begins: Begins, command: Command, stdin: Iterable[Chunk], deadline: Deadline
+    ) -> Exchange:
+        """Run a command of a POSIX shell to its end."""
+        feeding = stdin or None  # an empty tuple: nothing is to be read
+        control = self._taken()
+        if control is not None:
+            done = self._further(begins(control.channel), control, command, feeding)
+            if done.begun or feeding is not None or not self.transport.is_active():
+                return done
+        if feeding is not None:
+            return self.alone(begins, render(command), feeding, deadline)
+        exchange = begins(self.channels.take(deadline.remaining))
+        line = loop.line(command)
+        far = self.transport.remote_version.partition("dropbear")[1]
+        short = not far or len(line.encode("utf-8", "surrogateescape")) <= LONGEST_LINE
+        with self._keeping(exchange, int(not short)):
+            exchange.begin(line if short else loop.line())
+            if not short:
+                exchange.write(loop.request(1, command))
+            exchange.wait()
+        return exchange
+
+    def alone(
+        self, begins: Begins, line: str, stdin: Iterable[Chunk], deadline: Deadline
+    ) -> Exchange:
+        """Run a line that has a channel of its own."""
+        exchange = begins(self.channels.take(deadline.remaining))
+        with contextlib.closing(exchange.channel):
+            exchange.begin(line)
+            exchange.feed(stdin)
+            exchange.wait()
+        return exchange
+
+    def _further(
+        self,
+        exchange: Exchange,
+        control: _Control,
+        command: Command,
+        feeding: Iterable[Chunk] | None,
+    ) -> Exchange:
+        """One more on a channel that waited; not `begun` where its loop had ended."""
+        last = feeding is not None
+        with self._keeping(exchange, control.number, control.word, last=last):
+            with contextlib.suppress(OSError):  # it is closed: the status says how it ended
+                exchange.write(loop.request(control.number, command, last=last))
+            if feeding is not None:
+                exchange.feed(feeding)
+            exchange.wait()
+        return exchange
+
+    @contextlib.contextmanager
+    def _keeping(
+        self, exchange: Exchange, number: int, word: bytes = b"", *, last: bool = False
+    ) -> Iterator[None]:
+        """Keep the channel behind a command whose end was that of a loop; else close it."""
+        exchange.framed(number, word, last=last)
+        kept = False
+        try:
+            yield
+            out, err = exchange.frames
+            if exchange.whole and out.word == err.word and not (out.spilled or err.spilled):
+                kept = self._kept(_Control(exchange.channel, out.word, number + 1))
+        finally:
+            if not kept:
+                exchange.channel.close()
+
+    def _kept(self, control: _Control) -> bool:
+        with self._lock:
+            free = self._idle is None
+            if free:
+                self._idle = control
+        return free
+
+    def _taken(self) -> _Control | None:
+        with self._lock:
+            found, self._idle = self._idle, None
+        if found is not None and not found.waits:
+            found.channel.close()
+            return None
+        return found
