@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from threading import Thread
@@ -23,7 +23,6 @@ from fleet.engine.transfer.speculative import check_room, send_speculatively, to
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.facts import Facts
-from fleet.model.frozen import dataclass
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.plan import DevicePlan, SendBlobs

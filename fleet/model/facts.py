@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
-from fleet.model.frozen import dataclass
+from dataclasses import asdict, dataclass
 
 # Where libcdsprpc looks for a shell of the DSP, as far as the probe knows.
 SHELL_FOLDERS = ("/usr/share/hexagon-dsp", "/usr/share/qcom", "/usr/lib/dsp", "/usr/lib/rfsa/adsp")

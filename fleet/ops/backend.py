@@ -7,6 +7,7 @@ and the device worker (Python, on POSIX and on Windows), take blobs and steps in
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from fleet.content.sources import key_of
@@ -15,7 +16,6 @@ from fleet.device.worker import runs_worker, stamp, worker, worker_command
 from fleet.model.command import Call, Command, script
 from fleet.model.facts import Facts
 from fleet.model.files import BLOCK_BYTES, FileRef
-from fleet.model.frozen import dataclass
 from fleet.model.manifest import Manifest
 from fleet.model.plan import (
     Action,

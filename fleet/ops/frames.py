@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Protocol
 
 from fleet.content.delta import after
 from fleet.model.files import Chunk, FileRef, Span, changed
-from fleet.model.frozen import dataclass
 from fleet.model.plan import Blob, Delta, Piece
 from fleet.ops.archives import Kind
 from fleet.ops.batches import BLOCK, Part, batches, mode_of, together

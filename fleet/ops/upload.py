@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from fleet.model.errors import DeviceError, DiskFullError, TransferError
 from fleet.model.events import Listener, StepStarted
 from fleet.model.facts import Facts
 from fleet.model.files import human_bytes
-from fleet.model.frozen import dataclass
 from fleet.model.masking import masked
 from fleet.model.plan import Blob
 
