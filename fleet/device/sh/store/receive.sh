@@ -60,7 +60,8 @@ along() {
     case $offset in ???????*) echo "1000000 ${offset%??????}" ;; esac
     while [ "$left" -gt 0 ]; do
       piece=$((left / 4 + 4))
-      if [ "$left" -lt "$piece" ]; then piece=$left; fi
+      if [ "$piece" -gt $((all / 8 + 1)) ]; then piece=$((all / 8 + 1)); fi
+      if [ "$piece" -gt "$left" ]; then piece=$left; fi
       take "$piece" 0 >> "$part" || exit
       echo "1048576 $piece"
       left=$((left - piece))
