@@ -116,6 +116,4 @@ def rules_of(module: ModuleType) -> tuple[Rule, ...]:
 
 def unknown(what: str, need: str, cure: str) -> Fault:
     """A warning: a value is unknown, so the rule could not be checked."""
-    return Fault(
-        f"fleet could not check {what}, because it is unknown", "unknown", need, cure, WARN
-    )
+    return Fault(f"fleet could not check {what}", "unknown", need, cure, WARN)

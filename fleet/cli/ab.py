@@ -223,7 +223,7 @@ def end(journal: AbJournal, results: list[DeviceResult]) -> None:
     if words["worse"]:
         raise GateError(
             f"B is worse than the gates allow: {', '.join(words['worse'])}",
-            hint="keep A; or allow a larger loss with --gate, then run fleet ab again",
+            hint="keep A; or allow a larger loss with --gate, then run the command again",
         )
     end_devices(results)
     if words["undecided"]:

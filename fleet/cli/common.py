@@ -29,7 +29,7 @@ def named_hosts(
     if not limit and not named:
         raise InputError(
             "the command does not say which devices to use",
-            hint="add names of devices or groups, or the word all",
+            hint="add names of devices or groups, or all: HOST...",
         )
     return hosts_of(inventory, limit, named)
 

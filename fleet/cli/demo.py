@@ -66,8 +66,8 @@ def _announce(folder: Path, *, built: bool, fetched: bool) -> None:
     parts = [f"QAIRT {QAIRT} from PyPI, {QAIRT_MB} MB (251 MB on disk)"] * (not fetched)
     parts += [f"a Debian userland with apt, {BUILD_MB} MB ({TREE_MB} MB on disk)"] * (not built)
     output.note(
-        "This demo runs three emulated boards on this computer, without hardware and NPU. In "
-        f"{folder}:"
+        "This demo runs three emulated boards on this computer; it needs no board and no NPU. "
+        f"In {folder}:"
     )
     output.note("1/3  write a project   2/3  boot the boards   3/3  deploy, run, profile")
     if not parts:

@@ -64,7 +64,10 @@ BundleOption = Annotated[
 ]
 AnswerOption = Annotated[
     list[str] | None,
-    typer.Option(help="With --log: answer a question of the doctor: ID=yes, ID=no or ID=@FILE."),
+    typer.Option(
+        help="With --log: answer a question that the doctor printed, by its ID: ID=yes, ID=no, or "
+        "ID=@FILE with the output that it asks for."
+    ),
 ]
 StrictOption = Annotated[
     bool,

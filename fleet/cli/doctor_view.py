@@ -295,4 +295,4 @@ def report(
         from fleet.doctor.bundle import pack  # noqa: PLC0415 - tar and json
 
         pack(found, bundle)
-        output.note(f"wrote {bundle}; read its files before you send them to anybody")
+        output.note(f"wrote {bundle}; review its contents before you share it")

@@ -66,7 +66,4 @@ def _show(found: Mapping[str, Facts], *, whole: bool) -> None:
     heads, rows = overview(found)
     output.table("facts", heads, rows, _DROPS)
     if any(cell and cell.endswith(DIFFERS) for row in rows for cell in row):
-        output.advise(
-            f"{DIFFERS} marks a value that differs from most devices; to see all facts: fleet "
-            "facts -v"
-        )
+        output.advise(f"{DIFFERS} differs from most devices; for all facts: fleet facts -v")

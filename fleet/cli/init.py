@@ -62,7 +62,10 @@ def init(
         Path | None, typer.Option(help="Read this ssh config instead of ~/.ssh/config.")
     ] = None,
     lab: Annotated[
-        Path | None, typer.Option(help="Folder of running lab boards (fleet lab up), like .lab.")
+        Path | None,
+        typer.Option(
+            help="Also add the emulated boards of this lab folder (fleet lab up makes .lab)."
+        ),
     ] = None,
     probe: Annotated[
         bool, typer.Option("--probe", help="Connect to the devices and describe them in comments.")

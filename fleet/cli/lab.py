@@ -47,7 +47,11 @@ def up(
     count: Annotated[int, typer.Option(min=0, max=500, help="Number of boards.")] = 3,
     profile: Annotated[str, typer.Option(help="Board type: bare-evk, FILE.yaml, ...")] = "iq9075",
     kind: Annotated[
-        str, typer.Option(help="Kind of board: auto, namespace (needs root) or user.")
+        str,
+        typer.Option(
+            help="How to run the boards: namespace (isolated, needs root), user (processes without "
+            "root), or auto."
+        ),
     ] = "auto",
     arch: Annotated[
         str, typer.Option(help="CPU of the boards: arm64, or the CPU of this computer.")

@@ -167,10 +167,7 @@ def _of_a_rollout(event: Event) -> str:
 def _cooling(event: events.Cooling) -> str:
     """`nspss-0 52 °C, waiting for 45 °C (3:12 left)`."""
     left = f"{int(event.left) // 60}:{int(event.left) % 60:02d}"
-    return (
-        f"{event.zone} {event.celsius:.0f} °C, waiting until it is below {event.below:g} °C (at "
-        f"most {left})"
-    )
+    return f"{event.zone} {event.celsius:.0f} °C, waiting for {event.below:g} °C ({left} left)"
 
 
 def _of(done: int, need: int, about: str) -> str:

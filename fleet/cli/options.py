@@ -81,9 +81,7 @@ AcceptNew = Annotated[
 ]
 Verify = Annotated[
     bool,
-    typer.Option(
-        "--verify", help="Check the hash of each file on the device, not only its size (slow)."
-    ),
+    typer.Option("--verify", help="Check file hashes on the device, not only sizes (slow)."),
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Download nothing; use stored runtimes.")]
 Executor = Annotated[

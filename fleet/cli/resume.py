@@ -52,9 +52,9 @@ def resume(
         if run_id == "last":
             begun = journal.state.header["at"]
             output.advise(
-                f"fleet continues the run that began {begun}; if you started a deploy after "
-                "that, it was killed before it changed anything, so start it again: fleet "
-                "deploy"
+                f"fleet continues the newest recorded run, which began {begun}; a deploy that "
+                "was interrupted before it changed a device is not recorded, so start such a "
+                "deploy again: fleet deploy"
             )
         if journal.state.rolling:
             raise typer.Exit(1)

@@ -158,7 +158,7 @@ class RunBody(Strict):
         description="Repeat until the confidence interval is narrower: 3%, or a mapping.",
     )
     sustained: Duration | None = Field(
-        default=None, description="Repeat without a pause for this time: 90s, 10m."
+        default=None, description="Repeat the run back to back for this time: 90s, 10m."
     )
     sample: Sampling = Field(
         default=DEFAULT_SAMPLE_SECONDS,

@@ -41,7 +41,10 @@ def _template(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(part, str) for part in value.values()):
         raise wrong("`template` is not a chat template that fleet knows", _HINT)
     if set(value) - set(_PARTS) or "user" not in value:
-        raise wrong(f"a chat template needs the key user; it may have {', '.join(_PARTS)}", _HINT)
+        raise wrong(
+            f"a chat template must have the key `user`; its possible keys are {', '.join(_PARTS)}",
+            _HINT,
+        )
     for part in ("system", "user", "assistant"):
         if "{content}" not in value.get(part, "{content}"):
             raise wrong(f"`{part}` of the chat template lacks the placeholder {{content}}", _HINT)

@@ -84,7 +84,12 @@ def parse(text: str, path: Path, error: type[InputError]) -> Document:
     data = builder.build(root, (), 1)
     if not isinstance(data, dict):
         if data is None:
-            raise error("the file is empty", position=Position(path), hint="fleet config schema -h")
+            raise error(
+                "the file is empty",
+                position=Position(path),
+                hint="write the file as in the documentation (docs/README.md); fleet config schema "
+                "-h (lists the formats)",
+            )
         raise error(
             f"the top level must be a mapping (key: value), not {describe(data)}",
             position=Position(path, *spot(root)),

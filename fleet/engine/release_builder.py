@@ -201,9 +201,9 @@ def runner_of(playbook: Playbook) -> Runner:
     if kind not in found.kinds:
         fits = [name for name, own in OWN.items() if kind in own.kinds]
         raise PlaybookError(
-            f"{playbook.path}: the bundle is of the kind {kind}, but the runner {run.runner} "
-            f"runs only {' or '.join(found.kinds)}",
-            hint=f"set `run: runner:` to one of {', '.join(fits)}, or correct `bundle: kind:`",
+            f"{playbook.path}: the bundle kind is {kind}, but the runner {run.runner} runs only "
+            f"{' or '.join(found.kinds)} bundles",
+            hint=f"set `run: runner:` to {' or '.join(fits)}, or correct `bundle: kind:`",
         )
     try:
         if playbook.run is not None:

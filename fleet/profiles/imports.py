@@ -217,7 +217,9 @@ def _files(path: Path, unread: Callable[[OSError], None]) -> Iterator[tuple[Path
         yield path, True, path.name != _OURS
         return
     if not path.is_dir():
-        raise InputError(f"the file or folder {path} does not exist", hint=f"ls {path.parent}")
+        raise InputError(
+            f"the file or folder {path} does not exist", hint=f"correct the path; ls {path.parent}"
+        )
     for folder, below, names in os.walk(path, onerror=unread):
         below.sort()
         if _OURS in names:

@@ -65,8 +65,14 @@ def rules(bench: Bench) -> RungVerdict:
             wrong.append(node.path)
     if not words:
         raise Undecided("no-rules")
-    seen = f"other group or mode on {', '.join(wrong)}" if wrong else f"{len(words)} nodes as ruled"
-    return RungVerdict(not wrong, "group and mode of the udev rules", seen, "\n".join(words))
+    seen = (
+        f"the udev rules are not applied to {', '.join(wrong)}"
+        if wrong
+        else f"{len(words)} nodes as ruled"
+    )
+    return RungVerdict(
+        not wrong, "device nodes with the group and mode of the udev rules", seen, "\n".join(words)
+    )
 
 
 class _Cut:
@@ -101,8 +107,10 @@ def transfer(bench: Bench) -> RungVerdict:
         source.unlink()
     sent = session.payload_bytes - before
     how = "connection cut once" if cut.done else "connection never cut"
-    seen = f"{human_bytes(size)} arrived, {human_bytes(sent)} were sent, {how}"
+    seen = f"a file of {human_bytes(size)} arrived; fleet sent {human_bytes(sent)} ({how})"
     holds = cut.done and sent <= size * _RESUMED
     return RungVerdict(
-        holds, f"{human_bytes(size)} arrive, and the first half is sent only once", seen
+        holds,
+        "after a cut connection, fleet continues and does not send the first half again",
+        seen,
     )

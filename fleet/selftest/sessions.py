@@ -132,7 +132,9 @@ def kill(bench: Bench) -> RungVerdict:
     words = ended.stdout.decode("utf-8", "replace") + said.words
     killed = f"first: status {ended.status}; second: {said.failed or 'created'}"
     holds = ended.status == 124 and said.code(_DEVICE) == 0
-    return RungVerdict(holds, "killed, then created", killed, words)
+    return RungVerdict(
+        holds, "the first program is killed, then a second program creates a device", killed, words
+    )
 
 
 @judge("daemon")

@@ -99,7 +99,7 @@ def absent(
         text = f"the phone {wanted} disconnected; adb now sees: {have}"
         return UnreachableError(text, device=device, hint=_GONE)
     error = UnreachableError(
-        f"adb does not see the phone {wanted}, but only: {have}",
+        f"adb does not see the phone {wanted}; adb sees: {have}",
         device=device,
         hint=f"{cure}; adb devices -l",
     )

@@ -85,7 +85,7 @@ def arguments(words: Sequence[str]) -> str:
         raise InputError(
             f"a command line of {len(line)} characters is too long for Windows "
             f"(at most {_LONGEST})",
-            hint="put long texts into files",
+            hint="write long texts to a file, and pass the path of the file",
         )
     return line
 

@@ -96,5 +96,5 @@ def _check(patterns: Sequence[str], names: Sequence[str]) -> None:
             place = names[index] if names else "a pattern"
             raise InputError(
                 f"{place}: '{pattern}' is not a valid RE2 regular expression",
-                hint="remove look-around and back references, which RE2 does not have",
+                hint="use RE2 syntax, without look-around and back references",
             ) from error

@@ -125,7 +125,7 @@ def test_artifacts_folder(make_folder: MakeFolder) -> None:
     assert bundle.missing == ()
     assert bundle.contexts[0].name == "artifacts/split_model_1.bin"
     assert "artifacts/tokenizer.json" in {item.name for item in bundle.files}
-    assert bundle.warnings[0].startswith("artifacts/stray.bin")
+    assert bundle.warnings[0].startswith("fleet does not send artifacts/stray.bin")
 
 
 def test_several_engines_lut_and_folders(make_folder: MakeFolder) -> None:

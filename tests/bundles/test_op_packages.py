@@ -255,7 +255,7 @@ def refused(path: Path) -> str:
         (b"", "not an ELF file"),
         (b"#!/bin/sh\n", "not an ELF file"),
         (b"!<arch>\n", "not an ELF file"),
-        (b"\x7fELF", "cut off"),
+        (b"\x7fELF", "truncated"),
         (elves.shared_object(elf_type=1), "not a shared object"),
         (elves.shared_object(elf_type=2), "not a shared object"),
         (elves.shared_object()[:-1], "its header describes"),

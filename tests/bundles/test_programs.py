@@ -30,7 +30,7 @@ def test_what_the_release_has_is_not_asked_for(tmp_path: Path) -> None:
     }
     (finding,) = lacking(wanted, {"libc.so.6"})
     assert finding.refuses
-    assert "llama-bench and libllama.so are linked with libgomp.so.1" in finding.message
+    assert "llama-bench and libllama.so would not start: libgomp.so.1" in finding.message
     assert (finding.have, finding.need) == ("no libgomp.so.1", "libgomp.so.1")
     assert "`run: libraries:`" in finding.cure
     assert lacking(wanted, set(wanted)) == ()

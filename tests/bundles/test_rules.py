@@ -195,7 +195,7 @@ ROWS = [
         "binary-newer-than-runtime",
         "warn",
         lambda c: shard(c, backend_api=None, build_id=None),
-        ("unknown", "could not check it"),
+        ("unknown", "could not check"),
     ),
     Row(
         "runtime-differs",
@@ -372,7 +372,7 @@ ROWS = [
         lambda c: node(c, opened("ENOENT", exists=False)),
         ("ENOENT", "remoteproc"),
     ),
-    Row("fastrpc-node", "warn", node, ("could not check it",)),
+    Row("fastrpc-node", "warn", node, ("could not check",)),
     Row("fastrpc-node", "warn", lambda c: android(node(c, opened("EACCES", "root")))),
     Row(
         "fastrpc-node",
@@ -380,7 +380,7 @@ ROWS = [
         lambda c: android(node(c, opened("ENOENT", exists=False))),
         ("SELinux", "session can tell"),
     ),
-    Row("fastrpc-node", "warn", lambda c: node(c, opened(None)), ("could not check it",)),
+    Row("fastrpc-node", "warn", lambda c: node(c, opened(None)), ("could not check",)),
     Row(
         "libcdsprpc-missing",
         "refuse",

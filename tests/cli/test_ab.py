@@ -59,8 +59,8 @@ def measured(change: float, pairs: int, *, rounded: bool = False) -> DeviceResul
     ("words", "said"),
     [
         (("a",), "needs two playbooks, bundles or releases to compare (A and B), and an inventory"),
-        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<9"), "does not have the form"),
-        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<+5%"), "does not have the form"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<9"), "is not valid; write METRIC"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<+5%"), "is not valid; write METRIC"),
         (("--resume", "never"), "cannot resume the comparison 'never'"),
     ],
 )
@@ -145,8 +145,8 @@ def test_what_no_pair_follows_is_said(tmp_path: Path) -> None:
 
     a, b = side("a", "warmups: 1, repeats: 5"), side("b", "warmups: 3, repeats: 5")
     ignored, equal = not_measured([a, b])
-    assert "differ in warmups, which" in ignored
-    assert "no difference is expected" in equal
+    assert "set warmups differently, but" in ignored
+    assert "so fleet expects no difference" in equal
     assert not not_measured([a, side("c", "warmups: 1, repeats: 5, max_tokens: 9")])
 
 
@@ -156,7 +156,7 @@ def test_after_the_last_look_nothing_says_measure_on(
     results = [measured(0.0, 40, rounded=True)]
     cli.show(journal, results, as_json=False)
     said = capsys.readouterr()
-    assert "rounded to 1" in said.out + said.err
+    assert "rounds its values to 1" in said.out + said.err
     with pytest.raises(FleetError, match="needs more runs") as error:
         cli.end(journal, results)
     assert "rounds less, such as a time: --gate 'decode_ms>+5%'" in error.value.hint

@@ -69,7 +69,7 @@ def test_an_unusable_bundle_ends_with_1(copy: Path) -> None:
     assert done.exit_code == 1
     assert "tokenizer.json is missing" in done.stderr
     assert "not a context binary" in done.stderr
-    assert ", SHA256SUMS says " in done.stderr
+    assert ", but SHA256SUMS has " in done.stderr
     assert "next: copy or export the missing and damaged files again" in done.stderr
     value = json.loads(call("inspect", str(copy), "--json").stdout)
     assert len(value["problems"]) == 3

@@ -20,7 +20,7 @@ def test_a_line_of_several_runs() -> None:
     second = Conditions(look(0, 52.0), (), look(2, 52.0), cost=0.0021)
     records = [{"conditions": asdict(one)} for one in (first, second)]
     assert conditions_line(records) == (
-        "started at 41.3 to 52.0 °C (nspss-0), 61.0 °C peak; governor performance; "
+        "temperature at the start 41.3 to 52.0 °C (nspss-0), 61.0 °C peak; governor performance; "
         "power battery Charging, usb online; "
         "fleet used at most 0.21% of one CPU core to read temperature and clocks"
     )
@@ -32,4 +32,7 @@ def test_what_is_not_known_is_not_said() -> None:
     cold = Conditions(before=Sample(0.0), after=look(1, 40.0))
     assert conditions_line([{"conditions": asdict(cold)}]) == ""
     alone = Conditions(before=look(0, 40.0))
-    assert conditions_line([{"conditions": asdict(alone)}]) == "started at 40.0 °C (nspss-0)"
+    assert (
+        conditions_line([{"conditions": asdict(alone)}])
+        == "temperature at the start 40.0 °C (nspss-0)"
+    )

@@ -43,8 +43,8 @@ def test_it_writes_a_project_once_and_into_no_other_folder(
     ("built", "fetched", "said"),
     [
         (True, True, "no download is needed; the demo takes about half a minute"),
-        (True, False, "takes about 44 s at 10 MB/s, 2 minutes at 1 MB/s"),
-        (False, False, "takes about 70 s at 10 MB/s, 4 minutes at 1 MB/s"),
+        (True, False, "the demo takes about 44 s at 10 MB/s, 2 minutes at 1 MB/s"),
+        (False, False, "the demo takes about 70 s at 10 MB/s, 4 minutes at 1 MB/s"),
     ],
 )
 def test_it_says_before_what_is_downloaded_and_how_long_it_takes(

@@ -30,7 +30,7 @@ def test_a_command_that_fails_on_one_board_is_not_0(desk: Desk, tmp_path: Path) 
     done = desk.fleet("ann", "exec", f"test $SSH_CONNECTION_PORT = x || test -e {tmp_path}/none")
     assert done.returncode == 1
     for board in ("evk-1", "evk-2"):
-        assert f"{board}: the command ended with status 1" in done.stderr
+        assert f"{board}: the command failed with exit status 1" in done.stderr
     gone = desk.inventory.read_text() + "    absent: {host: 127.0.0.1, port: 1}\n"
     desk.inventory.write_text(gone)
     assert desk.fleet("ann", "exec", "true").returncode == 3
@@ -43,7 +43,7 @@ def test_the_limit_ends_the_command_with_its_children(desk: Desk, tmp_path: Path
     late = f"sh -c 'sleep 3; touch {tmp_path}/went-on' & sleep 30; echo never"
     done = desk.fleet("ann", "exec", "-l", "evk-1", "--timeout", "1s", late)
     assert done.returncode == 3, done.stderr
-    assert "did not end within 1 s" in done.stderr
+    assert "did not finish within 1 s" in done.stderr
     assert "never" not in done.stdout
     desk.fleet("ann", "exec", "-l", "evk-1", "sleep 3")
     assert not (tmp_path / "went-on").exists()
@@ -65,4 +65,4 @@ def test_after_a_canary_that_fails_no_other_board_is_touched(desk: Desk, tmp_pat
     done = desk.fleet("ann", "exec", "--canary", "evk-2", f"echo x >> {tmp_path}/seen; false")
     assert done.returncode == 1
     assert (tmp_path / "seen").read_text() == "x\n"
-    assert "evk-1: not attempted" in done.stderr
+    assert "evk-1: fleet did not attempt" in done.stderr

@@ -50,7 +50,7 @@ def test_a_folder_of_two_boards_goes_to_a_folder_each(
     assert (
         "evk-1: warning: secret is a symbolic link, and fleet does not follow links" in done.stderr
     )
-    assert "pipe is no file" in done.stderr
+    assert "pipe is not a regular file" in done.stderr
 
 
 def test_a_file_goes_on_where_it_stopped_and_a_wrong_part_is_started_anew(

@@ -241,7 +241,7 @@ def test_a_device_that_does_not_answer_is_written_all_the_same(tmp_path: Path) -
     done = fleet(tmp_path, "init", "x", f"127.0.0.1:{port}", "--probe")
     assert done.returncode == 0, done.stderr
     assert "127.0.0.1 did not answer: " in done.stderr
-    assert "not asked" in (tmp_path / "x/inventories/boards.yaml").read_text()
+    assert "did not connect" in (tmp_path / "x/inventories/boards.yaml").read_text()
     assert not list(tmp_path.rglob("*known_hosts*"))
 
 

@@ -180,7 +180,7 @@ def test_a_rollout_in_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     story: list[Event] = [
         WaveStarted("", "canary", "the canary: 1 devices", ("evk",)),
         Soaking("", "canary", "the canary soaks for 5 s", 5.0),
-        Looked("evk", "failed", "the check after the soak time failed:  rebooted"),
+        Looked("evk", "failed", "after the soak: rebooted"),
         WaveJudged("", "canary", "rollback", "1 of 1 failed"),
         RolledBack("evk", "rolled back", "release a, was b"),
         WaveJudged("", "1", "go", ""),

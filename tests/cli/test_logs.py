@@ -26,7 +26,7 @@ def test_no_kind_is_silently_empty(desk: Desk) -> None:
     asked = desk.fleet("ann", "logs", "-l", "evk-1", "--kind", "logcat")
     assert asked.returncode == 1
     assert "evk-1 logcat: the device has no program logcat" in asked.stderr
-    assert "fleet cannot read logcat there" in asked.stderr
+    assert "fleet cannot read these logs of the device: logcat" in asked.stderr
 
 
 def test_since_cuts_the_messages_of_the_kernel_by_the_time_of_the_boot() -> None:

@@ -164,7 +164,7 @@ def test_a_mean_of_the_program_is_said_to_be_one(
     """qnn-net-run with `client` gives its own clock alone, whose mean is of all inferences."""
     for metrics, mean in ((net_run("client"), True), (executor(), True), (net_run(), False)):
         shown(runs(metrics, "qnn-net-run"))
-        assert ("reports only the mean of a run" in capsys.readouterr().err) is mean, metrics
+        assert ("reports only the mean time of a run" in capsys.readouterr().err) is mean, metrics
 
 
 def test_what_failed_has_no_empty_columns(screen: io.StringIO) -> None:

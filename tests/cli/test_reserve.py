@@ -83,7 +83,7 @@ def test_a_number_that_leaves_none_is_named_by_all_of_them(desk: Desk, tmp_path:
         assert f"blocked by {maker}" in done.stderr
         assert f"rm -r {last}" in done.stderr
     who = desk.fleet("ann@desk", "who")
-    assert f"blocked by {maker}: the lease folder {last}" in who.stdout
+    assert f"blocked by {maker}: a file in the lease folder {last}" in who.stdout
     blocked, free = desk.json("ann@desk", "who")
     assert blocked["blocked"] == [{"kind": "write", "path": str(last), "maker": maker}]
     assert (free["blocked"], free["text"]) == ([], "free")

@@ -50,7 +50,7 @@ def test_plan_shows_who_is_in_which_wave(two: Yard) -> None:
 
 BAD = [
     ("canary", "120%", "--canary: 120% is more than 100% of the devices"),
-    ("waves", "50%,5%", "--waves: wave 5% comes after 50%"),
+    ("waves", "50%,5%", "--waves: wave 5% follows wave 50%"),
     ("waves", "half", "--waves: 'half' is neither"),
     ("waves", "0,5", "--waves: a wave cannot have 0 devices"),
     ("max_failed", "some", "--max-failed: 'some' is neither"),
@@ -148,8 +148,8 @@ def test_ctrl_c_says_how_to_go_on(two: Yard, times: int) -> None:
     killed.communicate(timeout=60)
     code, said = two.fleet("resume", "last")
     assert (code, f"run {run_id} is finished" in said) == (0, True), said
-    assert "if you started a deploy after that, it was killed before it changed anything" in said
-    assert f"start it again: fleet deploy {two.playbook} -i {two.inventory}" in said
+    assert "a deploy that was interrupted before it changed a device is not recorded" in said
+    assert f"start such a deploy again: fleet deploy {two.playbook} -i {two.inventory}" in said
     code, said = two.fleet("resume", "--list")
     assert re.search(rf"{run_id}.*app.*finished.*2/2", said), said
     assert json.loads(two.fleet("profiles", "list", "--json")[1]) == [], "nothing was measured"

@@ -245,7 +245,7 @@ def test_equal_plans_are_shown_once(screen: Screen) -> None:
     lines = fits(said.getvalue(), 80, {"nemotron", "aarch64-oe-linux-gcc11.2"})
     assert len(lines) <= 10
     assert lines[0].startswith("all 40 devices  aarch64-oe")
-    assert lines[-2:] == ["same on 40 devices", "legend: + change, > then"]
+    assert lines[-2:] == ["the plan is the same on 40 devices", "legend: + change, > then"]
 
 
 def test_plans_that_differ_name_their_devices(
@@ -257,7 +257,7 @@ def test_plans_that_differ_name_their_devices(
     lines = said.getvalue().splitlines()
     assert lines[0].startswith("38 devices (all except the devices below)  ")
     assert any(f"{HOSTS[3].name}, {HOSTS[9].name}  " in line for line in lines)
-    assert "same on 38 devices; 2 differ" in lines
+    assert "the plan is the same on 38 devices; 2 differ" in lines
     assert len(lines) <= 30
     monkeypatch.setattr(output, "shape", "wide")
     show_plans(made)

@@ -255,8 +255,8 @@ WARNED = [
     ("ansible_zzzzzz: x", "fleet ignores the variable 'ansible_zzzzzz'"),
     ("{ansible_user: u, prot: 22}", "fleet ignores the variable 'prot'; did you mean 'port'?"),
     ("{ansible_user: u, serail: 22}", "did you mean 'serial'?"),
-    ("{ansible_user: u, port: 8080}", "fleet uses 'port' as its own key"),
-    ("{ansible_port: 22, port: 8080}", "fleet ignores 'port': an ansible_ variable"),
+    ("{ansible_user: u, port: 8080}", "fleet reads 'port' as its own key"),
+    ("{ansible_port: 22, port: 8080}", "fleet ignores 'port', because an ansible_ variable"),
     ("{ansible_user: u, password: hunter2}", "fleet ignores the key 'password'"),
     ("{ansible_user: u, labels: [a]}", "fleet ignores the key 'labels'"),
     ("{ansible_user: u, target: prod}", "fleet ignores the key 'target'"),
@@ -301,7 +301,7 @@ def test_odd_parts_of_groups(tmp_path: Path) -> None:
     found = reading(tmp_path, text)
     assert found.errors == ()
     assert "did you mean 'hosts'?" in found.warnings[0]
-    assert "fleet ignores 'remarks', not a key of a group" in found.warnings[1]
+    assert "fleet ignores 'remarks', because a group has no such key" in found.warnings[1]
 
 
 def test_one_name_without_a_colon(tmp_path: Path) -> None:

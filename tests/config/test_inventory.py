@@ -314,7 +314,7 @@ BAD_FILES = [
     ("g: {hosts: {'e[1:9999]': , 'f[1:9999]': }}", "1:28", "more than 10000 hosts", "several"),
     ("'!g': {hosts: {a: }}", "1:1", "'!g' is not a valid group name", "--limit"),
     ("a: {children: {b: }}\nb: {children: {a: }}", "1:1", "contains itself: a > b > a", "of 'b'"),
-    ("a: {children: {a: }}", "1:1", "group 'a' contains itself: a > a", "children of 'a'"),
+    ("a: {children: {a: }}", "1:1", "group 'a' contains itself: a > a", "`children:` of 'a'"),
     ("g: {children: {all: }}", "", "contains itself", "remove"),
     ("g: {vars: {ansible_group_priority: x}}", "1:36", "must be a whole number", ""),
     ("g: {vars: {usr: x}}", "1:12", "unknown key 'usr'", "did you mean 'user'?"),
@@ -362,7 +362,7 @@ def test_the_first_error_counts_the_others(tmp_path: Path) -> None:
     with pytest.raises(InventoryError) as caught:
         load_inventory(path)
     assert str(caught.value) == (
-        f"{path}:3:9: unknown key 'prot' (and 2 more; `fleet config check {path}` lists all)"
+        f"{path}:3:9: unknown key 'prot' (and 2 more; to list all: fleet config check {path})"
     )
     reading = read_inventory(path)
     assert reading.inventory is None

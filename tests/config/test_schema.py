@@ -19,8 +19,8 @@ KINDS = ("inventory", "playbook")
 # What a schema cannot say: files and folders, YAML's number formats, ranges, cycles, names.
 BEYOND_A_SCHEMA = re.compile(
     r"does not exist|is a file|cannot read|not UTF-8|NUL|larger|a user that|contains itself"
-    r"|name of a host|name of a group|runs backwards|more than 10000|between 0 and 7 days|empty"
-    r"|no value|no prompt|no runner|more than 0|holds other things|is not a valid path"
+    r"|valid host name|valid group name|runs backwards|more than 10000|between 0 and 7 days|empty"
+    r"|no value|no prompt|no runner|more than 0|a folder of its own|is not a valid path"
     r"|adds no device|between 100 ms and 1 min"
     r"|`repeats` asks|confidence level"
 )

@@ -134,7 +134,7 @@ def take_over(place: Place, session: Session) -> Lease:
     while True:
         assert time.monotonic() < end
         try:
-            place.add(session, "taken over")
+            place.add(session, "taken by")
         except LeaseHeldError:
             refused += 1
             time.sleep(0.1)
@@ -388,7 +388,7 @@ def test_a_board_taken_during_the_reboot_is_lost(place: Place) -> None:
         place.expire(1, boot="the-boot-before")
         with Lease(other, "y"):
             place.add(other, "other")
-        with pytest.raises(LeaseLostError, match="taken over"):
+        with pytest.raises(LeaseLostError, match="taken by"):
             reboot.__exit__(None, None, None)
         with pytest.raises(LeaseLostError):
             place.add(session, "two")
@@ -474,7 +474,7 @@ def test_stopped_between_two_steps(place: Place) -> None:
             lease.__exit__(None, None, None)
     finally:
         end(worker)
-    assert place.lines() == ["one", "taken over", "still mine"]
+    assert place.lines() == ["one", "taken by", "still mine"]
 
 
 @pytest.mark.parametrize(("carrier", "chunk"), [("paramiko", CHUNK), ("ssh", SPAN)])

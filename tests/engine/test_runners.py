@@ -114,7 +114,8 @@ run: {{program: qnn_executor_runner, options: {options}}}
 
 
 BAD = [
-    ("{path: bundle, kind: mllm}", "{runner: genie, prompt: a}", "kind genie, not mllm"),
+    ("{path: bundle, kind: mllm}", "{runner: genie, prompt: a}", ("the bundle kind is mllm, "
+    "but the runner genie runs only genie")),
     ("{path: bundle, kind: files}", "{runner: exec}", "needs `program:`"),
     ("{path: bundle, kind: files}", "{program: llama-bench, options: {x: 1}}", "`x` under `run"),
 ]  # fmt: skip

@@ -131,7 +131,7 @@ def test_nothing_is_derived_from_a_platform() -> None:
 def test_a_kernel_id_wins_and_a_contradiction_is_said() -> None:
     soc = identify(Soc(kernel_soc_id=557), android="SM8750")
     assert (soc.chip, soc.source) == ("SM8650", "soc_id")
-    assert soc.conflict == "soc_id says SM8650, ro.soc.model says SM8750"
+    assert soc.conflict == "soc_id says SM8650, but ro.soc.model says SM8750"
     unlisted = identify(Soc(kernel_soc_id=99999), android="SM8550")
     assert (unlisted.chip, unlisted.source) == ("SM8550", "android")
 

@@ -298,7 +298,7 @@ def test_nothing_known_is_unknown_everywhere() -> None:
 
 def test_a_group_that_this_login_does_not_have_yet_is_said() -> None:
     text = "fleet-facts 1\nid_db\tgid=1(u) groups=1(u),7(fastrpc)\nid\tuid=1(u) gid=1(u)\nend\n"
-    assert "reconnect" in dict(summary(parse(text)))["new groups"]
+    assert "log in again" in dict(summary(parse(text)))["new groups"]
 
 
 @pytest.mark.parametrize(

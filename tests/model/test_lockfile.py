@@ -40,7 +40,7 @@ def test_differences_name_the_file() -> None:
     assert differences(gone, RELEASE) == ["lib/libGenie.so is not in the lock file"]
     other = replace(RELEASE, files=(replace(FILE, sha256="c" * 64),))
     assert differences(RELEASE, other) == [
-        "lib/libGenie.so is cccccccccccc (10 bytes), the lock file has aaaaaaaaaaaa (10 bytes)"
+        "lib/libGenie.so is cccccccccccc (10 bytes), but the lock file has aaaaaaaaaaaa (10 bytes)"
     ]
     rest = replace(RELEASE, id="1" * 16)
     assert "environment" in differences(RELEASE, rest)[0]
@@ -53,8 +53,11 @@ def test_long_lists_are_shortened() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"size": 11}, "(11 bytes), the lock file has aaaaaaaaaaaa (10 bytes)"),
-        ({"executable": True}, "(10 bytes executable), the lock file has aaaaaaaaaaaa (10 bytes)"),
+        ({"size": 11}, "(11 bytes), but the lock file has aaaaaaaaaaaa (10 bytes)"),
+        (
+            {"executable": True},
+            "(10 bytes executable), but the lock file has aaaaaaaaaaaa (10 bytes)",
+        ),
     ],
 )
 def test_an_edited_size_or_mode_is_a_difference(change: dict[str, object], said: str) -> None:

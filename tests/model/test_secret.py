@@ -32,7 +32,7 @@ def test_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setenv("FLEET_TEST_SECRET", CANARY)
     assert resolve("env:FLEET_TEST_SECRET", tmp_path).reveal() == CANARY
     monkeypatch.delenv("FLEET_TEST_SECRET")
-    with pytest.raises(InputError, match=r"FLEET_TEST_SECRET, .* is not set"):
+    with pytest.raises(InputError, match=r"FLEET_TEST_SECRET for the password is not set"):
         resolve("env:FLEET_TEST_SECRET", tmp_path)
 
 
@@ -40,7 +40,7 @@ def test_from_a_file_relative_to_the_inventory(tmp_path: Path) -> None:
     (tmp_path / "pw").write_text(CANARY + "\nsecond line\n")
     assert resolve("file:pw", tmp_path).reveal() == CANARY
     assert resolve(f"file:{tmp_path}/pw", Path("/")).reveal() == CANARY
-    with pytest.raises(InputError, match="cannot read the file"):
+    with pytest.raises(InputError, match="cannot read the password from the file"):
         resolve("file:none", tmp_path)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError):

@@ -75,13 +75,13 @@ def test_what_no_list_can_hold_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("names", "why"),
     [
-        (["a:b"], "it has ':'"),
-        (["lib/a\\b"], r"it has '\\\\'"),
+        (["a:b"], "the name contains ':'"),
+        (["lib/a\\b"], r"the name contains '\\\\'"),
         (["CON"], "'CON' is the name of a device on Windows"),
         (["lib/nul.txt"], "'nul' is the name of a device on Windows"),
         (["com¹ .x/a"], "'com¹' is the name of a device on Windows"),
-        (["a."], "it ends with '.'"),
-        (["lib /a"], "it ends with ' '"),
+        (["a."], "the name ends with '.'"),
+        (["lib /a"], "the name ends with ' '"),
         (["a/b", "A/b"], "Windows reads the name as 'a'"),
         (["é", "É"], "Windows reads the name as 'é'"),
         (["lib/x", "lib/X/y"], "Windows reads the name as 'lib/x'"),

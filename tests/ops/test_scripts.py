@@ -132,7 +132,7 @@ def test_a_part_that_moved_on_is_refused(board: Board, tmp_path: Path) -> None:
     board.send([Blob(item)], cut=500)
     receipt = board.send([Blob(item, 10)])
     assert receipt.cut
-    with pytest.raises(TransferError, match="did not arrive"):
+    with pytest.raises(TransferError, match="did not receive"):
         receipt.check([Blob(item, 10)], board.facts, "board", "")
 
 
@@ -290,7 +290,7 @@ def test_unwritable_base_is_said(tmp_path: Path) -> None:
 
 
 def test_cut_answer_is_an_error() -> None:
-    with pytest.raises(DeviceError, match="is incomplete"):
+    with pytest.raises(DeviceError, match="returned only a part"):
         release.parse_state("motd\nfleet-state 1\nhave abc\n", "board", Manifest("app", ()))
 
 

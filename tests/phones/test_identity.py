@@ -35,7 +35,7 @@ def test_another_phone_after_a_reconnection_is_refused(pair: Lab) -> None:
         assert session.identity == "adb PHONE001"
         session.reopen()
         cable.plug_into(second.port)
-        with pytest.raises(IdentityError, match="PHONE002, before it was PHONE001"):
+        with pytest.raises(IdentityError, match="expected PHONE001, found PHONE002"):
             session.reopen()
         session.close()
 

@@ -45,7 +45,7 @@ def test_a_record_of_schema_one() -> None:
             '{"schema": 9, "metrics": {}}',
             "schema version 9, but this version of fleet reads only versions 1 to 2",
         ),
-        ('{"a": 1}\n{"a"', "a.json:1"),
+        ('{"a": 1}\n{"a"', "line 1 of "),
         ("", "no result"),
     ],
 )

@@ -121,7 +121,7 @@ def test_bad_files_do_not_hold_up_the_good_ones(store: ProfileStore, tmp_path: P
         (folder / name).write_bytes(data)
     done = Importer(store).take([folder])
     assert [Path(one.path).name for one in done.bad] == ["a.csv", "b.json", "c.jsonl", "d.json"]
-    assert "cut off" in done.bad[0].message
+    assert "truncated" in done.bad[0].message
     assert done.bad[2].message.startswith("record 2: the record has no `host`")
     assert "version 3" in done.bad[3].message
     assert (done.new, done.passed) == (1, 1), "no record of a file with a bad one is in"

@@ -29,7 +29,7 @@ def kit(model: str = "tiny.tflite", **options: Any) -> Kit:
     [
         (kit(), "4 of the 4 operations of tiny.tflite would run on the CPU.* not compiled"),
         (kit(off_npu=4), "4 of the 4 operations of tiny.tflite would run on the CPU"),
-        (kit(COMPILED), "1 of the 2 operations of tiny_SM8750.tflite would.* allows 0"),
+        (kit(COMPILED), "1 of the 2 operations of tiny_SM8750.tflite would.* allows only 0"),
         (kit(COMPILED, off_npu=1), "cannot tell which part of tiny_SM8750.tflite"),
         (kit(COMPILED, accelerator="cpu"), "1 part.* compiled for an NPU and cannot run on a CPU"),
     ],

@@ -49,8 +49,8 @@ def test_the_request_is_data_and_the_packages_are_isolated() -> None:
     [
         (kit("a.onnx", "b.onnx"), "several models.*: a.onnx, b.onnx"),
         (kit("a.onnx", model="c.onnx"), "`model` .* is c.onnx"),
-        (kit("a.onnx", inputs={"x": "../x.npy"}), "names the file ../x.npy for x"),
-        (kit("a.onnx", reference={"o": "o.npy"}), "names the file o.npy for o"),
+        (kit("a.onnx", inputs={"x": "../x.npy"}), "uses the file ../x.npy for x"),
+        (kit("a.onnx", reference={"o": "o.npy"}), "uses the file o.npy for o"),
     ],
 )
 def test_what_the_bundle_lacks_is_said_before_anything_is_sent(given_kit: Kit, said: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.config.playbook import OWN_RUNNERS
 from fleet.model.errors import InputError
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure
@@ -23,6 +24,10 @@ from .kits import kit
 
 DATA = Path(__file__).parents[1] / "profiles" / "data"
 MLLM = ("qwen3-1.7B-lpbq-sha.bin", "qwen3-tokenizer.json", "config_1.7B.json")
+
+
+def test_the_names_that_a_playbook_may_use_are_those_of_our_runners() -> None:
+    assert tuple(OWN) == OWN_RUNNERS
 
 
 def spec(**changes: Any) -> RunSpec:
@@ -154,7 +159,7 @@ def test_the_profile_is_viewed_by_the_sdk_on_this_host(tmp_path: Path) -> None:
     assert seen.raw["profile.csv"] == (DATA / "ctx_basic.csv").read_bytes()
     viewer.write_text("#!/bin/sh\necho broken >&2; exit 3\n")
     broken = OWN["qnn-net-run"].read(start, replace(one, runtime_root=tmp_path), ended)
-    assert "wrote nothing: broken" in broken.text
+    assert "did not write a file: broken" in broken.text
     nothing = {"output/execution_metadata.yaml": b"inferences_completed: 0\n"}
     assert OWN["qnn-net-run"].read(start, one, Ended(0, b"", nothing)).problems == (
         "cut: qnn-net-run ended before it finished its first inference",
@@ -277,7 +282,7 @@ def test_exec_reads_what_is_declared() -> None:
     assert found.metrics.decode_tps == 12.5
     assert found.metrics.others == {"peak": Measure(7, "MB")}
     missing = OWN["exec"].read(start, one, Ended(0, b"", files))
-    assert missing.problems == ("unreadable: stdout contains no decode_tps",)
+    assert missing.problems == ("unreadable: stdout does not contain decode_tps",)
 
 
 @pytest.mark.parametrize(

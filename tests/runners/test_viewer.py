@@ -152,7 +152,7 @@ def test_a_cut_table_leaves_the_json(sdk: Sdk, monkeypatch: pytest.MonkeyPatch) 
     seen = sdk.read()
     assert [one.name for one in seen.ops[:2]] == ["Input", "Relu1"]
     assert seen.metrics.others["execute_us"].value == pytest.approx(79287.67, abs=0.01)
-    assert "profile.csv: the last line has no line break" in seen.text
+    assert "profile.csv: the file is truncated: its last line has no line break" in seen.text
 
 
 def test_both_cut_leave_nothing_and_say_why(sdk: Sdk, monkeypatch: pytest.MonkeyPatch) -> None:

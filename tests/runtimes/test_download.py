@@ -130,7 +130,9 @@ def test_a_part_that_is_too_long_starts_again(
 def test_a_wrong_hash_removes_the_file(
     store: RuntimeStore, server: FileServer, content: bytes
 ) -> None:
-    with pytest.raises(RuntimeStoreError, match=f"has the SHA-256 {digest(content)}, but 0000"):
+    with pytest.raises(
+        RuntimeStoreError, match=f"has the SHA-256 {digest(content)} instead of 0000"
+    ):
         store.add(server.url, sha256="0" * 64)
     assert left(store) == []
     assert store.list() == ()

@@ -233,7 +233,7 @@ def test_changed_bytes_are_found_by_the_deep_check(store: RuntimeStore, tmp_path
     path = runtime.root / f"lib/{ARM}/libGenie.so"
     path.write_bytes(path.read_bytes()[:-1] + b"X")
     store.verify(runtime)
-    with pytest.raises(RuntimeStoreError, match=r"libGenie\.so was changed"):
+    with pytest.raises(RuntimeStoreError, match=r"libGenie\.so was modified"):
         store.verify(runtime, deep=True)
 
 
@@ -245,8 +245,8 @@ def test_an_unreadable_record_harms_only_itself(
     broken = store.add(write_zip(tmp_path / "b.whl", wheel_files(OTHER)))
     (broken.root / "runtime.json").write_text(record)
     assert [item.id for item in store.list()] == [ID]
-    assert "cannot be read" in store.problems()[0]
-    with pytest.raises(RuntimeStoreError, match="cannot be read") as caught:
+    assert "cannot read the description" in store.problems()[0]
+    with pytest.raises(RuntimeStoreError, match="cannot read the description") as caught:
         store.get(broken.id)
     assert f"fleet runtime remove {broken.id}" in caught.value.hint
     assert store.remove(broken.id) is None

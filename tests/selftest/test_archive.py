@@ -185,9 +185,9 @@ def _facts(text: str) -> Callable[[Path], None]:
         (_facts("[" * 5000), "not an archive of a self-test"),
         (_facts('{"android": null, "soc": 7}'), "os_name is missing"),
         (_facts("[]"), "not an archive of a self-test"),
-        (lambda path: path.write_bytes(b"PK"), "cannot be read"),
-        (lambda path: path.write_bytes(b""), "cannot be read"),
-        (lambda _: None, "cannot be read"),
+        (lambda path: path.write_bytes(b"PK"), "cannot read"),
+        (lambda path: path.write_bytes(b""), "cannot read"),
+        (lambda _: None, "cannot read"),
     ],
 )
 def test_a_hostile_archive_is_refused(

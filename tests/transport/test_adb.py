@@ -73,7 +73,7 @@ def test_any_row_is_read(line: str) -> None:
     ("state", "kind", "cure"),
     [
         ("unauthorized", AuthError, "Allow USB debugging"),
-        ("offline", UnreachableError, "plug the phone in again"),
+        ("offline", UnreachableError, "plug it in again"),
         ("no permissions", AuthError, "plugdev"),
         ("recovery", UnreachableError, "adb reboot"),
         ("sideload", UnreachableError, "adb reboot"),

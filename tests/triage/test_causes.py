@@ -116,7 +116,7 @@ def test_a_contributor_adds_a_cause_without_code(tmp_path: Path) -> None:
         ("weight: 0.9", "weight: 7", "less than 1"),
         ("verify: look\n", "", "verify"),
         ("title:", "titel:", "titel"),
-        ("id: mine", "id: yours", "the name of the file is 'mine'"),
+        ("id: mine", "id: yours", "the file name 'mine' differ"),
         ("examples:", "excludes: [nobody]\nexamples:", "'nobody', which does not exist"),
     ],
 )

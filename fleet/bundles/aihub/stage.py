@@ -20,7 +20,7 @@ def require_free(folder: Path) -> None:
             hint=f"name another folder with -o FOLDER, or remove {folder}",
         )
     if not folder.parent.is_dir():
-        raise InputError(f"{folder.parent} is not a folder", hint=f"mkdir -p '{folder.parent}'")
+        raise InputError(f"there is no folder {folder.parent}", hint=f"mkdir -p '{folder.parent}'")
 
 
 @contextmanager

@@ -80,7 +80,9 @@ def disk(seen: Seen) -> Iterator[Check]:
         touch = f"touch {room.path}/x"
         yield _DISK.bad(text, {"disk.writable": "no"}, touch, "creating a file failed")
     elif room.available_bytes is None:
-        yield _DISK.unknown("fleet could not determine the free disk space", {}, command)
+        yield _DISK.unknown(
+            "fleet could not determine the free disk space of base_dir", {}, command
+        )
     elif room.available_bytes < LOW_BYTES:
         facts = {"disk.writable": "yes", "disk.free": "low"}
         yield _DISK.warn(f"{free} free", facts, command, free)
@@ -114,7 +116,10 @@ def rename(seen: Seen) -> Iterator[Check]:
     rows = seen.pairs("rename")
     command = "ln -s a x; ln -s b y; mv -f -T y x; readlink x"
     if not rows:
-        yield _RENAME.unknown("not tested: fleet could not create a folder for releases")
+        yield _RENAME.unknown(
+            "not tested: this user cannot create a folder under base_dir of the device (see "
+            "the check of the folder)"
+        )
     elif rows[0][0] == "yes":
         yield _RENAME.ok("releases can be switched by a rename", {"disk.rename": "yes"}, command)
     else:

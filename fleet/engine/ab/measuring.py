@@ -41,7 +41,7 @@ from fleet.profiles.stats.trend import steady
 
 MOST_WARMUPS = 12
 MOST_BAD = 3  # pairs in sequence that do not count
-_BAD = "fleet doctor (finds out why); then fleet ab A B again"
+_BAD = "fleet doctor (finds out why); then fleet ab A B (again)"
 _CUT = (
     "raise `max_tokens:` under `run:` in the playbook, or add `token_limit_counts: true` there "
     "to count runs that reach the limit"
@@ -124,7 +124,7 @@ def measure(
         result.plan = plans["B"][1]
         by_id = any(side.release for side in sides)  # else `not_measured` says it
         if by_id and len({plan.manifest.id for _, plan in plans.values()}) == 1:
-            session.warn("A and B are the same release, so no difference is expected")
+            session.warn("A and B are the same release, so fleet expects no difference")
         board = _Board(session, journal, plans, result)
         host = session.host.name
         pairs = journal.pairs(host)

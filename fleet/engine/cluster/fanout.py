@@ -253,11 +253,14 @@ class FanOut:
         hint = _AGAIN
         if not safe:
             hint = (
-                f"fleet doctor --limit {task.host.name} (checks the device); the results are in "
-                "FLEET_HOME/cluster/ on the machine of the worker"
+                f"fleet doctor --limit {task.host.name} (checks the device); finished results "
+                "are in FLEET_HOME/cluster/ on the machine of the worker that died"
             )
-        said = f" ({elsewhere} reported this)" if elsewhere else ""
-        self._fail(task.host, UnreachableError(f"the dask worker has died{said}", hint=hint))
+        said = f", as the worker {elsewhere} reports" if elsewhere else ""
+        self._fail(
+            task.host,
+            UnreachableError(f"the dask worker that worked on this device died{said}", hint=hint),
+        )
 
     def _again(self, task: _Task) -> None:
         task.future = None

@@ -161,8 +161,9 @@ def _order(work: Work, operation: Operation | None, hosts: Iterable[Host]) -> Or
         module = getattr(work, "__module__", "")
         if getattr(work, "__qualname__", "<locals>") != name:
             raise InputError(
-                "--executor can run only functions of fleet, not a function of your own program",
-                hint="run this function without --executor",
+                "a dask cluster can run only functions of fleet, not a function of your own "
+                "program",
+                hint="run this function without an executor",
             )
         return Order(made, made, f"{module}:{name}", texts=_texts(hosts))
     return Order(

@@ -73,7 +73,10 @@ class Run:
         module, _, name = order.what.rpartition(":")
         if module:
             if not module.startswith("fleet."):
-                raise InputError(f"--executor can run only functions of fleet, not {order.what}")
+                raise InputError(
+                    "this worker runs only functions of fleet and refused a job that asked for "
+                    f"{order.what}"
+                )
             found: Work = getattr(importlib.import_module(module), name)
             return found
         if order.playbook is None:
@@ -124,7 +127,7 @@ class Run:
         """What devices of this kind get; the workstation may fetch a runtime for that."""
         key = f"{target} {arch or ''} {python or ''}"
         self.say(ask="kind", key=key, target=target, arch=arch, python=python)
-        self._wait(lambda: key in self.answers, f"the files for {key}")
+        self._wait(lambda: key in self.answers, f"the list of files for devices of the kind {key}")
         answer = self.answers[key]
         if isinstance(answer, Exception):
             raise answer
@@ -169,8 +172,9 @@ class Run:
                     raise CancelledError("the workstation stopped the command")
                 if time.monotonic() - self.heard > SILENT_SECONDS:
                     raise TransferError(
-                        f"the workstation did not answer the worker about {what}",
-                        hint="deploy again",
+                        f"the dask worker asked this workstation for {what}, but got no answer",
+                        hint="deploy again; if it fails again, check that the worker can reach "
+                        "this workstation",
                     )
                 self._changed.wait(POLL_SECONDS)
 

@@ -103,10 +103,7 @@ def _over(count: int, allowed: int, size: int, what: str, limit: Amount) -> str:
     if count <= allowed:
         return ""
     share = f" ({limit})" if limit.percent and allowed else ""
-    return (
-        f"{count} of {size} devices {what}, but the playbook or the command allows only "
-        f"{allowed}{share}"
-    )
+    return f"{count} of {size} devices {what}; the limit is {allowed}{share}"
 
 
 def _nothing(seen: Tally) -> str:

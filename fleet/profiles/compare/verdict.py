@@ -144,9 +144,9 @@ def _judged(row: MetricRow, margin: float, asked: int) -> MetricRow:
         figure = row.difference.count_a == 1
         fewest = fewest_runs(row.questions / row.part, figure)
         why = (
-            f"{row.questions} metrics at once need {fewest} runs of "
-            f"{'B' if figure else 'A and of B'}; measure more runs, or choose fewer metrics "
-            "with --metric"
+            f"to decide {row.questions} metrics at once, {fewest} runs of "
+            f"{'B' if figure else 'A and of B'} are needed; measure more runs, or choose fewer "
+            "metrics with --metric"
         )
         return replace(row, verdict=Verdict.FEW, why=why, alone=True)
     change = row.difference.at(1 - CHANCE * row.part / asked)

@@ -189,8 +189,9 @@ def _rates(rows: object, *, strict: bool = False) -> dict[str, Measure]:
             continue
         if strict and not found.keys().isdisjoint(made):
             raise ProfileError(
-                "the file contains several tests of one kind, but fleet reads only one per file",
-                hint="run llama-bench with one -p and one -n",
+                "the file contains several prompt or generation tests, but fleet reads only "
+                "one of each",
+                hint="run llama-bench again with a single -p value and a single -n value",
             )
         found |= made
     return found

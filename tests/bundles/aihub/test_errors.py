@@ -51,7 +51,7 @@ def refused(tmp_path: Path, reference: str = "aihub:jbin1") -> FleetError:
         (JOB, (403, json.dumps({"detail": f"not for {TOKEN}"})), AiHubError,
          "no access to job jbin1 (403): not for ***", "share"),
         (JOB, (403, f"<html>{TOKEN}</html>"), AiHubError, "no access to job jbin1 (403)", "share"),
-        (JOB, (404, ""), InputError, "does not find job jbin1", "check the id"),
+        (JOB, (404, ""), InputError, "cannot find job jbin1", "check the id"),
         (JOB, (400, "odd\nid"), AiHubError, "job jbin1 (HTTP status 400): odd id", "the id"),
         (JOB, (426, ""), AiHubError, "too old for AI Hub (426)", "pip install --upgrade qai-hub"),
         (JOB, (429, ""), AiHubError, "too many requests from your account", "minutes"),

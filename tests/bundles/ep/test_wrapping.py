@@ -93,7 +93,7 @@ def test_another_folder_has_to_have_the_binaries(
     folder: Path, qnn_system: Path, tmp_path: Path
 ) -> None:
     read = read_graphs(folder / V73, qnn_system)
-    with pytest.raises(BundleError, match=f"has no {V73}"):
+    with pytest.raises(BundleError, match=f"does not contain {V73}"):
         write_wrappers([read], tmp_path)
     shutil.copy(folder / V73, tmp_path)
     (made,) = write_wrappers([read], tmp_path)

@@ -119,7 +119,7 @@ def test_releases_that_lie_on_the_board(bench: Bench, tmp_path: Path) -> None:
     gone_on(bench, journal, 0.0)
     journal.close()
     said = [event.text for event in bench.events if isinstance(event, Warned)]
-    assert said == ["A and B are the same release, so no difference is expected"]
+    assert said == ["A and B are the same release, so fleet expects no difference"]
 
 
 def test_a_budget_ends_it_and_it_goes_on(bench: Bench, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_of_a_lost_worker_a_deploy_is_begun_once_more_and_a_run_is_not(
         (lost,) = operation.run()
         assert lost.outcome == "unreachable"
         assert isinstance(lost.error, UnreachableError)
-        assert "the dask worker has died (lyon-" in lost.text
+        assert "the dask worker that worked on this device died, as the worker lyon-" in lost.text
         assert fleet.runs_begun() == 1
         (fleet.folder / "slow").unlink()
         for process in site:

@@ -111,7 +111,7 @@ def test_a_blob_gets_its_name_only_with_its_hash(tmp_path: Path) -> None:
     assert store.path(sha).read_bytes() == data
     store.path(sha).unlink()
     store.take(sha, 100, 0, data[:60] + bytes(40))
-    with pytest.raises(TransferError, match="arrived damaged"):
+    with pytest.raises(TransferError, match="was damaged on its way"):
         store.finish(sha)
     store.take(sha, 100, 0, data[:60])
     store.drop(sha)

@@ -50,7 +50,7 @@ def test_a_number_of_repeats() -> None:
 def test_until_the_interval_is_narrow() -> None:
     series = Series(RunSpec(until=UntilSpec(0.03)))
     assert taken(series, QUIET) == 5
-    assert series.outcome == "the confidence interval of decode_tps is 0.2% wide after 5 runs"
+    assert series.outcome == "after 5 runs, the confidence interval of decode_tps is 0.2% wide"
     assert series.warning == ""
     assert taken(Series(RunSpec(repeats=6, until=UntilSpec(0.03))), QUIET) == 6, "at least repeats"
     assert taken(Series(RunSpec(until=UntilSpec(0.03, metric="words"))), QUIET) == 5
@@ -120,7 +120,7 @@ def test_until_on_a_board(rig: Rig) -> None:
     rig.behave("rate=10.0")
     result = rig.run(until=UntilSpec(0.03), sample=None)
     assert len(result.records) == 5
-    text = "the confidence interval of decode_tps is 0.0% wide after 5 runs"
+    text = "after 5 runs, the confidence interval of decode_tps is 0.0% wide"
     assert text in rig.said(StepStarted)
     assert rig.said(Warned) == []
 

@@ -216,7 +216,7 @@ def test_a_board_that_was_damaged_in_the_soak_stops_it(
     monkeypatch.setattr(DeviceExecutor, "wait", soak)
     results = operation.deploy()
     assert outcomes(results) == ["not attempted", "failed"]
-    assert results[1].text.startswith("the check after the soak time failed:  bundle/model.gguf")
+    assert results[1].text.startswith("the check after the soak time failed: bundle/model.gguf")
     assert [each.wave for each in results] == ["1", "canary"]
     assert two.contacts("b1") == 0
     (judged,) = [each for each in two.events if isinstance(each, WaveJudged)]
@@ -286,7 +286,7 @@ def test_a_deploy_that_died_before_its_first_line_is_the_last_run(
     (older,) = two.runs.root.glob("*/journal.jsonl")
     code, said = two.fleet("resume", "last")
     assert code == 0, said
-    assert "fleet continues the run that began 20" in said
+    assert "fleet continues the newest recorded run, which began 20" in said
     died = two.operation()
 
     def dies(*_: object) -> dict[str, str]:

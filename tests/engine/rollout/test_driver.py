@@ -143,7 +143,9 @@ def test_a_full_disk_of_the_workstation_is_no_failure_of_devices(
 def test_what_failed_beside_a_full_disk_is_judged_as_ever() -> None:
     rules = spec(max_failed="0", on_fail="rollback")
     played = play(3, rules, outcomes={"d002": FAILED, "d003": OURS}, parallel=3)
-    assert played.ending.text.startswith("stopped after wave 1: 1 of 3 failed, allowed 0 of 3")
+    assert played.ending.text.startswith(
+        "stopped after wave 1: 1 of 3 devices failed; the limit is 0"
+    )
     assert set(played.executor.returned) == {"d001", "d003"}
 
 
@@ -163,7 +165,7 @@ def test_a_board_that_is_bad_after_the_soak_stops_the_rollout(found: str) -> Non
     assert played.ending.word == "stopped"
     device = played.journal.state.devices["d001"]
     assert device.outcome == found
-    assert device.text == f"the check after the soak time failed:  it is {found}"
+    assert device.text == f"the check after the soak time failed: it is {found}"
 
 
 def test_no_soak_for_a_wave_that_has_failed() -> None:
@@ -182,7 +184,7 @@ def test_rollback_takes_back_what_this_run_switched() -> None:
         "d003 had none before, d002 was not changed"
     )
     assert played.ending.word == "not rolled back"
-    assert "stopped in wave 2: 1 of 3 failed, allowed 0 of 3" in played.ending.text
+    assert "stopped in wave 2: 1 of 3 devices failed; the limit is 0" in played.ending.text
     assert "fleet rolled back 1 of 3 changed devices, not: d003, d004" in played.ending.text
     said = {one.host: one for one in played.events if isinstance(one, RolledBack)}
     assert said["d001"].outcome == "rolled back"

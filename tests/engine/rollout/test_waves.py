@@ -107,25 +107,26 @@ def test_without_rollout_all_are_one_wave() -> None:
 # Of 10 devices: outcomes (f failed, u unreachable, r refused, . not yet), the rest changed.
 JUDGED = [
     ("", {}, "go", ""),
-    ("f", {}, "stop", "1 of 10 failed, allowed 0 of 10"),
-    ("r", {}, "stop", "1 of 10 failed, allowed 0 of 10"),
-    ("u", {}, "stop", "1 of 10 were unreachable, allowed 0 of 10"),
+    ("f", {}, "stop", "1 of 10 devices failed; the limit is 0"),
+    ("r", {}, "stop", "1 of 10 devices failed; the limit is 0"),
+    ("u", {}, "stop", "1 of 10 devices were unreachable; the limit is 0"),
     ("f", {"max_failed": "1"}, "go", ""),
-    ("ff", {"max_failed": "1"}, "stop", "2 of 10 failed, allowed 1 of 10"),
-    ("ff", {"max_failed": "19%"}, "stop", "2 of 10 failed, allowed 1 of 10 (19%)"),
+    ("ff", {"max_failed": "1"}, "stop", "2 of 10 devices failed; the limit is 1"),
+    ("ff", {"max_failed": "19%"}, "stop", "2 of 10 devices failed; the limit is 1 (19%)"),
     ("ff", {"max_failed": "20%"}, "go", ""),
-    ("u", {"max_failed": "10"}, "stop", "1 of 10 were unreachable, allowed 0 of 10"),
+    ("u", {"max_failed": "10"}, "stop", "1 of 10 devices were unreachable; the limit is 0"),
     ("uu", {"max_unreachable": "2"}, "go", ""),
-    ("fu", {"max_unreachable": "2"}, "stop", "1 of 10 failed, allowed 0 of 10"),
-    ("fu", {}, "stop", "1 of 10 failed, allowed 0 of 10; 1 of 10 were unreachable, allowed 0"),
-    ("ff........", {}, "stop", "2 of 10 failed"),
+    ("fu", {"max_unreachable": "2"}, "stop", "1 of 10 devices failed; the limit is 0"),
+    ("fu", {}, "stop", ("1 of 10 devices failed; the limit is 0; 1 of 10 devices were "
+    "unreachable; the limit is 0")),
+    ("ff........", {}, "stop", "2 of 10 devices failed"),
     ("f.........", {"max_failed": "1"}, "go", ""),
     ("ffffffffff", {"max_failed": "100%"}, "stop", "none of 10 devices succeeded (10 failed)"),
     ("uuuuuuuuuu", {"max_unreachable": "10"}, "stop", "of 10 devices succeeded (10 unreachable)"),
     ("fffffuuuuu", {"on_fail": "continue"}, "stop", "of 10 devices succeeded (5 failed, 5 unr"),
     ("fffffffff.", {"max_failed": "100%"}, "go", ""),
-    ("fffffffff", {"on_fail": "continue"}, "go", "9 of 10 failed, allowed 0 of 10"),
-    ("f", {"on_fail": "rollback"}, "rollback", "1 of 10 failed"),
+    ("fffffffff", {"on_fail": "continue"}, "go", "9 of 10 devices failed; the limit is 0"),
+    ("f", {"on_fail": "rollback"}, "rollback", "1 of 10 devices failed"),
 ]  # fmt: skip
 
 

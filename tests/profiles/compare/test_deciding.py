@@ -185,7 +185,7 @@ def test_too_many_questions_ask_for_runs_and_show_what_was_measured() -> None:
     assert code == 4
     row = found.rows[0]
     assert row.verdict is Verdict.FEW
-    assert "8 metrics at once need 6 runs of A and of B" in row.why
+    assert "to decide 8 metrics at once, 6 runs of A and of B are needed" in row.why
     assert "repeats" not in row.why
     assert "at least five" in said
     cells = writing.cells(row, found.margin)

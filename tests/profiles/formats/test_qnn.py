@@ -10,7 +10,7 @@ import pytest
 from fleet.model.errors import ProfileError, RunnerError
 from fleet.model.record import Measure, Op
 from fleet.profiles.formats import qnn_json
-from fleet.profiles.formats.qnn import parse_csv, read
+from fleet.profiles.formats.qnn import read
 
 DATA = Path(__file__).parents[1] / "data"
 HEAD = "Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,Event Identifier\n"
@@ -145,7 +145,7 @@ def test_several_inferences_are_averaged_and_graphs_told_apart() -> None:
     ],
 )
 def test_units_are_read_and_the_name_says_them(unit: str, name: str, normal: Measure) -> None:
-    found = parse_csv(f"{HEAD}0,EXECUTE,1500,{unit},BACKEND,ROOT,QNN (execute) time\n")
+    found = read(f"{HEAD}0,EXECUTE,1500,{unit},BACKEND,ROOT,QNN (execute) time\n").metrics.others
     assert found == {name: normal}
 
 
@@ -163,8 +163,8 @@ ROW = "0,EXECUTE,18536,US,BACKEND,ROOT,QNN (execute) time\n"
         (HEAD + ROW + ROW.replace("18536", '"18,5"'), r"time '18,5' is not a number.*\(line 3\)"),
         (HEAD + ROW.replace("18536", "1.853,6"), r"\(line 2\)"),
         (HEAD + ROW.replace("18536", "0x4868"), r"\(line 2\)"),
-        (HEAD + ROW + ROW[:20] + "\n", r"5 values for 7 columns.*cut off.*\(line 3\)"),
-        (HEAD + ROW[:-6], r"cut off \(line 2\)"),
+        (HEAD + ROW + ROW[:20] + "\n", r"truncated.*5 values for 7 columns.*\(line 3\)"),
+        (HEAD + ROW[:-6], r"truncated.*\(line 2\)"),
         (HEAD + ROW.replace("QNN", '"QNN'), r"\(line 2\)|broken"),
     ],
 )

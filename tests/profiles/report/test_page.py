@@ -79,7 +79,7 @@ def test_medians_and_intervals_are_of_the_runs_that_count() -> None:
     assert row.problems == {"token-limit": 1}
     assert len(row.records) == 6
     assert words.headline(of(*good, bad, warm))[:2] == [
-        "1 board, 6 runs; 5 of them count.", "1 run left out: token-limit 1.",
+        "1 board, 6 runs; 5 of them count.", "1 run excluded: token-limit 1.",
     ]  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def test_many_points_are_thinned_and_said() -> None:
     whole = sorted(one.metrics.decode_tps or 0 for one in found.records)
     assert len(drawn) == 4000
     assert (drawn[0], drawn[-1]) == (whole[0], whole[-1])
-    assert left.startswith("4000 of 6000 runs")
+    assert left.startswith("the chart shows 4000 of 6000 runs")
 
 
 def test_thinned_keeps_ends_and_order() -> None:
@@ -223,6 +223,6 @@ def test_the_verdict_has_drawn_intervals_what_differs_and_the_conditions() -> No
     table = text[text.index('id="verdicts"') : text.index('id="boards"')]
     assert table.count("<svg") == 1
     assert "&lt;svg" not in table
-    assert "What is compared: runtime: A 2.50.0.260828" in table
+    assert "Compared on purpose (--vary): runtime: A 2.50.0.260828" in table
     assert "chip QCS9075; prompt abababababab; start °C 40.0; governor performance" in table
-    assert text.index("by board: gen tok/s 1 slower") < text.index('id="verdicts"')
+    assert text.index("per board: gen tok/s 1 slower") < text.index('id="verdicts"')

@@ -298,7 +298,7 @@ def test_other_databases_and_newer_ones_are_refused(tmp_path: Path) -> None:
         ProfileStore(path)
     with ProfileStore(tmp_path / "y.db") as store:
         store.link.execute("PRAGMA user_version = 99")
-    with pytest.raises(ProfileStoreError, match="newer fleet") as caught:
+    with pytest.raises(ProfileStoreError, match="newer version of fleet") as caught:
         ProfileStore(tmp_path / "y.db")
     assert "upgrade" in caught.value.hint
     (tmp_path / "file").touch()
