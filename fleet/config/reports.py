@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from inspect import isclass
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -71,8 +71,8 @@ def _models(annotation: object) -> Iterator[type[BaseModel]]:
 def _known(model: type[BaseModel], loc: Keys) -> list[str]:
     for part in loc[:-1]:
         field = _keys(model).get(str(part))
-        if field is not None:
-            model = next(_models(field.annotation), model)
+        others = get_type_hints(model).get("__pydantic_extra__")  # of a mapping of rows
+        model = next(_models(field.annotation if field is not None else others), model)
     return list(_keys(model))
 
 

@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from fleet.config.assumptions import AssumptionTable, unknown_names
 from fleet.config.fields import Matches, Source, Strict, wrong
@@ -104,9 +104,10 @@ class _Packaging(Strict):
 
 
 class _Fastrpc(Strict):
-    ubuntu_ppa: _Packaging = Field(alias="ubuntu-ppa")
-    debian: _Packaging
-    radxa: _Packaging
+    """Every other key is a packaging too; code names these two."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, _Packaging]
     upstream: _Packaging
     bsp: _Packaging
     qnn_packages: Names

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+_FOLDER = Path(__file__).parent
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml: 5 times as fast
 
 
 @cache
 def load(name: str) -> dict[str, Any]:
     """The table `fleet/data/<name>.yaml`. It is shared: do not change what it returns."""
-    text = (files(__package__) / f"{name}.yaml").read_text("utf-8")
+    text = (_FOLDER / f"{name}.yaml").read_text("utf-8")
     table = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader
     if not isinstance(table, dict):
         raise TypeError(f"fleet/data/{name}.yaml must be a mapping")
@@ -27,8 +27,8 @@ def shipped(part: str) -> Path:
     """A file or folder that comes with fleet, like `assets/tiny-genie`: of the wheel, else of the
     clone.
     """
-    packed = Path(str(files(__package__))) / "demo" / part
-    return packed if packed.exists() else Path(__file__).parents[2] / part
+    packed = _FOLDER / "demo" / part
+    return packed if packed.exists() else _FOLDER.parents[1] / part
 
 
 def frozen(row: Mapping[str, Any]) -> dict[str, Any]:

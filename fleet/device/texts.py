@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
-_ROOT = Path(str(files("fleet.device")))
+_ROOT = Path(__file__).parent  # importlib.resources would take 15 ms
 
 
 def path_of(name: str) -> Path:

@@ -131,7 +131,7 @@ class Push:
 
     def _tail(self, session: Session, facts: Facts) -> tuple[Step, ...]:
         """Stage, switch and prune on a device without a store, known when all is hashed."""
-        if facts.store is not False or backend_for(facts).worker is None:
+        if facts.store is not False or not backend_for(facts).one_stream:
             return ()
 
         @cache

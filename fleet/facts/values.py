@@ -14,7 +14,7 @@ _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
 _MILLIDEGREES = re.compile(r"-?[0-9]{1,9}")
 _ID = re.compile(r"([0-9]+)(?:\(([^()]*)\))?")
 _BITS = "rwxrwxrwx"
-_PROGRAMS = ("timeout", "dd_fullblock", "find_printf", "sync_file", "tar", "gzip")
+_PROGRAMS = ("timeout", "dd_fullblock", "find_printf", "sync_file", "tar", "cpio", "gzip")
 
 
 def value_of(found: Values, key: str) -> str | None:

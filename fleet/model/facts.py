@@ -99,7 +99,7 @@ class ThermalZone:
 class Tools:
     """Programs found on the device. `sha256` is the argv of a hash tool, () when none.
     `python3_whole` is False where Python lacks hashlib or threading, as in Yocto's core of it.
-    `find_printf` is True for GNU's find.
+    `find_printf` is True for GNU's find, `cpio` where a phone unpacks what it has packed.
     """
 
     python3: str | None = None
@@ -112,6 +112,7 @@ class Tools:
     find_printf: bool = False
     sync_file: bool = False
     tar: bool = False
+    cpio: bool = False
     gzip: bool = False
 
 

@@ -1,7 +1,7 @@
 """How a device takes blobs and makes releases: chosen here, and nowhere else.
 
-A shell stages, then switches and prunes; one with tar does the three in one command; the device
-worker (Python) takes blobs and steps in one stream, on POSIX and on Windows.
+A shell stages, then switches and prunes; one with tar does the three in one command; a phone's,
+and the device worker (Python, on POSIX and on Windows), take blobs and steps in one stream.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from fleet.model.plan import (
     StageRelease,
     SwitchRelease,
 )
+from fleet.ops.archives import Kind
+from fleet.ops.batches import BLOCK
 from fleet.ops.frames import Source, Style, Unhashed
 from fleet.ops.staging import check_names, stage_archive, stage_frame, stage_lines
 from fleet.ops.upload import Step, sync_mode
@@ -92,19 +94,39 @@ class ReleaseBackend:
         return bool(tool) and tool[0] != "openssl" and self.tools.tar and self.frames
 
     @property
+    def archive(self) -> Kind:
+        """What it unpacks best."""
+        return "cpio" if self.tools.cpio else "tar"
+
+    @property
+    def one_stream(self) -> bool:
+        """Whether stage, switch and prune go behind the blobs: a phone takes commands of 64 KiB,
+        an ssh server may refuse 9 (fleet/facts/gather.py).
+        """
+        return self.frames and self.tools.cpio
+
+    @property
     def late(self) -> bool:
         """Whether it takes a blob whose hash follows it."""
         return self.hashes and self.frames
 
     def style(self, source: Source, unhashed: Mapping[str, Unhashed]) -> Style:
         """How blobs go over that are read from there."""
-        return Style(self.batches, self.worker, unhashed=unhashed, source=source)
+        return Style(
+            self.batches, self.worker, archive=self.archive, unhashed=unhashed, source=source
+        )
 
-    def receive(self, *, single: bool = False) -> Command:
-        """Takes blobs from stdin; `single` for a device whose dd cannot count bytes of a pipe."""
+    def receive(self, *, single: bool = False, steps: bool = False) -> Command:
+        """Takes blobs from stdin, and `steps`; `single` for a device whose dd cannot count bytes
+        of a pipe.
+        """
         framing = "single" if single else "framed"
         args = (self.facts.base_dir, framing, sync_mode(self.facts), *self.tools.sha256)
-        return device_script("receive", *args)
+        if not steps:
+            return device_script("receive", *args)
+        texts = {"stage": "stage_tar", "switch": "switch", "prune": "prune"}
+        functions = (f"{step}() (\n{source(program)})\n" for step, program in texts.items())
+        return script("".join(functions) + source("receive"), *args)
 
     def state(self, manifest: Manifest, *, verify: bool = False) -> StoreRequest:
         """What is there of `manifest`; with `verify` every blob is hashed on the device."""
@@ -151,18 +173,24 @@ class ReleaseBackend:
         if isinstance(first, ProbeHealth):
             return ReleaseTurn(name, says, probe=first.manifest)
         behind = actions[1:] if isinstance(first, SendBlobs) else actions
+        staged = [action.manifest for action in actions if isinstance(action, StageRelease)]
+        blobs = len(staged[0].blobs) if staged else 0
         steps = tuple(
-            Step(NAMES[type(action)], action.describe, partial(self._frame, action, run_id))
+            Step(NAMES[type(action)], action.describe, partial(self._frame, action, run_id, blobs))
             for action in behind
         )
         if isinstance(first, SendBlobs):
             return ReleaseTurn(name, says, first.bytes, first.blobs, steps)
-        order = self._order(actions, run_id) if self.worker is None else None
+        order = None if self.one_stream else self._order(actions, run_id)
         return ReleaseTurn(name, steps=steps, order=order)
 
     def _joins(self, before: Action, action: Action) -> bool:
         """An archive that was cut is known by its end; of other input nothing may follow."""
-        if isinstance(before, SendBlobs | ProbeHealth) or isinstance(action, ProbeHealth):
+        if isinstance(before, ProbeHealth) or isinstance(action, ProbeHealth):
+            return False
+        if self.one_stream:
+            return True
+        if isinstance(before, SendBlobs):
             return False
         return self.tools.tar or not isinstance(before, StageRelease)
 
@@ -177,9 +205,11 @@ class ReleaseBackend:
             match action:
                 case StageRelease():
                     name, release_id = action.manifest.name, action.manifest.id
-                    make = stage_archive if self.tools.tar else stage_lines
-                    program = "stage_tar" if self.tools.tar else program
-                    stdin = make(self.facts.base_dir, action.manifest)
+                    base = self.facts.base_dir
+                    if self.tools.tar:
+                        program, stdin = "stage_tar", [stage_archive(base, action.manifest)]
+                    else:
+                        stdin = stage_lines(base, action.manifest)
                 case SwitchRelease():
                     name, release_id = action.name, action.id
                 case PruneReleases():
@@ -189,16 +219,23 @@ class ReleaseBackend:
         command = script(text, self.facts.base_dir, name, release_id, run_id, keep)
         return StoreRequest(command, stdin)
 
-    def _frame(self, action: Action, run_id: str) -> bytes:
-        """A step in the stream of the device worker."""
+    def _frame(self, action: Action, run_id: str, blobs: int) -> bytes:
+        """A step in the stream; behind one that stages `blobs` blobs."""
         match action:
+            case StageRelease() if self.worker is None:
+                manifest = action.manifest
+                data = stage_archive(self.facts.base_dir, manifest, self.archive)
+                blocks, rest = divmod(len(data), BLOCK)
+                words = (manifest.name, manifest.id, run_id, blocks, rest, self.archive)
+                return " ".join(map(str, ("stage", *words))).encode() + b"\n" + data
             case StageRelease():
                 power = self.facts.windows is not None
                 return stage_frame(self.facts.base_dir, action.manifest, run_id, power=power)
             case SwitchRelease():
                 return f"switch {action.name} {action.id} {run_id}\n".encode()
             case PruneReleases():
-                return f"prune {action.name} {action.keep}\n".encode()
+                known = f" {blobs}" if blobs and self.worker is None else ""
+                return f"prune {action.name} {action.keep}{known}\n".encode()
         raise NotImplementedError(type(action).__name__)
 
     def _ask(self, name: str, *args: str, rows: Iterable[str]) -> StoreRequest:
@@ -210,10 +247,7 @@ class ReleaseBackend:
 class DeviceWorker(ReleaseBackend):
     """Python: the device worker takes blobs and steps in one stream."""
 
-    hashes = frames = batches = True
-
-    def _joins(self, before: Action, action: Action) -> bool:
-        return not isinstance(before, ProbeHealth) and not isinstance(action, ProbeHealth)
+    hashes = frames = batches = one_stream = True
 
     def _command(self, name: str, *args: str) -> Command:
         return worker_command(self.facts, name, self.facts.base_dir, *args)
@@ -222,9 +256,9 @@ class DeviceWorker(ReleaseBackend):
         head = self.worker or b""
         return StoreRequest(self._command(name, *args), [head + "".join(rows).encode()])
 
-    def receive(self, *, single: bool = False) -> Command:
+    def receive(self, *, single: bool = False, steps: bool = False) -> Command:
         """The stream."""
-        del single
+        del single, steps
         return self._command("receive")
 
 

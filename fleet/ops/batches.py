@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Iterator, Sequence
 
 from fleet.model.files import Chunk, changed, contents
 from fleet.model.plan import Blob
+from fleet.ops import archives
 
 BLOCK = 1 << 20  # what receive.sh asks dd for at a time
 BATCH_BYTES = 4 << 20  # what a broken link costs again; each batch costs a sync of the disk
 BATCH_FILES = 1000  # their names are arguments of one program: 66 kB of the 128 kB that fit
+
+_MODES = ("444", "555")
 
 # Bytes of the stream; how many of the payload they stand for; how many of them are payload.
 Part = tuple[Chunk, int, int]
@@ -35,9 +37,9 @@ def batches(small: Sequence[Blob]) -> Iterator[list[Blob]]:
         yield some
 
 
-def together(blobs: Sequence[Blob], *, archive: bool) -> Iterator[Part]:
+def together(blobs: Sequence[Blob], *, archive: archives.Kind | None) -> Iterator[Part]:
     """One frame of them: an archive for receive.sh, else a list and the contents."""
-    yield from _archive(blobs) if archive else _listed(blobs)
+    yield from _archive(blobs, archive) if archive else _listed(blobs)
 
 
 def _listed(blobs: Sequence[Blob]) -> Iterator[Part]:
@@ -50,15 +52,27 @@ def _listed(blobs: Sequence[Blob]) -> Iterator[Part]:
         yield data, len(data), len(data)
 
 
-def _archive(blobs: Sequence[Blob]) -> Iterator[Part]:
-    """A tar archive of `<mode>/<sha256>` files, behind a line with its length."""
-    size = tarfile.BLOCKSIZE * (len(blobs) + 2) + sum(_padded(blob.file.size) for blob in blobs)
-    blocks, rest = divmod(size, BLOCK)
-    yield f"batch {len(blobs)} 0 0 {blocks} {rest}\n".encode(), 0, 0
+def _archive(blobs: Sequence[Blob], kind: archives.Kind) -> Iterator[Part]:
+    """An archive of `<mode>/<sha256>` files, and of `<mode>.sums` with what the hash tool is to
+    say of each folder, behind a line with its length.
+    """
+    modes = {mode: sorted(b.file.sha256 for b in blobs if mode_of(b) == mode) for mode in _MODES}
+    sums = {
+        f"{mode}.sums": "".join(f"{sha}  {sha}\n" for sha in names).encode()
+        for mode, names in modes.items()
+        if names
+    }
+    small = b"".join(archives.folder(kind, mode) for mode, names in modes.items() if names)
+    small += b"".join(archives.file(kind, name, text) for name, text in sums.items())
+    last = archives.end(kind)
+    names = {blob.file.sha256: f"{mode_of(blob)}/{blob.file.sha256}" for blob in blobs}
+    sizes = (archives.file_bytes(kind, names[b.file.sha256], b.file.size) for b in blobs)
+    blocks, rest = divmod(len(small) + sum(sizes) + len(last), BLOCK)
+    yield f"batch {len(blobs)} {kind} 0 {blocks} {rest}\n".encode() + small, 0, 0
     for blob in blobs:  # the device unpacks while the next is made
-        data = _content(blob)
-        yield _entry(blob) + data + bytes(_padded(len(data)) - len(data)), len(data), len(data)
-    yield bytes(2 * tarfile.BLOCKSIZE), 0, 0
+        data, name = _content(blob), names[blob.file.sha256]
+        yield archives.file(kind, name, data, int(mode_of(blob), 8)), len(data), len(data)
+    yield last, 0, 0
 
 
 def _content(blob: Blob) -> bytes:
@@ -66,14 +80,3 @@ def _content(blob: Blob) -> bytes:
     if len(data) != blob.file.size:
         raise changed(blob.file.source)
     return data
-
-
-def _entry(blob: Blob) -> bytes:
-    mode = mode_of(blob)
-    info = tarfile.TarInfo(f"{mode}/{blob.file.sha256}")
-    info.size, info.mode = blob.file.size, int(mode, 8)
-    return info.tobuf(format=tarfile.USTAR_FORMAT)
-
-
-def _padded(size: int) -> int:
-    return -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE

@@ -14,6 +14,7 @@ from typing import Protocol
 from fleet.content.delta import after
 from fleet.model.files import Chunk, FileRef, Span, changed
 from fleet.model.plan import Blob, Delta, Piece
+from fleet.ops.archives import Kind
 from fleet.ops.batches import BLOCK, Part, batches, mode_of, together
 from fleet.ops.streaming_delta import StreamingDelta
 
@@ -63,13 +64,14 @@ class Unhashed:
 
 @dataclass(frozen=True)
 class Style:
-    """How blobs go over. `batches`: small ones together. `worker`: what goes ahead for the device
-    worker that takes them, None where receive.sh does. `gzip`: sha256 of those that are compressed.
-    `unhashed`: by the name that stands for the hash.
+    """How blobs go over. `batches`: small ones together, as an `archive` for receive.sh.
+    `worker`: what goes ahead for the device worker that takes them, None where receive.sh does.
+    `gzip`: sha256 of those that are compressed. `unhashed`: by the name that stands for the hash.
     """
 
     batches: bool = False
     worker: bytes | None = None
+    archive: Kind = "tar"
     gzip: frozenset[str] = frozenset()
     unhashed: Mapping[str, Unhashed] = field(default_factory=dict)
     source: Source = field(default_factory=Files)
@@ -120,7 +122,9 @@ def frames(
     for some in batches(small):
         if left is not None and left <= 0:
             break
-        yield from _gathered(together(some, archive=style.worker is None), count)
+        yield from _gathered(
+            together(some, archive=style.archive if style.worker is None else None), count
+        )
         left = left if left is None else left - sum(blob.file.size for blob in some)
     for blob in alone:
         if left is not None and left <= 0:

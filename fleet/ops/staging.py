@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shlex
-import tarfile
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fleet.model.errors import InputError
 from fleet.model.manifest import Manifest
+from fleet.ops import archives
 from fleet.ops.environment import OWN_PATH
 from fleet.ops.release import own_dir, release_dir
-
-_PIECE = 1 << 16
 
 
 def stage_frame(base: str, manifest: Manifest, run_id: str, *, power: bool = False) -> bytes:
@@ -101,35 +98,20 @@ def stage_lines(base: str, manifest: Manifest) -> Iterator[bytes]:
     yield b"m\n" + record.encode()
 
 
-def stage_archive(base: str, manifest: Manifest) -> Iterator[bytes]:
+def stage_archive(base: str, manifest: Manifest, kind: archives.Kind = "tar") -> bytes:
     """Standard input of stage_tar.sh: 2,000 links cost no program each, 0.1 s instead of 13 on a
     lab phone.
     """
+    return archives.whole(kind, _entries(base, manifest, kind))
+
+
+def _entries(base: str, manifest: Manifest, kind: archives.Kind) -> Iterator[bytes]:
     env, record = _texts(base, manifest)
     listed = "".join(f"{file.sha256}\t{file.name}\n" for file in manifest.files)
-    whole = io.BytesIO()
-    with tarfile.open(fileobj=whole, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        folders = (f"tree/{folder}" for folder in _folders(manifest))
-        for folder in ("tree", "own", *folders):
-            archive.addfile(_entry(folder, tarfile.DIRTYPE, mode=0o755))
-        for item in manifest.files:
-            link = _entry(f"tree/{item.name}", tarfile.SYMTYPE)
-            link.linkname = f"{base}/store/{item.sha256}"
-            archive.addfile(link)
-            if whole.tell() >= _PIECE:  # the device unpacks while the rest is made
-                yield whole.getvalue()
-                whole.seek(0)
-                whole.truncate()
-        texts = {"files": listed, "own/env.sh": env, "own/manifest.json": record, "end": ""}
-        for name, text in texts.items():
-            data = text.encode()
-            entry = _entry(name, tarfile.REGTYPE)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
-    yield whole.getvalue()
-
-
-def _entry(name: str, kind: bytes, mode: int = 0o644) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.mode = kind, mode
-    return entry
+    for folder in ("tree", "own", *(f"tree/{folder}" for folder in _folders(manifest))):
+        yield archives.folder(kind, folder)
+    for item in manifest.files:
+        yield archives.link(kind, f"tree/{item.name}", f"{base}/store/{item.sha256}")
+    texts = {"files": listed, "own/env.sh": env, "own/manifest.json": record, "end": ""}
+    for name, text in texts.items():
+        yield archives.file(kind, name, text.encode())

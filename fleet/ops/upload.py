@@ -71,6 +71,8 @@ class Receipt:
         sha, _, more = rest.partition(" ")
         if kind == "ok":
             self.ok.add(sha)
+        elif kind == "oks":
+            self.ok.update(rest.split())
         elif kind == "unhashed":
             self.unhashed.add(sha)
         elif kind == "took" and more.isascii() and more.isdigit():

@@ -10,11 +10,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from fleet.model.errors import InputError
-from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
-from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
-from fleet.runners.options import Options, ending, own_files, parsed, program
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.options import Options, OwnProgram, ending, parsed, program
 
 _TEXT_BYTES = 1 << 16
 
@@ -63,7 +62,7 @@ class ExecOptions(Options):
     text: Literal["stdout", "none"] = "stdout"
 
 
-class ExecRunner(Defaults):
+class ExecRunner(OwnProgram):
     """Starts what the playbook says."""
 
     name = "exec"
@@ -79,10 +78,6 @@ class ExecRunner(Defaults):
                 "the runner exec needs `program:` or `options: argv:` under `run:` in the playbook",
                 hint="add to `run:` in the playbook: `program: build/my-benchmark`",
             )
-
-    def files(self, kit: Kit) -> tuple[FileRef, ...]:
-        """The playbook's program and libraries."""
-        return own_files(kit.run, self.layout)
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
         """`options.health`, where the playbook has one."""

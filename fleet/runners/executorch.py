@@ -10,13 +10,12 @@ from pathlib import Path
 from pydantic import Field
 
 from fleet.model.errors import InputError
-from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats.base import number
 from fleet.profiles.formats.executorch import inferences, observed, speed_file
-from fleet.runners.base import FLAT, Defaults, Ended, Kit, Outcome, Start
-from fleet.runners.options import Options, ending, named, needs_program, own_files, parsed, program
+from fleet.runners.base import Ended, Kit, Outcome, Start
+from fleet.runners.options import Options, OwnProgram, ending, named, needs_program, parsed, program
 
 _MAKE_FOLDER = 'mkdir -p "$1" && shift && exec "$@"'
 _ITERATION = re.compile(r"(?<= )--?iteration[ =]([0-9]{1,9})(?= |$)")
@@ -48,13 +47,12 @@ class ExecutorchOptions(Options):
     extra: list[str] = Field(default_factory=list)
 
 
-class ExecutorchRunner(Defaults):
+class ExecutorchRunner(OwnProgram):
     """A .pte program; everything in one folder, as ExecuTorch's own scripts push it."""
 
     name = "executorch"
     kinds = ("executorch",)
     runtime: str | None = "executorch"
-    layout = FLAT
 
     def check(self, run: RunSpec) -> None:
         """Program and options."""
@@ -68,10 +66,6 @@ class ExecutorchRunner(Defaults):
                 hint="remove `profile_level:` from the playbook, or set `run: program:` to "
                 "qnn_executor_runner",
             )
-
-    def files(self, kit: Kit) -> tuple[FileRef, ...]:
-        """The runner and its libraries (libqnn_executorch_backend.so)."""
-        return own_files(kit.run, self.layout)
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
         """One run."""

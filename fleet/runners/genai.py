@@ -19,7 +19,7 @@ from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
-from fleet.runners.options import TIMED_OUT, Options, parsed
+from fleet.runners.options import TIMED_OUT, Options, has_program, parsed
 from fleet.runners.ort import PACKAGE_FOLDER, requirements
 from fleet.runners.scripted import OUTCOME, Scripted, finished, script_argv, token_times
 
@@ -50,11 +50,7 @@ class GenaiRunner(Scripted):
     def check(self, run: RunSpec) -> None:
         """No options; the program is ours."""
         parsed(GenaiOptions, run.options, self.name)
-        if run.program is not None or run.libraries:
-            raise InputError(
-                "the playbook sets a program, but the runner genai always uses its own program",
-                hint="remove `program:` and `libraries:` from `run:` in the playbook",
-            )
+        has_program(run, self.name, "its own program", "`program:` and `libraries:`")
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
         """Our script, and the packages for the Python of the device."""

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from fleet.device.texts import path_of
 from fleet.model.bundle import Bundle
-from fleet.model.errors import InputError, RunnerError
+from fleet.model.errors import RunnerError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
 from fleet.profiles.formats.genie import parse_profile, printed
 from fleet.runners.base import FLAT, Defaults, Ended, Kit, Layout, Outcome, Start
-from fleet.runners.options import Options, parsed
+from fleet.runners.options import Options, has_program, parsed
 
 SCRIPT, TOOL_SCRIPT = "run/fleet_genie.py", "run/t2t_run.sh"
 OUTCOME, PROFILE = "outcome.json", "profile.json"
@@ -46,12 +46,7 @@ class GenieRunner(Defaults):
     def check(self, run: RunSpec) -> None:
         """No options; the program comes with the runtime."""
         parsed(GenieOptions, run.options, self.name)
-        if run.program is not None or run.libraries:
-            raise InputError(
-                "the playbook sets a program, but the runner genie always uses the program of "
-                "the runtime",
-                hint="remove `program:` and `libraries:` from `run:` in the playbook",
-            )
+        has_program(run, self.name, "the program of the runtime", "`program:` and `libraries:`")
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
         """What starts genie-t2t-run, or our runner where the runtime lacks it."""

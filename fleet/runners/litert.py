@@ -22,7 +22,7 @@ from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
-from fleet.runners.options import Options, named, own_files, parsed
+from fleet.runners.options import Options, has_program, named, own_files, parsed
 from fleet.runners.ort import Number, in_bundle, read_outcome
 from fleet.runners.scripted import OUTCOME, Scripted, script_argv
 
@@ -68,11 +68,7 @@ class LitertRunner(Scripted):
     def check(self, run: RunSpec) -> None:
         """The options; the NPU needs LiteRT's dispatch library, which is built by the user."""
         options = parsed(LitertOptions, run.options, self.name)
-        if run.program is not None:
-            raise InputError(
-                "the playbook sets a program, but the runner litert always uses its own program",
-                hint="remove `program:` from `run:` in the playbook",
-            )
+        has_program(run, self.name, "its own program", "`program:`")
         has = any(path.name == DISPATCH for path in run.libraries)
         if options.accelerator == "npu" and not has:
             raise InputError(

@@ -12,12 +12,11 @@ from dataclasses import replace
 from pydantic import Field
 
 from fleet.model.errors import InputError
-from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
 from fleet.profiles.formats import llama_cpp
-from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
-from fleet.runners.options import Options, ending, named, needs_program, own_files, parsed, program
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.options import Options, OwnProgram, ending, named, needs_program, parsed, program
 
 LOG = "llama.log"
 _HEALTH_PROMPT = "hi"
@@ -77,7 +76,7 @@ class LlamaOptions(Options):
     extra: list[str] = Field(default_factory=list)
 
 
-class LlamaCppRunner(Defaults):
+class LlamaCppRunner(OwnProgram):
     """A .gguf model; libraries of CPU and DSP share one folder."""
 
     name = "llama.cpp"
@@ -105,10 +104,6 @@ class LlamaCppRunner(Defaults):
                     "variables whose names begin with GGML_HEXAGON_",
                     hint=f"remove {name} from `env:` in the playbook",
                 )
-
-    def files(self, kit: Kit) -> tuple[FileRef, ...]:
-        """The program and its libraries."""
-        return own_files(kit.run, self.layout)
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
         """One token."""

@@ -11,12 +11,11 @@ from __future__ import annotations
 from pydantic import Field
 
 from fleet.model.errors import InputError
-from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats import mllm
-from fleet.runners.base import FLAT, Defaults, Ended, Kit, Outcome, Start
-from fleet.runners.options import Options, ending, named, needs_program, own_files, parsed, program
+from fleet.runners.base import Ended, Kit, Outcome, Start
+from fleet.runners.options import Options, OwnProgram, ending, named, needs_program, parsed, program
 
 CONTEXT_TOKENS = 1024  # RunnerConfig.context_len in aot_run.cpp, no option
 _MARKER = mllm.MARKER.encode()
@@ -34,13 +33,12 @@ class MllmOptions(Options):
     extra: list[str] = Field(default_factory=list)
 
 
-class MllmRunner(Defaults):
+class MllmRunner(OwnProgram):
     """One context binary, tokenizer and config; everything in one folder."""
 
     name = "mllm"
     kinds = ("mllm",)
     runtime: str | None = "mllm"
-    layout = FLAT
 
     def check(self, run: RunSpec) -> None:
         """Program, options, and a prompt that the runner can read."""
@@ -51,10 +49,6 @@ class MllmRunner(Defaults):
                 "the prompt has several lines, but mllm reads only one line",
                 hint="write `prompt:` in the playbook as one line",
             )
-
-    def files(self, kit: Kit) -> tuple[FileRef, ...]:
-        """The runner and its own libraries."""
-        return own_files(kit.run, self.layout)
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
         """A shortest prompt: backend, device, context and both op packages."""

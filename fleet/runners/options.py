@@ -15,7 +15,7 @@ from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError, reason
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
-from fleet.runners.base import Ended, Layout, Start
+from fleet.runners.base import FLAT, Defaults, Ended, Kit, Layout, Start
 
 TIMED_OUT = (124, 137)
 
@@ -62,6 +62,28 @@ def needs_program(run: RunSpec, runner: str, example: str) -> None:
             "no `run: program:`",
             hint=f"add `program: {example}`",
         )
+
+
+def has_program(run: RunSpec, runner: str, whose: str, without: str) -> None:
+    """Raise InputError when the playbook names a program of a runner that has one itself.
+
+    `without` is what has no place under `run:`.
+    """
+    if run.program is not None or (run.libraries and "libraries" in without):
+        raise InputError(
+            f"the playbook sets a program, but the runner {runner} always uses {whose}",
+            hint=f"remove {without} from `run:` in the playbook",
+        )
+
+
+class OwnProgram(Defaults):
+    """Of the runners that start a program of the playbook."""
+
+    layout = FLAT
+
+    def files(self, kit: Kit) -> tuple[FileRef, ...]:
+        """The program and its libraries."""
+        return own_files(kit.run, self.layout)
 
 
 def own_files(run: RunSpec, layout: Layout) -> tuple[FileRef, ...]:

@@ -23,7 +23,7 @@ from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.formats import qnn
 from fleet.profiles.formats.base import RATE, RATE_UNIT, percentile
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
-from fleet.runners.options import TIMED_OUT, Options, parsed
+from fleet.runners.options import TIMED_OUT, Options, has_program, parsed
 from fleet.runners.scripted import OUTCOME, Scripted, finished, script_argv, token_times
 from fleet.runtimes.packages import SITE
 from fleet.runtimes.releases import release
@@ -98,11 +98,7 @@ class OrtRunner(Scripted):
     def check(self, run: RunSpec) -> None:
         """The options; the fallback to the CPU stays off."""
         options = parsed(OrtOptions, run.options, self.name)
-        if run.program is not None or run.libraries:
-            raise InputError(
-                "the playbook sets a program, but the runner ort always uses its own program",
-                hint="remove `program:` and `libraries:` from `run:` in the playbook",
-            )
+        has_program(run, self.name, "its own program", "`program:` and `libraries:`")
         if (options.decoder is None) is not (options.decoder_with_past is None):
             raise InputError(
                 "`run: options:` of the playbook names only one of `decoder:` and "

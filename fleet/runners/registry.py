@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-from fleet.config.playbook import OWN_RUNNERS, RUNNERS
+from fleet.config.playbook import RUNNERS
 from fleet.model.errors import InputError
 from fleet.runners.base import Runner
 from fleet.runners.exec import ExecRunner
@@ -19,19 +19,11 @@ from fleet.runners.ort import OrtRunner
 from fleet.runners.qnn_net_run import NetRunRunner
 
 GROUP = RUNNERS  # entry points of other packages: name = "module:object"
-_MADE: tuple[Runner, ...] = (
-    GenieRunner(),
-    NetRunRunner(),
-    MllmRunner(),
-    ExecutorchRunner(),
-    LlamaCppRunner(),
-    LitertRunner(),
-    OrtRunner(),
-    GenaiRunner(),
-    ExecRunner(),
+_MADE: tuple[Runner, ...] = (  # the names of OWN_RUNNERS, in its order
+    *(GenieRunner(), NetRunRunner(), MllmRunner(), ExecutorchRunner(), LlamaCppRunner()),
+    *(LitertRunner(), OrtRunner(), GenaiRunner(), ExecRunner()),
 )
-_BY_NAME = {made.name: made for made in _MADE}
-OWN: dict[str, Runner] = {name: _BY_NAME[name] for name in OWN_RUNNERS}
+OWN: dict[str, Runner] = {made.name: made for made in _MADE}
 _MEMBERS = (
     "kinds", "runtime", "layout", "python", "windows", "check", "files", "health", "start", "read",
 )  # fmt: skip

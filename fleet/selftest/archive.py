@@ -58,7 +58,7 @@ def board_line(climbed: Climbed) -> str:
     system = f"Android {android.release}" if android else facts.os_name
     arch = facts.soc.hexagon_arch or "unknown Hexagon"
     chip = f"{facts.soc.chip or 'unknown chip'} ({arch})"
-    kernel = f"kernel {facts.kernel}" + " (of what emulates it)" * facts.emulated
+    kernel = f"kernel {facts.kernel}" + " (of the emulation)" * facts.emulated
     return ", ".join(filter(None, [model, chip, system, kernel]))
 
 
@@ -71,20 +71,21 @@ def counted(climbed: Climbed) -> str:
 def _summary(climbed: Climbed) -> Iterator[str]:
     facts = climbed.facts
     yield f"# Selftest of {climbed.host}\n"
-    yield _HOW.format(version=VERSION)
     yield f"- **Board:** {board_line(climbed)}"
     if facts.emulated:
         yield "- **Emulated: true.** This is no real board; nothing here is said of an NPU. Kernel,"
-        yield "  mounts, kernel log and times are of the computer that emulates it."
+        yield "  mounts, kernel log and times are those of the emulation."
     yield f"- **C library:** {facts.libc} {facts.libc_version or ''}".rstrip()
     yield f"- **soc_id of the kernel:** {facts.soc.kernel_soc_id}"
     yield f"- **QAIRT:** {climbed.runtime or 'none was given'}"
     yield f"- **fleet:** {VERSION}"
     for line in filter(_TELLING.search, climbed.parts.get("packages", "").splitlines()):
         yield f"- package {line.strip()}"
+    if climbed.ended:
+        yield f"- **Ended early** after {len(climbed.steps)} rungs: {_cell(climbed.ended)}"
     first = climbed.first
     if first is None:
-        yield "- **First broken assumption:** none"
+        yield f"- **First broken assumption:** none{' before that' * bool(climbed.ended)}"
     else:
         step, row = first
         said = f'{row.id}, "{row.statement}" ({row.symbol})' if row else "none rests on it"
@@ -96,8 +97,9 @@ def _summary(climbed: Climbed) -> Iterator[str]:
         )
         yield f"  - {whose} words: `{_member(climbed, step)}`{raw}"
         yield "  - **next:** `fleet doctor -i INVENTORY -l NAME` names the cause and a cure of each"
-    yield f"- {counted(climbed)}"
-    yield "\n## The ladder\n\n| rung | asks | outcome | expected | seen, or why not | s |"
+    yield f"- **Rungs:** {counted(climbed)}"
+    yield f"\n## How to read it\n\n{_HOW.format(version=VERSION)}"
+    yield "## The ladder\n\n| rung | asks | outcome | expected | seen, or why not | s |"
     yield "|---|---|---|---|---|---|"
     for step in climbed.steps:
         row_of = (

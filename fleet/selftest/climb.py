@@ -88,20 +88,27 @@ class Selftest:
         runtime, run_id = self.options.runtime, new_run_id()
         climbed = Climbed(session.host.name, seen.facts, runtime.build_id if runtime else "")
         self.climbed[session.host.name] = climbed
-        climbed.parts = raw_parts(session, seen)
-        with workplace() as work, Lease(session, "selftest", run_id):
-            bench = Bench(
-                session, seen, self._store, runtime, run_id, self.options.bulk, Path(work)
-            )
-            try:
-                for rung in rungs():
-                    session.emit(StepStarted(session.host.name, rung.id, rung.asks))
-                    climbed.steps.append(climb(bench, rung, climbed.steps))
-            finally:
-                _clean(bench)
+        try:
+            climbed.parts = raw_parts(session, seen)
+            with workplace() as work, Lease(session, "selftest", run_id):
+                own = self.options.bulk, Path(work)
+                _climb_all(Bench(session, seen, self._store, runtime, run_id, *own), climbed)
+        except FleetError as error:
+            climbed.ended = error.message
+            raise
         fell = [step.rung.id for step in climbed.steps if step.status == FELL]
         result.outcome = "failed" if fell else "ok"
         result.text = f"fell: {', '.join(fell)}" if fell else "no test failed"
+
+
+def _climb_all(bench: Bench, climbed: Climbed) -> None:
+    session = bench.session
+    try:
+        for rung in rungs():
+            session.emit(StepStarted(session.host.name, rung.id, rung.asks))
+            climbed.steps.append(climb(bench, rung, climbed.steps))
+    finally:
+        _clean(bench)
 
 
 def _clean(bench: Bench) -> None:

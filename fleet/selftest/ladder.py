@@ -75,13 +75,17 @@ class RungResult:
 
 @dataclass
 class Climbed:
-    """One device: its facts, every rung, and `parts`: raw text by name."""
+    """One device: its facts, every rung, and `parts`: raw text by name.
+
+    `ended` is the error that ended the climb before its last rung, "" where none did.
+    """
 
     host: str
     facts: Facts
     runtime: str
     steps: list[RungResult] = field(default_factory=list)
     parts: dict[str, str] = field(default_factory=dict)
+    ended: str = ""
 
     @property
     def first(self) -> tuple[RungResult, Assumption | None] | None:
@@ -100,6 +104,7 @@ class Climbed:
             "emulated": self.facts.emulated,
             "kind": kind_of(self.facts),
             "runtime": self.runtime,
+            "ended": self.ended,
             "rungs": [step.as_dict() for step in self.steps],
             "assumptions": [
                 {

@@ -89,18 +89,14 @@ class Exchange:
         readers = self._readers()
         if self.frames and self._feeder is None:
             self._join(readers)
-            if self.whole:
-                self.status = self.frames[0].status or 0
-                return
-        while not self.channel.status_event.wait(self._patience()):
-            if self.channel.closed:
-                break
-            self._check()
-        if self._feeder is not None:
-            self._feeder.stop()
-        for reader in readers:
-            reader.join(self.deadline.remaining + SLICE_SECONDS)
-        self.status = self.channel.recv_exit_status()
+        if not self.whole:
+            self._await_status()
+            if self._feeder is not None:
+                self._feeder.stop()
+            for reader in readers:
+                reader.join(self.deadline.remaining + SLICE_SECONDS)
+        ended = self.frames[0].status if self.whole else None
+        self.status = self.channel.recv_exit_status() if ended is None else ended
 
     def check(self) -> None:
         """Raise what the source of standard input or who takes the output raised."""
@@ -117,11 +113,18 @@ class Exchange:
         ]
 
     def _join(self, readers: list[threading.Thread]) -> None:
+        """Until both marks came, or the loop itself has ended."""
         for reader in readers:
-            while reader.is_alive():
+            while reader.is_alive() and not self.channel.status_event.is_set():
                 reader.join(self._patience())
                 if reader.is_alive():
                     self._check()
+
+    def _await_status(self) -> None:
+        while not self.channel.status_event.wait(self._patience()):
+            if self.channel.closed:
+                return
+            self._check()
 
     def _patience(self) -> float:
         return min(self.deadline.remaining, SLICE_SECONDS)

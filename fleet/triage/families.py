@@ -6,34 +6,71 @@ question, never a cause.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
 from fleet.model.cause import Cause
 from fleet.model.diagnosis import Question, Ranked
 from fleet.model.slots import filled
+from fleet.triage.explain import explain
 from fleet.triage.reading import LogReading
+from fleet.triage.unknown import codes_of
 
 _MOST = 2
+_READ = 50  # failing lines of which the numbers are looked up
+_LONG = 4  # characters of a number; shorter ones are of anything
+_FEW = 2  # causes that list a number, up to which the number alone tells
 
 
-def guesses(reading: LogReading, left: tuple[Ranked, ...] = ()) -> list[Question]:
-    """What to ask of the failing lines, then of the others; [] where nothing is known of them.
+@dataclass(frozen=True)
+class Guesses:
+    """Questions that come before the open next step, and those that come behind it."""
+
+    before: tuple[Question, ...] = ()
+    behind: tuple[Question, ...] = ()
+
+
+def guesses(reading: LogReading, left: tuple[Ranked, ...] = ()) -> Guesses:
+    """What to ask of the failing lines, then of the others; none where nothing is known of them.
 
     Causes that are `left` have evidence in a log of which nothing says that it is of a device.
     """
     if reading.of_people:
-        return []
+        return Guesses()
     found = {cause.cause.id: _guess(cause.cause, _line(cause)) for cause in left[:_MOST]}
-    if reading.of_build or reading.of_others:
-        return list(found.values())
+    behind: dict[str, Question] = {}
+    if not (reading.of_build or reading.of_others):
+        for cause, line, sure in chain(_by_words(reading), _by_number(reading)):
+            if len(found) + len(behind) >= _MOST:
+                break
+            asked = found if sure else behind
+            asked.setdefault(cause.id, _guess(cause, line))
+    later = (question for name, question in behind.items() if name not in found)
+    return Guesses(tuple(found.values()), tuple(later))
+
+
+def _by_words(reading: LogReading) -> Iterator[tuple[Cause, int, bool]]:
     known = reading.known
     subjects = known.subjects.over(reading.text)
     symptoms = known.symptoms.over(reading.text)
     harmful = [line for line in reading.lines if not reading.benign(line)]
     for line in [*reading.failures, *harmful]:
         about, wrong = subjects.match(line.text), symptoms.match(line.text)
-        name = known.families.get((min(about), min(wrong)), "") if about and wrong else ""
-        if name in known.causes and len(found) < _MOST:
-            found.setdefault(name, _guess(known.causes[name], line.number))
-    return list(found.values())
+        cell = (min(about), min(wrong)) if about and wrong else (-1, -1)
+        name = known.families.get(cell, "")
+        if name in known.causes:
+            yield known.causes[name], line.number, cell not in known.unsure
+
+
+def _by_number(reading: LogReading) -> Iterator[tuple[Cause, int, bool]]:
+    """The first cause that lists the first number or name of an error."""
+    for line in reading.failures[:_READ]:
+        for code in codes_of(line.text):
+            causes = explain(code).causes if len(code) >= _LONG else ()
+            if causes:
+                yield causes[0], line.number, len(causes) <= _FEW
+                return
 
 
 def _line(cause: Ranked) -> int:

@@ -53,6 +53,7 @@ class Known:
     subjects: Matcher
     symptoms: Matcher
     families: dict[tuple[int, int], str]
+    unsure: frozenset[tuple[int, int]]
 
 
 @cache
@@ -147,11 +148,25 @@ def _known(
         subjects=matcher([row["match"] for row in families["subjects"]]),
         symptoms=matcher([row["match"] for row in families["symptoms"]]),
         families={
-            (about, wrong): families["table"][subject["id"]].get(symptom["id"], "")
-            for about, subject in enumerate(families["subjects"])
-            for wrong, symptom in enumerate(families["symptoms"])
+            cell: families["table"][subject].get(symptom, "")
+            for cell, subject, symptom in _cells(families)
         },
+        unsure=frozenset(
+            cell
+            for cell, subject, symptom in _cells(families)
+            if subject in families["unsure"]["subjects"]
+            or symptom in families["unsure"]["symptoms"]
+        ),
     )
+
+
+def _cells(families: dict[str, Any]) -> list[tuple[tuple[int, int], str, str]]:
+    """Each subject with each symptom: their numbers and their ids."""
+    return [
+        ((about, wrong), subject["id"], symptom["id"])
+        for about, subject in enumerate(families["subjects"])
+        for wrong, symptom in enumerate(families["symptoms"])
+    ]
 
 
 def _matchers(known: Known) -> list[Matcher]:

@@ -64,11 +64,12 @@ def triage(
     if not reading.lines:
         return Diagnosis(target, UNRECOGNISED, notes=("the log is empty",))
     step, why = next_step(reading)
+    guessed = guesses(reading, scored)
     return Diagnosis(
         target,
         UNRECOGNISED,
         notes=(why,),
-        questions=(*guesses(reading, scored), step),
+        questions=(*guessed.before, step, *guessed.behind),
         understood=understood(reading),
         suspects=suspects(reading),
     )

@@ -33,7 +33,7 @@ def understood(reading: LogReading) -> tuple[str, ...]:
     """Numbers and names of the lines that look like the failure, in words."""
     found: dict[str, str] = {}
     for line in [*reading.failures, *reading.lines][:_READ]:
-        for code in [*_NAMES.findall(line.text), *map("".join, _CODES.findall(line.text))]:
+        for code in codes_of(line.text):
             if code not in found and code.strip("-0x"):
                 found |= _code(code)
         for word in map("".join, _ERRNOS.findall(line.text)):
@@ -42,6 +42,11 @@ def understood(reading: LogReading) -> tuple[str, ...]:
                 found.setdefault(word, f"{errno.errorcode[number]}: {os.strerror(number)}")
     codes = [f"{code} is {meaning}" for code, meaning in found.items()]
     return tuple([*_said(reading), *codes][:_MOST])
+
+
+def codes_of(text: str) -> list[str]:
+    """Numbers and names of errors that stand in a line."""
+    return [*_NAMES.findall(text), *map("".join, _CODES.findall(text))]
 
 
 def _code(code: str) -> dict[str, str]:
@@ -84,9 +89,12 @@ def next_step(reading: LogReading) -> tuple[Question, str]:
 
 
 def louder(reading: LogReading) -> Question:
-    """How to get the lines that decide, for the program that wrote the log."""
+    """How to get the lines that decide: of what the first failing line that is known is about."""
     known = reading.known
+    last = len(known.steps) - 1
     matched = known.stepping.over(reading.text)
-    rows = {number for line in reading.lines for number in matched.match(line.text)}
-    row = known.steps[min(rows, default=len(known.steps) - 1)]
+    failing = (min(matched.match(line.text), default=last) for line in reading.failures)
+    every = (number for line in reading.lines for number in matched.match(line.text))
+    first = next((number for number in failing if number != last), None)
+    row = known.steps[min(every, default=last) if first is None else first]
     return Question(row["id"], row["text"], row["command"])

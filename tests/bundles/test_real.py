@@ -50,6 +50,22 @@ def test_our_own_bundle_on_an_iq9_is_fine(runtime: Runtime, qnn_system: Path) ->
 
 
 @pytest.mark.qairt
+def test_the_chip_of_an_executorch_program_is_read_and_held_against_the_device(
+    runtime: Runtime,
+) -> None:
+    """A QNN context binary stands behind the delegate's header in our .pte."""
+    bundle = inspect_bundle(ASSETS.with_name("tiny-executorch"), kind="executorch")
+    (item,) = bundle.contexts
+    assert (item.soc_type, item.hexagon_arch) == ("SM8650", "v75")
+    found = check(bundle, runtime)["arch-mismatch"]
+    assert found.refuses
+    assert "v75" in found.message
+    assert "v73" in found.message
+    phone = replace(make_facts(), soc=identify(Soc(), "SM8650"))
+    assert "arch-mismatch" not in check(bundle, runtime, phone)
+
+
+@pytest.mark.qairt
 def test_our_own_bundle_on_the_emulator_is_fine(runtime: Runtime, qnn_system: Path) -> None:
     facts = replace(make_facts(), machine="x86_64", nodes=(), libcdsprpc_unversioned=False)
     assert check(inspect_bundle(ASSETS, qnn_system), runtime, facts, X86) == {}

@@ -179,3 +179,11 @@ def test_a_file_that_is_no_table_is_named(
 ) -> None:
     assert main([str(tmp_path / "chips.yaml")]) == 2
     assert "one of: socs, fastrpc" in capsys.readouterr().err
+
+
+def test_another_packaging_is_one_more_row(tmp_path: Path) -> None:
+    text = (DATA / "fastrpc.yaml").read_text("utf-8")
+    row = text[text.index("\nradxa:") : text.index("\nupstream:")]
+    path = tmp_path / "fastrpc.yaml"
+    path.write_text(text + row.replace("\nradxa:", "\nmaker:", 1), "utf-8")
+    check(path)

@@ -164,7 +164,7 @@ def test_small_files_are_held_until_they_are_sent(
     }
     held = files["a"]
     put(tmp_path / "root" / "a", b"A")
-    (data,) = [part for part, _, _ in together([Blob(held)], archive=False)][1:]
+    (data,) = [part for part, _, _ in together([Blob(held)], archive=None)][1:]
     assert (data, hashlib.sha256(b"a").hexdigest()) == (b"a", held.sha256)
     assert held == replace(held, held=None)
     assert "held=" not in repr(held)

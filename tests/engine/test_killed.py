@@ -18,7 +18,7 @@ from .conftest import PLAYBOOK, Bench
 pytestmark = pytest.mark.qairt
 
 
-def start(bench: Bench, folder: Path) -> subprocess.Popen[bytes]:
+def start(bench: Bench, folder: Path, *more: str) -> subprocess.Popen[bytes]:
     host = bench.host
     inventory = folder / "inventory.yaml"
     inventory.write_text(
@@ -33,7 +33,7 @@ def start(bench: Bench, folder: Path) -> subprocess.Popen[bytes]:
         (home / "runtimes").symlink_to(bench.store.root)
     argv = [sys.executable, "-m", "fleet", "deploy", "-i", str(inventory), str(PLAYBOOK)]
     return subprocess.Popen(
-        [*argv, "--no-run", "--offline"],
+        [*argv, "--no-run", "--offline", *more],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "FLEET_HOME": str(home)},
@@ -68,10 +68,10 @@ def test_killed_at_random_moments(bench: Bench, tmp_path: Path, seed: int) -> No
 
 
 def test_ctrl_c_ends_soon_and_the_next_deploy_goes_on(bench: Bench, tmp_path: Path) -> None:
-    process = start(bench, tmp_path)
+    process = start(bench, tmp_path, "--tune", "bandwidth=30MB/s")  # else it may end before
     end = time.monotonic() + 30
     while time.monotonic() < end and not list(bench.base.glob("store/*.part")):
-        time.sleep(0.002)  # the first blobs are small and come together: the time is short
+        time.sleep(0.002)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
     check(bench)

@@ -26,7 +26,8 @@ from fleet.ops.frames import Style, frames
 from fleet.ops.release import ReleaseState
 
 # With `+tar` the device has tar, that of busybox under busybox; without, links one by one.
-SHELLS = ("dash", "bash", "busybox", "mksh", "dash+tar", "busybox+tar", "mksh+tar")
+# With `+cpio` it is as a phone: cpio (that of busybox; toybox's: tests/phones), all in one stream.
+SHELLS = ("dash", "bash", "busybox", "mksh", "dash+tar", "busybox+tar", "mksh+tar", "mksh+cpio")
 KINDS = (*SHELLS, "python")  # the last does the same by the device worker
 
 
@@ -39,9 +40,9 @@ class Board:
         self.shell = [found, "sh"] if shell == "busybox" else [found]
         self.base = root / "base with space"
         self.tools = root / "applets"
-        if tar and shell == "busybox":
+        if tar == "cpio" or (tar and shell == "busybox"):
             self.tools.mkdir()
-            (self.tools / "tar").symlink_to(found)
+            (self.tools / tar).symlink_to(shutil.which("busybox") or found)
         self.facts = Facts(
             base_dir=str(self.base),
             disk=Disk(str(root), available_bytes=1 << 40),
@@ -51,6 +52,7 @@ class Board:
                 dd_fullblock=True,
                 sync_file=True,
                 tar=bool(tar),
+                cpio=tar == "cpio",
             ),
         )
 
@@ -91,7 +93,7 @@ class Board:
     ) -> upload.Receipt:
         """`cut` counts from behind the program, where there is one."""
         backend = backend_for(self.facts)
-        style = Style(batches=batches, worker=backend.worker)
+        style = Style(batches=batches, worker=backend.worker, archive=backend.archive)
         data = flat(frames(blobs, lambda *_: None, style))
         end = None if cut is None else len(program(self.facts)) + cut
         done = self.do(backend.receive(), data[:end])
@@ -149,7 +151,8 @@ def ordered(facts: Facts, actions: Sequence[Action], run: str = "r1") -> tuple[C
     (turn,) = backend.turns(actions, run)
     if turn.order is not None:
         return turn.order.command, b"".join(turn.order.stdin)
-    return backend.receive(), program(facts) + b"".join(step.frame() for step in turn.steps)
+    frames = b"".join(step.frame() for step in turn.steps)
+    return backend.receive(steps=True), program(facts) + frames
 
 
 def flat(chunks: Iterable[Chunk]) -> bytes:

@@ -92,7 +92,7 @@ def test_batches_are_small(tmp_path: Path) -> None:
     blobs = blobs_of(tmp_path, 2100, size=9000)
     seen: list[int] = []
     data = flat(frames(blobs, lambda done, _: seen.append(done), Style(batches=True)))
-    counts = [int(count) for count in re.findall(rb"batch ([0-9]+) 0 0 [0-9]+ [0-9]+\n", data)]
+    counts = [int(count) for count in re.findall(rb"batch ([0-9]+) tar 0 [0-9]+ [0-9]+\n", data)]
     assert sum(counts) == 2101
     assert len(counts) >= 3
     assert all(count <= BATCH_FILES for count in counts)

@@ -48,6 +48,7 @@ def killed_at(board: Board, step: Step, at: int, *, everything: bool) -> bool:
         timeout=60,
         check=False,
         start_new_session=True,
+        env={**os.environ, "PATH": f"{board.tools}:{os.environ['PATH']}"},
     )
     assert done.returncode in {0, KILLED}, done
     return done.returncode == KILLED
@@ -91,7 +92,7 @@ def one_by_one(board: Board, app: Manifest) -> dict[str, Step]:
     """The commands of a deploy in their order, with what each reads."""
     backend = backend_for(board.facts)
     blobs = [Blob(item) for item in app.blobs.values()]
-    style = Style(batches=backend.batches, worker=backend.worker)
+    style = Style(batches=backend.batches, worker=backend.worker, archive=backend.archive)
     found = {"receive": (backend.receive().argv, flat(frames(blobs, lambda *_: None, style)))}
     for name, action in zip(("stage", "switch", "prune"), actions_of(app), strict=True):
         command, stdin = ordered(board.facts, [action], "r9")
@@ -100,13 +101,13 @@ def one_by_one(board: Board, app: Manifest) -> dict[str, Step]:
 
 
 def steps(board: Board, app: Manifest) -> dict[str, Step]:
-    """`all` is what a push does by the device worker, in one stream."""
-    found = one_by_one(board, app)
+    """`all` is what a push does by the device worker or on a phone, in one stream."""
+    found, backend = one_by_one(board, app), backend_for(board.facts)
     text = len(program(board.facts))
-    if text:
+    if backend.one_stream:
         parts = [found[name][1][text:] for name in ("stage", "switch", "prune")]
-        argv, data = found["receive"]
-        return {**found, "all": (argv, data + b"".join(parts))}
+        data = found["receive"][1] + b"".join(parts)
+        return {**found, "all": (backend.receive(steps=True).argv, data)}
     if board.facts.tools.tar:
         command, stdin = ordered(board.facts, actions_of(app), "r9")
         found["at once"] = (command.argv, stdin)
@@ -131,7 +132,16 @@ def whole(board: Board, apps: dict[str, Manifest]) -> str:
     return app.id
 
 
-SCRIPTS = ("receive", "receive+tar", "stage", "stage+tar", "switch", "prune", "at once+tar")
+SCRIPTS = (
+    "receive",
+    "receive+tar",
+    "stage",
+    "stage+tar",
+    "switch",
+    "prune",
+    "at once+tar",
+    "all+cpio",
+)
 STRIDE = 13  # of the fast tier; beginning elsewhere for each script, so that all kinds are met
 
 

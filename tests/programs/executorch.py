@@ -30,6 +30,7 @@ _SOURCES = (
     "extension/runner_util/inputs.cpp",
     "extension/runner_util/inputs_portable.cpp",
 )
+_TORCH = ("torch==2.13.0", "torchao==0.18.0")  # that 1.5.1 was tried with; the newest may not fit
 _SECONDS = 600.0
 _READ = """
 import json, pathlib, site, sys
@@ -75,8 +76,8 @@ def python() -> Path:
         if not folder.is_dir():
             part = folder.with_name("reader.part")
             shutil.rmtree(part, ignore_errors=True)
-            wanted = (f"executorch=={VERSION}", "torch", "torchao")
-            _run(sys.executable, "-m", "pip", "install", "-q", "--target", str(part), *wanted)
+            pip = (sys.executable, "-m", "pip", "install", "-q", "--target", str(part))
+            _run(*pip, f"executorch=={VERSION}", *_TORCH)
             part.rename(folder)
     return folder
 

@@ -10,7 +10,12 @@ WHAT = (
     ("llama.cpp", "Debian sid: list of packages and 10 packages", "24 MB, no build", ""),
     ("litert", "PyPI: ai-edge-litert, ml_dtypes, numpy", "45 MB", ""),
     ("genai, ort", "PyPI: onnxruntime-genai, onnxruntime, onnxruntime-qnn, numpy", "270 MB", ""),
-    ("executorch", "PyPI: executorch, torch, onnxruntime-qnn 2.5.0", "1.5 GB on disk", ""),
+    (
+        "executorch",
+        "PyPI: executorch, torch, onnxruntime-qnn 2.5.0",
+        "1.5 GB on disk, with a torch for the CPU in pip's indexes; PyPI's own brings CUDA",
+        "",
+    ),
     ("qnn_executor_runner", "Debian: libgflags", "1 MB", "EXECUTORCH_SOURCE"),
     ("larger models", "PyPI: gguf, flatbuffers, tqdm, ai-edge-litert", "25 MB", ""),
     ("genie", "PyPI: onnxruntime-qnn 2.3.0 to 2.7.0", "450 MB", ""),

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from array import array
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
 from fleet.runners import Ended
@@ -16,6 +21,7 @@ from .kits import kit
 DATA = Path(__file__).parents[1] / "profiles" / "real" / "executorch"
 SPEED = (DATA / "inference_speed_iteration3.txt").read_bytes()  # of --iteration 3
 LOG = (DATA / "stderr_profile0.txt").read_bytes()  # of the same run
+FAR = "wrong: output_0_0.raw differs by 0.6 from its reference y.raw, but the tolerance is 0.5"
 OBSERVED = {
     "prompt_tokens": 20, "generated_tokens": 100, "model_load_start_ms": 1000,
     "model_load_end_ms": 1500, "inference_start_ms": 2000, "inference_end_ms": 4100,
@@ -29,6 +35,30 @@ def read(program: str, ended: Ended, **options: Any) -> Metrics:
     found = OWN["executorch"].read(OWN["executorch"].start(one), one, ended)
     assert found.problems == ()
     return found.metrics
+
+
+@pytest.mark.parametrize(
+    ("given", "problems"),
+    [
+        ([1.0, 2.5], ()),
+        ([1.0, 2.6], (FAR,)),
+        ([1.0], ("wrong: output_0_0.raw has 1 numbers, but its reference y.raw has 2",)),
+    ],
+)
+def test_outputs_come_back_and_are_compared(
+    tmp_path: Path, given: list[float], problems: tuple[str, ...]
+) -> None:
+    (tmp_path / "y.raw").write_bytes(array("f", [1.0, 2.0]))
+    options = {"reference": {"output_0_0.raw": "y.raw"}, "tolerance": 0.5}
+    run = RunSpec(timeout=30.0, program=Path("/x/qnn_executor_runner"), options=options)
+    one = kit("executorch", ("m.pte", "input_list.txt"), run)
+    reference = FileRef(tmp_path / "y.raw", "y.raw", 8, "0" * 64)
+    one = replace(one, bundle=replace(one.bundle, files=(*one.bundle.files, reference)))
+    start = OWN["executorch"].start(one)
+    assert "outputs/output_0_0.raw" in start.collect
+    files = {"outputs/output_0_0.raw": array("f", given).tobytes()}
+    found = OWN["executorch"].read(start, one, Ended(0, b"", files, LOG))
+    assert found.problems == problems
 
 
 def test_the_speed_file_is_the_sum_of_its_iterations() -> None:

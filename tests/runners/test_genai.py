@@ -90,6 +90,17 @@ def test_prompt_in_text_out_with_times(tmp_path: Path) -> None:
     assert metrics.decode_tps == pytest.approx(2000 / metrics.decode_ms)
 
 
+def test_the_cpu_is_switched_off_over_what_the_folder_says(tmp_path: Path) -> None:
+    off = {"session_options": {"session.disable_cpu_ep_fallback": "1"}}
+    qnn: dict[str, Any] = {"session_options": {"provider_options": [{"qnn": {}}]}}
+    stages = [{"decoder": qnn}]
+    piped = {"model": {"decoder": {"pipeline": stages}}}
+    for config, over in ((None, off), (piped, {"pipeline": [{"decoder": off}]})):
+        run(tmp_path, kit(config))
+        said = json.loads((tmp_path / "overlay.json").read_text())
+        assert said == {"model": {"decoder": over}}
+
+
 def test_a_limit_that_is_reached_is_cut(tmp_path: Path) -> None:
     one = kit(max_tokens=2)
     found = RUNNER.read(RUNNER.start(one), one, run(tmp_path, one))

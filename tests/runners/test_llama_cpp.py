@@ -112,6 +112,8 @@ def test_completion_prints_what_proves_the_npu_and_no_prompt() -> None:
     argv = RUNNER.start(of("llama-completion")).argv
     assert after(argv, "-lv") == "4"
     assert after(argv, "-f") == "{work}/prompt.txt"
+    assert (after(argv, "--seed"), after(argv, "--temp")) == ("0", "0")
+    assert {"-no-cnv", "--no-display-prompt"} <= set(argv), "asked for where its help names them"
     assert (LOG_4.count(b"model buffer size"), LOG.count(b"model buffer size")) == (1, 0)
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.config.playbook import OWN_RUNNERS
 from fleet.model.errors import InputError
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure
@@ -23,6 +24,10 @@ from .kits import kit
 
 DATA = Path(__file__).parents[1] / "profiles" / "data"
 MLLM = ("qwen3-1.7B-lpbq-sha.bin", "qwen3-tokenizer.json", "config_1.7B.json")
+
+
+def test_the_names_that_a_playbook_may_use_are_those_of_our_runners() -> None:
+    assert tuple(OWN) == OWN_RUNNERS
 
 
 def spec(**changes: Any) -> RunSpec:

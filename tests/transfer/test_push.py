@@ -324,7 +324,7 @@ def test_bad_sources_are_refused(target: Target, tmp_path: Path) -> None:
         path.write_text(str(path))
     for sources, words in (
         ([tmp_path / "none"], "does not exist"),
-        ([empty], "there is no file to send"),
+        ([empty], "no file to send"),
         ([outside], "points outside"),
         ([folder], "link to a folder"),
         ([pipe], "is neither a file nor a folder"),

@@ -357,5 +357,10 @@ def test_a_stream_ends_where_the_word_that_there_is_room_finds_no_connection(
         raise error
 
     taken = bytearray()
-    _drain(receive, lambda chunk: taken.extend(chunk) or False, Deadline(5))
+
+    def take(chunk: bytes) -> bool:
+        taken.extend(chunk)
+        return False
+
+    _drain(receive, take, Deadline(5))
     assert taken == b"some"

@@ -92,7 +92,6 @@ def test_every_family_leads_to_a_cause() -> None:
     ("line", "question"),
     [
         ("<E> Context binary dspArch 73 not match with runtime arch 68", "wrong-htp-arch-binary"),
-        ("qnn-net-run: Could not register op package: libX.so error 4003", "op-package"),
         ("[E] Given binary is not a valid QNN context (magic mismatch)", "context-binary-corrupt"),
         ("cdsprpcd.service - inactive (dead)", "cdsprpcd-inactive"),
         ("error: cannot connect to daemon", "adb-offline"),
@@ -102,6 +101,26 @@ def test_subject_and_symptom_make_the_question(line: str, question: str) -> None
     found = triage(line)
     assert not found.causes
     assert found.questions[0].id == f"guess:{question}"
+
+
+def test_a_weak_guess_stands_behind_the_open_step() -> None:
+    """That something failed says little of why."""
+    found = triage("qnn-net-run: Could not register op package: libX.so error 4003")
+    assert [question.id for question in found.questions] == ["qnn-verbose", "guess:op-package"]
+
+
+def test_the_next_step_is_of_the_line_that_failed() -> None:
+    before = "adb push model.bin /data/local/tmp: 1 file pushed"
+    failing = "E litert: odd error of the graph"
+    assert triage(f"{before}\n{failing}").questions[0].id == "qnn-verbose"
+    assert triage(f"{before}\nadb shell: odd error").questions[0].id == "phone-state"
+
+
+def test_a_number_alone_asks_for_the_first_cause_that_lists_it() -> None:
+    found = triage("QNN tool: odd error 5000")
+    assert not found.causes
+    assert found.questions[0].id == "guess:qairt-vs-context-version"
+    assert triage("QNN tool: odd error 12").questions[0].id == "qnn-verbose"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ _FIELDS = (
     "find_printf",
     "sync_file",
     "tar",
+    "cpio",
     "gzip",
 )
 

@@ -225,7 +225,7 @@ class Upload:
         throttle = self._transfer.throttle
         try:
             result = session.run(
-                self._backend.receive(single=single),
+                self._backend.receive(single=single, steps=bool(tail)),
                 "send",
                 stdin=throttle.feed(stream) if throttle else stream,
                 mutates=True,

@@ -17,6 +17,7 @@ KNOWN = (
     "ExecuTorch and mllm, etdump"
 )
 _TABLE = re.compile(r"\| *test *\| *t/s *\|")
+_LOGGED = (b"QNN", b"Accelerator (", b"numInferences")  # the last is all that level `client` has
 _VIEWER = "qnn-profile-viewer --input_log LOG --output NEW.csv (then import NEW.csv)"
 _GIVE = f"give a file of one of these formats: {KNOWN}"
 
@@ -31,7 +32,7 @@ def read(data: bytes) -> Profile | list[dict[str, Any]]:
     if b"ED00" in {data[4:8], data[8:12]}:  # file_identifier of etdump.fbs; its size may come first
         return executorch.read_etdump(data)
     if b"\0" in data[:4096] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        if b"QNN" in data or b"Accelerator (" in data:
+        if any(name in data for name in _LOGGED):
             raise ProfileError(
                 "the file is a binary QNN profiling log; convert it first", hint=_VIEWER
             )

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from fleet.model.errors import ProfileError
-from fleet.model.record import Measure
 from fleet.profiles.formats import qnn_json
 from fleet.profiles.formats.base import RATE, Profile, number
 from fleet.profiles.formats.qnn_events import ProfileEvent, profile_of
@@ -29,11 +28,6 @@ _MOST_LINES_BEFORE = 20  # of the head that the viewer writes above its table: f
 _GRAPH = re.compile(r"Graph \d+: (.*)")
 _BACKEND = re.compile(r"Backend version *, *v?([0-9][0-9.]*[0-9])")
 _VIEWED = "qnn-profile-viewer --input_log LOG --output NEW.csv (writes the file from the log)"
-
-
-def parse_csv(text: str) -> Mapping[str, Measure]:
-    """The numbers of `read` by name. Raises ProfileError."""
-    return read(text).metrics.others
 
 
 def read(text: str) -> Profile:

@@ -175,6 +175,11 @@ def test_records_of_fleet_are_plain_data() -> None:
             "binary QNN profiling log",
             "qnn-profile-viewer",
         ),
+        (
+            (DATA / "net_run_client.log").read_bytes(),
+            "binary QNN profiling log",
+            "qnn-profile-viewer",
+        ),
         (b"\0\1\2\3elf", "file is binary", "one of these formats: record.json"),
         (
             b"hello\nworld\n",

@@ -10,7 +10,7 @@ import pytest
 from fleet.model.errors import ProfileError, RunnerError
 from fleet.model.record import Measure, Op
 from fleet.profiles.formats import qnn_json
-from fleet.profiles.formats.qnn import parse_csv, read
+from fleet.profiles.formats.qnn import read
 
 DATA = Path(__file__).parents[1] / "data"
 HEAD = "Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,Event Identifier\n"
@@ -145,7 +145,7 @@ def test_several_inferences_are_averaged_and_graphs_told_apart() -> None:
     ],
 )
 def test_units_are_read_and_the_name_says_them(unit: str, name: str, normal: Measure) -> None:
-    found = parse_csv(f"{HEAD}0,EXECUTE,1500,{unit},BACKEND,ROOT,QNN (execute) time\n")
+    found = read(f"{HEAD}0,EXECUTE,1500,{unit},BACKEND,ROOT,QNN (execute) time\n").metrics.others
     assert found == {name: normal}
 
 

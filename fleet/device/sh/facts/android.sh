@@ -3,6 +3,7 @@
 # FLEET_SYSROOT: prefix of /vendor and /sys on lab phones of an ordinary user.
 if has getprop; then
   say getprop "$(getprop | grep -E '^\[ro\.(soc\.|vendor\.qti\.soc_|board\.platform|product\.(manufacturer|model|device|cpu\.abi|vendor\.|odm\.)|build\.(version\.(release|sdk|security_patch)|fingerprint|type)|(boot\.)?serialno|debuggable)' 2>/dev/null)"
+  [ "$(cd / && echo dev | cpio -o -H newc 2>/dev/null | cpio -it 2>/dev/null)" = dev ] && say cpio yes
 # all: what runs need
   say selinux "$(getenforce 2>/dev/null)"
   has su && say su yes

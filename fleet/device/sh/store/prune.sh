@@ -1,7 +1,7 @@
 # Removes releases beyond the newest $3 (by history) and blobs that no release links to.
-# $1 base, $2 name, $3 keep. The current, the previous and a served release always stay.
+# $1 base, $2 name, $3 keep, $4 how many blobs the current one has, where that is known. The current, the previous and a served release always stay.
 set -u
-base=$1 name=$2 keep=$3
+base=$1 name=$2 keep=$3 blobs=${4:-}
 now=$(readlink "$base/current/$name"); now=${now##*/}
 own=$base/meta/$name/$now
 [ -d "$own" ] || own=$base/releases/$name/$now
@@ -31,6 +31,9 @@ for own in "$base/meta/$name"/*; do
   [ -d "$base/releases/$name/${own##*/}" ] || rm -rf "$own"
 done
 if [ -e "$base/store/.batch.part" ] || [ -L "$base/store/.batch.part" ]; then rm -rf "$base/store/.batch.part"; fi
+# All of those are there (who staged it has looked): as many in the store are no others.
+set -- "$base/store"/*
+if [ "$#" = "$blobs" ]; then echo "pruned"; exit 0; fi
 # A tool that is missing or fails gives an empty list: then nothing is in use, and all would go.
 cannot() { echo "cannot tell which files are in use ($1); none was removed" >&2; exit 74; }
 nl='

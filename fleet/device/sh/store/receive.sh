@@ -6,7 +6,11 @@
 # is not its size it stays a .part. No arithmetic on sizes here: mksh has 32 bits. A ninth word is
 # the name of the part; of a blob named `?` the hash follows its bytes: `is <sha256>`.
 # coding: raw, gzip, or delta:<sha256 of the old blob>.
-# `batch <count> 0 0 <blocks> <rest>`: a tar archive of small blobs, named `<mode>/<sha256>`.
+# `batch <count> tar|cpio 0 <blocks> <rest>`: an archive of small blobs, named `<mode>/<sha256>`,
+# and of what the hash tool says of each folder when all is right: `<mode>.sums`.
+# On phones, once the blobs are there (the scripts of those names stand before this one):
+# `stage <name> <id> <run> <blocks> <rest> cpio` and that archive, `switch <name> <id> <run>`,
+# `prune <name> <keep> <blobs>`.
 set -u
 LC_ALL=C; export LC_ALL
 umask 022
@@ -50,12 +54,14 @@ worth_following() {
 # $1 blocks, $2 rest into the .part, the hash tool close behind: it prints the hash at the end.
 # What reads the .part is told how much of it is there. The pipe takes half of the hash's processor time again.
 along() {
-  left=$1 rest=$2 piece=$(($1 / 8 + 1)) all=$1
+  left=$1 rest=$2 all=$1
   shift 2
   {
     case $offset in ???????*) echo "1000000 ${offset%??????}" ;; esac
     while [ "$left" -gt 0 ]; do
-      if [ "$left" -lt "$piece" ]; then piece=$left; fi
+      piece=$((left / 4 + 4))
+      if [ "$piece" -gt $((all / 8 + 1)) ]; then piece=$((all / 8 + 1)); fi
+      if [ "$piece" -gt "$left" ]; then piece=$left; fi
       take "$piece" 0 >> "$part" || exit
       echo "1048576 $piece"
       left=$((left - piece))
@@ -87,28 +93,32 @@ say_why() {
   done
   echo "$said"
 }
-batch() {  # $1 blocks, $2 rest, then the hash tool
-  blocks=$1 rest=$2 in=$store/.batch.part
-  shift 2
+each() {  # the same file by file; $1 what the hash tool said
+  # By words, not by `read`: that of dash asks the kernel for every single byte.
+  got='' wrong=0
+  set -f; IFS=" $nl"
+  for word in $1; do
+    if [ -z "$got" ]; then got=$word; continue; fi
+    name=${word#\*}
+    if [ "$got" = "$name" ]; then echo "ok $got"; else echo "bad $name $got" >&3; rm -f "$name"; wrong=1; fi
+    got=''
+  done
+  return $wrong
+}
+unpack() { case $1 in cpio) cpio -id ;; *) tar -xf - ;; esac }
+batch() {  # $1 blocks, $2 rest, $3 tar or cpio, then the hash tool
+  blocks=$1 rest=$2 kind=$3 in=$store/.batch.part
+  shift 3
   rm -rf "$in"
   if ! why=$(mkdir "$in" 2>&1); then echo "failed - $why"; exit 74; fi
-  if ! why=$( { take "$blocks" "$rest" | tar -C "$in" -xf -; } 2>&1 ); then
+  if ! why=$( { take "$blocks" "$rest" | (cd "$in" && unpack "$kind"); } 2>&1 ); then
     # What follows in the stream belongs to the archive; it is of no use any more.
     echo "failed - $(say_why "$why")"; exit 74
   fi
   for folder in "$in"/*; do
     [ -d "$folder" ] && cd "$folder" || continue
-    # By words, not by `read`: that of dash asks the kernel for every single byte.
-    right=$(
-      sums=$("$@" -- *) got=''
-      set -f; IFS=" $nl"
-      for word in $sums; do
-        if [ -z "$got" ]; then got=$word; continue; fi
-        name=${word#\*}
-        if [ "$got" = "$name" ]; then echo "ok $got"; else echo "bad $name $got" >&3; rm -f "$name"; fi
-        got=''
-      done
-    )
+    sums=$("$@" -- *)
+    if [ "$sums" = "$(cat "$folder.sums")" ]; then right="oks $(echo *)"; else right=$(each "$sums") || status=77; fi
     [ -n "$right" ] || continue
     chmod "${folder##*/}" -- * || exit 74
     # Once for all of them: file by file costs a journal commit each.
@@ -118,10 +128,25 @@ batch() {  # $1 blocks, $2 rest, then the hash tool
   done
   cd "$base" && rm -rf "$in"
 }
+# Stage, switch or prune in a shell of its own; $1 which, then its arguments.
+step() {
+  if [ "$status" != 0 ]; then cat > /dev/null; exit $status; fi
+  doing=$1
+  why=$("$@" 2>&1 >&3)
+  code=$?
+  if [ $code = 0 ]; then return; fi
+  if [ "$doing" = prune ]; then echo "unpruned $(say_why "$why")"; return; fi
+  echo "failed $doing $(say_why "$why")"; exit $code
+}
 exec 3>&1
 status=0
 while read -r sha size offset mode blocks rest coding end key; do
-  if [ "$sha" = batch ]; then batch "$blocks" "$rest" "$@"; continue; fi
+  case $sha in
+    batch) batch "$blocks" "$rest" "$offset" "$@"; continue ;;
+    stage) take "$blocks" "$rest" | step stage "$base" "$size" "$offset" "$mode" "$coding" || exit; continue ;;
+    switch) step switch "$base" "$size" "$offset" "$mode" < /dev/null; continue ;;
+    prune) step prune "$base" "$size" "$offset" "$mode" < /dev/null; continue ;;
+  esac
   part=$store/${key:-$sha}.part
   # A link, folder or pipe that stands here is not ours: nothing is written through it.
   if [ -L "$part" ] || { [ -e "$part" ] && [ ! -f "$part" ]; }; then rm -rf "$part"; fi

@@ -1,9 +1,9 @@
 # Makes a release folder of links into the store, beside the live one, from one archive.
-# $1 base, $2 name, $3 id, $4 run id. stdin: tar with tree/ (folders, links), own/ (env.sh,
-# manifest.json), `files`: `sha256<TAB>name` a line, and `end`.
+# $1 base, $2 name, $3 id, $4 run id, $5 cpio for one, else tar. stdin: that, with tree/ (folders,
+# links), own/ (env.sh, manifest.json), `files`: `sha256<TAB>name` a line, and `end`.
 set -u
 umask 022
-base=$1 name=$2 id=$3 run=$4
+base=$1 name=$2 id=$3 run=$4 kind=$5
 tab='	'
 nl='
 '
@@ -16,7 +16,8 @@ if [ -e "$new" ] || [ -L "$new" ]; then rm -rf "$new"; fi
 mkdir -p "$base/releases/$name" "$base/meta/$name" "$base/current" "$base/history" \
   && mkdir "$new" || exit 74
 # busybox calls every absolute link unsafe; ours lead into the store.
-EXTRACT_UNSAFE_SYMLINKS=1 tar -C "$new" -xf - || exit 74
+EXTRACT_UNSAFE_SYMLINKS=1; export EXTRACT_UNSAFE_SYMLINKS
+case $kind in cpio) (cd "$new" && cpio -id) ;; *) tar -C "$new" -xf - ;; esac || exit 74
 # Some tar take a stream that was cut between two files for a whole one.
 if [ ! -e "$new/end" ]; then echo "the archive was cut" >&2; exit 76; fi
 sha=''
