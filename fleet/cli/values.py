@@ -62,7 +62,7 @@ def _path(value: Any, info: Any) -> Any:  # noqa: ANN401
         return _NOTHING
     if type(value) is not str and not isinstance(value, Path):
         return _NOTHING
-    unreadable = info.readable and Path(value).exists() and not os.access(value, os.R_OK)
+    unreadable = info.readable and os.access(value, os.F_OK) and not os.access(value, os.R_OK)
     return _NOTHING if unreadable else Path(value)
 
 

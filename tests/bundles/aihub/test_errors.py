@@ -149,7 +149,7 @@ def test_references(hub: AiHub, tmp_path: Path, reference: str) -> None:
 
 
 def test_no_folder_for_it(hub: AiHub, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not a folder"):
+    with pytest.raises(InputError, match="there is no folder"):
         pull("aihub:jbin1", tmp_path / "none" / "tiny")
 
 
