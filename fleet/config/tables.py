@@ -256,7 +256,13 @@ class _Kind(Strict):
     match: Pattern
 
 
+class _Unsure(Strict):
+    subjects: list[str]
+    symptoms: list[str]
+
+
 class _Families(Strict):
+    unsure: _Unsure
     subjects: list[_Kind]
     symptoms: list[_Kind]
     table: dict[str, dict[str, str]]

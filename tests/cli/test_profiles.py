@@ -164,7 +164,7 @@ def test_the_files_of_the_real_viewer_are_known_by_content() -> None:
 def test_import_names_what_is_bad_and_takes_the_rest() -> None:
     done = profiles("import", DATA, "--host", "evk-09", "--name", "m", "--tag", "t", "--hardware")
     assert done.exit_code == 1
-    assert "7 new results, 0 already stored; 0 files are not profiles, 1 are damaged" in done.stdout
+    assert "7 new results, 0 already stored; 0 files are not profiles, 2 are damaged" in done.stdout
     assert "prof_basic_qnn.log" in done.stderr
     assert "qnn-profile-viewer" in done.stderr
     rows = plain("list", "tag:t,host:evk-09,name:m,emulated:no", "--records")
