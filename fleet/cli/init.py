@@ -64,7 +64,7 @@ def init(
     lab: Annotated[
         Path | None,
         typer.Option(
-            help="Also add the emulated boards of this lab folder (fleet lab up makes .lab)."
+            help="Also add the emulated boards of this lab folder (`fleet lab up` creates .lab)."
         ),
     ] = None,
     probe: Annotated[

@@ -136,7 +136,8 @@ def test_it_ends_with_boards_and_commands_that_work(
             assert tried.returncode == 0, tried.stdout + tried.stderr
         elsewhere = tmp_path / "fleet-demo"
         other = typed(f"{program} lab down --dir other", elsewhere)
-        assert "no lab is running in other; next: `fleet lab down --dir .lab`" in other.stderr
+        assert "no lab is running in other, so there is nothing to stop" in other.stderr
+        assert "; next: `fleet lab down --dir .lab`" in other.stderr
     finally:
         down = typed(f"{program} lab down --dir fleet-demo/.lab", tmp_path)
     assert down.returncode == 0
