@@ -47,9 +47,7 @@ def ab(
     limit: opt.Limit = None,
     playbook: Annotated[
         Path | None,
-        typer.Option(
-            help="Playbook that says how to run A and B, if one of them is a release or a bundle."
-        ),
+        typer.Option(help="How to run A and B, if one of them is a release or a bundle."),
     ] = None,
     gate: Annotated[
         list[str] | None,

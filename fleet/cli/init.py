@@ -62,10 +62,7 @@ def init(
         Path | None, typer.Option(help="Read this ssh config instead of ~/.ssh/config.")
     ] = None,
     lab: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also add the emulated boards of this lab folder (`fleet lab up` creates .lab)."
-        ),
+        Path | None, typer.Option(help="Also add the boards of this lab folder, such as .lab.")
     ] = None,
     probe: Annotated[
         bool, typer.Option("--probe", help="Connect to the devices and describe them in comments.")

@@ -48,10 +48,7 @@ def up(
     profile: Annotated[str, typer.Option(help="Board type: bare-evk, FILE.yaml, ...")] = "iq9075",
     kind: Annotated[
         str,
-        typer.Option(
-            help="How to run the boards: namespace (isolated, needs root), user (processes without "
-            "root), or auto."
-        ),
+        typer.Option(help="Isolation: namespace (needs root), user (processes only), or auto."),
     ] = "auto",
     arch: Annotated[
         str, typer.Option(help="CPU of the boards: arm64, or the CPU of this computer.")
@@ -67,9 +64,7 @@ def up(
     phone_kind: Annotated[
         str, typer.Option(help="Kind of phone: auto, phone (real adbd, as root), phone-emulator.")
     ] = "auto",
-    phone_port: Annotated[
-        int, typer.Option(help="TCP port of the first phone.")
-    ] = DEFAULT_PHONE_PORT,
+    phone_port: Annotated[int, typer.Option(help="Port of the first phone.")] = DEFAULT_PHONE_PORT,
     folder: DirOption = DEFAULT_DIR,
     install: Annotated[
         bool, typer.Option("--install", help="Install missing programs with apt-get (needs root).")

@@ -100,22 +100,7 @@ class Receipt:
     ) -> None:
         """Raise what went wrong: DiskFullError, TransferError or DeviceError."""
         if any(mark in self.failed for mark in _NO_SPACE):
-            need = sum(blob.left for blob in blobs)
-            raise DiskFullError(
-                f"{facts.base_dir} on the device: {self.failed.strip()}; fleet needed "
-                f"{human_bytes(need)}, but only {human_bytes(facts.disk.available_bytes)} were "
-                "free",
-                device=host,
-                hint=(
-                    f"free space under {facts.disk.mount or facts.base_dir}, or set base_dir in "
-                    "the inventory; then run the command again, which resumes the transfer"
-                )
-                if "File too large" not in self.failed
-                else (
-                    "set base_dir in the inventory to another file system of the device, or "
-                    "raise its limit of the file size (on the device: ulimit -f, df -T)"
-                ),
-            )
+            raise self._full(blobs, facts, host)
         if self.failed:
             raise DeviceError(
                 f"cannot write to {facts.base_dir}: {self.failed}",
@@ -142,6 +127,24 @@ class Receipt:
                 hint="deploy again; the transfer resumes where it stopped",
             )
         self.check_steps(steps, host, stderr)
+
+    def _full(self, blobs: Sequence[Blob], facts: Facts, host: str) -> DiskFullError:
+        need = sum(blob.left for blob in blobs)
+        return DiskFullError(
+            f"{facts.base_dir} on the device: {self.failed.strip()}; fleet needed "
+            f"{human_bytes(need)}, but only {human_bytes(facts.disk.available_bytes)} were "
+            "free",
+            device=host,
+            hint=(
+                f"free space under {facts.disk.mount or facts.base_dir}, or set base_dir in "
+                "the inventory; then run the command again, which resumes the transfer"
+            )
+            if "File too large" not in self.failed
+            else (
+                "set base_dir in the inventory to another file system of the device, or "
+                "raise its limit of the file size (on the device: ulimit -f, df -T)"
+            ),
+        )
 
     def check_steps(self, steps: Collection[Step], host: str, stderr: str) -> None:
         """Raise the DeviceError of the first that was not done; pruning may fail."""

@@ -151,12 +151,16 @@ def _known(
             cell: families["table"][subject].get(symptom, "")
             for cell, subject, symptom in _cells(families)
         },
-        unsure=frozenset(
-            cell
-            for cell, subject, symptom in _cells(families)
-            if subject in families["unsure"]["subjects"]
-            or symptom in families["unsure"]["symptoms"]
-        ),
+        unsure=_unsure(families),
+    )
+
+
+def _unsure(families: dict[str, Any]) -> frozenset[str]:
+    unsure = families["unsure"]
+    return frozenset(
+        cell
+        for cell, subject, symptom in _cells(families)
+        if subject in unsure["subjects"] or symptom in unsure["symptoms"]
     )
 
 

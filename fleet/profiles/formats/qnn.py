@@ -92,21 +92,27 @@ def _heading(text: str) -> tuple[str, int]:
     return "", 0
 
 
+def _columns(heading: str, line: int) -> list[str]:
+    """The names of the columns; those that are read are among them."""
+    header = [name.strip() for name in heading.split(",")]
+    if all(name in header for name in COLUMNS):
+        return header
+    if ";" in heading:
+        raise ProfileError(
+            "the columns are separated by ';' instead of ',', probably because a "
+            "spreadsheet saved the file",
+            line=line,
+            hint=_VIEWED,
+        )
+    raise ProfileError(
+        "the file does not have the columns of qnn-profile-viewer's CSV", hint=_VIEWED
+    )
+
+
 def _rows(text: str) -> Iterator[ProfileEvent]:
     heading, place = _heading(text)
     above, lines = len(text[:place].splitlines()), text[place:].splitlines()
-    header = [name.strip() for name in heading.split(",")]
-    if any(name not in header for name in COLUMNS):
-        if ";" in heading:
-            raise ProfileError(
-                "the columns are separated by ';' instead of ',', probably because a "
-                "spreadsheet saved the file",
-                line=above + 1,
-                hint=_VIEWED,
-            )
-        raise ProfileError(
-            "the file does not have the columns of qnn-profile-viewer's CSV", hint=_VIEWED
-        )
+    header = _columns(heading, above + 1)
     if not text.endswith("\n"):
         raise ProfileError(
             "the file is truncated: its last line has no line break",
