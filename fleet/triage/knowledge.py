@@ -155,7 +155,7 @@ def _known(
     )
 
 
-def _unsure(families: dict[str, Any]) -> frozenset[str]:
+def _unsure(families: dict[str, Any]) -> frozenset[tuple[int, int]]:
     unsure = families["unsure"]
     return frozenset(
         cell
