@@ -34,9 +34,10 @@ def store(tmp_path: Path) -> Iterator[ProfileStore]:
 
 def test_the_samples_with_what_nobody_says_unknown(store: ProfileStore) -> None:
     done = Importer(store).take([DATA])
-    assert (done.files, done.new, done.known) == (8, 7, 0)
-    assert [Path(one.path).name for one in done.bad] == ["prof_basic_qnn.log"]
-    assert done.bad[0].hint.startswith("qnn-profile-viewer")
+    assert (done.files, done.new, done.known) == (9, 7, 0)
+    logs = ["net_run_client.log", "prof_basic_qnn.log"]
+    assert [Path(bad.path).name for bad in done.bad] == logs
+    assert all(bad.hint.startswith("qnn-profile-viewer") for bad in done.bad)
     found = store.records(parse("last"))
     assert len(found) == 7, "the files of one folder are one run"
     assert {(one.host, one.name, one.emulated, one.seconds, one.status) for one in found} == {
