@@ -32,7 +32,7 @@ def test_a_pasted_output_ranks_anew() -> None:
 
 
 def test_a_lone_unsure_cause_asks_for_more_of_the_log_first() -> None:
-    alone = triage("[    5.944255] fastrpc cdsp: Error: dsp information is incorrect err: -1\n")
+    alone = triage("[  513.944255] qcom,fastrpc: Error: dsp information is incorrect err: -1\n")
     assert alone.causes[0].confidence < 0.7
     assert len(alone.causes) == 1
     assert alone.questions[0].id == "kernel-log"
