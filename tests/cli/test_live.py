@@ -164,6 +164,19 @@ def test_a_step_that_says_nothing_shows_its_seconds(monkeypatch: pytest.MonkeyPa
     assert "7 s" in text.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("room", "shown"),
+    [
+        (36, "QAIRT 2.51.0.260929181845 downloaded"),
+        (35, "QAIRT 2.51.0.260929181845…"),
+        (20, "QAIRT 2.51.0.260929…"),
+    ],
+)
+def test_what_has_no_room_ends_in_a_mark_after_a_whole_word(room: int, shown: str) -> None:
+    assert live._cut("QAIRT 2.51.0.260929181845 downloaded", room) == shown
+    assert len(shown) <= room
+
+
 def test_hostile_text_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = io.StringIO()
     monkeypatch.setenv("FORCE_COLOR", "1")
