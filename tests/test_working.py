@@ -41,7 +41,7 @@ def test_one_line_moves_on_a_terminal() -> None:
 
 @pytest.mark.parametrize(("code", "more"), [(0, ""), (3, "Collecting it\n")])
 def test_elsewhere_it_is_quiet_and_a_failure_is_told_in_full(code: int, more: str) -> None:
-    argv = ["sh", PROGRAM, "installing", "sh", "-c", f"echo Collecting it; exit {code}"]
+    argv = ["sh", str(PROGRAM), "installing", "sh", "-c", f"echo Collecting it; exit {code}"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr == f"installing\n{more}"
